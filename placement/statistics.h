@@ -1,0 +1,159 @@
+#ifndef ABACUS_PLACEMENT_STATISTICS_H_
+#define ABACUS_PLACEMENT_STATISTICS_H_
+
+// The vocabulary in which the rest of the system tells the placement engine what it measured.
+//
+// A Snapshot is one observation window of one or more object graphs: what every object cost, what
+// flowed between them, how fast the nodes and links are. It says nothing about how the figures were
+// obtained and holds no derived figure, so that a recorded snapshot can be decided again. All types
+// are plain values, thread-compatible; nothing here blocks. Units are in the names: _s is seconds,
+// _bytes is bytes; counts and bytes of a window are doubles because they may be moving averages.
+//
+// An unknown figure is an empty optional (or, where it says so, 0), never a guess: the engine then
+// names what is missing and leaves the objects where they are.
+//
+// Source: paper, section 5.3 (which figures), DESIGN 6 (what load and rate mean).
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <iosfwd>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace abacus::placement {
+
+// A machine, namespace or container that takes part. Opaque to this room.
+using NodeId = uint32_t;
+
+// An object's run-time identifier. Opaque to this room, which only compares and prints it.
+struct ObjectId {
+  uint32_t node = 0;
+  uint32_t incarnation = 0;
+  uint64_t local = 0;
+
+  auto operator<=>(const ObjectId&) const = default;
+
+  template <typename H>
+  friend H AbslHashValue(H h, const ObjectId& id) {
+    return H::combine(std::move(h), id.node, id.incarnation, id.local);
+  }
+};
+
+// "node.incarnation.local" in decimal.
+std::string ToString(const ObjectId& id);
+std::ostream& operator<<(std::ostream& out, const ObjectId& id);
+
+// What is known of a node.
+struct NodeStatistics {
+  NodeId node = 0;
+  std::string name;        // as people call it; may be empty
+  bool is_server = false;  // has a data store; for display, the engine reads roles off the graph
+
+  // The paper's R: work units that one core of this node completes in a second of CPU time. Any
+  // unit, as long as it is the same for all nodes of a snapshot. 0: not calibrated yet.
+  double rate = 0;
+  // Cores that the node's tasks may use (a CPU quota lowers `rate`, not this).
+  double cores = 1;
+  // The paper's L: (running + ready) task time of the node's tasks in the window / its length, the
+  // stack's own tasks included. Report it as measured, also below 1: the floor of 1 is applied
+  // where the figure is used. A figure already floored at 1 is accepted; it makes an idle node of
+  // one core look up to half as fast as it is, and makes no difference with two cores or more.
+  double load = 1;
+
+  std::optional<double> memory_bytes;       // what the node may use in all; display
+  std::optional<double> memory_free_bytes;  // what is left for objects; empty: not limited by it
+
+  std::string source;  // where the figures come from ("ebpf", "schedstat"); display
+};
+
+// What one object used during the window.
+struct ObjectStatistics {
+  ObjectId id;
+  std::string class_name;
+
+  // Where it is now, and where all figures below were measured: what was observed before the
+  // object's last move does not belong into the window.
+  NodeId node = 0;
+  bool mobile = false;        // false: anchored, never moves
+  bool pinned = false;        // held where it is, by hand or by a rule
+  std::string pinned_reason;  // shown to people where the pin decides; may be empty
+
+  double cpu_s = 0;            // CPU time inside its methods, on behalf of the console's activity
+  double bytes_processed = 0;  // arguments in and results out
+  // Blocked inside its own methods (disk, timer, lock), not in a call to another object. It moves
+  // with the object and is the same on every node. Of a storage object: the paper's C_n.
+  double own_stall_s = 0;
+  // Waiting in calls to other objects (paper 5.3). Evidence for people: equations 3 to 6 predict
+  // this wait from bytes, bandwidth and round trips, and do not read it.
+  double stall_s = 0;
+  double calls = 0;  // invocations that entered it
+
+  uint64_t checkpoint_bytes = 0;  // estimate of what a move has to transfer
+  uint64_t memory_bytes = 0;      // what it holds
+};
+
+// What flowed between a caller and a callee during the window, whether or not it crossed a link.
+struct EdgeStatistics {
+  ObjectId from;  // the caller
+  ObjectId to;    // the callee
+  double calls = 0;
+  double request_bytes = 0;  // from -> to
+  double reply_bytes = 0;    // to -> from
+};
+
+// What is known of the way between two nodes. Undirected: one entry a pair, in either order.
+struct LinkStatistics {
+  NodeId a = 0;
+  NodeId b = 0;
+  std::optional<double> bandwidth_bytes_s;  // empty or 0: unknown
+  std::optional<double> round_trip_s;       // of a null invocation; empty: unknown. 0 is a value.
+  // The evidence: bytes over which the bandwidth was measured, of all windows that still count. A
+  // bandwidth known beforehand (a prior) comes with the bytes that it is considered worth.
+  double measured_bytes = 0;
+};
+
+// How long quiescing this graph took when objects of it were moved before.
+struct MigrationHistory {
+  double quiesce_s = 0;  // mean; not read while count is 0
+  uint64_t count = 0;
+};
+
+struct SnapshotOptions {
+  // The engine is told to leave everything alone: it still computes and explains all candidates.
+  bool suspended = false;
+};
+
+// One observation window. Order within the vectors carries no meaning.
+struct Snapshot {
+  double window_s = 0;  // what the figures cover; the engine scales to its own window H
+  ObjectId console;     // the root of the graph to decide on
+  // Time in which the console's activity was inside invocations during the window, where measured.
+  // The decision reports the model's error against it; it is not an input of the decision.
+  std::optional<double> measured_t_app_s;
+
+  std::vector<NodeStatistics> nodes;
+  std::vector<ObjectStatistics> objects;
+  std::vector<EdgeStatistics> edges;
+  std::vector<LinkStatistics> links;
+  MigrationHistory history;
+  SnapshotOptions options;
+};
+
+}  // namespace abacus::placement
+
+template <>
+struct std::hash<abacus::placement::ObjectId> {
+  size_t operator()(const abacus::placement::ObjectId& id) const noexcept {
+    // Multiply-and-shift mixing: `local` counts upwards and would else fill neighbouring buckets.
+    uint64_t h = (uint64_t{id.node} << 32 | id.incarnation) * 0x9e3779b97f4a7c15u;
+    h ^= h >> 32;
+    h = (h ^ id.local) * 0x9e3779b97f4a7c15u;
+    return static_cast<size_t>(h ^ (h >> 29));
+  }
+};
+
+#endif  // ABACUS_PLACEMENT_STATISTICS_H_
