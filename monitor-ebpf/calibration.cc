@@ -1,0 +1,78 @@
+#include "monitor-ebpf/calibration.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <vector>
+
+#include "monitor-ebpf/thread_clock.h"
+
+namespace abacus::monitor {
+namespace {
+
+constexpr size_t kTableWords =
+    size_t{32} * 1024;  // 256 KiB: within the second-level cache of any server
+constexpr size_t kWordsPerUnit = 8;
+constexpr int kRuns = 5;
+constexpr uint64_t kRunCpuNs = 8'000'000;
+constexpr uint64_t kWallMaxNs = 100'000'000;
+constexpr uint64_t kChunkUnits = 4'096;
+
+std::vector<uint64_t> MakeTable() {
+  std::vector<uint64_t> table(kTableWords);
+  uint64_t state = 0x2545f4914f6cdd1du;
+  for (uint64_t& word : table) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    word = state;
+  }
+  return table;
+}
+
+uint64_t Work(const std::vector<uint64_t>& table, uint64_t units, uint64_t seed) {
+  uint64_t hash = seed | 1;
+  size_t at = seed % (kTableWords - kWordsPerUnit);
+  for (uint64_t unit = 0; unit < units; ++unit) {
+    for (size_t i = 0; i < kWordsPerUnit; ++i) {
+      hash = std::rotl((hash ^ table[at + i]) * 0x9e3779b97f4a7c15u, 29);
+    }
+    // The next line depends on this one, as in a parser or a hash join.
+    at = static_cast<size_t>(hash >> 20) % (kTableWords - kWordsPerUnit);
+  }
+  return hash;
+}
+
+}  // namespace
+
+namespace internal {
+uint64_t CalibrationWork(uint64_t units, uint64_t seed) { return Work(MakeTable(), units, seed); }
+}  // namespace internal
+
+double CalibrateRate() {
+  const std::vector<uint64_t> table = MakeTable();
+  const uint64_t wall_start_ns = MachineTime::MonotonicNs();
+  std::vector<double> rates;
+  uint64_t hash = 1;
+  // Run 0 brings the table into the cache and the core out of its idle state.
+  for (int run = 0; run <= kRuns; ++run) {
+    const uint64_t start_ns = MachineTime::ThreadCpuNs();
+    uint64_t units = 0;
+    uint64_t spent_ns = 0;
+    while (spent_ns < kRunCpuNs) {
+      hash = Work(table, kChunkUnits, hash);
+      units += kChunkUnits;
+      spent_ns = MachineTime::ThreadCpuNs() - start_ns;
+    }
+    if (run > 0) {
+      rates.push_back(static_cast<double>(units) * 1e9 / static_cast<double>(spent_ns));
+      if (MachineTime::MonotonicNs() - wall_start_ns > kWallMaxNs) break;
+    }
+  }
+  // Without a use of its result the compiler may leave the work out.
+  if (hash == 0) rates.front() += 1;
+  const auto middle = rates.begin() + static_cast<std::ptrdiff_t>(rates.size() / 2);
+  std::nth_element(rates.begin(), middle, rates.end());
+  return *middle;
+}
+
+}  // namespace abacus::monitor

@@ -1,0 +1,58 @@
+#include "monitor-ebpf/calibration.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "monitor-ebpf/thread_clock.h"
+
+namespace abacus::monitor {
+namespace {
+
+TEST(CalibrationTest, TwoCalibrationsAgreeWithinAQuarter) {
+  // A hypervisor may take the core away in the middle of one: not three times in a row.
+  double least_ratio = 1e9;
+  for (int attempt = 0; attempt < 3 && least_ratio >= 1.25; ++attempt) {
+    const double first = CalibrateRate();
+    const double second = CalibrateRate();
+    ASSERT_GT(std::min(first, second), 0);
+    least_ratio = std::min(least_ratio, std::max(first, second) / std::min(first, second));
+  }
+  EXPECT_LT(least_ratio, 1.25);
+}
+
+// As many busy neighbours as to halve this thread's share of every processor, at least.
+TEST(CalibrationTest, RateUnderBusyNeighboursIsTheRateOfAnUncontendedCore) {
+  const double alone = CalibrateRate();
+  std::atomic<bool> stop = false;
+  std::vector<std::thread> neighbours;
+  for (unsigned i = 0; i < 2 * std::max(1u, std::thread::hardware_concurrency()); ++i) {
+    neighbours.emplace_back([&stop] {
+      uint64_t n = 0;
+      while (!stop.load(std::memory_order_relaxed)) ++n;
+    });
+  }
+  const double contended = CalibrateRate();
+  stop = true;
+  for (std::thread& neighbour : neighbours) neighbour.join();
+  // By wall time it would be a third or less.
+  EXPECT_GT(contended / alone, 0.6) << alone << " " << contended;
+}
+
+TEST(CalibrationTest, CalibrationUsesLessThanATenthOfASecondOfCpu) {
+  const uint64_t before_ns = MachineTime::ThreadCpuNs();
+  CalibrateRate();
+  EXPECT_LT(MachineTime::ThreadCpuNs() - before_ns, 100'000'000u);
+}
+
+TEST(CalibrationTest, WorkDependsOnEveryUnit) {
+  EXPECT_NE(internal::CalibrationWork(100, 1), internal::CalibrationWork(101, 1));
+  EXPECT_NE(internal::CalibrationWork(100, 1), internal::CalibrationWork(100, 3));
+  EXPECT_EQ(internal::CalibrationWork(100, 1), internal::CalibrationWork(100, 1));
+}
+
+}  // namespace
+}  // namespace abacus::monitor

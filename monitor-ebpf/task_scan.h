@@ -1,0 +1,80 @@
+#ifndef ABACUS_MONITOR_EBPF_TASK_SCAN_H_
+#define ABACUS_MONITOR_EBPF_TASK_SCAN_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "monitor-ebpf/node_files.h"
+
+namespace abacus::monitor {
+
+// Adds up the time that a node's tasks have run and waited for a processor, from each task's own
+// schedstat: the kernel has no such sum for a machine or a version 1 cgroup.
+//
+// A step looks at no more than Options::tasks_per_step tasks (3-4 us each) and the next step
+// goes on where it stopped, so that a step is cheap on any machine. The figures are cumulative, so
+// nothing is lost by looking late: with n tasks the sums lag by n / tasks_per_step steps.
+// Not seen: what a task did after the last look and before it ended; with a step every 250 ms that
+// is all of a process that lives for less, such as a compiler.
+//
+// Thread-safety: thread-compatible. Limits: kTasksMax tasks are known at once; others are left out
+// and left_out() counts them.
+class TaskScan {
+ public:
+  struct Options {
+    std::string proc_root = "/proc";
+    // Lists the tasks of a cgroup and those below it; empty: all tasks of the machine.
+    std::string cgroup_dir;
+    // Only tasks that were last on one of these processors count; empty: all.
+    std::vector<int> cpus;
+    size_t tasks_per_step = 200;
+  };
+  static constexpr size_t kTasksMax = 100'000;
+
+  explicit TaskScan(Options options) : options_(std::move(options)) {}
+
+  // `elapsed_ns` is the time since the last step: a task that is new cannot have done more.
+  void Step(uint64_t elapsed_ns);
+
+  // Cumulative since the first step; tasks that were there then count from then on.
+  TaskTimes total() const { return total_; }
+
+  // True once a task's schedstat could be read, which needs a kernel with CONFIG_SCHED_INFO.
+  bool works() const { return works_; }
+  uint64_t left_out() const { return left_out_; }
+
+ private:
+  struct Task {
+    int pid;
+    int tid;
+  };
+  struct Known {
+    TaskTimes times;
+    uint64_t round = 0;
+  };
+
+  void BeginRound();
+  void ListMachine();
+  void ListCgroup(const std::string& dir, int depth);
+  void Visit(const Task& task);
+  bool CountsHere(const Task& task) const;
+
+  const Options options_;
+  std::vector<Task> queue_;  // what is left of this round, in reverse order
+  std::vector<int> pids_;    // processes whose tasks are not yet in queue_
+  std::unordered_map<int, Known> known_;
+  uint64_t round_ = 0;
+  uint64_t round_ns_ = 0;       // how long this round has lasted
+  uint64_t last_round_ns_ = 0;  // and the one before
+  TaskTimes total_;
+  bool works_ = false;
+  uint64_t left_out_ = 0;
+};
+
+}  // namespace abacus::monitor
+
+#endif  // ABACUS_MONITOR_EBPF_TASK_SCAN_H_
