@@ -1,0 +1,132 @@
+#ifndef ABACUS_RUNTIME_BASE_CONFIG_H_
+#define ABACUS_RUNTIME_BASE_CONFIG_H_
+
+// The configuration of a node: a TOML file, read through one typed schema from which validation,
+// `abacus config check|show` and the reference documentation come.
+//
+// A file need not name every key: what it leaves out has its default. Nothing here describes how
+// fast a machine or a link is; the runtime measures that.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace abacus::runtime {
+
+// The values. A member is called as its key; ConfigReference() says what each is for. Defaults
+// stand here and nowhere else. Units: bytes where the name has "bytes" in it; durations carry their
+// own.
+struct Config {
+  struct Node {
+    std::string name;
+    std::string data_dir;
+    std::string control_address = "127.0.0.1:7070";
+    std::string data_address = "127.0.0.1:7071";
+    std::string advertised_control_address;
+    std::string advertised_data_address;
+    bool operator==(const Node&) const = default;
+  };
+  struct Membership {
+    absl::Duration heartbeat_interval = absl::Milliseconds(500);
+    absl::Duration lease = absl::Seconds(3);
+    absl::Duration dead_after = absl::Seconds(5);
+    bool operator==(const Membership&) const = default;
+  };
+  struct Transport {
+    absl::Duration spin_max = absl::Microseconds(50);
+    uint64_t frame_bytes_max = uint64_t{1} << 30;
+    int64_t workers_max = 64;
+    int64_t admission_queue_max = 4096;
+    int64_t nesting_depth_max = 64;
+    double rate_limit_mbit = 0;
+    absl::Duration probe_interval = absl::Seconds(2);
+    bool operator==(const Transport&) const = default;
+  };
+  struct Migration {
+    absl::Duration drain_deadline = absl::Seconds(2);
+    absl::Duration transfer_deadline = absl::Seconds(60);
+    uint64_t checkpoint_memory_bytes_max = uint64_t{16} << 20;
+    std::string spill_dir;
+    absl::Duration hand_move_hold = absl::Seconds(300);
+    int64_t hints_max = 65536;
+    bool operator==(const Migration&) const = default;
+  };
+  struct Dedup {
+    int64_t entries_per_object_max = 1024;
+    uint64_t result_bytes_per_object_max = uint64_t{8} << 20;
+    bool operator==(const Dedup&) const = default;
+  };
+  struct Lifetime {
+    absl::Duration grace = absl::Seconds(30);
+    bool operator==(const Lifetime&) const = default;
+  };
+  struct Placement {
+    bool enabled = true;
+    absl::Duration window = absl::Seconds(1);
+    double threshold = 0.30;
+    absl::Duration digest_interval = absl::Milliseconds(100);
+    uint64_t min_evidence_bytes = uint64_t{64} << 10;
+    bool operator==(const Placement&) const = default;
+  };
+  struct Objects {
+    uint64_t memory_bytes_max = 0;
+    bool operator==(const Objects&) const = default;
+  };
+  struct Log {
+    std::string level = "info";
+    std::string file;
+    bool operator==(const Log&) const = default;
+  };
+
+  Node node;
+  Membership membership;
+  Transport transport;
+  Migration migration;
+  Dedup dedup;
+  Lifetime lifetime;
+  Placement placement;
+  Objects objects;
+  Log log;
+
+  bool operator==(const Config&) const = default;
+};
+
+// One key of the schema, as documentation and commands show it.
+struct ConfigKey {
+  std::string name;           // "placement.window"
+  std::string type;           // "duration"
+  std::string default_value;  // as it would stand in a file: "\"1s\""
+  std::string range;          // "10ms to 1h"; empty: any
+  std::string help;           // one line
+  bool changeable_at_run_time = false;
+};
+
+// All keys, in the order of the file that ShowConfig() prints.
+std::vector<ConfigKey> ConfigKeys();
+
+// Reads the configuration from a file.
+// Errors: kNotFound, kPermissionDenied - the file's; kInvalidArgument - as ParseConfig(), or the
+//         file is larger than 1 MiB. The message names the file.
+// Blocking: reads a file.
+absl::StatusOr<Config> LoadConfig(const std::string& path);
+
+// The same from text; `file_name` stands in the messages.
+// Errors: kInvalidArgument - the message has a line for each thing that is wrong with the text, in
+// the order of the text: "abacus.toml:3:1: unknown key 'placment.window' (nearest valid key:
+// 'placement.window')". A text that is not TOML has one, because its parser stops there.
+absl::StatusOr<Config> ParseConfig(std::string_view text, std::string_view file_name);
+
+// A complete file, each key under a comment that says what it is; ParseConfig() of it gives
+// `config` again.
+std::string ShowConfig(const Config& config);
+
+// A Markdown table for each section.
+std::string ConfigReference();
+
+}  // namespace abacus::runtime
+
+#endif  // ABACUS_RUNTIME_BASE_CONFIG_H_
