@@ -1,0 +1,96 @@
+#include "runtime/object/thread_context.h"
+
+#include <utility>
+
+#include "runtime/object/invoker.h"
+
+namespace abacus::runtime {
+
+void Turn::Enter(const ActivityId& root) {
+  MutexLock lock(mutex_);
+  while (entries_ != 0 && holder_ != root) free_.Wait(mutex_);
+  holder_ = root;
+  ++entries_;
+}
+
+void Turn::Leave() {
+  MutexLock lock(mutex_);
+  if (--entries_ == 0) free_.Signal();
+}
+
+namespace {
+
+// The contexts of one thread, one per node that it called objects of.
+struct ContextsOfThread {
+  std::vector<std::shared_ptr<ThreadContext>> contexts;
+  std::vector<std::atomic<bool>*> ended;
+  ~ContextsOfThread() {
+    for (std::atomic<bool>* flag : ended) flag->store(true, std::memory_order_release);
+  }
+};
+
+thread_local ContextsOfThread contexts_of_thread;
+
+}  // namespace
+
+ThreadContext& ThreadContext::Find(Invoker& invoker) {
+  auto& contexts = contexts_of_thread.contexts;
+  auto& ended = contexts_of_thread.ended;
+  // A context that only this thread still holds belongs to a node that has ended.
+  for (size_t i = 0; i < contexts.size();) {
+    if (contexts[i].use_count() == 1) {
+      contexts.erase(contexts.begin() + static_cast<ptrdiff_t>(i));
+      ended.erase(ended.begin() + static_cast<ptrdiff_t>(i));
+    } else {
+      ++i;
+    }
+  }
+  for (const auto& context : contexts) {
+    if (context->invoker_.load(std::memory_order_relaxed) == &invoker) {
+      return *(current_ = context.get());
+    }
+  }
+  contexts.push_back(invoker.threads().Register(invoker));
+  ended.push_back(&contexts.back()->ended_);
+  current_ = contexts.back().get();
+  const ActivityId activity = invoker.NewActivity();
+  current_->SetActivity(activity, activity, 0, 0);
+  return *current_;
+}
+
+ThreadRegistry::~ThreadRegistry() {
+  MutexLock lock(mutex_);
+  for (const auto& context : contexts_) {
+    context->invoker_.store(nullptr, std::memory_order_relaxed);
+  }
+}
+
+std::shared_ptr<ThreadContext> ThreadRegistry::Register(Invoker& invoker) {
+  std::shared_ptr<ThreadContext> context(new ThreadContext(invoker));
+  MutexLock lock(mutex_);
+  FoldEnded();
+  contexts_.push_back(context);
+  return context;
+}
+
+void ThreadRegistry::FoldEnded() {
+  for (size_t i = 0; i < contexts_.size();) {
+    if (!contexts_[i]->ended_.load(std::memory_order_acquire)) {
+      ++i;
+      continue;
+    }
+    contexts_[i]->accounts.Collect(of_ended_threads_);
+    std::swap(contexts_[i], contexts_.back());
+    contexts_.pop_back();
+  }
+}
+
+EdgeSumsByKey ThreadRegistry::CollectAccounts() {
+  MutexLock lock(mutex_);
+  FoldEnded();
+  EdgeSumsByKey sums = of_ended_threads_;
+  for (const auto& context : contexts_) context->accounts.Collect(sums);
+  return sums;
+}
+
+}  // namespace abacus::runtime
