@@ -1,0 +1,734 @@
+#include "runtime/binding/binding_manager.h"
+
+#include <linux/membarrier.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cassert>
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
+
+namespace abacus::runtime {
+namespace {
+
+// How often the core looks at its own deadlines.
+constexpr std::chrono::milliseconds kTick{10};
+
+// A call whose thread began to wait this soon after sending it had nothing else to do. Sending a
+// large request takes its time on a slow link, so this is generous.
+constexpr uint64_t kWaitedAtOnceNs = 1'000'000;
+
+// Set while a thread of a program waits for an answer: what it reads meanwhile it must not run.
+thread_local bool waiting_for_answer = false;
+
+// Makes every thread of this process see what this thread has stored, and this thread see what they
+// have. Registered in Start().
+void BarrierOnAllThreads() { syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0); }
+
+}  // namespace
+
+// One call of a thread, from Start() to Finish().
+class BindingManager::Call final : public OutgoingCall {
+ public:
+  explicit Call(BindingManager* manager) : manager_(manager) { pending.host = this; }
+  ~Call() override {
+    if (!finished)
+      manager_->WithCore([this](Core& core, Nanos, Actions&) { core.Abandon(pending); });
+  }
+
+  // A new thing to wait on. Under the core's lock, or before the core knows the call.
+  void Arm() { waiter = std::make_shared<Waiter>(); }
+
+  PendingCall pending;
+  std::shared_ptr<Waiter> waiter;
+  NodeInstance reader_of;  // whose answer the thread waits for; read under the core's lock
+  uint64_t request_bytes = 0;
+  uint64_t sent_ticks = 0;  // when it was given to the transport
+  bool finished = false;
+
+ private:
+  BindingManager* const manager_;
+};
+
+BindingManager::BindingManager(NodeInstance self, const BindingOptions& options,
+                               const ObjectTypes& types, Transport* transport, SyncPoints* points)
+    : self_(self),
+      options_(options),
+      types_(types),
+      transport_(transport),
+      points_(points),
+      core_(self, options.core, this) {
+  MutexLock lock(entries_mutex_);
+  slots_.emplace_back();  // slot 0: outside of all objects
+}
+
+BindingManager::~BindingManager() {
+  Stop();
+  // Objects hold references to others, whose entries must outlive them.
+  std::vector<Entry*> hosted;
+  {
+    MutexLock lock(entries_mutex_);
+    for (const auto& [rid, entry] : entries_) {
+      // Entries without an object may go with the last object that refers to them.
+      if (entry->object != nullptr) hosted.push_back(entry);
+    }
+  }
+  for (Entry* entry : hosted) {
+    delete std::exchange(entry->object, nullptr);
+  }
+  MutexLock lock(entries_mutex_);
+  for (const auto& [rid, entry] : entries_) {
+    delete entry->turn;
+    delete entry;
+  }
+}
+
+void BindingManager::Start() {
+  syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0);
+  {
+    MutexLock lock(ticker_mutex_);
+    ticking_ = true;
+  }
+  ticker_ = std::thread([this] { Tick(); });
+}
+
+void BindingManager::Stop() {
+  if (stopped_.exchange(true)) return;
+  {
+    MutexLock lock(ticker_mutex_);
+    ticking_ = false;
+    ticker_changed_.SignalAll();
+  }
+  if (ticker_.joinable()) ticker_.join();
+  WithCore([](Core& core, Nanos, Actions& out) {
+    core.FailAll(MakeError(ErrorKind::kNodeUnreachable, "this node is being stopped"), out);
+  });
+  if (hook_ != nullptr) hook_->OnStop();
+  pool_.Stop();
+}
+
+void BindingManager::Fence(const absl::Status& why, bool for_good) {
+  WithCore([&](Core& core, Nanos, Actions& out) {
+    if (fenced_for_good_) return;
+    fence_ = why;
+    fenced_for_good_ = for_good;
+    fenced_.store(true, std::memory_order_relaxed);
+    core.ForEachObject([this](const ObjectState& object) {
+      const bool open = object.phase == ObjectPhase::kActive && !object.destroying;
+      if (open) SetGate(object, Gate::kAbsent);
+    });
+    if (for_good) core.FailAll(why, out);
+  });
+}
+
+void BindingManager::Unfence() {
+  WithCore([&](Core& core, Nanos, Actions&) {
+    if (fenced_for_good_) return;
+    fenced_.store(false, std::memory_order_relaxed);
+    core.ForEachObject([this](const ObjectState& object) {
+      const auto* entry = static_cast<const Entry*>(object.host);
+      const bool open = object.phase == ObjectPhase::kActive && !object.destroying &&
+                        entry != nullptr && entry->info != nullptr;
+      if (open) SetGate(object, Gate::kOpen);
+    });
+  });
+}
+
+void BindingManager::Tick() {
+  ticker_mutex_.Lock();
+  while (ticking_) {
+    ticker_changed_.WaitUntil(ticker_mutex_, std::chrono::steady_clock::now() + kTick);
+    if (!ticking_) break;
+    ticker_mutex_.Unlock();
+    WithCore([this](Core& core, Nanos now, Actions& out) {
+      core.Tick(now, out);
+      if (hook_ != nullptr) hook_->Tick(now, out);
+    });
+    ticker_mutex_.Lock();
+  }
+  ticker_mutex_.Unlock();
+}
+
+Nanos BindingManager::Now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+// -- objects ------------------------------------------------------------------------------------
+
+Entry* BindingManager::NewEntry(const Rid& rid) {
+  auto* entry = new Entry;
+  entry->rid = rid;
+  entry->invoker = this;
+  entry->slot = static_cast<uint32_t>(slots_.size());
+  slots_.push_back({rid, nullptr});
+  entries_[rid] = entry;
+  return entry;
+}
+
+Entry* BindingManager::Intern(const Rid& rid) {
+  MutexLock lock(entries_mutex_);
+  const auto it = entries_.find(rid);
+  Entry* entry = it != entries_.end() ? it->second : NewEntry(rid);
+  entry->references.fetch_add(1, std::memory_order_relaxed);
+  return entry;
+}
+
+void BindingManager::Unreferenced(Entry* entry) {
+  MutexLock lock(entries_mutex_);
+  // Somebody may have interned it again.
+  if (entry->references.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  entries_.erase(entry->rid);
+  delete entry->turn;
+  delete entry;
+}
+
+BindingManager::SlotInfo BindingManager::Slot(uint32_t slot) const {
+  MutexLock lock(entries_mutex_);
+  return slot < slots_.size() ? slots_[slot] : SlotInfo();
+}
+
+void BindingManager::SetObject(Entry* entry, std::unique_ptr<MobileObject> object,
+                               const ClassInfo* info) {
+  entry->object = object.release();
+  entry->info = info;
+  if (info != nullptr && info->one_at_a_time && entry->turn == nullptr) entry->turn = new Turn;
+  {
+    MutexLock lock(entries_mutex_);
+    slots_[entry->slot].info = info;
+  }
+  // The object's reference to itself keeps the entry while it is here.
+  if (entry->object != nullptr) {
+    entry->references.fetch_add(1, std::memory_order_relaxed);
+    Name(*entry->object, RefBase(entry));
+  }
+}
+
+// Gives a new object its name. The gate opens last.
+RefBase BindingManager::Enter(std::unique_ptr<MobileObject> object, const ClassInfo* info) {
+  const bool anchored = info == nullptr || info->anchored;
+  Entry* entry = nullptr;
+  WithCore([&](Core& core, Nanos, Actions&) {
+    ObjectState& state = core.Create(nullptr, anchored);
+    entry = Intern(state.rid);
+    SetObject(entry, std::move(object), info);
+    state.host = entry;
+    // A console has nothing to be called: its gate stays shut.
+    if (info != nullptr) SetGate(state, Gate::kOpen);
+  });
+  entry->references.fetch_add(1, std::memory_order_relaxed);  // for its presence; see Remove()
+  return RefBase(entry);
+}
+
+RefBase BindingManager::NewConsole() { return Enter(nullptr, nullptr); }
+
+RefBase BindingManager::AdoptObject(std::unique_ptr<MobileObject> object,
+                                    std::string_view class_name) {
+  const ClassInfo* info = types_.Find(class_name);
+  assert(info != nullptr && "the class was not added to the ObjectTypes");
+  return Enter(std::move(object), info);
+}
+
+absl::StatusOr<RefBase> BindingManager::CreateObject(std::string_view class_name,
+                                                     const Payload& init) {
+  const ClassInfo* info = types_.Find(class_name);
+  if (info == nullptr) {
+    return MakeError(ErrorKind::kNoSuchClass,
+                     absl::StrCat("this program was not built with class ", ToAbsl(class_name)));
+  }
+  ABACUS_ASSIGN_OR_RETURN(ObjectManager * manager, ManagerOf(*info));
+  ABACUS_ASSIGN_OR_RETURN(std::unique_ptr<MobileObject> object, manager->CreateObj(*info, 0));
+  Reader arguments(init, this);
+  if (absl::Status status = info->init(*object, arguments); !status.ok()) {
+    manager->Released(*object);
+    return status;
+  }
+  return Enter(std::move(object), info);
+}
+
+absl::StatusOr<ObjectManager*> BindingManager::ManagerOf(const ClassInfo& info) {
+  MutexLock lock(managers_mutex_);
+  auto& manager = managers_[&info];
+  if (manager == nullptr) {
+    manager = info.make_manager ? info.make_manager() : std::make_unique<ObjectManager>();
+  }
+  return manager.get();
+}
+
+absl::StatusOr<Entry*> BindingManager::Restore(const Rid& rid, std::string_view class_name,
+                                               const Payload& checkpoint) {
+  const ClassInfo* info = types_.Find(class_name);
+  if (info == nullptr) {
+    return MakeError(
+        ErrorKind::kNoSuchClass,
+        absl::StrCat("node ", self_.ToString(), " was not built with class ", ToAbsl(class_name)));
+  }
+  ABACUS_ASSIGN_OR_RETURN(
+      CheckpointReader reader,
+      CheckpointReader::Open(checkpoint, class_name, info->state_version, this));
+  ABACUS_ASSIGN_OR_RETURN(ObjectManager * manager, ManagerOf(*info));
+  ABACUS_ASSIGN_OR_RETURN(std::unique_ptr<MobileObject> object,
+                          manager->CreateObj(*info, checkpoint.bytes()));
+  absl::Status status = object->Restore(reader);
+  if (status.ok()) status = reader.status();
+  if (status.ok() && !reader.AtEnd()) {
+    status = MakeError(ErrorKind::kBadCheckpoint, "the class reads fewer values than were written");
+  }
+  if (!status.ok()) {
+    manager->Released(*object);
+    return status;
+  }
+  Entry* entry = Intern(rid);
+  SetObject(entry, std::move(object), info);
+  return entry;
+}
+
+void BindingManager::Remove(Entry* entry) { Delete(entry, std::exchange(entry->object, nullptr)); }
+
+void BindingManager::Delete(Entry* entry, MobileObject* object) {
+  std::unique_ptr<MobileObject> owned(object);
+  if (object != nullptr && entry->info != nullptr) {
+    if (absl::StatusOr<ObjectManager*> manager = ManagerOf(*entry->info); manager.ok()) {
+      (*manager)->Released(*object);
+    }
+  }
+  owned.reset();           // with it goes its reference to itself
+  RefBase(entry).Reset();  // and the one that stood for its presence
+}
+
+absl::Status BindingManager::Destroy(const Rid& rid) {
+  return WithCore([&](Core& core, Nanos, Actions& out) { return core.Destroy(rid, out); });
+}
+
+namespace {
+
+BindingManager::ObjectStatus StatusOf(const ObjectState& state, const Entry& entry) {
+  return {.rid = state.rid,
+          .class_name = entry.info != nullptr ? entry.info->name : "console",
+          .slot = entry.slot,
+          .epoch = state.epoch,
+          .anchored = state.anchored,
+          .hosted = state.hosted(),
+          .moving = state.moving != nullptr};
+}
+
+}  // namespace
+
+std::vector<BindingManager::ObjectStatus> BindingManager::Objects(size_t max) const {
+  std::vector<ObjectStatus> objects;
+  MutexLock lock(core_mutex_);
+  const_cast<Core&>(core_).ForEachObject([&](const ObjectState& state) {
+    const auto* entry = static_cast<const Entry*>(state.host);
+    if (objects.size() < max && entry != nullptr) objects.push_back(StatusOf(state, *entry));
+  });
+  return objects;
+}
+
+std::vector<BindingManager::ObjectStatus> BindingManager::ObjectsOf(
+    const std::set<uint32_t>& slots) const {
+  std::vector<ObjectStatus> objects;
+  MutexLock lock(core_mutex_);
+  for (const uint32_t slot : slots) {
+    const ObjectState* state = const_cast<Core&>(core_).Find(Slot(slot).rid);
+    if (state == nullptr || state->host == nullptr || !state->hosted()) continue;
+    objects.push_back(StatusOf(*state, *static_cast<const Entry*>(state->host)));
+  }
+  return objects;
+}
+
+std::optional<LocationHint> BindingManager::Locate(const Rid& rid) const {
+  MutexLock lock(core_mutex_);
+  Core& core = const_cast<Core&>(core_);
+  if (const ObjectState* state = core.Find(rid); state != nullptr && state->hosted()) {
+    return LocationHint{self_, state->epoch};
+  }
+  return core.locations().Find(rid);
+}
+
+CoreCounters BindingManager::Counters() const {
+  MutexLock lock(core_mutex_);
+  return const_cast<Core&>(core_).counters();
+}
+
+// -- what the core asks -------------------------------------------------------------------------
+
+void BindingManager::SetGate(const ObjectState& object, Gate gate) {
+  if (object.host == nullptr) return;
+  auto* entry = static_cast<Entry*>(object.host);
+  // Behind a fence the core goes on as ever, and nobody gets in: every call asks Start().
+  if (gate == Gate::kOpen && fenced_.load(std::memory_order_relaxed)) gate = Gate::kAbsent;
+  entry->gate.store(gate, std::memory_order_seq_cst);
+}
+
+bool BindingManager::LocalInside(absl::Span<ObjectState* const> objects, const ActivityId& root) {
+  bool inside = false;
+  threads().ForEach([&](const ThreadContext& thread) {
+    if (inside || thread.PublishedRoot() != root) return;
+    for (const ObjectState* object : objects) {
+      inside = inside || thread.IsInside(static_cast<Entry*>(object->host));
+    }
+  });
+  return inside;
+}
+
+bool BindingManager::NobodyInside(const std::vector<Entry*>& entries, bool first) {
+  // After this every thread that published a frame before it saw the closed gate is seen here.
+  if (first) BarrierOnAllThreads();
+  bool inside = false;
+  threads().ForEach([&](const ThreadContext& thread) {
+    for (const Entry* entry : entries) inside = inside || thread.IsInside(entry);
+  });
+  return !inside;
+}
+
+// -- actions ------------------------------------------------------------------------------------
+
+BindingManager::Captured BindingManager::Capture(const Actions& actions) {
+  Captured captured;
+  for (const PendingCall* call : actions.wakes) {
+    captured.waiters.push_back(static_cast<Call*>(call->host)->waiter);
+  }
+  for (const PendingCall* pending : actions.rerouted) {
+    // The thread may be reading the old host's connection: it is to listen to the new one.
+    auto* call = static_cast<Call*>(pending->host);
+    if (call->reader_of != pending->destination) captured.waiters.push_back(call->waiter);
+  }
+  for (const Actions::Destroy& destroy : actions.destroys) {
+    auto* entry = static_cast<Entry*>(destroy.host);
+    captured.departed.emplace_back(entry, std::exchange(entry->object, nullptr));
+  }
+  return captured;
+}
+
+void BindingManager::Perform(Actions& actions, const Captured& captured, bool inline_execution) {
+  for (const auto& waiter : captured.waiters) waiter->Complete();
+  for (Actions::Send& send : actions.sends) {
+    if (send.to == self_) {
+      Dispatch(self_, std::move(send.frame), false);
+    } else {
+      transport_->Send(send.to, send.lane, std::move(send.frame));
+    }
+  }
+  for (const Rid& rid : actions.check_idle) {
+    pool_.Run([this, rid] { CheckIdle(rid, true); });
+  }
+  if (hook_ != nullptr) hook_->Perform(actions);
+  for (const auto& [entry, object] : captured.departed) Delete(entry, object);
+  // The one that runs here comes last: the others must not wait until it has returned.
+  for (size_t i = 0; i < actions.executes.size(); ++i) {
+    const bool last = i + 1 == actions.executes.size();
+    Admit(std::make_shared<Actions::Execute>(std::move(actions.executes[i])),
+          inline_execution && last);
+  }
+}
+
+void BindingManager::Dispatch(NodeInstance from, Frame frame, bool inline_execution) {
+  Actions actions;
+  Captured captured;
+  {
+    MutexLock lock(core_mutex_);
+    if (frame.type < static_cast<uint16_t>(MessageType::kFirstOfMigration)) {
+      core_.OnFrame(from, std::move(frame), Now(), actions);
+    } else if (hook_ != nullptr) {
+      hook_->OnFrame(from, frame, Now(), actions);
+    }
+    captured = Capture(actions);
+  }
+  Perform(actions, captured, inline_execution);
+}
+
+void BindingManager::OnFrame(NodeInstance from, Frame frame) {
+  // Lost, as far as the sender can tell: it will be sent again.
+  if (fenced_.load(std::memory_order_relaxed)) return;
+  Dispatch(from, std::move(frame), !waiting_for_answer);
+}
+
+void BindingManager::OnReconnected(NodeInstance peer) {
+  WithCore([&](Core& core, Nanos now, Actions& out) { core.OnReconnected(peer, now, out); });
+}
+
+void BindingManager::OnPeerDead(NodeInstance peer) {
+  WithCore([&](Core& core, Nanos now, Actions& out) {
+    core.OnPeerDead(peer, now, out);
+    if (hook_ != nullptr) hook_->OnPeerDead(peer, now, out);
+  });
+}
+
+// An object that is to be destroyed goes when nobody is inside.
+void BindingManager::CheckIdle(const Rid& rid, bool first) {
+  Entry* entry = Intern(rid);
+  const bool idle = NobodyInside({entry}, first);
+  RefBase keep(entry);
+  WithCore([&](Core& core, Nanos, Actions& out) { core.MaybeDestroy(rid, idle, out); });
+}
+
+// -- running the calls of other nodes -----------------------------------------------------------
+
+// The limit counts activities at level 0: a nested call of one that was admitted always gets a
+// thread, or two nodes that call each other could each fill up and wait for the other.
+BindingManager::Admission BindingManager::TryAdmit(
+    const std::shared_ptr<Actions::Execute>& execution) {
+  if (execution->message.id.level > 0) return Admission::kRun;
+  MutexLock lock(admission_mutex_);
+  if (working_ < options_.workers_max) {
+    ++working_;
+    return Admission::kRun;
+  }
+  if (admission_queue_.size() >= options_.admission_queue_max) return Admission::kRefused;
+  admission_queue_.push_back(execution);
+  return Admission::kQueued;
+}
+
+void BindingManager::Admit(std::shared_ptr<Actions::Execute> execution, bool inline_execution) {
+  switch (TryAdmit(execution)) {
+    case Admission::kQueued:
+      return;
+    case Admission::kRefused:
+      return Refuse(*execution);
+    case Admission::kRun:
+      if (!inline_execution) return pool_.Run([this, execution] { Execute(*execution); });
+      transport_->HandOffReading();
+      return Execute(*execution);
+  }
+}
+
+void BindingManager::Refuse(const Actions::Execute& execution) {
+  refused_.fetch_add(1, std::memory_order_relaxed);
+  ReplyMessage reply;
+  reply.next_sequence = execution.message.id.sequence;
+  reply.SetStatus(MakeError(
+      ErrorKind::kBackPressure,
+      absl::StrCat("node ", self_.ToString(), " runs ", options_.workers_max, " activities and ",
+                   options_.admission_queue_max, " wait: slow down and try again")));
+  WithCore([&](Core& core, Nanos, Actions& out) {
+    core.FinishExecution(execution.from, execution.message, reply, Payload(), out);
+  });
+}
+
+// An activity has left: the next one that waits takes its place, on a thread of its own, because
+// this one's may be a transport's.
+void BindingManager::ReleaseWorker() {
+  std::shared_ptr<Actions::Execute> next;
+  {
+    MutexLock lock(admission_mutex_);
+    if (admission_queue_.empty()) {
+      --working_;
+    } else {
+      next = std::move(admission_queue_.front());
+      admission_queue_.pop_front();
+    }
+  }
+  if (next != nullptr) pool_.Run([this, next] { Execute(*next); });
+}
+
+void BindingManager::Execute(Actions::Execute& execution) {
+  Reach(points_, "call:before");
+  const CallMessage& message = execution.message;
+  auto& entry = *static_cast<Entry*>(execution.host);
+  ThreadContext& thread = ThreadContext::Of(*this);
+  assert(thread.depth() == 0);
+  // The pushed frame is what makes its calls one level deeper.
+  thread.SetActivity(message.id.activity, message.root, message.id.level, message.id.sequence);
+  const uint64_t begin_ticks = monitor::ThreadClock::Ticks();
+  const bool accounting = this->accounting();
+  if (accounting) thread.AccountNobody();
+  const ThreadContext::Totals before = thread.totals;
+
+  thread.Push(&entry);  // the core has admitted it, whatever the gate says
+  Writer result;
+  absl::Status status;
+  const uint64_t request_bytes = execution.frame.payload.bytes() - execution.tail;
+  const MethodInfo* method =
+      entry.info == nullptr ? nullptr : entry.info->FindMethod(message.method);
+  if (method == nullptr) {
+    status = MakeError(ErrorKind::kNoSuchMethod,
+                       absl::StrCat("object ", message.rid.ToString(), " of class ",
+                                    entry.info == nullptr ? "console" : entry.info->name,
+                                    " has no method ", absl::Hex(message.method),
+                                    ": caller and callee were built from different sources"));
+  } else {
+    Reader arguments(execution.frame.payload, this, execution.tail);
+    if (entry.turn != nullptr) entry.turn->Enter(thread.root);
+    status = method->invoke(*entry.object, arguments, result);
+    if (entry.turn != nullptr) entry.turn->Leave();
+  }
+  if (accounting) thread.AccountLeave(request_bytes, result.bytes());
+  thread.Pop(&entry);
+
+  ReplyMessage reply;
+  reply.next_sequence = thread.sequence;
+  reply.SetStatus(status);
+  const double ns_per_tick = thread.ns_per_tick;
+  const auto ns = [ns_per_tick](uint64_t ticks) {
+    return static_cast<uint64_t>(static_cast<double>(ticks) * ns_per_tick);
+  };
+  reply.residence = {.total_ns = ns(monitor::ThreadClock::Ticks() - begin_ticks),
+                     .busy_ns = ns(thread.totals.busy_ticks - before.busy_ticks),
+                     .ready_ns = ns(thread.totals.ready_ticks - before.ready_ticks),
+                     .below_ns = ns(thread.totals.waited_ticks - before.waited_ticks)};
+  Reach(points_, "call:executed");
+  const Payload payload = status.ok() ? std::move(result).Finish() : Payload();
+  WithCore([&](Core& core, Nanos, Actions& out) {
+    core.FinishExecution(execution.from, message, reply, payload, out);
+  });
+  if (message.id.level == 0) ReleaseWorker();
+}
+
+// -- Invoker ------------------------------------------------------------------------------------
+
+ActivityId BindingManager::NewActivity() {
+  return {self_, last_activity_.fetch_add(1, std::memory_order_relaxed) + 1};
+}
+
+Invoker::Route BindingManager::Start(ThreadContext& thread, Entry& entry, MethodId method,
+                                     absl::FunctionRef<Payload()> encode,
+                                     std::unique_ptr<OutgoingCall>* call, absl::Status* status) {
+  assert(HeldLocks() == 0 && "a lock is held across a call to another object");
+  auto started = std::make_unique<Call>(this);
+  PendingCall& pending = started->pending;
+  pending.rid = entry.rid;
+  pending.root = thread.root;
+  pending.method = method;
+  pending.id = {thread.activity, thread.level(), thread.sequence + 1};
+  bool has_arguments = false;
+  for (;;) {
+    started->Arm();
+    started->sent_ticks = monitor::ThreadClock::Ticks();
+    bool parked = false;
+    const Core::Started outcome = WithCore([&](Core& core, Nanos now, Actions& out) {
+      if (stopped_.load(std::memory_order_relaxed)) {
+        pending.reply.SetStatus(MakeError(ErrorKind::kNodeUnreachable, "this node is stopped"));
+        return Core::Started::kFailed;
+      }
+      if (fenced_.load(std::memory_order_relaxed)) {
+        pending.reply.SetStatus(fence_);
+        return Core::Started::kFailed;
+      }
+      const Core::Started begun = core.Start(pending, has_arguments, now, out);
+      parked = pending.state == PendingCall::State::kParkedHere;
+      started->reader_of = pending.destination;
+      return begun;
+    });
+    switch (outcome) {
+      case Core::Started::kRunLocal:
+        started->finished = true;
+        if (entry.info == nullptr) {  // no gate of a console ever opens
+          *status = MakeError(
+              ErrorKind::kNoSuchMethod,
+              absl::StrCat("object ", entry.rid.ToString(), " is a console: it has no methods"));
+          return Route::kFailed;
+        }
+        return Route::kRunLocal;
+      case Core::Started::kRunInside:
+        started->finished = true;
+        thread.Push(&entry);
+        return Route::kRunInside;
+      case Core::Started::kFailed:
+        started->finished = true;
+        *status = pending.reply.status();
+        return Route::kFailed;
+      case Core::Started::kNeedArguments:
+        pending.arguments = encode();
+        started->request_bytes = pending.arguments.bytes();
+        has_arguments = true;
+        continue;
+      case Core::Started::kWaiting:
+        break;
+    }
+    if (!parked) {
+      thread.sequence = pending.id.sequence;
+      *call = std::move(started);
+      return Route::kRemote;
+    }
+    if (accounting()) thread.BeginWait();
+    while (!started->waiter->done()) started->waiter->Sleep(absl::InfiniteDuration());
+    if (accounting()) thread.EndWait();
+    if (pending.state == PendingCall::State::kAnswered) {
+      started->finished = true;
+      *status = pending.reply.status();
+      return Route::kFailed;
+    }
+  }
+}
+
+Invoker::Route BindingManager::Finish(ThreadContext& thread, OutgoingCall& outgoing,
+                                      Payload* result, absl::Status* status) {
+  auto& call = static_cast<Call&>(outgoing);
+  PendingCall& pending = call.pending;
+  const bool accounting = this->accounting();
+  if (accounting) thread.BeginWait();
+  const uint64_t begin_ticks = monitor::ThreadClock::Ticks();
+  const bool was_waiting = std::exchange(waiting_for_answer, true);
+  for (bool over = false; !over;) {
+    transport_->Wait(call.reader_of, *call.waiter);
+    MutexLock lock(core_mutex_);
+    over = pending.state == PendingCall::State::kAnswered ||
+           pending.state == PendingCall::State::kRetry;
+    if (!over) {
+      call.Arm();
+      call.reader_of = pending.destination;
+    }
+  }
+  waiting_for_answer = was_waiting;
+  const uint64_t wait_ticks = accounting ? thread.EndWait() : 0;
+  call.finished = true;
+  if (pending.state == PendingCall::State::kRetry) return Route::kRunLocal;
+
+  *status = Answer(thread, call, result);
+  if (accounting) {
+    const auto ns = [&thread](uint64_t ticks) {
+      return static_cast<uint64_t>(static_cast<double>(ticks) * thread.ns_per_tick);
+    };
+    // The answer may have come before the wait began: the network's share counts from the sending.
+    const uint64_t away_ns = ns(begin_ticks - call.sent_ticks + wait_ticks);
+    const uint64_t network_ns = away_ns - std::min(pending.reply.residence.total_ns, away_ns);
+    Entry* entry = Intern(pending.rid);
+    thread.AccountRemote(entry->slot, call.request_bytes, result->bytes(), ns(wait_ticks),
+                         network_ns);
+    RefBase(entry).Reset();
+    // Only the plain case says something of the link: one message there, one back, and a thread
+    // that did nothing in between (a branch of a fork does).
+    const bool waited_at_once = ns(begin_ticks - call.sent_ticks) <= kWaitedAtOnceNs;
+    if (observer_ != nullptr && pending.transmissions == 1 && pending.reply.epoch != 0 &&
+        waited_at_once) {
+      observer_->OnRemoteCall(pending.destination, call.request_bytes, result->bytes(), network_ns);
+    }
+  }
+  // The object has forgotten this activity, and this call was sent once: it has not run. Under
+  // another name it can.
+  if (KindOf(*status) == ErrorKind::kDuplicateEvicted && pending.transmissions == 1) {
+    const ActivityId fresh = NewActivity();
+    const bool is_root = thread.level() == 0;
+    thread.SetActivity(fresh, is_root ? fresh : thread.root, thread.base_level, thread.sequence);
+    return Route::kRunLocal;
+  }
+  return Route::kRemote;
+}
+
+absl::Status BindingManager::Answer(ThreadContext& thread, Call& call, Payload* result) {
+  PendingCall& pending = call.pending;
+  thread.sequence = std::max(thread.sequence, pending.reply.next_sequence);
+  *result = std::move(pending.result);
+  return pending.reply.status();
+}
+
+void BindingManager::LeftInside(ThreadContext& thread, Entry& entry) {
+  thread.Pop(&entry);
+  WithCore([&](Core& core, Nanos, Actions& out) { core.LeaveInside(entry.rid, thread.root, out); });
+}
+
+void BindingManager::Left(Entry& entry) {
+  WithCore([&](Core& core, Nanos, Actions& out) {
+    const ObjectState* object = core.Find(entry.rid);
+    if (object == nullptr) return;
+    if (object->moving != nullptr) out.check_drained.push_back(object->moving->id);
+    if (object->destroying) out.check_idle.push_back(entry.rid);
+  });
+}
+
+}  // namespace abacus::runtime
