@@ -1,0 +1,56 @@
+#include "runtime/resource/link_estimator.h"
+
+#include <algorithm>
+
+namespace abacus::runtime {
+
+void LinkEstimator::Observe(NodeInstance peer, uint64_t request_bytes, uint64_t reply_bytes,
+                            uint64_t network_ns) {
+  const uint64_t bytes = request_bytes + reply_bytes;
+  const double seconds = static_cast<double>(network_ns) * 1e-9;
+  MutexLock lock(mutex_);
+  Link& link = links_[peer];
+  if (bytes <= kSmallBytes) {
+    // A quantile without a history: a faster call pulls the estimate down at once, a slower one
+    // pushes it up a little, so that it settles near the fast end and still follows a change.
+    if (link.small_s < 0 || seconds < link.small_s) {
+      link.small_s = seconds;
+    } else {
+      link.small_s += (std::min(seconds, 4 * link.small_s) - link.small_s) * kDecay;
+    }
+  } else if (bytes >= kLargeBytes) {
+    link.large_bytes += static_cast<double>(bytes) - link.large_bytes * kDecay;
+    link.large_s += seconds - link.large_s * kDecay;
+    link.large_calls += 1 - link.large_calls * kDecay;
+    link.total_large_bytes += static_cast<double>(bytes);
+    if (link.fastest_large_s < 0 || seconds < link.fastest_large_s) link.fastest_large_s = seconds;
+  }
+}
+
+std::vector<LinkEstimator::Estimate> LinkEstimator::Estimates() const {
+  MutexLock lock(mutex_);
+  std::vector<Estimate> estimates;
+  for (const auto& [peer, link] : links_) {
+    Estimate estimate{.peer = peer};
+    if (link.small_s >= 0) estimate.round_trip_s = link.small_s;
+    if (link.large_s > 0) {
+      // The time that the bytes took is what is left of the network time without the round trips.
+      const double round_trips_s = link.large_calls * std::max(link.small_s, 0.0);
+      const double transfer_s = std::max(link.large_s - round_trips_s, link.large_s * 0.1);
+      estimate.bandwidth_bytes_s = link.large_bytes / transfer_s;
+      estimate.measured_bytes = link.total_large_bytes;
+      // The bytes of a large call take most of its time, so a small part of the fastest one is a
+      // cautious guess until a small call has been seen.
+      if (!estimate.round_trip_s) estimate.round_trip_s = link.fastest_large_s * 0.05;
+    }
+    if (estimate.round_trip_s || estimate.bandwidth_bytes_s) estimates.push_back(estimate);
+  }
+  return estimates;
+}
+
+void LinkEstimator::Forget(NodeInstance peer) {
+  MutexLock lock(mutex_);
+  links_.erase(peer);
+}
+
+}  // namespace abacus::runtime

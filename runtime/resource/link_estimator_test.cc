@@ -1,0 +1,82 @@
+#include "runtime/resource/link_estimator.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+namespace abacus::runtime {
+namespace {
+
+constexpr NodeInstance kPeer{2, 1};
+constexpr double kBandwidth = 1.25e6;  // 10 Mbit/s
+constexpr double kRoundTrip = 0.3e-3;
+
+// What a call over that link takes.
+uint64_t NetworkNs(uint64_t bytes) {
+  return static_cast<uint64_t>((kRoundTrip + static_cast<double>(bytes) / kBandwidth) * 1e9);
+}
+
+const LinkEstimator::Estimate Only(const LinkEstimator& links) {
+  const auto estimates = links.Estimates();
+  EXPECT_EQ(estimates.size(), 1u);
+  return estimates.front();
+}
+
+TEST(LinkEstimatorTest, NothingIsKnownBeforeACall) {
+  EXPECT_TRUE(LinkEstimator().Estimates().empty());
+}
+
+TEST(LinkEstimatorTest, SmallCallsTellTheRoundTripAndNoBandwidth) {
+  LinkEstimator links;
+  for (int i = 0; i < 10; ++i) links.Observe(kPeer, 40, 24, NetworkNs(64));
+  const auto link = Only(links);
+  EXPECT_NEAR(*link.round_trip_s, kRoundTrip, 0.1e-3);
+  EXPECT_FALSE(link.bandwidth_bytes_s.has_value());
+}
+
+TEST(LinkEstimatorTest, LargeCallsTellTheBandwidthWithinFivePercent) {
+  LinkEstimator links;
+  for (int i = 0; i < 20; ++i) {
+    links.Observe(kPeer, 40, 24, NetworkNs(64));
+    links.Observe(kPeer, 40, 65536, NetworkNs(65576));
+  }
+  const auto link = Only(links);
+  EXPECT_NEAR(*link.bandwidth_bytes_s, kBandwidth, 0.05 * kBandwidth);
+  EXPECT_GE(link.measured_bytes, 20 * 65536);
+}
+
+TEST(LinkEstimatorTest, LargeCallsAloneGiveBothWithinTenPercentOfTheBandwidth) {
+  LinkEstimator links;
+  for (int i = 0; i < 20; ++i) links.Observe(kPeer, 40, 65536, NetworkNs(65576));
+  const auto link = Only(links);
+  EXPECT_NEAR(*link.bandwidth_bytes_s, kBandwidth, 0.1 * kBandwidth);
+  EXPECT_GT(*link.round_trip_s, 0);
+  EXPECT_LT(*link.round_trip_s, 0.1 * static_cast<double>(NetworkNs(65576)) * 1e-9);
+}
+
+TEST(LinkEstimatorTest, AFewSlowCallsHardlyMoveTheRoundTrip) {
+  LinkEstimator links;
+  std::mt19937 random(7);
+  for (int i = 0; i < 1000; ++i) {
+    const bool late = random() % 10 == 0;
+    links.Observe(kPeer, 40, 24, NetworkNs(64) * (late ? 50 : 1));
+  }
+  EXPECT_LT(*Only(links).round_trip_s, 2 * kRoundTrip);
+}
+
+TEST(LinkEstimatorTest, ALinkThatBecomesTenTimesFasterIsSeenWithinAHundredCalls) {
+  LinkEstimator links;
+  for (int i = 0; i < 100; ++i) links.Observe(kPeer, 40, 65536, NetworkNs(65576));
+  for (int i = 0; i < 100; ++i) links.Observe(kPeer, 40, 65536, NetworkNs(65576) / 10);
+  EXPECT_GT(*Only(links).bandwidth_bytes_s, 6 * kBandwidth);
+}
+
+TEST(LinkEstimatorTest, AForgottenPeerIsUnknownAgain) {
+  LinkEstimator links;
+  links.Observe(kPeer, 40, 65536, NetworkNs(65576));
+  links.Forget(kPeer);
+  EXPECT_TRUE(links.Estimates().empty());
+}
+
+}  // namespace
+}  // namespace abacus::runtime

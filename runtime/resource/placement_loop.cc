@@ -1,0 +1,272 @@
+#include "runtime/resource/placement_loop.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "placement/engine.h"
+
+namespace abacus::runtime {
+namespace {
+
+// A window counts as whole from this share of H on: samples are taken on a grid of their own.
+constexpr double kWholeWindow = 0.95;
+// A digest that is older than this many windows says nothing of now.
+constexpr double kFreshWindows = 3;
+
+bool Sane(double value) { return std::isfinite(value) && value >= 0; }
+
+absl::Status CheckDigest(const Digest& digest) {
+  const auto bad = [](std::string_view what) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "digest refused: ", absl::string_view(what.data(), what.size()), " is no such figure"));
+  };
+  if (!digest.from.valid()) return bad("the sender");
+  if (!Sane(digest.window_s)) return bad("window_s");
+  if (!Sane(digest.node.rate) || !Sane(digest.node.cores) || !Sane(digest.node.load)) {
+    return bad("the node's rate, cores or load");
+  }
+  for (const auto& object : digest.objects) {
+    if (!Sane(object.cpu_s) || !Sane(object.own_stall_s) || !Sane(object.bytes_processed) ||
+        !Sane(object.calls)) {
+      return bad("an object's time, bytes or calls");
+    }
+  }
+  for (const auto& edge : digest.edges) {
+    if (!Sane(edge.calls) || !Sane(edge.request_bytes) || !Sane(edge.reply_bytes)) {
+      return bad("an edge's calls or bytes");
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Objects that calls of the console can reach.
+std::set<placement::ObjectId> Reachable(const placement::Snapshot& snapshot) {
+  std::set<placement::ObjectId> reached = {snapshot.console};
+  for (bool grew = true; grew;) {
+    grew = false;
+    for (const auto& edge : snapshot.edges) {
+      if (reached.contains(edge.from) && reached.insert(edge.to).second) grew = true;
+    }
+  }
+  return reached;
+}
+
+// Of several servers, the one with the lowest anchored object of the graph decides for it.
+placement::NodeId DecidingNode(const placement::Snapshot& snapshot) {
+  const std::set<placement::ObjectId> reached = Reachable(snapshot);
+  const placement::ObjectStatistics* lowest = nullptr;
+  for (const auto& object : snapshot.objects) {
+    if (object.mobile || object.id == snapshot.console || !reached.contains(object.id)) continue;
+    if (lowest == nullptr || object.id < lowest->id) lowest = &object;
+  }
+  return lowest == nullptr ? 0 : lowest->node;
+}
+
+double ChosenGain(const placement::Decision& decision) {
+  return decision.chosen ? decision.candidates[*decision.chosen].benefit_s : 0;
+}
+
+}  // namespace
+
+absl::Status PlacementLoop::Accept(Digest digest, absl::Time now) {
+  absl::Status status = CheckDigest(digest);
+  MutexLock lock(mutex_);
+  if (!status.ok()) {
+    ++counters_["digest_refused"];
+    return status;
+  }
+  digests_[digest.from] = {std::move(digest), now};
+  return absl::OkStatus();
+}
+
+void PlacementLoop::Forget(NodeInstance node) {
+  MutexLock lock(mutex_);
+  digests_.erase(node);
+  std::erase_if(graphs_, [node](const auto& graph) { return graph.first.home == node; });
+}
+
+// Figures of all nodes, as if all had been seen for as long as the console's node.
+placement::Snapshot PlacementLoop::Assemble(const Rid& console, const Digest& client) const {
+  placement::Snapshot snapshot;
+  snapshot.window_s = client.window_s;
+  snapshot.console = ToObjectId(console);
+  std::map<Rid, std::string> pins;
+  std::map<std::pair<placement::NodeId, placement::NodeId>, placement::LinkStatistics> links;
+  for (const auto& [from, received] : digests_) {
+    const Digest& digest = received.digest;
+    const double scale = digest.window_s > 0 ? client.window_s / digest.window_s : 0;
+    snapshot.nodes.push_back(digest.node);
+    for (placement::ObjectStatistics object : digest.objects) {
+      for (double* figure : {&object.cpu_s, &object.own_stall_s, &object.stall_s,
+                             &object.bytes_processed, &object.calls}) {
+        *figure *= scale;
+      }
+      snapshot.objects.push_back(std::move(object));
+    }
+    for (placement::EdgeStatistics edge : digest.edges) {
+      for (double* figure : {&edge.calls, &edge.request_bytes, &edge.reply_bytes}) {
+        *figure *= scale;
+      }
+      snapshot.edges.push_back(edge);
+    }
+    for (const placement::LinkStatistics& link : digest.links) {
+      auto& known = links[std::minmax(link.a, link.b)];
+      if (known.a == 0 || link.measured_bytes > known.measured_bytes) known = link;
+    }
+    for (const PinRecord& pin : digest.pins) pins[pin.rid] = pin.reason;
+  }
+  for (const auto& [ends, link] : links) snapshot.links.push_back(link);
+  // Edges of an object that moved within a window are reported by both hosts.
+  std::sort(snapshot.edges.begin(), snapshot.edges.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.from, a.to) < std::tie(b.from, b.to);
+  });
+  std::vector<placement::EdgeStatistics> merged;
+  for (const auto& edge : snapshot.edges) {
+    if (!merged.empty() && merged.back().from == edge.from && merged.back().to == edge.to) {
+      merged.back().calls += edge.calls;
+      merged.back().request_bytes += edge.request_bytes;
+      merged.back().reply_bytes += edge.reply_bytes;
+    } else {
+      merged.push_back(edge);
+    }
+  }
+  snapshot.edges = std::move(merged);
+
+  double t_app_s = 0;
+  const std::set<placement::ObjectId> reached = Reachable(snapshot);
+  std::erase_if(snapshot.objects, [&](const auto& object) { return !reached.contains(object.id); });
+  std::erase_if(snapshot.edges, [&](const auto& edge) { return !reached.contains(edge.from); });
+  for (placement::ObjectStatistics& object : snapshot.objects) {
+    const auto pin = pins.find(ToRid(object.id));
+    object.pinned = pin != pins.end();
+    if (object.pinned) object.pinned_reason = pin->second;
+    if (object.node != console.home.node) continue;
+    // The activity's time as its own node saw it: what is here, and what it waited for from there.
+    t_app_s += object.stall_s;
+    if (object.id != snapshot.console) t_app_s += object.cpu_s + object.own_stall_s;
+  }
+  if (t_app_s > 0) snapshot.measured_t_app_s = t_app_s;
+  return snapshot;
+}
+
+std::vector<PlannedMove> PlacementLoop::Decide(absl::Time now) {
+  std::vector<PlannedMove> moves;
+  MutexLock lock(mutex_);
+  if (!options_.enabled) return moves;
+  const double window_s = options_.engine.window_s;
+  std::erase_if(digests_, [&](const auto& received) {
+    return absl::ToDoubleSeconds(now - received.second.at) > kFreshWindows * window_s;
+  });
+  for (const auto& [from, received] : digests_) {
+    const Digest& client = received.digest;
+    for (const Rid& console : client.consoles) {
+      GraphState& graph = graphs_[console];
+      if (graph.moving || client.window_s < kWholeWindow * window_s) continue;
+      placement::Snapshot snapshot = Assemble(console, client);
+      if (DecidingNode(snapshot) != self_) continue;
+      const auto own = std::find_if(digests_.begin(), digests_.end(), [this](const auto& other) {
+        return other.first.node == self_;
+      });
+      if (own == digests_.end() || own->second.digest.window_s < kWholeWindow * window_s) continue;
+      snapshot.history = graph.history;
+      placement::Decision decision = placement::Decide(snapshot, options_.engine);
+      ++counters_[std::string(placement::ReasonName(decision.reason))];
+      if (decision.outcome == placement::Outcome::kMove) {
+        graph.moving = true;
+        PlannedMove move{.console = console,
+                         .from = decision.moves.front().from,
+                         .to = decision.moves.front().to,
+                         .reason = decision.explanation,
+                         .predicted_gain_s = ChosenGain(decision)};
+        if (decision.chosen) {
+          move.predicted_cost_s = decision.candidates[*decision.chosen].cost.Total();
+        }
+        for (const placement::Move& one : decision.moves) move.rids.push_back(ToRid(one.object));
+        moves.push_back(std::move(move));
+      }
+      Record(graph, {now, std::move(decision), ToJson(snapshot)});
+    }
+  }
+  return moves;
+}
+
+// A stay that says what the last one said is kept once a window; every move and every new reason is
+// kept.
+void PlacementLoop::Record(GraphState& graph, DecisionRecord record) {
+  auto& kept = graph.decisions;
+  if (!kept.empty() && record.decision.outcome == placement::Outcome::kStay) {
+    const DecisionRecord& last = kept.front();
+    const bool repeats = last.decision.outcome == placement::Outcome::kStay &&
+                         last.decision.reason == record.decision.reason &&
+                         record.at - last.at < absl::Seconds(options_.engine.window_s);
+    if (repeats) return;
+  }
+  kept.push_front(std::move(record));
+  if (kept.size() > options_.decisions_kept_max) kept.pop_back();
+}
+
+void PlacementLoop::OnMoveEnded(const PlannedMove& move, const absl::Status& status,
+                                absl::Duration quiesce, absl::Time now) {
+  MutexLock lock(mutex_);
+  GraphState& graph = graphs_[move.console];
+  graph.moving = false;
+  ++counters_[status.ok() ? "moves_committed" : "moves_failed"];
+  if (status.ok()) {
+    auto& history = graph.history;
+    const auto count = static_cast<double>(history.count);
+    history.quiesce_s = (history.quiesce_s * count + absl::ToDoubleSeconds(quiesce)) / (count + 1);
+    ++history.count;
+  }
+  // What was seen before the move, or while it was tried, counts no more: the nodes' next digests
+  // begin new windows, and until they come there is nothing to decide on.
+  for (auto& [from, received] : digests_) {
+    if (from.node == move.from || from.node == move.to || from == move.console.home) {
+      received.digest.window_s = 0;
+    }
+  }
+  (void)now;
+}
+
+std::vector<DecisionRecord> PlacementLoop::Explain(const Rid& rid, size_t max) const {
+  std::vector<DecisionRecord> found;
+  const placement::ObjectId id = ToObjectId(rid);
+  MutexLock lock(mutex_);
+  for (const auto& [console, graph] : graphs_) {
+    for (const DecisionRecord& record : graph.decisions) {
+      const auto& stack = record.decision.stack;
+      const bool on_it = console == rid || std::any_of(stack.begin(), stack.end(),
+                                                       [&](const placement::StackObject& object) {
+                                                         return object.id == id;
+                                                       });
+      if (on_it) found.push_back(record);
+    }
+  }
+  std::sort(found.begin(), found.end(),
+            [](const DecisionRecord& a, const DecisionRecord& b) { return a.at > b.at; });
+  if (found.size() > max) found.resize(max);
+  return found;
+}
+
+std::vector<Digest> PlacementLoop::Digests() const {
+  std::vector<Digest> digests;
+  MutexLock lock(mutex_);
+  for (const auto& [from, received] : digests_) digests.push_back(received.digest);
+  return digests;
+}
+
+std::map<std::string, uint64_t> PlacementLoop::Counters() const {
+  MutexLock lock(mutex_);
+  return counters_;
+}
+
+absl::Status PlacementLoop::SetConfig(const placement::Config& config) {
+  if (absl::Status status = placement::Validate(config); !status.ok()) return status;
+  MutexLock lock(mutex_);
+  options_.engine = config;
+  return absl::OkStatus();
+}
+
+}  // namespace abacus::runtime

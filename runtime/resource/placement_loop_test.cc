@@ -1,0 +1,182 @@
+#include "runtime/resource/placement_loop.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "placement/engine.h"
+
+namespace abacus::runtime {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr NodeInstance kServer{1, 1};
+constexpr NodeInstance kClient{9, 4};
+constexpr Rid kConsole{kClient, 1};
+constexpr Rid kGrep{kClient, 2};
+constexpr Rid kFile{kServer, 5};
+
+placement::NodeStatistics Node(NodeId id, bool server) {
+  return {.node = id, .is_server = server, .rate = 1e9, .cores = 2, .load = 0.2, .source = "test"};
+}
+
+placement::ObjectStatistics Object(const Rid& rid, NodeId node, bool mobile, double cpu_s) {
+  return {.id = ToObjectId(rid),
+          .class_name = "c",
+          .node = node,
+          .mobile = mobile,
+          .cpu_s = cpu_s,
+          .bytes_processed = 1e6,
+          .calls = 20,
+          .checkpoint_bytes = 4096};
+}
+
+// A grep at the client that reads 1.2 MB over a 10 Mbit/s link in a second and lets `passes` of it
+// through to the console.
+Digest ClientDigest(double passes) {
+  Digest digest{.from = kClient, .window_s = 1};
+  digest.node = Node(kClient.node, false);
+  digest.objects = {Object(kConsole, kClient.node, false, 0.001),
+                    Object(kGrep, kClient.node, true, 0.01)};
+  digest.objects[1].stall_s = 0.96;
+  digest.edges = {{ToObjectId(kConsole), ToObjectId(kGrep), 20, 800, passes * 1.2e6},
+                  {ToObjectId(kGrep), ToObjectId(kFile), 20, 800, 1.2e6}};
+  digest.links = {{kClient.node, kServer.node, 1.25e6, 0.0003, 1e7}};
+  digest.consoles = {kConsole};
+  return digest;
+}
+
+Digest ServerDigest() {
+  Digest digest{.from = kServer, .window_s = 1};
+  digest.node = Node(kServer.node, true);
+  digest.objects = {Object(kFile, kServer.node, false, 0.002)};
+  return digest;
+}
+
+class PlacementLoopTest : public ::testing::Test {
+ protected:
+  std::vector<PlannedMove> DecideOn(const Digest& client) {
+    EXPECT_TRUE(loop_.Accept(ServerDigest(), now_).ok());
+    EXPECT_TRUE(loop_.Accept(client, now_).ok());
+    return loop_.Decide(now_);
+  }
+
+  absl::Time now_ = absl::FromUnixSeconds(1000);
+  PlacementLoop loop_{kServer.node, {}};
+};
+
+TEST_F(PlacementLoopTest, ASelectiveObjectIsSentToItsData) {
+  const auto moves = DecideOn(ClientDigest(0.05));
+  ASSERT_THAT(moves, SizeIs(1));
+  EXPECT_EQ(moves[0].rids, std::vector<Rid>{kGrep});
+  EXPECT_EQ(moves[0].from, kClient.node);
+  EXPECT_EQ(moves[0].to, kServer.node);
+  EXPECT_GT(moves[0].predicted_gain_s, 0.5);
+  EXPECT_GT(moves[0].predicted_cost_s, 0);
+  EXPECT_THAT(moves[0].reason, HasSubstr("node 1"));
+}
+
+TEST_F(PlacementLoopTest, AnObjectThatPassesNearlyEverythingStaysAndTheReasonIsKept) {
+  EXPECT_THAT(DecideOn(ClientDigest(1.05)), IsEmpty());
+  const auto records = loop_.Explain(kGrep, 10);
+  ASSERT_THAT(records, SizeIs(1));
+  EXPECT_EQ(records[0].decision.outcome, placement::Outcome::kStay);
+  EXPECT_FALSE(records[0].decision.explanation.empty());
+}
+
+TEST_F(PlacementLoopTest, NothingIsDecidedBeforeAWholeWindowWasSeen) {
+  Digest client = ClientDigest(0.05);
+  client.window_s = 0.5;
+  EXPECT_THAT(DecideOn(client), IsEmpty());
+  EXPECT_THAT(loop_.Explain(kGrep, 10), IsEmpty());
+}
+
+TEST_F(PlacementLoopTest, NoSecondMoveIsPlannedWhileOneIsUnderWay) {
+  ASSERT_THAT(DecideOn(ClientDigest(0.05)), SizeIs(1));
+  EXPECT_THAT(DecideOn(ClientDigest(0.05)), IsEmpty());
+}
+
+TEST_F(PlacementLoopTest, AfterAMoveOldFiguresDoNotCount) {
+  const auto moves = DecideOn(ClientDigest(0.05));
+  ASSERT_THAT(moves, SizeIs(1));
+  loop_.OnMoveEnded(moves[0], absl::OkStatus(), absl::Milliseconds(5), now_);
+  EXPECT_THAT(loop_.Decide(now_), IsEmpty());
+  EXPECT_EQ(loop_.Counters()["moves_committed"], 1u);
+}
+
+TEST_F(PlacementLoopTest, AFailedMoveIsTriedAgainOnNewFigures) {
+  const auto moves = DecideOn(ClientDigest(0.05));
+  ASSERT_THAT(moves, SizeIs(1));
+  loop_.OnMoveEnded(moves[0], absl::AbortedError("drain"), absl::ZeroDuration(), now_);
+  EXPECT_THAT(DecideOn(ClientDigest(0.05)), SizeIs(1));
+}
+
+TEST_F(PlacementLoopTest, APinnedObjectStaysWhereItIs) {
+  Digest client = ClientDigest(0.05);
+  client.pins = {{kGrep, "pinned"}};
+  EXPECT_THAT(DecideOn(client), IsEmpty());
+  const auto records = loop_.Explain(kGrep, 1);
+  ASSERT_THAT(records, SizeIs(1));
+  EXPECT_EQ(records[0].decision.reason, placement::Reason::kPinned);
+}
+
+TEST_F(PlacementLoopTest, AnotherServerWithTheLowerAnchorDecides) {
+  PlacementLoop other(7, {});
+  ASSERT_TRUE(other.Accept(ServerDigest(), now_).ok());
+  ASSERT_TRUE(other.Accept(ClientDigest(0.05), now_).ok());
+  EXPECT_THAT(other.Decide(now_), IsEmpty());
+}
+
+TEST_F(PlacementLoopTest, StaleDigestsAreDropped) {
+  ASSERT_TRUE(loop_.Accept(ServerDigest(), now_).ok());
+  ASSERT_TRUE(loop_.Accept(ClientDigest(0.05), now_).ok());
+  EXPECT_THAT(loop_.Decide(now_ + absl::Seconds(10)), IsEmpty());
+  EXPECT_THAT(loop_.Digests(), IsEmpty());
+}
+
+TEST_F(PlacementLoopTest, AFigureThatCannotBeIsRefusedAndCounted) {
+  Digest client = ClientDigest(0.05);
+  client.objects[1].cpu_s = std::numeric_limits<double>::quiet_NaN();
+  const absl::Status status = loop_.Accept(client, now_);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("object"));
+  EXPECT_EQ(loop_.Counters()["digest_refused"], 1u);
+}
+
+TEST_F(PlacementLoopTest, ADeadNodesGraphsAreForgotten) {
+  ASSERT_THAT(DecideOn(ClientDigest(1.05)), IsEmpty());
+  loop_.Forget(kClient);
+  EXPECT_THAT(loop_.Explain(kGrep, 10), IsEmpty());
+}
+
+// A recorded decision can be made again from its snapshot.
+TEST_F(PlacementLoopTest, ADecisionIsReplayedFromItsRecordedSnapshot) {
+  for (const double passes : {0.05, 0.5, 1.05}) {
+    PlacementLoop loop(kServer.node, {});
+    ASSERT_TRUE(loop.Accept(ServerDigest(), now_).ok());
+    ASSERT_TRUE(loop.Accept(ClientDigest(passes), now_).ok());
+    loop.Decide(now_);
+    const auto records = loop.Explain(kGrep, 1);
+    ASSERT_THAT(records, SizeIs(1));
+    const auto snapshot = SnapshotFromJson(records[0].snapshot_json);
+    ASSERT_TRUE(snapshot.ok()) << snapshot.status();
+    const placement::Decision again = placement::Decide(*snapshot, placement::Config());
+    EXPECT_EQ(again.outcome, records[0].decision.outcome);
+    EXPECT_EQ(again.reason, records[0].decision.reason);
+    EXPECT_EQ(again.moves, records[0].decision.moves);
+    EXPECT_EQ(again.explanation, records[0].decision.explanation);
+  }
+}
+
+TEST(SnapshotJsonTest, TextThatIsNoSnapshotIsAnErrorAndNoCrash) {
+  for (const char* text : {"", "{", "[]", "{\"window_s\": \"x\"}", "null", "{\"window_s\": 1}"}) {
+    EXPECT_EQ(SnapshotFromJson(text).status().code(), absl::StatusCode::kInvalidArgument) << text;
+  }
+}
+
+}  // namespace
+}  // namespace abacus::runtime

@@ -1,0 +1,173 @@
+#include "runtime/resource/resource_manager.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+namespace abacus::runtime {
+namespace {
+
+// What an object's checkpoint is taken to be until one was made: its cost is the transfer, and a
+// small state is the usual case of what pays to be moved.
+constexpr uint64_t kCheckpointBytesPrior = 16 * 1024;
+
+uint32_t CallerOf(EdgeKey key) { return static_cast<uint32_t>(key >> 32); }
+uint32_t CalleeOf(EdgeKey key) { return static_cast<uint32_t>(key); }
+
+}  // namespace
+
+ResourceManager::ResourceManager(BindingManager* binding, monitor::Monitor* monitor,
+                                 ResourceOptions options)
+    : binding_(*binding), monitor_(*monitor), options_(std::move(options)) {}
+
+void ResourceManager::OnRemoteCall(NodeInstance peer, uint64_t request_bytes, uint64_t reply_bytes,
+                                   uint64_t network_ns) {
+  links_.Observe(peer, request_bytes, reply_bytes, network_ns);
+}
+
+void ResourceManager::OnMoved(const MigrationReport& report) {
+  if (report.status.ok()) {
+    {
+      MutexLock lock(mutex_);
+      for (const Rid& rid : report.rids) {
+        checkpoint_bytes_[rid] = report.state_bytes / report.rids.size();
+      }
+    }
+    ResetWindow();
+  }
+  if (next_ != nullptr) next_->OnMoved(report);
+}
+
+void ResourceManager::OnArriving(const std::vector<Rid>& rids) {
+  ResetWindow();
+  if (next_ != nullptr) next_->OnArriving(rids);
+}
+
+void ResourceManager::ResetWindow() {
+  MutexLock lock(mutex_);
+  reset_ = true;
+}
+
+void ResourceManager::AddConsole(const Rid& rid, std::string name) {
+  MutexLock lock(mutex_);
+  consoles_[rid] = std::move(name);
+}
+
+void ResourceManager::RemoveConsole(const Rid& rid) {
+  MutexLock lock(mutex_);
+  consoles_.erase(rid);
+}
+
+void ResourceManager::Pin(const Rid& rid, std::string reason, absl::Time until) {
+  MutexLock lock(mutex_);
+  PinState& pin = pins_[rid];
+  if (pin.until > until) return;
+  pin = {std::move(reason), until};
+}
+
+void ResourceManager::Unpin(const Rid& rid) {
+  MutexLock lock(mutex_);
+  pins_.erase(rid);
+}
+
+std::vector<PinRecord> ResourceManager::Pins(const std::vector<Rid>& rids, absl::Time now) const {
+  std::vector<PinRecord> pinned;
+  MutexLock lock(mutex_);
+  for (const Rid& rid : rids) {
+    const auto pin = pins_.find(rid);
+    if (pin != pins_.end() && pin->second.until > now) pinned.push_back({rid, pin->second.reason});
+  }
+  return pinned;
+}
+
+Digest ResourceManager::TakeDigest(absl::Time now) {
+  Sample newest{now, binding_.threads().CollectAccounts()};
+  EdgeSumsByKey window;
+  Digest digest;
+  {
+    MutexLock lock(mutex_);
+    if (std::exchange(reset_, false)) samples_.clear();
+    samples_.push_back(std::move(newest));
+    // Keep one sample that is as old as the window, or the oldest there is.
+    while (samples_.size() > 2 && now - samples_[1].at >= options_.window) samples_.pop_front();
+    const Sample& oldest = samples_.front();
+    digest.window_s = absl::ToDoubleSeconds(now - oldest.at);
+    for (const auto& [key, sums] : samples_.back().sums) {
+      const auto before = oldest.sums.find(key);
+      window[key] = before == oldest.sums.end() ? sums : sums.Since(before->second);
+    }
+    for (const auto& [rid, name] : consoles_) digest.consoles.push_back(rid);
+    std::erase_if(pins_, [now](const auto& pin) { return pin.second.until <= now; });
+    for (const auto& [rid, pin] : pins_) digest.pins.push_back({rid, pin.reason});
+  }
+  digest.from = binding_.self();
+  Fill(digest, window);
+  return digest;
+}
+
+void ResourceManager::Fill(Digest& digest, const EdgeSumsByKey& window) {
+  const NodeId self = binding_.self().node;
+  digest.node = {.node = self,
+                 .name = options_.node_name,
+                 .is_server = options_.server,
+                 .rate = monitor_.Rate(),
+                 .cores = monitor_.Cores(),
+                 .source = monitor_.Source()};
+  if (const auto load = monitor_.Load(); load.ok()) {
+    digest.node.load = load->running + load->ready;
+    digest.node.source += "; load: " + load->source;
+  }
+  if (const auto memory = monitor_.Memory(); memory.ok()) {
+    digest.node.memory_bytes = static_cast<double>(memory->total_bytes);
+    digest.node.memory_free_bytes = static_cast<double>(memory->available_bytes);
+  }
+  for (const LinkEstimator::Estimate& link : links_.Estimates()) {
+    digest.links.push_back({.a = self,
+                            .b = link.peer.node,
+                            .bandwidth_bytes_s = link.bandwidth_bytes_s,
+                            .round_trip_s = link.round_trip_s,
+                            .measured_bytes = link.measured_bytes});
+  }
+
+  const double s_per_tick = monitor::ThreadClock::NsPerTick() * 1e-9;
+  const auto seconds = [s_per_tick](uint64_t ticks) {
+    return static_cast<double>(ticks) * s_per_tick;
+  };
+  std::map<uint32_t, placement::ObjectStatistics> used;  // by slot, what is hosted here
+  std::set<uint32_t> seen;
+  for (const auto& [key, sums] : window) {
+    const uint32_t caller = CallerOf(key);
+    const uint32_t callee = CalleeOf(key);
+    seen.insert(caller);
+    seen.insert(callee);
+    placement::ObjectStatistics& of_callee = used[callee];
+    of_callee.cpu_s += seconds(sums.busy_ticks);
+    of_callee.own_stall_s += seconds(sums.blocked_ticks);
+    of_callee.calls += static_cast<double>(sums.calls - sums.remote_calls);
+    of_callee.bytes_processed += static_cast<double>(sums.request_bytes + sums.reply_bytes);
+    used[caller].stall_s += static_cast<double>(sums.remote_wait_ns) * 1e-9;
+    if (caller == kOutsideSlot || sums.calls == 0) continue;
+    digest.edges.push_back({.from = ToObjectId(binding_.Slot(caller).rid),
+                            .to = ToObjectId(binding_.Slot(callee).rid),
+                            .calls = static_cast<double>(sums.calls),
+                            .request_bytes = static_cast<double>(sums.request_bytes),
+                            .reply_bytes = static_cast<double>(sums.reply_bytes)});
+  }
+  seen.erase(kOutsideSlot);
+  for (const BindingManager::ObjectStatus& status : binding_.ObjectsOf(seen)) {
+    placement::ObjectStatistics object = used[status.slot];
+    object.id = ToObjectId(status.rid);
+    object.class_name = status.class_name;
+    object.node = self;
+    object.mobile = !status.anchored;
+    object.checkpoint_bytes = kCheckpointBytesPrior;
+    {
+      MutexLock lock(mutex_);
+      const auto bytes = checkpoint_bytes_.find(status.rid);
+      if (bytes != checkpoint_bytes_.end()) object.checkpoint_bytes = bytes->second;
+    }
+    digest.objects.push_back(std::move(object));
+  }
+}
+
+}  // namespace abacus::runtime

@@ -1,0 +1,91 @@
+#ifndef ABACUS_RUNTIME_RESOURCE_RESOURCE_MANAGER_H_
+#define ABACUS_RUNTIME_RESOURCE_RESOURCE_MANAGER_H_
+
+#include <deque>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "monitor-ebpf/monitor.h"
+#include "runtime/base/mutex.h"
+#include "runtime/binding/binding_manager.h"
+#include "runtime/migration/migrator.h"
+#include "runtime/resource/digest.h"
+#include "runtime/resource/link_estimator.h"
+
+namespace abacus::runtime {
+
+struct ResourceOptions {
+  absl::Duration window = absl::Seconds(1);  // H
+  std::string node_name;
+  bool server = false;
+};
+
+// A node's account books: turns what the invocation path counted into a digest of the last
+// observation window (paper, section 5.3).
+//
+// Thread-safety: thread-safe. Blocking: TakeDigest() costs about a microsecond per edge and thread.
+class ResourceManager final : public CallObserver, public MigrationObserver {
+ public:
+  // All must outlive the manager.
+  ResourceManager(BindingManager* binding, monitor::Monitor* monitor, ResourceOptions options);
+
+  // What this node saw since the window began: H ago, or later where an object that was or is here
+  // moved since, because what was observed before a move says nothing of the placement after it.
+  // Call it several times a window; each call is a sample.
+  Digest TakeDigest(absl::Time now);
+
+  // The node is dead: what was measured of the way to it counts no more.
+  void Forget(NodeInstance peer) { links_.Forget(peer); }
+
+  // A console of this node, from its making to its end.
+  void AddConsole(const Rid& rid, std::string name);
+  void RemoveConsole(const Rid& rid);
+
+  // Pins objects whose home is this node. `until` absl::InfiniteFuture(): until unpinned. A pin
+  // that holds longer stays as it is.
+  void Pin(const Rid& rid, std::string reason, absl::Time until);
+  void Unpin(const Rid& rid);
+  // Those of `rids` that are pinned here.
+  std::vector<PinRecord> Pins(const std::vector<Rid>& rids, absl::Time now) const;
+
+  // Moves that ended here, for whoever wants to show them.
+  void set_next_observer(MigrationObserver* next) { next_ = next; }
+
+  void OnRemoteCall(NodeInstance peer, uint64_t request_bytes, uint64_t reply_bytes,
+                    uint64_t network_ns) override;
+  void OnMoved(const MigrationReport& report) override;
+  void OnArriving(const std::vector<Rid>& rids) override;
+
+ private:
+  struct Sample {
+    absl::Time at;
+    EdgeSumsByKey sums;
+  };
+  struct PinState {
+    std::string reason;
+    absl::Time until;
+  };
+
+  // An object arrived here or left: the window begins anew.
+  void ResetWindow();
+  void Fill(Digest& digest, const EdgeSumsByKey& window);
+
+  BindingManager& binding_;
+  monitor::Monitor& monitor_;
+  const ResourceOptions options_;
+  MigrationObserver* next_ = nullptr;  // constant once the node runs
+  LinkEstimator links_;
+
+  mutable Mutex mutex_;
+  std::deque<Sample> samples_ ABSL_GUARDED_BY(mutex_);
+  bool reset_ ABSL_GUARDED_BY(mutex_) = false;
+  std::map<Rid, std::string> consoles_ ABSL_GUARDED_BY(mutex_);
+  std::map<Rid, PinState> pins_ ABSL_GUARDED_BY(mutex_);
+  std::map<Rid, uint64_t> checkpoint_bytes_ ABSL_GUARDED_BY(mutex_);  // of the last move
+};
+
+}  // namespace abacus::runtime
+
+#endif  // ABACUS_RUNTIME_RESOURCE_RESOURCE_MANAGER_H_

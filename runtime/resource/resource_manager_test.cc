@@ -1,0 +1,183 @@
+#include "runtime/resource/resource_manager.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <ctime>
+
+#include "runtime/object/mobile_object.h"
+
+namespace abacus::runtime {
+namespace {
+
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+// A node without neighbours.
+class NoTransport final : public Transport {
+ public:
+  absl::Status Start(FrameHandler*) override { return absl::OkStatus(); }
+  void Stop() override {}
+  void AddPeer(NodeInstance, const std::string&) override {}
+  void RemovePeer(NodeInstance) override {}
+  void Send(NodeInstance, Lane, Frame) override {}
+  void Wait(NodeInstance, Waiter&) override {}
+  void HandOffReading() override {}
+  std::string address() const override { return "nowhere"; }
+  std::vector<PeerTraffic> Traffic() const override { return {}; }
+};
+
+class FixedMonitor final : public monitor::Monitor {
+ public:
+  std::string Source() const override { return "fixed"; }
+  absl::StatusOr<monitor::NodeLoad> Load() override {
+    return monitor::NodeLoad{.load = 1, .running = 0.25, .ready = 0.5, .source = "fixed"};
+  }
+  double Rate() const override { return 7; }
+  double Cores() const override { return 2; }
+  absl::StatusOr<monitor::MemoryInfo> Memory() override {
+    return monitor::MemoryInfo{.total_bytes = 100, .available_bytes = 60};
+  }
+};
+
+int64_t ThreadCpuUs() {
+  timespec now;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return now.tv_sec * 1'000'000 + now.tv_nsec / 1000;
+}
+
+// Computes for a while, by its thread's own clock, and says nothing.
+class Worker : public MobileObject {
+ public:
+  absl::StatusOr<Block> Work(int64_t us, const Ref<Worker>& below, int64_t us_below) {
+    const int64_t end = ThreadCpuUs() + us;
+    while (ThreadCpuUs() < end) {
+    }
+    if (below) ABACUS_RETURN_IF_ERROR(below->Work(us_below, Ref<Worker>(), 0).status());
+    return Block::Allocate(1000);
+  }
+  void Checkpoint(CheckpointWriter&) const override {}
+  absl::Status Restore(CheckpointReader&) override { return absl::OkStatus(); }
+  ABACUS_OBJECT(Worker, "test.Worker", 1, Work)
+};
+
+class ResourceManagerTest : public ::testing::Test {
+ protected:
+  ResourceManagerTest() {
+    types_.Add<Worker>();
+    binding_ = std::make_unique<BindingManager>(NodeInstance{3, 1}, BindingOptions(), types_,
+                                                &transport_, nullptr);
+    resources_ = std::make_unique<ResourceManager>(binding_.get(), &monitor_,
+                                                   ResourceOptions{.node_name = "three"});
+  }
+
+  const placement::ObjectStatistics& Of(const Digest& digest, const Rid& rid) {
+    for (const auto& object : digest.objects) {
+      if (object.id == ToObjectId(rid)) return object;
+    }
+    ADD_FAILURE() << "not in the digest: " << rid.ToString();
+    static const placement::ObjectStatistics kNone;
+    return kNone;
+  }
+
+  ObjectTypes types_;
+  NoTransport transport_;
+  FixedMonitor monitor_;
+  std::unique_ptr<BindingManager> binding_;
+  std::unique_ptr<ResourceManager> resources_;
+  absl::Time now_ = absl::FromUnixSeconds(1000);
+};
+
+// 2 ms in the upper object and 8 ms in the lower one: four times as much, and black box.
+TEST_F(ResourceManagerTest, TimeAndBytesAreChargedToTheObjectAndEdgeThatHadThem) {
+  const Ref<Worker> upper = *binding_->Create<Worker>();
+  const Ref<Worker> lower = *binding_->Create<Worker>();
+  const RefBase console = binding_->NewConsole();
+  resources_->AddConsole(console.rid(), "test");
+  resources_->TakeDigest(now_);
+  ThreadContext& thread = ThreadContext::Of(*binding_);
+  thread.SetBase(console.entry()->slot);
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(upper->Work(2000, lower, 8000).ok());
+  thread.SetBase(kOutsideSlot);
+
+  const Digest digest = resources_->TakeDigest(now_ + absl::Seconds(1));
+  EXPECT_DOUBLE_EQ(digest.window_s, 1);
+  EXPECT_THAT(digest.consoles, testing::ElementsAre(console.rid()));
+  const auto& of_upper = Of(digest, upper.rid());
+  const auto& of_lower = Of(digest, lower.rid());
+  EXPECT_TRUE(of_upper.mobile);
+  EXPECT_EQ(of_upper.class_name, "test.Worker");
+  EXPECT_EQ(of_upper.calls, 5);
+  const double upper_s = of_upper.cpu_s;
+  const double lower_s = of_lower.cpu_s;
+  EXPECT_GT(lower_s, 2 * upper_s) << "upper " << upper_s << " s, lower " << lower_s << " s";
+  ASSERT_THAT(digest.edges, SizeIs(2));
+  for (const auto& edge : digest.edges) {
+    EXPECT_EQ(edge.calls, 5);
+    EXPECT_EQ(edge.reply_bytes, 5 * 1000);
+    const bool top = edge.from == ToObjectId(console.rid());
+    EXPECT_EQ(edge.to, ToObjectId(top ? upper.rid() : lower.rid()));
+  }
+}
+
+TEST_F(ResourceManagerTest, AWindowForgetsWhatIsOlderThanItself) {
+  const Ref<Worker> worker = *binding_->Create<Worker>();
+  ASSERT_TRUE(worker->Work(10, Ref<Worker>(), 0).ok());
+  for (int i = 0; i <= 10; ++i) resources_->TakeDigest(now_ + absl::Milliseconds(250 * i));
+  const Digest digest = resources_->TakeDigest(now_ + absl::Milliseconds(2750));
+  EXPECT_NEAR(digest.window_s, 1, 0.26);
+  EXPECT_EQ(Of(digest, worker.rid()).calls, 0);
+}
+
+TEST_F(ResourceManagerTest, AMoveBeginsANewWindow) {
+  resources_->TakeDigest(now_);
+  resources_->TakeDigest(now_ + absl::Seconds(1));
+  resources_->OnArriving({Rid{{9, 9}, 1}});
+  EXPECT_EQ(resources_->TakeDigest(now_ + absl::Seconds(2)).window_s, 0);
+  EXPECT_EQ(resources_->TakeDigest(now_ + absl::Milliseconds(2100)).window_s, 0.1);
+}
+
+TEST_F(ResourceManagerTest, ACancelledMoveKeepsTheWindow) {
+  resources_->TakeDigest(now_);
+  MigrationReport report;
+  report.rids = {Rid{{9, 9}, 1}};
+  report.status = absl::AbortedError("drain");
+  resources_->OnMoved(report);
+  EXPECT_EQ(resources_->TakeDigest(now_ + absl::Seconds(1)).window_s, 1);
+}
+
+TEST_F(ResourceManagerTest, TheStateOfAMovedObjectIsWhatTheNextMoveIsExpectedToCost) {
+  const Ref<Worker> worker = *binding_->Create<Worker>();
+  ASSERT_TRUE(worker->Work(1, Ref<Worker>(), 0).ok());
+  MigrationReport report;
+  report.rids = {worker.rid()};
+  report.state_bytes = 123456;
+  resources_->OnMoved(report);
+  EXPECT_EQ(Of(resources_->TakeDigest(now_), worker.rid()).checkpoint_bytes, 123456u);
+}
+
+TEST_F(ResourceManagerTest, PinsStandInTheDigestUntilTheyEnd) {
+  const Rid rid{{3, 1}, 77};
+  resources_->Pin(rid, "moved by hand", now_ + absl::Seconds(10));
+  ASSERT_THAT(resources_->TakeDigest(now_).pins, SizeIs(1));
+  EXPECT_EQ(resources_->TakeDigest(now_).pins[0].reason, "moved by hand");
+  EXPECT_THAT(resources_->TakeDigest(now_ + absl::Seconds(11)).pins, IsEmpty());
+  resources_->Pin(rid, "pinned", absl::InfiniteFuture());
+  EXPECT_THAT(resources_->TakeDigest(now_ + absl::Hours(1000)).pins, SizeIs(1));
+  resources_->Unpin(rid);
+  EXPECT_THAT(resources_->TakeDigest(now_ + absl::Hours(1000)).pins, IsEmpty());
+}
+
+TEST_F(ResourceManagerTest, TheNodesFiguresNameTheirSource) {
+  const Digest digest = resources_->TakeDigest(now_);
+  EXPECT_EQ(digest.node.node, 3u);
+  EXPECT_EQ(digest.node.name, "three");
+  EXPECT_EQ(digest.node.rate, 7);
+  EXPECT_EQ(digest.node.cores, 2);
+  EXPECT_EQ(digest.node.load, 0.75);
+  EXPECT_THAT(digest.node.source, testing::HasSubstr("fixed"));
+  EXPECT_EQ(digest.node.memory_free_bytes, 60);
+}
+
+}  // namespace
+}  // namespace abacus::runtime
