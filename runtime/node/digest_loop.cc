@@ -1,0 +1,116 @@
+#include "runtime/node/digest_loop.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "runtime/base/status.h"
+
+namespace abacus::runtime {
+namespace {
+
+// A server that takes longer keeps the others waiting for theirs.
+constexpr absl::Duration kSendDeadline = absl::Milliseconds(500);
+// Digests of many clients that come one after the other are decided on together.
+constexpr std::chrono::milliseconds kDecisionsApart{20};
+
+}  // namespace
+
+DigestLoop::DigestLoop(absl::Duration interval, ResourceManager* resources, PlacementLoop* engine,
+                       MoveDesk* desk, MembershipAgent* membership, ControlClients* clients)
+    : interval_(interval),
+      resources_(*resources),
+      engine_(engine),
+      desk_(*desk),
+      membership_(*membership),
+      clients_(*clients) {}
+
+void DigestLoop::Start() {
+  thread_ = std::thread([this] { Run(); });
+}
+
+void DigestLoop::Stop() {
+  {
+    MutexLock lock(mutex_);
+    stopping_ = true;
+    changed_.SignalAll();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+absl::Status DigestLoop::Accept(Digest digest) {
+  if (engine_ == nullptr) {
+    return absl::FailedPreconditionError("this node is a client: it decides nothing");
+  }
+  if (!membership_.FindInstance(digest.from).has_value()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("node ", digest.from.ToString(), " has not joined this server"));
+  }
+  ABACUS_RETURN_IF_ERROR(engine_->Accept(std::move(digest), absl::Now()));
+  MutexLock lock(mutex_);
+  digest_came_ = true;
+  changed_.SignalAll();
+  return absl::OkStatus();
+}
+
+void DigestLoop::Run() {
+  const auto interval =
+      std::chrono::duration_cast<Clock::duration>(absl::ToChronoNanoseconds(interval_));
+  Clock::time_point next_report = Clock::now() + interval;
+  Clock::time_point next_decision = Clock::now();
+  for (;;) {
+    {
+      MutexLock lock(mutex_);
+      for (;;) {
+        if (stopping_) return;
+        const auto until = digest_came_ ? std::min(next_report, next_decision) : next_report;
+        if (Clock::now() >= until) break;
+        changed_.WaitUntil(mutex_, until);
+      }
+      digest_came_ = false;
+    }
+    if (Clock::now() >= next_report) {
+      // A round that took too long delays the next one; none is made up for.
+      next_report = std::max(next_report + interval, Clock::now());
+      Report();
+    }
+    Decide();
+    next_decision = Clock::now() + kDecisionsApart;
+  }
+}
+
+void DigestLoop::Report() {
+  if (membership_.fenced()) return;
+  const absl::Time now = absl::Now();
+  const Digest digest = resources_.TakeDigest(now);
+  {
+    MutexLock lock(mutex_);
+    last_ = digest;
+  }
+  if (engine_ != nullptr) engine_->Accept(digest, now).IgnoreError();  // it counts refusals
+  for (const MemberInfo& server : membership_.ReachableServers()) {
+    const absl::Status status =
+        clients_.To(server.control_address)->SendDigest(digest, kSendDeadline);
+    (status.ok() ? sent_ : not_sent_).fetch_add(1, std::memory_order_relaxed);
+  }
+}
+
+Digest DigestLoop::Last() const {
+  MutexLock lock(mutex_);
+  return last_;
+}
+
+void DigestLoop::Decide() {
+  if (engine_ == nullptr || membership_.fenced()) return;
+  for (const PlannedMove& move : engine_->Decide(absl::Now())) {
+    desk_.CarryOut(
+        move, [this](const PlannedMove& planned, const absl::StatusOr<MoveRecord>& record) {
+          engine_->OnMoveEnded(planned, record.status(),
+                               record.ok() ? record->quiesce : absl::ZeroDuration(), absl::Now());
+        });
+  }
+}
+
+}  // namespace abacus::runtime

@@ -1,0 +1,70 @@
+#ifndef ABACUS_RUNTIME_NODE_DIGEST_LOOP_H_
+#define ABACUS_RUNTIME_NODE_DIGEST_LOOP_H_
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "runtime/base/mutex.h"
+#include "runtime/node/control_client.h"
+#include "runtime/node/membership_agent.h"
+#include "runtime/node/move_desk.h"
+#include "runtime/resource/placement_loop.h"
+#include "runtime/resource/resource_manager.h"
+
+namespace abacus::runtime {
+
+// Takes this node's digest at every interval and sends it to the servers that it has joined; at a
+// server also hands the digests, its own and those of others, to the engine, lets it decide as they
+// come, and has its moves carried out (paper, section 5.3).
+//
+// Thread-safety: thread-safe.
+class DigestLoop {
+ public:
+  // `engine` is null at a client. All must outlive the loop.
+  DigestLoop(absl::Duration interval, ResourceManager* resources, PlacementLoop* engine,
+             MoveDesk* desk, MembershipAgent* membership, ControlClients* clients);
+  ~DigestLoop() { Stop(); }
+
+  void Start();
+  // After ControlClients::CancelAll(). Idempotent.
+  void Stop();
+
+  // Another node's digest. Errors: kFailedPrecondition - this is no server, or the sender has not
+  // joined; kInvalidArgument - as PlacementLoop::Accept.
+  absl::Status Accept(Digest digest);
+
+  // The last digest that this node took; of no node where it has taken none yet.
+  Digest Last() const;
+  uint64_t sent() const { return sent_.load(std::memory_order_relaxed); }
+  uint64_t not_sent() const { return not_sent_.load(std::memory_order_relaxed); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void Run();
+  void Report();
+  void Decide();
+
+  const absl::Duration interval_;
+  ResourceManager& resources_;
+  PlacementLoop* const engine_;
+  MoveDesk& desk_;
+  MembershipAgent& membership_;
+  ControlClients& clients_;
+  std::atomic<uint64_t> sent_{0};
+  std::atomic<uint64_t> not_sent_{0};
+
+  mutable Mutex mutex_;
+  CondVar changed_;
+  Digest last_ ABSL_GUARDED_BY(mutex_);
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  bool digest_came_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread thread_;
+};
+
+}  // namespace abacus::runtime
+
+#endif  // ABACUS_RUNTIME_NODE_DIGEST_LOOP_H_

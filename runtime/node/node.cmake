@@ -1,0 +1,30 @@
+# The node: membership, the control plane, and what ties the runtime together.
+add_subdirectory(${CMAKE_CURRENT_LIST_DIR}/proto)
+
+abacus_library(abacus_node
+  SRCS
+    node/addresses.cc
+    node/membership_agent.cc
+    node/console.cc
+    node/control_client.cc
+    node/control_service.cc
+    node/digest_loop.cc
+    node/incarnation.cc
+    node/membership.cc
+    node/move_desk.cc
+    node/node_impl.cc
+    node/proto_convert.cc
+    node/serial_queue.cc
+    node/status_report.cc
+  DEPS abacus_resource abacus_config
+  PRIVATE_DEPS abacus_control_proto abacus_flags gRPC::grpc++ spdlog::spdlog)
+
+# Seen by their clock alone.
+abacus_test(abacus_membership_test
+  SRCS node/membership_test.cc node/membership_simulation_test.cc DEPS abacus_node)
+abacus_test(abacus_control_test
+  SRCS node/addresses_test.cc node/control_client_test.cc node/incarnation_test.cc node/proto_convert_test.cc
+  DEPS abacus_node abacus_control_proto)
+abacus_test(abacus_node_test
+  SRCS node/node_test.cc node/node_life_test.cc
+  DEPS abacus_node abacus_monitor abacus_testing LABELS serial)
