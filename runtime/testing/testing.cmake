@@ -1,0 +1,23 @@
+# What the runtime's tests between nodes are made of, and those tests. Paths are from runtime/, whose
+# CMakeLists.txt includes this file.
+
+abacus_library(abacus_testing
+  SRCS testing/cluster.cc testing/test_objects.cc
+  DEPS abacus_binding)
+
+abacus_test(abacus_binding_manager_test
+  SRCS binding/binding_manager_test.cc
+  DEPS abacus_testing protobuf::libprotobuf
+  LABELS tsan TIMEOUT 180)
+abacus_test(abacus_migrator_test
+  SRCS migration/migrator_test.cc
+  DEPS abacus_testing
+  LABELS tsan TIMEOUT 180)
+abacus_test(abacus_forced_moves_test
+  SRCS migration/forced_moves_test.cc
+  DEPS abacus_testing
+  LABELS tsan TIMEOUT 180)
+abacus_test(abacus_gate_test
+  SRCS migration/gate_test.cc
+  DEPS abacus_testing
+  LABELS tsan)
