@@ -1,0 +1,25 @@
+# The command. Paths are from apps/, whose CMakeLists.txt includes this file.
+abacus_library(abacus_command
+  SRCS abacus/client_node.cc abacus/config_command.cc abacus/control.cc abacus/doctor.cc
+       abacus/doctor_checks.cc abacus/files.cc abacus/log_setup.cc abacus/output.cc
+       abacus/run_grep.cc abacus/serve.cc abacus/status.cc abacus/suggest.cc
+  DEPS abacus_cli abacus_config abacus_grep_object abacus_monitor abacus_node abacus_storage
+  PRIVATE_DEPS nlohmann_json::nlohmann_json spdlog::spdlog)
+abacus_program(abacus SRCS abacus/main.cc DEPS abacus_command CLI11::CLI11)
+target_compile_definitions(abacus PRIVATE ABACUS_VERSION="${PROJECT_VERSION}")
+
+abacus_library(abacus_command_testing SRCS abacus/testing/command.cc)
+target_compile_definitions(abacus_command_testing PRIVATE ABACUS_PROGRAM="$<TARGET_FILE:abacus>")
+add_dependencies(abacus_command_testing abacus)
+
+abacus_test(abacus_command_test
+  SRCS abacus/command_test.cc
+  DEPS abacus_command abacus_command_testing)
+# These run the program: in sanitizer builds, the instrumented one.
+abacus_test(abacus_command_line_test
+  SRCS abacus/command_line_test.cc
+  DEPS abacus_command_testing)
+abacus_test(abacus_end_to_end_test
+  SRCS abacus/end_to_end_test.cc
+  DEPS abacus_command_testing nlohmann_json::nlohmann_json
+  LABELS serial TIMEOUT 300)

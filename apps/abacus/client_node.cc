@@ -1,0 +1,43 @@
+#include "apps/abacus/client_node.h"
+
+#include <utility>
+
+#include "apps/abacus/log_setup.h"
+#include "apps/grep/grep_object.h"
+#include "monitor-ebpf/plain_monitor.h"
+#include "runtime/base/status.h"
+
+namespace abacus::apps {
+
+runtime::ObjectTypes Classes() {
+  runtime::ObjectTypes types;
+  types.Add<objfs::FileStore>().Add<objfs::StorageObject>().Add<Grep>();
+  return types;
+}
+
+absl::StatusOr<runtime::Config> ConfigOf(const std::string& file) {
+  if (file.empty()) return runtime::Config();
+  return runtime::LoadConfig(file);
+}
+
+absl::StatusOr<std::unique_ptr<ClientNode>> ClientNode::Start(const ClientOptions& options) {
+  runtime::NodeOptions node;
+  ABACUS_ASSIGN_OR_RETURN(node.config, ConfigOf(options.config));
+  // Who types a command wants its result; what the node does beside that only where it goes wrong.
+  if (options.config.empty()) node.config.log.level = "warning";
+  ABACUS_RETURN_IF_ERROR(SetUpLog(node.config.log));
+  node.servers = options.servers;
+  auto client = std::unique_ptr<ClientNode>(new ClientNode(Classes()));
+  monitor::PlainMonitorOptions monitor{.window = node.config.placement.window};
+  ABACUS_ASSIGN_OR_RETURN(
+      client->node_,
+      runtime::Node::Start(node, client->types_, monitor::NewPlainMonitor(std::move(monitor))));
+  return client;
+}
+
+absl::StatusOr<runtime::Ref<objfs::FileStore>> ClientNode::Store() {
+  ABACUS_ASSIGN_OR_RETURN(const runtime::Rid rid, node_->Lookup(kStoreName));
+  return node_->binding().RefTo<objfs::FileStore>(rid);
+}
+
+}  // namespace abacus::apps

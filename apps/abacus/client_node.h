@@ -1,0 +1,41 @@
+#ifndef ABACUS_APPS_ABACUS_CLIENT_NODE_H_
+#define ABACUS_APPS_ABACUS_CLIENT_NODE_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "apps/abacus/commands.h"
+#include "objfs/storage/file_store.h"
+#include "runtime/node/node.h"
+
+namespace abacus::apps {
+
+// The classes that every node of this program is built with.
+runtime::ObjectTypes Classes();
+
+// The configuration of a file, or the defaults where none is named.
+// Errors: those of LoadConfig.
+absl::StatusOr<runtime::Config> ConfigOf(const std::string& file);
+
+// This process as a client of a cluster, for as long as a command runs.
+//
+// Refs to objects must be gone before it is deleted. Owner-thread.
+class ClientNode {
+ public:
+  // Joins the servers. Errors: those of ConfigOf and Node::Start.
+  static absl::StatusOr<std::unique_ptr<ClientNode>> Start(const ClientOptions& options);
+
+  runtime::Node& node() { return *node_; }
+  // Errors: kNotFound - the servers publish no store.
+  absl::StatusOr<runtime::Ref<objfs::FileStore>> Store();
+
+ private:
+  explicit ClientNode(runtime::ObjectTypes types) : types_(std::move(types)) {}
+
+  const runtime::ObjectTypes types_;
+  std::unique_ptr<runtime::Node> node_;
+};
+
+}  // namespace abacus::apps
+
+#endif  // ABACUS_APPS_ABACUS_CLIENT_NODE_H_

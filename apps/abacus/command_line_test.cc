@@ -1,0 +1,210 @@
+// The command line of `abacus`, as whoever types it sees it.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "apps/abacus/testing/command.h"
+
+namespace abacus::apps::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
+
+// Nothing listens at port 1.
+constexpr char kNobodyThere[] = "--server=127.0.0.1:1";
+
+TEST(CommandLineTest, HelpHasTheCommandsExamplesAndExitCodes) {
+  const Outcome help = RunAbacus({"--help"});
+  EXPECT_EQ(help.code, 0);
+  for (const char* part : {"serve", "put", "ls", "run", "status", "explain", "move", "pin", "unpin",
+                           "config", "doctor", "examples:", "exit codes:"}) {
+    EXPECT_THAT(help.out, HasSubstr(part));
+  }
+}
+
+TEST(CommandLineTest, EverySubCommandHasHelp) {
+  for (const char* command :
+       {"serve", "put", "ls", "status", "explain", "move", "pin", "unpin", "doctor"}) {
+    const Outcome help = RunAbacus({command, "--help"});
+    EXPECT_EQ(help.code, 0) << command;
+    EXPECT_THAT(help.out, HasSubstr("Usage: abacus " + std::string(command)));
+  }
+  EXPECT_THAT(RunAbacus({"run", "grep", "--help"}).out, HasSubstr("PATTERN"));
+}
+
+TEST(CommandLineTest, VersionIsPrinted) {
+  const Outcome version = RunAbacus({"--version"});
+  EXPECT_EQ(version.code, 0);
+  EXPECT_THAT(version.out, StartsWith("abacus 0."));
+}
+
+TEST(CommandLineTest, NoCommandIsAnError) {
+  const Outcome outcome = RunAbacus({});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.out, IsEmpty());
+  EXPECT_THAT(outcome.err, HasSubstr("--help"));
+}
+
+TEST(CommandLineTest, AnUnknownCommandIsToldWithTheNearest) {
+  const Outcome outcome = RunAbacus({"sttaus"});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("unknown command 'sttaus', did you mean 'status'?"));
+}
+
+TEST(CommandLineTest, AnUnknownOptionIsToldWithTheNearest) {
+  const Outcome outcome = RunAbacus({"run", "grep", "--blok", "4KiB", "kernel", "Bible.txt"});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("unknown option '--blok', did you mean '--block'?"));
+}
+
+TEST(CommandLineTest, AnUnknownOptionWithAValueIsToldWithTheNearest) {
+  const Outcome outcome = RunAbacus({"status", "--servr=127.0.0.1:1"});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("unknown option '--servr', did you mean '--server'?"));
+}
+
+TEST(CommandLineTest, AnArgumentTooManyIsAnError) {
+  const Outcome outcome = RunAbacus({"explain", "1.2.3", "4.5.6"});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("unknown argument '4.5.6'"));
+}
+
+TEST(CommandLineTest, AMissingArgumentIsAnError) {
+  const Outcome outcome = RunAbacus({"run", "grep", "kernel"});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("NAME"));
+}
+
+TEST(CommandLineTest, AValueThatIsNotAllowedIsAnError) {
+  EXPECT_EQ(RunAbacus({"run", "grep", "--pin", "moon", "kernel", "Bible.txt"}).code, 2);
+  EXPECT_EQ(RunAbacus({"run", "grep", "--block", "many", "kernel", "Bible.txt"}).code, 2);
+  EXPECT_EQ(RunAbacus({"status", "--objects", "-3"}).code, 2);
+}
+
+TEST(CommandLineTest, AServerThatIsNotThereIsNamed) {
+  for (const std::vector<std::string>& command : {std::vector<std::string>{"status"},
+                                                  {"explain", "1.2.3"},
+                                                  {"move", "1.2.3", "server"},
+                                                  {"pin", "1.2.3"},
+                                                  {"unpin", "1.2.3"},
+                                                  {"ls"},
+                                                  {"put", "f", "/dev/null"},
+                                                  {"run", "grep", "kernel", "Bible.txt"}}) {
+    std::vector<std::string> arguments = command;
+    arguments.insert(arguments.begin() + (command[0] == "run" ? 2 : 1), kNobodyThere);
+    const Outcome outcome = RunAbacus(arguments);
+    EXPECT_EQ(outcome.code, 2) << command[0];
+    EXPECT_THAT(outcome.err, HasSubstr("127.0.0.1:1")) << command[0];
+    EXPECT_THAT(outcome.out, IsEmpty()) << command[0];
+  }
+}
+
+TEST(CommandLineTest, TheServerComesFromTheEnvironmentWhereNoneIsNamed) {
+  const Outcome outcome = RunAbacus({"status"}, {.environment = {"ABACUS_SERVER=127.0.0.1:2"}});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("127.0.0.1:2"));
+}
+
+TEST(CommandLineTest, WhatIsNoObjectIsToldWithWhatOneLooksLike) {
+  const Outcome outcome = RunAbacus({"explain", "grep"});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("'grep' is no object"));
+  EXPECT_THAT(outcome.err, HasSubstr("7.41.3"));
+}
+
+TEST(CommandLineTest, ServeWithoutADirectorySaysHowToNameOne) {
+  const Outcome outcome = RunAbacus({"serve"});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("--data"));
+}
+
+TEST(CommandLineTest, ServeRefusesAnAddressWithoutAPort) {
+  const Folder folder;
+  for (const char* address :
+       {"localhost", ":7070", "localhost:", "localhost:x", "localhost:65535"}) {
+    const Outcome outcome = RunAbacus({"serve", "--data", folder.path(), "--listen", address});
+    EXPECT_EQ(outcome.code, 2) << address;
+    EXPECT_THAT(outcome.err, HasSubstr(address));
+  }
+}
+
+TEST(CommandLineTest, PutOfAMissingFileNamesIt) {
+  const Outcome outcome = RunAbacus({"put", kNobodyThere, "f", "/nowhere/at all"});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("/nowhere/at all"));
+}
+
+TEST(CommandLineTest, ConfigCheckAcceptsWhatConfigShowPrints) {
+  const Folder folder;
+  const Outcome shown = RunAbacus({"config", "show"});
+  EXPECT_EQ(shown.code, 0);
+  const std::string file = folder.Write("abacus.toml", shown.out);
+  const Outcome checked = RunAbacus({"config", "check", file});
+  EXPECT_EQ(checked.code, 0) << checked.err;
+  EXPECT_EQ(checked.out, file + ": OK\n");
+  EXPECT_EQ(RunAbacus({"config", "show", file}).out, shown.out);
+}
+
+TEST(CommandLineTest, ConfigCheckTellsFileLineColumnAndTheNearestKey) {
+  const Folder folder;
+  const std::string file = folder.Write(
+      "abacus.toml", "[placement]\nthreshold = 0.5\nwindwo = \"1s\"\n[log]\nlevel = 7\n");
+  const Outcome outcome = RunAbacus({"config", "check", file});
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_THAT(outcome.out, IsEmpty());
+  EXPECT_THAT(outcome.err, HasSubstr(file + ":3:1: "));
+  EXPECT_THAT(outcome.err, HasSubstr("'placement.window'"));
+  EXPECT_THAT(outcome.err, HasSubstr(file + ":5:"));
+}
+
+TEST(CommandLineTest, AMissingConfigurationIsAnErrorOfEveryCommandThatTakesOne) {
+  EXPECT_EQ(RunAbacus({"config", "check", "/nowhere.toml"}).code, 2);
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"config", "show", "/nowhere.toml"},
+        {"serve", "--config", "/nowhere.toml"},
+        {"ls", "--config", "/nowhere.toml"},
+        {"run", "grep", "--config", "/nowhere.toml", "kernel", "Bible.txt"}}) {
+    const Outcome outcome = RunAbacus(command);
+    EXPECT_EQ(outcome.code, 2) << command[0];
+    EXPECT_THAT(outcome.err, HasSubstr("/nowhere.toml")) << command[0];
+  }
+}
+
+void ExpectFindings(const Outcome& doctor) {
+  EXPECT_TRUE(doctor.code == 0 || doctor.code == 1) << doctor.err;
+  std::istringstream lines(doctor.out);
+  int findings = 0;
+  bool failed = false;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.rfind("  ", 0) == 0) continue;  // an effect, or what mends it
+    EXPECT_TRUE(line.rfind("OK  ", 0) == 0 || line.rfind("DEGRADED  ", 0) == 0 ||
+                line.rfind("FAIL  ", 0) == 0)
+        << line;
+    failed = failed || line.rfind("FAIL", 0) == 0;
+    ++findings;
+  }
+  EXPECT_GE(findings, 9);
+  EXPECT_EQ(doctor.code, failed ? 1 : 0);
+  EXPECT_THAT(doctor.err, IsEmpty());
+}
+
+TEST(CommandLineTest, DoctorTellsALineForEachSubject) { ExpectFindings(RunAbacus({"doctor"})); }
+
+TEST(CommandLineTest, DoctorNeedsNoRights) {
+  ExpectFindings(RunAbacus({"doctor"}, {.as_nobody = true}));
+}
+
+TEST(CommandLineTest, DoctorWritesItsFindingsAsJson) {
+  const Folder folder;
+  EXPECT_LE(RunAbacus({"doctor", "--json", folder.Path("doctor.json")}).code, 1);
+  EXPECT_THAT(folder.Read("doctor.json"), HasSubstr("\"subject\": \"membarrier\""));
+}
+
+}  // namespace
+}  // namespace abacus::apps::testing

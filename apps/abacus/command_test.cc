@@ -1,0 +1,181 @@
+// The parts of the commands that need no process and no network.
+
+#include "apps/abacus/testing/command.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <linux/membarrier.h>
+
+#include <cerrno>
+#include <string>
+
+#include "apps/abacus/control.h"
+#include "apps/abacus/doctor_checks.h"
+#include "apps/abacus/output.h"
+#include "apps/abacus/suggest.h"
+
+namespace abacus::apps {
+namespace {
+
+using ::testing::HasSubstr;
+using Level = Finding::Level;
+
+TEST(NearestTest, FindsWhatWasMeant) {
+  const std::vector<std::string> names = {"--server", "--json", "--block", "--pin"};
+  EXPECT_EQ(Nearest("--sevrer", names), "--server");
+  EXPECT_EQ(Nearest("--jsno", names), "--json");
+  EXPECT_EQ(Nearest("--blocks", names), "--block");
+  EXPECT_EQ(Nearest("--server", names), "--server");
+}
+
+TEST(NearestTest, SaysNothingWhereNothingIsNear) {
+  EXPECT_EQ(Nearest("--colour", {"--server", "--json"}), "");
+  EXPECT_EQ(Nearest("", {"--server"}), "");
+  EXPECT_EQ(Nearest("--server", {}), "");
+  EXPECT_EQ(Nearest(std::string(1000, '-'), {"--server"}), "");
+}
+
+runtime::MoveEvent Event() {
+  return {.rids = {{{7, 41}, 3}},
+          .class_names = {"apps.Grep"},
+          .from = 7,
+          .to = 1,
+          .from_name = "client",
+          .to_name = "server",
+          .by_engine = true,
+          .reason = "because",
+          .predicted_gain = absl::Milliseconds(820),
+          .predicted_cost = absl::Microseconds(3500),
+          .blackout = absl::Microseconds(480),
+          .state_bytes = 2048,
+          .status = absl::OkStatus()};
+}
+
+TEST(MoveLineTest, TellsWhatMovedFromWhereToWhereAndAtWhichCost) {
+  EXPECT_EQ(MoveLine(Event()),
+            "moved: grep 7.41.3: client -> server by the engine, predicted gain 0.82 s per window, "
+            "cost 3.5 ms, blackout 480 us, state 2.0 KiB");
+}
+
+TEST(MoveLineTest, AMoveByHandHasNoPrediction) {
+  runtime::MoveEvent event = Event();
+  event.by_engine = false;
+  EXPECT_THAT(MoveLine(event), HasSubstr("by hand, blackout"));
+}
+
+TEST(MoveLineTest, AMoveThatFailedTellsWhy) {
+  runtime::MoveEvent event = Event();
+  event.status = absl::AbortedError("drained too slowly");
+  EXPECT_EQ(MoveLine(event),
+            "not moved: grep 7.41.3: client -> server by the engine: drained too slowly");
+}
+
+TEST(WriteFileTest, ReplacesInOneStepAndLeavesNoOther) {
+  const testing::Folder folder;
+  folder.Write("f", "old");
+  ASSERT_TRUE(WriteFile(folder.Path("f"), "new").ok());
+  EXPECT_EQ(folder.Read("f"), "new");
+  EXPECT_TRUE(absl::IsNotFound(WriteFile(folder.Path("absent/f"), "new")));
+}
+
+runtime::NodeReport Report() {
+  runtime::NodeReport report;
+  report.members.resize(3);
+  report.members[0].info = {.instance = {1, 5}, .name = "server"};
+  report.members[1].info = {.instance = {8, 1}, .name = "client"};
+  report.members[2].info = {.instance = {9, 1}, .name = "client"};
+  return report;
+}
+
+TEST(FindNodeTest, TakesANameOrAnId) {
+  EXPECT_EQ(FindNode(Report(), "server").value(), 1u);
+  EXPECT_EQ(FindNode(Report(), "9").value(), 9u);
+}
+
+TEST(FindNodeTest, AnUnknownNodeIsToldWithThoseThereAre) {
+  const auto node = FindNode(Report(), "moon");
+  EXPECT_TRUE(absl::IsNotFound(node.status()));
+  EXPECT_THAT(std::string(node.status().message()), HasSubstr("server (1)"));
+}
+
+TEST(FindNodeTest, ANameOfSeveralIsToldWithTheirIds) {
+  const auto node = FindNode(Report(), "client");
+  EXPECT_TRUE(absl::IsInvalidArgument(node.status()));
+  EXPECT_THAT(std::string(node.status().message()), HasSubstr("8 or 9"));
+}
+
+TEST(ParseRidTest, TakesWhatStatusPrints) {
+  EXPECT_EQ(ParseRid("7.41.3").value(), (runtime::Rid{{7, 41}, 3}));
+  EXPECT_TRUE(absl::IsInvalidArgument(ParseRid("7.41").status()));
+}
+
+// What is missing comes with its effect and what mends it; what is there with neither.
+void ExpectComplete(const Finding& finding, Level level) {
+  EXPECT_EQ(LevelName(finding.level), LevelName(level)) << finding.subject;
+  EXPECT_EQ(finding.effect.empty(), level == Level::kOk) << finding.subject;
+  EXPECT_EQ(finding.mend.empty(), level == Level::kOk) << finding.subject;
+  EXPECT_FALSE(finding.found.empty()) << finding.subject;
+}
+
+TEST(DoctorChecksTest, BpfIsDegradedWithoutTheRight) {
+  ExpectComplete(JudgeBpf(0), Level::kOk);
+  ExpectComplete(JudgeBpf(EPERM), Level::kDegraded);
+}
+
+TEST(DoctorChecksTest, NamespacesNeedTheRightAndBothTools) {
+  ExpectComplete(JudgeNamespaces(0, true, true), Level::kOk);
+  ExpectComplete(JudgeNamespaces(EPERM, true, true), Level::kDegraded);
+  ExpectComplete(JudgeNamespaces(0, false, true), Level::kDegraded);
+  EXPECT_THAT(JudgeNamespaces(0, true, false).found, HasSubstr("tc"));
+  EXPECT_THAT(JudgeNamespaces(0, true, false).mend, HasSubstr("iproute2"));
+}
+
+TEST(DoctorChecksTest, FuseNeedsItsDeviceAndItsHelper) {
+  ExpectComplete(JudgeFuse(0, true), Level::kOk);
+  ExpectComplete(JudgeFuse(0, false), Level::kDegraded);
+  ExpectComplete(JudgeFuse(EACCES, true), Level::kDegraded);
+  EXPECT_THAT(JudgeFuse(ENOENT, true).mend, HasSubstr("modprobe"));
+}
+
+TEST(DoctorChecksTest, MembarrierIsIndispensable) {
+  ExpectComplete(JudgeMembarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED), Level::kOk);
+  ExpectComplete(JudgeMembarrier(MEMBARRIER_CMD_GLOBAL), Level::kFail);
+  ExpectComplete(JudgeMembarrier(-1), Level::kFail);
+}
+
+TEST(DoctorChecksTest, FewDescriptorsAreDegradedAndVeryFewFail) {
+  ExpectComplete(JudgeDescriptors(65536, 65536), Level::kOk);
+  ExpectComplete(JudgeDescriptors(1024, 65536), Level::kDegraded);
+  EXPECT_EQ(JudgeDescriptors(1024, 65536).mend, "ulimit -n 4096");
+  ExpectComplete(JudgeDescriptors(64, 64), Level::kFail);
+  EXPECT_THAT(JudgeDescriptors(64, 64).mend, HasSubstr("limits.conf"));
+}
+
+TEST(DoctorChecksTest, FiguresTellTheirSourceAndWhatIsMissing) {
+  ExpectComplete(JudgeFigures("schedstat", "", ""), Level::kOk);
+  ExpectComplete(JudgeFigures("schedstat", "no pressure", ""), Level::kDegraded);
+  EXPECT_EQ(JudgeFigures("schedstat", "no pressure", "").effect, "no pressure");
+  ExpectComplete(JudgeFigures("", "", "cannot read /proc/stat"), Level::kFail);
+}
+
+TEST(DoctorChecksTest, CgroupOfBothVersionsIsFound) {
+  EXPECT_THAT(JudgeCgroup("0::/user.slice\n").found, HasSubstr("version 2, at /user.slice"));
+  const Finding first = JudgeCgroup("4:cpu,cpuacct:/box\n3:memory:/\n0::/\n");
+  EXPECT_THAT(first.found, HasSubstr("version 1, cpu controller at /box"));
+  ExpectComplete(first, Level::kOk);
+  ExpectComplete(JudgeCgroup(""), Level::kDegraded);
+}
+
+TEST(DoctorChecksTest, LargeCheckpointsNeedRoom) {
+  ExpectComplete(JudgeSpill("/tmp", 0, 1000, 100), Level::kOk);
+  ExpectComplete(JudgeSpill("/tmp", 0, 10, 100), Level::kDegraded);
+  ExpectComplete(JudgeSpill("/tmp", EACCES, 0, 100), Level::kFail);
+}
+
+TEST(DoctorChecksTest, APortInUseIsDegraded) {
+  ExpectComplete(JudgePort({"127.0.0.1", 7070}, ""), Level::kOk);
+  ExpectComplete(JudgePort({"127.0.0.1", 7070}, "in use"), Level::kDegraded);
+}
+
+}  // namespace
+}  // namespace abacus::apps

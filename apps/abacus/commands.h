@@ -1,0 +1,114 @@
+#ifndef ABACUS_APPS_ABACUS_COMMANDS_H_
+#define ABACUS_APPS_ABACUS_COMMANDS_H_
+
+// The sub-commands of `abacus`: what each takes, and the function that does it. main.cc reads the
+// command line into these; nothing here knows how that is done.
+//
+// Every function runs to the end of its command, prints what there is to tell, and returns the
+// program's exit code. Results go to standard output, everything else to standard error.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace abacus::apps {
+
+inline constexpr int kExitOk = 0;
+inline constexpr int kExitNo = 1;  // done, and the answer is no: nothing matched, not healthy, ...
+inline constexpr int kExitError = 2;  // wrong usage, or it could not be done
+
+inline constexpr char kDefaultServer[] = "127.0.0.1:7070";
+
+// The name under which a server publishes its FileStore.
+inline constexpr char kStoreName[] = "store";
+
+struct ServeOptions {
+  std::string config;
+  std::string data;
+  std::string listen;  // control address; the data plane listens at the next port
+  std::string name;
+  std::string ready_file;
+  int ready_fd = -1;
+};
+int Serve(const ServeOptions& options);
+
+// What the commands that join a cluster as a client have in common.
+struct ClientOptions {
+  std::string config;
+  std::vector<std::string> servers = {kDefaultServer};
+};
+
+struct PutOptions {
+  ClientOptions client;
+  std::string name;
+  std::string file;  // empty: standard input
+};
+int Put(const PutOptions& options);
+
+struct ListOptions {
+  ClientOptions client;
+  std::string json;
+};
+int List(const ListOptions& options);
+
+struct RunGrepOptions {
+  ClientOptions client;
+  std::string pattern;
+  std::string name;
+  std::string pin;  // "", "client" or "server"
+  uint64_t block_bytes = uint64_t{64} << 10;
+  std::string json;
+  bool quiet = false;
+};
+int RunGrep(const RunGrepOptions& options);
+
+// What the commands that talk to a server's control plane have in common.
+struct ControlOptions {
+  std::string server = kDefaultServer;
+  std::string json;
+};
+
+struct StatusOptions {
+  ControlOptions control;
+  uint32_t objects_max = 12;
+  uint32_t moves_max = 5;
+};
+int Status(const StatusOptions& options);
+
+struct ExplainOptions {
+  ControlOptions control;
+  std::string rid;
+  uint32_t decisions_max = 1;
+  bool details = false;
+};
+int Explain(const ExplainOptions& options);
+
+struct MoveOptions {
+  ControlOptions control;
+  std::string rid;
+  std::string node;  // id or name
+};
+int Move(const MoveOptions& options);
+
+struct PinOptions {
+  ControlOptions control;
+  std::string rid;
+  std::string node;  // id or name; empty: where the object is
+  bool unpin = false;
+};
+int Pin(const PinOptions& options);
+
+int ConfigCheck(const std::string& file);
+int ConfigShow(const std::string& file);  // empty: the defaults
+
+struct DoctorOptions {
+  std::string json;
+};
+int Doctor(const DoctorOptions& options);
+
+}  // namespace abacus::apps
+
+#endif  // ABACUS_APPS_ABACUS_COMMANDS_H_

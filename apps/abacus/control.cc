@@ -1,0 +1,135 @@
+// abacus move, pin, unpin and explain.
+
+#include "apps/abacus/control.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "apps/abacus/commands.h"
+#include "apps/abacus/output.h"
+#include "runtime/base/status.h"
+#include "runtime/node/control_client.h"
+
+namespace abacus::apps {
+
+using runtime::ControlClient;
+using runtime::NodeReport;
+
+absl::StatusOr<runtime::Rid> ParseRid(const std::string& text) {
+  if (const auto rid = runtime::Rid::Parse(text)) return *rid;
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", text, "' is no object: an object is three numbers, such as 7.41.3, as ",
+                   "'abacus status' shows them"));
+}
+
+absl::StatusOr<runtime::NodeId> FindNode(const NodeReport& report, const std::string& node) {
+  std::vector<runtime::NodeId> named;
+  std::vector<std::string> all;
+  for (const NodeReport::MemberLine& member : report.members) {
+    const runtime::NodeId id = member.info.instance.node;
+    if (absl::StrCat(id) == node) return id;
+    if (member.info.name == node) named.push_back(id);
+    all.push_back(absl::StrCat(member.info.name, " (", id, ")"));
+  }
+  if (named.size() == 1) return named.front();
+  if (named.empty()) {
+    return absl::NotFoundError(
+        absl::StrCat("there is no node '", node, "'; there are ", absl::StrJoin(all, ", ")));
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "several nodes are called '", node, "': say which by id, ", absl::StrJoin(named, " or ")));
+}
+
+std::string NodeName(const NodeReport& report, runtime::NodeId node) {
+  for (const NodeReport::MemberLine& member : report.members) {
+    if (member.info.instance.node == node && !member.info.name.empty()) return member.info.name;
+  }
+  return absl::StrCat(node);
+}
+
+int Move(const MoveOptions& options) {
+  const auto rid = ParseRid(options.rid);
+  if (!rid.ok()) return Fail(rid.status());
+  ControlClient server(options.control.server);
+  const auto report = server.GetStatus(0, kAskDeadline);
+  if (!report.ok()) return Fail(report.status());
+  const auto target = FindNode(*report, options.node);
+  if (!target.ok()) return Fail(target.status());
+  const auto record = server.Move({.rids = {*rid}, .target = *target}, kMoveDeadline);
+  if (!record.ok()) return Fail(record.status());
+  printf("%s\n", MoveLine(record->event).c_str());
+  return record->event.status.ok() ? kExitOk : kExitNo;
+}
+
+int Pin(const PinOptions& options) {
+  const auto rid = ParseRid(options.rid);
+  if (!rid.ok()) return Fail(rid.status());
+  ControlClient server(options.control.server);
+  runtime::PinCommand command{.rid = *rid, .pinned = !options.unpin};
+  if (!options.node.empty()) {
+    const auto report = server.GetStatus(0, kAskDeadline);
+    if (!report.ok()) return Fail(report.status());
+    const auto node = FindNode(*report, options.node);
+    if (!node.ok()) return Fail(node.status());
+    command.node = *node;
+  }
+  const absl::Status status = server.Pin(command, kMoveDeadline);
+  if (!status.ok()) return Fail(status);
+  if (options.unpin) {
+    printf("unpinned: %s; the engine may move it again\n", rid->ToString().c_str());
+  } else {
+    printf("pinned: %s%s%s\n", rid->ToString().c_str(), options.node.empty() ? "" : " at ",
+           options.node.c_str());
+  }
+  return kExitOk;
+}
+
+namespace {
+
+std::string JsonOf(const std::string& rid, const std::vector<runtime::DecisionText>& decisions) {
+  nlohmann::json rows = nlohmann::json::array();
+  for (const runtime::DecisionText& decision : decisions) {
+    // The snapshot is JSON itself; what does not parse stays text.
+    nlohmann::json snapshot = nlohmann::json::parse(decision.snapshot, nullptr, false);
+    if (snapshot.is_discarded()) snapshot = decision.snapshot;
+    rows.push_back({{"at", absl::FormatTime(decision.at, absl::UTCTimeZone())},
+                    {"outcome", decision.outcome},
+                    {"reason", decision.reason},
+                    {"explanation", decision.explanation},
+                    {"details", decision.details},
+                    {"snapshot", snapshot}});
+  }
+  return nlohmann::json{{"object", rid}, {"decisions", rows}}.dump(
+             2, ' ', false, nlohmann::json::error_handler_t::replace) +
+         "\n";
+}
+
+}  // namespace
+
+int Explain(const ExplainOptions& options) {
+  const auto rid = ParseRid(options.rid);
+  if (!rid.ok()) return Fail(rid.status());
+  ControlClient server(options.control.server);
+  const auto decisions = server.Explain(*rid, options.decisions_max, kAskDeadline);
+  if (!decisions.ok()) {
+    Fail(decisions.status());
+    return absl::IsNotFound(decisions.status()) ? kExitNo : kExitError;
+  }
+  for (const runtime::DecisionText& decision : *decisions) {
+    printf("%s  %s (%s)\n%s\n",
+           absl::FormatTime("%Y-%m-%d %H:%M:%E3S", decision.at, absl::LocalTimeZone()).c_str(),
+           decision.outcome.c_str(), decision.reason.c_str(), decision.explanation.c_str());
+    if (options.details) printf("\n%s", decision.details.c_str());
+    if (&decision != &decisions->back()) printf("\n");
+  }
+  if (options.control.json.empty()) return kExitOk;
+  const absl::Status written = WriteFile(options.control.json, JsonOf(rid->ToString(), *decisions));
+  return written.ok() ? kExitOk : Fail(written);
+}
+
+}  // namespace abacus::apps

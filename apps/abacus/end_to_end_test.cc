@@ -1,0 +1,337 @@
+// A server and clients as processes of their own, and what a user of `abacus` gets from them.
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "apps/abacus/testing/command.h"
+
+namespace abacus::apps::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using Json = nlohmann::json;
+
+// A server with a directory of its own, for as long as the object lives.
+class Server {
+ public:
+  // `config` is put into a file for it.
+  explicit Server(const std::string& data_dir, const std::string& config = "") {
+    std::array<int, 2> ready;
+    if (pipe2(ready.data(), O_CLOEXEC) != 0) std::abort();
+    command_ = std::make_unique<Command>(
+        std::vector<std::string>{"serve", "--config", folder_.Write("server.toml", config),
+                                 "--data", data_dir, "--listen", "127.0.0.1:0", "--name", "server",
+                                 "--ready-fd", std::to_string(ready[1])},
+        Command::Options{.keep_fd = ready[1]});
+    close(ready[1]);
+    // Ends where the server closes its end: when it is ready, or has failed.
+    for (char c = 0; read(ready[0], &c, 1) == 1 && c != '\n';) address_ += c;
+    close(ready[0]);
+  }
+
+  const std::string& address() const { return address_; }
+  std::string option() const { return "--server=" + address_; }
+  Command& command() { return *command_; }
+
+ private:
+  const Folder folder_;
+  std::string address_;
+  std::unique_ptr<Command> command_;
+};
+
+// What GNU grep prints.
+std::string GrepOf(const Folder& folder, const std::string& pattern, const std::string& file) {
+  const std::string command = "LC_ALL=C grep -n -e '" + pattern + "' " + folder.Path(file) + " > " +
+                              folder.Path("expected");
+  EXPECT_NE(std::system(command.c_str()), -1);
+  return folder.Read("expected");
+}
+
+// Lines of odd lengths, with carriage returns, some longer than a block, the last without an end.
+std::string Text(size_t bytes) {
+  std::mt19937 random(11);
+  std::string text;
+  while (text.size() < bytes) {
+    text += "some words of a line";
+    if (random() % 40 == 0) text += " and a kernel";
+    if (random() % 5000 == 0) text.append(100000, 'x');
+    if (random() % 7 == 0) text += '\r';
+    text += '\n';
+  }
+  return text + "at last a kernel";
+}
+
+class EndToEndTest : public ::testing::Test {
+ protected:
+  void StartServer(const std::string& config = "") {
+    server_ = std::make_unique<Server>(folder_.Path("data"), config);
+    ASSERT_NE(server_->address(), "") << server_->command().Wait().err;
+  }
+  void Store(const std::string& name, const std::string& bytes) {
+    const Outcome put = RunAbacus({"put", server_->option(), name, folder_.Write(name, bytes)});
+    ASSERT_EQ(put.code, 0) << put.err;
+  }
+  std::vector<std::string> GrepCommand(const std::vector<std::string>& more) const {
+    std::vector<std::string> command = {"run", "grep", server_->option()};
+    command.insert(command.end(), more.begin(), more.end());
+    return command;
+  }
+  Json Status() const {
+    const Outcome outcome = RunAbacus(
+        {"status", server_->option(), "--objects", "1000", "--json", folder_.Path("status")});
+    EXPECT_LE(outcome.code, 1) << outcome.err;
+    return Json::parse(folder_.Read("status"), nullptr, false);
+  }
+  // The grep object of a search that runs, once the server has heard of it.
+  std::string AwaitGrep(Command& search) const {
+    while (search.Running()) {
+      const Json status = Status();
+      for (const Json& object : status["objects"]) {
+        if (object["class"] == "apps.Grep") return object["rid"];
+      }
+    }
+    return "";
+  }
+
+  const Folder folder_;
+  std::unique_ptr<Server> server_;
+};
+
+// Slow enough that a search lasts seconds: what a link of 8 Mbit/s lets through.
+constexpr char kSlow[] = "[transport]\nrate_limit_mbit = 8.0\n";
+
+TEST_F(EndToEndTest, SearchPrintsWhatGrepPrintsWhereverItRuns) {
+  StartServer();
+  Store("text", Text(3000000));
+  const std::string expected = GrepOf(folder_, "kernel", "text");
+  for (const std::string pin : {"client", "server"}) {
+    const Outcome search =
+        RunAbacus(GrepCommand({"--pin", pin, "--json", folder_.Path("json"), "kernel", "text"}));
+    EXPECT_EQ(search.code, 0) << search.err;
+    EXPECT_EQ(search.out, expected) << pin;
+    const Json json = Json::parse(folder_.Read("json"));
+    EXPECT_EQ(json["placement"], pin);
+    EXPECT_EQ(json["migrations"], 0);
+    EXPECT_EQ(json["bytes"], folder_.Read("text").size());
+    EXPECT_EQ(json["matches"], std::count(expected.begin(), expected.end(), '\n'));
+    // At the client the file crosses the link, at the server only what was found does.
+    if (pin == "client") EXPECT_GT(json["link_bytes"], 3000000);
+    if (pin == "server") EXPECT_LT(json["link_bytes"], 1000000);
+  }
+}
+
+TEST_F(EndToEndTest, SearchMovesToItsDataByItselfWhereTheLinkIsSlow) {
+  StartServer(kSlow);
+  Store("text", Text(4000000));
+  const std::string config = folder_.Write("client.toml", kSlow);
+  const Outcome search = RunAbacus(
+      GrepCommand({"--config", config, "--json", folder_.Path("json"), "kernel", "text"}));
+  EXPECT_EQ(search.code, 0) << search.err;
+  EXPECT_EQ(search.out, GrepOf(folder_, "kernel", "text"));
+  const Json json = Json::parse(folder_.Read("json"));
+  EXPECT_EQ(json["migrations"], 1) << search.err;
+  EXPECT_LT(json["link_bytes"], 3000000) << search.err;
+  EXPECT_THAT(search.err, HasSubstr("moved: grep"));
+  EXPECT_THAT(search.err, HasSubstr("by the engine"));
+  EXPECT_THAT(std::string(json["explanation"]), ::testing::Not(IsEmpty()));
+}
+
+TEST_F(EndToEndTest, MovedByHandWhileItSearchesItPrintsTheSame) {
+  StartServer(std::string(kSlow) + "[placement]\nenabled = false\n");
+  Store("text", Text(4000000));
+  const std::string config =
+      folder_.Write("client.toml", std::string(kSlow) + "[node]\nname = \"console\"\n");
+  Command search(GrepCommand(
+      {"--config", config, "--json", folder_.Path("json"), "--block", "4KiB", "kernel", "text"}));
+  const std::string rid = AwaitGrep(search);
+  ASSERT_NE(rid, "");
+  int committed = 0;
+  for (const char* node : {"server", "console", "server"}) {
+    const Outcome move = RunAbacus({"move", server_->option(), rid, node});
+    EXPECT_EQ(move.code, 0) << move.err << move.out;
+    EXPECT_THAT(move.out, HasSubstr("by hand"));
+    committed += move.code == 0 ? 1 : 0;
+  }
+  const Outcome found = search.Wait();
+  EXPECT_EQ(found.code, 0) << found.err;
+  EXPECT_EQ(found.out, GrepOf(folder_, "kernel", "text"));
+  EXPECT_EQ(Json::parse(folder_.Read("json"))["migrations"], committed) << found.err;
+}
+
+TEST_F(EndToEndTest, APinnedSearchStaysAndExplainTellsSo) {
+  StartServer(kSlow);
+  Store("text", Text(4000000));
+  const std::string config =
+      folder_.Write("client.toml", std::string(kSlow) + "[node]\nname = \"console\"\n");
+  Command search(GrepCommand({"--config", config, "--pin", "client", "kernel", "text"}));
+  const std::string rid = AwaitGrep(search);
+  ASSERT_NE(rid, "");
+  Outcome explained;
+  while (explained.code != 0 && search.Running()) {
+    explained = RunAbacus({"explain", server_->option(), rid, "--details"});
+  }
+  EXPECT_EQ(explained.code, 0) << explained.err;
+  EXPECT_THAT(explained.out, HasSubstr("stay"));
+  EXPECT_THAT(explained.out, HasSubstr("pinned"));
+  bool seen = false;
+  const Json status = Status();
+  for (const Json& object : status["objects"]) {
+    if (object["rid"] != rid) continue;
+    seen = true;
+    EXPECT_EQ(object["node_name"], "console");
+    EXPECT_EQ(object["pinned"], true);
+  }
+  EXPECT_TRUE(seen);
+  // Without its pin it goes where it pays.
+  EXPECT_EQ(RunAbacus({"unpin", server_->option(), rid}).code, 0);
+  const Outcome found = search.Wait();
+  EXPECT_EQ(found.out, GrepOf(folder_, "kernel", "text"));
+  EXPECT_THAT(found.err, HasSubstr("moved: grep"));
+}
+
+TEST_F(EndToEndTest, ExitCodesAreGreps) {
+  StartServer();
+  Store("text", "a\nb\n");
+  EXPECT_EQ(RunAbacus(GrepCommand({"-q", "a", "text"})).code, 0);
+  EXPECT_EQ(RunAbacus(GrepCommand({"-q", "c", "text"})).code, 1);
+  const Outcome missing = RunAbacus(GrepCommand({"-q", "a", "absent"}));
+  EXPECT_EQ(missing.code, 2);
+  EXPECT_EQ(missing.err, "abacus: the store has no file 'absent'\n");
+  const Outcome pattern = RunAbacus(GrepCommand({"-q", "\\(a", "text"}));
+  EXPECT_EQ(pattern.code, 2);
+  EXPECT_THAT(pattern.out, IsEmpty());
+}
+
+TEST_F(EndToEndTest, QuietPrintsNothingBesideTheLines) {
+  StartServer();
+  Store("text", Text(1000000));
+  EXPECT_THAT(RunAbacus(GrepCommand({"-q", "kernel", "text"})).err, IsEmpty());
+}
+
+TEST_F(EndToEndTest, APatternThatBeginsWithADashIsTaken) {
+  StartServer();
+  Store("text", "a-b\n--c\n");
+  EXPECT_EQ(RunAbacus(GrepCommand({"-q", "--", "--c", "text"})).out, "2:--c\n");
+}
+
+TEST_F(EndToEndTest, ABinaryFileIsToldOnStandardError) {
+  StartServer();
+  Store("text", std::string("a\n\0a\n", 5));
+  const Outcome search = RunAbacus(GrepCommand({"-q", "a", "text"}));
+  EXPECT_EQ(search.code, 0);
+  EXPECT_THAT(search.out, IsEmpty());
+  EXPECT_EQ(search.err, "grep: text: binary file matches\n");
+}
+
+TEST_F(EndToEndTest, PutReplacesAndListTellsSizes) {
+  StartServer();
+  Store("text", "old");
+  const std::string fresh = folder_.Write("fresh", "a new text\n");
+  const Outcome put = RunAbacus({"put", server_->option(), "text"}, {.in_path = fresh});
+  EXPECT_EQ(put.code, 0) << put.err;
+  Store("other", "");
+  const Outcome list = RunAbacus({"ls", server_->option(), "--json", folder_.Path("json")});
+  EXPECT_EQ(list.code, 0) << list.err;
+  EXPECT_THAT(list.out, HasSubstr("text"));
+  const Json files = Json::parse(folder_.Read("json"))["files"];
+  ASSERT_EQ(files.size(), 2u);
+  EXPECT_EQ(files[0]["name"], "other");
+  EXPECT_EQ(files[0]["bytes"], 0);
+  EXPECT_EQ(files[1]["name"], "text");
+  EXPECT_EQ(files[1]["bytes"], 11);
+  EXPECT_EQ(RunAbacus(GrepCommand({"-q", "new", "text"})).out, "1:a new text\n");
+}
+
+TEST_F(EndToEndTest, AServerKeepsItsFilesOverARestart) {
+  StartServer();
+  Store("text", "kept\n");
+  server_->command().Signal(SIGTERM);
+  const Outcome first = server_->command().Wait();
+  EXPECT_EQ(first.code, 0) << first.err;
+  EXPECT_THAT(first.out, HasSubstr("is ready at " + server_->address()));
+  StartServer();
+  EXPECT_EQ(RunAbacus(GrepCommand({"-q", "kept", "text"})).out, "1:kept\n");
+}
+
+TEST_F(EndToEndTest, ASecondServerIsRefusedTheAddressAndTheDirectory) {
+  StartServer();
+  const Outcome same_address =
+      RunAbacus({"serve", "--data", folder_.Path("other"), "--listen", server_->address()});
+  EXPECT_EQ(same_address.code, 2);
+  EXPECT_THAT(same_address.err, HasSubstr(server_->address()));
+  const Outcome same_directory =
+      RunAbacus({"serve", "--data", folder_.Path("data"), "--listen", "127.0.0.1:0"});
+  EXPECT_EQ(same_directory.code, 2);
+  EXPECT_THAT(same_directory.err, HasSubstr(folder_.Path("data")));
+}
+
+TEST_F(EndToEndTest, ASearchWhoseServerIsKilledEndsWithAnError) {
+  StartServer(kSlow);
+  Store("text", Text(4000000));
+  const std::string config = folder_.Write("client.toml", kSlow);
+  Command search(GrepCommand({"--config", config, "--pin", "client", "kernel", "text"}));
+  ASSERT_NE(AwaitGrep(search), "");
+  server_->command().Signal(SIGKILL);
+  const Outcome found = search.Wait();
+  EXPECT_EQ(found.code, 2);
+  EXPECT_THAT(found.err, HasSubstr("abacus: "));
+  // What was printed until then is right.
+  const std::string expected = GrepOf(folder_, "kernel", "text");
+  EXPECT_EQ(found.out, expected.substr(0, found.out.size()));
+}
+
+TEST_F(EndToEndTest, AnInterruptedSearchEndsInOrder) {
+  StartServer(kSlow);
+  Store("text", Text(4000000));
+  const std::string config = folder_.Write("client.toml", kSlow);
+  Command search(GrepCommand({"--config", config, "--pin", "client", "kernel", "text"}));
+  ASSERT_NE(AwaitGrep(search), "");
+  search.Signal(SIGINT);
+  const Outcome found = search.Wait();
+  EXPECT_EQ(found.code, 2);
+  EXPECT_THAT(found.err, HasSubstr("interrupted"));
+}
+
+TEST_F(EndToEndTest, CommandsOnWhatIsNotThereAreRefusedWithReasons) {
+  StartServer();
+  const Outcome node = RunAbacus({"move", server_->option(), "7.41.3", "moon"});
+  EXPECT_EQ(node.code, 2);
+  EXPECT_THAT(node.err, HasSubstr("there is no node 'moon'; there are server ("));
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"move", server_->option(), "7.41.3", "server"},
+        {"pin", server_->option(), "7.41.3"},
+        {"unpin", server_->option(), "7.41.3"}}) {
+    const Outcome outcome = RunAbacus(command);
+    EXPECT_EQ(outcome.code, 2) << command[0];
+    EXPECT_THAT(outcome.err, HasSubstr("7.41")) << command[0];
+  }
+  const Outcome explain = RunAbacus({"explain", server_->option(), "7.41.3"});
+  EXPECT_EQ(explain.code, 1);
+  EXPECT_THAT(explain.err, HasSubstr("7.41.3"));
+}
+
+TEST_F(EndToEndTest, StatusPutsHealthFirst) {
+  StartServer();
+  const Outcome status = RunAbacus({"status", server_->option()});
+  EXPECT_EQ(status.code, 0) << status.out;
+  EXPECT_EQ(status.out.rfind("HEALTH  OK\n", 0), 0u) << status.out;
+  EXPECT_THAT(status.out, HasSubstr("server"));
+  EXPECT_THAT(status.out, HasSubstr("objfs.FileStore"));
+}
+
+}  // namespace
+}  // namespace abacus::apps::testing

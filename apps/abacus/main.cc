@@ -1,0 +1,272 @@
+// The command `abacus`: reads the command line and hands over to the sub-command.
+
+#include <signal.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "apps/abacus/commands.h"
+#include "apps/abacus/suggest.h"
+
+namespace abacus::apps {
+namespace {
+
+constexpr char kFooter[] = R"(
+examples:
+  abacus serve --data /srv/abacus           a storage server at 127.0.0.1:7070
+  abacus put LinuxBible.txt /tmp/text       store a file there
+  abacus run grep kernel LinuxBible.txt     search it; the engine decides where grep runs
+  abacus run grep --pin client kernel LinuxBible.txt
+  abacus status                             nodes, objects, the last moves and why
+  abacus explain 1073741824.5.2             why that object is where it is
+  abacus move 1073741824.5.2 server-1       move it by hand
+
+exit codes:
+  0  done                1  done, and the answer is no (nothing matched, not healthy, not moved)
+  2  wrong usage, or it could not be done
+)";
+
+// What one command line says. The callbacks of the sub-commands set `command`.
+class CommandLine {
+ public:
+  CommandLine();
+  int Run(int argc, char** argv);
+
+ private:
+  // A sub-command of `parent` that runs `command`.
+  CLI::App* Add(CLI::App* parent, const std::string& name, const std::string& what,
+                std::function<int()> command);
+  void AddServer();
+  void AddFiles();
+  void AddRun();
+  void AddControl();
+  void AddConfig();
+  static void AddClientOptions(CLI::App* command, ClientOptions* options);
+  static void AddControlOptions(CLI::App* command, ControlOptions* options, bool has_table);
+  static void AddJson(CLI::App* command, std::string* json);
+  int Misused(const CLI::Error& error);
+
+  CLI::App app_{"Active storage: objects that move to their data while they are used.", "abacus"};
+  std::function<int()> command_;
+
+  ServeOptions serve_;
+  PutOptions put_;
+  ListOptions list_;
+  RunGrepOptions grep_;
+  StatusOptions status_;
+  ExplainOptions explain_;
+  MoveOptions move_;
+  PinOptions pin_;
+  PinOptions unpin_;
+  std::string config_file_;
+  DoctorOptions doctor_;
+};
+
+CommandLine::CommandLine() {
+  app_.set_version_flag("--version", "abacus " ABACUS_VERSION);
+  app_.require_subcommand(1);
+  app_.footer(kFooter);
+  AddServer();
+  AddFiles();
+  AddRun();
+  AddControl();
+  AddConfig();
+}
+
+CLI::App* CommandLine::Add(CLI::App* parent, const std::string& name, const std::string& what,
+                           std::function<int()> command) {
+  CLI::App* added = parent->add_subcommand(name, what);
+  added->callback([this, command = std::move(command)] { command_ = command; });
+  return added;
+}
+
+void CommandLine::AddJson(CLI::App* command, std::string* json) {
+  command->add_option("--json", *json, "write the same figures to this file as JSON")
+      ->type_name("FILE");
+}
+
+void CommandLine::AddClientOptions(CLI::App* command, ClientOptions* options) {
+  command->add_option("--server", options->servers, "control addresses of the servers to join")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->envname("ABACUS_SERVER")
+      ->type_name("HOST:PORT[,...]")
+      ->capture_default_str();
+  command->add_option("--config", options->config, "configuration of this process as a client")
+      ->type_name("FILE");
+}
+
+void CommandLine::AddControlOptions(CLI::App* command, ControlOptions* options, bool has_table) {
+  command->add_option("--server", options->server, "control address of a server")
+      ->envname("ABACUS_SERVER")
+      ->type_name("HOST:PORT")
+      ->capture_default_str();
+  if (has_table) AddJson(command, &options->json);
+}
+
+void CommandLine::AddServer() {
+  CLI::App* serve =
+      Add(&app_, "serve", "be a storage server until SIGTERM", [this] { return Serve(serve_); });
+  serve->add_option("--config", serve_.config, "configuration")->type_name("FILE");
+  serve->add_option("--data", serve_.data, "where the files are kept (node.data_dir)")
+      ->type_name("DIR");
+  serve
+      ->add_option("--listen", serve_.listen,
+                   "control address; the data plane listens at the next port; port 0: any two")
+      ->type_name("HOST:PORT");
+  serve->add_option("--name", serve_.name, "name in tables and logs (node.name)");
+  serve
+      ->add_option("--ready-file", serve_.ready_file,
+                   "write the control address to this file once the server is ready")
+      ->type_name("FILE");
+  serve->add_option("--ready-fd", serve_.ready_fd, "write it to this descriptor and close it")
+      ->type_name("FD")
+      ->check(CLI::NonNegativeNumber);
+}
+
+void CommandLine::AddFiles() {
+  CLI::App* put = Add(&app_, "put", "store a file on a server, replacing the one of that name",
+                      [this] { return Put(put_); });
+  AddClientOptions(put, &put_.client);
+  put->add_option("NAME", put_.name, "its name at the server")->required();
+  put->add_option("FILE", put_.file, "what to store; standard input where none is named");
+
+  CLI::App* list = Add(&app_, "ls", "list a server's files", [this] { return List(list_); });
+  AddClientOptions(list, &list_.client);
+  AddJson(list, &list_.json);
+}
+
+void CommandLine::AddRun() {
+  CLI::App* run = app_.add_subcommand("run", "run an application on files of a server");
+  run->require_subcommand(1);
+  CLI::App* grep = Add(run, "grep", "print the lines that match, as grep -n prints them",
+                       [this] { return RunGrep(grep_); });
+  grep->footer(
+      "\nPATTERN is a basic regular expression, as grep takes it, in the C locale. The exit code "
+      "is\n"
+      "grep's: 0 where a line matched, 1 where none did, 2 on errors. Write -- before a PATTERN "
+      "that\n"
+      "begins with a dash.\n");
+  AddClientOptions(grep, &grep_.client);
+  grep->add_option("--pin", grep_.pin, "hold the grep object there; else the engine decides")
+      ->check(CLI::IsMember({"client", "server"}));
+  grep->add_option("--block", grep_.block_bytes, "bytes of the file that are read at once")
+      ->transform(CLI::AsSizeValue(false))
+      ->type_name("SIZE")
+      ->default_str("64KiB");
+  grep->add_flag("-q,--quiet", grep_.quiet, "no progress on standard error");
+  AddJson(grep, &grep_.json);
+  grep->add_option("PATTERN", grep_.pattern, "what to search for")->required();
+  grep->add_option("NAME", grep_.name, "the file, by its name at the server")->required();
+}
+
+void CommandLine::AddControl() {
+  CLI::App* status =
+      Add(&app_, "status", "health, nodes, objects and where they are, last moves and why",
+          [this] { return Status(status_); });
+  AddControlOptions(status, &status_.control, true);
+  status->add_option("--objects", status_.objects_max, "show at most that many objects")
+      ->capture_default_str();
+  status->add_option("--moves", status_.moves_max, "show at most that many moves")
+      ->capture_default_str();
+
+  CLI::App* explain =
+      Add(&app_, "explain", "why an object is where it is", [this] { return Explain(explain_); });
+  AddControlOptions(explain, &explain_.control, true);
+  explain->add_option("--last", explain_.decisions_max, "that many decisions, the newest first")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  explain->add_flag("--details", explain_.details, "with every placement considered");
+  explain->add_option("RID", explain_.rid, "the object, as status shows it")->required();
+
+  CLI::App* move = Add(&app_, "move", "move an object by hand, wherever it is now",
+                       [this] { return Move(move_); });
+  AddControlOptions(move, &move_.control, false);
+  move->add_option("RID", move_.rid, "the object, as status shows it")->required();
+  move->add_option("NODE", move_.node, "a node's name or id")->required();
+
+  CLI::App* pin =
+      Add(&app_, "pin", "hold an object where it is, or at a node", [this] { return Pin(pin_); });
+  AddControlOptions(pin, &pin_.control, false);
+  pin->add_option("RID", pin_.rid, "the object, as status shows it")->required();
+  pin->add_option("NODE", pin_.node, "a node's name or id; where it is where none is named");
+
+  CLI::App* unpin =
+      Add(&app_, "unpin", "let the engine move an object again", [this] { return Pin(unpin_); });
+  unpin_.unpin = true;
+  AddControlOptions(unpin, &unpin_.control, false);
+  unpin->add_option("RID", unpin_.rid, "the object, as status shows it")->required();
+}
+
+void CommandLine::AddConfig() {
+  CLI::App* config = app_.add_subcommand("config", "look at configurations");
+  config->require_subcommand(1);
+  CLI::App* check = Add(config, "check", "say what is wrong with a file, with line and column",
+                        [this] { return ConfigCheck(config_file_); });
+  check->add_option("FILE", config_file_)->required();
+  CLI::App* show = Add(config, "show", "print all keys, explained, with a file's values",
+                       [this] { return ConfigShow(config_file_); });
+  show->add_option("FILE", config_file_, "the defaults where none is named");
+
+  CLI::App* doctor = Add(&app_, "doctor", "what this machine lacks, and what mends it",
+                         [this] { return Doctor(doctor_); });
+  AddJson(doctor, &doctor_.json);
+}
+
+int CommandLine::Misused(const CLI::Error& error) {
+  // The innermost command that was named is the one whose options were meant.
+  CLI::App* command = &app_;
+  std::string prefix = "abacus";
+  while (!command->get_subcommands().empty()) {
+    command = command->get_subcommands().front();
+    prefix += " " + command->get_name();
+  }
+  const std::vector<std::string> rest = app_.remaining(true);
+  if (rest.empty() || rest.front() == "--") {
+    fprintf(stderr, "%s: %s\n", prefix.c_str(), error.what());
+  } else {
+    const std::string given = rest.front().substr(0, rest.front().find('='));
+    const bool is_option = given.size() > 1 && given[0] == '-';
+    std::vector<std::string> names;
+    if (is_option) {
+      for (const CLI::Option* option : command->get_options()) {
+        for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+      }
+    } else {
+      for (const CLI::App* sub : command->get_subcommands({})) names.push_back(sub->get_name());
+    }
+    const std::string nearest = Nearest(given, names);
+    fprintf(stderr, "%s: unknown %s '%s'%s\n", prefix.c_str(),
+            is_option       ? "option"
+            : names.empty() ? "argument"
+                            : "command",
+            given.c_str(), nearest.empty() ? "" : (", did you mean '" + nearest + "'?").c_str());
+  }
+  fprintf(stderr, "'%s --help' tells what there is\n", prefix.c_str());
+  return kExitError;
+}
+
+int CommandLine::Run(int argc, char** argv) {
+  try {
+    app_.parse(argc, argv);
+  } catch (const CLI::CallForHelp& help) {
+    return app_.exit(help) == 0 ? kExitOk : kExitError;
+  } catch (const CLI::CallForVersion& version) {
+    return app_.exit(version) == 0 ? kExitOk : kExitError;
+  } catch (const CLI::Error& error) {
+    return Misused(error);
+  }
+  return command_();
+}
+
+}  // namespace
+}  // namespace abacus::apps
+
+int main(int argc, char** argv) {
+  // Output that nobody reads any more is an error of the write, told as such.
+  signal(SIGPIPE, SIG_IGN);
+  return abacus::apps::CommandLine().Run(argc, argv);
+}

@@ -1,0 +1,166 @@
+// abacus status: a cluster on one screen, as one of its servers sees it.
+
+#include "runtime/base/status.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "apps/abacus/commands.h"
+#include "apps/abacus/control.h"
+#include "apps/abacus/output.h"
+#include "apps/cli/progress.h"
+#include "apps/cli/table.h"
+#include "runtime/node/control_client.h"
+
+namespace abacus::apps {
+namespace {
+
+using runtime::MoveRecord;
+using runtime::NodeReport;
+using Json = nlohmann::json;
+
+std::string Nodes(const NodeReport& report) {
+  Table table(
+      {"node", "id", "role", "heard", "load", "cores", "rate M/s", "address", "figures from"});
+  for (const NodeReport::MemberLine& member : report.members) {
+    const bool is_self = member.info.instance == report.self.instance;
+    std::vector<std::string> row = {
+        member.info.name, absl::StrCat(member.info.instance.node),
+        member.info.server ? "server" : "client",
+        is_self ? "self" : HumanSeconds(absl::ToDoubleSeconds(member.heard_age)) + " ago"};
+    const placement::NodeStatistics& node = member.statistics;
+    const auto figure = [&](int decimals, double value) {
+      return member.measured ? absl::StrFormat("%.*f", decimals, value) : "-";
+    };
+    row.insert(row.end(),
+               {figure(2, node.load), figure(0, node.cores), figure(1, node.rate / 1e6),
+                member.info.control_address, member.measured ? node.source : "nothing yet"});
+    table.AddRow(std::move(row));
+  }
+  return table.ToString();
+}
+
+std::string Objects(const NodeReport& report) {
+  if (report.objects.empty()) return "no objects\n";
+  Table table({"object", "class", "at", "CPU %", "bytes/s", "held"});
+  for (const NodeReport::ObjectLine& object : report.objects) {
+    std::string held = object.mobile ? "" : "anchored";
+    if (object.pinned) held = object.pinned_reason.empty() ? "pinned" : object.pinned_reason;
+    table.AddRow({object.rid.ToString(), object.class_name, NodeName(report, object.node),
+                  absl::StrFormat("%.1f", 100 * object.cpu_share), HumanBytes(object.bytes_s),
+                  std::move(held)});
+  }
+  std::string text = table.ToString();
+  if (report.objects_total > report.objects.size()) {
+    absl::StrAppend(&text, "and ", report.objects_total - report.objects.size(),
+                    " more (--objects N)\n");
+  }
+  return text;
+}
+
+std::string Moves(const NodeReport& report, uint32_t max) {
+  if (report.moves.empty()) return "no moves\n";
+  std::string text = "last moves\n";
+  for (const MoveRecord& move : report.moves) {
+    if (max-- == 0) break;
+    absl::StrAppend(&text, "  ", absl::FormatTime("%H:%M:%S", move.ended, absl::LocalTimeZone()),
+                    "  ", MoveLine(move.event), "\n");
+    if (!move.event.reason.empty()) absl::StrAppend(&text, "            ", move.event.reason, "\n");
+  }
+  return text;
+}
+
+Json JsonOf(const NodeReport::MemberLine& member) {
+  Json json{{"name", member.info.name},
+            {"id", member.info.instance.node},
+            {"incarnation", member.info.instance.incarnation},
+            {"server", member.info.server},
+            {"control_address", member.info.control_address},
+            {"data_address", member.info.data_address},
+            {"heard_s", absl::ToDoubleSeconds(member.heard_age)}};
+  if (member.measured) {
+    json["load"] = member.statistics.load;
+    json["cores"] = member.statistics.cores;
+    json["rate"] = member.statistics.rate;
+    json["source"] = member.statistics.source;
+  }
+  return json;
+}
+
+Json JsonOf(const NodeReport::ObjectLine& object, const NodeReport& report) {
+  return {{"rid", object.rid.ToString()},
+          {"class", object.class_name},
+          {"node", object.node},
+          {"node_name", NodeName(report, object.node)},
+          {"mobile", object.mobile},
+          {"pinned", object.pinned},
+          {"pinned_reason", object.pinned_reason},
+          {"cpu_share", object.cpu_share},
+          {"bytes_s", object.bytes_s}};
+}
+
+Json JsonOf(const MoveRecord& move) {
+  Json objects = Json::array();
+  for (size_t i = 0; i < move.event.rids.size(); ++i) {
+    objects.push_back(
+        {{"rid", move.event.rids[i].ToString()},
+         {"class", i < move.event.class_names.size() ? move.event.class_names[i] : ""}});
+  }
+  return {{"objects", objects},
+          {"from", move.event.from},
+          {"from_name", move.event.from_name},
+          {"to", move.event.to},
+          {"to_name", move.event.to_name},
+          {"by_engine", move.event.by_engine},
+          {"reason", move.event.reason},
+          {"predicted_gain_s", absl::ToDoubleSeconds(move.event.predicted_gain)},
+          {"predicted_cost_s", absl::ToDoubleSeconds(move.event.predicted_cost)},
+          {"quiesce_s", absl::ToDoubleSeconds(move.quiesce)},
+          {"blackout_s", absl::ToDoubleSeconds(move.event.blackout)},
+          {"state_bytes", move.event.state_bytes},
+          {"committed", move.event.status.ok()},
+          {"error", std::string(move.event.status.message())},
+          {"ended", absl::FormatTime(move.ended, absl::UTCTimeZone())}};
+}
+
+std::string JsonOf(const NodeReport& report) {
+  Json json{{"health", report.health},
+            {"server", report.self.name},
+            {"nodes", Json::array()},
+            {"objects", Json::array()},
+            {"objects_total", report.objects_total},
+            {"moves", Json::array()},
+            {"counters", Json::object()}};
+  for (const auto& member : report.members) json["nodes"].push_back(JsonOf(member));
+  for (const auto& object : report.objects) json["objects"].push_back(JsonOf(object, report));
+  for (const auto& move : report.moves) json["moves"].push_back(JsonOf(move));
+  for (const auto& counter : report.counters) json["counters"][counter.name] = counter.value;
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace
+
+int Status(const StatusOptions& options) {
+  runtime::ControlClient server(options.control.server);
+  const auto report = server.GetStatus(options.objects_max, kAskDeadline);
+  if (!report.ok()) return Fail(report.status());
+  const std::string text =
+      absl::StrCat("HEALTH  ", report->health, "\nseen by ", report->self.name, " (",
+                   report->self.control_address, "), ", report->members.size(), " nodes, ",
+                   report->objects_total, " objects\n\n", Nodes(*report), "\n", Objects(*report),
+                   "\n", Moves(*report, options.moves_max));
+  if (auto status = WriteAll(STDOUT_FILENO, text); !status.ok()) return Fail(status);
+  if (!options.control.json.empty()) {
+    const absl::Status written = WriteFile(options.control.json, JsonOf(*report));
+    if (!written.ok()) return Fail(written);
+  }
+  return report->health == "OK" ? kExitOk : kExitNo;
+}
+
+}  // namespace abacus::apps

@@ -1,0 +1,8 @@
+# The search as a mobile object. Paths are from apps/, whose CMakeLists.txt includes this file.
+abacus_library(abacus_grep_object
+  SRCS grep/grep_object.cc
+  DEPS abacus_grep abacus_storage abacus_object)
+abacus_test(abacus_grep_object_test
+  SRCS grep/grep_object_test.cc
+  DEPS abacus_grep_object abacus_testing
+  LABELS tsan)
