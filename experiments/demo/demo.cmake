@@ -1,0 +1,8 @@
+abacus_program(abacus_demo
+  SRCS demo/demo_main.cc demo/link.cc demo/process.cc
+  DEPS abacus_base abacus_cli absl::str_format CLI11::CLI11 nlohmann_json::nlohmann_json)
+target_compile_definitions(abacus_demo PRIVATE
+  ABACUS_SOURCE_DIR="${PROJECT_SOURCE_DIR}" ABACUS_PROGRAM_SUBPATH="apps/abacus")
+if(TARGET abacus)
+  add_dependencies(abacus_demo abacus)
+endif()
