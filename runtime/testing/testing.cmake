@@ -21,3 +21,9 @@ abacus_test(abacus_gate_test
   SRCS migration/gate_test.cc
   DEPS abacus_testing
   LABELS tsan)
+abacus_program(abacus_test_node SRCS testing/test_node.cc DEPS abacus_testing)
+abacus_test(abacus_crash_test
+  SRCS migration/crash_test.cc
+  DEPS abacus_testing
+  LABELS tsan serial TIMEOUT 240)
+add_dependencies(abacus_crash_test abacus_test_node) # which it starts

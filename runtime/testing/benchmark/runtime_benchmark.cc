@@ -15,21 +15,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "runtime/object/testing/count_allocations.h"
 #include "runtime/testing/bench_report.h"
 #include "runtime/testing/benchmark/bench_node.h"
-
-// Counts what the co-located path allocates. The benchmark alone links this.
-namespace {
-std::atomic<uint64_t> allocations{0};
-}  // namespace
-
-void* operator new(size_t bytes) {
-  allocations.fetch_add(1, std::memory_order_relaxed);
-  if (void* memory = std::malloc(bytes)) return memory;
-  throw std::bad_alloc();
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
 namespace abacus::runtime {
 namespace {
@@ -130,9 +118,9 @@ void CoLocated(BenchReport& report) {
     node.binding->set_accounting(accounting);
     constexpr int kCalls = 100'000;
     call_ref();
-    const uint64_t before = allocations.load();
+    const uint64_t before = testing::ThreadAllocations();
     for (int i = 0; i < kCalls; ++i) call_ref();
-    const auto allocated = static_cast<double>(allocations.load() - before) / kCalls;
+    const auto allocated = static_cast<double>(testing::ThreadAllocations() - before) / kCalls;
     report.Add({.name = absl::StrCat("allocations of a co-located call, accounting ",
                                      accounting ? "on" : "off"),
                 .value = allocated,
