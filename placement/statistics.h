@@ -12,7 +12,7 @@
 // An unknown figure is an empty optional (or, where it says so, 0), never a guess: the engine then
 // names what is missing and leaves the objects where they are.
 //
-// Source: paper, section 5.3 (which figures), DESIGN 6 (what load and rate mean).
+// Source: paper, section 5.3 (which figures); what load and rate mean is ours.
 
 #include <compare>
 #include <cstddef>

@@ -270,6 +270,17 @@ TEST_F(EndToEndTest, AServerKeepsItsFilesOverARestart) {
   EXPECT_EQ(RunAbacus(GrepCommand({"-q", "kept", "text"})).out, "1:kept\n");
 }
 
+TEST_F(EndToEndTest, Invariant7AFileThatWasPutSurvivesAKillOfItsServer) {
+  StartServer();
+  const std::string text = Text(1000000);
+  Store("text", text);
+  server_->command().Signal(SIGKILL);
+  server_->command().Wait();
+  StartServer();
+  EXPECT_EQ(RunAbacus(GrepCommand({"-q", "kernel", "text"})).out,
+            GrepOf(folder_, "kernel", "text"));
+}
+
 TEST_F(EndToEndTest, ASecondServerIsRefusedTheAddressAndTheDirectory) {
   StartServer();
   const Outcome same_address =

@@ -21,6 +21,16 @@ void Writer::PutBlock(const Block& block) {
   payload_.blocks.push_back(block);
 }
 
+void Codec<ForkPoint>::Encode(Writer& w, const ForkPoint& v) {
+  runtime::Encode(w, v.parent);
+  w.PutNumber(v.level);
+}
+
+void Codec<ForkPoint>::Decode(Reader& r, ForkPoint& v) {
+  runtime::Decode(r, v.parent);
+  v.level = r.TakeNumber<uint32_t>();
+}
+
 void Codec<CallId>::Encode(Writer& w, const CallId& v) {
   runtime::Encode(w, v.activity);
   w.PutNumber(v.level);

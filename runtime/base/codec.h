@@ -292,6 +292,14 @@ struct Codec<CallId> {
   static std::string Name() { return "C"; }
 };
 
+template <>
+struct Codec<ForkPoint> {
+  static void Encode(Writer& w, const ForkPoint& v);
+  static void Decode(Reader& r, ForkPoint& v);
+  static size_t Bytes(const ForkPoint&) { return 20; }
+  static std::string Name() { return "F"; }
+};
+
 template <typename Id>
   requires(std::is_same_v<Id, Rid> || std::is_same_v<Id, ActivityId>)
 struct Codec<Id> {

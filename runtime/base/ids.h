@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace abacus::runtime {
 
@@ -68,6 +69,15 @@ struct ActivityId {
     return H::combine(std::move(h), a.origin, a.local);
   }
 };
+
+// Where a branch of a fork comes from: the activity that forked it, and how deep that was in calls
+// then. A branch that forks again has one for each fork, the outermost first.
+struct ForkPoint {
+  ActivityId parent;
+  uint32_t level = 0;
+  bool operator==(const ForkPoint&) const = default;
+};
+using Lineage = std::vector<ForkPoint>;
 
 // One invocation. An activity has one outstanding call at each nesting level, and the sequence
 // numbers of an activity only grow, in the order in which its calls begin, on whichever nodes they

@@ -32,6 +32,7 @@ constexpr std::array kKinds = {
     KindRow{ErrorKind::kNodeUnreachable, absl::StatusCode::kUnavailable, "node-unreachable"},
     KindRow{ErrorKind::kMoveCancelled, absl::StatusCode::kAborted, "move-cancelled"},
     KindRow{ErrorKind::kNodeFenced, absl::StatusCode::kUnavailable, "node-fenced"},
+    KindRow{ErrorKind::kTooLarge, absl::StatusCode::kResourceExhausted, "too-large"},
 };
 
 // Kinds come from other nodes, also from builds that know more of them.

@@ -32,6 +32,7 @@ enum class ErrorKind : uint8_t {
   kNodeUnreachable,   // kUnavailable: no way to the node now; the object may live on
   kMoveCancelled,     // kAborted: the move did not happen; the object serves where it was
   kNodeFenced,        // kUnavailable: this process was declared dead by the others
+  kTooLarge,          // kResourceExhausted: it does not fit into a message; send less at a time
 };
 
 // Makes an error of that kind; the code follows from the kind. A kind that this build does not know

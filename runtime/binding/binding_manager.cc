@@ -144,10 +144,17 @@ void BindingManager::Tick() {
     ticker_changed_.WaitUntil(ticker_mutex_, std::chrono::steady_clock::now() + kTick);
     if (!ticking_) break;
     ticker_mutex_.Unlock();
-    WithCore([this](Core& core, Nanos now, Actions& out) {
-      core.Tick(now, out);
-      if (hook_ != nullptr) hook_->Tick(now, out);
-    });
+    Actions actions;
+    Captured captured;
+    {
+      MutexLock lock(core_mutex_);
+      const Nanos now = Now();
+      core_.Tick(now, actions);
+      if (hook_ != nullptr) hook_->Tick(now, actions);
+      captured = Capture(actions);
+    }
+    // Deadlines of all others hang on this thread.
+    Perform(actions, captured, /*inline_execution=*/false, /*may_block=*/false);
     ticker_mutex_.Lock();
   }
   ticker_mutex_.Unlock();
@@ -405,13 +412,17 @@ BindingManager::Captured BindingManager::Capture(const Actions& actions) {
   return captured;
 }
 
-void BindingManager::Perform(Actions& actions, const Captured& captured, bool inline_execution) {
+void BindingManager::Perform(Actions& actions, const Captured& captured, bool inline_execution,
+                             bool may_block) {
   for (const auto& waiter : captured.waiters) waiter->Complete();
   for (Actions::Send& send : actions.sends) {
     if (send.to == self_) {
       Dispatch(self_, std::move(send.frame), false);
+    } else if (may_block) {
+      SendOut(send);
     } else {
-      transport_->Send(send.to, send.lane, std::move(send.frame));
+      auto shared = std::make_shared<Actions::Send>(std::move(send));
+      pool_.Run([this, shared] { SendOut(*shared); });
     }
   }
   for (const Rid& rid : actions.check_idle) {
@@ -424,6 +435,18 @@ void BindingManager::Perform(Actions& actions, const Captured& captured, bool in
     const bool last = i + 1 == actions.executes.size();
     Admit(std::make_shared<Actions::Execute>(std::move(actions.executes[i])),
           inline_execution && last);
+  }
+}
+
+void BindingManager::SendOut(Actions::Send& send) {
+  if (send.long_send != 0) {
+    MutexLock lock(long_sends_mutex_);
+    if (!long_sends_.insert(send.long_send).second) return;
+  }
+  transport_->Send(send.to, send.lane, std::move(send.frame));
+  if (send.long_send != 0) {
+    MutexLock lock(long_sends_mutex_);
+    long_sends_.erase(send.long_send);
   }
 }
 
@@ -534,6 +557,7 @@ void BindingManager::Execute(Actions::Execute& execution) {
   assert(thread.depth() == 0);
   // The pushed frame is what makes its calls one level deeper.
   thread.SetActivity(message.id.activity, message.root, message.id.level, message.id.sequence);
+  thread.lineage = message.lineage;
   const uint64_t begin_ticks = monitor::ThreadClock::Ticks();
   const bool accounting = this->accounting();
   if (accounting) thread.AccountNobody();
@@ -553,7 +577,9 @@ void BindingManager::Execute(Actions::Execute& execution) {
                                     ": caller and callee were built from different sources"));
   } else {
     Reader arguments(execution.frame.payload, this, execution.tail);
-    if (entry.turn != nullptr) entry.turn->Enter(thread.root);
+    if (entry.turn != nullptr) {
+      entry.turn->Enter({thread.activity, thread.level()}, thread.lineage);
+    }
     status = method->invoke(*entry.object, arguments, result);
     if (entry.turn != nullptr) entry.turn->Leave();
   }
@@ -572,7 +598,12 @@ void BindingManager::Execute(Actions::Execute& execution) {
                      .ready_ns = ns(thread.totals.ready_ticks - before.ready_ticks),
                      .below_ns = ns(thread.totals.waited_ticks - before.waited_ticks)};
   Reach(points_, "call:executed");
-  const Payload payload = status.ok() ? std::move(result).Finish() : Payload();
+  Payload payload = status.ok() ? std::move(result).Finish() : Payload();
+  if (absl::Status fits = CheckFits(payload.bytes(), payload.blocks.size(), "a result");
+      !fits.ok()) {
+    reply.SetStatus(fits);
+    payload = Payload();
+  }
   WithCore([&](Core& core, Nanos, Actions& out) {
     core.FinishExecution(execution.from, message, reply, payload, out);
   });
@@ -580,6 +611,20 @@ void BindingManager::Execute(Actions::Execute& execution) {
 }
 
 // -- Invoker ------------------------------------------------------------------------------------
+
+absl::Status BindingManager::CheckFits(uint64_t bytes, size_t blocks, std::string_view what) const {
+  // Beside the payload a message has its names and acknowledgements.
+  constexpr uint64_t kMessageBytes = 16 * 1024;
+  const FrameLimits limits = transport_->limits();
+  const uint64_t bytes_max =
+      limits.frame_bytes_max - std::min(limits.frame_bytes_max, kMessageBytes);
+  if (bytes <= bytes_max && blocks <= limits.block_count_max) return absl::OkStatus();
+  return MakeError(
+      ErrorKind::kTooLarge,
+      absl::StrCat(ToAbsl(what), " of ", bytes, " bytes in ", blocks, " blocks: a message takes ",
+                   bytes_max, " bytes and ", limits.block_count_max,
+                   " blocks; send less at a time, or raise transport.frame_bytes_max"));
+}
 
 ActivityId BindingManager::NewActivity() {
   return {self_, last_activity_.fetch_add(1, std::memory_order_relaxed) + 1};
@@ -593,6 +638,7 @@ Invoker::Route BindingManager::Start(ThreadContext& thread, Entry& entry, Method
   PendingCall& pending = started->pending;
   pending.rid = entry.rid;
   pending.root = thread.root;
+  pending.lineage = thread.lineage;
   pending.method = method;
   pending.id = {thread.activity, thread.level(), thread.sequence + 1};
   bool has_arguments = false;
@@ -634,6 +680,13 @@ Invoker::Route BindingManager::Start(ThreadContext& thread, Entry& entry, Method
         return Route::kFailed;
       case Core::Started::kNeedArguments:
         pending.arguments = encode();
+        if (absl::Status fits =
+                CheckFits(pending.arguments.bytes(), pending.arguments.blocks.size(), "arguments");
+            !fits.ok()) {
+          started->finished = true;
+          *status = std::move(fits);
+          return Route::kFailed;
+        }
         started->request_bytes = pending.arguments.bytes();
         has_arguments = true;
         continue;

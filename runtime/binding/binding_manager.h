@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/base/mutex.h"
@@ -130,6 +131,8 @@ class BindingManager final : public Invoker,
     const ClassInfo* info = nullptr;  // null: never been here
   };
   SlotInfo Slot(uint32_t slot) const;
+  // OK where that much fits into one message; kTooLarge otherwise: it could never be sent.
+  absl::Status CheckFits(uint64_t bytes, size_t blocks, std::string_view what) const;
   // Where this node believes an object to be.
   std::optional<LocationHint> Locate(const Rid& rid) const;
   // A name for a console: what calls of a thread that belongs to no object are charged to.
@@ -217,7 +220,10 @@ class BindingManager final : public Invoker,
   };
   static Captured Capture(const Actions& actions);
   // Without the lock. `inline_execution`: the last method may run on this thread.
-  void Perform(Actions& actions, const Captured& captured, bool inline_execution);
+  // `may_block`: this thread may wait for peers that take no data; else the pool's threads do.
+  void Perform(Actions& actions, const Captured& captured, bool inline_execution,
+               bool may_block = true);
+  void SendOut(Actions::Send& send);
   void Delete(Entry* entry, MobileObject* object);
   void Dispatch(NodeInstance from, Frame frame, bool inline_execution);
   enum class Admission { kRun, kQueued, kRefused };
@@ -257,6 +263,9 @@ class BindingManager final : public Invoker,
   size_t working_ ABSL_GUARDED_BY(admission_mutex_) = 0;  // activities at level 0 that run here
   std::deque<std::shared_ptr<Actions::Execute>> admission_queue_ ABSL_GUARDED_BY(admission_mutex_);
   std::atomic<uint64_t> refused_{0};
+
+  Mutex long_sends_mutex_;
+  absl::flat_hash_set<uint64_t> long_sends_ ABSL_GUARDED_BY(long_sends_mutex_);  // under way
 
   std::atomic<uint64_t> last_activity_{0};
   std::atomic<bool> stopped_{false};

@@ -39,6 +39,7 @@ class Echo : public MobileObject {
   absl::StatusOr<Block> Tail(Block block, uint64_t bytes) {
     return block.Slice(block.size() - bytes, bytes);
   }
+  absl::StatusOr<Block> Make(uint64_t bytes) { return Block::Allocate(bytes); }
   absl::StatusOr<std::vector<int64_t>> Double(std::vector<int64_t> values) {
     for (int64_t& value : values) value *= 2;
     return values;
@@ -63,7 +64,7 @@ class Echo : public MobileObject {
 
   void Checkpoint(CheckpointWriter&) const override {}
   absl::Status Restore(CheckpointReader&) override { return absl::OkStatus(); }
-  ABACUS_OBJECT(Echo, "test.Echo", 1, Upper, Tail, Double, Next, Choose, Wrap, Fail)
+  ABACUS_OBJECT(Echo, "test.Echo", 1, Upper, Tail, Make, Double, Next, Choose, Wrap, Fail)
 };
 
 // Only some nodes are built with it.
@@ -287,7 +288,7 @@ TEST_F(BindingManagerTest, CallsOfAConsoleFailHereAndFromAfar) {
 
 // -- places ---------------------------------------------------------------------------------------
 
-TEST_F(BindingManagerTest, StaleHintsAreRepairedAndCostARedirectionOnly) {
+TEST_F(BindingManagerTest, Invariant3StaleHintsCostARedirectionAndDoNoHarm) {
   Start(Options(4));
   const Ref<Ledger> ledger = cluster().Create<Ledger>(0);
   const Ref<Ledger> afar = node(3).RefTo<Ledger>(ledger.rid());
@@ -380,8 +381,35 @@ TEST_F(BindingManagerTest, OneAtATimeClassLetsOneActivityInAndItsOwnCallBacks) {
   EXPECT_EQ(*solo->Add(), 8 * 50 + 1);
 }
 
-// -- fork and join
-// ----------------------------------------------------------------------------------
+TEST_F(BindingManagerTest, BranchesOfOneForkIntoAOneAtATimeObjectTakeTurns) {
+  Start(Options(2));
+  const Ref<Solo> far = node(0).RefTo<Solo>(cluster().Create<Solo>(1).rid());
+  constexpr int kRounds = 100;
+  for (int round = 0; round < kRounds; ++round) {
+    auto first = far.Fork<&Solo::Add>();
+    auto second = far.Fork<&Solo::Add>();
+    EXPECT_TRUE(first.Join().ok());
+    EXPECT_TRUE(second.Join().ok());
+  }
+  EXPECT_EQ(*far->Add(), 2 * kRounds + 1);
+}
+
+TEST_F(BindingManagerTest, ArgumentsAndResultsThatFitIntoNoMessageAreTypedErrors) {
+  ClusterOptions options = Options(2);
+  options.frame_bytes_max = 256 * 1024;
+  Start(options);
+  const Ref<Echo> far = node(0).RefTo<Echo>(cluster().Create<Echo>(1).rid());
+  const auto kind = [&](size_t bytes) {
+    return KindOf(far->Tail(Block::Allocate(bytes), 1).status());
+  };
+  EXPECT_EQ(kind(100 * 1024), ErrorKind::kNone);
+  EXPECT_EQ(kind(300 * 1024), ErrorKind::kTooLarge);
+  // The arguments of this one are small.
+  EXPECT_EQ(KindOf(far->Make(300 * 1024).status()), ErrorKind::kTooLarge);
+  EXPECT_EQ(kind(1000), ErrorKind::kNone) << "and things go on";
+}
+
+// -- fork and join --------------------------------------------------------------------------------
 
 TEST_F(BindingManagerTest, RemoteBranchesOverlapInTime) {
   Start(Options(3));

@@ -291,7 +291,8 @@ void CallCore<Policy>::Transmit(PendingCall& call, Nanos now, Actions& out) {
                       .method = call.method,
                       .issue = call.issue,
                       .hint_epoch = call.hint_epoch,
-                      .dead_host = call.dead_host};
+                      .dead_host = call.dead_host,
+                      .lineage = call.lineage};
   if (const auto acks = acks_.find(call.destination); acks != acks_.end()) {
     message.acked = std::move(acks->second);
     acks_.erase(acks);

@@ -94,6 +94,7 @@ struct PendingCall {
   Rid rid;
   CallId id;
   ActivityId root;
+  Lineage lineage;
   uint32_t method = 0;
   Payload arguments;
 
@@ -128,6 +129,9 @@ struct Actions {
     NodeInstance to;
     Lane lane;
     Frame frame;
+    // Of a message that takes long to send and is repeated until it is answered: while one is being
+    // sent, another one of the same number is not begun. 0: of none.
+    uint64_t long_send = 0;
   };
   // Run a method. When it has returned: CallCore::FinishExecution.
   struct Execute {

@@ -49,7 +49,8 @@ struct CallMessage {
   uint64_t hint_epoch = 0;  // the epoch under which the caller believes the object to be here
   NodeInstance dead_host;   // where the call had been sent before that process died
   std::vector<AckedCall> acked;
-  ABACUS_FIELDS(rid, id, root, method, issue, hint_epoch, dead_host, acked)
+  Lineage lineage;  // of the activity, where it is a branch
+  ABACUS_FIELDS(rid, id, root, method, issue, hint_epoch, dead_host, acked, lineage)
 };
 
 // How long the callee had the call, and what it did meanwhile. Durations only: clocks of two nodes

@@ -1,6 +1,7 @@
 #include "runtime/binding/worker_pool.h"
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
 namespace abacus::runtime {
@@ -15,9 +16,14 @@ void WorkerPool::Run(std::function<void()> task) {
       changed_.Signal();
       return;
     }
-    ++threads_;
-    running_.emplace_back([this] { Work(); });
     ended.swap(ended_);
+    try {
+      running_.emplace_back([this] { Work(); });
+      ++threads_;
+    } catch (const std::system_error&) {
+      // The system gives no more threads: the task waits for one that is busy now, or for the next
+      // Run() where there is none.
+    }
   }
   for (std::thread& thread : ended) thread.join();
 }

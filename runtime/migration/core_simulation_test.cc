@@ -199,7 +199,7 @@ void Sweep::CallFromAll() {
 
 class CrashAtEveryStep : public testing::TestWithParam<SweepCase> {};
 
-TEST_P(CrashAtEveryStep, LosesNothingButWhatDiedWithItsHost) {
+TEST_P(CrashAtEveryStep, Invariant1OneLiveCopyAndOnlyWhatDiedWithItsHostIsLost) {
   constexpr uint64_t kSeeds = 30;
   uint64_t crashes = 0;
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {

@@ -411,7 +411,7 @@ class CrashTest : public ::testing::TestWithParam<Case> {
 INSTANTIATE_TEST_SUITE_P(During, CrashTest, ::testing::ValuesIn(Cases()),
                          [](const auto& info) { return info.param.Name(); });
 
-TEST_P(CrashTest, LeavesOneCopyOrATypedLossAndGoesOn) {
+TEST_P(CrashTest, Invariant1OneLiveCopyOrATypedLoss) {
   const Case& c = GetParam();
   const std::string rid = Create(c.home);
   if (c.home != c.source) Move(rid, c.home, c.source);

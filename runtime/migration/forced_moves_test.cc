@@ -369,7 +369,7 @@ TEST_F(ForcedMovesTest, GraphGivesTheSameBytesOnOneNodeAndOnThree) {
   EXPECT_NE(Run(other, load, 8, nullptr), Run(three, load, 8 + 1, nullptr)) << "it tells nothing";
 }
 
-TEST_F(ForcedMovesTest, GraphUnderForcedMovesGivesTheBytesOfAnUnmovedOne) {
+TEST_F(ForcedMovesTest, Invariant4GraphUnderForcedMovesGivesTheBytesOfAnUnmovedOne) {
   Load load;
   load.blocks = kSanitized ? 40 : 150;
   CompareWithUnmoved(Options(3), load,
@@ -468,7 +468,7 @@ class ManyCallsTest : public ForcedMovesTest {
   }
 };
 
-TEST_F(ManyCallsTest, NoInvocationIsLostDoubledOrReordered) {
+TEST_F(ManyCallsTest, Invariant2NoInvocationIsLostDoubledOrReordered) {
   Run(Options(3), LongRun() ? 500'000 : kSanitized ? 100 : 1000, "many calls");
 }
 

@@ -183,8 +183,8 @@ class MigrationCore {
 
   template <typename Message>
   void Send(NodeInstance to, Lane lane, MigrationMessageType type, const Message& message,
-            Actions& out) {
-    if (!calls_.IsDead(to)) out.sends.push_back({to, lane, MakeFrame(type, message)});
+            Actions& out, uint64_t long_send = 0) {
+    if (!calls_.IsDead(to)) out.sends.push_back({to, lane, MakeFrame(type, message), long_send});
   }
 
   CallCore<Policy>& calls_;

@@ -197,7 +197,7 @@ void MigrationCore<Policy>::Repeat(const Outgoing& move, Actions& out) {
     case Step::kTransferring:
       return Send(move.target, Lane::kBulk, Type::kTransfer,
                   TransferMessage{move.id, outgoing_.begin()->first.local, move.home, move.saved},
-                  out);
+                  out, /*long_send=*/move.id.local);
     case Step::kCommitting:
       return AskHome(move, CommitMessage::Verb::kToTarget, out);
     case Step::kAborting:

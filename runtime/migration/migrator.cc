@@ -160,6 +160,7 @@ void Migrator::Checkpoint(const MigrationId& id) {
   std::vector<SavedObject> saved;
   absl::Status status;
   uint64_t bytes = 0;
+  size_t blocks = 0;
   const Nanos begun_ns = NowNs();
   for (const Entry* entry : entries) {
     CheckpointWriter writer(checkpoints_);
@@ -171,12 +172,14 @@ void Migrator::Checkpoint(const MigrationId& id) {
       break;
     }
     bytes += state->bytes();
+    blocks += state->blocks.size();
     SavedObject object;
     object.class_name = entry->info->name;
     object.checkpoint_inline = std::move(state->inline_bytes);
     object.checkpoint_blocks = std::move(state->blocks);
     saved.push_back(std::move(object));
   }
+  if (status.ok()) status = binding_.CheckFits(bytes, blocks, "a checkpoint");
   {
     MutexLock lock(mutex_);
     if (const auto it = records_.find(id); it != records_.end()) {

@@ -650,6 +650,38 @@ TEST_P(LargeStateTest, StateLargerThanMemoryGoesThroughFiles) {
   }
 }
 
+TEST_F(MigratorTest, StateThatFitsIntoNoMessageCancelsTheMove) {
+  ClusterOptions options = Options(2);
+  options.frame_bytes_max = 1 << 20;
+  Start(options);
+  const Ref<Store> store = cluster().Create<Store>(0);
+  ASSERT_TRUE(store->Fill(2 << 20, 42, 2).ok());
+  const absl::Status status = Move(store.rid(), 0, 1).status();
+  EXPECT_EQ(KindOf(status), ErrorKind::kTooLarge) << status;
+  EXPECT_TRUE(store->Digest().ok());
+  EXPECT_EQ(cluster().HostOf(store.rid()), 0u);
+}
+
+// Sending takes a second, and messages are repeated every 100 ms until they are answered.
+TEST_F(MigratorTest, TransferOverASlowLinkIsSentOnceAndHoldsUpNobodyElse) {
+  ClusterOptions options = Options(3);
+  options.rate_limit_mbit = 16;
+  Start(options);
+  constexpr uint64_t kBytes = 2 << 20;
+  const Ref<Store> store = cluster().Create<Store>(0);
+  ASSERT_TRUE(store->Fill(kBytes, 42, 2).ok());
+  const uint64_t digest = *store->Digest();
+  auto moved = cluster().MoveBeside({store.rid()}, 0, 1);
+  const absl::StatusOr<MigrationReport> report = moved();
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(*node(2).RefTo<Store>(store.rid())->Digest(), digest);
+  uint64_t sent = 0;
+  for (const PeerTraffic& traffic : node(0).sockets().Traffic()) sent += traffic.sent_bytes;
+  std::printf("%llu bytes of state, %llu bytes sent\n", static_cast<unsigned long long>(kBytes),
+              static_cast<unsigned long long>(sent));
+  EXPECT_LT(sent, 2 * kBytes);
+}
+
 TEST_F(MigratorTest, EmbeddedObjectsGoAlongAndReferencesPointWhereTheyDid) {
   Start(Options(3));
   const Ref<Ledger> ledger = cluster().Create<Ledger>(0);

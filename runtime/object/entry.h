@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <vector>
 
 #include "runtime/base/ids.h"
 #include "runtime/base/mutex.h"
@@ -23,18 +24,27 @@ enum class Gate : uint32_t {
   kClosed,  // the object is here and is being quiesced
 };
 
-// The turn of a class whose objects take one activity at a time. The activity inside may enter
-// again (a call-back). Thread-safety: thread-safe. Blocking: Enter() waits for the turn.
+// The turn of a class whose objects take one activity at a time. What the call inside leads to may
+// enter again (a call-back, by itself or by a branch that it forked); a branch that runs beside it
+// may not. Thread-safety: thread-safe. Blocking: Enter() waits for the turn.
 class Turn {
  public:
-  void Enter(const ActivityId& root);
+  // An activity, and how deep it is in calls with this one.
+  struct Caller {
+    ActivityId activity;
+    uint32_t level = 0;
+  };
+  // `lineage`: of the caller's activity, where that is a branch.
+  void Enter(const Caller& caller, const Lineage& lineage);
   void Leave();
 
  private:
+  bool MayEnter(const Caller& caller, const Lineage& lineage) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
   Mutex mutex_;
-  CondVar free_;
-  ActivityId holder_ ABSL_GUARDED_BY(mutex_);
-  uint32_t entries_ ABSL_GUARDED_BY(mutex_) = 0;
+  CondVar left_;
+  std::vector<Caller> holders_ ABSL_GUARDED_BY(mutex_);  // each within the one before
 };
 
 // Invariants:

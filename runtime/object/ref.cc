@@ -24,10 +24,12 @@ MethodId HashMethod(std::string_view name, std::string_view signature) {
   return hash;
 }
 
-BranchScope::BranchScope(ThreadContext& thread, const ActivityId& branch, uint64_t* sequence)
+BranchScope::BranchScope(ThreadContext& thread, const ActivityId& branch, const Lineage& lineage,
+                         uint64_t* sequence)
     : thread_(thread),
       parent_(thread.activity),
       parent_sequence_(thread.sequence),
+      parent_lineage_(std::exchange(thread.lineage, lineage)),
       sequence_(sequence) {
   thread_.activity = branch;
   thread_.sequence = *sequence_;
@@ -36,6 +38,7 @@ BranchScope::BranchScope(ThreadContext& thread, const ActivityId& branch, uint64
 BranchScope::~BranchScope() {
   *sequence_ = thread_.sequence;
   thread_.activity = parent_;
+  thread_.lineage = std::move(parent_lineage_);
   thread_.sequence = parent_sequence_;
 }
 

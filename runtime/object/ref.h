@@ -79,7 +79,7 @@ typename MethodTraits<decltype(kMethod)>::Result RunHere(ThreadContext& thread, 
   assert(HeldLocks() == 0 && "a lock is held across a call to another object");
   auto& object = *static_cast<typename Traits::Class*>(entry.object);
   if (entry.turn != nullptr) [[unlikely]]
-    entry.turn->Enter(thread.root);
+    entry.turn->Enter({thread.activity, thread.level()}, thread.lineage);
   if (!entry.invoker->accounting()) {
     Result result = (object.*kMethod)(std::forward<Args>(args)...);
     if (entry.turn != nullptr) [[unlikely]]
@@ -176,7 +176,7 @@ inline typename MethodTraits<decltype(kMethod)>::Result Call(const RefBase& ref,
 
 }  // namespace internal
 
-// One branch of a fork: an invocation that runs beside its parent (DESIGN: fork and join). It is an
+// One branch of a fork: an invocation that runs beside its parent (fork and join). It is an
 // activity of its own whose root is the parent's. A branch to an object on this node runs when it
 // is joined; one to another node runs at once. Dropping an unjoined branch abandons it: whether it
 // ran is not known, and its result is dropped. Owner-thread: the thread that forked it, before its
@@ -226,7 +226,9 @@ namespace internal {
 // Makes a branch's activity the thread's for a scope.
 class BranchScope {
  public:
-  BranchScope(ThreadContext& thread, const ActivityId& branch, uint64_t* sequence);
+  // `lineage` is the branch's.
+  BranchScope(ThreadContext& thread, const ActivityId& branch, const Lineage& lineage,
+              uint64_t* sequence);
   ~BranchScope();
   BranchScope(const BranchScope&) = delete;
 
@@ -234,6 +236,7 @@ class BranchScope {
   ThreadContext& thread_;
   const ActivityId parent_;
   const uint64_t parent_sequence_;
+  Lineage parent_lineage_;
   uint64_t* sequence_;
 };
 
@@ -256,6 +259,7 @@ struct BranchState {
   using Traits = MethodTraits<decltype(kMethod)>;
   RefBase ref;
   ActivityId activity;
+  Lineage lineage;
   uint64_t sequence = 0;
   typename KeptArguments<typename Traits::Arguments>::Type arguments;
   std::unique_ptr<OutgoingCall> call;
@@ -281,8 +285,10 @@ auto Ref<T>::Fork(Args&&... args) const {
   Entry& entry = *state->ref.entry();
   ThreadContext& thread = ThreadContext::Of(*entry.invoker);
   state->activity = entry.invoker->NewActivity();
+  state->lineage = thread.lineage;
+  state->lineage.push_back({thread.activity, thread.level()});
   if (entry.gate.load(std::memory_order_acquire) == Gate::kAbsent) {
-    internal::BranchScope scope(thread, state->activity, &state->sequence);
+    internal::BranchScope scope(thread, state->activity, state->lineage, &state->sequence);
     const auto encode = [&] {
       return std::apply([](const auto&... a) { return Traits::EncodeArguments(a...); },
                         state->arguments);
@@ -295,7 +301,7 @@ auto Ref<T>::Fork(Args&&... args) const {
     if (!state->failed.ok()) return state->failed;
     Entry& entry = *state->ref.entry();
     ThreadContext& thread = ThreadContext::Of(*entry.invoker);
-    internal::BranchScope scope(thread, state->activity, &state->sequence);
+    internal::BranchScope scope(thread, state->activity, state->lineage, &state->sequence);
     if (state->call != nullptr) {
       Payload payload;
       absl::Status status;

@@ -1,21 +1,32 @@
 #include "runtime/object/thread_context.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "runtime/object/invoker.h"
 
 namespace abacus::runtime {
 
-void Turn::Enter(const ActivityId& root) {
+void Turn::Enter(const Caller& caller, const Lineage& lineage) {
   MutexLock lock(mutex_);
-  while (entries_ != 0 && holder_ != root) free_.Wait(mutex_);
-  holder_ = root;
-  ++entries_;
+  while (!MayEnter(caller, lineage)) left_.Wait(mutex_);
+  holders_.push_back(caller);
 }
 
 void Turn::Leave() {
   MutexLock lock(mutex_);
-  if (--entries_ == 0) free_.Signal();
+  holders_.pop_back();
+  // Those that wait differ in whom they may follow.
+  left_.SignalAll();
+}
+
+bool Turn::MayEnter(const Caller& caller, const Lineage& lineage) const {
+  if (holders_.empty()) return true;
+  const Caller& holder = holders_.back();
+  if (caller.activity == holder.activity) return caller.level > holder.level;
+  return std::any_of(lineage.begin(), lineage.end(), [&](const ForkPoint& fork) {
+    return fork.parent == holder.activity && fork.level >= holder.level;
+  });
 }
 
 namespace {

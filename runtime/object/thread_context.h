@@ -162,6 +162,7 @@ class ThreadContext {
   ActivityId root;
   uint32_t base_level = 0;
   uint64_t sequence = 0;
+  Lineage lineage;  // of the activity, where it is a branch
   monitor::ThreadClock clock;
   ThreadAccounts accounts;
   // Everything that the thread has charged, to whichever object: differences of it are what a call

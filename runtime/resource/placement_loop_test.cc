@@ -154,7 +154,7 @@ TEST_F(PlacementLoopTest, ADeadNodesGraphsAreForgotten) {
 }
 
 // A recorded decision can be made again from its snapshot.
-TEST_F(PlacementLoopTest, ADecisionIsReplayedFromItsRecordedSnapshot) {
+TEST_F(PlacementLoopTest, Invariant6ADecisionIsReplayedFromItsRecordedSnapshot) {
   for (const double passes : {0.05, 0.5, 1.05}) {
     PlacementLoop loop(kServer.node, {});
     ASSERT_TRUE(loop.Accept(ServerDigest(), now_).ok());

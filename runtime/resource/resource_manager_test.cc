@@ -89,7 +89,7 @@ class ResourceManagerTest : public ::testing::Test {
 };
 
 // 2 ms in the upper object and 8 ms in the lower one: four times as much, and black box.
-TEST_F(ResourceManagerTest, TimeAndBytesAreChargedToTheObjectAndEdgeThatHadThem) {
+TEST_F(ResourceManagerTest, Invariant5TimeAndBytesAreChargedWithoutTheObjectsHelp) {
   const Ref<Worker> upper = *binding_->Create<Worker>();
   const Ref<Worker> lower = *binding_->Create<Worker>();
   const RefBase console = binding_->NewConsole();

@@ -124,6 +124,8 @@ ClusterNode::ClusterNode(size_t index, const ClusterOptions& options, const std:
   if (options.unix_sockets) {
     transport.listen_address = absl::StrCat("unix:", directory, "/", index, ".sock");
   }
+  transport.frame_bytes_max = options.frame_bytes_max;
+  transport.rate_limit_mbit = options.rate_limit_mbit;
   transport.bulk_memory_bytes_max = options.bulk_memory_bytes_max;
   transport.spill_directory = directory;
   auto sockets = std::make_unique<SocketTransport>(transport);

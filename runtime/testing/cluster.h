@@ -85,6 +85,8 @@ struct ClusterOptions {
   bool unix_sockets = false;
   // Transfers with more block bytes than this are received into files.
   uint64_t bulk_memory_bytes_max = uint64_t{64} << 20;
+  uint64_t frame_bytes_max = FrameLimits().frame_bytes_max;
+  double rate_limit_mbit = 0;  // of each node's transport; 0: none
   // Puts a FaultTransport around each node's transport, with these knobs in both directions.
   std::optional<FaultKnobs> faults;
   uint64_t seed = 1;

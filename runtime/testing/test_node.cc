@@ -117,6 +117,7 @@ class PointTransport final : public Transport, private FrameHandler {
   }
   void Wait(NodeInstance peer, Waiter& waiter) override { inner_->Wait(peer, waiter); }
   void HandOffReading() override { inner_->HandOffReading(); }
+  FrameLimits limits() const override { return inner_->limits(); }
   std::string address() const override { return inner_->address(); }
   std::vector<PeerTraffic> Traffic() const override { return inner_->Traffic(); }
 

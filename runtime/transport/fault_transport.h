@@ -96,6 +96,7 @@ class FaultTransport : public Transport, private FrameHandler {
   void Wait(NodeInstance peer, Waiter& waiter) override;
   void HandOffReading() override;
   std::string address() const override;
+  FrameLimits limits() const override { return inner_->limits(); }
   std::vector<PeerTraffic> Traffic() const override;
 
   void SetKnobs(FaultDirection direction, const FaultKnobs& knobs);

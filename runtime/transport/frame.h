@@ -38,12 +38,6 @@ inline constexpr uint32_t kFrameMagic = 0x46434241;  // "ABCF"
 inline constexpr uint16_t kWireVersion = 1;
 inline constexpr size_t kFrameHeaderBytes = 32;
 
-// What a decoder accepts.
-struct FrameLimits {
-  uint64_t frame_bytes_max = uint64_t{1} << 30;  // header and all
-  uint32_t block_count_max = 1 << 16;
-};
-
 // What `frame` takes on the wire, header and all.
 uint64_t FrameWireBytes(const Frame& frame);
 

@@ -305,6 +305,7 @@ void SocketTransport::Send(NodeInstance to, Lane lane, Frame frame) {
 void SocketTransport::Wait(NodeInstance peer, Waiter& waiter) { impl_->Wait(peer, waiter); }
 void SocketTransport::HandOffReading() { impl_->HandOffReading(); }
 std::string SocketTransport::address() const { return impl_->address(); }
+FrameLimits SocketTransport::limits() const { return impl_->limits(); }
 std::vector<PeerTraffic> SocketTransport::Traffic() const { return impl_->Traffic(); }
 absl::Status SocketTransport::PeerStatus(NodeInstance peer) const {
   return impl_->PeerStatus(peer);

@@ -80,6 +80,7 @@ class SocketTransport : public Transport {
   void Wait(NodeInstance peer, Waiter& waiter) override;
   void HandOffReading() override;
   std::string address() const override;
+  FrameLimits limits() const override;
   std::vector<PeerTraffic> Traffic() const override;
 
   // OK where nothing is known against reaching `peer`, else the last failure:

@@ -39,6 +39,7 @@ class SocketTransport::Impl : public ConnectionOwner, public PeerOwner, public L
   void Send(NodeInstance to, Lane lane, Frame frame);
   void Wait(NodeInstance peer, Waiter& waiter);
   void HandOffReading() { Connection::HandOff(&pool_); }
+  FrameLimits limits() const { return connection_options_.limits; }
   std::string address() const { return listener_ == nullptr ? "" : listener_->address(); }
   std::vector<PeerTraffic> Traffic() const;
   absl::Status PeerStatus(NodeInstance peer) const;

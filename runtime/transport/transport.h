@@ -63,6 +63,12 @@ class Waiter {
   std::atomic<uint32_t> state_{kIdle};
 };
 
+// What a frame may have at the most. Sender and receiver check it.
+struct FrameLimits {
+  uint64_t frame_bytes_max = uint64_t{1} << 30;  // header and all
+  uint32_t block_count_max = 1 << 16;
+};
+
 // Who gets the frames. Called from the transport's threads, and from threads inside Wait().
 class FrameHandler {
  public:
@@ -116,6 +122,9 @@ class Transport {
   // that the frames behind this one are read. Costs nothing when called again in the same OnFrame
   // or from a thread that is not one of the transport's.
   virtual void HandOffReading() = 0;
+
+  // What a frame may have: a larger one is never sent.
+  virtual FrameLimits limits() const { return {}; }
 
   // The address at which peers reach this transport (with the port that the system chose).
   virtual std::string address() const = 0;
