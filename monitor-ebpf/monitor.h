@@ -41,12 +41,34 @@ struct MemoryInfo {
   uint64_t process_resident_bytes = 0;  // of this process
 };
 
-// What the kernel knows of the way to one peer. Links that it knows nothing of are measured by the
-// runtime from the bytes and residence times of its own calls.
+// What the kernel knows of the TCP connections of this process to one peer. Connections of other
+// kinds (unix sockets) are not in it; the runtime measures those, as it does all, from the bytes
+// and residence times of its own calls.
 struct LinkInfo {
-  std::string peer;  // address:port, as the socket has it
-  double bytes_per_s = 0;
-  absl::Duration round_trip = absl::ZeroDuration();
+  std::string peer;              // address:port, as the socket has it
+  double delivered_bytes_s = 0;  // the rate of the last deliveries; 0: nothing was delivered yet
+  bool app_limited = false;      // that rate is a lower bound: the sender had nothing more to send
+  absl::Duration round_trip = absl::ZeroDuration();      // smoothed
+  absl::Duration round_trip_min = absl::ZeroDuration();  // over the last minutes
+  uint64_t bytes_sent = 0;                               // acknowledged by the peer
+  uint64_t bytes_received = 0;
+};
+
+// Block I/O that threads of this process began while they were in one object. Units: bytes; time is
+// from issue to completion, summed over the requests.
+struct ObjectIo {
+  uint32_t object = 0;  // the runtime's slot; 0: in none
+  uint64_t bytes = 0;
+  uint64_t requests = 0;
+  absl::Duration time = absl::ZeroDuration();
+};
+
+// What the monitor could not see. Counts since it began.
+struct MonitorLosses {
+  uint64_t threads_without_slot = 0;   // their figures come from the thread's own clock
+  uint64_t requests_without_slot = 0;  // block I/O that was charged to nobody
+
+  uint64_t all() const { return threads_without_slot + requests_without_slot; }
 };
 
 // Watches one node and the threads of this process from outside: no object reports on itself.
@@ -58,9 +80,13 @@ class Monitor {
  public:
   virtual ~Monitor() = default;
 
-  // The source of the figures, as every table and snapshot shows it: "thread-clock",
-  // "schedstat+thread-clock".
+  // The source of the figures, as every table and snapshot shows it: "ebpf",
+  // "schedstat+thread-clock" or "thread-clock".
   virtual std::string Source() const = 0;
+
+  // Why the source is not a better one, and how to get that: one line for people, empty where
+  // nothing is missing.
+  virtual std::string Missing() const { return {}; }
 
   // The load over the last window. A window that is still too short is not an error (see NodeLoad).
   // Errors: kUnavailable - the system's figures cannot be read at all; the message names the file.
@@ -81,9 +107,17 @@ class Monitor {
   // Links as the kernel measures them; none where the source cannot see them.
   virtual std::vector<LinkInfo> Links() { return {}; }
 
-  // Gives the calling thread's clock a better source of off-CPU time, where there is one.
-  // REQUIRES: the calling thread owns `clock` and detaches it before the thread or the clock ends.
+  // Sums since the monitor began; none where the source cannot see block I/O.
+  virtual std::vector<ObjectIo> Io() { return {}; }
+
+  virtual MonitorLosses Losses() const { return {}; }
+
+  // Gives the calling thread's clock the best source of off-CPU time that there is. It holds until
+  // the thread ends (nothing needs to be done then) or DetachThread() is called.
+  // REQUIRES: the calling thread owns `clock`; where both live on, DetachThread() before the
+  // monitor ends. Blocking: two system calls.
   virtual void AttachThread(ThreadClock& clock) { static_cast<void>(clock); }
+  // REQUIRES: the calling thread owns `clock`.
   virtual void DetachThread(ThreadClock& clock) { static_cast<void>(clock); }
 };
 

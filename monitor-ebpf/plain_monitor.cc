@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "monitor-ebpf/calibration.h"
+#include "monitor-ebpf/links.h"
 #include "monitor-ebpf/node_files.h"
 #include "monitor-ebpf/task_scan.h"
 
@@ -50,10 +51,15 @@ class PlainMonitor : public Monitor {
   explicit PlainMonitor(PlainMonitorOptions options);
 
   std::string Source() const override { return source_; }
+  std::string Missing() const override { return options_.missing; }
   absl::StatusOr<NodeLoad> Load() override;
   double Rate() const override;
   double Cores() const override { return static_cast<double>(cores_); }
   absl::StatusOr<MemoryInfo> Memory() override;
+  std::vector<LinkInfo> Links() override { return ScanLinks(); }
+  void AttachThread(ThreadClock& clock) override {
+    if (!options_.use_schedstat) clock.LeaveOutSchedstat();
+  }
 
  private:
   void FindNode();
@@ -92,7 +98,8 @@ PlainMonitor::PlainMonitor(PlainMonitorOptions options)
     clock_tick_ns_ = 1'000'000'000u / static_cast<uint64_t>(ticks_per_s);
   }
   const auto own = ReadSmallFile(proc_ + "/thread-self/schedstat");
-  source_ = own.ok() && ParseSchedstat(*own) ? "schedstat+thread-clock" : "thread-clock";
+  source_ = options_.use_schedstat && own.ok() && ParseSchedstat(*own) ? "schedstat+thread-clock"
+                                                                       : "thread-clock";
   rate_ = options_.rate > 0 ? options_.rate : CalibrateRate();
   FindNode();
   scan_.emplace(ScanOptions());

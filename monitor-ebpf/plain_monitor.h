@@ -18,6 +18,10 @@ struct PlainMonitorOptions {
   double rate = 0;
   // H, the observation window.
   absl::Duration window = absl::Seconds(1);
+  // Ready time of threads is told from blocked time by their schedstat, where the kernel has it.
+  bool use_schedstat = true;
+  // What Missing() says.
+  std::string missing;
   // A monotonic clock in nanoseconds; empty: this machine's.
   std::function<uint64_t()> now_ns;
 };

@@ -145,14 +145,16 @@ struct Interval {
 // Time in which a thread did not run, cumulative since the thread was attached. Written by whoever
 // sees context switches (a BPF program through an mmap-ed page, or the clock itself in the plain
 // source), read by the thread. `changes` is written last and tells the reader that the others
-// moved.
+// moved. `object` goes the other way: the thread writes there which object it is in, for whoever
+// has something to charge to it while the thread is inside (I/O that it begins).
 struct ThreadCounters {
   std::atomic<uint64_t> changes = 0;
   std::atomic<uint64_t> blocked_ns = 0;
   std::atomic<uint64_t> ready_ns = 0;
   std::atomic<uint64_t> disk_ns = 0;
+  std::atomic<uint64_t> object = 0;
 };
-static_assert(std::atomic<uint64_t>::is_always_lock_free && sizeof(ThreadCounters) == 32,
+static_assert(std::atomic<uint64_t>::is_always_lock_free && sizeof(ThreadCounters) == 40,
               "the kernel's side writes this layout");
 
 // How a declared wait for a reply was spent, as far as the waiter knows.
@@ -246,10 +248,21 @@ class BasicThreadClock {
     return wait;
   }
 
+  // The thread is in this object now (a slot of the runtime; 0: in none). One store.
+  void SetObject(uint32_t object) noexcept {
+    counters_->object.store(object, std::memory_order_relaxed);
+  }
+
   // From now on the off-CPU time comes from `counters`, which another party advances (BPF); null
   // goes back to the plain source. What they held before is not charged.
   // Ownership: `counters` must outlive the clock or the next call of this.
   void UseCounters(ThreadCounters* counters) noexcept;
+
+  // Leaves schedstat out from now on: ready time is then reported as blocked, and Source() says so.
+  void LeaveOutSchedstat() noexcept {
+    if (schedstat_fd_ >= 0) close(schedstat_fd_);
+    schedstat_fd_ = -1;
+  }
 
   const ThreadCounters& counters() const { return *counters_; }
 
@@ -338,7 +351,9 @@ BasicThreadClock<Time>::BasicThreadClock(const ThreadClockOptions& options) {
 
 template <typename Time>
 void BasicThreadClock<Time>::UseCounters(ThreadCounters* counters) noexcept {
+  const uint64_t object = counters_->object.load(std::memory_order_relaxed);
   counters_ = counters != nullptr ? counters : &own_counters_;
+  counters_->object.store(object, std::memory_order_relaxed);
   seen_changes_ = counters_->changes.load(std::memory_order_acquire);
   seen_ns_ = LoadCounters();
   owed_ticks_ = {};

@@ -14,3 +14,4 @@ find_package(benchmark CONFIG REQUIRED)
 
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(isal REQUIRED IMPORTED_TARGET libisal)
+pkg_check_modules(bpf REQUIRED IMPORTED_TARGET libbpf>=1.1)

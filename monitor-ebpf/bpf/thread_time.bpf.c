@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+// Where the registered threads' time goes, as the scheduler sees it; and the block I/O that they
+// begin. Runs at context switches, never at calls: the invocation path reads what stands in the
+// mmap-ed array.
+//
+// A thread is running, ready or blocked; time in a state is charged when it ends. A thread's record
+// is written under its run queue's lock or by the processor that it is about to run on, so there
+// is one writer at a time, and the thread itself reads only while it runs.
+
+#include "monitor-ebpf/bpf/kernel_types.h"
+
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_tracing.h>
+
+#include "monitor-ebpf/bpf/thread_time.h"
+
+/* The kernel shows its structures to programs under a licence like its own only. */
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1); /* set before loading */
+	__type(key, __u32);
+	__type(value, struct abacus_thread);
+} threads SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1); /* set before loading */
+	__type(key, __u32);     /* thread id */
+	__type(value, __u32);   /* index into threads */
+} slots SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1); /* set before loading */
+	__type(key, __u64);     /* object slot */
+	__type(value, struct abacus_io);
+} io SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u64); /* the request's address */
+	__type(value, struct abacus_request);
+} requests SEC(".maps");
+
+/* How many registered threads have these low bits in their id. */
+__u32 filter[ABACUS_FILTER_BUCKETS];
+
+/* I/O that could not be charged because a map was full. */
+__u64 lost_io;
+
+static __always_inline struct abacus_thread *find(__u32 tid)
+{
+	if (filter[tid % ABACUS_FILTER_BUCKETS] == 0)
+		return 0;
+	__u32 *slot = bpf_map_lookup_elem(&slots, &tid);
+	return slot ? bpf_map_lookup_elem(&threads, slot) : 0;
+}
+
+static __always_inline __u32 state_of(struct task_struct *task)
+{
+	if (bpf_core_field_exists(task->__state))
+		return task->__state;
+	return (__u32)((struct task_struct___before_5_14 *)task)->state;
+}
+
+static __always_inline void end_state(struct abacus_thread *thread, __u64 now)
+{
+	__u64 passed = now - thread->since_ns;
+
+	switch (thread->state) {
+	case ABACUS_THREAD_RUNNING:
+		thread->run_ns += passed;
+		break;
+	case ABACUS_THREAD_READY:
+		thread->ready_ns += passed;
+		break;
+	case ABACUS_THREAD_DISK:
+		thread->disk_ns += passed;
+		thread->blocked_ns += passed;
+		break;
+	case ABACUS_THREAD_BLOCKED:
+		thread->blocked_ns += passed;
+		break;
+	}
+	thread->since_ns = now;
+}
+
+static __always_inline void leave_processor(struct task_struct *task, struct abacus_thread *thread,
+					    bool preempted)
+{
+	__u32 state = state_of(task);
+
+	end_state(thread, bpf_ktime_get_ns());
+	if (state & TASK_DEAD) {
+		/* Its id may be given to another thread from now on. */
+		__u32 tid = task->pid;
+
+		bpf_map_delete_elem(&slots, &tid);
+		__sync_fetch_and_add(&filter[tid % ABACUS_FILTER_BUCKETS], -1);
+		thread->state = ABACUS_THREAD_DEAD;
+	} else if (preempted || state == 0) {
+		thread->involuntary++;
+		thread->state = ABACUS_THREAD_READY;
+	} else {
+		thread->voluntary++;
+		thread->state = BPF_CORE_READ_BITFIELD(task, in_iowait) ? ABACUS_THREAD_DISK :
+									  ABACUS_THREAD_BLOCKED;
+	}
+}
+
+static __always_inline void enter_processor(struct abacus_thread *thread)
+{
+	end_state(thread, bpf_ktime_get_ns());
+	thread->state = ABACUS_THREAD_RUNNING;
+	barrier();
+	thread->changes++;
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(on_switch, bool preempted, struct task_struct *prev, struct task_struct *next)
+{
+	struct abacus_thread *thread = find(prev->pid);
+
+	if (thread)
+		leave_processor(prev, thread, preempted);
+	thread = find(next->pid);
+	if (thread)
+		enter_processor(thread);
+	return 0;
+}
+
+SEC("tp_btf/sched_wakeup")
+int BPF_PROG(on_wakeup, struct task_struct *task)
+{
+	struct abacus_thread *thread = find(task->pid);
+
+	/* A thread that is woken before it has left its processor never was blocked. */
+	if (thread && (thread->state == ABACUS_THREAD_BLOCKED || thread->state == ABACUS_THREAD_DISK)) {
+		end_state(thread, bpf_ktime_get_ns());
+		thread->state = ABACUS_THREAD_READY;
+	}
+	return 0;
+}
+
+SEC("tp_btf/block_rq_issue")
+int BPF_PROG(on_issue, struct request *rq)
+{
+	struct abacus_thread *thread = find((__u32)bpf_get_current_pid_tgid());
+	struct abacus_request request = {};
+	__u64 key = (__u64)rq;
+
+	if (!thread)
+		return 0;
+	request.object = thread->object;
+	request.issued_ns = bpf_ktime_get_ns();
+	request.bytes = rq->__data_len;
+	if (bpf_map_update_elem(&requests, &key, &request, BPF_ANY))
+		__sync_fetch_and_add(&lost_io, 1);
+	return 0;
+}
+
+SEC("tp_btf/block_rq_complete")
+int BPF_PROG(on_complete, struct request *rq)
+{
+	__u64 key = (__u64)rq;
+	struct abacus_request *request = bpf_map_lookup_elem(&requests, &key);
+	struct abacus_io *sums, fresh = {};
+	__u64 object;
+
+	if (!request)
+		return 0;
+	object = request->object;
+	sums = bpf_map_lookup_elem(&io, &object);
+	if (!sums) {
+		bpf_map_update_elem(&io, &object, &fresh, BPF_ANY);
+		sums = bpf_map_lookup_elem(&io, &object);
+	}
+	if (sums) {
+		__sync_fetch_and_add(&sums->bytes, request->bytes);
+		__sync_fetch_and_add(&sums->time_ns, bpf_ktime_get_ns() - request->issued_ns);
+		__sync_fetch_and_add(&sums->requests, 1);
+	} else {
+		__sync_fetch_and_add(&lost_io, 1);
+	}
+	bpf_map_delete_elem(&requests, &key);
+	return 0;
+}
+
+// The calling thread registers itself by running this program (BPF_PROG_RUN runs it in the caller's
+// context): so its id is the kernel's, whatever pid namespace the process lives in.
+SEC("raw_tp")
+int register_thread(__u64 *ctx)
+{
+	__u32 tid = (__u32)bpf_get_current_pid_tgid();
+	__u32 slot = (__u32)ctx[0];
+	struct abacus_thread *thread = bpf_map_lookup_elem(&threads, &slot);
+
+	if (!thread || thread->state != ABACUS_THREAD_FREE)
+		return -1;
+	thread->tid = tid;
+	thread->since_ns = bpf_ktime_get_ns();
+	thread->state = ABACUS_THREAD_RUNNING;
+	if (bpf_map_update_elem(&slots, &tid, &slot, BPF_ANY)) {
+		thread->state = ABACUS_THREAD_FREE;
+		return -2;
+	}
+	__sync_fetch_and_add(&filter[tid % ABACUS_FILTER_BUCKETS], 1);
+	return 0;
+}
+
+SEC("raw_tp")
+int unregister_thread(__u64 *ctx)
+{
+	__u32 tid = (__u32)bpf_get_current_pid_tgid();
+	struct abacus_thread *thread = find(tid);
+
+	if (!thread)
+		return -1;
+	bpf_map_delete_elem(&slots, &tid);
+	__sync_fetch_and_add(&filter[tid % ABACUS_FILTER_BUCKETS], -1);
+	thread->state = ABACUS_THREAD_DEAD;
+	return 0;
+}

@@ -1,0 +1,278 @@
+#include "monitor-ebpf/bpf_monitor.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <linux/types.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstring>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "monitor-ebpf/bpf/thread_time.h"
+#include "monitor-ebpf/links.h"
+#include "thread_time.skel.h"
+
+namespace abacus::monitor {
+namespace {
+
+static_assert(offsetof(abacus_thread, object) == offsetof(ThreadCounters, object) &&
+                  offsetof(abacus_thread, disk_ns) == offsetof(ThreadCounters, disk_ns) &&
+                  sizeof(abacus_thread) == 128,
+              "a thread's record begins with its counters");
+
+// -- libbpf's messages ----------------------------------------------------------------------------
+
+// What libbpf warned of on this thread since Begin(): the kernel's reason stands in there.
+thread_local std::string* warnings_of_load = nullptr;
+
+int KeepWarning(libbpf_print_level level, const char* format, va_list arguments) {
+  if (level != LIBBPF_WARN || warnings_of_load == nullptr) return 0;
+  char line[512];
+  const int bytes = vsnprintf(line, sizeof(line), format, arguments);
+  constexpr size_t kKept = 4096;
+  if (bytes > 0 && warnings_of_load->size() < kKept) warnings_of_load->append(line);
+  return bytes;
+}
+
+class KeepWarnings {
+ public:
+  KeepWarnings() {
+    static std::once_flag once;  // libbpf has one printer for the whole process
+    std::call_once(once, [] { libbpf_set_print(KeepWarning); });
+    warnings_of_load = &text_;
+  }
+  ~KeepWarnings() { warnings_of_load = nullptr; }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+absl::Status LoadError(int error, const std::string& warnings) {
+  if (error == EPERM || error == EACCES) {
+    char path[4096];
+    const ssize_t bytes = readlink("/proc/self/exe", path, sizeof(path));
+    return absl::PermissionDeniedError(absl::StrCat(
+        "no right to load eBPF programs; to grant it: sudo setcap cap_bpf,cap_perfmon+ep ",
+        bytes > 0 ? std::string(path, static_cast<size_t>(bytes)) : "PROGRAM"));
+  }
+  const std::string reason = warnings.substr(0, warnings.find('\n'));
+  return absl::FailedPreconditionError(absl::StrCat("this kernel does not take the eBPF programs (",
+                                                    strerror(error), reason.empty() ? "" : ": ",
+                                                    reason, ")"));
+}
+
+// -- fork -----------------------------------------------------------------------------------------
+
+// The records of threads are shared memory, so a forked child would read what its parent's threads
+// do. In the child they are replaced by memory of its own in which nothing ever changes.
+class MappingsOfProcess {
+ public:
+  struct Mapping {
+    void* address;
+    size_t bytes;
+  };
+  static void Add(const Mapping& mapping) {
+    static std::once_flag once;
+    std::call_once(once, [] { pthread_atfork(&Lock, &Unlock, &ReplaceInChild); });
+    std::lock_guard<std::mutex> lock(mutex_);
+    mappings_.push_back(mapping);
+  }
+  static void Remove(void* address) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    std::erase_if(mappings_, [address](const Mapping& m) { return m.address == address; });
+  }
+
+ private:
+  static void Lock() { mutex_.lock(); }
+  static void Unlock() { mutex_.unlock(); }
+  static void ReplaceInChild() {
+    for (const Mapping& mapping : mappings_) {
+      mmap(mapping.address, mapping.bytes, PROT_READ | PROT_WRITE,
+           MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    }
+    mutex_.unlock();
+  }
+
+  static inline std::mutex mutex_;
+  static inline std::vector<Mapping> mappings_;
+};
+
+// -- the monitor ----------------------------------------------------------------------------------
+
+struct SkeletonDeleter {
+  void operator()(thread_time_bpf* skeleton) const { thread_time_bpf__destroy(skeleton); }
+};
+
+class BpfMonitor final : public Monitor {
+ public:
+  BpfMonitor(std::unique_ptr<thread_time_bpf, SkeletonDeleter> skeleton, abacus_thread* threads,
+             PlainMonitorOptions plain, const BpfMonitorOptions& options)
+      : options_(options),
+        plain_(NewPlainMonitor(std::move(plain))),
+        skeleton_(std::move(skeleton)),
+        threads_(threads) {
+    MappingsOfProcess::Add({threads_, mapped_bytes()});
+    // The highest slots last, so that slots are given away from 0.
+    for (uint32_t i = options_.threads_max; i > 0; --i) free_slots_.push_back(i - 1);
+  }
+  ~BpfMonitor() override {
+    MappingsOfProcess::Remove(threads_);
+    // In a forked child the kernel's side belongs to the parent; closing descriptors does not end
+    // it.
+    munmap(threads_, mapped_bytes());
+  }
+
+  std::string Source() const override { return forked() ? "none (a forked child)" : "ebpf"; }
+  absl::StatusOr<NodeLoad> Load() override { return plain_->Load(); }
+  double Rate() const override { return plain_->Rate(); }
+  double Cores() const override { return plain_->Cores(); }
+  absl::StatusOr<MemoryInfo> Memory() override { return plain_->Memory(); }
+  std::vector<LinkInfo> Links() override { return plain_->Links(); }
+  std::vector<ObjectIo> Io() override;
+  MonitorLosses Losses() const override;
+  void AttachThread(ThreadClock& clock) override;
+  void DetachThread(ThreadClock& clock) override;
+
+ private:
+  size_t mapped_bytes() const { return options_.threads_max * sizeof(abacus_thread); }
+  bool forked() const { return getpid() != owner_; }
+  // A slot that no thread has; options_.threads_max where there is none.
+  uint32_t TakeSlot();
+  void ReturnSlot(uint32_t slot);
+  bool RunInKernel(const bpf_program* program, uint64_t argument) const;
+
+  const BpfMonitorOptions options_;
+  const pid_t owner_ = getpid();
+  const std::unique_ptr<Monitor> plain_;
+  const std::unique_ptr<thread_time_bpf, SkeletonDeleter> skeleton_;
+  abacus_thread* const threads_;  // mmap-ed
+
+  std::mutex mutex_;                  // guards what follows
+  std::vector<uint32_t> free_slots_;  // never used, or given back
+  std::vector<uint32_t> used_slots_;  // the dead among them are found when others run out
+  std::atomic<uint64_t> threads_without_slot_{0};
+};
+
+uint32_t BpfMonitor::TakeSlot() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (free_slots_.empty()) {
+    const auto dead = [this](uint32_t slot) {
+      return std::atomic_ref(threads_[slot].state).load(std::memory_order_acquire) ==
+             ABACUS_THREAD_DEAD;
+    };
+    std::copy_if(used_slots_.begin(), used_slots_.end(), std::back_inserter(free_slots_), dead);
+    std::erase_if(used_slots_, dead);
+  }
+  if (free_slots_.empty()) return options_.threads_max;
+  const uint32_t slot = free_slots_.back();
+  free_slots_.pop_back();
+  used_slots_.push_back(slot);
+  threads_[slot] = {};  // ABACUS_THREAD_FREE: the kernel's side does not touch it
+  return slot;
+}
+
+void BpfMonitor::ReturnSlot(uint32_t slot) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  std::erase(used_slots_, slot);
+  free_slots_.push_back(slot);
+}
+
+bool BpfMonitor::RunInKernel(const bpf_program* program, uint64_t argument) const {
+  uint64_t arguments[] = {argument};
+  LIBBPF_OPTS(bpf_test_run_opts, run, .ctx_in = arguments, .ctx_size_in = sizeof(arguments));
+  return bpf_prog_test_run_opts(bpf_program__fd(program), &run) == 0 &&
+         static_cast<int>(run.retval) == 0;
+}
+
+void BpfMonitor::AttachThread(ThreadClock& clock) {
+  if (forked()) return;
+  const uint32_t slot = TakeSlot();
+  if (slot == options_.threads_max) {
+    threads_without_slot_.fetch_add(1, std::memory_order_relaxed);
+    return;
+  }
+  if (!RunInKernel(skeleton_->progs.register_thread, slot)) {
+    ReturnSlot(slot);
+    threads_without_slot_.fetch_add(1, std::memory_order_relaxed);
+    return;
+  }
+  clock.UseCounters(reinterpret_cast<ThreadCounters*>(&threads_[slot]));
+}
+
+void BpfMonitor::DetachThread(ThreadClock& clock) {
+  const auto* record = reinterpret_cast<const abacus_thread*>(&clock.counters());
+  if (record < threads_ || record >= threads_ + options_.threads_max) return;
+  clock.UseCounters(nullptr);
+  if (!forked()) RunInKernel(skeleton_->progs.unregister_thread, 0);
+}
+
+std::vector<ObjectIo> BpfMonitor::Io() {
+  std::vector<ObjectIo> all;
+  const int map = bpf_map__fd(skeleton_->maps.io);
+  uint64_t key = 0;
+  const uint64_t* previous = nullptr;
+  while (bpf_map_get_next_key(map, previous, &key) == 0) {
+    previous = &key;
+    abacus_io io;
+    if (bpf_map_lookup_elem(map, &key, &io) != 0) continue;
+    all.push_back({.object = static_cast<uint32_t>(key),
+                   .bytes = io.bytes,
+                   .requests = io.requests,
+                   .time = absl::Nanoseconds(static_cast<int64_t>(io.time_ns))});
+  }
+  return all;
+}
+
+MonitorLosses BpfMonitor::Losses() const {
+  return {.threads_without_slot = threads_without_slot_.load(std::memory_order_relaxed),
+          .requests_without_slot =
+              std::atomic_ref(skeleton_->bss->lost_io).load(std::memory_order_relaxed)};
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Monitor>> NewBpfMonitor(PlainMonitorOptions plain,
+                                                       const BpfMonitorOptions& options) {
+  if (options.threads_max == 0 || options.io_objects_max == 0) {
+    return absl::InvalidArgumentError("a monitor needs room for at least one thread and object");
+  }
+  const KeepWarnings warnings;
+  std::unique_ptr<thread_time_bpf, SkeletonDeleter> skeleton(thread_time_bpf__open());
+  if (skeleton == nullptr) return LoadError(errno, warnings.text());
+  bpf_map__set_max_entries(skeleton->maps.threads, options.threads_max);
+  bpf_map__set_max_entries(skeleton->maps.slots, options.threads_max);
+  bpf_map__set_max_entries(skeleton->maps.io, options.io_objects_max);
+  // Without block tracepoints (a kernel without block devices) the rest still works.
+  for (bpf_program* optional : {skeleton->progs.on_issue, skeleton->progs.on_complete}) {
+    if (libbpf_find_vmlinux_btf_id("block_rq_issue", BPF_TRACE_RAW_TP) < 0) {
+      bpf_program__set_autoload(optional, false);
+    }
+  }
+  if (const int error = thread_time_bpf__load(skeleton.get()); error != 0) {
+    return LoadError(-error, warnings.text());
+  }
+  void* threads = mmap(nullptr, options.threads_max * sizeof(abacus_thread), PROT_READ | PROT_WRITE,
+                       MAP_SHARED, bpf_map__fd(skeleton->maps.threads), 0);
+  if (threads == MAP_FAILED) return LoadError(errno, warnings.text());
+  if (const int error = thread_time_bpf__attach(skeleton.get()); error != 0) {
+    munmap(threads, options.threads_max * sizeof(abacus_thread));
+    return LoadError(-error, warnings.text());
+  }
+  return std::make_unique<BpfMonitor>(std::move(skeleton), static_cast<abacus_thread*>(threads),
+                                      std::move(plain), options);
+}
+
+}  // namespace abacus::monitor

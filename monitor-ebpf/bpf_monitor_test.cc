@@ -1,0 +1,482 @@
+// The kernel's side on this kernel: these tests load the real programs, so they need the right to
+// (root has it) and skip with the kernel's reason without it.
+
+#include "monitor-ebpf/bpf_monitor.h"
+
+#include <bpf/bpf.h>
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <filesystem>
+#include <functional>
+#include <iostream>
+#include <latch>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "monitor-ebpf/node_monitor.h"
+#include "monitor-ebpf/testing/block_for.h"
+
+namespace abacus::monitor {
+namespace {
+
+constexpr uint64_t kMs = 1'000'000;
+
+// What a clock reported, in nanoseconds.
+struct Times {
+  uint64_t busy = 0, blocked = 0, ready = 0, disk = 0;
+  uint64_t off() const { return blocked + ready; }
+  Times& operator+=(const Interval& interval) {
+    const auto ns = [](uint64_t ticks) {
+      return static_cast<uint64_t>(static_cast<double>(ticks) * ThreadClock::NsPerTick());
+    };
+    busy += ns(interval.busy_ticks);
+    blocked += ns(interval.blocked_ticks);
+    ready += ns(interval.ready_ticks);
+    disk += ns(interval.disk_ticks);
+    return *this;
+  }
+};
+
+std::ostream& operator<<(std::ostream& out, const Times& times) {
+  return out << "busy " << times.busy / 1000 << " us, blocked " << times.blocked / 1000
+             << " us (disk " << times.disk / 1000 << " us), ready " << times.ready / 1000 << " us";
+}
+
+void SpinFor(uint64_t cpu_ns) {
+  const uint64_t end = MachineTime::ThreadCpuNs() + cpu_ns;
+  while (MachineTime::ThreadCpuNs() < end) {
+  }
+}
+
+// Waits for what the kernel does in its own time.
+bool Eventually(const std::function<bool()>& condition) {
+  const uint64_t deadline_ns = MachineTime::MonotonicNs() + 20'000 * kMs;
+  while (!condition()) {
+    if (MachineTime::MonotonicNs() > deadline_ns) return false;
+    BlockFor(kMs);
+  }
+  return true;
+}
+
+bool BindTo(int cpu) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(cpu, &set);
+  return sched_setaffinity(0, sizeof(set), &set) == 0;
+}
+
+// Runs `work` on a new thread whose clock is attached, and returns what the clock says of it.
+Times Watched(Monitor& monitor, const std::function<void(ThreadClock&)>& work) {
+  Times times;
+  std::thread([&] {
+    ThreadClock clock;
+    monitor.AttachThread(clock);
+    clock.Lap();
+    work(clock);
+    times += clock.Lap();
+  }).join();
+  return times;
+}
+
+// Ids of the kernel's programs that carry the name.
+std::vector<uint32_t> ProgramsNamed(const std::string& name) {
+  std::vector<uint32_t> ids;
+  for (uint32_t id = 0; bpf_prog_get_next_id(id, &id) == 0;) {
+    const int fd = bpf_prog_get_fd_by_id(id);
+    if (fd < 0) continue;
+    bpf_prog_info info = {};
+    uint32_t bytes = sizeof(info);
+    if (bpf_obj_get_info_by_fd(fd, &info, &bytes) == 0 && name == info.name) ids.push_back(id);
+    close(fd);
+  }
+  return ids;
+}
+size_t MapsOfThreads() {
+  size_t count = 0;
+  for (uint32_t id = 0; bpf_map_get_next_id(id, &id) == 0;) {
+    const int fd = bpf_map_get_fd_by_id(id);
+    if (fd < 0) continue;
+    bpf_map_info info = {};
+    uint32_t bytes = sizeof(info);
+    if (bpf_obj_get_info_by_fd(fd, &info, &bytes) == 0 && info.name == std::string("threads"))
+      ++count;
+    close(fd);
+  }
+  return count;
+}
+
+// Runs `body` in a forked child and returns its exit status.
+int InChild(const std::function<int()>& body) {
+  const pid_t child = fork();
+  if (child == 0) _exit(body());
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return status;
+}
+
+class BpfMonitorTest : public ::testing::Test {
+ protected:
+  void SetUp() override { Make({}); }
+  void Make(const BpfMonitorOptions& options) {
+    monitor_.reset();
+    auto monitor = NewBpfMonitor({.rate = 1}, options);
+    if (!monitor.ok()) GTEST_SKIP() << "no eBPF here: " << monitor.status();
+    monitor_ = *std::move(monitor);
+  }
+  std::unique_ptr<Monitor> monitor_;
+};
+
+TEST_F(BpfMonitorTest, SleepIsBlockedAndNotDiskNorReady) {
+  const Times times = Watched(*monitor_, [](ThreadClock&) { BlockFor(100 * kMs); });
+  std::cout << times << "\n";
+  EXPECT_GE(times.blocked, 95 * kMs);
+  EXPECT_LE(times.disk, 1 * kMs);
+  EXPECT_LE(times.busy, 20 * kMs);
+}
+
+TEST_F(BpfMonitorTest, ManyShortSleepsAddUpToTheTimeThatTheThreadDidNotRun) {
+  uint64_t wall = 0, cpu = 0;
+  const Times times = Watched(*monitor_, [&](ThreadClock&) {
+    const uint64_t wall_before = MachineTime::MonotonicNs(), before = MachineTime::ThreadCpuNs();
+    for (int i = 0; i < 1000; ++i) {
+      BlockFor(20'000);
+      SpinFor(50'000);
+    }
+    wall = MachineTime::MonotonicNs() - wall_before;
+    cpu = MachineTime::ThreadCpuNs() - before;
+  });
+  std::cout << times << "; the thread's own clock " << cpu / 1000 << " us\n";
+  EXPECT_NEAR(static_cast<double>(times.busy), static_cast<double>(cpu),
+              0.1 * static_cast<double>(cpu));
+  EXPECT_NEAR(static_cast<double>(times.off()), static_cast<double>(wall - cpu),
+              0.1 * static_cast<double>(wall - cpu));
+}
+
+TEST_F(BpfMonitorTest, WaitForALockIsBlocked) {
+  std::mutex mutex;
+  std::latch holds(1);
+  std::thread holder([&] {
+    std::lock_guard<std::mutex> lock(mutex);
+    holds.count_down();
+    BlockFor(80 * kMs);
+  });
+  holds.wait();
+  const Times times =
+      Watched(*monitor_, [&](ThreadClock&) { std::lock_guard<std::mutex> lock(mutex); });
+  holder.join();
+  std::cout << times << "\n";
+  EXPECT_GE(times.blocked, 40 * kMs);
+  EXPECT_LE(times.disk, 1 * kMs);
+}
+
+TEST_F(BpfMonitorTest, TwoThreadsOnOneProcessorAreReadyHalfOfTheTime) {
+  std::atomic<bool> stop{false};
+  std::thread rival([&] {
+    BindTo(0);
+    while (!stop) {
+    }
+  });
+  const Times times = Watched(*monitor_, [](ThreadClock& clock) {
+    BindTo(0);
+    clock.Lap();
+    SpinFor(300 * kMs);
+  });
+  stop = true;
+  rival.join();
+  std::cout << times << "\n";
+  // The other half at least; more where others use the processor as well.
+  EXPECT_GE(times.ready, times.busy / 2);
+  EXPECT_LE(times.blocked, times.ready / 4);
+}
+
+TEST_F(BpfMonitorTest, TimeIsOfTheIntervalInWhichItPassed) {
+  Times first, second, third;
+  std::thread([&] {
+    ThreadClock clock;
+    monitor_->AttachThread(clock);
+    clock.Lap();
+    SpinFor(20 * kMs);
+    first += clock.Lap();
+    BlockFor(20 * kMs);
+    second += clock.Lap();
+    SpinFor(20 * kMs);
+    third += clock.Lap();
+  }).join();
+  EXPECT_GE(second.blocked, 19 * kMs) << second;
+  EXPECT_LE(first.blocked + third.blocked, 2 * kMs) << first << "; " << third;
+  EXPECT_LE(second.busy, 2 * kMs) << second;
+  EXPECT_NEAR(static_cast<double>(first.busy), 20e6, 4e6) << first;
+}
+
+TEST_F(BpfMonitorTest, DeclaredWaitIsInNoInterval) {
+  const Times times = Watched(*monitor_, [](ThreadClock& clock) {
+    clock.BeginWait();
+    BlockFor(50 * kMs);
+    clock.EndWait();
+  });
+  EXPECT_LE(times.off(), 5 * kMs) << times;
+}
+
+// A file whose blocks are on a device, or nothing where the file system has none.
+class DeviceFile {
+ public:
+  DeviceFile() {
+    path_ = std::filesystem::temp_directory_path() / "abacus_bpf_test_XXXXXX";
+    fd_ = mkstemp(path_.data());
+    const std::vector<char> bytes(1 << 20, 'x');
+    good_ = fd_ >= 0 &&
+            write(fd_, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size()) &&
+            fsync(fd_) == 0;
+    if (fd_ >= 0) close(fd_);
+    fd_ = open(path_.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
+  }
+  ~DeviceFile() {
+    if (fd_ >= 0) close(fd_);
+    unlink(path_.c_str());
+  }
+  bool good() const { return good_ && fd_ >= 0; }
+  // Reads it from the device.
+  bool Read() const {
+    void* memory = nullptr;
+    if (posix_memalign(&memory, 4096, 1 << 20) != 0) return false;
+    const bool ok = pread(fd_, memory, 1 << 20, 0) == 1 << 20;
+    free(memory);
+    return ok;
+  }
+
+ private:
+  std::string path_;
+  int fd_ = -1;
+  bool good_ = false;
+};
+
+TEST_F(BpfMonitorTest, DiskIsToldFromOtherWaitsAndItsBytesAreTheObjects) {
+  const DeviceFile file;
+  if (!file.good()) GTEST_SKIP() << "the temporary directory's file system has no direct reads";
+  constexpr uint32_t kObject = 7;
+  const Times times = Watched(*monitor_, [&](ThreadClock& clock) {
+    clock.SetObject(kObject);
+    for (int i = 0; i < 20; ++i) ASSERT_TRUE(file.Read());
+    clock.SetObject(0);
+  });
+  const std::vector<ObjectIo> io = monitor_->Io();
+  const auto it =
+      std::find_if(io.begin(), io.end(), [](const ObjectIo& o) { return o.object == kObject; });
+  if (it == io.end()) GTEST_SKIP() << "no block device is behind the temporary directory";
+  std::cout << times << "; " << it->bytes << " bytes in " << it->requests << " requests, "
+            << it->time << "\n";
+  EXPECT_EQ(it->bytes, 20u << 20);
+  EXPECT_GT(it->time, absl::ZeroDuration());
+  EXPECT_GT(times.disk, 0u);
+  EXPECT_LE(times.disk, times.blocked + kMs) << "a part of it, but for rounding";
+}
+
+TEST_F(BpfMonitorTest, ThreadsBeyondTheSlotsKeepTheirOwnClockAndAreCounted) {
+  Make({.threads_max = 2});
+  std::latch attached(4), done(1);
+  std::atomic<int> external{0}, own{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      ThreadClock clock;
+      monitor_->AttachThread(clock);
+      ++(clock.Source() == "external" ? external : own);
+      attached.count_down();
+      done.wait();
+    });
+  }
+  attached.wait();
+  done.count_down();
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(external, 2);
+  EXPECT_EQ(own, 2);
+  EXPECT_EQ(monitor_->Losses().threads_without_slot, 2u);
+}
+
+TEST_F(BpfMonitorTest, SlotsOfThreadsThatExitAreGivenToOthers) {
+  // More than are on their way out at one time: join() returns a little before the kernel is done.
+  Make({.threads_max = 32});
+  for (int i = 0; i < 300; ++i) {
+    const Times times = Watched(*monitor_, [](ThreadClock& clock) {
+      EXPECT_EQ(clock.Source(), "external");
+      BlockFor(kMs / 2);
+    });
+    // Nothing is left of the one that had the slot before.
+    ASSERT_LE(times.blocked, 100 * kMs);
+    ASSERT_GE(times.blocked, kMs / 4);
+  }
+  EXPECT_EQ(monitor_->Losses().threads_without_slot, 0u);
+}
+
+TEST_F(BpfMonitorTest, DetachedThreadGoesOnWithItsOwnClock) {
+  std::thread([&] {
+    ThreadClock clock;
+    monitor_->AttachThread(clock);
+    EXPECT_EQ(clock.Source(), "external");
+    monitor_->DetachThread(clock);
+    EXPECT_NE(clock.Source(), "external");
+    Times times;
+    BlockFor(30 * kMs);
+    times += clock.Lap();
+    EXPECT_GE(times.off(), 25 * kMs) << times;
+  }).join();
+}
+
+TEST_F(BpfMonitorTest, AThousandThreadsAreWatchedAtOnce) {
+  constexpr int kThreads = 1000;
+  std::latch ready(kThreads), go(1);
+  std::vector<Times> times(kThreads);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&, i] {
+      ThreadClock clock;
+      monitor_->AttachThread(clock);
+      ready.count_down();
+      go.wait();
+      clock.Lap();
+      BlockFor(20 * kMs);
+      times[static_cast<size_t>(i)] += clock.Lap();
+    });
+  }
+  ready.wait();
+  go.count_down();
+  for (std::thread& thread : threads) thread.join();
+  for (const Times& t : times) ASSERT_GE(t.blocked, 19 * kMs) << t;
+  EXPECT_EQ(monitor_->Losses().all(), 0u);
+}
+
+TEST_F(BpfMonitorTest, CountersOfAForkedChildStandStill) {
+  ThreadClock clock;
+  monitor_->AttachThread(clock);
+  const int status = InChild([&] {
+    Times times;
+    clock.Lap();
+    for (int i = 0; i < 5; ++i) {
+      BlockFor(5 * kMs);
+      times += clock.Lap();
+    }
+    return times.off() == 0 && monitor_->Source() != "ebpf" ? 0 : 1;
+  });
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  Times times;
+  clock.Lap();
+  BlockFor(20 * kMs);
+  times += clock.Lap();
+  EXPECT_GE(times.blocked, 19 * kMs) << "the parent's go on: " << times;
+  monitor_->DetachThread(clock);
+}
+
+TEST_F(BpfMonitorTest, NothingIsLeftInTheKernel) {
+  const auto during = ProgramsNamed("on_switch");
+  ASSERT_FALSE(during.empty());
+  const size_t maps_during = MapsOfThreads();
+  monitor_.reset();
+  // Freed after a grace period of the kernel's.
+  EXPECT_TRUE(Eventually([&] {
+    return ProgramsNamed("on_switch").size() == during.size() - 1 &&
+           MapsOfThreads() == maps_during - 1;
+  }));
+}
+
+TEST_F(BpfMonitorTest, NothingIsLeftInTheKernelOfAProcessThatWasKilled) {
+  monitor_.reset();
+  ASSERT_TRUE(Eventually([] { return ProgramsNamed("on_switch").empty(); }))
+      << "programs of others, or of an earlier test, are there";
+  int ready[2];
+  ASSERT_EQ(pipe2(ready, O_CLOEXEC), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    auto monitor = NewBpfMonitor({.rate = 1});
+    ThreadClock clock;
+    if (monitor.ok()) (*monitor)->AttachThread(clock);
+    const char byte = monitor.ok() ? '1' : '0';
+    if (write(ready[1], &byte, 1) != 1) _exit(1);
+    for (;;) pause();
+  }
+  char byte = 0;
+  ASSERT_EQ(read(ready[0], &byte, 1), 1);
+  EXPECT_EQ(byte, '1');
+  EXPECT_EQ(ProgramsNamed("on_switch").size(), 1u);
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  close(ready[0]);
+  close(ready[1]);
+  EXPECT_TRUE(
+      Eventually([] { return ProgramsNamed("on_switch").empty() && MapsOfThreads() == 0; }));
+}
+
+// -- sources --------------------------------------------------------------------------------------
+
+TEST(NodeMonitorTest, AnOrdinaryUserGetsTheNextSourceAndIsToldWhatIsMissing) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
+  int channel[2];
+  ASSERT_EQ(pipe2(channel, O_CLOEXEC), 0);
+  const int status = InChild([&] {
+    if (setgid(65534) != 0 || setuid(65534) != 0) return 1;
+    auto monitor = NewMonitor({.plain = {.rate = 1}});
+    if (!monitor.ok()) return 2;
+    const std::string text = (*monitor)->Source() + "\n" + (*monitor)->Missing();
+    return write(channel[1], text.data(), text.size()) == static_cast<ssize_t>(text.size()) ? 0 : 3;
+  });
+  ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  char text[2048];
+  const ssize_t bytes = read(channel[0], text, sizeof(text));
+  close(channel[0]);
+  close(channel[1]);
+  ASSERT_GT(bytes, 0);
+  const std::string told(text, static_cast<size_t>(bytes));
+  EXPECT_THAT(told, ::testing::HasSubstr("thread-clock\n"));
+  EXPECT_THAT(told, ::testing::Not(::testing::HasSubstr("ebpf\n")));
+  EXPECT_THAT(told, ::testing::HasSubstr("setcap cap_bpf,cap_perfmon+ep"));
+}
+
+TEST(NodeMonitorTest, TheThreeSourcesGiveTheSameAnswerOnTheSameWork) {
+  std::map<std::string, Times> by_source;
+  for (const MonitorSource source :
+       {MonitorSource::kEbpf, MonitorSource::kSchedstat, MonitorSource::kThreadClock}) {
+    auto monitor = NewMonitor({.source = source, .plain = {.rate = 1}});
+    if (!monitor.ok()) GTEST_SKIP() << "no eBPF here: " << monitor.status();
+    uint64_t cpu = 0;
+    const Times times = Watched(**monitor, [&](ThreadClock&) {
+      const uint64_t before = MachineTime::ThreadCpuNs();
+      for (int i = 0; i < 20; ++i) {
+        SpinFor(10 * kMs);
+        BlockFor(10 * kMs);
+      }
+      cpu = MachineTime::ThreadCpuNs() - before;
+    });
+    std::cout << (*monitor)->Source() << ": " << times << "\n";
+    by_source[(*monitor)->Source()] = times;
+    EXPECT_NEAR(static_cast<double>(times.busy), static_cast<double>(cpu),
+                0.1 * static_cast<double>(cpu))
+        << (*monitor)->Source();
+    EXPECT_GE(times.off(), 190 * kMs) << (*monitor)->Source();
+  }
+  EXPECT_TRUE(by_source.contains("ebpf") && by_source.contains("thread-clock"));
+  EXPECT_EQ(by_source["thread-clock"].ready, 0u) << "it cannot tell ready from blocked";
+}
+
+TEST(NodeMonitorTest, NoRoomForThreadsIsAnError) {
+  EXPECT_EQ(NewBpfMonitor({.rate = 1}, {.threads_max = 0}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace abacus::monitor
