@@ -87,6 +87,8 @@ struct ObjectStatistics {
   // Blocked inside its own methods (disk, timer, lock), not in a call to another object. It moves
   // with the object and is the same on every node. Of a storage object: the paper's C_n.
   double own_stall_s = 0;
+  double disk_s = 0;   // the part of own_stall_s that was a wait for a disk; 0 where not told apart
+  double ready_s = 0;  // able to run inside its methods, and no processor was free; display
   // Waiting in calls to other objects (paper 5.3). Evidence for people: equations 3 to 6 predict
   // this wait from bytes, bandwidth and round trips, and do not read it.
   double stall_s = 0;

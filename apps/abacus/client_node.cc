@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "apps/abacus/log_setup.h"
+#include "apps/abacus/monitor_of.h"
 #include "apps/grep/grep_object.h"
-#include "monitor-ebpf/plain_monitor.h"
 #include "runtime/base/status.h"
 
 namespace abacus::apps {
@@ -28,10 +28,9 @@ absl::StatusOr<std::unique_ptr<ClientNode>> ClientNode::Start(const ClientOption
   ABACUS_RETURN_IF_ERROR(SetUpLog(node.config.log));
   node.servers = options.servers;
   auto client = std::unique_ptr<ClientNode>(new ClientNode(Classes()));
-  monitor::PlainMonitorOptions monitor{.window = node.config.placement.window};
-  ABACUS_ASSIGN_OR_RETURN(
-      client->node_,
-      runtime::Node::Start(node, client->types_, monitor::NewPlainMonitor(std::move(monitor))));
+  ABACUS_ASSIGN_OR_RETURN(auto monitor, MonitorOf(node.config));
+  ABACUS_ASSIGN_OR_RETURN(client->node_,
+                          runtime::Node::Start(node, client->types_, std::move(monitor)));
   return client;
 }
 

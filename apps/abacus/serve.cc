@@ -13,8 +13,8 @@
 #include "apps/abacus/client_node.h"
 #include "apps/abacus/commands.h"
 #include "apps/abacus/log_setup.h"
+#include "apps/abacus/monitor_of.h"
 #include "apps/abacus/output.h"
-#include "monitor-ebpf/plain_monitor.h"
 #include "objfs/storage/file_store.h"
 #include "runtime/base/status.h"
 #include "runtime/node/node.h"
@@ -96,9 +96,9 @@ int Serve(const ServeOptions& options) {
   if (!node_options.ok()) return Fail(node_options.status());
   const std::string& data_dir = node_options->config.node.data_dir;
   const runtime::ObjectTypes types = Classes();
-  auto node = runtime::Node::Start(
-      *node_options, types,
-      monitor::NewPlainMonitor({.window = node_options->config.placement.window}));
+  auto monitor = MonitorOf(node_options->config);
+  if (!monitor.ok()) return Fail(monitor.status());
+  auto node = runtime::Node::Start(*node_options, types, *std::move(monitor));
   if (!node.ok()) return Fail(node.status());
   {
     const auto store = PublishStore(**node, data_dir);

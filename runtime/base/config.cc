@@ -273,8 +273,7 @@ std::vector<ConfigKey> ConfigKeys() {
                     .type = TypeName(field),
                     .default_value = FormatValue(field),
                     .range = FormatRange(row, field),
-                    .help = row.help,
-                    .changeable_at_run_time = row.run_time});
+                    .help = row.help});
   }
   return keys;
 }
@@ -316,7 +315,7 @@ std::string ShowConfig(const Config& config) {
     const std::string range = FormatRange(row, default_field);
     absl::StrAppend(&text, "# ", row.help, "\n# (", TypeName(default_field),
                     range.empty() ? "" : ", ", range, "; default ", FormatValue(default_field),
-                    row.run_time ? "; can change at run time" : "", ")\n");
+                    ")\n");
     absl::StrAppend(&text, row.key, " = ", FormatValue(row.field(copy)), "\n");
   }
   return text;
@@ -330,12 +329,11 @@ std::string ConfigReference() {
     if (key.name.substr(0, dot) != section) {
       section = key.name.substr(0, dot);
       absl::StrAppend(&text, text.empty() ? "" : "\n", "## [", section, "]\n\n",
-                      "| key | type | default | range | at run time | meaning |\n",
-                      "| --- | --- | --- | --- | --- | --- |\n");
+                      "| key | type | default | range | meaning |\n",
+                      "| --- | --- | --- | --- | --- |\n");
     }
     absl::StrAppend(&text, "| ", key.name.substr(dot + 1), " | ", key.type, " | `",
-                    key.default_value, "` | ", key.range, " | ",
-                    key.changeable_at_run_time ? "yes" : "no", " | ", key.help, " |\n");
+                    key.default_value, "` | ", key.range, " | ", key.help, " |\n");
   }
   return text;
 }

@@ -72,9 +72,9 @@ struct Config {
     uint64_t min_evidence_bytes = uint64_t{64} << 10;
     bool operator==(const Placement&) const = default;
   };
-  struct Objects {
-    uint64_t memory_bytes_max = 0;
-    bool operator==(const Objects&) const = default;
+  struct Monitor {
+    std::string source = "auto";
+    bool operator==(const Monitor&) const = default;
   };
   struct Log {
     std::string level = "info";
@@ -89,7 +89,7 @@ struct Config {
   Dedup dedup;
   Lifetime lifetime;
   Placement placement;
-  Objects objects;
+  Monitor monitor;
   Log log;
 
   bool operator==(const Config&) const = default;
@@ -102,7 +102,6 @@ struct ConfigKey {
   std::string default_value;  // as it would stand in a file: "\"1s\""
   std::string range;          // "10ms to 1h"; empty: any
   std::string help;           // one line
-  bool changeable_at_run_time = false;
 };
 
 // All keys, in the order of the file that ShowConfig() prints.

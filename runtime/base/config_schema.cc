@@ -87,8 +87,7 @@ constexpr std::array kRows = {
         .field = At<&C::transport, &C::Transport::spin_max>,
         .help = "longest busy wait for a reply before the thread sleeps; adapts below this",
         .min = 0,
-        .max = 10 * kMs,
-        .run_time = true},
+        .max = 10 * kMs},
     Row{.section = "transport",
         .key = "frame_bytes_max",
         .field = At<&C::transport, &C::Transport::frame_bytes_max>,
@@ -118,12 +117,12 @@ constexpr std::array kRows = {
         .field = At<&C::transport, &C::Transport::rate_limit_mbit>,
         .help = "emulates a slow link: Mbit/s that this node sends to each peer; 0: no limit",
         .min = 0,
-        .max = 1e6,
-        .run_time = true},
+        .max = 1e6},
     Row{.section = "transport",
         .key = "probe_interval",
         .field = At<&C::transport, &C::Transport::probe_interval>,
-        .help = "how often an idle link's round trip is measured",
+        .help = "after this long without an answer a call is asked after, and a message of a move "
+                "sent again",
         .min = 100 * kMs,
         .max = kHour},
 
@@ -132,15 +131,13 @@ constexpr std::array kRows = {
         .field = At<&C::migration, &C::Migration::drain_deadline>,
         .help = "a move is cancelled when calls inside the object have not returned by then",
         .min = kMs,
-        .max = 10 * kMinute,
-        .run_time = true},
+        .max = 10 * kMinute},
     Row{.section = "migration",
         .key = "transfer_deadline",
         .field = At<&C::migration, &C::Migration::transfer_deadline>,
         .help = "a move is cancelled when the state has not arrived by then",
         .min = 10 * kMs,
-        .max = 24 * kHour,
-        .run_time = true},
+        .max = 24 * kHour},
     Row{.section = "migration",
         .key = "checkpoint_memory_bytes_max",
         .field = At<&C::migration, &C::Migration::checkpoint_memory_bytes_max>,
@@ -156,8 +153,7 @@ constexpr std::array kRows = {
         .field = At<&C::migration, &C::Migration::hand_move_hold>,
         .help = "the engine leaves an object alone for so long after it was moved by hand",
         .min = 0,
-        .max = 24 * kHour,
-        .run_time = true},
+        .max = 24 * kHour},
     Row{.section = "migration",
         .key = "hints_max",
         .field = At<&C::migration, &C::Migration::hints_max>,
@@ -188,8 +184,7 @@ constexpr std::array kRows = {
     Row{.section = "placement",
         .key = "enabled",
         .field = At<&C::placement, &C::Placement::enabled>,
-        .help = "whether the engine moves objects; moves by hand work either way",
-        .run_time = true},
+        .help = "whether the engine moves objects; moves by hand work either way"},
     Row{.section = "placement",
         .key = "window",
         .field = At<&C::placement, &C::Placement::window>,
@@ -201,8 +196,7 @@ constexpr std::array kRows = {
         .field = At<&C::placement, &C::Placement::threshold>,
         .help = "B_thresh: net gain that a move must promise, as a part of the new response time",
         .min = 0,
-        .max = 100,
-        .run_time = true},
+        .max = 100},
     Row{.section = "placement",
         .key = "digest_interval",
         .field = At<&C::placement, &C::Placement::digest_interval>,
@@ -214,22 +208,19 @@ constexpr std::array kRows = {
         .field = At<&C::placement, &C::Placement::min_evidence_bytes>,
         .help = "bytes that must have flowed in the window before the engine decides",
         .min = 0,
-        .max = kTiB,
-        .run_time = true},
+        .max = kTiB},
 
-    Row{.section = "objects",
-        .key = "memory_bytes_max",
-        .field = At<&C::objects, &C::Objects::memory_bytes_max>,
-        .help = "memory that this node's managers grant to objects; 0: no limit",
-        .min = 0,
-        .max = 1024 * kTiB},
+    Row{.section = "monitor",
+        .key = "source",
+        .field = At<&C::monitor, &C::Monitor::source>,
+        .help = "where the figures of threads come from; auto: the best that this machine permits",
+        .form = Form::kMonitorSource},
 
     Row{.section = "log",
         .key = "level",
         .field = At<&C::log, &C::Log::level>,
         .help = "least severe message that is logged",
-        .form = Form::kLogLevel,
-        .run_time = true},
+        .form = Form::kLogLevel},
     Row{.section = "log",
         .key = "file",
         .field = At<&C::log, &C::Log::file>,
@@ -237,6 +228,14 @@ constexpr std::array kRows = {
 };
 
 constexpr std::array kLogLevels = {"debug", "info", "warning", "error"};
+constexpr std::array kMonitorSources = {"auto", "ebpf", "schedstat", "thread-clock"};
+
+// What a value may be that is one of a few words; nothing for other forms.
+absl::Span<const char* const> Words(Form form) {
+  if (form == Form::kLogLevel) return kLogLevels;
+  if (form == Form::kMonitorSource) return kMonitorSources;
+  return {};
+}
 
 struct ByteUnit {
   const char* name;
@@ -378,7 +377,7 @@ std::string FormatRange(const Row& row, const Field& field) {
   auto range = [](const std::string& min, const std::string& max) {
     return absl::StrCat(min, " to ", max);
   };
-  if (row.form == Form::kLogLevel) return absl::StrJoin(kLogLevels, ", ");
+  if (!Words(row.form).empty()) return absl::StrJoin(Words(row.form), ", ");
   return std::visit(
       Overloaded{
           [](const bool*) { return std::string(); },
@@ -425,10 +424,11 @@ std::optional<std::string> WrongForm(Form form, std::string_view text) {
       if (text.empty() || IsHostAndPort(text, false) || IsUnixAddress(text)) return std::nullopt;
       return "host:port, port 1 to 65535, unix:/path, or nothing";
     case Form::kLogLevel:
-      if (std::find(kLogLevels.begin(), kLogLevels.end(), text) != kLogLevels.end()) {
-        return std::nullopt;
-      }
-      return absl::StrCat("one of ", absl::StrJoin(kLogLevels, ", "));
+    case Form::kMonitorSource: {
+      const auto words = Words(form);
+      if (std::find(words.begin(), words.end(), text) != words.end()) return std::nullopt;
+      return absl::StrCat("one of ", absl::StrJoin(words, ", "));
+    }
   }
   return std::nullopt;
 }

@@ -27,6 +27,7 @@ enum class Form : uint8_t {
   kAdvertised,        // empty, or host:port with a port that can be called
   kAdvertisedAny,     // that, or unix:/path
   kLogLevel,
+  kMonitorSource,
 };
 
 struct Row {
@@ -38,7 +39,6 @@ struct Row {
   double min = 0;
   double max = 0;
   Form form = Form::kAny;
-  bool run_time = false;
 
   std::string name() const { return absl::StrCat(section, ".", key); }
 };

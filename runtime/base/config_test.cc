@@ -353,6 +353,7 @@ void SetToBound(const Row& row, Config& config, bool largest) {
             using config_internal::Form;
             if (row.form == Form::kAny) *value = "/a \"quoted\\path\" caf\xc3\xa9 # =";
             if (row.form == Form::kName) *value = "Node_1.x-y";
+            if (row.form == Form::kMonitorSource) *value = largest ? "thread-clock" : "auto";
             if (row.form == Form::kLogLevel) *value = largest ? "error" : "debug";
             if (row.form == Form::kListenAddress || row.form == Form::kAdvertised) {
               *value = "[::1]:1";

@@ -63,7 +63,7 @@ BindingManager::BindingManager(NodeInstance self, const BindingOptions& options,
       points_(points),
       core_(self, options.core, this) {
   MutexLock lock(entries_mutex_);
-  slots_.emplace_back();  // slot 0: outside of all objects
+  slots_[kOutsideSlot] = {};
 }
 
 BindingManager::~BindingManager() {
@@ -164,202 +164,6 @@ Nanos BindingManager::Now() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
              std::chrono::steady_clock::now().time_since_epoch())
       .count();
-}
-
-// -- objects ------------------------------------------------------------------------------------
-
-Entry* BindingManager::NewEntry(const Rid& rid) {
-  auto* entry = new Entry;
-  entry->rid = rid;
-  entry->invoker = this;
-  entry->slot = static_cast<uint32_t>(slots_.size());
-  slots_.push_back({rid, nullptr});
-  entries_[rid] = entry;
-  return entry;
-}
-
-Entry* BindingManager::Intern(const Rid& rid) {
-  MutexLock lock(entries_mutex_);
-  const auto it = entries_.find(rid);
-  Entry* entry = it != entries_.end() ? it->second : NewEntry(rid);
-  entry->references.fetch_add(1, std::memory_order_relaxed);
-  return entry;
-}
-
-void BindingManager::Unreferenced(Entry* entry) {
-  MutexLock lock(entries_mutex_);
-  // Somebody may have interned it again.
-  if (entry->references.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-  entries_.erase(entry->rid);
-  delete entry->turn;
-  delete entry;
-}
-
-BindingManager::SlotInfo BindingManager::Slot(uint32_t slot) const {
-  MutexLock lock(entries_mutex_);
-  return slot < slots_.size() ? slots_[slot] : SlotInfo();
-}
-
-void BindingManager::SetObject(Entry* entry, std::unique_ptr<MobileObject> object,
-                               const ClassInfo* info) {
-  entry->object = object.release();
-  entry->info = info;
-  if (info != nullptr && info->one_at_a_time && entry->turn == nullptr) entry->turn = new Turn;
-  {
-    MutexLock lock(entries_mutex_);
-    slots_[entry->slot].info = info;
-  }
-  // The object's reference to itself keeps the entry while it is here.
-  if (entry->object != nullptr) {
-    entry->references.fetch_add(1, std::memory_order_relaxed);
-    Name(*entry->object, RefBase(entry));
-  }
-}
-
-// Gives a new object its name. The gate opens last.
-RefBase BindingManager::Enter(std::unique_ptr<MobileObject> object, const ClassInfo* info) {
-  const bool anchored = info == nullptr || info->anchored;
-  Entry* entry = nullptr;
-  WithCore([&](Core& core, Nanos, Actions&) {
-    ObjectState& state = core.Create(nullptr, anchored);
-    entry = Intern(state.rid);
-    SetObject(entry, std::move(object), info);
-    state.host = entry;
-    // A console has nothing to be called: its gate stays shut.
-    if (info != nullptr) SetGate(state, Gate::kOpen);
-  });
-  entry->references.fetch_add(1, std::memory_order_relaxed);  // for its presence; see Remove()
-  return RefBase(entry);
-}
-
-RefBase BindingManager::NewConsole() { return Enter(nullptr, nullptr); }
-
-RefBase BindingManager::AdoptObject(std::unique_ptr<MobileObject> object,
-                                    std::string_view class_name) {
-  const ClassInfo* info = types_.Find(class_name);
-  assert(info != nullptr && "the class was not added to the ObjectTypes");
-  return Enter(std::move(object), info);
-}
-
-absl::StatusOr<RefBase> BindingManager::CreateObject(std::string_view class_name,
-                                                     const Payload& init) {
-  const ClassInfo* info = types_.Find(class_name);
-  if (info == nullptr) {
-    return MakeError(ErrorKind::kNoSuchClass,
-                     absl::StrCat("this program was not built with class ", ToAbsl(class_name)));
-  }
-  ABACUS_ASSIGN_OR_RETURN(ObjectManager * manager, ManagerOf(*info));
-  ABACUS_ASSIGN_OR_RETURN(std::unique_ptr<MobileObject> object, manager->CreateObj(*info, 0));
-  Reader arguments(init, this);
-  if (absl::Status status = info->init(*object, arguments); !status.ok()) {
-    manager->Released(*object);
-    return status;
-  }
-  return Enter(std::move(object), info);
-}
-
-absl::StatusOr<ObjectManager*> BindingManager::ManagerOf(const ClassInfo& info) {
-  MutexLock lock(managers_mutex_);
-  auto& manager = managers_[&info];
-  if (manager == nullptr) {
-    manager = info.make_manager ? info.make_manager() : std::make_unique<ObjectManager>();
-  }
-  return manager.get();
-}
-
-absl::StatusOr<Entry*> BindingManager::Restore(const Rid& rid, std::string_view class_name,
-                                               const Payload& checkpoint) {
-  const ClassInfo* info = types_.Find(class_name);
-  if (info == nullptr) {
-    return MakeError(
-        ErrorKind::kNoSuchClass,
-        absl::StrCat("node ", self_.ToString(), " was not built with class ", ToAbsl(class_name)));
-  }
-  ABACUS_ASSIGN_OR_RETURN(
-      CheckpointReader reader,
-      CheckpointReader::Open(checkpoint, class_name, info->state_version, this));
-  ABACUS_ASSIGN_OR_RETURN(ObjectManager * manager, ManagerOf(*info));
-  ABACUS_ASSIGN_OR_RETURN(std::unique_ptr<MobileObject> object,
-                          manager->CreateObj(*info, checkpoint.bytes()));
-  absl::Status status = object->Restore(reader);
-  if (status.ok()) status = reader.status();
-  if (status.ok() && !reader.AtEnd()) {
-    status = MakeError(ErrorKind::kBadCheckpoint, "the class reads fewer values than were written");
-  }
-  if (!status.ok()) {
-    manager->Released(*object);
-    return status;
-  }
-  Entry* entry = Intern(rid);
-  SetObject(entry, std::move(object), info);
-  return entry;
-}
-
-void BindingManager::Remove(Entry* entry) { Delete(entry, std::exchange(entry->object, nullptr)); }
-
-void BindingManager::Delete(Entry* entry, MobileObject* object) {
-  std::unique_ptr<MobileObject> owned(object);
-  if (object != nullptr && entry->info != nullptr) {
-    if (absl::StatusOr<ObjectManager*> manager = ManagerOf(*entry->info); manager.ok()) {
-      (*manager)->Released(*object);
-    }
-  }
-  owned.reset();           // with it goes its reference to itself
-  RefBase(entry).Reset();  // and the one that stood for its presence
-}
-
-absl::Status BindingManager::Destroy(const Rid& rid) {
-  return WithCore([&](Core& core, Nanos, Actions& out) { return core.Destroy(rid, out); });
-}
-
-namespace {
-
-BindingManager::ObjectStatus StatusOf(const ObjectState& state, const Entry& entry) {
-  return {.rid = state.rid,
-          .class_name = entry.info != nullptr ? entry.info->name : "console",
-          .slot = entry.slot,
-          .epoch = state.epoch,
-          .anchored = state.anchored,
-          .hosted = state.hosted(),
-          .moving = state.moving != nullptr};
-}
-
-}  // namespace
-
-std::vector<BindingManager::ObjectStatus> BindingManager::Objects(size_t max) const {
-  std::vector<ObjectStatus> objects;
-  MutexLock lock(core_mutex_);
-  const_cast<Core&>(core_).ForEachObject([&](const ObjectState& state) {
-    const auto* entry = static_cast<const Entry*>(state.host);
-    if (objects.size() < max && entry != nullptr) objects.push_back(StatusOf(state, *entry));
-  });
-  return objects;
-}
-
-std::vector<BindingManager::ObjectStatus> BindingManager::ObjectsOf(
-    const std::set<uint32_t>& slots) const {
-  std::vector<ObjectStatus> objects;
-  MutexLock lock(core_mutex_);
-  for (const uint32_t slot : slots) {
-    const ObjectState* state = const_cast<Core&>(core_).Find(Slot(slot).rid);
-    if (state == nullptr || state->host == nullptr || !state->hosted()) continue;
-    objects.push_back(StatusOf(*state, *static_cast<const Entry*>(state->host)));
-  }
-  return objects;
-}
-
-std::optional<LocationHint> BindingManager::Locate(const Rid& rid) const {
-  MutexLock lock(core_mutex_);
-  Core& core = const_cast<Core&>(core_);
-  if (const ObjectState* state = core.Find(rid); state != nullptr && state->hosted()) {
-    return LocationHint{self_, state->epoch};
-  }
-  return core.locations().Find(rid);
-}
-
-CoreCounters BindingManager::Counters() const {
-  MutexLock lock(core_mutex_);
-  return const_cast<Core&>(core_).counters();
 }
 
 // -- what the core asks -------------------------------------------------------------------------
@@ -560,10 +364,10 @@ void BindingManager::Execute(Actions::Execute& execution) {
   thread.lineage = message.lineage;
   const uint64_t begin_ticks = monitor::ThreadClock::Ticks();
   const bool accounting = this->accounting();
-  if (accounting) thread.AccountNobody();
+  thread.Push(&entry);  // the core has admitted it, whatever the gate says
+  if (accounting) thread.AccountArrival();
   const ThreadContext::Totals before = thread.totals;
 
-  thread.Push(&entry);  // the core has admitted it, whatever the gate says
   Writer result;
   absl::Status status;
   const uint64_t request_bytes = execution.frame.payload.bytes() - execution.tail;

@@ -131,6 +131,12 @@ class BindingManager final : public Invoker,
     const ClassInfo* info = nullptr;  // null: never been here
   };
   SlotInfo Slot(uint32_t slot) const;
+  // Slots of objects that nobody here refers to any more, each once. Their accounts stay until
+  // ForgetSlots(), for whoever has still to read them; a slot is never given away again.
+  std::vector<uint32_t> TakeRetiredSlots();
+  void ForgetSlots(const std::vector<uint32_t>& slots);
+  // Whether an object with this home lives. REQUIRES: its home is this node.
+  bool HasRow(const Rid& rid) const;
   // OK where that much fits into one message; kTooLarge otherwise: it could never be sent.
   absl::Status CheckFits(uint64_t bytes, size_t blocks, std::string_view what) const;
   // Where this node believes an object to be.
@@ -253,7 +259,9 @@ class BindingManager final : public Invoker,
 
   mutable Mutex entries_mutex_;
   absl::flat_hash_map<Rid, Entry*> entries_ ABSL_GUARDED_BY(entries_mutex_);
-  std::vector<SlotInfo> slots_ ABSL_GUARDED_BY(entries_mutex_);
+  uint32_t last_slot_ ABSL_GUARDED_BY(entries_mutex_) = kOutsideSlot;
+  absl::flat_hash_map<uint32_t, SlotInfo> slots_ ABSL_GUARDED_BY(entries_mutex_);
+  std::vector<uint32_t> retired_slots_ ABSL_GUARDED_BY(entries_mutex_);
 
   Mutex managers_mutex_;
   absl::flat_hash_map<const ClassInfo*, std::unique_ptr<ObjectManager>> managers_

@@ -61,6 +61,10 @@ class Filler {
     Fill(value.level);
     Fill(value.sequence);
   }
+  void FillOther(ForkPoint& value) {
+    Fill(value.parent);
+    Fill(value.level);
+  }
   void FillOther(MigrationId& value) {
     Fill(value.source);
     Fill(value.local);

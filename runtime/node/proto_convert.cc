@@ -49,6 +49,8 @@ static void ToProto(const placement::ObjectStatistics& from, v1::ObjectStatistic
   to->set_pinned_reason(from.pinned_reason);
   to->set_cpu_s(from.cpu_s);
   to->set_own_stall_s(from.own_stall_s);
+  to->set_disk_s(from.disk_s);
+  to->set_ready_s(from.ready_s);
   to->set_stall_s(from.stall_s);
   to->set_bytes_processed(from.bytes_processed);
   to->set_calls(from.calls);
@@ -64,6 +66,8 @@ static placement::ObjectStatistics FromProto(const v1::ObjectStatistics& from) {
   to.pinned_reason = from.pinned_reason();
   to.cpu_s = from.cpu_s();
   to.own_stall_s = from.own_stall_s();
+  to.disk_s = from.disk_s();
+  to.ready_s = from.ready_s();
   to.stall_s = from.stall_s();
   to.bytes_processed = from.bytes_processed();
   to.calls = from.calls();

@@ -9,6 +9,7 @@ void EdgeSums::Add(const EdgeSums& o) {
   busy_ticks += o.busy_ticks;
   blocked_ticks += o.blocked_ticks;
   ready_ticks += o.ready_ticks;
+  disk_ticks += o.disk_ticks;
   remote_calls += o.remote_calls;
   remote_wait_ns += o.remote_wait_ns;
   remote_network_ns += o.remote_network_ns;
@@ -21,6 +22,7 @@ EdgeSums EdgeSums::Since(const EdgeSums& b) const {
           .busy_ticks = busy_ticks - b.busy_ticks,
           .blocked_ticks = blocked_ticks - b.blocked_ticks,
           .ready_ticks = ready_ticks - b.ready_ticks,
+          .disk_ticks = disk_ticks - b.disk_ticks,
           .remote_calls = remote_calls - b.remote_calls,
           .remote_wait_ns = remote_wait_ns - b.remote_wait_ns,
           .remote_network_ns = remote_network_ns - b.remote_network_ns};
@@ -34,9 +36,30 @@ EdgeSums AccountCell::Sums() const {
           .busy_ticks = get(busy_ticks),
           .blocked_ticks = get(blocked_ticks),
           .ready_ticks = get(ready_ticks),
+          .disk_ticks = get(disk_ticks),
           .remote_calls = get(remote_calls),
           .remote_wait_ns = get(remote_wait_ns),
           .remote_network_ns = get(remote_network_ns)};
+}
+
+AccountCell& ThreadAccounts::CellBeside(size_t place, EdgeKey key) {
+  const size_t group = place / kGroup * kGroup;
+  for (size_t i = group; i < group + kGroup; ++i) {
+    if (cells_[i].key() == key) return cells_[i];
+  }
+  for (size_t i = group; i < group + kGroup; ++i) {
+    if (cells_[i].key() != 0) continue;
+    Evict(cells_[i], key);
+    return cells_[i];
+  }
+  AccountCell& cell = cells_[group + evictions_++ % kGroup];
+  Evict(cell, key);
+  return cell;
+}
+
+void ThreadAccounts::Prune(absl::FunctionRef<bool(EdgeKey)> known) {
+  MutexLock lock(mutex_);
+  absl::erase_if(evicted_, [&](const auto& row) { return !known(row.first); });
 }
 
 void ThreadAccounts::Evict(AccountCell& cell, EdgeKey key) {
@@ -44,7 +67,8 @@ void ThreadAccounts::Evict(AccountCell& cell, EdgeKey key) {
   if (cell.key() != 0) evicted_[cell.key()].Add(cell.Sums());
   for (AccountCell::Field* field :
        {&cell.calls, &cell.request_bytes, &cell.reply_bytes, &cell.busy_ticks, &cell.blocked_ticks,
-        &cell.ready_ticks, &cell.remote_calls, &cell.remote_wait_ns, &cell.remote_network_ns}) {
+        &cell.ready_ticks, &cell.disk_ticks, &cell.remote_calls, &cell.remote_wait_ns,
+        &cell.remote_network_ns}) {
     field->store(0, std::memory_order_relaxed);
   }
   cell.key_.store(key, std::memory_order_relaxed);

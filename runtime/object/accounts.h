@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "runtime/base/mutex.h"
 
 namespace abacus::runtime {
@@ -28,6 +29,7 @@ struct EdgeSums {
   uint64_t busy_ticks = 0;
   uint64_t blocked_ticks = 0;
   uint64_t ready_ticks = 0;
+  uint64_t disk_ticks = 0;  // part of blocked_ticks
   // Of calls that left the node: the caller's wait, and the part of it that was not spent at the
   // callee, which is the network's.
   uint64_t remote_calls = 0;
@@ -49,7 +51,8 @@ class AccountCell {
   uint64_t key() const { return key_.load(std::memory_order_relaxed); }
   EdgeSums Sums() const;
 
-  Field calls{0}, request_bytes{0}, reply_bytes{0}, busy_ticks{0}, blocked_ticks{0}, ready_ticks{0};
+  Field calls{0}, request_bytes{0}, reply_bytes{0};
+  Field busy_ticks{0}, blocked_ticks{0}, ready_ticks{0}, disk_ticks{0};
   Field remote_calls{0}, remote_wait_ns{0}, remote_network_ns{0};
 
  private:
@@ -60,8 +63,8 @@ class AccountCell {
 using EdgeKey = uint64_t;  // caller slot << 32 | callee slot
 using EdgeSumsByKey = absl::flat_hash_map<EdgeKey, EdgeSums>;
 
-// The cells of one thread: a direct-mapped table, from which a colliding edge is evicted into a
-// map.
+// The cells of one thread: a table of groups of four, of which the most recently used is found at
+// once. Where a fifth edge falls into a group, the oldest of it is evicted into a map.
 class ThreadAccounts {
  public:
   static constexpr size_t kCells = 256;
@@ -69,17 +72,25 @@ class ThreadAccounts {
   // Owner-thread. The cell stays valid until this thread asks for a cell again.
   AccountCell& Cell(uint32_t caller, uint32_t callee) {
     const EdgeKey key = static_cast<EdgeKey>(caller) << 32 | callee;
-    AccountCell& cell = cells_[(key * 0x9e3779b97f4a7c15u) >> 56];
-    if (cell.key() != key) [[unlikely]]
-      Evict(cell, key);
-    return cell;
+    const size_t place = (key * 0x9e3779b97f4a7c15u) >> 56;
+    AccountCell& cell = cells_[place];
+    if (cell.key() == key) [[likely]]
+      return cell;
+    return CellBeside(place, key);
   }
 
   // Adds this thread's sums to `out`. Any thread.
   void Collect(EdgeSumsByKey& out) const;
+  // Drops evicted sums of edges for which `known` is false: their objects are gone. Any thread.
+  void Prune(absl::FunctionRef<bool(EdgeKey)> known);
 
  private:
+  static constexpr size_t kGroup = 4;
+
+  AccountCell& CellBeside(size_t place, EdgeKey key);
   void Evict(AccountCell& cell, EdgeKey key);
+
+  size_t evictions_ = 0;  // owner-thread
 
   std::array<AccountCell, kCells> cells_;
   mutable Mutex

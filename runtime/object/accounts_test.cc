@@ -14,15 +14,19 @@ namespace {
 
 using SumsMember = uint64_t EdgeSums::*;
 constexpr SumsMember kMembers[] = {
-    &EdgeSums::calls,        &EdgeSums::request_bytes,  &EdgeSums::reply_bytes,
-    &EdgeSums::busy_ticks,   &EdgeSums::blocked_ticks,  &EdgeSums::ready_ticks,
-    &EdgeSums::remote_calls, &EdgeSums::remote_wait_ns, &EdgeSums::remote_network_ns,
+    &EdgeSums::calls,          &EdgeSums::request_bytes,
+    &EdgeSums::reply_bytes,    &EdgeSums::busy_ticks,
+    &EdgeSums::blocked_ticks,  &EdgeSums::ready_ticks,
+    &EdgeSums::disk_ticks,     &EdgeSums::remote_calls,
+    &EdgeSums::remote_wait_ns, &EdgeSums::remote_network_ns,
 };
 using CellMember = AccountCell::Field AccountCell::*;
 constexpr CellMember kFields[] = {
-    &AccountCell::calls,        &AccountCell::request_bytes,  &AccountCell::reply_bytes,
-    &AccountCell::busy_ticks,   &AccountCell::blocked_ticks,  &AccountCell::ready_ticks,
-    &AccountCell::remote_calls, &AccountCell::remote_wait_ns, &AccountCell::remote_network_ns,
+    &AccountCell::calls,          &AccountCell::request_bytes,
+    &AccountCell::reply_bytes,    &AccountCell::busy_ticks,
+    &AccountCell::blocked_ticks,  &AccountCell::ready_ticks,
+    &AccountCell::disk_ticks,     &AccountCell::remote_calls,
+    &AccountCell::remote_wait_ns, &AccountCell::remote_network_ns,
 };
 constexpr size_t kFieldCount = std::size(kFields);
 static_assert(sizeof(EdgeSums) == std::size(kMembers) * sizeof(uint64_t), "a sum is not tested");
@@ -109,6 +113,20 @@ TEST(AccountsTest, EvictionOfCollidingEdgesLosesNothing) {
     }
   }
   EXPECT_EQ(sums.size(), kEdges);
+}
+
+TEST(AccountsTest, SumsOfEdgesThatAreGoneAreDropped) {
+  constexpr uint32_t kEdges = 10 * ThreadAccounts::kCells;
+  const auto accounts = std::make_unique<ThreadAccounts>();
+  for (uint32_t edge = 1; edge <= kEdges; ++edge)
+    AccountCell::Bump(accounts->Cell(edge, 1).calls, 1);
+  accounts->Prune([](EdgeKey key) { return (key >> 32) % 2 == 0; });
+  const EdgeSumsByKey sums = Collected(*accounts);
+  // Beside those that are known, only what still stands in a cell.
+  EXPECT_LE(sums.size(), kEdges / 2 + ThreadAccounts::kCells);
+  for (uint32_t edge = 2; edge <= kEdges; edge += 2) {
+    EXPECT_EQ(sums.at(KeyOf(edge, 1)).calls, 1u) << edge;
+  }
 }
 
 TEST(AccountsTest, CollectWhileWritingSeesNoEdgeTwiceOrNotAtAll) {

@@ -308,7 +308,7 @@ TEST_F(RefTest, EachObjectIsChargedForItsOwnTimeOnly) {
   // 4 : 40 : 4, b in the middle: time of b that were charged to a neighbour would show.
   a_.burn_us = c_.burn_us = 4000;
   b_.burn_us = 40000;
-  thread_.AccountNobody();
+  thread_.AccountHere();
   const uint64_t begin = monitor::ThreadClock::Ticks();
   ASSERT_TRUE(a->Relay(1).ok());
   const uint64_t wall_ticks = monitor::ThreadClock::Ticks() - begin;

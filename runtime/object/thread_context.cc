@@ -78,6 +78,9 @@ ThreadRegistry::~ThreadRegistry() {
 
 std::shared_ptr<ThreadContext> ThreadRegistry::Register(Invoker& invoker) {
   std::shared_ptr<ThreadContext> context(new ThreadContext(invoker));
+  if (monitor::Monitor* monitor = monitor_.load(); monitor != nullptr) {
+    monitor->AttachThread(context->clock);
+  }
   MutexLock lock(mutex_);
   FoldEnded();
   contexts_.push_back(context);
@@ -102,6 +105,13 @@ EdgeSumsByKey ThreadRegistry::CollectAccounts() {
   EdgeSumsByKey sums = of_ended_threads_;
   for (const auto& context : contexts_) context->accounts.Collect(sums);
   return sums;
+}
+
+void ThreadRegistry::PruneAccounts(absl::FunctionRef<bool(EdgeKey)> known) {
+  MutexLock lock(mutex_);
+  FoldEnded();
+  absl::erase_if(of_ended_threads_, [&](const auto& row) { return !known(row.first); });
+  for (const auto& context : contexts_) context->accounts.Prune(known);
 }
 
 }  // namespace abacus::runtime

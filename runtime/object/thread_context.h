@@ -18,6 +18,8 @@
 #include <memory>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
+#include "monitor-ebpf/monitor.h"
 #include "monitor-ebpf/thread_clock.h"
 #include "runtime/base/ids.h"
 #include "runtime/base/mutex.h"
@@ -81,11 +83,13 @@ class ThreadContext {
   void AccountEnter() {
     const uint32_t depth = this->depth();
     Charge(accounts.Cell(CallerSlot(depth - 1), slots_[depth - 1]));
+    clock.SetObject(slots_[depth]);
   }
   void AccountLeave(uint64_t request_bytes, uint64_t reply_bytes) {
     const uint32_t depth = this->depth();
     AccountCell& cell = accounts.Cell(slots_[depth - 1], slots_[depth]);
     Charge(cell);
+    clock.SetObject(slots_[depth - 1]);
     AccountCell::Bump(cell.calls, 1);
     AccountCell::Bump(cell.request_bytes, request_bytes);
     AccountCell::Bump(cell.reply_bytes, reply_bytes);
@@ -116,12 +120,17 @@ class ThreadContext {
     const uint32_t depth = this->depth();
     Charge(accounts.Cell(CallerSlot(depth), slots_[depth]));
   }
-  // The time until now was spent outside of all objects (a worker between two calls).
-  void AccountNobody() { clock.EndWait(); }
+  // A call from another node begins: the time until now was spent outside of all objects. Called
+  // after Push().
+  void AccountArrival() {
+    clock.EndWait();
+    clock.SetObject(slot());
+  }
   // The object that the thread's outermost calls come from: a console, or nobody.
   void SetBase(uint32_t slot) {
     AccountHere();
     slots_[0] = slot;
+    if (depth() == 0) clock.SetObject(slot);
   }
   uint32_t base_slot() const { return slots_[0]; }
 
@@ -190,6 +199,7 @@ class ThreadContext {
     if ((lap.blocked_ticks | lap.ready_ticks) != 0) [[unlikely]] {
       AccountCell::Bump(cell.blocked_ticks, lap.blocked_ticks);
       AccountCell::Bump(cell.ready_ticks, lap.ready_ticks);
+      AccountCell::Bump(cell.disk_ticks, lap.disk_ticks);
       totals.ready_ticks += lap.ready_ticks;
     }
   }
@@ -215,6 +225,10 @@ class ThreadRegistry {
   ThreadRegistry(const ThreadRegistry&) = delete;
   ThreadRegistry& operator=(const ThreadRegistry&) = delete;
 
+  // From now on `monitor` serves the clock of each thread that calls objects of the node; null:
+  // none does. REQUIRES: it outlives the calls, or is taken back when none is under way.
+  void UseMonitor(monitor::Monitor* monitor) { monitor_.store(monitor); }
+
   // A context for the calling thread, which gives it back when it ends.
   std::shared_ptr<ThreadContext> Register(Invoker& invoker);
 
@@ -226,11 +240,14 @@ class ThreadRegistry {
   }
   // The sums of all threads, dead ones included.
   EdgeSumsByKey CollectAccounts();
+  // Drops the sums of edges for which `known` is false: their objects are gone.
+  void PruneAccounts(absl::FunctionRef<bool(EdgeKey)> known);
 
  private:
   // Keeps the sums of threads that have ended, and not their contexts.
   void FoldEnded() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  std::atomic<monitor::Monitor*> monitor_{nullptr};
   mutable Mutex mutex_;
   std::vector<std::shared_ptr<ThreadContext>> contexts_ ABSL_GUARDED_BY(mutex_);
   EdgeSumsByKey of_ended_threads_ ABSL_GUARDED_BY(mutex_);

@@ -29,7 +29,8 @@ absl::Status CheckDigest(const Digest& digest) {
     return bad("the node's rate, cores or load");
   }
   for (const auto& object : digest.objects) {
-    if (!Sane(object.cpu_s) || !Sane(object.own_stall_s) || !Sane(object.bytes_processed) ||
+    if (!Sane(object.cpu_s) || !Sane(object.own_stall_s) || !Sane(object.disk_s) ||
+        !Sane(object.ready_s) || !Sane(object.stall_s) || !Sane(object.bytes_processed) ||
         !Sane(object.calls)) {
       return bad("an object's time, bytes or calls");
     }
@@ -85,7 +86,25 @@ absl::Status PlacementLoop::Accept(Digest digest, absl::Time now) {
 void PlacementLoop::Forget(NodeInstance node) {
   MutexLock lock(mutex_);
   digests_.erase(node);
-  std::erase_if(graphs_, [node](const auto& graph) { return graph.first.home == node; });
+  FinishGraphs([node](const Rid& console, const GraphState&) { return console.home == node; });
+}
+
+// What was decided for a graph that has ended is kept for a while: somebody may ask why.
+void PlacementLoop::FinishGraphs(
+    absl::FunctionRef<bool(const Rid& console, const GraphState& graph)> ended) {
+  for (auto it = graphs_.begin(); it != graphs_.end();) {
+    auto& [console, graph] = *it;
+    if (!ended(console, graph)) {
+      ++it;
+      continue;
+    }
+    if (graph.decisions.size() > kDecisionsOfFinishedMax) {
+      graph.decisions.resize(kDecisionsOfFinishedMax);
+    }
+    if (!graph.decisions.empty()) finished_.emplace_back(console, std::move(graph.decisions));
+    if (finished_.size() > kFinishedMax) finished_.pop_front();
+    it = graphs_.erase(it);
+  }
 }
 
 // Figures of all nodes, as if all had been seen for as long as the console's node.
@@ -100,8 +119,8 @@ placement::Snapshot PlacementLoop::Assemble(const Rid& console, const Digest& cl
     const double scale = digest.window_s > 0 ? client.window_s / digest.window_s : 0;
     snapshot.nodes.push_back(digest.node);
     for (placement::ObjectStatistics object : digest.objects) {
-      for (double* figure : {&object.cpu_s, &object.own_stall_s, &object.stall_s,
-                             &object.bytes_processed, &object.calls}) {
+      for (double* figure : {&object.cpu_s, &object.own_stall_s, &object.disk_s, &object.ready_s,
+                             &object.stall_s, &object.bytes_processed, &object.calls}) {
         *figure *= scale;
       }
       snapshot.objects.push_back(std::move(object));
@@ -160,6 +179,16 @@ std::vector<PlannedMove> PlacementLoop::Decide(absl::Time now) {
   std::erase_if(digests_, [&](const auto& received) {
     return absl::ToDoubleSeconds(now - received.second.at) > kFreshWindows * window_s;
   });
+  std::set<NodeInstance> reporting;
+  std::set<Rid> consoles;
+  for (const auto& [from, received] : digests_) {
+    reporting.insert(from);
+    consoles.insert(received.digest.consoles.begin(), received.digest.consoles.end());
+  }
+  // A node that is silent is not dead: Forget() says when it is.
+  FinishGraphs([&](const Rid& console, const GraphState& graph) {
+    return !graph.moving && reporting.contains(console.home) && !consoles.contains(console);
+  });
   for (const auto& [from, received] : digests_) {
     const Digest& client = received.digest;
     for (const Rid& console : client.consoles) {
@@ -211,11 +240,11 @@ void PlacementLoop::Record(GraphState& graph, DecisionRecord record) {
 void PlacementLoop::OnMoveEnded(const PlannedMove& move, const absl::Status& status,
                                 absl::Duration quiesce, absl::Time now) {
   MutexLock lock(mutex_);
-  GraphState& graph = graphs_[move.console];
-  graph.moving = false;
   ++counters_[status.ok() ? "moves_committed" : "moves_failed"];
-  if (status.ok()) {
-    auto& history = graph.history;
+  const auto graph = graphs_.find(move.console);
+  if (graph != graphs_.end()) graph->second.moving = false;
+  if (status.ok() && graph != graphs_.end()) {
+    auto& history = graph->second.history;
     const auto count = static_cast<double>(history.count);
     history.quiesce_s = (history.quiesce_s * count + absl::ToDoubleSeconds(quiesce)) / (count + 1);
     ++history.count;
@@ -233,9 +262,8 @@ void PlacementLoop::OnMoveEnded(const PlannedMove& move, const absl::Status& sta
 std::vector<DecisionRecord> PlacementLoop::Explain(const Rid& rid, size_t max) const {
   std::vector<DecisionRecord> found;
   const placement::ObjectId id = ToObjectId(rid);
-  MutexLock lock(mutex_);
-  for (const auto& [console, graph] : graphs_) {
-    for (const DecisionRecord& record : graph.decisions) {
+  const auto add = [&](const Rid& console, const std::deque<DecisionRecord>& decisions) {
+    for (const DecisionRecord& record : decisions) {
       const auto& stack = record.decision.stack;
       const bool on_it = console == rid || std::any_of(stack.begin(), stack.end(),
                                                        [&](const placement::StackObject& object) {
@@ -243,7 +271,10 @@ std::vector<DecisionRecord> PlacementLoop::Explain(const Rid& rid, size_t max) c
                                                        });
       if (on_it) found.push_back(record);
     }
-  }
+  };
+  MutexLock lock(mutex_);
+  for (const auto& [console, graph] : graphs_) add(console, graph.decisions);
+  for (const auto& [console, decisions] : finished_) add(console, decisions);
   std::sort(found.begin(), found.end(),
             [](const DecisionRecord& a, const DecisionRecord& b) { return a.at > b.at; });
   if (found.size() > max) found.resize(max);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -88,6 +89,12 @@ class PlacementLoop {
     std::deque<DecisionRecord> decisions;
   };
 
+  // Graphs that have ended, and decisions of each, that are kept for Explain().
+  static constexpr size_t kFinishedMax = 64;
+  static constexpr size_t kDecisionsOfFinishedMax = 16;
+
+  void FinishGraphs(absl::FunctionRef<bool(const Rid& console, const GraphState& graph)> ended)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   placement::Snapshot Assemble(const Rid& console, const Digest& client) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Record(GraphState& graph, DecisionRecord record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -97,6 +104,8 @@ class PlacementLoop {
   Options options_ ABSL_GUARDED_BY(mutex_);
   std::map<NodeInstance, Received> digests_ ABSL_GUARDED_BY(mutex_);
   std::map<Rid, GraphState> graphs_ ABSL_GUARDED_BY(mutex_);
+  // The oldest first.
+  std::deque<std::pair<Rid, std::deque<DecisionRecord>>> finished_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, uint64_t> counters_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -147,10 +147,37 @@ TEST_F(PlacementLoopTest, AFigureThatCannotBeIsRefusedAndCounted) {
   EXPECT_EQ(loop_.Counters()["digest_refused"], 1u);
 }
 
-TEST_F(PlacementLoopTest, ADeadNodesGraphsAreForgotten) {
+TEST_F(PlacementLoopTest, WhatWasDecidedOnAGraphCanBeAskedForWhenItHasEnded) {
   ASSERT_THAT(DecideOn(ClientDigest(1.05)), IsEmpty());
+  Digest without = ClientDigest(1.05);
+  without.consoles.clear();
+  ASSERT_THAT(DecideOn(without), IsEmpty());
+  EXPECT_THAT(loop_.Explain(kGrep, 10), SizeIs(1));
   loop_.Forget(kClient);
+  EXPECT_THAT(loop_.Explain(kGrep, 10), SizeIs(1));
+  // Not for ever: those that end later take its place.
+  for (uint64_t i = 0; i < 100; ++i) {
+    Digest next = ClientDigest(1.05);
+    next.from = NodeInstance{kClient.node, kClient.incarnation + 1};
+    const Rid console{next.from, 100 + 2 * i}, grep{next.from, 101 + 2 * i};
+    next.consoles = {console};
+    next.objects[0].id = ToObjectId(console);
+    next.objects[1].id = ToObjectId(grep);
+    next.edges[0].from = ToObjectId(console);
+    next.edges[0].to = next.edges[1].from = ToObjectId(grep);
+    DecideOn(next);
+    EXPECT_THAT(loop_.Explain(grep, 10), SizeIs(1));
+  }
   EXPECT_THAT(loop_.Explain(kGrep, 10), IsEmpty());
+}
+
+TEST_F(PlacementLoopTest, AMoveThatEndsAfterItsConsoleBringsNothingBack) {
+  const std::vector<PlannedMove> moves = DecideOn(ClientDigest(0.05));
+  ASSERT_THAT(moves, SizeIs(1));
+  loop_.Forget(kClient);
+  loop_.OnMoveEnded(moves[0], absl::OkStatus(), absl::Milliseconds(1), now_);
+  loop_.OnMoveEnded(moves[0], absl::OkStatus(), absl::Milliseconds(1), now_);
+  EXPECT_THAT(loop_.Explain(kGrep, 10), SizeIs(1));
 }
 
 // A recorded decision can be made again from its snapshot.

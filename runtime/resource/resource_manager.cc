@@ -80,7 +80,37 @@ std::vector<PinRecord> ResourceManager::Pins(const std::vector<Rid>& rids, absl:
   return pinned;
 }
 
+// Sums of an edge are read as differences over a window, so they stay for two windows after the
+// object is gone.
+void ResourceManager::ForgetTheGone(absl::Time now) {
+  std::vector<uint32_t> gone = binding_.TakeRetiredSlots();
+  std::vector<uint32_t> to_forget;
+  std::vector<Rid> named;
+  {
+    MutexLock lock(mutex_);
+    if (!gone.empty()) retired_.push_back({now, std::move(gone)});
+    while (!retired_.empty() && now - retired_.front().at > 2 * options_.window) {
+      const std::vector<uint32_t>& slots = retired_.front().slots;
+      to_forget.insert(to_forget.end(), slots.begin(), slots.end());
+      retired_.pop_front();
+    }
+    if (to_forget.empty()) return;  // nothing is named here that was not referred to
+    for (const auto& [rid, pin] : pins_) named.push_back(rid);
+    for (const auto& [rid, bytes] : checkpoint_bytes_) named.push_back(rid);
+  }
+  binding_.ForgetSlots(to_forget);
+  for (const Rid& rid : named) {
+    const bool lives =
+        rid.home == binding_.self() ? binding_.HasRow(rid) : binding_.Locate(rid).has_value();
+    if (lives) continue;
+    MutexLock lock(mutex_);
+    pins_.erase(rid);
+    checkpoint_bytes_.erase(rid);
+  }
+}
+
 Digest ResourceManager::TakeDigest(absl::Time now) {
+  ForgetTheGone(now);
   Sample newest{now, binding_.threads().CollectAccounts()};
   EdgeSumsByKey window;
   Digest digest;
@@ -143,10 +173,13 @@ void ResourceManager::Fill(Digest& digest, const EdgeSumsByKey& window) {
     placement::ObjectStatistics& of_callee = used[callee];
     of_callee.cpu_s += seconds(sums.busy_ticks);
     of_callee.own_stall_s += seconds(sums.blocked_ticks);
+    of_callee.disk_s += seconds(sums.disk_ticks);
+    of_callee.ready_s += seconds(sums.ready_ticks);
     of_callee.calls += static_cast<double>(sums.calls - sums.remote_calls);
     of_callee.bytes_processed += static_cast<double>(sums.request_bytes + sums.reply_bytes);
     used[caller].stall_s += static_cast<double>(sums.remote_wait_ns) * 1e-9;
     if (caller == kOutsideSlot || sums.calls == 0) continue;
+    if (!binding_.Slot(caller).rid.valid() || !binding_.Slot(callee).rid.valid()) continue;
     digest.edges.push_back({.from = ToObjectId(binding_.Slot(caller).rid),
                             .to = ToObjectId(binding_.Slot(callee).rid),
                             .calls = static_cast<double>(sums.calls),

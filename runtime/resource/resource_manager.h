@@ -63,6 +63,10 @@ class ResourceManager final : public CallObserver, public MigrationObserver {
     absl::Time at;
     EdgeSumsByKey sums;
   };
+  struct Retired {
+    absl::Time at;
+    std::vector<uint32_t> slots;
+  };
   struct PinState {
     std::string reason;
     absl::Time until;
@@ -71,6 +75,8 @@ class ResourceManager final : public CallObserver, public MigrationObserver {
   // An object arrived here or left: the window begins anew.
   void ResetWindow();
   void Fill(Digest& digest, const EdgeSumsByKey& window);
+  // Lets go what is kept of objects that are gone.
+  void ForgetTheGone(absl::Time now);
 
   BindingManager& binding_;
   monitor::Monitor& monitor_;
@@ -81,6 +87,7 @@ class ResourceManager final : public CallObserver, public MigrationObserver {
   mutable Mutex mutex_;
   std::deque<Sample> samples_ ABSL_GUARDED_BY(mutex_);
   bool reset_ ABSL_GUARDED_BY(mutex_) = false;
+  std::deque<Retired> retired_ ABSL_GUARDED_BY(mutex_);
   std::map<Rid, std::string> consoles_ ABSL_GUARDED_BY(mutex_);
   std::map<Rid, PinState> pins_ ABSL_GUARDED_BY(mutex_);
   std::map<Rid, uint64_t> checkpoint_bytes_ ABSL_GUARDED_BY(mutex_);  // of the last move

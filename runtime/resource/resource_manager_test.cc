@@ -129,6 +129,30 @@ TEST_F(ResourceManagerTest, AWindowForgetsWhatIsOlderThanItself) {
   EXPECT_EQ(Of(digest, worker.rid()).calls, 0);
 }
 
+TEST_F(ResourceManagerTest, NothingIsKeptOfObjectsThatAreGone) {
+  const RefBase console = binding_->NewConsole();
+  ThreadContext& thread = ThreadContext::Of(*binding_);
+  thread.SetBase(console.entry()->slot);
+  uint32_t last_slot = 0;
+  for (int round = 0; round < 2000; ++round) {
+    const Ref<Worker> worker = *binding_->Create<Worker>();
+    ASSERT_TRUE(worker->Work(0, Ref<Worker>(), 0).ok());
+    last_slot = worker.base().entry()->slot;
+    ASSERT_TRUE(binding_->Destroy(worker.rid()).ok());
+  }
+  EXPECT_EQ(binding_->threads().CollectAccounts().size(), 2000u);
+  resources_->TakeDigest(now_);
+  // While a window still looks back at them they stay.
+  EXPECT_EQ(binding_->threads().CollectAccounts().size(), 2000u);
+  resources_->TakeDigest(now_ + absl::Seconds(3));
+  EXPECT_LE(binding_->threads().CollectAccounts().size(), ThreadAccounts::kCells);
+  EXPECT_FALSE(binding_->Slot(last_slot).rid.valid());
+  EXPECT_TRUE(binding_->Slot(console.entry()->slot).rid.valid());
+  const Digest digest = resources_->TakeDigest(now_ + absl::Seconds(4));
+  EXPECT_THAT(digest.edges, IsEmpty());
+  thread.SetBase(kOutsideSlot);
+}
+
 TEST_F(ResourceManagerTest, AMoveBeginsANewWindow) {
   resources_->TakeDigest(now_);
   resources_->TakeDigest(now_ + absl::Seconds(1));

@@ -24,12 +24,10 @@ foreach(name waiter_test socket_transport_test socket_transport_refusal_test fau
   abacus_test(${name} SRCS transport/${name}.cc DEPS abacus_transport LABELS tsan)
 endforeach()
 
-if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/testing/fuzz_driver.cc)
-  abacus_fuzz(frame_fuzz
-    SRCS transport/frame_fuzz.cc
-    DEPS abacus_transport
-    CORPUS transport/frame_corpus)
-endif()
+abacus_fuzz(abacus_frame_fuzz
+  SRCS transport/frame_fuzz.cc
+  DEPS abacus_transport
+  CORPUS transport/frame_corpus)
 
 abacus_benchmark(abacus_transport_benchmark
   SRCS transport/transport_benchmark.cc
