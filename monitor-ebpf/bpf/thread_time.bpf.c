@@ -29,14 +29,14 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1); /* set before loading */
-	__type(key, __u32);     /* thread id */
-	__type(value, __u32);   /* index into threads */
+	__type(key, __u32);	/* thread id */
+	__type(value, __u32);	/* index into threads */
 } slots SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1); /* set before loading */
-	__type(key, __u64);     /* object slot */
+	__type(key, __u64);	/* object slot */
 	__type(value, struct abacus_io);
 } io SEC(".maps");
 
@@ -108,8 +108,8 @@ static __always_inline void leave_processor(struct task_struct *task, struct aba
 		thread->state = ABACUS_THREAD_READY;
 	} else {
 		thread->voluntary++;
-		thread->state = BPF_CORE_READ_BITFIELD(task, in_iowait) ? ABACUS_THREAD_DISK :
-									  ABACUS_THREAD_BLOCKED;
+		thread->state = BPF_CORE_READ_BITFIELD(task, in_iowait) ? ABACUS_THREAD_DISK
+									: ABACUS_THREAD_BLOCKED;
 	}
 }
 
@@ -140,7 +140,8 @@ int BPF_PROG(on_wakeup, struct task_struct *task)
 	struct abacus_thread *thread = find(task->pid);
 
 	/* A thread that is woken before it has left its processor never was blocked. */
-	if (thread && (thread->state == ABACUS_THREAD_BLOCKED || thread->state == ABACUS_THREAD_DISK)) {
+	if (thread &&
+	    (thread->state == ABACUS_THREAD_BLOCKED || thread->state == ABACUS_THREAD_DISK)) {
 		end_state(thread, bpf_ktime_get_ns());
 		thread->state = ABACUS_THREAD_READY;
 	}

@@ -23,14 +23,14 @@ struct abacus_thread {
 	__u64 changes; /* written last */
 	__u64 blocked_ns;
 	__u64 ready_ns;
-	__u64 disk_ns;   /* part of blocked_ns */
-	__u64 object;    /* slot of the object that the thread is in; the thread writes it */
-	__u64 since_ns;  /* when `state` began */
-	__u64 run_ns;    /* up to the last time that the thread left its processor */
+	__u64 disk_ns;	 /* part of blocked_ns */
+	__u64 object;	 /* slot of the object that the thread is in; the thread writes it */
+	__u64 since_ns;	 /* when `state` began */
+	__u64 run_ns;	 /* up to the last time that the thread left its processor */
 	__u64 voluntary; /* context switches: it blocked */
 	__u64 involuntary;
 	__u32 state;
-	__u32 tid; /* as the kernel counts, outside of all pid namespaces */
+	__u32 tid;	 /* as the kernel counts, outside of all pid namespaces */
 	__u64 unused[6]; /* to two cache lines: neighbours are written by other processors */
 };
 
