@@ -61,9 +61,15 @@ int Move(const MoveOptions& options) {
   const auto target = FindNode(*report, options.node);
   if (!target.ok()) return Fail(target.status());
   const auto record = server.Move({.rids = {*rid}, .target = *target}, kMoveDeadline);
+  if (runtime::KindOf(record.status()) == runtime::ErrorKind::kMoveCancelled) {
+    // Done, and the answer is no: the object serves where it was.
+    printf("not moved: %s: %s\n", rid->ToString().c_str(),
+           std::string(record.status().message()).c_str());
+    return kExitNo;
+  }
   if (!record.ok()) return Fail(record.status());
   printf("%s\n", MoveLine(record->event).c_str());
-  return record->event.status.ok() ? kExitOk : kExitNo;
+  return kExitOk;
 }
 
 int Pin(const PinOptions& options) {
