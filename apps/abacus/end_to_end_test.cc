@@ -214,11 +214,13 @@ TEST_F(EndToEndTest, AMoveThatIsCancelledIsToldAndChangesNothing) {
   Command search(GrepCommand({"--config", config, "--block", "16MiB", "kernel", "text"}));
   const std::string rid = AwaitGrep(search);
   ASSERT_NE(rid, "");
-  const Outcome move = RunAbacus({"move", server_->option(), rid, "server"});
-  EXPECT_EQ(move.code, 1) << move.err;
-  EXPECT_EQ(move.out.rfind("not moved: " + rid + ": ", 0), 0u) << move.out;
-  EXPECT_THAT(move.out, HasSubstr("draining took too long"));
-  EXPECT_THAT(move.err, IsEmpty());
+  for (const char* command : {"move", "pin"}) {
+    const Outcome move = RunAbacus({command, server_->option(), rid, "server"});
+    EXPECT_EQ(move.code, 1) << move.err;
+    EXPECT_EQ(move.out.rfind("not moved: " + rid + ": ", 0), 0u) << move.out;
+    EXPECT_THAT(move.out, HasSubstr("draining took too long"));
+    EXPECT_THAT(move.err, IsEmpty());
+  }
   const Outcome found = search.Wait();
   EXPECT_EQ(found.code, 0) << found.err;
   EXPECT_EQ(found.out, GrepOf(folder_, "kernel", "text"));

@@ -161,8 +161,8 @@ int Status(const StatusOptions& options) {
   runtime::ControlClient server(options.control.server);
   const auto report = server.GetStatus(options.objects_max, kAskDeadline);
   if (!report.ok()) return Fail(report.status());
-  if (auto status = WriteAll(STDOUT_FILENO, StatusText(*report, options)); !status.ok())
-    return Fail(status);
+  const std::string text = StatusText(*report, options);
+  if (auto status = WriteAll(STDOUT_FILENO, text); !status.ok()) return Fail(status);
   if (!options.control.json.empty()) {
     const absl::Status written = WriteFile(options.control.json, JsonOf(*report));
     if (!written.ok()) return Fail(written);
