@@ -111,6 +111,19 @@ TEST(CommandLineTest, TheServerComesFromTheEnvironmentWhereNoneIsNamed) {
   EXPECT_THAT(outcome.err, HasSubstr("127.0.0.1:2"));
 }
 
+TEST(CommandLineTest, OfSeveralServersTheFirstIsAsked) {
+  for (const std::vector<std::string>& command : {std::vector<std::string>{"status"},
+                                                  {"explain", "1.2.3"},
+                                                  {"move", "1.2.3", "server"},
+                                                  {"pin", "1.2.3"}}) {
+    const Outcome outcome =
+        RunAbacus(command, {.environment = {"ABACUS_SERVER=127.0.0.1:2,127.0.0.1:3"}});
+    EXPECT_EQ(outcome.code, 2) << command[0];
+    EXPECT_THAT(outcome.err, HasSubstr("127.0.0.1:2")) << command[0];
+    EXPECT_THAT(outcome.err, ::testing::Not(HasSubstr("127.0.0.1:3"))) << command[0];
+  }
+}
+
 TEST(CommandLineTest, WhatIsNoObjectIsToldWithWhatOneLooksLike) {
   const Outcome outcome = RunAbacus({"explain", "grep"});
   EXPECT_EQ(outcome.code, 2);

@@ -2,11 +2,17 @@
 
 #include "apps/abacus/testing/command.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <linux/membarrier.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <filesystem>
+#include <sstream>
 #include <string>
 
 #include "apps/abacus/control.h"
@@ -78,10 +84,32 @@ TEST(WriteFileTest, ReplacesInOneStepAndLeavesNoOther) {
   EXPECT_TRUE(absl::IsNotFound(WriteFile(folder.Path("absent/f"), "new")));
 }
 
+TEST(WriteFileTest, WhatIsNoRegularFileIsWrittenInPlace) {
+  const testing::Folder folder;
+  const std::string pipe = folder.Path("pipe");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  // Both ends, so that writing it does not wait for a reader.
+  const int fd = open(pipe.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC);
+  ASSERT_GE(fd, 0);
+  ASSERT_TRUE(WriteFile(pipe, "new").ok());
+  char bytes[8];
+  EXPECT_EQ(read(fd, bytes, sizeof(bytes)), 3);
+  close(fd);
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+  EXPECT_TRUE(WriteFile("/dev/null", "new").ok());
+}
+
+TEST(FirstSentenceTest, EndsWithItsFullStop) {
+  EXPECT_EQ(FirstSentence("Moving apps.Grep in 3.09 ms. The rest."),
+            "Moving apps.Grep in 3.09 ms.");
+  EXPECT_EQ(FirstSentence("by hand"), "by hand");
+  EXPECT_EQ(FirstSentence(""), "");
+}
+
 runtime::NodeReport Report() {
   runtime::NodeReport report;
   report.members.resize(3);
-  report.members[0].info = {.instance = {1, 5}, .name = "server"};
+  report.members[0].info = {.instance = {1, 5}, .name = "server", .server = true};
   report.members[1].info = {.instance = {8, 1}, .name = "client"};
   report.members[2].info = {.instance = {9, 1}, .name = "client"};
   return report;
@@ -102,6 +130,37 @@ TEST(FindNodeTest, ANameOfSeveralIsToldWithTheirIds) {
   const auto node = FindNode(Report(), "client");
   EXPECT_TRUE(absl::IsInvalidArgument(node.status()));
   EXPECT_THAT(std::string(node.status().message()), HasSubstr("8 or 9"));
+}
+
+size_t LinesWith(const std::string& text, const std::string& part) {
+  std::istringstream lines(text);
+  size_t count = 0;
+  for (std::string line; std::getline(lines, line);) count += line.find(part) != line.npos ? 1 : 0;
+  return count;
+}
+
+TEST(StatusTextTest, FitsOneScreenHoweverLargeTheCluster) {
+  const StatusOptions options;
+  runtime::NodeReport report = Report();
+  report.health = "OK";
+  report.members.resize(100, report.members.back());
+  report.objects_total = 1000;
+  report.objects.resize(options.objects_max, {.rid = {{7, 41}, 3}, .class_name = "apps.Grep"});
+  report.moves.resize(20, {.event = Event()});
+  for (auto& move : report.moves) move.event.reason = "It pays. For many reasons.";
+  const std::string text = StatusText(report, options);
+  EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 40) << text;
+  EXPECT_THAT(text, HasSubstr("and 92 more (--nodes N)\n"));
+  EXPECT_THAT(text, HasSubstr("and 992 more (--objects N)\n"));
+  EXPECT_EQ(LinesWith(text, "It pays."), options.moves_max);
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("many reasons")));
+  EXPECT_EQ(LinesWith(text, "abacus explain RID"), 1u);
+}
+
+TEST(StatusTextTest, WhereAllIsShownThereIsNoMore) {
+  const std::string text = StatusText(Report(), {});
+  EXPECT_EQ(LinesWith(text, "client"), 2u);
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("more (")));
 }
 
 TEST(ParseRidTest, TakesWhatStatusPrints) {
@@ -141,6 +200,8 @@ TEST(DoctorChecksTest, MembarrierIsIndispensable) {
   ExpectComplete(JudgeMembarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED), Level::kOk);
   ExpectComplete(JudgeMembarrier(MEMBARRIER_CMD_GLOBAL), Level::kFail);
   ExpectComplete(JudgeMembarrier(-1), Level::kFail);
+  EXPECT_THAT(JudgeMembarrier(-1).mend, HasSubstr("sudo apt-get install linux-image"));
+  EXPECT_THAT(JudgeMembarrier(-1).mend, HasSubstr("--security-opt"));
 }
 
 TEST(DoctorChecksTest, FewDescriptorsAreDegradedAndVeryFewFail) {
@@ -170,6 +231,8 @@ TEST(DoctorChecksTest, LargeCheckpointsNeedRoom) {
   ExpectComplete(JudgeSpill("/tmp", 0, 1000, 100), Level::kOk);
   ExpectComplete(JudgeSpill("/tmp", 0, 10, 100), Level::kDegraded);
   ExpectComplete(JudgeSpill("/tmp", EACCES, 0, 100), Level::kFail);
+  EXPECT_THAT(JudgeSpill("/tmp", EACCES, 0, 100).mend, HasSubstr("sudo install -d -m 1777 /tmp"));
+  EXPECT_THAT(JudgeSpill("/tmp", 0, 10, 100).mend, HasSubstr("[migration] spill_dir = "));
 }
 
 TEST(DoctorChecksTest, APortInUseIsDegraded) {

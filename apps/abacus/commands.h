@@ -67,14 +67,16 @@ int RunGrep(const RunGrepOptions& options);
 
 // What the commands that talk to a server's control plane have in common.
 struct ControlOptions {
-  std::string server = kDefaultServer;
+  std::string server = kDefaultServer;  // one
   std::string json;
 };
 
 struct StatusOptions {
   ControlOptions control;
-  uint32_t objects_max = 12;
-  uint32_t moves_max = 5;
+  // All of it fits one screen.
+  uint32_t nodes_max = 8;
+  uint32_t objects_max = 8;
+  uint32_t moves_max = 3;
 };
 int Status(const StatusOptions& options);
 

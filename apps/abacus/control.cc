@@ -52,6 +52,17 @@ std::string NodeName(const NodeReport& report, runtime::NodeId node) {
   return absl::StrCat(node);
 }
 
+namespace {
+
+// A move that was cancelled is an answer: the object serves where it was.
+int FailMove(const runtime::Rid& rid, const absl::Status& status) {
+  if (runtime::KindOf(status) != runtime::ErrorKind::kMoveCancelled) return Fail(status);
+  printf("not moved: %s: %s\n", rid.ToString().c_str(), std::string(status.message()).c_str());
+  return kExitNo;
+}
+
+}  // namespace
+
 int Move(const MoveOptions& options) {
   const auto rid = ParseRid(options.rid);
   if (!rid.ok()) return Fail(rid.status());
@@ -61,9 +72,9 @@ int Move(const MoveOptions& options) {
   const auto target = FindNode(*report, options.node);
   if (!target.ok()) return Fail(target.status());
   const auto record = server.Move({.rids = {*rid}, .target = *target}, kMoveDeadline);
-  if (!record.ok()) return Fail(record.status());
+  if (!record.ok()) return FailMove(*rid, record.status());
   printf("%s\n", MoveLine(record->event).c_str());
-  return record->event.status.ok() ? kExitOk : kExitNo;
+  return kExitOk;
 }
 
 int Pin(const PinOptions& options) {
@@ -79,7 +90,7 @@ int Pin(const PinOptions& options) {
     command.node = *node;
   }
   const absl::Status status = server.Pin(command, kMoveDeadline);
-  if (!status.ok()) return Fail(status);
+  if (!status.ok()) return FailMove(*rid, status);
   if (options.unpin) {
     printf("unpinned: %s; the engine may move it again\n", rid->ToString().c_str());
   } else {

@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "apps/abacus/commands.h"
 #include "runtime/base/ids.h"
 #include "runtime/node/control_types.h"
 
@@ -25,6 +26,9 @@ absl::StatusOr<runtime::Rid> ParseRid(const std::string& text);
 //         name, and the message lists their ids.
 absl::StatusOr<runtime::NodeId> FindNode(const runtime::NodeReport& report,
                                          const std::string& node);
+
+// What `abacus status` prints.
+std::string StatusText(const runtime::NodeReport& report, const StatusOptions& options);
 
 // The name of a node, or its id where it has none or is gone.
 std::string NodeName(const runtime::NodeReport& report, runtime::NodeId node);

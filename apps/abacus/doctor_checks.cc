@@ -36,6 +36,9 @@ using Level = Finding::Level;
 constexpr uint64_t kDescriptorsMin = 256;
 constexpr uint64_t kDescriptorsGood = 4096;
 
+constexpr char kOtherDirectory[] =
+    "name another in the configuration: [migration] spill_dir = \"/var/tmp\"";
+
 std::string ErrorText(int error) { return std::strerror(error); }
 
 bool InPath(const std::string& program) {
@@ -178,8 +181,9 @@ Finding JudgeMembarrier(long commands) {
   }
   return {"membarrier", Level::kFail, "membarrier(2) is missing or not permitted",
           "a moving object's last calls cannot be told to have ended",
-          "a kernel from 4.14 on with CONFIG_MEMBARRIER; in a container: allow membarrier in its "
-          "seccomp profile"};
+          "boot a kernel from 4.14 on with CONFIG_MEMBARRIER: sudo apt-get install "
+          "linux-image-$(dpkg --print-architecture); in a container: --security-opt "
+          "seccomp=unconfined, or a profile that allows membarrier"};
 }
 
 Finding JudgeDescriptors(uint64_t soft, uint64_t hard) {
@@ -238,13 +242,14 @@ Finding JudgeSpill(const std::string& directory, int error, uint64_t free_bytes,
                    uint64_t wanted_bytes) {
   if (error != 0) {
     return {"large checkpoints", Level::kFail, absl::StrCat(directory, ": ", ErrorText(error)),
-            "objects with large state cannot move", "name another migration.spill_dir"};
+            "objects with large state cannot move",
+            absl::StrCat("sudo install -d -m 1777 ", directory, "; or ", kOtherDirectory)};
   }
   const std::string found =
       absl::StrCat(HumanBytes(static_cast<double>(free_bytes)), " free in ", directory);
   if (free_bytes < wanted_bytes) {
     return {"large checkpoints", Level::kDegraded, found, "objects with large state cannot move",
-            "make room there, or name another migration.spill_dir"};
+            absl::StrCat("make room there; or ", kOtherDirectory)};
   }
   return {"large checkpoints", Level::kOk, found, "", ""};
 }

@@ -10,10 +10,13 @@
 #include <array>
 #include <cerrno>
 #include <cstdlib>
+#include <filesystem>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "apps/abacus/testing/command.h"
@@ -73,6 +76,25 @@ std::string Text(size_t bytes) {
     text += '\n';
   }
   return text + "at last a kernel";
+}
+
+size_t FilesIn(const std::string& directory) {
+  const std::filesystem::directory_iterator files(directory);
+  return static_cast<size_t>(std::distance(begin(files), end(files)));
+}
+
+// Reads until no process holds the other end, and closes this one.
+std::string ReadToEnd(int fd) {
+  std::string text;
+  std::array<char, 65536> buffer;
+  for (;;) {
+    const ssize_t n = read(fd, buffer.data(), buffer.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) break;
+    text.append(buffer.data(), static_cast<size_t>(n));
+  }
+  close(fd);
+  return text;
 }
 
 class EndToEndTest : public ::testing::Test {
@@ -155,13 +177,20 @@ TEST_F(EndToEndTest, SearchMovesToItsDataByItselfWhereTheLinkIsSlow) {
 
 TEST_F(EndToEndTest, MovedByHandWhileItSearchesItPrintsTheSame) {
   StartServer(std::string(kSlow) + "[placement]\nenabled = false\n");
-  Store("text", Text(4000000));
+  // Ends with more than a pipe holds: the search cannot be over before somebody reads it.
+  std::string text = Text(4000000) + "\n";
+  for (int i = 0; i < 20000; ++i) text += "one more kernel\n";
+  Store("text", text);
   const std::string config =
       folder_.Write("client.toml", std::string(kSlow) + "[node]\nname = \"console\"\n");
-  Command search(GrepCommand(
-      {"--config", config, "--json", folder_.Path("json"), "--block", "4KiB", "kernel", "text"}));
+  std::array<int, 2> printed;
+  ASSERT_EQ(pipe2(printed.data(), O_CLOEXEC), 0);
+  Command search(GrepCommand({"--config", config, "--json", folder_.Path("json"), "--block", "1KiB",
+                              "kernel", "text"}),
+                 {.out_fd = printed[1]});
+  close(printed[1]);
   const std::string rid = AwaitGrep(search);
-  ASSERT_NE(rid, "");
+  EXPECT_NE(rid, "");
   int committed = 0;
   for (const char* node : {"server", "console", "server"}) {
     const Outcome move = RunAbacus({"move", server_->option(), rid, node});
@@ -169,10 +198,32 @@ TEST_F(EndToEndTest, MovedByHandWhileItSearchesItPrintsTheSame) {
     EXPECT_THAT(move.out, HasSubstr("by hand"));
     committed += move.code == 0 ? 1 : 0;
   }
+  EXPECT_EQ(ReadToEnd(printed[0]), GrepOf(folder_, "kernel", "text"));
+  const Outcome found = search.Wait();
+  EXPECT_EQ(found.code, 0) << found.err;
+  EXPECT_EQ(Json::parse(folder_.Read("json"))["migrations"], committed) << found.err;
+}
+
+TEST_F(EndToEndTest, AMoveThatIsCancelledIsToldAndChangesNothing) {
+  StartServer(std::string(kSlow) + "[placement]\nenabled = false\n");
+  const std::string text = Text(4000000);
+  Store("text", text);
+  const std::string config =
+      folder_.Write("client.toml", std::string(kSlow) + "[migration]\ndrain_deadline = \"50ms\"\n");
+  // One call that reads the whole file, and so stays inside for the seconds that the link takes.
+  Command search(GrepCommand({"--config", config, "--block", "16MiB", "kernel", "text"}));
+  const std::string rid = AwaitGrep(search);
+  ASSERT_NE(rid, "");
+  for (const char* command : {"move", "pin"}) {
+    const Outcome move = RunAbacus({command, server_->option(), rid, "server"});
+    EXPECT_EQ(move.code, 1) << move.err;
+    EXPECT_EQ(move.out.rfind("not moved: " + rid + ": ", 0), 0u) << move.out;
+    EXPECT_THAT(move.out, HasSubstr("draining took too long"));
+    EXPECT_THAT(move.err, IsEmpty());
+  }
   const Outcome found = search.Wait();
   EXPECT_EQ(found.code, 0) << found.err;
   EXPECT_EQ(found.out, GrepOf(folder_, "kernel", "text"));
-  EXPECT_EQ(Json::parse(folder_.Read("json"))["migrations"], committed) << found.err;
 }
 
 TEST_F(EndToEndTest, APinnedSearchStaysAndExplainTellsSo) {
@@ -238,6 +289,29 @@ TEST_F(EndToEndTest, ABinaryFileIsToldOnStandardError) {
   EXPECT_EQ(search.code, 0);
   EXPECT_THAT(search.out, IsEmpty());
   EXPECT_EQ(search.err, "grep: text: binary file matches\n");
+}
+
+TEST_F(EndToEndTest, WhatAnInterruptedPutLeavesIsNeitherListedNorKept) {
+  StartServer();
+  Store("text", "kept\n");
+  // The put waits for more of its input when its server is killed.
+  std::array<int, 2> input;
+  ASSERT_EQ(pipe2(input.data(), O_CLOEXEC), 0);
+  Command put({"put", server_->option(), "text"},
+              {.in_path = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(input[0])});
+  const std::string objects = folder_.Path("data/objects");
+  while (put.Running() && FilesIn(objects) < 2) std::this_thread::yield();
+  EXPECT_EQ(FilesIn(objects), 2u);
+  const Outcome list = RunAbacus({"ls", server_->option()});
+  EXPECT_THAT(list.out, ::testing::Not(HasSubstr(".part")));
+  EXPECT_THAT(list.out, HasSubstr("text"));
+  server_->command().Signal(SIGKILL);
+  server_->command().Wait();
+  StartServer();
+  EXPECT_EQ(FilesIn(objects), 1u);
+  EXPECT_EQ(RunAbacus(GrepCommand({"-q", "kept", "text"})).out, "1:kept\n");
+  close(input[0]);
+  close(input[1]);
 }
 
 TEST_F(EndToEndTest, PutReplacesAndListTellsSizes) {
@@ -341,8 +415,14 @@ TEST_F(EndToEndTest, CommandsOnWhatIsNotThereAreRefusedWithReasons) {
 TEST_F(EndToEndTest, StatusPutsHealthFirst) {
   StartServer();
   const Outcome status = RunAbacus({"status", server_->option()});
-  EXPECT_EQ(status.code, 0) << status.out;
-  EXPECT_EQ(status.out.rfind("HEALTH  OK\n", 0), 0u) << status.out;
+  const std::string health = status.out.substr(0, status.out.find('\n'));
+  // A machine that does not tell how long tasks wait is never all well.
+  if (health == "HEALTH  OK") {
+    EXPECT_EQ(status.code, 0);
+  } else {
+    EXPECT_EQ(status.code, 1);
+    EXPECT_EQ(health.rfind("HEALTH  the monitor is degraded: ", 0), 0u) << health;
+  }
   EXPECT_THAT(status.out, HasSubstr("server"));
   EXPECT_THAT(status.out, HasSubstr("objfs.FileStore"));
 }

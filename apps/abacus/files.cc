@@ -58,8 +58,8 @@ absl::StatusOr<uint64_t> Copy(int fd, const Ref<StorageObject>& file) {
 // Under another name first: nobody sees a part of the file, and a put that fails leaves the old
 // one.
 absl::StatusOr<uint64_t> PutInto(const Ref<FileStore>& store, int fd, const std::string& name) {
-  const std::string part =
-      absl::StrCat("put-", getpid(), "-", absl::ToUnixNanos(absl::Now()), ".part");
+  const std::string part = FileStore::PartName(
+      static_cast<uint64_t>(getpid()), static_cast<uint64_t>(absl::ToUnixNanos(absl::Now())));
   ABACUS_ASSIGN_OR_RETURN(const Ref<StorageObject> file, store->Create(part));
   auto bytes = Copy(fd, file);
   if (bytes.ok()) {

@@ -100,9 +100,12 @@ void CommandLine::AddClientOptions(CLI::App* command, ClientOptions* options) {
 }
 
 void CommandLine::AddControlOptions(CLI::App* command, ControlOptions* options, bool has_table) {
-  command->add_option("--server", options->server, "control address of a server")
+  command
+      ->add_option("--server", options->server,
+                   "control address of a server; of several, the first is asked")
+      ->transform([](const std::string& servers) { return servers.substr(0, servers.find(',')); })
       ->envname("ABACUS_SERVER")
-      ->type_name("HOST:PORT")
+      ->type_name("HOST:PORT[,...]")
       ->capture_default_str();
   if (has_table) AddJson(command, &options->json);
 }
@@ -168,6 +171,8 @@ void CommandLine::AddControl() {
       Add(&app_, "status", "health, nodes, objects and where they are, last moves and why",
           [this] { return Status(status_); });
   AddControlOptions(status, &status_.control, true);
+  status->add_option("--nodes", status_.nodes_max, "show at most that many nodes")
+      ->capture_default_str();
   status->add_option("--objects", status_.objects_max, "show at most that many objects")
       ->capture_default_str();
   status->add_option("--moves", status_.moves_max, "show at most that many moves")

@@ -1,6 +1,7 @@
 #include "apps/abacus/output.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cctype>
@@ -26,10 +27,20 @@ absl::Status WriteAll(int fd, std::string_view bytes) {
   return absl::OkStatus();
 }
 
+namespace {
+
+bool IsReplaced(const std::string& path) {
+  // A link there (/dev/stdout) may lead to a regular file, and must stay one.
+  if (path.rfind("/dev/", 0) == 0 || path.rfind("/proc/", 0) == 0) return false;
+  struct stat facts;
+  return stat(path.c_str(), &facts) != 0 || S_ISREG(facts.st_mode);
+}
+
+}  // namespace
+
 absl::Status WriteFile(const std::string& path, std::string_view bytes) {
-  // What is no regular file (/dev/stdout, a pipe) is written in place.
   const std::string made = absl::StrCat(path, ".", getpid(), ".tmp");
-  const bool replaces = path.rfind("/dev/", 0) != 0 && path.rfind("/proc/", 0) != 0;
+  const bool replaces = IsReplaced(path);
   const std::string& target = replaces ? made : path;
   const int fd = open(target.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot write ", path));
@@ -58,6 +69,12 @@ std::string HumanSeconds(double seconds) {
   if (size >= 0.1) return absl::StrFormat("%.2f s", seconds);
   if (size >= 0.001) return absl::StrFormat("%.1f ms", seconds * 1e3);
   return absl::StrFormat("%.0f us", seconds * 1e6);
+}
+
+std::string FirstSentence(std::string_view text) {
+  // A point within a number or an abbreviation has no blank behind it.
+  const size_t point = text.find(". ");
+  return std::string(point == std::string_view::npos ? text : text.substr(0, point + 1));
 }
 
 std::string MoveLine(const runtime::MoveEvent& event) {

@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -25,10 +26,16 @@ using runtime::MoveRecord;
 using runtime::NodeReport;
 using Json = nlohmann::json;
 
-std::string Nodes(const NodeReport& report) {
+std::string More(uint64_t hidden, const char* option) {
+  return hidden == 0 ? "" : absl::StrCat("and ", hidden, " more (", option, " N)\n");
+}
+
+std::string Nodes(const NodeReport& report, size_t max) {
   Table table(
       {"node", "id", "role", "heard", "load", "cores", "rate M/s", "address", "figures from"});
-  for (const NodeReport::MemberLine& member : report.members) {
+  const size_t shown = std::min(report.members.size(), max);
+  for (size_t i = 0; i < shown; ++i) {
+    const NodeReport::MemberLine& member = report.members[i];
     const bool is_self = member.info.instance == report.self.instance;
     std::vector<std::string> row = {
         member.info.name, absl::StrCat(member.info.instance.node),
@@ -43,7 +50,7 @@ std::string Nodes(const NodeReport& report) {
                 member.info.control_address, member.measured ? node.source : "nothing yet"});
     table.AddRow(std::move(row));
   }
-  return table.ToString();
+  return table.ToString() + More(report.members.size() - shown, "--nodes");
 }
 
 std::string Objects(const NodeReport& report) {
@@ -56,22 +63,19 @@ std::string Objects(const NodeReport& report) {
                   absl::StrFormat("%.1f", 100 * object.cpu_share), HumanBytes(object.bytes_s),
                   std::move(held)});
   }
-  std::string text = table.ToString();
-  if (report.objects_total > report.objects.size()) {
-    absl::StrAppend(&text, "and ", report.objects_total - report.objects.size(),
-                    " more (--objects N)\n");
-  }
-  return text;
+  const uint64_t shown = report.objects.size();
+  return table.ToString() + More(std::max(report.objects_total, shown) - shown, "--objects");
 }
 
 std::string Moves(const NodeReport& report, uint32_t max) {
   if (report.moves.empty()) return "no moves\n";
-  std::string text = "last moves\n";
+  std::string text = "last moves ('abacus explain RID' tells the whole reason)\n";
   for (const MoveRecord& move : report.moves) {
     if (max-- == 0) break;
     absl::StrAppend(&text, "  ", absl::FormatTime("%H:%M:%S", move.ended, absl::LocalTimeZone()),
                     "  ", MoveLine(move.event), "\n");
-    if (!move.event.reason.empty()) absl::StrAppend(&text, "            ", move.event.reason, "\n");
+    if (move.event.reason.empty()) continue;
+    absl::StrAppend(&text, "            ", FirstSentence(move.event.reason), "\n");
   }
   return text;
 }
@@ -146,15 +150,18 @@ std::string JsonOf(const NodeReport& report) {
 
 }  // namespace
 
+std::string StatusText(const NodeReport& report, const StatusOptions& options) {
+  return absl::StrCat("HEALTH  ", report.health, "\nseen by ", report.self.name, " (",
+                      report.self.control_address, "), ", report.members.size(), " nodes, ",
+                      report.objects_total, " objects\n\n", Nodes(report, options.nodes_max), "\n",
+                      Objects(report), "\n", Moves(report, options.moves_max));
+}
+
 int Status(const StatusOptions& options) {
   runtime::ControlClient server(options.control.server);
   const auto report = server.GetStatus(options.objects_max, kAskDeadline);
   if (!report.ok()) return Fail(report.status());
-  const std::string text =
-      absl::StrCat("HEALTH  ", report->health, "\nseen by ", report->self.name, " (",
-                   report->self.control_address, "), ", report->members.size(), " nodes, ",
-                   report->objects_total, " objects\n\n", Nodes(*report), "\n", Objects(*report),
-                   "\n", Moves(*report, options.moves_max));
+  const std::string text = StatusText(*report, options);
   if (auto status = WriteAll(STDOUT_FILENO, text); !status.ok()) return Fail(status);
   if (!options.control.json.empty()) {
     const absl::Status written = WriteFile(options.control.json, JsonOf(*report));

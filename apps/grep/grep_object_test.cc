@@ -38,8 +38,10 @@ class GrepObjectTest : public ::testing::Test {
   Ref<StorageObject> Store(const std::string& bytes) {
     const std::string path = cluster_->directory() + "/file";
     std::ofstream(path) << bytes;
-    const Ref<StorageObject> made = (*cluster_)[kServer].binding().Adopt(
-        std::make_unique<StorageObject>(objfs::File::Open(path).value(), "file"));
+    const auto pool = std::make_shared<objfs::FilePool>(1);
+    const auto file = pool->Add(path, &objfs::File::Open).value();
+    const Ref<StorageObject> made =
+        (*cluster_)[kServer].binding().Adopt(std::make_unique<StorageObject>(pool, file, "file"));
     return (*cluster_)[kClient].RefTo<StorageObject>(made.rid());
   }
 

@@ -260,76 +260,41 @@ TEST_F(Differential, SmallBlocksPrintTheSame) {
   }
 }
 
-TEST_F(Differential, OddPatternsMeanWhatTheyMeanToGrep) {
-  const std::string text =
-      "a\nb\nab\nba\naa\n*a\na*b\n*b\n^*\na^b\na$b\na$)\na$|\na$)x\na$|x\n$\n:\nc:\n]\na]"
-      "\n\\\n\\2\n2\nb]\nx\n"
-      "x*\n{1}\na{1\naab\nabab\ncac\n-\n=\n.\n\nab ab\n+\n?\n|\n(a)\nn\n";
-  for (const char* const pattern : {"[:a-c:]",
-                                    "[:a[:digit:]:]",
-                                    "[:]",
-                                    "[::]",
-                                    "[:a]",
-                                    "a$)",
-                                    "a$|",
-                                    "a$)x",
-                                    "a$|x",
-                                    "[:xa-c:]",
-                                    "[a-[.c.]]",
-                                    "a$\\|b",
-                                    "\\(a$\\)",
-                                    "a^b",
-                                    "a$b",
-                                    "^*",
-                                    "^*a",
-                                    "$*",
-                                    "*a",
-                                    "\\(*a\\)",
-                                    "\\(^*a\\)",
-                                    "b\\|*a",
-                                    "q\n*b",
-                                    "x\\<*",
-                                    "x\\b\\+",
-                                    "\\<*x",
-                                    "x\\{0\\}a",
-                                    "a\\{0\\}*b",
-                                    "\\(x\\{0\\}\\)",
-                                    "a\\{,1\\}b$",
-                                    "\\{1\\}",
-                                    "\\{1",
-                                    "a\\{1\\}\\{2\\}",
-                                    "a**\\+\\?b",
-                                    "\\`a",
-                                    "a\\'",
-                                    "[a]b]",
-                                    "[]a]",
-                                    "[^]a]",
-                                    "[\\]",
-                                    "[\\2]",
-                                    "\\(a\\)[\\1]",
-                                    "[[=a=]b]",
-                                    "[[.-.]]",
-                                    "[^[=a=]]",
-                                    "[a-[.c.]]",
-                                    "\\(a*\\)\\1b",
-                                    "\\(a\\|b\\)*c\\1",
-                                    "\\(ab\\) \\1",
-                                    "q\n\\(a\\)\\1",
-                                    "\\(a\\)\\1\nx*$",
-                                    "\\(\\)\\1",
-                                    "\\n",
-                                    "\\+",
-                                    "\\?",
-                                    "a\\|",
-                                    "\\(\\|x\\)",
-                                    "\\-",
-                                    "a\n\\",
-                                    "a\n\nb",
-                                    "a\na",
-                                    "x\nx\\",
-                                    "[a\\]",
-                                    "\\B\\B"}) {
-    Compare(pattern, text, 40, GrepReads::kLeadBytesDefault);
+// Lines that odd patterns may mean.
+constexpr char kOddText[] =
+    "a\nb\nab\nba\naa\n*a\na*b\n*b\n^*\na^b\na$b\na$)\na$|\na$)x\na$|x\n$\n:\nc:\n]\na]"
+    "\n\\\n\\2\n2\nb]\nx\n"
+    "x*\n{1}\na{1\naab\nabab\ncac\n-\n=\n.\n\nab ab\n+\n?\n|\n(a)\nn\n";
+
+TEST_F(Differential, OddBracketsMeanWhatTheyMeanToGrep) {
+  for (const char* const pattern :
+       {"[:a-c:]", "[:a[:digit:]:]", "[:]", "[::]", "[:a]", "[:xa-c:]", "[a]b]", "[]a]", "[^]a]",
+        "[\\]", "[\\2]", "\\(a\\)[\\1]", "[[=a=]b]", "[[.-.]]", "[^[=a=]]", "[a-[.c.]]", "[a\\]"}) {
+    Compare(pattern, kOddText, 40, GrepReads::kLeadBytesDefault);
+  }
+}
+
+TEST_F(Differential, OddAnchorsMeanWhatTheyMeanToGrep) {
+  for (const char* const pattern :
+       {"a$)", "a$|", "a$)x", "a$|x", "a$\\|b", "\\(a$\\)", "a^b", "a$b", "^*", "^*a", "$*",
+        "\\(^*a\\)", "a\\{,1\\}b$", "\\`a", "a\\'", "\\B\\B"}) {
+    Compare(pattern, kOddText, 40, GrepReads::kLeadBytesDefault);
+  }
+}
+
+TEST_F(Differential, OddRepetitionsMeanWhatTheyMeanToGrep) {
+  for (const char* const pattern :
+       {"*a", "\\(*a\\)", "b\\|*a", "q\n*b", "x\\<*", "x\\b\\+", "\\<*x", "x\\{0\\}a", "a\\{0\\}*b",
+        "\\(x\\{0\\}\\)", "\\{1\\}", "\\{1", "a\\{1\\}\\{2\\}", "a**\\+\\?b", "\\+", "\\?"}) {
+    Compare(pattern, kOddText, 40, GrepReads::kLeadBytesDefault);
+  }
+}
+
+TEST_F(Differential, OddGroupsAndAlternativesMeanWhatTheyMeanToGrep) {
+  for (const char* const pattern :
+       {"\\(a*\\)\\1b", "\\(a\\|b\\)*c\\1", "\\(ab\\) \\1", "q\n\\(a\\)\\1", "\\(a\\)\\1\nx*$",
+        "\\(\\)\\1", "a\\|", "\\(\\|x\\)", "\\n", "\\-", "a\n\\", "a\n\nb", "a\na", "x\nx\\"}) {
+    Compare(pattern, kOddText, 40, GrepReads::kLeadBytesDefault);
   }
 }
 

@@ -6,3 +6,9 @@ target_compile_definitions(abacus_demo PRIVATE
 if(TARGET abacus)
   add_dependencies(abacus_demo abacus)
 endif()
+
+find_package(Python3 REQUIRED COMPONENTS Interpreter)
+add_test(NAME abacus_demo_test
+  COMMAND Python3::Interpreter -B ${CMAKE_CURRENT_SOURCE_DIR}/demo/demo_test.py
+          $<TARGET_FILE:abacus_demo>)
+abacus_set_up_test(abacus_demo_test TARGETS abacus_demo LABELS serial)

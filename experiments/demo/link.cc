@@ -57,6 +57,9 @@ absl::Status Link::SetUpNamespaces() {
   std::vector<std::vector<std::string>> commands = {
       {"ip", "netns", "add", server_namespace_},
       {"ip", "netns", "add", client_namespace_},
+      // More than to make one is needed to run in it: `exec` mounts a /sys of the namespace's own,
+      // which containers may refuse.
+      Inside(server_namespace_, {"true"}),
       {"ip", "link", "add", server_end, "netns", server_namespace_, "type", "veth", "peer", "name",
        client_end, "netns", client_namespace_},
   };

@@ -13,7 +13,8 @@ namespace abacus::experiments {
 // The link between the demo's server and its client.
 //
 // Two network namespaces joined by a veth pair, each end shaped by a token bucket, where the user
-// may make them; else the loopback interface, and the data plane limits its own rate.
+// may make them and run in them; else the loopback interface, and the data plane limits its own
+// rate.
 class Link {
  public:
   enum class Kind { kNamespaces, kLoopback };

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
@@ -108,6 +109,7 @@ absl::Status RunCommand(const std::vector<std::string>& arguments) {
   unlink(path);
   if (!process.ok()) return process.status();
   if (code == 0) return absl::OkStatus();
+  absl::StripTrailingAsciiWhitespace(&said);
   return absl::InternalError(
       absl::StrCat("`", absl::StrJoin(arguments, " "), "` exited with ", code, ": ", said));
 }

@@ -118,6 +118,12 @@ absl::StatusOr<uint64_t> File::Size() const {
   return static_cast<uint64_t>(facts.st_size);
 }
 
+absl::StatusOr<FileIdentity> File::Identity() const {
+  struct stat facts;
+  if (fstat(fd_, &facts) != 0) return Error("cannot look at", path_);
+  return FileIdentity{.device = facts.st_dev, .inode = facts.st_ino};
+}
+
 absl::StatusOr<FileFacts> StatFile(const std::string& path) {
   struct stat facts;
   if (lstat(path.c_str(), &facts) != 0) return Error("cannot look at", path);

@@ -13,6 +13,13 @@
 
 namespace abacus::objfs {
 
+// Which file it is, whatever its name.
+struct FileIdentity {
+  uint64_t device = 0;
+  uint64_t inode = 0;
+  friend bool operator==(const FileIdentity&, const FileIdentity&) = default;
+};
+
 // An open regular file of the local file system: the seam between storage objects and a disk.
 //
 // Errors: those of the system, by absl::ErrnoToStatus, with what was done and the file's path:
@@ -41,6 +48,7 @@ class File {
   // Returns once what was written is on the disk.
   absl::Status Sync();
   absl::StatusOr<uint64_t> Size() const;
+  absl::StatusOr<FileIdentity> Identity() const;
 
  private:
   File(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}

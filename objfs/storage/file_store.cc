@@ -1,6 +1,7 @@
 #include "objfs/storage/file_store.h"
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -33,6 +34,21 @@ absl::Status CheckName(const std::string& name) {
       absl::StrCat("'", name.substr(0, FileStore::kNameBytesMax), "' cannot name a file: ", wrong));
 }
 
+// Whether PartName() makes such names.
+bool IsPart(std::string_view name) {
+  const auto skip = [&name](std::string_view text) {
+    const bool there = name.substr(0, text.size()) == text;
+    if (there) name.remove_prefix(text.size());
+    return there;
+  };
+  const auto skip_digits = [&name] {
+    const size_t digits = std::min(name.find_first_not_of("0123456789"), name.size());
+    name.remove_prefix(digits);
+    return digits > 0;
+  };
+  return skip("put-") && skip_digits() && skip("-") && skip_digits() && name == ".part";
+}
+
 // The system's message names a path on the server, which means nothing to the client.
 absl::Status ForClient(const absl::Status& status, const std::string& name) {
   if (absl::IsNotFound(status)) {
@@ -46,22 +62,31 @@ absl::Status ForClient(const absl::Status& status, const std::string& name) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<FileStore>> FileStore::Make(const std::string& directory,
-                                                           Host host) {
+std::string FileStore::PartName(uint64_t process, uint64_t number) {
+  return absl::StrCat("put-", process, "-", number, ".part");
+}
+
+absl::StatusOr<std::unique_ptr<FileStore>> FileStore::Make(const std::string& directory, Host host,
+                                                           Limits limits) {
   ABACUS_RETURN_IF_ERROR(MakeDirectory(directory));
-  return std::unique_ptr<FileStore>(new FileStore(directory, std::move(host)));
+  ABACUS_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListFiles(directory));
+  for (const std::string& name : names) {
+    if (!IsPart(name)) continue;
+    ABACUS_RETURN_IF_ERROR(RemoveFile(absl::StrCat(directory, "/", name)));
+  }
+  return std::unique_ptr<FileStore>(new FileStore(directory, std::move(host), limits));
 }
 
 absl::StatusOr<Ref<StorageObject>> FileStore::Keep(
     const std::string& name, absl::StatusOr<File> (*open)(const std::string&)) {
-  if (open_.size() >= kOpenFilesMax) {
+  if (open_.size() >= limits_.objects_max) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("cannot open '", name, "': ", kOpenFilesMax, " files are open"));
+        absl::StrCat("cannot open '", name, "': ", limits_.objects_max, " files are in use"));
   }
-  auto file = open(PathOf(name));
+  const auto file = pool_->Add(PathOf(name), open);
   if (!file.ok()) return ForClient(file.status(), name);
-  Ref<StorageObject> object = host_.adopt(std::make_unique<StorageObject>(*std::move(file), name));
-  open_[name] = object;
+  Ref<StorageObject> object = host_.adopt(std::make_unique<StorageObject>(pool_, *file, name));
+  open_[name] = {object, *file};
   return object;
 }
 
@@ -74,7 +99,7 @@ absl::StatusOr<Ref<StorageObject>> FileStore::Create(const std::string& name) {
 absl::StatusOr<Ref<StorageObject>> FileStore::Open(const std::string& name) {
   ABACUS_RETURN_IF_ERROR(CheckName(name));
   MutexLock lock(mutex_);
-  if (const auto it = open_.find(name); it != open_.end()) return it->second;
+  if (const auto it = open_.find(name); it != open_.end()) return it->second.object;
   return Keep(name, &File::Open);
 }
 
@@ -90,6 +115,7 @@ absl::StatusOr<std::vector<FileInfo>> FileStore::List(const std::string& after, 
   std::vector<FileInfo> files;
   for (auto it = std::upper_bound(names.begin(), names.end(), after);
        it != names.end() && files.size() < std::min(max, kListMax); ++it) {
+    if (IsPart(*it)) continue;
     const auto facts = StatFile(PathOf(*it));
     // What vanished since the names were read is not there.
     if (absl::IsNotFound(facts.status())) continue;
@@ -102,11 +128,18 @@ absl::StatusOr<std::vector<FileInfo>> FileStore::List(const std::string& after, 
 absl::Status FileStore::Rename(const std::string& from, const std::string& to) {
   ABACUS_RETURN_IF_ERROR(CheckName(from));
   ABACUS_RETURN_IF_ERROR(CheckName(to));
+  if (IsPart(to)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", to, "' cannot name a file: such names are of files that are written"));
+  }
   MutexLock lock(mutex_);
   if (from == to) return ForClient(StatFile(PathOf(from)).status(), from);
-  ABACUS_RETURN_IF_ERROR(ForClient(RenameFile(PathOf(from), PathOf(to)), from));
+  const auto it = open_.find(from);
+  ABACUS_RETURN_IF_ERROR(ForClient(it != open_.end() ? pool_->Rename(it->second.file, PathOf(to))
+                                                     : RenameFile(PathOf(from), PathOf(to)),
+                                   from));
   End(to);
-  if (const auto it = open_.find(from); it != open_.end()) {
+  if (it != open_.end()) {
     open_[to] = std::move(it->second);
     open_.erase(it);
   }
@@ -124,7 +157,8 @@ absl::Status FileStore::Remove(const std::string& name) {
 void FileStore::End(const std::string& name) {
   const auto it = open_.find(name);
   if (it == open_.end()) return;
-  const runtime::Rid rid = it->second.rid();
+  const runtime::Rid rid = it->second.object.rid();
+  pool_->Drop(it->second.file);
   open_.erase(it);
   host_.end(rid);
 }

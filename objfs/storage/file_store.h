@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "objfs/storage/file_pool.h"
 #include "objfs/storage/storage_object.h"
 #include "runtime/base/mutex.h"
 #include "runtime/object/mobile_object.h"
@@ -35,12 +36,14 @@ struct FileInfo {
 // 1. At most one StorageObject exists for a name, and all who open the name get it.
 // 2. A StorageObject whose file was removed or replaced is ended: those who hold a reference to it
 //    get the runtime's "object not found", never another file's bytes.
-// Limits: kOpenFilesMax storage objects at once (kResourceExhausted): each holds a descriptor.
+// 3. A file that was being written under a PartName() when its server ended is gone when the next
+//    one begins.
+// Limits: Limits::objects_max storage objects at once (kResourceExhausted); of their files
+// Limits::open_files_max are open at once, those used last.
 // Thread-safety: thread-safe. Blocking: disk I/O.
 class FileStore final : public runtime::AnchoredObject {
  public:
   static constexpr size_t kNameBytesMax = 255;
-  static constexpr size_t kOpenFilesMax = 4096;
   static constexpr uint32_t kListMax = 4096;
 
   // How the store brings storage objects into the runtime and ends them, without knowing a node.
@@ -49,9 +52,25 @@ class FileStore final : public runtime::AnchoredObject {
     std::function<void(const runtime::Rid&)> end;
   };
 
+  struct Limits {
+    // A storage object stays until its file is removed or replaced: a few hundred bytes each.
+    size_t objects_max = 65536;
+    // Leaves a process with the usual 1024 descriptors as many again for its peers.
+    size_t open_files_max = 512;
+  };
+
   // A store over `directory`, which is made where it is not there.
+  // REQUIRES: no other store is over that directory.
   // Errors: those of the directory.
-  static absl::StatusOr<std::unique_ptr<FileStore>> Make(const std::string& directory, Host host);
+  static absl::StatusOr<std::unique_ptr<FileStore>> Make(const std::string& directory, Host host,
+                                                         Limits limits);
+  static absl::StatusOr<std::unique_ptr<FileStore>> Make(const std::string& directory, Host host) {
+    return Make(directory, std::move(host), Limits());
+  }
+
+  // A name for a file while it is written, before Rename() gives it its own: List() leaves such
+  // files out, and Rename() gives no file such a name. Different for different numbers.
+  static std::string PartName(uint64_t process, uint64_t number);
 
   // Makes an empty file. Errors: kAlreadyExists.
   absl::StatusOr<runtime::Ref<StorageObject>> Create(const std::string& name);
@@ -70,8 +89,16 @@ class FileStore final : public runtime::AnchoredObject {
   ABACUS_OBJECT(FileStore, "objfs.FileStore", 1, Create, Open, Stat, List, Rename, Remove)
 
  private:
-  FileStore(std::string directory, Host host)
-      : directory_(std::move(directory)), host_(std::move(host)) {}
+  struct OpenFile {
+    runtime::Ref<StorageObject> object;
+    FilePool::FileId file = 0;
+  };
+
+  FileStore(std::string directory, Host host, Limits limits)
+      : directory_(std::move(directory)),
+        host_(std::move(host)),
+        limits_(limits),
+        pool_(std::make_shared<FilePool>(limits.open_files_max)) {}
 
   std::string PathOf(const std::string& name) const { return directory_ + "/" + name; }
   absl::StatusOr<runtime::Ref<StorageObject>> Keep(const std::string& name,
@@ -81,11 +108,13 @@ class FileStore final : public runtime::AnchoredObject {
 
   const std::string directory_;
   const Host host_;
+  const Limits limits_;
+  const std::shared_ptr<FilePool> pool_;
 
   // Held over the file system's calls on names, so that a name and its object agree; never over a
-  // read or write of data.
+  // read or write of data. Acquired before the pool's.
   runtime::Mutex mutex_;
-  std::map<std::string, runtime::Ref<StorageObject>> open_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, OpenFile> open_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace abacus::objfs

@@ -45,11 +45,7 @@ class FileStoreTest : public ::testing::Test {
     binding_.Start();
     std::string pattern = ::testing::TempDir() + "abacus-store-XXXXXX";
     directory_ = mkdtemp(pattern.data());
-    auto store = FileStore::Make(
-        directory_,
-        {.adopt = [this](auto object) { return binding_.Adopt(std::move(object)); },
-         .end = [this](const runtime::Rid& rid) { EXPECT_TRUE(binding_.Destroy(rid).ok()); }});
-    store_ = binding_.Adopt(*std::move(store));
+    Begin({});
   }
   ~FileStoreTest() override {
     store_ = {};
@@ -57,6 +53,15 @@ class FileStoreTest : public ::testing::Test {
     std::filesystem::remove_all(directory_);
   }
 
+  // A store over the directory, as a server that begins makes one.
+  void Begin(FileStore::Limits limits) {
+    auto store = FileStore::Make(
+        directory_,
+        {.adopt = [this](auto object) { return binding_.Adopt(std::move(object)); },
+         .end = [this](const runtime::Rid& rid) { EXPECT_TRUE(binding_.Destroy(rid).ok()); }},
+        limits);
+    store_ = binding_.Adopt(*std::move(store));
+  }
   void Make(const std::string& name, const std::string& bytes) const {
     std::ofstream(directory_ + "/" + name) << bytes;
   }
@@ -190,20 +195,64 @@ TEST_F(FileStoreTest, RenameOfAMissingFileLeavesTheTarget) {
   EXPECT_EQ(file->Read(0, 9)->view(), "x");
 }
 
-TEST_F(FileStoreTest, TooManyOpenFilesAreATypedError) {
-  // A descriptor each: hard links to one file keep the test quick, and the limit of this process
-  // may be lower than the store's, which is an error of the same code.
-  Make("f", "x");
-  absl::Status status;
-  size_t opened = 0;
-  for (; opened <= FileStore::kOpenFilesMax && status.ok(); ++opened) {
-    const std::string name = "f" + std::to_string(opened);
-    std::filesystem::create_hard_link(directory_ + "/f", directory_ + "/" + name);
-    status = store_->Open(name).status();
-  }
+TEST_F(FileStoreTest, TooManyStorageObjectsAreATypedError) {
+  Begin({.objects_max = 2});
+  for (const char* name : {"a", "b", "c"}) Make(name, "x");
+  EXPECT_TRUE(store_->Open("a").ok());
+  EXPECT_TRUE(store_->Open("b").ok());
+  const absl::Status status = store_->Open("c").status();
   EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
-  EXPECT_LE(opened, FileStore::kOpenFilesMax + 1);
-  EXPECT_TRUE(store_->Remove("f0").ok());
+  EXPECT_TRUE(store_->Open("a").ok());
+  EXPECT_TRUE(store_->Remove("a").ok());
+  EXPECT_TRUE(store_->Open("c").ok());
+}
+
+TEST_F(FileStoreTest, MoreFilesAreInUseThanAreOpenAtOnce) {
+  Begin({.open_files_max = 2});
+  std::vector<Ref<StorageObject>> files;
+  for (int i = 0; i < 10; ++i) {
+    files.push_back(store_->Create("f" + std::to_string(i)).value());
+    ASSERT_TRUE(files.back()->Write(0, Block::CopyOf(std::to_string(i))).ok());
+  }
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_EQ(files[i]->Read(0, 9)->view(), std::to_string(i));
+    EXPECT_TRUE(files[i]->Flush().ok());
+  }
+}
+
+TEST_F(FileStoreTest, AClosedFileIsFoundAgainUnderItsNewNameOnly) {
+  Begin({.open_files_max = 1});
+  Make("f", "old");
+  const auto old = store_->Open("f").value();
+  const auto made = store_->Create("f.new").value();
+  ASSERT_TRUE(made->Write(0, Block::CopyOf("new")).ok());
+  Make("other", "x");
+  ASSERT_TRUE(store_->Open("other").ok());
+  ASSERT_TRUE(store_->Rename("f.new", "f").ok());
+  EXPECT_EQ(runtime::KindOf(old->Size().status()), runtime::ErrorKind::kObjectNotFound);
+  EXPECT_EQ(made->Read(0, 9)->view(), "new");
+}
+
+TEST_F(FileStoreTest, FilesThatWereBeingWrittenAreGoneWhenTheNextServerBegins) {
+  const std::string part = FileStore::PartName(7, 41);
+  for (const std::string& name : {part, std::string("put-7-41.part.txt"), std::string("put-.part"),
+                                  std::string("put-me-41.part"), std::string("f")}) {
+    Make(name, "x");
+  }
+  Begin({});
+  EXPECT_TRUE(absl::IsNotFound(store_->Stat(part).status()));
+  EXPECT_THAT(Names(store_->List("", 9)),
+              ElementsAre("f", "put-.part", "put-7-41.part.txt", "put-me-41.part"));
+}
+
+TEST_F(FileStoreTest, AFileThatIsBeingWrittenIsNotListedUntilItHasItsName) {
+  const std::string part = FileStore::PartName(7, 41);
+  ASSERT_TRUE(store_->Create(part).ok());
+  EXPECT_THAT(Names(store_->List("", 9)), IsEmpty());
+  ASSERT_TRUE(store_->Rename(part, "f").ok());
+  EXPECT_THAT(Names(store_->List("", 9)), ElementsAre("f"));
+  // No user's file gets a name under which it would be removed.
+  EXPECT_TRUE(absl::IsInvalidArgument(store_->Rename("f", part)));
 }
 
 TEST_F(FileStoreTest, MakeRefusesADirectoryThatIsAFile) {

@@ -1,6 +1,7 @@
 #include "objfs/storage/storage_object.h"
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
 
 namespace abacus::objfs {
 
@@ -10,15 +11,20 @@ absl::StatusOr<runtime::Block> StorageObject::Read(uint64_t offset, uint64_t byt
                                                    " bytes; at most ", kReadBytesMax,
                                                    " can be read at once"));
   }
-  return file_.ReadAt(offset, bytes);
+  ABACUS_ASSIGN_OR_RETURN(const std::shared_ptr<File> file, pool_->Use(file_, false));
+  return file->ReadAt(offset, bytes);
 }
 
 absl::Status StorageObject::Write(uint64_t offset, const runtime::Block& bytes) {
-  return file_.WriteAt(offset, bytes.view());
+  ABACUS_ASSIGN_OR_RETURN(const std::shared_ptr<File> file, pool_->Use(file_, true));
+  return file->WriteAt(offset, bytes.view());
 }
 
-absl::Status StorageObject::Flush() { return file_.Sync(); }
+absl::Status StorageObject::Flush() { return pool_->Sync(file_); }
 
-absl::StatusOr<uint64_t> StorageObject::Size() { return file_.Size(); }
+absl::StatusOr<uint64_t> StorageObject::Size() {
+  ABACUS_ASSIGN_OR_RETURN(const std::shared_ptr<File> file, pool_->Use(file_, false));
+  return file->Size();
+}
 
 }  // namespace abacus::objfs

@@ -65,7 +65,11 @@ Command::Command(const std::vector<std::string>& arguments, const Options& optio
 
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // a test that is killed leaves nothing behind
   Redirect(options.in_path, O_RDONLY, STDIN_FILENO);
-  Redirect(out, O_WRONLY, STDOUT_FILENO);
+  if (options.out_fd < 0) {
+    Redirect(out, O_WRONLY, STDOUT_FILENO);
+  } else if (dup2(options.out_fd, STDOUT_FILENO) < 0) {
+    _exit(126);
+  }
   Redirect(err, O_WRONLY, STDERR_FILENO);
   if (options.keep_fd >= 0) fcntl(options.keep_fd, F_SETFD, 0);
   unsetenv("ABACUS_SERVER");

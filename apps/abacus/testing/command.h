@@ -40,6 +40,7 @@ class Command {
  public:
   struct Options {
     std::string in_path = "/dev/null";
+    int out_fd = -1;                       // takes standard output, else Outcome::out has it
     std::vector<std::string> environment;  // "NAME=value"
     bool as_nobody = false;                // drops root's rights, where there are any
     int keep_fd = -1;                      // a descriptor that it inherits
