@@ -141,6 +141,7 @@ class BpfMonitor final : public Monitor {
   double Cores() const override { return plain_->Cores(); }
   absl::StatusOr<MemoryInfo> Memory() override { return plain_->Memory(); }
   std::vector<LinkInfo> Links() override { return plain_->Links(); }
+  std::optional<uint64_t> MemoryOf(uint32_t object) override { return plain_->MemoryOf(object); }
   std::vector<ObjectIo> Io() override;
   MonitorLosses Losses() const override;
   void AttachThread(ThreadClock& clock) override;

@@ -2,6 +2,7 @@
 #define ABACUS_MONITOR_EBPF_MONITOR_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -106,6 +107,13 @@ class Monitor {
 
   // Links as the kernel measures them; none where the source cannot see them.
   virtual std::vector<LinkInfo> Links() { return {}; }
+
+  // Bytes that the object (a slot of the runtime) holds; nothing where this program does not count
+  // them (see memory.h).
+  virtual std::optional<uint64_t> MemoryOf(uint32_t object) {
+    static_cast<void>(object);
+    return std::nullopt;
+  }
 
   // Sums since the monitor began; none where the source cannot see block I/O.
   virtual std::vector<ObjectIo> Io() { return {}; }

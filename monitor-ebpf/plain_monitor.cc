@@ -17,6 +17,7 @@
 #include "absl/strings/str_join.h"
 #include "monitor-ebpf/calibration.h"
 #include "monitor-ebpf/links.h"
+#include "monitor-ebpf/memory.h"
 #include "monitor-ebpf/node_files.h"
 #include "monitor-ebpf/task_scan.h"
 
@@ -57,6 +58,10 @@ class PlainMonitor : public Monitor {
   double Cores() const override { return static_cast<double>(cores_); }
   absl::StatusOr<MemoryInfo> Memory() override;
   std::vector<LinkInfo> Links() override { return ScanLinks(); }
+  std::optional<uint64_t> MemoryOf(uint32_t object) override {
+    if (!MemoryIsCounted()) return std::nullopt;
+    return abacus::monitor::MemoryOf(object);
+  }
   void AttachThread(ThreadClock& clock) override {
     if (!options_.use_schedstat) clock.LeaveOutSchedstat();
   }

@@ -28,6 +28,8 @@
 #include <x86intrin.h>
 #endif
 
+#include "monitor-ebpf/memory_object.h"
+
 namespace abacus::monitor {
 
 // -- ticks ----------------------------------------------------------------------------------------
@@ -248,9 +250,11 @@ class BasicThreadClock {
     return wait;
   }
 
-  // The thread is in this object now (a slot of the runtime; 0: in none). One store.
+  // The thread is in this object now (a slot of the runtime; 0: in none): what it allocates and
+  // the I/O that it begins are the object's. Two stores.
   void SetObject(uint32_t object) noexcept {
     counters_->object.store(object, std::memory_order_relaxed);
+    SetMemoryObject(object);
   }
 
   // From now on the off-CPU time comes from `counters`, which another party advances (BPF); null
