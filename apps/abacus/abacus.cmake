@@ -3,9 +3,10 @@ abacus_library(abacus_command
   SRCS abacus/client_node.cc abacus/config_command.cc abacus/control.cc abacus/doctor.cc
        abacus/doctor_checks.cc abacus/files.cc abacus/log_setup.cc abacus/output.cc
        abacus/monitor_of.cc abacus/run_grep.cc abacus/serve.cc abacus/status.cc abacus/suggest.cc
+       abacus/top.cc abacus/top_view.cc
   DEPS abacus_cli abacus_config abacus_grep_object abacus_bpf_monitor abacus_node abacus_storage
   PRIVATE_DEPS nlohmann_json::nlohmann_json spdlog::spdlog)
-abacus_program(abacus SRCS abacus/main.cc DEPS abacus_command CLI11::CLI11)
+abacus_program(abacus SRCS abacus/main.cc DEPS abacus_command abacus_memory CLI11::CLI11)
 target_compile_definitions(abacus PRIVATE ABACUS_VERSION="${PROJECT_VERSION}")
 
 abacus_library(abacus_command_testing SRCS abacus/testing/command.cc)
@@ -13,7 +14,7 @@ target_compile_definitions(abacus_command_testing PRIVATE ABACUS_PROGRAM="$<TARG
 add_dependencies(abacus_command_testing abacus)
 
 abacus_test(abacus_command_test
-  SRCS abacus/command_test.cc
+  SRCS abacus/command_test.cc abacus/top_view_test.cc
   DEPS abacus_command abacus_command_testing)
 # These run the program: in sanitizer builds, the instrumented one.
 abacus_test(abacus_command_line_test

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 
 namespace abacus::apps {
 
@@ -79,6 +80,16 @@ struct StatusOptions {
   uint32_t moves_max = 3;
 };
 int Status(const StatusOptions& options);
+
+struct TopOptions {
+  ControlOptions control;
+  std::string sort = "cpu";
+  absl::Duration interval = absl::Seconds(1);
+  uint32_t objects_max = 100;
+  bool batch = false;
+  uint32_t rounds = 1;  // of a batch
+};
+int Top(const TopOptions& options);
 
 struct ExplainOptions {
   ControlOptions control;

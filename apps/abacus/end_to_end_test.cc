@@ -412,6 +412,33 @@ TEST_F(EndToEndTest, CommandsOnWhatIsNotThereAreRefusedWithReasons) {
   EXPECT_THAT(explain.err, HasSubstr("7.41.3"));
 }
 
+TEST_F(EndToEndTest, TopTellsWhatASearchCostsWhileItRuns) {
+  StartServer(kSlow);
+  Store("text", Text(4000000));
+  const std::string config = folder_.Write("client.toml", kSlow);
+  Command search(GrepCommand({"--config", config, "--pin", "client", "kernel", "text"}));
+  ASSERT_NE(AwaitGrep(search), "");
+  // Digests come a few times a second; the search lasts seconds.
+  Json grep;
+  while (search.Running() && grep.is_null()) {
+    const Outcome top = RunAbacus({"top", server_->option(), "--batch", "-n", "2", "--interval",
+                                   "0.1", "--json", folder_.Path("top")});
+    ASSERT_EQ(top.code, 0) << top.err;
+    EXPECT_THAT(top.out, HasSubstr("blocked %"));
+    const Json samples = Json::parse(folder_.Read("top"))["samples"];
+    ASSERT_EQ(samples.size(), 2u);
+    for (const Json& object : samples[1]["objects"]) {
+      if (object["class"] == "apps.Grep" && object["bytes_in_s"] > 0) grep = object;
+    }
+    for (const Json& node : samples[1]["nodes"]) {
+      EXPECT_TRUE(!node.contains("source") || node["source"] != "") << node;
+    }
+  }
+  ASSERT_FALSE(grep.is_null()) << "the search has ended before top saw it";
+  EXPECT_GT(grep["stall_share"], 0.3) << "it waits for the link: " << grep;
+  EXPECT_GT(grep["bytes_in_s"], grep["bytes_out_s"]);
+}
+
 TEST_F(EndToEndTest, StatusPutsHealthFirst) {
   StartServer();
   const Outcome status = RunAbacus({"status", server_->option()});

@@ -10,6 +10,7 @@
 
 #include "apps/abacus/commands.h"
 #include "apps/abacus/suggest.h"
+#include "apps/abacus/top_view.h"
 
 namespace abacus::apps {
 namespace {
@@ -21,6 +22,7 @@ examples:
   abacus run grep kernel LinuxBible.txt     search it; the engine decides where grep runs
   abacus run grep --pin client kernel LinuxBible.txt
   abacus status                             nodes, objects, the last moves and why
+  abacus top                                what each object costs, live
   abacus explain 1073741824.5.2             why that object is where it is
   abacus move 1073741824.5.2 server-1       move it by hand
 
@@ -42,6 +44,7 @@ class CommandLine {
   void AddServer();
   void AddFiles();
   void AddRun();
+  void AddTop();
   void AddControl();
   void AddConfig();
   static void AddClientOptions(CLI::App* command, ClientOptions* options);
@@ -57,6 +60,8 @@ class CommandLine {
   ListOptions list_;
   RunGrepOptions grep_;
   StatusOptions status_;
+  TopOptions top_;
+  double top_interval_s_ = 1;
   ExplainOptions explain_;
   MoveOptions move_;
   PinOptions pin_;
@@ -72,6 +77,7 @@ CommandLine::CommandLine() {
   AddServer();
   AddFiles();
   AddRun();
+  AddTop();
   AddControl();
   AddConfig();
 }
@@ -164,6 +170,27 @@ void CommandLine::AddRun() {
   AddJson(grep, &grep_.json);
   grep->add_option("PATTERN", grep_.pattern, "what to search for")->required();
   grep->add_option("NAME", grep_.name, "the file, by its name at the server")->required();
+}
+
+void CommandLine::AddTop() {
+  CLI::App* top = Add(&app_, "top", "what each object costs, live", [this] {
+    top_.interval = absl::Seconds(top_interval_s_);
+    return Top(top_);
+  });
+  AddControlOptions(top, &top_.control, true);
+  top->add_option("--sort", top_.sort, "which objects come first")
+      ->check(CLI::IsMember(TopSortWords()))
+      ->capture_default_str();
+  top->add_option("--interval", top_interval_s_, "seconds between two looks")
+      ->check(CLI::Range(0.1, 3600.0))
+      ->capture_default_str();
+  top->add_option("--objects", top_.objects_max, "show at most that many objects")
+      ->capture_default_str();
+  CLI::Option* batch = top->add_flag("--batch", top_.batch, "print, and do not wait for keys");
+  top->add_option("-n", top_.rounds, "how often to print")
+      ->needs(batch)
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
 }
 
 void CommandLine::AddControl() {

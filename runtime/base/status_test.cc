@@ -89,7 +89,7 @@ TEST(StatusTest, DamagedPayloadHasNoKind) {
 }
 
 TEST(StatusTest, KindOfANewerBuildIsAnErrorWithoutAKind) {
-  for (const int value : {16, 100, 255}) {
+  for (const int value : {17, 100, 255}) {
     const auto kind = static_cast<ErrorKind>(value);
     const absl::Status status = MakeError(kind, "from elsewhere");
     EXPECT_EQ(status.code(), absl::StatusCode::kUnknown);

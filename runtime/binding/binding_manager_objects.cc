@@ -146,6 +146,9 @@ absl::StatusOr<Entry*> BindingManager::Restore(const Rid& rid, std::string_view 
       CheckpointReader reader,
       CheckpointReader::Open(checkpoint, class_name, info->state_version, this));
   ABACUS_ASSIGN_OR_RETURN(ObjectManager * manager, ManagerOf(*info));
+  const RefBase keep(Intern(rid));
+  // What the object holds came with it.
+  const monitor::MemoryScope memory(keep.entry()->slot);
   ABACUS_ASSIGN_OR_RETURN(std::unique_ptr<MobileObject> object,
                           manager->CreateObj(*info, checkpoint.bytes()));
   absl::Status status = object->Restore(reader);

@@ -206,7 +206,7 @@ TEST(ReplyMessageTest, CodesAndKindsOfANewerBuildAreErrorsAllTheSame) {
     EXPECT_EQ(reply.status(), absl::UnknownError("from the future"));
   }
   reply.code = 5;
-  for (const int kind : {16, 17, 200, 255}) {
+  for (const int kind : {17, 18, 200, 255}) {
     reply.kind = static_cast<ErrorKind>(kind);
     EXPECT_FALSE(reply.status().ok());
     EXPECT_EQ(KindOf(reply.status()), ErrorKind::kNone);

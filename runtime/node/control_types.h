@@ -75,8 +75,25 @@ struct NodeReport {
     bool mobile = false;
     bool pinned = false;
     std::string pinned_reason;
-    double cpu_share = 0;  // CPU seconds per second
-    double bytes_s = 0;
+    // Seconds per second inside its methods: computing, blocked (of that, on a disk) and ready with
+    // no processor free; and waiting in calls to other nodes.
+    double cpu_share = 0;
+    double blocked_share = 0;
+    double disk_share = 0;
+    double ready_share = 0;
+    double stall_share = 0;
+    double bytes_s = 0;     // arguments in and results out
+    double bytes_in_s = 0;  // those of its own calls to others counted as well
+    double bytes_out_s = 0;
+    uint64_t memory_bytes = 0;  // 0: nothing, or not counted
+  };
+  // What flowed between two objects.
+  struct EdgeLine {
+    Rid from;  // the caller
+    Rid to;
+    double calls_s = 0;
+    double request_bytes_s = 0;
+    double reply_bytes_s = 0;
   };
   struct Counter {
     std::string name;
@@ -88,6 +105,7 @@ struct NodeReport {
   std::vector<MemberLine> members;
   std::vector<ObjectLine> objects;
   uint64_t objects_total = 0;
+  std::vector<EdgeLine> edges;    // of those objects
   std::vector<MoveRecord> moves;  // newest first
   std::vector<Counter> counters;
 };

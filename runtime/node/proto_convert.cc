@@ -127,6 +127,13 @@ static void ToProto(const NodeReport::ObjectLine& from, v1::ObjectStatus* to) {
   to->set_pinned_reason(from.pinned_reason);
   to->set_cpu_share(from.cpu_share);
   to->set_bytes_s(from.bytes_s);
+  to->set_blocked_share(from.blocked_share);
+  to->set_disk_share(from.disk_share);
+  to->set_ready_share(from.ready_share);
+  to->set_stall_share(from.stall_share);
+  to->set_bytes_in_s(from.bytes_in_s);
+  to->set_bytes_out_s(from.bytes_out_s);
+  to->set_memory_bytes(from.memory_bytes);
 }
 static NodeReport::ObjectLine FromProto(const v1::ObjectStatus& from) {
   return {.rid = FromProto(from.rid()),
@@ -136,7 +143,29 @@ static NodeReport::ObjectLine FromProto(const v1::ObjectStatus& from) {
           .pinned = from.pinned(),
           .pinned_reason = from.pinned_reason(),
           .cpu_share = from.cpu_share(),
-          .bytes_s = from.bytes_s()};
+          .blocked_share = from.blocked_share(),
+          .disk_share = from.disk_share(),
+          .ready_share = from.ready_share(),
+          .stall_share = from.stall_share(),
+          .bytes_s = from.bytes_s(),
+          .bytes_in_s = from.bytes_in_s(),
+          .bytes_out_s = from.bytes_out_s(),
+          .memory_bytes = from.memory_bytes()};
+}
+
+static void ToProto(const NodeReport::EdgeLine& from, v1::EdgeStatus* to) {
+  ToProto(from.from, to->mutable_from());
+  ToProto(from.to, to->mutable_to());
+  to->set_calls_s(from.calls_s);
+  to->set_request_bytes_s(from.request_bytes_s);
+  to->set_reply_bytes_s(from.reply_bytes_s);
+}
+static NodeReport::EdgeLine FromProto(const v1::EdgeStatus& from) {
+  return {.from = FromProto(from.from()),
+          .to = FromProto(from.to()),
+          .calls_s = from.calls_s(),
+          .request_bytes_s = from.request_bytes_s(),
+          .reply_bytes_s = from.reply_bytes_s()};
 }
 
 static void ToProto(const NodeReport::Counter& from, v1::Counter* to) {
@@ -422,6 +451,7 @@ void ToProto(const NodeReport& from, v1::StatusReply* to) {
   AllToProto(from.members, to->mutable_members());
   AllToProto(from.objects, to->mutable_objects());
   to->set_objects_total(from.objects_total);
+  AllToProto(from.edges, to->mutable_edges());
   AllToProto(from.moves, to->mutable_moves());
   AllToProto(from.counters, to->mutable_counters());
 }
@@ -431,6 +461,7 @@ NodeReport FromProto(const v1::StatusReply& from) {
           .members = AllFromProto<NodeReport::MemberLine>(from.members()),
           .objects = AllFromProto<NodeReport::ObjectLine>(from.objects()),
           .objects_total = from.objects_total(),
+          .edges = AllFromProto<NodeReport::EdgeLine>(from.edges()),
           .moves = AllFromProto<MoveRecord>(from.moves()),
           .counters = AllFromProto<NodeReport::Counter>(from.counters())};
 }

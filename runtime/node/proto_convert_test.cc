@@ -310,7 +310,16 @@ TEST(ProtoConvertTest, ReportSurvives) {
                      .pinned = true,
                      .pinned_reason = "pinned",
                      .cpu_share = 0.5,
-                     .bytes_s = 1000}};
+                     .blocked_share = 0.25,
+                     .disk_share = 0.125,
+                     .ready_share = 0.0625,
+                     .stall_share = 0.75,
+                     .bytes_s = 1000,
+                     .bytes_in_s = 700,
+                     .bytes_out_s = 300,
+                     .memory_bytes = 4096}};
+  report.edges = {
+      {.from = kRid, .to = {{8, 1}, 2}, .calls_s = 3, .request_bytes_s = 4, .reply_bytes_s = 5}};
   report.objects_total = 1'000'000;
   report.moves = {SomeRecord()};
   report.counters = {{"calls.sent", 5}};
@@ -331,7 +340,20 @@ TEST(ProtoConvertTest, ReportSurvives) {
   EXPECT_TRUE(got.objects[0].pinned);
   EXPECT_EQ(got.objects[0].pinned_reason, "pinned");
   EXPECT_EQ(got.objects[0].cpu_share, 0.5);
+  EXPECT_EQ(got.objects[0].blocked_share, 0.25);
+  EXPECT_EQ(got.objects[0].disk_share, 0.125);
+  EXPECT_EQ(got.objects[0].ready_share, 0.0625);
+  EXPECT_EQ(got.objects[0].stall_share, 0.75);
   EXPECT_EQ(got.objects[0].bytes_s, 1000);
+  EXPECT_EQ(got.objects[0].bytes_in_s, 700);
+  EXPECT_EQ(got.objects[0].bytes_out_s, 300);
+  EXPECT_EQ(got.objects[0].memory_bytes, 4096u);
+  ASSERT_EQ(got.edges.size(), 1u);
+  EXPECT_EQ(got.edges[0].from, kRid);
+  EXPECT_EQ(got.edges[0].to, (Rid{{8, 1}, 2}));
+  EXPECT_EQ(got.edges[0].calls_s, 3);
+  EXPECT_EQ(got.edges[0].request_bytes_s, 4);
+  EXPECT_EQ(got.edges[0].reply_bytes_s, 5);
   EXPECT_EQ(got.objects_total, 1'000'000u);
   ASSERT_EQ(got.moves.size(), 1u);
   ExpectEqual(got.moves[0], SomeRecord());

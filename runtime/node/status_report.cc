@@ -44,11 +44,44 @@ NodeReport::ObjectLine Line(const placement::ObjectStatistics& object, double wi
                               .class_name = object.class_name,
                               .node = object.node,
                               .mobile = object.mobile};
+  line.memory_bytes = object.memory_bytes;
   if (window_s > 0) {
     line.cpu_share = object.cpu_s / window_s;
+    line.blocked_share = object.own_stall_s / window_s;
+    line.disk_share = object.disk_s / window_s;
+    line.ready_share = object.ready_s / window_s;
+    line.stall_share = object.stall_s / window_s;
     line.bytes_s = object.bytes_processed / window_s;
   }
   return line;
+}
+
+// Adds what flowed, and to the objects what came in and went out over it.
+void AddEdges(const std::vector<Digest>& digests, NodeReport& report) {
+  std::map<Rid, NodeReport::ObjectLine*> by_rid;
+  for (NodeReport::ObjectLine& line : report.objects) by_rid[line.rid] = &line;
+  for (const Digest& digest : digests) {
+    if (digest.window_s <= 0) continue;
+    for (const placement::EdgeStatistics& edge : digest.edges) {
+      const NodeReport::EdgeLine line{.from = ToRid(edge.from),
+                                      .to = ToRid(edge.to),
+                                      .calls_s = edge.calls / digest.window_s,
+                                      .request_bytes_s = edge.request_bytes / digest.window_s,
+                                      .reply_bytes_s = edge.reply_bytes / digest.window_s};
+      const auto from = by_rid.find(line.from);
+      const auto to = by_rid.find(line.to);
+      if (from == by_rid.end() && to == by_rid.end()) continue;
+      if (from != by_rid.end()) {
+        from->second->bytes_in_s += line.reply_bytes_s;
+        from->second->bytes_out_s += line.request_bytes_s;
+      }
+      if (to != by_rid.end()) {
+        to->second->bytes_in_s += line.request_bytes_s;
+        to->second->bytes_out_s += line.reply_bytes_s;
+      }
+      report.edges.push_back(line);
+    }
+  }
 }
 
 }  // namespace
@@ -120,6 +153,7 @@ void StatusReporter::AddObjects(const std::vector<Digest>& digests, size_t max,
                               .mobile = !object.anchored});
   }
   if (report.objects.size() > max) report.objects.resize(max);
+  AddEdges(digests, report);
   for (NodeReport::ObjectLine& line : report.objects) {
     if (const auto pin = pins.find(line.rid); pin != pins.end()) {
       line.pinned = true;

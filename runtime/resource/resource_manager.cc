@@ -193,6 +193,7 @@ void ResourceManager::Fill(Digest& digest, const EdgeSumsByKey& window) {
     object.class_name = status.class_name;
     object.node = self;
     object.mobile = !status.anchored;
+    object.memory_bytes = monitor_.MemoryOf(status.slot).value_or(0);
     object.checkpoint_bytes = kCheckpointBytesPrior;
     {
       MutexLock lock(mutex_);

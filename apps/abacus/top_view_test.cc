@@ -1,0 +1,122 @@
+#include "apps/abacus/top_view.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+namespace abacus::apps {
+namespace {
+
+using runtime::NodeReport;
+using runtime::Rid;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr Rid kGrep{{5, 1}, 2};
+constexpr Rid kFile{{7, 1}, 3};
+
+NodeReport Report() {
+  NodeReport report;
+  report.self.name = "s";
+  report.health = "OK";
+  report.objects = {{.rid = kGrep,
+                     .class_name = "apps.Grep",
+                     .node = 5,
+                     .cpu_share = 0.25,
+                     .stall_share = 0.7,
+                     .bytes_in_s = 2e6,
+                     .bytes_out_s = 1000,
+                     .memory_bytes = 4096},
+                    {.rid = kFile,
+                     .class_name = "objfs.Storage",
+                     .node = 7,
+                     .cpu_share = 0.01,
+                     .blocked_share = 0.9,
+                     .disk_share = 0.8,
+                     .bytes_in_s = 500,
+                     .bytes_out_s = 2e6}};
+  report.objects_total = 2;
+  report.edges = {
+      {.from = kGrep, .to = kFile, .calls_s = 30, .request_bytes_s = 500, .reply_bytes_s = 2e6}};
+  return report;
+}
+
+// The classes in the order in which they are shown.
+std::string OrderOf(const TopView& view) {
+  const std::string text = view.Text(100, 300);
+  return text.find("apps.Grep") < text.find("objfs.Storage") ? "grep, file" : "file, grep";
+}
+
+TEST(TopViewTest, KeysChooseTheOrder) {
+  TopView view(TopSort::kCpu);
+  view.SetReport(Report());
+  EXPECT_EQ(OrderOf(view), "grep, file");
+  for (const auto& [key, order] : {std::pair<const char*, const char*>{"s", "file, grep"},
+                                   {"i", "grep, file"},
+                                   {"o", "file, grep"},
+                                   {"m", "grep, file"},
+                                   {"n", "grep, file"},
+                                   {"o", "file, grep"},
+                                   {"c", "grep, file"}}) {
+    EXPECT_TRUE(view.Key(key));
+    EXPECT_EQ(OrderOf(view), order) << key;
+  }
+  EXPECT_FALSE(view.Key("q"));
+}
+
+TEST(TopViewTest, EnterShowsTheEdgesOfTheChosenObjectAndHidesThemAgain) {
+  TopView view(TopSort::kCpu);
+  view.SetReport(Report());
+  EXPECT_TRUE(view.Key("\r"));
+  EXPECT_THAT(view.Text(100, 300), Not(HasSubstr("calls/s"))) << "none is chosen";
+  view.Key("j");
+  EXPECT_THAT(view.Text(100, 300), HasSubstr("calls objfs.Storage " + kFile.ToString() +
+                                             ": 30.0 calls/s, 500 B/s there, 1.9 MiB/s back"));
+  view.Key("\x1b[B");
+  EXPECT_THAT(view.Text(100, 300), HasSubstr("called by apps.Grep"));
+  view.Key("\x1b[B");  // there is no further one
+  EXPECT_THAT(view.Text(100, 300), HasSubstr("called by apps.Grep"));
+  view.Key("\r");
+  EXPECT_THAT(view.Text(100, 300), Not(HasSubstr("calls/s")));
+}
+
+TEST(TopViewTest, ChosenObjectStaysChosenWhenTheOrderChanges) {
+  TopView view(TopSort::kCpu);
+  view.SetReport(Report());
+  view.Key("j");
+  view.Key("s");
+  view.SetReport(Report());
+  const std::string text = view.Text(100, 300);
+  const size_t mark = text.find("\n>");
+  ASSERT_NE(mark, std::string::npos) << text;
+  EXPECT_THAT(text.substr(mark, text.find('\n', mark + 1) - mark), HasSubstr("apps.Grep"));
+}
+
+TEST(TopViewTest, NothingIsLargerThanTheScreen) {
+  NodeReport report = Report();
+  for (uint64_t i = 10; i < 200; ++i) report.objects.push_back({.rid = {{5, 1}, i}});
+  TopView view(TopSort::kMemory);
+  view.SetReport(report);
+  const std::string text = view.Text(24, 40);
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 24);
+  for (size_t at = 0, end; (end = text.find('\n', at)) != std::string::npos; at = end + 1) {
+    EXPECT_LE(end - at, 40u);
+  }
+}
+
+TEST(TopViewTest, MemoryThatIsNotCountedIsNoNumber) {
+  TopView view(TopSort::kNode);
+  view.SetReport(Report());
+  EXPECT_THAT(view.Text(100, 300), HasSubstr("4.0 KiB"));
+  EXPECT_THAT(view.Text(100, 300), HasSubstr(" -\n"));
+}
+
+TEST(TopViewTest, OrdersHaveWords) {
+  for (const std::string& word : TopSortWords()) EXPECT_TRUE(ParseTopSort(word)) << word;
+  EXPECT_FALSE(ParseTopSort("colour"));
+}
+
+}  // namespace
+}  // namespace abacus::apps
