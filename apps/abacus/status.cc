@@ -55,13 +55,18 @@ std::string Nodes(const NodeReport& report, size_t max) {
 
 std::string Objects(const NodeReport& report) {
   if (report.objects.empty()) return "no objects\n";
-  Table table({"object", "class", "at", "CPU %", "bytes/s", "held"});
+  Table table(
+      {"object", "class", "at", "CPU %", "blocked %", "stall %", "bytes/s", "memory", "held"});
+  const auto percent = [](double share) { return absl::StrFormat("%.1f", 100 * share); };
   for (const NodeReport::ObjectLine& object : report.objects) {
     std::string held = object.mobile ? "" : "anchored";
     if (object.pinned) held = object.pinned_reason.empty() ? "pinned" : object.pinned_reason;
-    table.AddRow({object.rid.ToString(), object.class_name, NodeName(report, object.node),
-                  absl::StrFormat("%.1f", 100 * object.cpu_share), HumanBytes(object.bytes_s),
-                  std::move(held)});
+    table.AddRow(
+        {object.rid.ToString(), object.class_name, NodeName(report, object.node),
+         percent(object.cpu_share), percent(object.blocked_share), percent(object.stall_share),
+         HumanBytes(object.bytes_s),
+         object.memory_bytes == 0 ? "-" : HumanBytes(static_cast<double>(object.memory_bytes)),
+         std::move(held)});
   }
   const uint64_t shown = report.objects.size();
   return table.ToString() + More(std::max(report.objects_total, shown) - shown, "--objects");
@@ -106,7 +111,12 @@ Json JsonOf(const NodeReport::ObjectLine& object, const NodeReport& report) {
           {"pinned", object.pinned},
           {"pinned_reason", object.pinned_reason},
           {"cpu_share", object.cpu_share},
-          {"bytes_s", object.bytes_s}};
+          {"blocked_share", object.blocked_share},
+          {"disk_share", object.disk_share},
+          {"ready_share", object.ready_share},
+          {"stall_share", object.stall_share},
+          {"bytes_s", object.bytes_s},
+          {"memory_bytes", object.memory_bytes}};
 }
 
 Json JsonOf(const MoveRecord& move) {

@@ -27,3 +27,6 @@ abacus_test(abacus_crash_test
   DEPS abacus_testing
   LABELS tsan serial TIMEOUT 240)
 add_dependencies(abacus_crash_test abacus_test_node) # which it starts
+abacus_test(abacus_memory_move_test
+  SRCS migration/memory_move_test.cc
+  DEPS abacus_testing abacus_memory)

@@ -1,0 +1,576 @@
+// ./dev bench monitor: what watching costs, and how exact it is, each row beside its baseline in
+// the same run.
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <iostream>
+#include <latch>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "monitor-ebpf/memory.h"
+#include "monitor-ebpf/node_monitor.h"
+#include "monitor-ebpf/testing/block_for.h"
+#include "runtime/testing/bench_report.h"
+#include "uprobe_baseline.skel.h"
+
+extern "C" {
+void* __libc_malloc(size_t size);  // NOLINT(bugprone-reserved-identifier)
+void __libc_free(void* pointer);   // NOLINT(bugprone-reserved-identifier)
+}
+
+namespace abacus::monitor {
+namespace {
+
+using runtime::BenchReport;
+
+constexpr uint64_t kMs = 1'000'000;
+constexpr int kRounds = 9;  // of which the median counts
+
+// -- timing ---------------------------------------------------------------------------------------
+
+bool BindTo(int cpu) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(cpu, &set);
+  return sched_setaffinity(0, sizeof(set), &set) == 0;
+}
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+// Nanoseconds of wall time per call of `body`, each of which makes `calls` of what is measured.
+template <typename Body>
+double NsPerCall(uint64_t calls, Body body) {
+  const uint64_t begin = MachineTime::MonotonicNs();
+  body();
+  return static_cast<double>(MachineTime::MonotonicNs() - begin) / static_cast<double>(calls);
+}
+
+void SpinFor(uint64_t cpu_ns) {
+  const uint64_t end = MachineTime::ThreadCpuNs() + cpu_ns;
+  while (MachineTime::ThreadCpuNs() < end) {
+  }
+}
+
+// -- one invocation -------------------------------------------------------------------------------
+
+struct Account {
+  std::atomic<uint64_t> calls{0}, busy{0}, blocked{0}, ready{0};
+  void Add(const Interval& lap) {
+    busy.store(busy.load(std::memory_order_relaxed) + lap.busy_ticks, std::memory_order_relaxed);
+    if ((lap.blocked_ticks | lap.ready_ticks) != 0) [[unlikely]] {
+      blocked.store(blocked + lap.blocked_ticks, std::memory_order_relaxed);
+      ready.store(ready + lap.ready_ticks, std::memory_order_relaxed);
+    }
+  }
+};
+
+uint64_t sink = 0;
+
+// A method: what is called is not what is measured.
+[[gnu::noinline]] uint64_t Method(uint64_t n) {
+  asm volatile("" : "+r"(n) : : "memory");
+  return n + 1;
+}
+// The same with a name of its own, for the probes.
+extern "C" [[gnu::noinline]] uint64_t AbacusProbedMethod(uint64_t n) {
+  asm volatile("" : "+r"(n) : : "memory");
+  return n + 1;
+}
+
+// As the runtime's invocation path does it: the caller's time until now, the callee's until its
+// return, and who is in charge in between.
+void Watched(ThreadClock& clock, Account& caller, Account& callee, uint64_t calls) {
+  for (uint64_t i = 0; i < calls; ++i) {
+    caller.Add(clock.Lap());
+    clock.SetObject(2);
+    sink += Method(i);
+    callee.Add(clock.Lap());
+    clock.SetObject(1);
+  }
+}
+
+struct CostOfCall {
+  double bare = 0, plain = 0, ebpf = 0, thread_clock = 0;
+};
+
+CostOfCall MeasureCalls(Monitor* ebpf, uint64_t calls) {
+  std::vector<double> bare, plain, watched, thread_clock;
+  ThreadClock plain_clock, bpf_clock;
+  if (ebpf != nullptr) ebpf->AttachThread(bpf_clock);
+  Account caller, callee;
+  for (int round = 0; round < kRounds; ++round) {
+    bare.push_back(NsPerCall(calls, [&] {
+      for (uint64_t i = 0; i < calls; ++i) sink += Method(i);
+    }));
+    plain.push_back(NsPerCall(calls, [&] { Watched(plain_clock, caller, callee, calls); }));
+    if (ebpf != nullptr) {
+      watched.push_back(NsPerCall(calls, [&] { Watched(bpf_clock, caller, callee, calls); }));
+    }
+    thread_clock.push_back(NsPerCall(calls / 10, [&] {
+      for (uint64_t i = 0; i < calls / 10; ++i) {
+        const uint64_t begin = MachineTime::ThreadCpuNs();
+        sink += Method(i);
+        sink += MachineTime::ThreadCpuNs() - begin;
+      }
+    }));
+  }
+  if (ebpf != nullptr) ebpf->DetachThread(bpf_clock);
+  return {Median(bare), Median(plain), watched.empty() ? 0 : Median(watched), Median(thread_clock)};
+}
+
+// A probe at the call and one at the return. Nothing where probes are not to be had.
+std::optional<double> MeasureProbes() {
+  const std::unique_ptr<uprobe_baseline_bpf, void (*)(uprobe_baseline_bpf*)> skeleton(
+      uprobe_baseline_bpf__open_and_load(), uprobe_baseline_bpf__destroy);
+  if (skeleton == nullptr) return std::nullopt;
+  std::unique_ptr<bpf_link, int (*)(bpf_link*)> links[] = {{nullptr, bpf_link__destroy},
+                                                           {nullptr, bpf_link__destroy}};
+  for (const bool at_return : {false, true}) {
+    LIBBPF_OPTS(bpf_uprobe_opts, options, .retprobe = at_return, .func_name = "AbacusProbedMethod");
+    bpf_program* program = at_return ? skeleton->progs.on_return : skeleton->progs.on_call;
+    links[at_return].reset(
+        bpf_program__attach_uprobe_opts(program, getpid(), "/proc/self/exe", 0, &options));
+    if (links[at_return] == nullptr) return std::nullopt;
+  }
+  constexpr uint64_t kCalls = 20'000;
+  std::vector<double> costs;
+  for (int round = 0; round < kRounds; ++round) {
+    costs.push_back(NsPerCall(kCalls, [&] {
+      for (uint64_t i = 0; i < kCalls; ++i) sink += AbacusProbedMethod(i);
+    }));
+  }
+  if (skeleton->bss->inside_ns == 0) return std::nullopt;
+  return Median(costs);
+}
+
+void Calls(Monitor* ebpf, BenchReport& report) {
+  constexpr uint64_t kCalls = 2'000'000;
+  const CostOfCall cost = MeasureCalls(ebpf, kCalls);
+  const auto add = [&](const char* name, double ns, std::string goal) {
+    const double added = ns - cost.bare;
+    report.Add({.name = name,
+                .value = added,
+                .unit = "ns",
+                .baseline_name = "call without monitoring",
+                .baseline = cost.bare,
+                .ratio = ns / cost.bare,
+                .goal = goal,
+                .met = goal.empty() ? std::nullopt : std::optional(added <= 30)});
+  };
+  if (ebpf != nullptr) add("an invocation, source ebpf: added", cost.ebpf, "<= 30 ns");
+  add("an invocation, source schedstat+thread-clock: added", cost.plain, "<= 30 ns");
+  add("two readings of the thread's CPU clock: added", cost.thread_clock, "");
+  if (const auto probes = MeasureProbes()) {
+    add("a uprobe and a uretprobe: added", *probes, "");
+  } else {
+    report.Note("no uprobes here: their row is missing");
+  }
+}
+
+// A core that does 200,000 invocations a second is busy with them: 5 us each.
+void Throughput(Monitor& ebpf, BenchReport& report) {
+  constexpr uint64_t kCalls = 100'000;
+  ThreadClock clock;
+  ebpf.AttachThread(clock);
+  Account caller, callee;
+  std::vector<double> without, with;
+  const auto work = [] {
+    for (int i = 0; i < 2'000; ++i) sink += Method(sink);
+  };
+  // Of the thread's own time: what others on this processor do is not the question here.
+  const auto cpu_ns_per_call = [](const auto& body) {
+    const uint64_t begin = MachineTime::ThreadCpuNs();
+    body();
+    return static_cast<double>(MachineTime::ThreadCpuNs() - begin) / kCalls;
+  };
+  for (int round = 0; round < 2 * kRounds; ++round) {
+    without.push_back(cpu_ns_per_call([&] {
+      for (uint64_t i = 0; i < kCalls; ++i) work();
+    }));
+    with.push_back(cpu_ns_per_call([&] {
+      for (uint64_t i = 0; i < kCalls; ++i) {
+        caller.Add(clock.Lap());
+        clock.SetObject(2);
+        work();
+        callee.Add(clock.Lap());
+        clock.SetObject(1);
+      }
+    }));
+  }
+  ebpf.DetachThread(clock);
+  // The least of many is what the machine's other work has disturbed least.
+  const double bare = *std::min_element(without.begin(), without.end());
+  const double watched = *std::min_element(with.begin(), with.end());
+  const double percent = 100 * (watched - bare) / bare;
+  report.Add(
+      {.name = absl::StrFormat("throughput lost at %.0f invocations/s on a core", 1e9 / bare),
+       .value = percent,
+       .unit = "%",
+       .baseline_name = "ns per invocation without",
+       .baseline = bare,
+       .ratio = watched / bare,
+       .goal = "<= 1 %",
+       .met = percent <= 1});
+}
+
+// -- a context switch -----------------------------------------------------------------------------
+
+struct ProgramCost {
+  uint64_t runs = 0;
+  uint64_t ns = 0;
+};
+
+// What the kernel says of all programs of that name.
+ProgramCost CostOf(const std::string& name) {
+  ProgramCost cost;
+  for (uint32_t id = 0; bpf_prog_get_next_id(id, &id) == 0;) {
+    const int fd = bpf_prog_get_fd_by_id(id);
+    if (fd < 0) continue;
+    bpf_prog_info info = {};
+    uint32_t bytes = sizeof(info);
+    if (bpf_obj_get_info_by_fd(fd, &info, &bytes) == 0 && name == info.name) {
+      cost.runs += info.run_cnt;
+      cost.ns += info.run_time_ns;
+    }
+    close(fd);
+  }
+  return cost;
+}
+
+// Two threads that wake each other `rounds` times on one processor, so that all switches there are
+// theirs; `monitor`: watched.
+void PingPong(Monitor* monitor, int rounds) {
+  int sockets[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) != 0) return;
+  const auto play = [&](int fd, bool begins) {
+    BindTo(0);
+    ThreadClock clock;
+    if (monitor != nullptr) monitor->AttachThread(clock);
+    char byte = 0;
+    for (int i = 0; i < rounds; ++i) {
+      if (begins && write(fd, &byte, 1) != 1) break;
+      if (read(fd, &byte, 1) != 1) break;
+      if (!begins && write(fd, &byte, 1) != 1) break;
+    }
+  };
+  std::thread other([&] { play(sockets[1], false); });
+  play(sockets[0], true);
+  other.join();
+  close(sockets[0]);
+  close(sockets[1]);
+}
+
+void Switches(Monitor& ebpf, BenchReport& report) {
+  const int stats = bpf_enable_stats(BPF_STATS_RUN_TIME);
+  if (stats < 0) {
+    report.Note("the kernel does not count the time of programs: their rows are missing");
+    return;
+  }
+  constexpr int kSwitches = 200'000;
+  for (const bool ours : {true, false}) {
+    const ProgramCost before = CostOf("on_switch");
+    std::thread([&] { PingPong(ours ? &ebpf : nullptr, kSwitches); }).join();
+    const ProgramCost after = CostOf("on_switch");
+    const double ns = static_cast<double>(after.ns - before.ns) /
+                      static_cast<double>(std::max<uint64_t>(1, after.runs - before.runs));
+    const double goal = ours ? 300 : 50;
+    report.Add({.name = ours ? "the program at a switch between two threads of ours"
+                             : "the program at a switch between two other threads",
+                .value = ns,
+                .unit = "ns",
+                .baseline_name = "switches seen",
+                .baseline = static_cast<double>(after.runs - before.runs),
+                .goal = absl::StrFormat("<= %.0f ns", goal),
+                .met = ns <= goal});
+  }
+  close(stats);
+  report.Note("times of programs are the kernel's own, its two readings of a clock included");
+}
+
+// -- exactness ------------------------------------------------------------------------------------
+
+struct Mix {
+  const char* name;
+  std::function<void(uint64_t until_ns)> work;
+};
+
+struct Error {
+  double busy = 0;   // of the window, against the thread's CPU clock
+  double ready = 0;  // of the window, against schedstat
+};
+
+std::optional<uint64_t> RunDelayNs() {
+  unsigned long long run = 0, delay = 0;
+  FILE* file = fopen("/proc/thread-self/schedstat", "re");
+  if (file == nullptr) return std::nullopt;
+  const bool ok = fscanf(file, "%llu %llu", &run, &delay) == 2;
+  fclose(file);
+  return ok ? std::optional<uint64_t>(delay) : std::nullopt;
+}
+
+Error Measure(Monitor& ebpf, const Mix& mix, uint64_t window_ns) {
+  Error error;
+  std::thread([&] {
+    ThreadClock clock;
+    ebpf.AttachThread(clock);
+    const double ns_per_tick = ThreadClock::NsPerTick();
+    clock.Lap();
+    const uint64_t cpu_before = MachineTime::ThreadCpuNs();
+    const auto delay_before = RunDelayNs();
+    const uint64_t begin = MachineTime::MonotonicNs();
+    Interval sum;
+    while (MachineTime::MonotonicNs() < begin + window_ns) {
+      mix.work(begin + window_ns);
+      const Interval lap = clock.Lap();
+      sum.busy_ticks += lap.busy_ticks;
+      sum.blocked_ticks += lap.blocked_ticks;
+      sum.ready_ticks += lap.ready_ticks;
+    }
+    const auto wall = static_cast<double>(MachineTime::MonotonicNs() - begin);
+    const auto cpu = static_cast<double>(MachineTime::ThreadCpuNs() - cpu_before);
+    error.busy = std::abs(static_cast<double>(sum.busy_ticks) * ns_per_tick - cpu) / wall;
+    if (const auto delay = RunDelayNs(); delay && delay_before) {
+      error.ready = std::abs(static_cast<double>(sum.ready_ticks) * ns_per_tick -
+                             static_cast<double>(*delay - *delay_before)) /
+                    wall;
+    }
+  }).join();
+  return error;
+}
+
+// Limits the calling thread to a fifth of a processor, as a container would be, while it lives.
+class Quota {
+ public:
+  Quota() : path_(absl::StrCat("/sys/fs/cgroup/cpu/abacus_bench_", getpid())) {
+    good_ = mkdir(path_.c_str(), 0755) == 0 && Write("cpu.cfs_period_us", "20000") &&
+            Write("cpu.cfs_quota_us", "4000");
+  }
+  ~Quota() { rmdir(path_.c_str()); }
+  bool Enter() const { return Write("tasks", std::to_string(syscall(SYS_gettid))); }
+  static void Leave() {
+    if (FILE* file = fopen("/sys/fs/cgroup/cpu/tasks", "we"); file != nullptr) {
+      fprintf(file, "%ld", syscall(SYS_gettid));
+      fclose(file);
+    }
+  }
+  bool good() const { return good_; }
+
+ private:
+  bool Write(const char* name, const std::string& text) const {
+    FILE* file = fopen((path_ + "/" + name).c_str(), "we");
+    if (file == nullptr) return false;
+    const bool written = fputs(text.c_str(), file) >= 0;
+    return fclose(file) == 0 && written;
+  }
+  const std::string path_;
+  bool good_ = false;
+};
+
+void Exactness(Monitor& ebpf, BenchReport& report) {
+  char path[] = "/var/tmp/abacus_bench_XXXXXX";
+  const int file = mkstemp(path);
+  const std::vector<char> bytes(4 << 20, 'x');
+  const bool has_file =
+      file >= 0 && write(file, bytes.data(), bytes.size()) > 0 && fsync(file) == 0;
+  const int direct = open(path, O_RDONLY | O_DIRECT | O_CLOEXEC);
+  unlink(path);
+  void* memory = nullptr;
+  if (posix_memalign(&memory, 4096, 1 << 20) != 0) return;
+  std::mutex mutex;
+  std::atomic<bool> stop{false};
+  std::thread holder([&] {
+    while (!stop) {
+      {
+        std::lock_guard<std::mutex> lock(mutex);
+        BlockFor(3 * kMs);
+      }
+      BlockFor(kMs);
+    }
+  });
+  std::atomic<bool> rival_runs{false};
+  std::thread rival([&] {
+    BindTo(0);
+    while (!stop) {
+      if (!rival_runs) BlockFor(5 * kMs);
+    }
+  });
+  const Quota quota;
+  std::vector<Mix> mixes = {{"compute", [](uint64_t) { SpinFor(10 * kMs); }},
+                            {"sleep",
+                             [](uint64_t) {
+                               SpinFor(2 * kMs);
+                               BlockFor(3 * kMs);
+                             }},
+                            {"a contended lock",
+                             [&](uint64_t) {
+                               SpinFor(kMs);
+                               std::lock_guard<std::mutex> lock(mutex);
+                             }},
+                            {"an overloaded run queue", [&](uint64_t) {
+                               BindTo(0);
+                               rival_runs = true;
+                               SpinFor(5 * kMs);
+                             }}};
+  if (has_file && direct >= 0) {
+    mixes.push_back({"disk reads", [&](uint64_t) {
+                       SpinFor(kMs);
+                       sink += static_cast<uint64_t>(pread(direct, memory, 1 << 20, 0));
+                     }});
+  } else {
+    report.Note("/var/tmp has no direct reads: the row of disk reads is missing");
+  }
+  if (quota.good()) {
+    mixes.push_back({"a CPU quota", [&](uint64_t until_ns) {
+                       static thread_local const bool inside = quota.Enter();
+                       SpinFor(kMs);
+                       if (inside && MachineTime::MonotonicNs() >= until_ns) Quota::Leave();
+                     }});
+  } else {
+    report.Note("no cgroup of version 1 to make: the row of a CPU quota is missing");
+  }
+  for (const uint64_t seconds : {1, 10}) {
+    const double goal = seconds == 1 ? 2 : 0.5;
+    for (const Mix& mix : mixes) {
+      rival_runs = false;
+      const Error error = Measure(ebpf, mix, seconds * 1000 * kMs);
+      report.Add({.name = absl::StrCat("error of CPU time over ", seconds, " s: ", mix.name),
+                  .value = 100 * error.busy,
+                  .unit = "%",
+                  .baseline_name = "error of ready time against schedstat, %",
+                  .baseline = 100 * error.ready,
+                  .goal = absl::StrFormat("<= %.1f %% of the window", goal),
+                  .met = 100 * error.busy <= goal});
+    }
+  }
+  stop = true;
+  holder.join();
+  rival.join();
+  free(memory);
+  close(file);
+  close(direct);
+}
+
+// -- many threads, memory -------------------------------------------------------------------------
+
+void ManyThreads(Monitor& ebpf, BenchReport& report) {
+  constexpr uint64_t kCalls = 500'000;
+  const double alone = MeasureCalls(&ebpf, kCalls).ebpf;
+  std::latch attached(1000), done(1);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 1000; ++i) {
+    threads.emplace_back([&] {
+      ThreadClock clock;
+      ebpf.AttachThread(clock);
+      attached.count_down();
+      done.wait();
+    });
+  }
+  attached.wait();
+  const double among = MeasureCalls(&ebpf, kCalls).ebpf;
+  done.count_down();
+  for (std::thread& thread : threads) thread.join();
+  report.Add({.name = "a watched call beside 1,000 watched threads",
+              .value = among,
+              .unit = "ns",
+              .baseline_name = "alone",
+              .baseline = alone,
+              .ratio = among / alone,
+              .goal = "<= 1.2 x",
+              .met = among <= 1.2 * alone});
+}
+
+void Memory(BenchReport& report) {
+  constexpr uint64_t kPairs = 1'000'000;
+  for (const size_t size : {size_t{64}, size_t{4096}}) {
+    std::vector<double> glibc, counted;
+    const MemoryScope scope(17);
+    for (int round = 0; round < kRounds; ++round) {
+      glibc.push_back(NsPerCall(kPairs, [&] {
+        for (uint64_t i = 0; i < kPairs; ++i) {
+          void* block = __libc_malloc(size);
+          asm volatile("" : "+r"(block) : : "memory");
+          __libc_free(block);
+        }
+      }));
+      counted.push_back(NsPerCall(kPairs, [&] {
+        for (uint64_t i = 0; i < kPairs; ++i) {
+          void* block = malloc(size);
+          asm volatile("" : "+r"(block) : : "memory");
+          free(block);
+        }
+      }));
+    }
+    const double added = Median(counted) - Median(glibc);
+    report.Add({.name = absl::StrCat("memory: a malloc/free pair of ", size, " B, added"),
+                .value = added,
+                .unit = "ns",
+                .baseline_name = "glibc's",
+                .baseline = Median(glibc),
+                .ratio = Median(counted) / Median(glibc),
+                .goal = "<= 20 ns",
+                .met = added <= 20});
+  }
+}
+
+int Run(const std::string& json) {
+  BenchReport report("monitor");
+  const bool bound = BindTo(1);
+  report.Note(bound ? "calls are measured on processor 1, switches on processor 0"
+                    : "threads are not bound to processors here");
+  auto ebpf = NewMonitor({.source = MonitorSource::kEbpf, .plain = {.rate = 1}});
+  if (!ebpf.ok()) {
+    report.Note(absl::StrCat("no eBPF: ", ebpf.status().message(), "; its rows are missing"));
+  }
+  Monitor* monitor = ebpf.ok() ? ebpf->get() : nullptr;
+  Calls(monitor, report);
+  Memory(report);
+  if (monitor != nullptr) {
+    Throughput(*monitor, report);
+    ManyThreads(*monitor, report);
+    Switches(*monitor, report);
+    Exactness(*monitor, report);
+    const MonitorLosses losses = monitor->Losses();
+    report.Note(absl::StrCat("lost: ", losses.all()));
+  }
+  std::cout << report.ToText();
+  if (json.empty()) return 0;
+  const absl::Status written = report.WriteJson(json);
+  if (!written.ok()) std::cerr << written << "\n";
+  return written.ok() ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace abacus::monitor
+
+int main(int argc, char** argv) {
+  if (argc != 1 && !(argc == 3 && std::strcmp(argv[1], "--json") == 0)) {
+    std::cerr << "usage: abacus_monitor_benchmark [--json FILE]\n";
+    return 2;
+  }
+  return abacus::monitor::Run(argc == 3 ? argv[2] : "");
+}
