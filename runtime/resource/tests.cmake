@@ -4,3 +4,7 @@ abacus_test(abacus_resource_manager_test
   SRCS resource/resource_manager_test.cc
   DEPS abacus_resource
   LABELS tsan)
+abacus_test(abacus_charging_test
+  SRCS resource/charging_test.cc
+  DEPS abacus_resource abacus_bpf_monitor abacus_testing
+  LABELS serial)
