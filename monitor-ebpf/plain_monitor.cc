@@ -33,6 +33,9 @@ constexpr double kRateShareMin = 0.001;
 // the scheduler's jitter.
 constexpr double kEvidenceMin = 0.1;
 
+constexpr char kClockSourceFile[] =
+    "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+
 // Cumulative figures at one moment.
 struct Sample {
   uint64_t t_ns = 0;
@@ -73,6 +76,7 @@ class PlainMonitor : public Monitor {
   absl::Status ReadRunning(Sample* sample, uint64_t* procs_running) const;
   uint64_t EstimateWait(const Sample& sample, uint64_t procs_running);
   NodeLoad Describe(const Sample& from, const Sample& to) const;
+  bool ClockSourceChanged() const;
   double RateShare(double running, double waiting, double throttled, double load) const;
 
   // Constant after construction.
@@ -246,6 +250,13 @@ absl::StatusOr<NodeLoad> PlainMonitor::Load() {
   return last_;
 }
 
+// Ticks are cycles for as long as a process lives: accounts that it has begun cannot change units.
+bool PlainMonitor::ClockSourceChanged() const {
+  if (!MachineTime::ticks_are_cycles()) return false;
+  const auto now = ReadSmallFile(options_.root + kClockSourceFile);
+  return now.ok() && *now != "tsc\n";
+}
+
 NodeLoad PlainMonitor::Describe(const Sample& from, const Sample& to) const {
   NodeLoad load;
   std::vector<std::string> missing;
@@ -260,6 +271,11 @@ NodeLoad PlainMonitor::Describe(const Sample& from, const Sample& to) const {
         has_pressure_
             ? "no task schedstat: ready time is a lower bound from CPU pressure"
             : "no task schedstat and no CPU pressure: ready time is a guess from the run queue");
+  }
+  if (ClockSourceChanged()) {
+    missing.push_back(
+        "the kernel trusts the processors' cycle counters no more: times of calls may be wrong "
+        "until this process is started anew");
   }
   if (scan_->left_out() > 0) missing.push_back("too many tasks: ready time leaves some out");
   load.degraded = absl::StrJoin(missing, "; ");

@@ -98,6 +98,19 @@ class FakeMachine {
   double stopped_us_ = 3'000;
 };
 
+TEST(PlainMonitorTest, ClockThatTheKernelGivesUpIsTold) {
+  if (!MachineTime::ticks_are_cycles()) GTEST_SKIP() << "this machine has no counter to trust";
+  const char* file = "sys/devices/system/clocksource/clocksource0/current_clocksource";
+  FakeMachine machine;
+  machine.root().Write(file, "tsc\n");
+  const auto monitor = machine.NewMonitor();
+  machine.Pass(1'000 * kMs, 0, 0);
+  EXPECT_EQ(monitor->Load()->degraded, "");
+  machine.root().Write(file, "hpet\n");
+  machine.Pass(1'000 * kMs, 0, 0);
+  EXPECT_THAT(monitor->Load()->degraded, HasSubstr("cycle counters"));
+}
+
 TEST(PlainMonitorTest, IdleMachineHasLoadOne) {
   FakeMachine machine;
   const auto monitor = machine.NewMonitor();
