@@ -83,6 +83,10 @@ struct ObjectStatistics {
   std::string pinned_reason;  // shown to people where the pin decides; may be empty
 
   double cpu_s = 0;            // CPU time inside its methods, on behalf of the console's activity
+  // Of cpu_s: what it would vary between windows like this one, judged by how it varied within it;
+  // and the number of samples that this rests on. Evidence of bytes: bytes_processed.
+  double cpu_s_variance = 0;  // s squared
+  double samples = 0;
   double bytes_processed = 0;  // arguments in and results out
   // Blocked inside its own methods (disk, timer, lock), not in a call to another object. It moves
   // with the object and is the same on every node. Of a storage object: the paper's C_n.

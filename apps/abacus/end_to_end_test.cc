@@ -437,6 +437,10 @@ TEST_F(EndToEndTest, TopTellsWhatASearchCostsWhileItRuns) {
   ASSERT_FALSE(grep.is_null()) << "the search has ended before top saw it";
   EXPECT_GT(grep["stall_share"], 0.3) << "it waits for the link: " << grep;
   EXPECT_GT(grep["bytes_in_s"], grep["bytes_out_s"]);
+  // The kernel of the server knows its connections, that to the command among them.
+  const Json links = Json::parse(folder_.Read("top"))["samples"][1]["links"];
+  EXPECT_FALSE(links.empty());
+  for (const Json& link : links) EXPECT_GT(link["round_trip_s"], 0) << link;
 }
 
 TEST_F(EndToEndTest, StatusPutsHealthFirst) {

@@ -33,7 +33,8 @@ Json JsonOf(const NodeReport& report) {
             {"health", report.health},
             {"nodes", Json::array()},
             {"objects", Json::array()},
-            {"edges", Json::array()}};
+            {"edges", Json::array()},
+            {"links", Json::array()}};
   for (const auto& member : report.members) {
     Json node{{"name", member.info.name}, {"id", member.info.instance.node}};
     if (member.measured) {
@@ -63,6 +64,14 @@ Json JsonOf(const NodeReport& report) {
                              {"calls_s", edge.calls_s},
                              {"request_bytes_s", edge.request_bytes_s},
                              {"reply_bytes_s", edge.reply_bytes_s}});
+  }
+  for (const auto& link : report.links) {
+    json["links"].push_back({{"peer", link.peer},
+                             {"delivered_bytes_s", link.delivered_bytes_s},
+                             {"app_limited", link.app_limited},
+                             {"round_trip_s", absl::ToDoubleSeconds(link.round_trip)},
+                             {"bytes_sent", link.bytes_sent},
+                             {"bytes_received", link.bytes_received}});
   }
   return json;
 }

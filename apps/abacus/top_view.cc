@@ -27,6 +27,9 @@ constexpr std::array kOrders = {
     Order{TopSort::kBytesIn, "in", 'i'},    Order{TopSort::kBytesOut, "out", 'o'},
     Order{TopSort::kMemory, "memory", 'm'}, Order{TopSort::kNode, "node", 'n'}};
 
+// Connections that carry commands and heartbeats only are not shown.
+constexpr uint64_t kLinkBytesShown = 1 << 20;
+
 double StallOf(const NodeReport::ObjectLine& object) {
   return object.blocked_share + object.stall_share;
 }
@@ -131,6 +134,14 @@ std::string TopView::Text(size_t rows, size_t columns) const {
     lines.push_back(absl::StrFormat("%s: load %.2f of %.0f cores, figures from %s",
                                     member.info.name, member.statistics.load,
                                     member.statistics.cores, member.statistics.source));
+  }
+  for (const NodeReport::LinkLine& link : report_.links) {
+    if (link.bytes_sent + link.bytes_received < kLinkBytesShown) continue;
+    lines.push_back(absl::StrCat(
+        "link to ", link.peer, ": round trip ", absl::FormatDuration(link.round_trip),
+        ", delivered at ", HumanBytes(link.delivered_bytes_s), "/s",
+        link.app_limited ? " or more" : "", ", ", HumanBytes(static_cast<double>(link.bytes_sent)),
+        " sent, ", HumanBytes(static_cast<double>(link.bytes_received)), " received"));
   }
   lines.push_back("");
   Table table({"", "object", "class", "at", "CPU %", "blocked %", "disk %", "ready %", "stall %",

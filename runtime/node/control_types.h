@@ -95,6 +95,15 @@ struct NodeReport {
     double request_bytes_s = 0;
     double reply_bytes_s = 0;
   };
+  // What the reporting node's kernel knows of its TCP connections to a peer.
+  struct LinkLine {
+    std::string peer;  // address:port
+    double delivered_bytes_s = 0;
+    bool app_limited = false;  // that is a lower bound
+    absl::Duration round_trip;
+    uint64_t bytes_sent = 0;
+    uint64_t bytes_received = 0;
+  };
   struct Counter {
     std::string name;
     uint64_t value = 0;
@@ -105,7 +114,8 @@ struct NodeReport {
   std::vector<MemberLine> members;
   std::vector<ObjectLine> objects;
   uint64_t objects_total = 0;
-  std::vector<EdgeLine> edges;    // of those objects
+  std::vector<EdgeLine> edges;  // of those objects
+  std::vector<LinkLine> links;
   std::vector<MoveRecord> moves;  // newest first
   std::vector<Counter> counters;
 };

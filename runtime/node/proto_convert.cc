@@ -48,6 +48,8 @@ static void ToProto(const placement::ObjectStatistics& from, v1::ObjectStatistic
   to->set_pinned(from.pinned);
   to->set_pinned_reason(from.pinned_reason);
   to->set_cpu_s(from.cpu_s);
+  to->set_cpu_s_variance(from.cpu_s_variance);
+  to->set_samples(from.samples);
   to->set_own_stall_s(from.own_stall_s);
   to->set_disk_s(from.disk_s);
   to->set_ready_s(from.ready_s);
@@ -65,6 +67,8 @@ static placement::ObjectStatistics FromProto(const v1::ObjectStatistics& from) {
   to.pinned = from.pinned();
   to.pinned_reason = from.pinned_reason();
   to.cpu_s = from.cpu_s();
+  to.cpu_s_variance = from.cpu_s_variance();
+  to.samples = from.samples();
   to.own_stall_s = from.own_stall_s();
   to.disk_s = from.disk_s();
   to.ready_s = from.ready_s();
@@ -166,6 +170,23 @@ static NodeReport::EdgeLine FromProto(const v1::EdgeStatus& from) {
           .calls_s = from.calls_s(),
           .request_bytes_s = from.request_bytes_s(),
           .reply_bytes_s = from.reply_bytes_s()};
+}
+
+static void ToProto(const NodeReport::LinkLine& from, v1::LinkStatus* to) {
+  to->set_peer(from.peer);
+  to->set_delivered_bytes_s(from.delivered_bytes_s);
+  to->set_app_limited(from.app_limited);
+  to->set_round_trip_s(absl::ToDoubleSeconds(from.round_trip));
+  to->set_bytes_sent(from.bytes_sent);
+  to->set_bytes_received(from.bytes_received);
+}
+static NodeReport::LinkLine FromProto(const v1::LinkStatus& from) {
+  return {.peer = from.peer(),
+          .delivered_bytes_s = from.delivered_bytes_s(),
+          .app_limited = from.app_limited(),
+          .round_trip = absl::Seconds(from.round_trip_s()),
+          .bytes_sent = from.bytes_sent(),
+          .bytes_received = from.bytes_received()};
 }
 
 static void ToProto(const NodeReport::Counter& from, v1::Counter* to) {
@@ -452,6 +473,7 @@ void ToProto(const NodeReport& from, v1::StatusReply* to) {
   AllToProto(from.objects, to->mutable_objects());
   to->set_objects_total(from.objects_total);
   AllToProto(from.edges, to->mutable_edges());
+  AllToProto(from.links, to->mutable_links());
   AllToProto(from.moves, to->mutable_moves());
   AllToProto(from.counters, to->mutable_counters());
 }
@@ -462,6 +484,7 @@ NodeReport FromProto(const v1::StatusReply& from) {
           .objects = AllFromProto<NodeReport::ObjectLine>(from.objects()),
           .objects_total = from.objects_total(),
           .edges = AllFromProto<NodeReport::EdgeLine>(from.edges()),
+          .links = AllFromProto<NodeReport::LinkLine>(from.links()),
           .moves = AllFromProto<MoveRecord>(from.moves()),
           .counters = AllFromProto<NodeReport::Counter>(from.counters())};
 }

@@ -129,6 +129,10 @@ Digest SomeDigest() {
   object.cpu_s = 0.1;
   object.bytes_processed = 65536;
   object.own_stall_s = 0.01;
+  object.disk_s = 0.005;
+  object.ready_s = 0.002;
+  object.cpu_s_variance = 0.0625;
+  object.samples = 9.5;
   object.stall_s = 0.02;
   object.calls = 12;
   object.checkpoint_bytes = 777;
@@ -171,6 +175,10 @@ TEST(ProtoConvertTest, DigestSurvivesFieldByField) {
   EXPECT_EQ(object.cpu_s, 0.1);
   EXPECT_EQ(object.bytes_processed, 65536);
   EXPECT_EQ(object.own_stall_s, 0.01);
+  EXPECT_EQ(object.disk_s, 0.005);
+  EXPECT_EQ(object.ready_s, 0.002);
+  EXPECT_EQ(object.cpu_s_variance, 0.0625);
+  EXPECT_EQ(object.samples, 9.5);
   EXPECT_EQ(object.stall_s, 0.02);
   EXPECT_EQ(object.calls, 12);
   EXPECT_EQ(object.checkpoint_bytes, 777u);
@@ -320,6 +328,12 @@ TEST(ProtoConvertTest, ReportSurvives) {
                      .memory_bytes = 4096}};
   report.edges = {
       {.from = kRid, .to = {{8, 1}, 2}, .calls_s = 3, .request_bytes_s = 4, .reply_bytes_s = 5}};
+  report.links = {{.peer = "10.0.0.1:7071",
+                   .delivered_bytes_s = 1e6,
+                   .app_limited = true,
+                   .round_trip = absl::Microseconds(250),
+                   .bytes_sent = 10,
+                   .bytes_received = 20}};
   report.objects_total = 1'000'000;
   report.moves = {SomeRecord()};
   report.counters = {{"calls.sent", 5}};
@@ -354,6 +368,13 @@ TEST(ProtoConvertTest, ReportSurvives) {
   EXPECT_EQ(got.edges[0].calls_s, 3);
   EXPECT_EQ(got.edges[0].request_bytes_s, 4);
   EXPECT_EQ(got.edges[0].reply_bytes_s, 5);
+  ASSERT_EQ(got.links.size(), 1u);
+  EXPECT_EQ(got.links[0].peer, "10.0.0.1:7071");
+  EXPECT_EQ(got.links[0].delivered_bytes_s, 1e6);
+  EXPECT_TRUE(got.links[0].app_limited);
+  EXPECT_EQ(got.links[0].round_trip, absl::Microseconds(250));
+  EXPECT_EQ(got.links[0].bytes_sent, 10u);
+  EXPECT_EQ(got.links[0].bytes_received, 20u);
   EXPECT_EQ(got.objects_total, 1'000'000u);
   ASSERT_EQ(got.moves.size(), 1u);
   ExpectEqual(got.moves[0], SomeRecord());

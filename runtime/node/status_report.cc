@@ -101,6 +101,14 @@ NodeReport StatusReporter::Make(size_t objects_max) {
   report.members = Members(digests);
   report.moves = from_.desk->Recent();
   AddObjects(digests, objects_max, report);
+  for (const monitor::LinkInfo& link : from_.monitor->Links()) {
+    report.links.push_back({.peer = link.peer,
+                            .delivered_bytes_s = link.delivered_bytes_s,
+                            .app_limited = link.app_limited,
+                            .round_trip = link.round_trip,
+                            .bytes_sent = link.bytes_sent,
+                            .bytes_received = link.bytes_received});
+  }
   return report;
 }
 

@@ -30,8 +30,8 @@ absl::Status CheckDigest(const Digest& digest) {
   }
   for (const auto& object : digest.objects) {
     if (!Sane(object.cpu_s) || !Sane(object.own_stall_s) || !Sane(object.disk_s) ||
-        !Sane(object.ready_s) || !Sane(object.stall_s) || !Sane(object.bytes_processed) ||
-        !Sane(object.calls)) {
+        !Sane(object.ready_s) || !Sane(object.cpu_s_variance) || !Sane(object.samples) ||
+        !Sane(object.stall_s) || !Sane(object.bytes_processed) || !Sane(object.calls)) {
       return bad("an object's time, bytes or calls");
     }
   }
@@ -123,6 +123,7 @@ placement::Snapshot PlacementLoop::Assemble(const Rid& console, const Digest& cl
                              &object.stall_s, &object.bytes_processed, &object.calls}) {
         *figure *= scale;
       }
+      object.cpu_s_variance *= scale * scale;
       snapshot.objects.push_back(std::move(object));
     }
     for (placement::EdgeStatistics edge : digest.edges) {

@@ -109,6 +109,21 @@ void ResourceManager::ForgetTheGone(absl::Time now) {
   }
 }
 
+void ResourceManager::NoteRates(const EdgeSumsByKey& sums, double length_s) {
+  const double s_per_tick = monitor::ThreadClock::NsPerTick() * 1e-9;
+  absl::flat_hash_map<uint32_t, uint64_t> busy_ticks;
+  for (const auto& [key, edge] : sums) busy_ticks[CalleeOf(key)] += edge.busy_ticks;
+  for (const auto& [slot, ticks] : busy_ticks) {
+    Steadiness& of_slot = steadiness_[slot];
+    const double busy_s = static_cast<double>(ticks - of_slot.busy_ticks) * s_per_tick;
+    of_slot.busy_ticks = ticks;
+    // The first look only says where the sums stand.
+    if (length_s <= 0) continue;
+    of_slot.cpu.Add(busy_s / length_s, length_s, absl::ToDoubleSeconds(options_.window));
+  }
+  std::erase_if(steadiness_, [&](const auto& one) { return !busy_ticks.contains(one.first); });
+}
+
 Digest ResourceManager::TakeDigest(absl::Time now) {
   ForgetTheGone(now);
   Sample newest{now, binding_.threads().CollectAccounts()};
@@ -116,7 +131,11 @@ Digest ResourceManager::TakeDigest(absl::Time now) {
   Digest digest;
   {
     MutexLock lock(mutex_);
-    if (std::exchange(reset_, false)) samples_.clear();
+    if (std::exchange(reset_, false)) {
+      samples_.clear();
+      steadiness_.clear();
+    }
+    NoteRates(newest.sums, samples_.empty() ? 0 : absl::ToDoubleSeconds(now - samples_.back().at));
     samples_.push_back(std::move(newest));
     // Keep one sample that is as old as the window, or the oldest there is.
     while (samples_.size() > 2 && now - samples_[1].at >= options_.window) samples_.pop_front();
@@ -197,6 +216,10 @@ void ResourceManager::Fill(Digest& digest, const EdgeSumsByKey& window) {
     object.checkpoint_bytes = kCheckpointBytesPrior;
     {
       MutexLock lock(mutex_);
+      if (const auto steady = steadiness_.find(status.slot); steady != steadiness_.end()) {
+        object.samples = steady->second.cpu.samples();
+        object.cpu_s_variance = steady->second.cpu.VarianceOfWindow(digest.window_s);
+      }
       const auto bytes = checkpoint_bytes_.find(status.rid);
       if (bytes != checkpoint_bytes_.end()) object.checkpoint_bytes = bytes->second;
     }

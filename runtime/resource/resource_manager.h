@@ -13,6 +13,7 @@
 #include "runtime/migration/migrator.h"
 #include "runtime/resource/digest.h"
 #include "runtime/resource/link_estimator.h"
+#include "runtime/resource/moments.h"
 
 namespace abacus::runtime {
 
@@ -63,6 +64,11 @@ class ResourceManager final : public CallObserver, public MigrationObserver {
     absl::Time at;
     EdgeSumsByKey sums;
   };
+  // How steady the figures of an object (its slot) are.
+  struct Steadiness {
+    uint64_t busy_ticks = 0;  // when last looked at
+    Moments cpu;              // s per s
+  };
   struct Retired {
     absl::Time at;
     std::vector<uint32_t> slots;
@@ -77,6 +83,8 @@ class ResourceManager final : public CallObserver, public MigrationObserver {
   void Fill(Digest& digest, const EdgeSumsByKey& window);
   // Lets go what is kept of objects that are gone.
   void ForgetTheGone(absl::Time now);
+  // Takes the newest sample's rates into account.
+  void NoteRates(const EdgeSumsByKey& sums, double length_s) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   BindingManager& binding_;
   monitor::Monitor& monitor_;
@@ -87,6 +95,7 @@ class ResourceManager final : public CallObserver, public MigrationObserver {
   mutable Mutex mutex_;
   std::deque<Sample> samples_ ABSL_GUARDED_BY(mutex_);
   bool reset_ ABSL_GUARDED_BY(mutex_) = false;
+  std::map<uint32_t, Steadiness> steadiness_ ABSL_GUARDED_BY(mutex_);  // by slot
   std::deque<Retired> retired_ ABSL_GUARDED_BY(mutex_);
   std::map<Rid, std::string> consoles_ ABSL_GUARDED_BY(mutex_);
   std::map<Rid, PinState> pins_ ABSL_GUARDED_BY(mutex_);

@@ -131,6 +131,22 @@ TEST_F(ResourceManagerTest, AWindowForgetsWhatIsOlderThanItself) {
   EXPECT_EQ(Of(digest, worker.rid()).calls, 0);
 }
 
+TEST_F(ResourceManagerTest, FiguresComeWithWhatTheyVaryByAndHowManySamplesSaySo) {
+  const Ref<Worker> steady = *binding_->Create<Worker>();
+  const Ref<Worker> bursty = *binding_->Create<Worker>();
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_TRUE(steady->Work(2000, Ref<Worker>(), 0).ok());
+    ASSERT_TRUE(bursty->Work(i % 4 == 0 ? 8000 : 0, Ref<Worker>(), 0).ok());
+    resources_->TakeDigest(now_ += absl::Milliseconds(100));
+  }
+  const Digest digest = resources_->TakeDigest(now_ += absl::Milliseconds(100));
+  const auto& of_steady = Of(digest, steady.rid());
+  const auto& of_bursty = Of(digest, bursty.rid());
+  EXPECT_GT(of_steady.samples, 5);
+  EXPECT_GT(of_bursty.cpu_s_variance, 2 * of_steady.cpu_s_variance)
+      << of_bursty.cpu_s_variance << " and " << of_steady.cpu_s_variance;
+}
+
 TEST_F(ResourceManagerTest, NothingIsKeptOfObjectsThatAreGone) {
   const RefBase console = binding_->NewConsole();
   ThreadContext& thread = ThreadContext::Of(*binding_);

@@ -1,4 +1,6 @@
-abacus_test(abacus_link_estimator_test SRCS resource/link_estimator_test.cc DEPS abacus_resource)
+abacus_test(abacus_link_estimator_test
+  SRCS resource/link_estimator_test.cc resource/moments_test.cc
+  DEPS abacus_resource)
 abacus_test(abacus_placement_loop_test SRCS resource/placement_loop_test.cc DEPS abacus_resource)
 abacus_test(abacus_resource_manager_test
   SRCS resource/resource_manager_test.cc
