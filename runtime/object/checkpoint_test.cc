@@ -141,15 +141,16 @@ class CheckpointSpillTest : public ::testing::Test {
  protected:
   CheckpointSpillTest() {
     std::string path = ::testing::TempDir() + "/abacus-spill-XXXXXX";
-    options_.spill_directory = mkdtemp(path.data());
+    directory_ = mkdtemp(path.data());
+    options_.spill_directory = directory_;
     options_.memory_bytes_max = 2 * kMiB;
   }
-  ~CheckpointSpillTest() override { std::filesystem::remove_all(options_.spill_directory); }
+  ~CheckpointSpillTest() override { std::filesystem::remove_all(directory_); }
 
   // Bytes of this process's memory that are files in the spill directory.
   size_t MappedBytes() const {
     std::ifstream maps("/proc/self/maps");
-    const std::string name = std::filesystem::path(options_.spill_directory).filename();
+    const std::string name = std::filesystem::path(directory_).filename();
     size_t bytes = 0;
     for (std::string line; std::getline(maps, line);) {
       if (line.find(name) == std::string::npos) continue;
@@ -160,6 +161,7 @@ class CheckpointSpillTest : public ::testing::Test {
     return bytes;
   }
 
+  std::string directory_;  // is removed again
   CheckpointOptions options_;
 };
 
