@@ -63,7 +63,7 @@ BindingManager::BindingManager(NodeInstance self, const BindingOptions& options,
       points_(points),
       core_(self, options.core, this) {
   MutexLock lock(entries_mutex_);
-  slots_[kOutsideSlot] = {};
+  gone_slots_[kOutsideSlot] = {};
 }
 
 BindingManager::~BindingManager() {

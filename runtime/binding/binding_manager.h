@@ -260,7 +260,9 @@ class BindingManager final : public Invoker,
   mutable Mutex entries_mutex_;
   absl::flat_hash_map<Rid, Entry*> entries_ ABSL_GUARDED_BY(entries_mutex_);
   uint32_t last_slot_ ABSL_GUARDED_BY(entries_mutex_) = kOutsideSlot;
-  absl::flat_hash_map<uint32_t, SlotInfo> slots_ ABSL_GUARDED_BY(entries_mutex_);
+  absl::flat_hash_map<uint32_t, Entry*> slots_ ABSL_GUARDED_BY(entries_mutex_);
+  // Of entries that are gone, until ForgetSlots(); and those of them that nobody has taken yet.
+  absl::flat_hash_map<uint32_t, SlotInfo> gone_slots_ ABSL_GUARDED_BY(entries_mutex_);
   std::vector<uint32_t> retired_slots_ ABSL_GUARDED_BY(entries_mutex_);
 
   Mutex managers_mutex_;

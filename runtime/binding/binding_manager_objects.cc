@@ -14,7 +14,7 @@ Entry* BindingManager::NewEntry(const Rid& rid) {
   entry->rid = rid;
   entry->invoker = this;
   entry->slot = ++last_slot_;
-  slots_[entry->slot] = {rid, nullptr};
+  slots_[entry->slot] = entry;
   entries_[rid] = entry;
   return entry;
 }
@@ -32,6 +32,8 @@ void BindingManager::Unreferenced(Entry* entry) {
   // Somebody may have interned it again.
   if (entry->references.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   entries_.erase(entry->rid);
+  slots_.erase(entry->slot);
+  gone_slots_[entry->slot] = {entry->rid, entry->info};
   retired_slots_.push_back(entry->slot);
   delete entry->turn;
   delete entry;
@@ -39,8 +41,11 @@ void BindingManager::Unreferenced(Entry* entry) {
 
 BindingManager::SlotInfo BindingManager::Slot(uint32_t slot) const {
   MutexLock lock(entries_mutex_);
-  const auto it = slots_.find(slot);
-  return it != slots_.end() ? it->second : SlotInfo();
+  if (const auto it = slots_.find(slot); it != slots_.end()) {
+    return {it->second->rid, it->second->info};
+  }
+  const auto gone = gone_slots_.find(slot);
+  return gone != gone_slots_.end() ? gone->second : SlotInfo();
 }
 
 std::vector<uint32_t> BindingManager::TakeRetiredSlots() {
@@ -52,8 +57,9 @@ void BindingManager::ForgetSlots(const std::vector<uint32_t>& slots) {
   absl::flat_hash_set<uint32_t> known;
   {
     MutexLock lock(entries_mutex_);
-    for (const uint32_t slot : slots) slots_.erase(slot);
-    for (const auto& [slot, info] : slots_) known.insert(slot);
+    for (const uint32_t slot : slots) gone_slots_.erase(slot);
+    for (const auto& [slot, info] : gone_slots_) known.insert(slot);
+    for (const auto& [slot, entry] : slots_) known.insert(slot);
   }
   threads().PruneAccounts([&](EdgeKey key) {
     return known.contains(static_cast<uint32_t>(key >> 32)) &&
@@ -70,11 +76,10 @@ bool BindingManager::HasRow(const Rid& rid) const {
 void BindingManager::SetObject(Entry* entry, std::unique_ptr<MobileObject> object,
                                const ClassInfo* info) {
   entry->object = object.release();
-  entry->info = info;
   if (info != nullptr && info->one_at_a_time && entry->turn == nullptr) entry->turn = new Turn;
   {
-    MutexLock lock(entries_mutex_);
-    slots_[entry->slot].info = info;
+    MutexLock lock(entries_mutex_);  // Slot() looks at it
+    entry->info = info;
   }
   // The object's reference to itself keeps the entry while it is here.
   if (entry->object != nullptr) {
