@@ -82,7 +82,7 @@ struct ObjectStatistics {
   bool pinned = false;        // held where it is, by hand or by a rule
   std::string pinned_reason;  // shown to people where the pin decides; may be empty
 
-  double cpu_s = 0;            // CPU time inside its methods, on behalf of the console's activity
+  double cpu_s = 0;  // CPU time inside its methods, on behalf of the console's activity
   // Of cpu_s: what it would vary between windows like this one, judged by how it varied within it;
   // and the number of samples that this rests on. Evidence of bytes: bytes_processed.
   double cpu_s_variance = 0;  // s squared
