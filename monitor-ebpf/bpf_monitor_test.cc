@@ -162,12 +162,12 @@ TEST_F(BpfMonitorTest, ManyShortSleepsAddUpToTheTimeThatTheThreadDidNotRun) {
     cpu = MachineTime::ThreadCpuNs() - before;
   });
   std::cout << times << "; the thread's own clock " << cpu / 1000 << " us\n";
-  // The kernel's clock counts the switch itself, some 2 us of which are off the processor here.
-  constexpr double kSwitchesNs = 1000 * 4e3;
-  EXPECT_NEAR(static_cast<double>(times.busy), static_cast<double>(cpu),
-              0.1 * static_cast<double>(cpu) + kSwitchesNs);
-  EXPECT_NEAR(static_cast<double>(times.off()), static_cast<double>(wall - cpu),
-              0.1 * static_cast<double>(wall - cpu) + kSwitchesNs);
+  // The kernel's clock counts the switch itself, some 2 us of which are off the processor here; and
+  // where a virtual processor stops between a wake-up and the switch, the time until it goes on.
+  const double slack_ns = 0.1 * static_cast<double>(cpu) + 1000 * 4e3;
+  EXPECT_LE(static_cast<double>(times.busy), static_cast<double>(cpu) + slack_ns);
+  EXPECT_GE(static_cast<double>(times.busy + times.ready), static_cast<double>(cpu) - slack_ns);
+  EXPECT_GE(static_cast<double>(times.off()) + slack_ns, static_cast<double>(wall - cpu));
 }
 
 TEST_F(BpfMonitorTest, WaitForALockIsBlocked) {
@@ -466,8 +466,10 @@ TEST(NodeMonitorTest, TheThreeSourcesGiveTheSameAnswerOnTheSameWork) {
     });
     std::cout << (*monitor)->Source() << ": " << times << "\n";
     by_source[(*monitor)->Source()] = times;
-    EXPECT_NEAR(static_cast<double>(times.busy), static_cast<double>(cpu),
-                0.1 * static_cast<double>(cpu))
+    const double slack_ns = 0.1 * static_cast<double>(cpu);
+    EXPECT_LE(static_cast<double>(times.busy), static_cast<double>(cpu) + slack_ns);
+    EXPECT_GE(static_cast<double>(times.busy + times.off()),
+              static_cast<double>(cpu) - slack_ns + 190e6)
         << (*monitor)->Source();
     EXPECT_GE(times.off(), 190 * kMs) << (*monitor)->Source();
   }

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -69,7 +70,7 @@ void Count(const std::string& script, size_t self, std::vector<Steps>& steps) {
 }
 
 struct Charged {
-  double compute_ms = 0, off_ms = 0;
+  double compute_ms = 0, off_ms = 0, ready_ms = 0;
 };
 
 class ChargingTest : public ::testing::TestWithParam<MonitorSource> {
@@ -106,6 +107,7 @@ class ChargingTest : public ::testing::TestWithParam<MonitorSource> {
         const double ms = MachineTime::NsPerTick() / 1e6;
         charged.compute_ms += ms * static_cast<double>(sums.busy_ticks);
         charged.off_ms += ms * static_cast<double>(sums.blocked_ticks);
+        charged.ready_ms += ms * static_cast<double>(sums.ready_ticks);
       }
     }
     return charged;
@@ -127,11 +129,16 @@ class ChargingTest : public ::testing::TestWithParam<MonitorSource> {
       const double step_ms = kStepNs / 1e6 * threads;
       const double compute_ms = steps[i].compute * step_ms;
       const double block_ms = steps[i].block * step_ms;
-      std::printf("%s: object %zu: computed %.1f ms of %.1f, blocked %.1f ms of %.1f\n",
+      std::printf("%s: object %zu: computed %.1f ms of %.1f, blocked %.1f ms of %.1f, ready %.1f\n",
                   monitors_[0]->Source().c_str(), i, charged.compute_ms, compute_ms, charged.off_ms,
-                  block_ms);
-      // A tenth, and a step for what a busy machine does to each thread.
-      EXPECT_NEAR(charged.compute_ms, compute_ms, 0.1 * compute_ms + step_ms) << script;
+                  block_ms, charged.ready_ms);
+      // A tenth, and a step for what a busy machine does to each thread. Where a virtual processor
+      // stops between a wake-up and the switch, the kernel's clock of the thread, by which the
+      // script computes, has run on although the thread was only ready.
+      const double slack_ms = 0.1 * compute_ms + step_ms;
+      const double unexplained_ms = std::max(0.0, charged.off_ms - block_ms) + charged.ready_ms;
+      EXPECT_LE(charged.compute_ms, compute_ms + slack_ms) << script;
+      EXPECT_GE(charged.compute_ms + unexplained_ms, compute_ms - slack_ms) << script;
       EXPECT_GE(charged.off_ms, 0.9 * block_ms - step_ms) << script;
       // The thread clock alone cannot tell blocked from ready.
       if (GetParam() != MonitorSource::kThreadClock) {
