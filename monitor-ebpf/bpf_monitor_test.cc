@@ -20,6 +20,7 @@
 #include <filesystem>
 #include <functional>
 #include <iostream>
+#include <iterator>
 #include <latch>
 #include <map>
 #include <memory>
@@ -106,18 +107,34 @@ std::vector<uint32_t> ProgramsNamed(const std::string& name) {
   }
   return ids;
 }
-size_t MapsOfThreads() {
-  size_t count = 0;
+std::vector<uint32_t> MapsNamed(const std::string& name) {
+  std::vector<uint32_t> ids;
   for (uint32_t id = 0; bpf_map_get_next_id(id, &id) == 0;) {
     const int fd = bpf_map_get_fd_by_id(id);
     if (fd < 0) continue;
     bpf_map_info info = {};
     uint32_t bytes = sizeof(info);
-    if (bpf_obj_get_info_by_fd(fd, &info, &bytes) == 0 && info.name == std::string("threads"))
-      ++count;
+    if (bpf_obj_get_info_by_fd(fd, &info, &bytes) == 0 && name == info.name) ids.push_back(id);
     close(fd);
   }
-  return count;
+  return ids;
+}
+
+// Programs and maps of monitors that are in the kernel: those of others on this machine too.
+struct InKernel {
+  std::vector<uint32_t> programs = ProgramsNamed("on_switch");
+  std::vector<uint32_t> maps = MapsNamed("threads");
+};
+// What is in `now` and not in `before`.
+std::vector<uint32_t> New(const std::vector<uint32_t>& before, const std::vector<uint32_t>& now) {
+  std::vector<uint32_t> added;
+  std::set_difference(now.begin(), now.end(), before.begin(), before.end(),
+                      std::back_inserter(added));
+  return added;
+}
+// Whether none of `ids` is in `now`.
+bool Gone(const std::vector<uint32_t>& ids, const std::vector<uint32_t>& now) {
+  return New(now, ids).size() == ids.size();
 }
 
 // Runs `body` in a forked child and returns its exit status.
@@ -283,7 +300,10 @@ TEST_F(BpfMonitorTest, DiskIsToldFromOtherWaitsAndItsBytesAreTheObjects) {
   if (it == io.end()) GTEST_SKIP() << "no block device is behind the temporary directory";
   std::cout << times << "; " << it->bytes << " bytes in " << it->requests << " requests, "
             << it->time << "\n";
-  EXPECT_EQ(it->bytes, 20u << 20);
+  // A busy disk's queue is run by others too: what they issue for us is not seen, nor that of
+  // others told from ours.
+  EXPECT_GE(it->bytes, 10u << 20);
+  EXPECT_LE(it->bytes, 40u << 20);
   EXPECT_GT(it->time, absl::ZeroDuration());
   EXPECT_GT(times.disk, 0u);
   EXPECT_LE(times.disk, times.blocked + kMs) << "a part of it, but for rounding";
@@ -385,21 +405,24 @@ TEST_F(BpfMonitorTest, CountersOfAForkedChildStandStill) {
 }
 
 TEST_F(BpfMonitorTest, NothingIsLeftInTheKernel) {
-  const auto during = ProgramsNamed("on_switch");
-  ASSERT_FALSE(during.empty());
-  const size_t maps_during = MapsOfThreads();
-  monitor_.reset();
+  const InKernel before;
+  auto monitor = NewBpfMonitor({.rate = 1});
+  ASSERT_TRUE(monitor.ok()) << monitor.status();
+  const InKernel during;
+  const auto programs = New(before.programs, during.programs);
+  const auto maps = New(before.maps, during.maps);
+  EXPECT_FALSE(programs.empty());
+  EXPECT_FALSE(maps.empty());
+  monitor->reset();
   // Freed after a grace period of the kernel's.
   EXPECT_TRUE(Eventually([&] {
-    return ProgramsNamed("on_switch").size() == during.size() - 1 &&
-           MapsOfThreads() == maps_during - 1;
+    const InKernel now;
+    return Gone(programs, now.programs) && Gone(maps, now.maps);
   }));
 }
 
 TEST_F(BpfMonitorTest, NothingIsLeftInTheKernelOfAProcessThatWasKilled) {
-  monitor_.reset();
-  ASSERT_TRUE(Eventually([] { return ProgramsNamed("on_switch").empty(); }))
-      << "programs of others, or of an earlier test, are there";
+  const InKernel before;
   int ready[2];
   ASSERT_EQ(pipe2(ready, O_CLOEXEC), 0);
   const pid_t child = fork();
@@ -415,13 +438,19 @@ TEST_F(BpfMonitorTest, NothingIsLeftInTheKernelOfAProcessThatWasKilled) {
   char byte = 0;
   ASSERT_EQ(read(ready[0], &byte, 1), 1);
   EXPECT_EQ(byte, '1');
-  EXPECT_EQ(ProgramsNamed("on_switch").size(), 1u);
+  const InKernel during;
+  const auto programs = New(before.programs, during.programs);
+  const auto maps = New(before.maps, during.maps);
+  EXPECT_FALSE(programs.empty());
+  EXPECT_FALSE(maps.empty());
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
   close(ready[0]);
   close(ready[1]);
-  EXPECT_TRUE(
-      Eventually([] { return ProgramsNamed("on_switch").empty() && MapsOfThreads() == 0; }));
+  EXPECT_TRUE(Eventually([&] {
+    const InKernel now;
+    return Gone(programs, now.programs) && Gone(maps, now.maps);
+  }));
 }
 
 // -- sources --------------------------------------------------------------------------------------

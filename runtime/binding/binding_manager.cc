@@ -221,7 +221,7 @@ void BindingManager::Perform(Actions& actions, const Captured& captured, bool in
   for (const auto& waiter : captured.waiters) waiter->Complete();
   for (Actions::Send& send : actions.sends) {
     if (send.to == self_) {
-      Dispatch(self_, std::move(send.frame), false);
+      Dispatch(self_, std::move(send.frame), false, may_block);
     } else if (may_block) {
       SendOut(send);
     } else {
@@ -254,7 +254,8 @@ void BindingManager::SendOut(Actions::Send& send) {
   }
 }
 
-void BindingManager::Dispatch(NodeInstance from, Frame frame, bool inline_execution) {
+void BindingManager::Dispatch(NodeInstance from, Frame frame, bool inline_execution,
+                              bool may_block) {
   Actions actions;
   Captured captured;
   {
@@ -266,7 +267,7 @@ void BindingManager::Dispatch(NodeInstance from, Frame frame, bool inline_execut
     }
     captured = Capture(actions);
   }
-  Perform(actions, captured, inline_execution);
+  Perform(actions, captured, inline_execution, may_block);
 }
 
 void BindingManager::OnFrame(NodeInstance from, Frame frame) {
@@ -561,6 +562,12 @@ Invoker::Route BindingManager::Finish(ThreadContext& thread, OutgoingCall& outgo
   if (KindOf(*status) == ErrorKind::kDuplicateEvicted && pending.transmissions == 1) {
     const ActivityId fresh = NewActivity();
     const bool is_root = thread.level() == 0;
+    // What it leads to is still led to by the calls that this thread is inside of.
+    if (is_root) {
+      thread.lineage.clear();
+    } else {
+      thread.lineage.push_back({thread.activity, thread.level()});
+    }
     thread.SetActivity(fresh, is_root ? fresh : thread.root, thread.base_level, thread.sequence);
     return Route::kRunLocal;
   }

@@ -231,7 +231,7 @@ class BindingManager final : public Invoker,
                bool may_block = true);
   void SendOut(Actions::Send& send);
   void Delete(Entry* entry, MobileObject* object);
-  void Dispatch(NodeInstance from, Frame frame, bool inline_execution);
+  void Dispatch(NodeInstance from, Frame frame, bool inline_execution, bool may_block = true);
   enum class Admission { kRun, kQueued, kRefused };
   Admission TryAdmit(const std::shared_ptr<Actions::Execute>& execution);
   void Admit(std::shared_ptr<Actions::Execute> execution, bool inline_execution);

@@ -55,15 +55,18 @@ std::vector<uint32_t> BindingManager::TakeRetiredSlots() {
 
 void BindingManager::ForgetSlots(const std::vector<uint32_t>& slots) {
   absl::flat_hash_set<uint32_t> known;
+  uint32_t last = 0;
   {
     MutexLock lock(entries_mutex_);
+    last = last_slot_;
     for (const uint32_t slot : slots) gone_slots_.erase(slot);
     for (const auto& [slot, info] : gone_slots_) known.insert(slot);
     for (const auto& [slot, entry] : slots_) known.insert(slot);
   }
+  // Slots that have been given since are known too.
+  const auto is_known = [&](uint32_t slot) { return slot > last || known.contains(slot); };
   threads().PruneAccounts([&](EdgeKey key) {
-    return known.contains(static_cast<uint32_t>(key >> 32)) &&
-           known.contains(static_cast<uint32_t>(key));
+    return is_known(static_cast<uint32_t>(key >> 32)) && is_known(static_cast<uint32_t>(key));
   });
 }
 

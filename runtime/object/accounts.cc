@@ -16,16 +16,18 @@ void EdgeSums::Add(const EdgeSums& o) {
 }
 
 EdgeSums EdgeSums::Since(const EdgeSums& b) const {
-  return {.calls = calls - b.calls,
-          .request_bytes = request_bytes - b.request_bytes,
-          .reply_bytes = reply_bytes - b.reply_bytes,
-          .busy_ticks = busy_ticks - b.busy_ticks,
-          .blocked_ticks = blocked_ticks - b.blocked_ticks,
-          .ready_ticks = ready_ticks - b.ready_ticks,
-          .disk_ticks = disk_ticks - b.disk_ticks,
-          .remote_calls = remote_calls - b.remote_calls,
-          .remote_wait_ns = remote_wait_ns - b.remote_wait_ns,
-          .remote_network_ns = remote_network_ns - b.remote_network_ns};
+  // Sums of objects that are gone are dropped, so that what is summed over them may shrink.
+  const auto since = [](uint64_t now, uint64_t before) { return now > before ? now - before : 0; };
+  return {.calls = since(calls, b.calls),
+          .request_bytes = since(request_bytes, b.request_bytes),
+          .reply_bytes = since(reply_bytes, b.reply_bytes),
+          .busy_ticks = since(busy_ticks, b.busy_ticks),
+          .blocked_ticks = since(blocked_ticks, b.blocked_ticks),
+          .ready_ticks = since(ready_ticks, b.ready_ticks),
+          .disk_ticks = since(disk_ticks, b.disk_ticks),
+          .remote_calls = since(remote_calls, b.remote_calls),
+          .remote_wait_ns = since(remote_wait_ns, b.remote_wait_ns),
+          .remote_network_ns = since(remote_network_ns, b.remote_network_ns)};
 }
 
 EdgeSums AccountCell::Sums() const {

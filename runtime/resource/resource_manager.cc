@@ -115,10 +115,12 @@ void ResourceManager::NoteRates(const EdgeSumsByKey& sums, double length_s) {
   for (const auto& [key, edge] : sums) busy_ticks[CalleeOf(key)] += edge.busy_ticks;
   for (const auto& [slot, ticks] : busy_ticks) {
     Steadiness& of_slot = steadiness_[slot];
+    // A sum shrinks when callers that are gone are dropped from it; this sample then says nothing.
+    const bool shrunk = ticks < of_slot.busy_ticks;
     const double busy_s = static_cast<double>(ticks - of_slot.busy_ticks) * s_per_tick;
     of_slot.busy_ticks = ticks;
     // The first look only says where the sums stand.
-    if (length_s <= 0) continue;
+    if (length_s <= 0 || shrunk) continue;
     of_slot.cpu.Add(busy_s / length_s, length_s, absl::ToDoubleSeconds(options_.window));
   }
   std::erase_if(steadiness_, [&](const auto& one) { return !busy_ticks.contains(one.first); });
