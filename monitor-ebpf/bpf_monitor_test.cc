@@ -341,7 +341,8 @@ TEST_F(BpfMonitorTest, SlotsOfThreadsThatExitAreGivenToOthers) {
     });
     // Nothing is left of the one that had the slot before.
     ASSERT_LE(times.blocked, 100 * kMs);
-    ASSERT_GE(times.blocked, kMs / 4);
+    // A thread that is stopped just before it would block finds its timer run out.
+    ASSERT_GE(times.off() + times.busy, kMs / 4);
   }
   EXPECT_EQ(monitor_->Losses().threads_without_slot, 0u);
 }
