@@ -237,10 +237,12 @@ TEST_F(BpfMonitorTest, TimeIsOfTheIntervalInWhichItPassed) {
     SpinFor(20 * kMs);
     third += clock.Lap();
   }).join();
-  EXPECT_GE(second.blocked, 19 * kMs) << second;
+  EXPECT_GE(second.off(), 19 * kMs) << second;
+  EXPECT_GE(second.blocked, 10 * kMs) << second;
   EXPECT_LE(first.blocked + third.blocked, 2 * kMs) << first << "; " << third;
   EXPECT_LE(second.busy, 2 * kMs) << second;
-  EXPECT_NEAR(static_cast<double>(first.busy), 20e6, 4e6) << first;
+  EXPECT_LE(first.busy, 24 * kMs) << first;
+  EXPECT_GE(first.busy + first.ready, 16 * kMs) << first;
 }
 
 TEST_F(BpfMonitorTest, DeclaredWaitIsInNoInterval) {
@@ -380,7 +382,7 @@ TEST_F(BpfMonitorTest, AThousandThreadsAreWatchedAtOnce) {
   ready.wait();
   go.count_down();
   for (std::thread& thread : threads) thread.join();
-  for (const Times& t : times) ASSERT_GE(t.blocked, 19 * kMs) << t;
+  for (const Times& t : times) ASSERT_GE(t.off(), 19 * kMs) << t;
   EXPECT_EQ(monitor_->Losses().all(), 0u);
 }
 
@@ -401,7 +403,7 @@ TEST_F(BpfMonitorTest, CountersOfAForkedChildStandStill) {
   clock.Lap();
   BlockFor(20 * kMs);
   times += clock.Lap();
-  EXPECT_GE(times.blocked, 19 * kMs) << "the parent's go on: " << times;
+  EXPECT_GE(times.off(), 19 * kMs) << "the parent's go on: " << times;
   monitor_->DetachThread(clock);
 }
 
