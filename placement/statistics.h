@@ -87,6 +87,9 @@ struct ObjectStatistics {
   // and the number of samples that this rests on. Evidence of bytes: bytes_processed.
   double cpu_s_variance = 0;  // s squared
   double samples = 0;
+  // CPU time inside its methods that no console waited for: read-ahead, write-back. It makes load
+  // where the object is, and is in no response time; not in cpu_s.
+  double background_cpu_s = 0;
   double bytes_processed = 0;  // arguments in and results out
   // Blocked inside its own methods (disk, timer, lock), not in a call to another object. It moves
   // with the object and is the same on every node. Of a storage object: the paper's C_n.
@@ -109,6 +112,10 @@ struct EdgeStatistics {
   double calls = 0;
   double request_bytes = 0;  // from -> to
   double reply_bytes = 0;    // to -> from
+  // Of request_bytes + reply_bytes: what they would vary between windows like this one, and the
+  // number of samples that this rests on.
+  double bytes_variance = 0;  // bytes squared
+  double samples = 0;
 };
 
 // What is known of the way between two nodes. Undirected: one entry a pair, in either order.
@@ -120,6 +127,7 @@ struct LinkStatistics {
   // The evidence: bytes over which the bandwidth was measured, of all windows that still count. A
   // bandwidth known beforehand (a prior) comes with the bytes that it is considered worth.
   double measured_bytes = 0;
+  double bandwidth_variance = 0;  // of bandwidth_bytes_s, as it varied between measurements; squared
 };
 
 // How long quiescing this graph took when objects of it were moved before.
