@@ -116,14 +116,53 @@ struct SkeletonDeleter {
   void operator()(thread_time_bpf* skeleton) const { thread_time_bpf__destroy(skeleton); }
 };
 
+struct Loaded {
+  std::unique_ptr<thread_time_bpf, SkeletonDeleter> skeleton;
+  abacus_thread* threads = nullptr;  // mmap-ed
+};
+
+size_t BytesOfThreads(const BpfMonitorOptions& options) {
+  return options.threads_max * sizeof(abacus_thread);
+}
+
+absl::StatusOr<Loaded> Load(const BpfMonitorOptions& options, bool with_block_io,
+                            const KeepWarnings& warnings) {
+  LIBBPF_OPTS(bpf_object_open_opts, open, );
+  if (!options.btf_path.empty()) open.btf_custom_path = options.btf_path.c_str();
+  Loaded loaded{.skeleton = std::unique_ptr<thread_time_bpf, SkeletonDeleter>(
+                    thread_time_bpf__open_opts(&open))};
+  thread_time_bpf* skeleton = loaded.skeleton.get();
+  if (skeleton == nullptr) return LoadError(errno, warnings.text());
+  bpf_map__set_max_entries(skeleton->maps.threads, options.threads_max);
+  bpf_map__set_max_entries(skeleton->maps.slots, options.threads_max);
+  bpf_map__set_max_entries(skeleton->maps.io, options.io_objects_max);
+  for (bpf_program* of_block_io : {skeleton->progs.on_submit, skeleton->progs.on_request_complete,
+                                   skeleton->progs.on_bio_complete}) {
+    bpf_program__set_autoload(of_block_io, with_block_io);
+  }
+  if (const int error = thread_time_bpf__load(skeleton); error != 0) {
+    return LoadError(-error, warnings.text());
+  }
+  void* threads = mmap(nullptr, BytesOfThreads(options), PROT_READ | PROT_WRITE, MAP_SHARED,
+                       bpf_map__fd(skeleton->maps.threads), 0);
+  if (threads == MAP_FAILED) return LoadError(errno, warnings.text());
+  if (const int error = thread_time_bpf__attach(skeleton); error != 0) {
+    munmap(threads, BytesOfThreads(options));
+    return LoadError(-error, warnings.text());
+  }
+  loaded.threads = static_cast<abacus_thread*>(threads);
+  return loaded;
+}
+
 class BpfMonitor final : public Monitor {
  public:
-  BpfMonitor(std::unique_ptr<thread_time_bpf, SkeletonDeleter> skeleton, abacus_thread* threads,
-             PlainMonitorOptions plain, const BpfMonitorOptions& options)
+  BpfMonitor(Loaded loaded, std::string missing, PlainMonitorOptions plain,
+             const BpfMonitorOptions& options)
       : options_(options),
+        missing_(std::move(missing)),
         plain_(NewPlainMonitor(std::move(plain))),
-        skeleton_(std::move(skeleton)),
-        threads_(threads) {
+        skeleton_(std::move(loaded.skeleton)),
+        threads_(loaded.threads) {
     MappingsOfProcess::Add({threads_, mapped_bytes()});
     // The highest slots last, so that slots are given away from 0.
     for (uint32_t i = options_.threads_max; i > 0; --i) free_slots_.push_back(i - 1);
@@ -136,6 +175,7 @@ class BpfMonitor final : public Monitor {
   }
 
   std::string Source() const override { return forked() ? "none (a forked child)" : "ebpf"; }
+  std::string Missing() const override { return missing_; }
   absl::StatusOr<NodeLoad> Load() override { return plain_->Load(); }
   double Rate() const override { return plain_->Rate(); }
   double Cores() const override { return plain_->Cores(); }
@@ -143,12 +183,16 @@ class BpfMonitor final : public Monitor {
   std::vector<LinkInfo> Links() override { return plain_->Links(); }
   std::optional<uint64_t> MemoryOf(uint32_t object) override { return plain_->MemoryOf(object); }
   std::vector<ObjectIo> Io() override;
+  void ForgetObject(uint32_t object) override {
+    const uint64_t key = object;
+    if (!forked()) bpf_map_delete_elem(bpf_map__fd(skeleton_->maps.io), &key);
+  }
   MonitorLosses Losses() const override;
   void AttachThread(ThreadClock& clock) override;
   void DetachThread(ThreadClock& clock) override;
 
  private:
-  size_t mapped_bytes() const { return options_.threads_max * sizeof(abacus_thread); }
+  size_t mapped_bytes() const { return BytesOfThreads(options_); }
   bool forked() const { return getpid() != owner_; }
   // A slot that no thread has; options_.threads_max where there is none.
   uint32_t TakeSlot();
@@ -156,6 +200,7 @@ class BpfMonitor final : public Monitor {
   bool RunInKernel(const bpf_program* program, uint64_t argument) const;
 
   const BpfMonitorOptions options_;
+  const std::string missing_;
   const pid_t owner_ = getpid();
   const std::unique_ptr<Monitor> plain_;
   const std::unique_ptr<thread_time_bpf, SkeletonDeleter> skeleton_;
@@ -251,29 +296,18 @@ absl::StatusOr<std::unique_ptr<Monitor>> NewBpfMonitor(PlainMonitorOptions plain
     return absl::InvalidArgumentError("a monitor needs room for at least one thread and object");
   }
   const KeepWarnings warnings;
-  std::unique_ptr<thread_time_bpf, SkeletonDeleter> skeleton(thread_time_bpf__open());
-  if (skeleton == nullptr) return LoadError(errno, warnings.text());
-  bpf_map__set_max_entries(skeleton->maps.threads, options.threads_max);
-  bpf_map__set_max_entries(skeleton->maps.slots, options.threads_max);
-  bpf_map__set_max_entries(skeleton->maps.io, options.io_objects_max);
-  // Without block tracepoints (a kernel without block devices) the rest still works.
-  for (bpf_program* optional : {skeleton->progs.on_issue, skeleton->progs.on_complete}) {
-    if (libbpf_find_vmlinux_btf_id("block_rq_issue", BPF_TRACE_RAW_TP) < 0) {
-      bpf_program__set_autoload(optional, false);
+  std::string missing;
+  auto loaded = Load(options, /*with_block_io=*/true, warnings);
+  if (loaded.status().code() == absl::StatusCode::kFailedPrecondition) {
+    // A kernel without block devices, or one whose block layer is built in another way.
+    missing = absl::StrCat("block I/O is not seen: ", loaded.status().message());
+    if (auto without = Load(options, /*with_block_io=*/false, warnings); without.ok()) {
+      loaded = std::move(without);
     }
   }
-  if (const int error = thread_time_bpf__load(skeleton.get()); error != 0) {
-    return LoadError(-error, warnings.text());
-  }
-  void* threads = mmap(nullptr, options.threads_max * sizeof(abacus_thread), PROT_READ | PROT_WRITE,
-                       MAP_SHARED, bpf_map__fd(skeleton->maps.threads), 0);
-  if (threads == MAP_FAILED) return LoadError(errno, warnings.text());
-  if (const int error = thread_time_bpf__attach(skeleton.get()); error != 0) {
-    munmap(threads, options.threads_max * sizeof(abacus_thread));
-    return LoadError(-error, warnings.text());
-  }
-  return std::make_unique<BpfMonitor>(std::move(skeleton), static_cast<abacus_thread*>(threads),
-                                      std::move(plain), options);
+  if (!loaded.ok()) return loaded.status();
+  return std::make_unique<BpfMonitor>(*std::move(loaded), std::move(missing), std::move(plain),
+                                      options);
 }
 
 }  // namespace abacus::monitor

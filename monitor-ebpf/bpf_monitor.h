@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "monitor-ebpf/monitor.h"
@@ -16,6 +17,9 @@ struct BpfMonitorOptions {
   uint32_t threads_max = 4096;
   // Objects whose block I/O is kept; I/O of those beyond is counted as lost.
   uint32_t io_objects_max = 16384;
+  // Types of the running kernel's structures, for a kernel that does not bring them in
+  // /sys/kernel/btf; empty: the kernel's own.
+  std::string btf_path;
 };
 
 // A monitor whose kernel side watches the scheduler (bpf/thread_time.bpf.c): blocked time (disk
@@ -29,8 +33,8 @@ struct BpfMonitorOptions {
 //
 // Errors: kPermissionDenied  - no right to load programs; the message tells how to grant it.
 //         kFailedPrecondition - the kernel cannot do it (no BTF, a program refused); the message
-//         has
-//                               the kernel's reason.
+//         has the kernel's reason. A kernel that only refuses to show block I/O is not an error:
+//         Io() is then empty, and Missing() says so.
 // Thread-safety: thread-safe. Limits: those of the options. The kernel frees everything when the
 // monitor, or its process, ends, however that ends.
 // Source: ours; it takes the place of the paper's kernel patches (5.3).

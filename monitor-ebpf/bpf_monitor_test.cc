@@ -7,10 +7,13 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/capability.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,6 +28,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -167,9 +171,14 @@ TEST_F(BpfMonitorTest, SleepIsBlockedAndNotDiskNorReady) {
   EXPECT_LE(times.busy, 20 * kMs);
 }
 
-TEST_F(BpfMonitorTest, ManyShortSleepsAddUpToTheTimeThatTheThreadDidNotRun) {
+// The kernel dates a thread's time from before we see the switch to it, some microseconds earlier
+// (up to 0.5 ms was seen on this kind of machine, more where a virtual processor is stopped in
+// between), and leaves out what the hypervisor took: without the correction at each switch the two
+// clocks would be 4 ms apart here.
+TEST_F(BpfMonitorTest, BusyTimeOverManyShortSleepsIsTheCpuTimeThatTheKernelAccounts) {
   uint64_t wall = 0, cpu = 0;
-  const Times times = Watched(*monitor_, [&](ThreadClock&) {
+  const Times times = Watched(*monitor_, [&](ThreadClock& clock) {
+    clock.Lap();
     const uint64_t wall_before = MachineTime::MonotonicNs(), before = MachineTime::ThreadCpuNs();
     for (int i = 0; i < 1000; ++i) {
       BlockFor(20'000);
@@ -179,12 +188,65 @@ TEST_F(BpfMonitorTest, ManyShortSleepsAddUpToTheTimeThatTheThreadDidNotRun) {
     cpu = MachineTime::ThreadCpuNs() - before;
   });
   std::cout << times << "; the thread's own clock " << cpu / 1000 << " us\n";
-  // The two clocks differ by some 2 us a switch here. Ready time counts as well: now and then the
-  // kernel's clock is milliseconds ahead of this source, and why is not known yet.
-  const double slack_ns = 0.1 * static_cast<double>(cpu) + 1000 * 4e3;
-  EXPECT_LE(static_cast<double>(times.busy), static_cast<double>(cpu) + slack_ns);
-  EXPECT_GE(static_cast<double>(times.busy + times.ready), static_cast<double>(cpu) - slack_ns);
-  EXPECT_GE(static_cast<double>(times.off()) + slack_ns, static_cast<double>(wall - cpu));
+  // The slices that run at the beginning and at the end are not settled yet.
+  const double slack_ns = 0.01 * static_cast<double>(cpu) + 1e6;
+  EXPECT_NEAR(static_cast<double>(times.busy), static_cast<double>(cpu), slack_ns);
+  EXPECT_NEAR(static_cast<double>(times.off()), static_cast<double>(wall - cpu), slack_ns);
+}
+
+// On some kernels a few switches in a thousand never reach the tracepoint (those away from one and
+// the same thread, here). A thread that is switched to then seems to go on waiting: found out when
+// it leaves, and no time may be lost over it.
+TEST_F(BpfMonitorTest, SwitchesThatDoNotReachTheTracepointCostNoTime) {
+  std::thread([&] {
+    ThreadClock clock;
+    monitor_->AttachThread(clock);
+    const auto seen = [&] { return static_cast<int64_t>(clock.counters().changes.load()); };
+    // What was seen and what the kernel counted, at one instant.
+    const auto both = [&] {
+      for (;;) {
+        const int64_t before = seen();
+        rusage usage;
+        EXPECT_EQ(getrusage(RUSAGE_THREAD, &usage), 0);
+        if (before == seen()) return std::pair(before, usage.ru_nvcsw + usage.ru_nivcsw);
+      }
+    };
+    Times times;
+    const auto [seen_before, counted_before] = both();
+    clock.Lap();
+    const uint64_t cpu_before = MachineTime::ThreadCpuNs();
+    for (int i = 0; i < 5000; ++i) {
+      BlockFor(10'000);
+      if (i % 100 == 0) SpinFor(kMs);
+    }
+    const uint64_t cpu = MachineTime::ThreadCpuNs() - cpu_before;
+    times += clock.Lap();
+    const auto [seen_after, counted_after] = both();
+    const int64_t switches = counted_after - counted_before;
+    const int64_t missed = switches - (seen_after - seen_before);
+    std::cout << switches << " switches, " << missed << " not seen; " << times
+              << "; the thread's own clock " << cpu / 1000 << " us\n";
+    EXPECT_GE(missed, 0);
+    EXPECT_LE(missed, switches / 4);
+    EXPECT_NEAR(static_cast<double>(times.busy), static_cast<double>(cpu),
+                0.01 * static_cast<double>(cpu) + 1e6);
+  }).join();
+}
+
+TEST_F(BpfMonitorTest, AThreadThatIsRegisteredIsNotRegisteredTwice) {
+  std::thread([&] {
+    ThreadClock first, second;
+    monitor_->AttachThread(first);
+    monitor_->AttachThread(second);
+    EXPECT_EQ(first.Source(), "external");
+    EXPECT_NE(second.Source(), "external");
+    EXPECT_EQ(monitor_->Losses().threads_without_slot, 1u);
+    Times times;
+    first.Lap();
+    BlockFor(20 * kMs);
+    times += first.Lap();
+    EXPECT_GE(times.off(), 19 * kMs) << times;
+  }).join();
 }
 
 TEST_F(BpfMonitorTest, WaitForALockIsBlocked) {
@@ -302,13 +364,38 @@ TEST_F(BpfMonitorTest, DiskIsToldFromOtherWaitsAndItsBytesAreTheObjects) {
   if (it == io.end()) GTEST_SKIP() << "no block device is behind the temporary directory";
   std::cout << times << "; " << it->bytes << " bytes in " << it->requests << " requests, "
             << it->time << "\n";
-  // A busy disk's queue is run by others too: what they issue for us is not seen, nor that of
-  // others told from ours.
-  EXPECT_GE(it->bytes, 10u << 20);
-  EXPECT_LE(it->bytes, 40u << 20);
+  EXPECT_EQ(it->bytes, 20u << 20);
   EXPECT_GT(it->time, absl::ZeroDuration());
   EXPECT_GT(times.disk, 0u);
   EXPECT_LE(times.disk, times.blocked + kMs) << "a part of it, but for rounding";
+}
+
+TEST_F(BpfMonitorTest, IoOfObjectsBeyondTheRoomIsCountedAsLostUntilOthersAreForgotten) {
+  const DeviceFile file;
+  if (!file.good()) GTEST_SKIP() << "the temporary directory's file system has no direct reads";
+  Make({.io_objects_max = 2});
+  const auto read_as = [&](uint32_t object) {
+    Watched(*monitor_, [&](ThreadClock& clock) {
+      clock.SetObject(object);
+      EXPECT_TRUE(file.Read());
+      clock.SetObject(0);
+    });
+  };
+  const auto known = [&] {
+    std::set<uint32_t> objects;
+    for (const ObjectIo& io : monitor_->Io()) objects.insert(io.object);
+    return objects;
+  };
+  read_as(1);
+  if (known().empty()) GTEST_SKIP() << "no block device is behind the temporary directory";
+  read_as(2);
+  EXPECT_EQ(monitor_->Losses().requests_without_slot, 0u);
+  read_as(3);
+  EXPECT_EQ(known(), (std::set<uint32_t>{1, 2}));
+  EXPECT_GE(monitor_->Losses().requests_without_slot, 1u);
+  monitor_->ForgetObject(1);
+  read_as(3);
+  EXPECT_EQ(known(), (std::set<uint32_t>{2, 3}));
 }
 
 TEST_F(BpfMonitorTest, ThreadsBeyondTheSlotsKeepTheirOwnClockAndAreCounted) {
@@ -479,6 +566,39 @@ TEST(NodeMonitorTest, AnOrdinaryUserGetsTheNextSourceAndIsToldWhatIsMissing) {
   EXPECT_THAT(told, ::testing::HasSubstr("thread-clock\n"));
   EXPECT_THAT(told, ::testing::Not(::testing::HasSubstr("ebpf\n")));
   EXPECT_THAT(told, ::testing::HasSubstr("setcap cap_bpf,cap_perfmon+ep"));
+}
+
+// The capabilities that the message names are enough; root is not needed.
+TEST(NodeMonitorTest, AnOrdinaryUserWithTheTwoCapabilitiesHasEbpf) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can give capabilities away";
+  if (!NewBpfMonitor({.rate = 1}).ok()) GTEST_SKIP() << "no eBPF here";
+  const int status = InChild([&] {
+    if (prctl(PR_SET_KEEPCAPS, 1) != 0 || setgid(65534) != 0 || setuid(65534) != 0) return 1;
+    constexpr uint64_t kCapabilities = 1ull << CAP_BPF | 1ull << CAP_PERFMON;
+    __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
+    __user_cap_data_struct data[2] = {};
+    for (int half = 0; half < 2; ++half) {
+      data[half].permitted = data[half].effective =
+          static_cast<uint32_t>(kCapabilities >> (32 * half));
+    }
+    if (syscall(SYS_capset, &header, data) != 0) return 2;
+    auto monitor = NewMonitor({.plain = {.rate = 1}});
+    if (!monitor.ok() || (*monitor)->Source() != "ebpf") return 3;
+    const Times times = Watched(**monitor, [](ThreadClock&) { BlockFor(20 * kMs); });
+    return times.blocked >= 19 * kMs ? 0 : 4;
+  });
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+}
+
+TEST(NodeMonitorTest, KernelWithoutTypesFallsBackAndSaysWhy) {
+  MonitorOptions options{.plain = {.rate = 1}, .bpf = {.btf_path = "/nonexistent/btf"}};
+  auto monitor = NewMonitor(options);
+  ASSERT_TRUE(monitor.ok()) << monitor.status();
+  EXPECT_NE((*monitor)->Source(), "ebpf");
+  EXPECT_THAT((*monitor)->Missing(), ::testing::HasSubstr("does not take the eBPF programs"));
+  EXPECT_THAT((*monitor)->Missing(), ::testing::HasSubstr("BTF"));
+  options.source = MonitorSource::kEbpf;
+  EXPECT_EQ(NewMonitor(options).status().code(), absl::StatusCode::kFailedPrecondition);
 }
 
 TEST(NodeMonitorTest, TheThreeSourcesGiveTheSameAnswerOnTheSameWork) {

@@ -56,7 +56,7 @@ struct LinkInfo {
 };
 
 // Block I/O that threads of this process began while they were in one object. Units: bytes; time is
-// from issue to completion, summed over the requests.
+// from submission to completion, summed over the requests that have completed.
 struct ObjectIo {
   uint32_t object = 0;  // the runtime's slot; 0: in none
   uint64_t bytes = 0;
@@ -117,6 +117,8 @@ class Monitor {
 
   // Sums since the monitor began; none where the source cannot see block I/O.
   virtual std::vector<ObjectIo> Io() { return {}; }
+  // The object is gone, and its slot is not given to another: its sums are dropped.
+  virtual void ForgetObject(uint32_t object) { static_cast<void>(object); }
 
   virtual MonitorLosses Losses() const { return {}; }
 

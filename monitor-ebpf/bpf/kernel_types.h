@@ -18,15 +18,21 @@ typedef __u32 __wsum;
 typedef _Bool bool;
 enum { false, true };
 
-enum bpf_map_type { BPF_MAP_TYPE_HASH = 1, BPF_MAP_TYPE_ARRAY = 2 };
-enum { BPF_ANY = 0, BPF_F_MMAPABLE = 1u << 10 };
+enum bpf_map_type { BPF_MAP_TYPE_HASH = 1, BPF_MAP_TYPE_ARRAY = 2, BPF_MAP_TYPE_LRU_HASH = 9 };
+enum { BPF_ANY = 0, BPF_NOEXIST = 1, BPF_F_MMAPABLE = 1u << 10 };
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct sched_entity {
+	__u64 sum_exec_runtime; /* CPU time; up to date whenever the task is off its processor */
+};
 
 struct task_struct {
 	int pid;
 	unsigned int __state;
 	unsigned in_iowait : 1;
+	struct sched_entity se;
+	struct bio_list *bio_list; /* not null inside a submission of block I/O */
 };
 
 /* Before Linux 5.14. */
@@ -34,12 +40,28 @@ struct task_struct___before_5_14 {
 	long state;
 };
 
+struct request_queue;
+
+struct bvec_iter {
+	unsigned int bi_size;
+};
+
+struct bio {
+	struct bio *bi_next;
+	unsigned int bi_opf;
+	struct bvec_iter bi_iter;
+};
+
 struct request {
-	unsigned int __data_len;
+	struct bio *bio;
 };
 
 #pragma clang attribute pop
 
 #define TASK_DEAD 0x80u
+
+/* Of bio.bi_opf. */
+#define REQ_OP_MASK 0xffu
+#define REQ_OP_WRITE 1u
 
 #endif

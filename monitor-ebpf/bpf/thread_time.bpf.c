@@ -41,9 +41,9 @@ struct {
 } io SEC(".maps");
 
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(type, BPF_MAP_TYPE_LRU_HASH); /* a completion that was not seen leaves one behind */
 	__uint(max_entries, 4096);
-	__type(key, __u64); /* the request's address */
+	__type(key, __u64); /* the bio's address */
 	__type(value, struct abacus_request);
 } requests SEC(".maps");
 
@@ -73,11 +73,13 @@ static __always_inline void end_state(struct abacus_thread *thread, __u64 now)
 	__u64 passed = now - thread->since_ns;
 
 	switch (thread->state) {
-	case ABACUS_THREAD_RUNNING:
-		thread->run_ns += passed;
-		break;
 	case ABACUS_THREAD_READY:
-		thread->ready_ns += passed;
+		if (thread->debt_ns <= passed) {
+			thread->ready_ns += passed - thread->debt_ns;
+			thread->debt_ns = 0;
+		} else {
+			thread->debt_ns -= passed;
+		}
 		break;
 	case ABACUS_THREAD_DISK:
 		thread->disk_ns += passed;
@@ -90,12 +92,38 @@ static __always_inline void end_state(struct abacus_thread *thread, __u64 now)
 	thread->since_ns = now;
 }
 
+/* How long the thread ran is what the kernel accounted to it, so that both never drift apart. It is
+ * not what passes between two switches as seen here:
+ * - the kernel leaves out what a hypervisor or an interrupt took; to us the thread was ready then;
+ * - it dates a thread's time from before it chose it, microseconds before we see the switch, and
+ *   more where the virtual processor is stopped in between: counted as ready time, this piece comes
+ *   off the next;
+ * - there are kernels where a few switches in a thousand do not reach the tracepoint: then the
+ *   thread is not RUNNING to us, and all that it did not run since is ready time.
+ */
+static __always_inline void end_running(struct task_struct *task, struct abacus_thread *thread,
+					__u64 now)
+{
+	__u64 passed = now - thread->since_ns, ran = passed;
+	__u64 exec_ns = task->se.sum_exec_runtime;
+
+	if (thread->exec_ns != 0)
+		ran = exec_ns - thread->exec_ns;
+	thread->exec_ns = exec_ns;
+	thread->run_ns += ran;
+	if (ran <= passed)
+		thread->ready_ns += passed - ran;
+	else
+		thread->debt_ns += ran - passed;
+	thread->since_ns = now;
+}
+
 static __always_inline void leave_processor(struct task_struct *task, struct abacus_thread *thread,
 					    bool preempted)
 {
 	__u32 state = state_of(task);
 
-	end_state(thread, bpf_ktime_get_ns());
+	end_running(task, thread, bpf_ktime_get_ns());
 	if (state & TASK_DEAD) {
 		/* Its id may be given to another thread from now on. */
 		__u32 tid = task->pid;
@@ -148,47 +176,87 @@ int BPF_PROG(on_wakeup, struct task_struct *task)
 	return 0;
 }
 
-SEC("tp_btf/block_rq_issue")
-int BPF_PROG(on_issue, struct request *rq)
+static __always_inline struct abacus_io *io_of(__u64 object)
 {
-	struct abacus_thread *thread = find((__u32)bpf_get_current_pid_tgid());
-	struct abacus_request request = {};
-	__u64 key = (__u64)rq;
+	struct abacus_io *sums = bpf_map_lookup_elem(&io, &object), fresh = {};
 
-	if (!thread)
+	if (sums)
+		return sums;
+	/* Another processor may add it at the same time: then that one stays. */
+	bpf_map_update_elem(&io, &object, &fresh, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&io, &object);
+}
+
+/* Submission is the one step of block I/O that is always taken by the thread that wants it; what
+ * follows (merging, dispatch) may be done by anyone. So bytes are counted here, and the time where
+ * the completion is seen.
+ */
+SEC("tp_btf/block_bio_queue")
+int BPF_PROG(on_submit, struct bio *bio)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct abacus_thread *thread = find(task->pid);
+	struct abacus_request request = {};
+	struct abacus_io *sums;
+	__u64 key = (__u64)bio;
+
+	/* Inside a submission: a stacked device passes on what was counted above it. */
+	if (!thread || task->bio_list || (bio->bi_opf & REQ_OP_MASK) > REQ_OP_WRITE)
 		return 0;
 	request.object = thread->object;
-	request.issued_ns = bpf_ktime_get_ns();
-	request.bytes = rq->__data_len;
-	if (bpf_map_update_elem(&requests, &key, &request, BPF_ANY))
+	request.queued_ns = bpf_ktime_get_ns();
+	sums = io_of(request.object);
+	if (!sums) {
 		__sync_fetch_and_add(&lost_io, 1);
+		return 0;
+	}
+	__sync_fetch_and_add(&sums->bytes, bio->bi_iter.bi_size);
+	__sync_fetch_and_add(&sums->requests, 1);
+	bpf_map_update_elem(&requests, &key, &request, BPF_ANY);
 	return 0;
 }
 
-SEC("tp_btf/block_rq_complete")
-int BPF_PROG(on_complete, struct request *rq)
+static __always_inline void finish(struct bio *bio)
 {
-	__u64 key = (__u64)rq;
+	__u64 key = (__u64)bio;
 	struct abacus_request *request = bpf_map_lookup_elem(&requests, &key);
-	struct abacus_io *sums, fresh = {};
+	struct abacus_io *sums;
 	__u64 object;
 
 	if (!request)
-		return 0;
+		return;
 	object = request->object;
+	/* The entry of an object that was forgotten meanwhile does not come back. */
 	sums = bpf_map_lookup_elem(&io, &object);
-	if (!sums) {
-		bpf_map_update_elem(&io, &object, &fresh, BPF_ANY);
-		sums = bpf_map_lookup_elem(&io, &object);
-	}
-	if (sums) {
-		__sync_fetch_and_add(&sums->bytes, request->bytes);
-		__sync_fetch_and_add(&sums->time_ns, bpf_ktime_get_ns() - request->issued_ns);
-		__sync_fetch_and_add(&sums->requests, 1);
-	} else {
-		__sync_fetch_and_add(&lost_io, 1);
-	}
+	if (sums)
+		__sync_fetch_and_add(&sums->time_ns, bpf_ktime_get_ns() - request->queued_ns);
 	bpf_map_delete_elem(&requests, &key);
+}
+
+/* A device with a queue completes requests, into which bios were merged; a part of one at a time.
+ */
+SEC("tp_btf/block_rq_complete")
+int BPF_PROG(on_request_complete, struct request *rq, int error, unsigned int bytes)
+{
+	struct bio *bio = rq->bio;
+
+	for (int i = 0; bio && i < ABACUS_MERGED_MAX; i++) {
+		unsigned int size = bio->bi_iter.bi_size;
+
+		if (size > bytes)
+			break;
+		bytes -= size;
+		finish(bio);
+		bio = bio->bi_next;
+	}
+	return 0;
+}
+
+/* One without, a stacked one, completes the bios themselves. */
+SEC("tp_btf/block_bio_complete")
+int BPF_PROG(on_bio_complete, struct request_queue *queue, struct bio *bio)
+{
+	finish(bio);
 	return 0;
 }
 
@@ -201,7 +269,7 @@ int register_thread(__u64 *ctx)
 	__u32 slot = (__u32)ctx[0];
 	struct abacus_thread *thread = bpf_map_lookup_elem(&threads, &slot);
 
-	if (!thread || thread->state != ABACUS_THREAD_FREE)
+	if (!thread || thread->state != ABACUS_THREAD_FREE || find(tid))
 		return -1;
 	thread->tid = tid;
 	thread->since_ns = bpf_ktime_get_ns();

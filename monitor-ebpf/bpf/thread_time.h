@@ -8,6 +8,9 @@
  * for the price of one load that a thread is not one of ours. */
 #define ABACUS_FILTER_BUCKETS 8192
 
+/* Bios that are looked at in one request; the kernel's own limit of segments is 128 by default. */
+#define ABACUS_MERGED_MAX 256
+
 enum abacus_thread_state {
 	ABACUS_THREAD_FREE = 0, /* the slot belongs to nobody */
 	ABACUS_THREAD_RUNNING,
@@ -27,25 +30,26 @@ struct abacus_thread {
 	__u64 object;	 /* slot of the object that the thread is in; the thread writes it */
 	__u64 since_ns;	 /* when `state` began */
 	__u64 run_ns;	 /* up to the last time that the thread left its processor */
+	__u64 exec_ns;	 /* the kernel's own account of its CPU time, then; 0: not known yet */
+	__u64 debt_ns;	 /* what run_ns has, and ready_ns has as well */
 	__u64 voluntary; /* context switches: it blocked */
 	__u64 involuntary;
 	__u32 state;
 	__u32 tid;	 /* as the kernel counts, outside of all pid namespaces */
-	__u64 unused[6]; /* to two cache lines: neighbours are written by other processors */
+	__u64 unused[4]; /* to two cache lines: neighbours are written by other processors */
 };
 
 /* Block I/O that the threads of this process began while they were in one object. */
 struct abacus_io {
 	__u64 bytes;
-	__u64 time_ns; /* from issue to completion, summed over requests */
+	__u64 time_ns; /* from submission to completion, summed over requests */
 	__u64 requests;
 };
 
-/* A request on its way. */
+/* A piece of block I/O on its way. */
 struct abacus_request {
 	__u64 object;
-	__u64 issued_ns;
-	__u64 bytes;
+	__u64 queued_ns;
 };
 
 #endif
