@@ -21,6 +21,7 @@
 #include <atomic>
 #include <cerrno>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <iostream>
 #include <iterator>
@@ -284,6 +285,49 @@ TEST_F(BpfMonitorTest, TwoThreadsOnOneProcessorAreReadyHalfOfTheTime) {
   // The other half at least; more where others use the processor as well.
   EXPECT_GE(times.ready, times.busy / 2);
   EXPECT_LE(times.blocked, times.ready / 4);
+}
+
+// A cgroup of version 1 with a fifth of a processor, for one thread.
+class Quota {
+ public:
+  Quota() : path_("/sys/fs/cgroup/cpu/abacus_test_" + std::to_string(getpid())) {
+    std::error_code error;
+    good_ = std::filesystem::create_directory(path_, error) && Write("cpu.cfs_period_us", 20'000) &&
+            Write("cpu.cfs_quota_us", 4'000);
+  }
+  ~Quota() { rmdir(path_.c_str()); }
+  bool good() const { return good_; }
+  bool Enter() const { return Write("tasks", gettid()); }
+  static bool Leave() {
+    return static_cast<bool>(std::ofstream("/sys/fs/cgroup/cpu/tasks") << gettid() << std::flush);
+  }
+
+ private:
+  bool Write(const char* name, int64_t value) const {
+    return static_cast<bool>(std::ofstream(path_ + "/" + name) << value << std::flush);
+  }
+  const std::string path_;
+  bool good_ = false;
+};
+
+TEST_F(BpfMonitorTest, ThreadThatAQuotaStopsIsReadyAndNotBusy) {
+  const Quota quota;
+  if (!quota.good()) GTEST_SKIP() << "no cgroup of version 1 can be made here";
+  uint64_t cpu = 0;
+  bool inside = false, outside = false;
+  const Times times = Watched(*monitor_, [&](ThreadClock& clock) {
+    inside = quota.Enter();
+    clock.Lap();
+    const uint64_t before = MachineTime::ThreadCpuNs();
+    SpinFor(100 * kMs);
+    cpu = MachineTime::ThreadCpuNs() - before;
+    outside = Quota::Leave();
+  });
+  ASSERT_TRUE(inside && outside);
+  std::cout << times << "\n";
+  // 4 ms of each 20.
+  EXPECT_GE(times.ready, 2 * times.busy);
+  EXPECT_NEAR(static_cast<double>(times.busy), static_cast<double>(cpu), 5.0 * kMs);
 }
 
 TEST_F(BpfMonitorTest, TimeIsOfTheIntervalInWhichItPassed) {

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -22,6 +25,33 @@ TEST(CalibrationTest, TwoCalibrationsAgreeWithinAQuarter) {
     least_ratio = std::min(least_ratio, std::max(first, second) / std::min(first, second));
   }
   EXPECT_LT(least_ratio, 1.25);
+}
+
+TEST(CachedRateTest, TheSecondProcessTakesWhatTheFirstOneFoundAndDamageIsMended) {
+  const std::string directory = ::testing::TempDir() + "abacus_rate_test";
+  const std::string path = directory + "/rate";
+  std::filesystem::remove_all(directory);
+  const double first = CachedRate(path);
+  EXPECT_GT(first, 0);
+  EXPECT_EQ(CachedRate(path), first);
+  std::string machine;
+  {
+    std::ifstream file(path);
+    std::getline(file, machine);
+  }
+  for (const std::string& text : std::vector<std::string>{
+           "", machine, machine + "\n", machine + "\nnan\n", machine + "\n-1\n",
+           machine + "\n1e999\n", "another machine\n5\n", std::string(5000, '\xff')}) {
+    std::ofstream(path) << text;
+    EXPECT_GT(CachedRate(path), first / 10) << text.substr(0, 80);
+    EXPECT_EQ(CachedRate(path), CachedRate(path)) << "it was replaced";
+  }
+  std::filesystem::remove_all(directory);
+}
+
+TEST(CachedRateTest, AFileThatCannotBeWrittenIsDoneWithout) {
+  EXPECT_GT(CachedRate("/proc/no/such/place"), 0);
+  EXPECT_GT(CachedRate(""), 0);
 }
 
 // As many busy neighbours as to halve this thread's share of every processor, at least.

@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,6 +18,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <functional>
 #include <iostream>
 #include <latch>
@@ -330,10 +332,22 @@ struct Mix {
   std::function<void(uint64_t until_ns)> work;
 };
 
+// Parts of the window.
 struct Error {
-  double busy = 0;   // of the window, against the thread's CPU clock
-  double ready = 0;  // of the window, against schedstat
+  double busy = 0;    // against the thread's CPU clock
+  double rusage = 0;  // the same, against getrusage()
+  double ready = 0;   // against schedstat
 };
+
+uint64_t RusageNs() {
+  rusage usage;
+  getrusage(RUSAGE_THREAD, &usage);
+  const auto ns = [](const timeval& time) {
+    return static_cast<uint64_t>(time.tv_sec) * 1000 * kMs +
+           static_cast<uint64_t>(time.tv_usec) * 1000;
+  };
+  return ns(usage.ru_utime) + ns(usage.ru_stime);
+}
 
 std::optional<uint64_t> RunDelayNs() {
   unsigned long long run = 0, delay = 0;
@@ -352,6 +366,7 @@ Error Measure(Monitor& ebpf, const Mix& mix, uint64_t window_ns) {
     const double ns_per_tick = ThreadClock::NsPerTick();
     clock.Lap();
     const uint64_t cpu_before = MachineTime::ThreadCpuNs();
+    const uint64_t rusage_before = RusageNs();
     const auto delay_before = RunDelayNs();
     const uint64_t begin = MachineTime::MonotonicNs();
     Interval sum;
@@ -364,7 +379,9 @@ Error Measure(Monitor& ebpf, const Mix& mix, uint64_t window_ns) {
     }
     const auto wall = static_cast<double>(MachineTime::MonotonicNs() - begin);
     const auto cpu = static_cast<double>(MachineTime::ThreadCpuNs() - cpu_before);
-    error.busy = std::abs(static_cast<double>(sum.busy_ticks) * ns_per_tick - cpu) / wall;
+    const double busy = static_cast<double>(sum.busy_ticks) * ns_per_tick;
+    error.busy = std::abs(busy - cpu) / wall;
+    error.rusage = std::abs(busy - static_cast<double>(RusageNs() - rusage_before)) / wall;
     if (const auto delay = RunDelayNs(); delay && delay_before) {
       error.ready = std::abs(static_cast<double>(sum.ready_ticks) * ns_per_tick -
                              static_cast<double>(*delay - *delay_before)) /
@@ -401,6 +418,44 @@ class Quota {
   const std::string path_;
   bool good_ = false;
 };
+
+std::optional<uint64_t> ReadBytesOfProcess() {
+  std::ifstream file("/proc/self/io");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("read_bytes: ")) return std::stoull(line.substr(12));
+  }
+  return std::nullopt;
+}
+
+// What the kernel says that this process had read from devices, and what was charged to the object
+// that read.
+void BytesRead(Monitor& ebpf, int file, void* memory, BenchReport& report) {
+  constexpr uint32_t kObject = 5;
+  const auto charged = [&] {
+    for (const ObjectIo& io : ebpf.Io()) {
+      if (io.object == kObject) return io.bytes;
+    }
+    return uint64_t{0};
+  };
+  const auto kernel_before = ReadBytesOfProcess();
+  if (!kernel_before) return report.Note("no /proc/self/io: the row of bytes read is missing");
+  std::thread([&] {
+    ThreadClock clock;
+    ebpf.AttachThread(clock);
+    clock.SetObject(kObject);
+    for (int i = 0; i < 200; ++i) sink += static_cast<uint64_t>(pread(file, memory, 1 << 20, 0));
+    clock.SetObject(0);
+  }).join();
+  const auto kernel = static_cast<double>(*ReadBytesOfProcess() - *kernel_before);
+  const double error = static_cast<double>(charged()) - kernel;
+  report.Add({.name = "bytes read from a device: charged to the object, less /proc/self/io",
+              .value = error,
+              .unit = "B",
+              .baseline_name = "/proc/self/io",
+              .baseline = kernel,
+              .goal = "0",
+              .met = error == 0});
+}
 
 void Exactness(Monitor& ebpf, BenchReport& report) {
   char path[] = "/var/tmp/abacus_bench_XXXXXX";
@@ -466,9 +521,11 @@ void Exactness(Monitor& ebpf, BenchReport& report) {
   }
   for (const uint64_t seconds : {1, 10}) {
     const double goal = seconds == 1 ? 2 : 0.5;
+    double worst_rusage = 0;
     for (const Mix& mix : mixes) {
       rival_runs = false;
       const Error error = Measure(ebpf, mix, seconds * 1000 * kMs);
+      worst_rusage = std::max(worst_rusage, 100 * error.rusage);
       report.Add({.name = absl::StrCat("error of CPU time over ", seconds, " s: ", mix.name),
                   .value = 100 * error.busy,
                   .unit = "%",
@@ -477,13 +534,104 @@ void Exactness(Monitor& ebpf, BenchReport& report) {
                   .goal = absl::StrFormat("<= %.1f %% of the window", goal),
                   .met = 100 * error.busy <= goal});
     }
+    report.Add({.name = absl::StrCat("error of CPU time over ", seconds,
+                                     " s against getrusage: the worst mix"),
+                .value = worst_rusage,
+                .unit = "%",
+                .goal = absl::StrFormat("<= %.1f %% of the window", goal),
+                .met = worst_rusage <= goal});
   }
+  if (has_file && direct >= 0) BytesRead(ebpf, direct, memory, report);
   stop = true;
   holder.join();
   rival.join();
   free(memory);
   close(file);
   close(direct);
+}
+
+// -- many nodes
+// ------------------------------------------------------------------------------------
+
+// Twelve processes, each with a monitor and asking for its load as a node does, beside threads of
+// none of them that switch 10,000 times a second: what all of it takes.
+void TwelveNodes(BenchReport& report) {
+  constexpr int kNodes = 12;
+  constexpr uint64_t kSeconds = 5;
+  const int stats = bpf_enable_stats(BPF_STATS_RUN_TIME);
+  int begun[2];
+  if (stats < 0 || pipe(begun) != 0) {
+    report.Note("the kernel does not count the time of programs: twelve nodes are missing");
+    return;
+  }
+  std::vector<pid_t> children;
+  for (int i = 0; i < kNodes; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      auto monitor = NewMonitor({.source = MonitorSource::kEbpf, .plain = {.rate = 1}});
+      const char ok = monitor.ok() ? 1 : 0;
+      if (write(begun[1], &ok, 1) != 1 || ok == 0) _exit(1);
+      // The time of setting up is not the question.
+      rusage before, after;
+      BlockFor(1000 * kMs);
+      getrusage(RUSAGE_SELF, &before);
+      const uint64_t end = MachineTime::MonotonicNs() + kSeconds * 1000 * kMs;
+      while (MachineTime::MonotonicNs() < end) {
+        (*monitor)->Load().IgnoreError();
+        BlockFor(100 * kMs);
+      }
+      getrusage(RUSAGE_SELF, &after);
+      const auto us = [](const rusage& usage) {
+        return (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1'000'000 +
+               usage.ru_utime.tv_usec + usage.ru_stime.tv_usec;
+      };
+      const long used_us = us(after) - us(before);
+      _exit(write(begun[1], &used_us, sizeof(used_us)) == sizeof(used_us) ? 0 : 1);
+    }
+    children.push_back(child);
+  }
+  bool all = true;
+  for (int i = 0; i < kNodes; ++i) {
+    char ok = 0;
+    all = all && read(begun[0], &ok, 1) == 1 && ok == 1;
+  }
+  BlockFor(1000 * kMs);
+  const auto programs = [] { return CostOf("on_switch").ns + CostOf("on_wakeup").ns; };
+  const uint64_t before = programs();
+  std::atomic<bool> stop{false};
+  std::atomic<uint64_t> switches{0};
+  std::thread others([&] {
+    while (!stop) {
+      BlockFor(200'000);  // away and back, with the idle task in between: two switches
+      switches += 2;
+    }
+  });
+  const uint64_t begin = MachineTime::MonotonicNs();
+  while (MachineTime::MonotonicNs() < begin + kSeconds * 1000 * kMs) BlockFor(10 * kMs);
+  stop = true;
+  others.join();
+  const auto wall = static_cast<double>(MachineTime::MonotonicNs() - begin);
+  const auto in_programs = static_cast<double>(programs() - before);
+  long used_us = 0;
+  for (int i = 0; i < kNodes; ++i) {
+    long one = 0;
+    all = all && read(begun[0], &one, sizeof(one)) == sizeof(one);
+    used_us += one;
+  }
+  for (const pid_t child : children) waitpid(child, nullptr, 0);
+  close(begun[0]);
+  close(begun[1]);
+  close(stats);
+  if (!all) return report.Note("twelve monitors could not be made: their rows are missing");
+  const double percent = 100 * in_programs / wall;
+  report.Add({.name = absl::StrFormat("twelve nodes on one host: their programs at %.0f switches/s",
+                                      static_cast<double>(switches) * 1e9 / wall),
+              .value = percent,
+              .unit = "% of a core",
+              .baseline_name = "asking for their loads, % of a core",
+              .baseline = 100 * static_cast<double>(used_us) * 1e3 / (kSeconds * 1e9),
+              .goal = "<= 1 % of a core",
+              .met = percent <= 1});
 }
 
 // -- many threads, memory -------------------------------------------------------------------------
@@ -565,6 +713,7 @@ int Run(const std::string& json) {
     ManyThreads(*monitor, report);
     Switches(*monitor, report);
     Exactness(*monitor, report);
+    TwelveNodes(report);
     const MonitorLosses losses = monitor->Losses();
     report.Note(absl::StrCat("lost: ", losses.all()));
   }

@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "monitor-ebpf/calibration.h"
 #include "monitor-ebpf/node_monitor.h"
 
 namespace abacus::apps {
@@ -10,7 +11,8 @@ namespace abacus::apps {
 absl::StatusOr<std::unique_ptr<monitor::Monitor>> MonitorOf(const runtime::Config& config) {
   using monitor::MonitorSource;
   const std::string& source = config.monitor.source;
-  monitor::MonitorOptions options{.plain = {.window = config.placement.window}};
+  monitor::MonitorOptions options{.plain = {.rate = monitor::CachedRate(config.monitor.rate_file),
+                                            .window = config.placement.window}};
   if (source == "ebpf") options.source = MonitorSource::kEbpf;
   if (source == "schedstat") options.source = MonitorSource::kSchedstat;
   if (source == "thread-clock") options.source = MonitorSource::kThreadClock;

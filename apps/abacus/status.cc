@@ -114,6 +114,8 @@ Json JsonOf(const NodeReport::ObjectLine& object, const NodeReport& report) {
           {"blocked_share", object.blocked_share},
           {"disk_share", object.disk_share},
           {"ready_share", object.ready_share},
+          {"background_share", object.background_share},
+          {"ns_per_byte", object.ns_per_byte()},
           {"stall_share", object.stall_share},
           {"bytes_s", object.bytes_s},
           {"memory_bytes", object.memory_bytes}};

@@ -53,6 +53,8 @@ Json JsonOf(const NodeReport& report) {
                                {"blocked_share", object.blocked_share},
                                {"disk_share", object.disk_share},
                                {"ready_share", object.ready_share},
+                               {"background_share", object.background_share},
+                               {"ns_per_byte", object.ns_per_byte()},
                                {"stall_share", object.stall_share},
                                {"bytes_in_s", object.bytes_in_s},
                                {"bytes_out_s", object.bytes_out_s},

@@ -144,14 +144,16 @@ std::string TopView::Text(size_t rows, size_t columns) const {
         " sent, ", HumanBytes(static_cast<double>(link.bytes_received)), " received"));
   }
   lines.push_back("");
-  Table table({"", "object", "class", "at", "CPU %", "blocked %", "disk %", "ready %", "stall %",
-               "in/s", "out/s", "memory"});
+  Table table({"", "object", "class", "at", "CPU %", "backgr. %", "blocked %", "disk %", "ready %",
+               "stall %", "in/s", "out/s", "ns/B", "memory"});
   for (const NodeReport::ObjectLine& object : report_.objects) {
     table.AddRow(
         {object.rid == chosen_ ? ">" : "", object.rid.ToString(), object.class_name,
-         NodeName(report_, object.node), Percent(object.cpu_share), Percent(object.blocked_share),
+         NodeName(report_, object.node), Percent(object.cpu_share),
+         Percent(object.background_share), Percent(object.blocked_share),
          Percent(object.disk_share), Percent(object.ready_share), Percent(object.stall_share),
          HumanBytes(object.bytes_in_s), HumanBytes(object.bytes_out_s),
+         absl::StrFormat("%.1f", object.ns_per_byte()),
          object.memory_bytes == 0 ? "-" : HumanBytes(static_cast<double>(object.memory_bytes))});
   }
   const std::string text = table.ToString();

@@ -25,7 +25,9 @@ NodeReport Report() {
                      .class_name = "apps.Grep",
                      .node = 5,
                      .cpu_share = 0.25,
+                     .background_share = 0.125,
                      .stall_share = 0.7,
+                     .bytes_s = 2e6,
                      .bytes_in_s = 2e6,
                      .bytes_out_s = 1000,
                      .memory_bytes = 4096},
@@ -110,6 +112,8 @@ TEST(TopViewTest, MemoryThatIsNotCountedIsNoNumber) {
   TopView view(TopSort::kNode);
   view.SetReport(Report());
   EXPECT_THAT(view.Text(100, 300), HasSubstr("4.0 KiB"));
+  EXPECT_THAT(view.Text(100, 300), HasSubstr("12.5")) << "background";
+  EXPECT_THAT(view.Text(100, 300), HasSubstr("125.0")) << "ns a byte: 0.25 s for 2 MB";
   EXPECT_THAT(view.Text(100, 300), HasSubstr(" -\n"));
 }
 

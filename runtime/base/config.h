@@ -74,6 +74,7 @@ struct Config {
   };
   struct Monitor {
     std::string source = "auto";
+    std::string rate_file = "/run/abacus/rate";
     bool operator==(const Monitor&) const = default;
   };
   struct Log {

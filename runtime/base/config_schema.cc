@@ -215,6 +215,11 @@ constexpr std::array kRows = {
         .field = At<&C::monitor, &C::Monitor::source>,
         .help = "where the figures of threads come from; auto: the best that this machine permits",
         .form = Form::kMonitorSource},
+    Row{.section = "monitor",
+        .key = "rate_file",
+        .field = At<&C::monitor, &C::Monitor::rate_file>,
+        .help =
+            "where nodes of this machine keep how fast a core is; empty: measure at each start"},
 
     Row{.section = "log",
         .key = "level",

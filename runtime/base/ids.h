@@ -60,8 +60,13 @@ struct ActivityId {
   NodeInstance origin;
   uint64_t local = 0;
 
+  // No console waits for it: read-ahead, write-back. The mark is a part of the name, so that every
+  // node on its way knows.
+  static constexpr uint64_t kBackgroundMark = uint64_t{1} << 63;
+
   auto operator<=>(const ActivityId&) const = default;
   bool valid() const { return origin.valid(); }
+  bool is_background() const { return (local & kBackgroundMark) != 0; }
   std::string ToString() const;
 
   template <typename H>

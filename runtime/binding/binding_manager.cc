@@ -560,7 +560,8 @@ Invoker::Route BindingManager::Finish(ThreadContext& thread, OutgoingCall& outgo
   // The object has forgotten this activity, and this call was sent once: it has not run. Under
   // another name it can.
   if (KindOf(*status) == ErrorKind::kDuplicateEvicted && pending.transmissions == 1) {
-    const ActivityId fresh = NewActivity();
+    ActivityId fresh = NewActivity();
+    fresh.local |= thread.activity.local & ActivityId::kBackgroundMark;
     const bool is_root = thread.level() == 0;
     // What it leads to is still led to by the calls that this thread is inside of.
     if (is_root) {

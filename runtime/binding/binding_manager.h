@@ -240,8 +240,9 @@ class BindingManager final : public Invoker,
   void ReleaseWorker();
   void CheckIdle(const Rid& rid, bool first);
   absl::StatusOr<ObjectManager*> ManagerOf(const ClassInfo& info);
-  RefBase Enter(std::unique_ptr<MobileObject> object, const ClassInfo* info);
-  Entry* NewEntry(const Rid& rid) ABSL_EXCLUSIVE_LOCKS_REQUIRED(entries_mutex_);
+  RefBase Enter(std::unique_ptr<MobileObject> object, const ClassInfo* info, uint32_t slot);
+  Entry* NewEntry(const Rid& rid, uint32_t slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(entries_mutex_);
+  uint32_t NewSlot();
   void SetObject(Entry* entry, std::unique_ptr<MobileObject> object, const ClassInfo* info);
   absl::Status Answer(ThreadContext& thread, Call& call, Payload* result);
   void Tick();

@@ -9,20 +9,25 @@
 
 namespace abacus::runtime {
 
-Entry* BindingManager::NewEntry(const Rid& rid) {
+Entry* BindingManager::NewEntry(const Rid& rid, uint32_t slot) {
   auto* entry = new Entry;
   entry->rid = rid;
   entry->invoker = this;
-  entry->slot = ++last_slot_;
+  entry->slot = slot;
   slots_[entry->slot] = entry;
   entries_[rid] = entry;
   return entry;
 }
 
+uint32_t BindingManager::NewSlot() {
+  MutexLock lock(entries_mutex_);
+  return ++last_slot_;
+}
+
 Entry* BindingManager::Intern(const Rid& rid) {
   MutexLock lock(entries_mutex_);
   const auto it = entries_.find(rid);
-  Entry* entry = it != entries_.end() ? it->second : NewEntry(rid);
+  Entry* entry = it != entries_.end() ? it->second : NewEntry(rid, ++last_slot_);
   entry->references.fetch_add(1, std::memory_order_relaxed);
   return entry;
 }
@@ -65,9 +70,8 @@ void BindingManager::ForgetSlots(const std::vector<uint32_t>& slots) {
   }
   // Slots that have been given since are known too.
   const auto is_known = [&](uint32_t slot) { return slot > last || known.contains(slot); };
-  threads().PruneAccounts([&](EdgeKey key) {
-    return is_known(static_cast<uint32_t>(key >> 32)) && is_known(static_cast<uint32_t>(key));
-  });
+  threads().PruneAccounts(
+      [&](EdgeKey key) { return is_known(CallerOf(key)) && is_known(CalleeOf(key)); });
 }
 
 bool BindingManager::HasRow(const Rid& rid) const {
@@ -92,12 +96,17 @@ void BindingManager::SetObject(Entry* entry, std::unique_ptr<MobileObject> objec
 }
 
 // Gives a new object its name. The gate opens last.
-RefBase BindingManager::Enter(std::unique_ptr<MobileObject> object, const ClassInfo* info) {
+RefBase BindingManager::Enter(std::unique_ptr<MobileObject> object, const ClassInfo* info,
+                              uint32_t slot) {
   const bool anchored = info == nullptr || info->anchored;
   Entry* entry = nullptr;
   WithCore([&](Core& core, Nanos, Actions&) {
     ObjectState& state = core.Create(nullptr, anchored);
-    entry = Intern(state.rid);
+    {
+      MutexLock lock(entries_mutex_);
+      entry = NewEntry(state.rid, slot);
+      entry->references.fetch_add(1, std::memory_order_relaxed);
+    }
     SetObject(entry, std::move(object), info);
     state.host = entry;
     // A console has nothing to be called: its gate stays shut.
@@ -107,13 +116,13 @@ RefBase BindingManager::Enter(std::unique_ptr<MobileObject> object, const ClassI
   return RefBase(entry);
 }
 
-RefBase BindingManager::NewConsole() { return Enter(nullptr, nullptr); }
+RefBase BindingManager::NewConsole() { return Enter(nullptr, nullptr, NewSlot()); }
 
 RefBase BindingManager::AdoptObject(std::unique_ptr<MobileObject> object,
                                     std::string_view class_name) {
   const ClassInfo* info = types_.Find(class_name);
   assert(info != nullptr && "the class was not added to the ObjectTypes");
-  return Enter(std::move(object), info);
+  return Enter(std::move(object), info, NewSlot());
 }
 
 absl::StatusOr<RefBase> BindingManager::CreateObject(std::string_view class_name,
@@ -124,13 +133,16 @@ absl::StatusOr<RefBase> BindingManager::CreateObject(std::string_view class_name
                      absl::StrCat("this program was not built with class ", ToAbsl(class_name)));
   }
   ABACUS_ASSIGN_OR_RETURN(ObjectManager * manager, ManagerOf(*info));
+  // What its constructor and Init() allocate is its own, and not its creator's.
+  const uint32_t slot = NewSlot();
+  const monitor::MemoryScope memory(slot);
   ABACUS_ASSIGN_OR_RETURN(std::unique_ptr<MobileObject> object, manager->CreateObj(*info, 0));
   Reader arguments(init, this);
   if (absl::Status status = info->init(*object, arguments); !status.ok()) {
     manager->Released(*object);
     return status;
   }
-  return Enter(std::move(object), info);
+  return Enter(std::move(object), info, slot);
 }
 
 absl::StatusOr<ObjectManager*> BindingManager::ManagerOf(const ClassInfo& info) {

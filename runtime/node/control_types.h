@@ -81,11 +81,15 @@ struct NodeReport {
     double blocked_share = 0;
     double disk_share = 0;
     double ready_share = 0;
+    double background_share = 0;  // computing that no console waits for; not in cpu_share
     double stall_share = 0;
     double bytes_s = 0;     // arguments in and results out
     double bytes_in_s = 0;  // those of its own calls to others counted as well
     double bytes_out_s = 0;
     uint64_t memory_bytes = 0;  // 0: nothing, or not counted
+
+    // CPU time per byte processed; 0 where there was none.
+    double ns_per_byte() const { return bytes_s > 0 ? cpu_share * 1e9 / bytes_s : 0; }
   };
   // What flowed between two objects.
   struct EdgeLine {

@@ -50,6 +50,7 @@ static void ToProto(const placement::ObjectStatistics& from, v1::ObjectStatistic
   to->set_cpu_s(from.cpu_s);
   to->set_cpu_s_variance(from.cpu_s_variance);
   to->set_samples(from.samples);
+  to->set_background_cpu_s(from.background_cpu_s);
   to->set_own_stall_s(from.own_stall_s);
   to->set_disk_s(from.disk_s);
   to->set_ready_s(from.ready_s);
@@ -69,6 +70,7 @@ static placement::ObjectStatistics FromProto(const v1::ObjectStatistics& from) {
   to.cpu_s = from.cpu_s();
   to.cpu_s_variance = from.cpu_s_variance();
   to.samples = from.samples();
+  to.background_cpu_s = from.background_cpu_s();
   to.own_stall_s = from.own_stall_s();
   to.disk_s = from.disk_s();
   to.ready_s = from.ready_s();
@@ -86,13 +88,17 @@ static void ToProto(const placement::EdgeStatistics& from, v1::EdgeStatistics* t
   to->set_calls(from.calls);
   to->set_request_bytes(from.request_bytes);
   to->set_reply_bytes(from.reply_bytes);
+  to->set_bytes_variance(from.bytes_variance);
+  to->set_samples(from.samples);
 }
 static placement::EdgeStatistics FromProto(const v1::EdgeStatistics& from) {
   return {.from = ToObjectId(FromProto(from.from())),
           .to = ToObjectId(FromProto(from.to())),
           .calls = from.calls(),
           .request_bytes = from.request_bytes(),
-          .reply_bytes = from.reply_bytes()};
+          .reply_bytes = from.reply_bytes(),
+          .bytes_variance = from.bytes_variance(),
+          .samples = from.samples()};
 }
 
 static void ToProto(const placement::LinkStatistics& from, v1::LinkStatistics* to) {
@@ -101,12 +107,14 @@ static void ToProto(const placement::LinkStatistics& from, v1::LinkStatistics* t
   to->set_bandwidth_bytes_s(from.bandwidth_bytes_s.value_or(0));
   to->set_round_trip_s(OrMinus(from.round_trip_s));
   to->set_measured_bytes(from.measured_bytes);
+  to->set_bandwidth_variance(from.bandwidth_variance);
 }
 static placement::LinkStatistics FromProto(const v1::LinkStatistics& from) {
   placement::LinkStatistics to{.a = from.a(), .b = from.b()};
   if (from.bandwidth_bytes_s() != 0) to.bandwidth_bytes_s = from.bandwidth_bytes_s();
   to.round_trip_s = UnlessNegative(from.round_trip_s());
   to.measured_bytes = from.measured_bytes();
+  to.bandwidth_variance = from.bandwidth_variance();
   return to;
 }
 
@@ -134,6 +142,7 @@ static void ToProto(const NodeReport::ObjectLine& from, v1::ObjectStatus* to) {
   to->set_blocked_share(from.blocked_share);
   to->set_disk_share(from.disk_share);
   to->set_ready_share(from.ready_share);
+  to->set_background_share(from.background_share);
   to->set_stall_share(from.stall_share);
   to->set_bytes_in_s(from.bytes_in_s);
   to->set_bytes_out_s(from.bytes_out_s);
@@ -150,6 +159,7 @@ static NodeReport::ObjectLine FromProto(const v1::ObjectStatus& from) {
           .blocked_share = from.blocked_share(),
           .disk_share = from.disk_share(),
           .ready_share = from.ready_share(),
+          .background_share = from.background_share(),
           .stall_share = from.stall_share(),
           .bytes_s = from.bytes_s(),
           .bytes_in_s = from.bytes_in_s(),

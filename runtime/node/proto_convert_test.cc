@@ -132,6 +132,7 @@ Digest SomeDigest() {
   object.disk_s = 0.005;
   object.ready_s = 0.002;
   object.cpu_s_variance = 0.0625;
+  object.background_cpu_s = 0.375;
   object.samples = 9.5;
   object.stall_s = 0.02;
   object.calls = 12;
@@ -142,10 +143,16 @@ Digest SomeDigest() {
                    .to = ToObjectId(kRid),
                    .calls = 3,
                    .request_bytes = 30,
-                   .reply_bytes = 300}};
-  digest.links = {
-      {.a = 7, .b = 9, .bandwidth_bytes_s = 1e6, .round_trip_s = 0.0, .measured_bytes = 5},
-      {.a = 7, .b = 10}};
+                   .reply_bytes = 300,
+                   .bytes_variance = 16,
+                   .samples = 4}};
+  digest.links = {{.a = 7,
+                   .b = 9,
+                   .bandwidth_bytes_s = 1e6,
+                   .round_trip_s = 0.0,
+                   .measured_bytes = 5,
+                   .bandwidth_variance = 36},
+                  {.a = 7, .b = 10}};
   digest.consoles = {kOther};
   digest.pins = {{kRid, "moved by hand"}};
   return digest;
@@ -178,6 +185,7 @@ TEST(ProtoConvertTest, DigestSurvivesFieldByField) {
   EXPECT_EQ(object.disk_s, 0.005);
   EXPECT_EQ(object.ready_s, 0.002);
   EXPECT_EQ(object.cpu_s_variance, 0.0625);
+  EXPECT_EQ(object.background_cpu_s, 0.375);
   EXPECT_EQ(object.samples, 9.5);
   EXPECT_EQ(object.stall_s, 0.02);
   EXPECT_EQ(object.calls, 12);
@@ -189,6 +197,8 @@ TEST(ProtoConvertTest, DigestSurvivesFieldByField) {
   EXPECT_EQ(digest.edges[0].calls, 3);
   EXPECT_EQ(digest.edges[0].request_bytes, 30);
   EXPECT_EQ(digest.edges[0].reply_bytes, 300);
+  EXPECT_EQ(digest.edges[0].bytes_variance, 16);
+  EXPECT_EQ(digest.edges[0].samples, 4);
   EXPECT_EQ(digest.consoles, std::vector<Rid>{kOther});
   ASSERT_EQ(digest.pins.size(), 1u);
   EXPECT_EQ(digest.pins[0].rid, kRid);
@@ -201,6 +211,7 @@ TEST(ProtoConvertTest, UnknownFiguresOfALinkStayUnknownAndZeroRoundTripStaysZero
   EXPECT_EQ(digest.links[0].bandwidth_bytes_s, 1e6);
   EXPECT_EQ(digest.links[0].round_trip_s, 0.0);
   EXPECT_EQ(digest.links[0].measured_bytes, 5);
+  EXPECT_EQ(digest.links[0].bandwidth_variance, 36);
   EXPECT_FALSE(digest.links[1].bandwidth_bytes_s.has_value());
   EXPECT_FALSE(digest.links[1].round_trip_s.has_value());
 }
@@ -321,6 +332,7 @@ TEST(ProtoConvertTest, ReportSurvives) {
                      .blocked_share = 0.25,
                      .disk_share = 0.125,
                      .ready_share = 0.0625,
+                     .background_share = 0.03125,
                      .stall_share = 0.75,
                      .bytes_s = 1000,
                      .bytes_in_s = 700,
@@ -357,6 +369,7 @@ TEST(ProtoConvertTest, ReportSurvives) {
   EXPECT_EQ(got.objects[0].blocked_share, 0.25);
   EXPECT_EQ(got.objects[0].disk_share, 0.125);
   EXPECT_EQ(got.objects[0].ready_share, 0.0625);
+  EXPECT_EQ(got.objects[0].background_share, 0.03125);
   EXPECT_EQ(got.objects[0].stall_share, 0.75);
   EXPECT_EQ(got.objects[0].bytes_s, 1000);
   EXPECT_EQ(got.objects[0].bytes_in_s, 700);

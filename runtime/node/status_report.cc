@@ -31,6 +31,9 @@ constexpr std::array kAlarms = {
     Alarm{"transport.oversized_frames",
           "messages larger than transport.frame_bytes_max were dropped"},
     Alarm{"transport.spill_failures", "checkpoints could not be written to migration.spill_dir"},
+    Alarm{"monitor.threads_not_watched",
+          "threads had no room in the monitor: their own clocks are used"},
+    Alarm{"monitor.io_not_charged", "block I/O of objects was not counted: no room in the monitor"},
     Alarm{"digests.not_sent", "digests did not reach their server"},
     Alarm{"moves.untold", "moves could not be told to all nodes"},
 };
@@ -50,6 +53,7 @@ NodeReport::ObjectLine Line(const placement::ObjectStatistics& object, double wi
     line.blocked_share = object.own_stall_s / window_s;
     line.disk_share = object.disk_s / window_s;
     line.ready_share = object.ready_s / window_s;
+    line.background_share = object.background_cpu_s / window_s;
     line.stall_share = object.stall_s / window_s;
     line.bytes_s = object.bytes_processed / window_s;
   }
@@ -174,6 +178,7 @@ std::vector<NodeReport::Counter> StatusReporter::Counters() const {
   const CoreCounters core = from_.binding->Counters();
   const MigrationCounters moves = from_.migrator->Counters();
   const SocketTransportCounters transport = from_.transport->Counters();
+  const monitor::MonitorLosses losses = from_.monitor->Losses();
   std::vector<NodeReport::Counter> counters = {
       {"calls.sent", core.calls_sent},
       {"calls.executed", core.calls_executed},
@@ -196,6 +201,8 @@ std::vector<NodeReport::Counter> StatusReporter::Counters() const {
       {"moves.taken_over", moves.taken_over},
       {"moves.refused", moves.refused},
       {"moves.untold", from_.desk->untold()},
+      {"monitor.threads_not_watched", losses.threads_without_slot},
+      {"monitor.io_not_charged", losses.requests_without_slot},
       {"digests.sent", from_.digests->sent()},
       {"digests.not_sent", from_.digests->not_sent()},
       {"members.died", from_.membership->deaths()},

@@ -60,7 +60,15 @@ class AccountCell {
   Field key_{0};
 };
 
-using EdgeKey = uint64_t;  // caller slot << 32 | callee slot
+// Caller's slot << 32 | callee's slot. The top bit: a background activity's share of the edge,
+// which has sums of its own.
+using EdgeKey = uint64_t;
+inline constexpr uint32_t kBackgroundBit = 1u << 31;  // of the caller's half
+
+inline uint32_t CallerOf(EdgeKey key) { return static_cast<uint32_t>(key >> 32) & ~kBackgroundBit; }
+inline uint32_t CalleeOf(EdgeKey key) { return static_cast<uint32_t>(key); }
+inline bool IsBackground(EdgeKey key) { return (key >> 63) != 0; }
+
 using EdgeSumsByKey = absl::flat_hash_map<EdgeKey, EdgeSums>;
 
 // The cells of one thread: a table of groups of four, of which the most recently used is found at

@@ -82,12 +82,12 @@ class ThreadContext {
   // Called after Push() and before Pop().
   void AccountEnter() {
     const uint32_t depth = this->depth();
-    Charge(accounts.Cell(CallerSlot(depth - 1), slots_[depth - 1]));
+    Charge(accounts.Cell(CallerSlot(depth - 1) | background_, slots_[depth - 1]));
     clock.SetObject(slots_[depth]);
   }
   void AccountLeave(uint64_t request_bytes, uint64_t reply_bytes) {
     const uint32_t depth = this->depth();
-    AccountCell& cell = accounts.Cell(slots_[depth - 1], slots_[depth]);
+    AccountCell& cell = accounts.Cell(slots_[depth - 1] | background_, slots_[depth]);
     Charge(cell);
     clock.SetObject(slots_[depth - 1]);
     AccountCell::Bump(cell.calls, 1);
@@ -95,7 +95,8 @@ class ThreadContext {
     AccountCell::Bump(cell.reply_bytes, reply_bytes);
   }
   // Around a wait for another node: the time until now belongs to the object that the thread is in,
-  // the wait to nobody. Returns the wait's length in ticks.
+  // the wait to nobody. What is allocated meanwhile still counts for the object: it is the answer.
+  // EndWait() returns the wait's length in ticks.
   void BeginWait() { AccountHere(); }
   uint64_t EndWait() {
     const uint64_t ticks = clock.EndWait();
@@ -105,7 +106,7 @@ class ThreadContext {
   // Counts a call that was answered by another node, on the edge to `callee`.
   void AccountRemote(uint32_t callee, uint64_t request_bytes, uint64_t reply_bytes,
                      uint64_t wait_ns, uint64_t network_ns) {
-    AccountCell& cell = accounts.Cell(slot(), callee);
+    AccountCell& cell = accounts.Cell(slot() | background_, callee);
     AccountCell::Bump(cell.calls, 1);
     AccountCell::Bump(cell.request_bytes, request_bytes);
     AccountCell::Bump(cell.reply_bytes, reply_bytes);
@@ -118,7 +119,7 @@ class ThreadContext {
   // Charges the time until now to the object that the thread is in.
   void AccountHere() {
     const uint32_t depth = this->depth();
-    Charge(accounts.Cell(CallerSlot(depth), slots_[depth]));
+    Charge(accounts.Cell(CallerSlot(depth) | background_, slots_[depth]));
   }
   // A call from another node begins: the time until now was spent outside of all objects. Called
   // after Push().
@@ -158,6 +159,7 @@ class ThreadContext {
     this->root = root;
     base_level = level;
     this->sequence = sequence;
+    background_ = root.is_background() ? kBackgroundBit : 0;
     root_origin_.store(static_cast<uint64_t>(root.origin.node) << 32 | root.origin.incarnation,
                        std::memory_order_release);
     root_local_.store(root.local, std::memory_order_release);
@@ -172,6 +174,9 @@ class ThreadContext {
   uint32_t base_level = 0;
   uint64_t sequence = 0;
   Lineage lineage;  // of the activity, where it is a branch
+  // That of this thread's background work, once there was any, and where it stands.
+  ActivityId background_activity;
+  uint64_t background_sequence = 0;
   monitor::ThreadClock clock;
   ThreadAccounts accounts;
   // Everything that the thread has charged, to whichever object: differences of it are what a call
@@ -211,6 +216,7 @@ class ThreadContext {
   std::atomic<uint32_t> depth_{0};
   std::array<std::atomic<Entry*>, kNestingMax> frames_{};
   std::array<uint32_t, kNestingMax + 1> slots_{};  // slots_[0]: the base; then one per frame
+  uint32_t background_ = 0;  // kBackgroundBit while the activity is a background one
   std::atomic<uint64_t> root_origin_{0};
   std::atomic<uint64_t> root_local_{0};
   std::atomic<bool> ended_{false};  // the thread is gone; its sums stay until they are folded

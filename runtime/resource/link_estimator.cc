@@ -23,6 +23,12 @@ void LinkEstimator::Observe(NodeInstance peer, uint64_t request_bytes, uint64_t 
     link.large_s += seconds - link.large_s * kDecay;
     link.large_calls += 1 - link.large_calls * kDecay;
     link.total_large_bytes += static_cast<double>(bytes);
+    const double transfer_s = std::max(seconds - std::max(link.small_s, 0.0), 0.0);
+    const auto b = static_cast<double>(bytes);
+    constexpr double kKept = (1 - kDecay) * (1 - kDecay);
+    link.tt = link.tt * kKept + transfer_s * transfer_s;
+    link.tb = link.tb * kKept + transfer_s * b;
+    link.bb = link.bb * kKept + b * b;
     if (link.fastest_large_s < 0 || seconds < link.fastest_large_s) link.fastest_large_s = seconds;
   }
 }
@@ -39,6 +45,11 @@ std::vector<LinkEstimator::Estimate> LinkEstimator::Estimates() const {
       const double transfer_s = std::max(link.large_s - round_trips_s, link.large_s * 0.1);
       estimate.bandwidth_bytes_s = link.large_bytes / transfer_s;
       estimate.measured_bytes = link.total_large_bytes;
+      const double q = transfer_s / link.large_bytes;
+      const double off = std::max(0.0, link.tt - 2 * q * link.tb + q * q * link.bb);
+      const double relative_variance = off / (transfer_s * transfer_s);
+      estimate.bandwidth_variance =
+          relative_variance * *estimate.bandwidth_bytes_s * *estimate.bandwidth_bytes_s;
       // The bytes of a large call take most of its time, so a small part of the fastest one is a
       // cautious guess until a small call has been seen.
       if (!estimate.round_trip_s) estimate.round_trip_s = link.fastest_large_s * 0.05;

@@ -20,6 +20,8 @@ namespace abacus::runtime {
 // counts alike.
 //   Worked: 64 KiB replies that wait 52.8 ms on a link with a 0.3 ms round trip:
 //   65,536 / (0.0528 - 0.0003) = 1.248 MB/s, the 10 Mbit/s of the link.
+// Its variance is that of a ratio of sums, b over t: with q = sum t / sum b, each call is off by
+// e = t - q b, and var(bandwidth) = bandwidth^2 x sum e^2 / (sum t)^2, weights squared.
 // Before a small call was seen, the fastest large ones bound the round trip from above.
 //
 // Thread-safety: thread-safe.
@@ -30,6 +32,8 @@ class LinkEstimator {
     std::optional<double> bandwidth_bytes_s;
     std::optional<double> round_trip_s;
     double measured_bytes = 0;  // over which the bandwidth was measured
+    // Of the bandwidth above, which is a mean over many calls: how far it may be off.
+    double bandwidth_variance = 0;
   };
 
   void Observe(NodeInstance peer, uint64_t request_bytes, uint64_t reply_bytes,
@@ -50,6 +54,9 @@ class LinkEstimator {
     double large_s = 0;
     double large_calls = 0;
     double total_large_bytes = 0;
+    // Products of transfer time t and bytes b of large calls, summed with the squares of the
+    // weights that the sums above have.
+    double tt = 0, tb = 0, bb = 0;
     double small_s = -1;  // lower quantile of small calls
     double fastest_large_s = -1;
   };

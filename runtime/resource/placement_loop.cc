@@ -29,14 +29,16 @@ absl::Status CheckDigest(const Digest& digest) {
     return bad("the node's rate, cores or load");
   }
   for (const auto& object : digest.objects) {
-    if (!Sane(object.cpu_s) || !Sane(object.own_stall_s) || !Sane(object.disk_s) ||
-        !Sane(object.ready_s) || !Sane(object.cpu_s_variance) || !Sane(object.samples) ||
-        !Sane(object.stall_s) || !Sane(object.bytes_processed) || !Sane(object.calls)) {
+    if (!Sane(object.cpu_s) || !Sane(object.background_cpu_s) || !Sane(object.own_stall_s) ||
+        !Sane(object.disk_s) || !Sane(object.ready_s) || !Sane(object.cpu_s_variance) ||
+        !Sane(object.samples) || !Sane(object.stall_s) || !Sane(object.bytes_processed) ||
+        !Sane(object.calls)) {
       return bad("an object's time, bytes or calls");
     }
   }
   for (const auto& edge : digest.edges) {
-    if (!Sane(edge.calls) || !Sane(edge.request_bytes) || !Sane(edge.reply_bytes)) {
+    if (!Sane(edge.calls) || !Sane(edge.request_bytes) || !Sane(edge.reply_bytes) ||
+        !Sane(edge.bytes_variance) || !Sane(edge.samples)) {
       return bad("an edge's calls or bytes");
     }
   }
@@ -119,8 +121,9 @@ placement::Snapshot PlacementLoop::Assemble(const Rid& console, const Digest& cl
     const double scale = digest.window_s > 0 ? client.window_s / digest.window_s : 0;
     snapshot.nodes.push_back(digest.node);
     for (placement::ObjectStatistics object : digest.objects) {
-      for (double* figure : {&object.cpu_s, &object.own_stall_s, &object.disk_s, &object.ready_s,
-                             &object.stall_s, &object.bytes_processed, &object.calls}) {
+      for (double* figure :
+           {&object.cpu_s, &object.background_cpu_s, &object.own_stall_s, &object.disk_s,
+            &object.ready_s, &object.stall_s, &object.bytes_processed, &object.calls}) {
         *figure *= scale;
       }
       object.cpu_s_variance *= scale * scale;
@@ -130,6 +133,7 @@ placement::Snapshot PlacementLoop::Assemble(const Rid& console, const Digest& cl
       for (double* figure : {&edge.calls, &edge.request_bytes, &edge.reply_bytes}) {
         *figure *= scale;
       }
+      edge.bytes_variance *= scale * scale;
       snapshot.edges.push_back(edge);
     }
     for (const placement::LinkStatistics& link : digest.links) {
@@ -149,6 +153,8 @@ placement::Snapshot PlacementLoop::Assemble(const Rid& console, const Digest& cl
       merged.back().calls += edge.calls;
       merged.back().request_bytes += edge.request_bytes;
       merged.back().reply_bytes += edge.reply_bytes;
+      merged.back().bytes_variance += edge.bytes_variance;
+      merged.back().samples = std::max(merged.back().samples, edge.samples);
     } else {
       merged.push_back(edge);
     }

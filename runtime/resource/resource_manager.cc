@@ -11,9 +11,6 @@ namespace {
 // small state is the usual case of what pays to be moved.
 constexpr uint64_t kCheckpointBytesPrior = 16 * 1024;
 
-uint32_t CallerOf(EdgeKey key) { return static_cast<uint32_t>(key >> 32); }
-uint32_t CalleeOf(EdgeKey key) { return static_cast<uint32_t>(key); }
-
 }  // namespace
 
 ResourceManager::ResourceManager(BindingManager* binding, monitor::Monitor* monitor,
@@ -99,6 +96,7 @@ void ResourceManager::ForgetTheGone(absl::Time now) {
     for (const auto& [rid, bytes] : checkpoint_bytes_) named.push_back(rid);
   }
   binding_.ForgetSlots(to_forget);
+  for (const uint32_t slot : to_forget) monitor_.ForgetObject(slot);
   for (const Rid& rid : named) {
     const bool lives =
         rid.home == binding_.self() ? binding_.HasRow(rid) : binding_.Locate(rid).has_value();
@@ -111,19 +109,27 @@ void ResourceManager::ForgetTheGone(absl::Time now) {
 
 void ResourceManager::NoteRates(const EdgeSumsByKey& sums, double length_s) {
   const double s_per_tick = monitor::ThreadClock::NsPerTick() * 1e-9;
-  absl::flat_hash_map<uint32_t, uint64_t> busy_ticks;
-  for (const auto& [key, edge] : sums) busy_ticks[CalleeOf(key)] += edge.busy_ticks;
-  for (const auto& [slot, ticks] : busy_ticks) {
-    Steadiness& of_slot = steadiness_[slot];
-    // A sum shrinks when callers that are gone are dropped from it; this sample then says nothing.
-    const bool shrunk = ticks < of_slot.busy_ticks;
-    const double busy_s = static_cast<double>(ticks - of_slot.busy_ticks) * s_per_tick;
-    of_slot.busy_ticks = ticks;
-    // The first look only says where the sums stand.
-    if (length_s <= 0 || shrunk) continue;
-    of_slot.cpu.Add(busy_s / length_s, length_s, absl::ToDoubleSeconds(options_.window));
+  absl::flat_hash_map<uint32_t, double> busy_s;
+  absl::flat_hash_map<EdgeKey, double> bytes;
+  for (const auto& [key, edge] : sums) {
+    if (IsBackground(key)) continue;
+    busy_s[CalleeOf(key)] += static_cast<double>(edge.busy_ticks) * s_per_tick;
+    if (edge.calls > 0) bytes[key] = static_cast<double>(edge.request_bytes + edge.reply_bytes);
   }
-  std::erase_if(steadiness_, [&](const auto& one) { return !busy_ticks.contains(one.first); });
+  const double window_s = absl::ToDoubleSeconds(options_.window);
+  const auto note = [&](auto& known, const auto& now) {
+    for (const auto& [name, sum] : now) {
+      Steadiness& of_it = known[name];
+      // A sum shrinks when callers that are gone are dropped from it; this sample says nothing
+      // then.
+      const double since = sum - std::exchange(of_it.sum, sum);
+      // The first look only says where the sums stand.
+      if (length_s > 0 && since >= 0) of_it.rate.Add(since / length_s, length_s, window_s);
+    }
+    absl::erase_if(known, [&](const auto& one) { return !now.contains(one.first); });
+  };
+  note(steadiness_, busy_s);
+  note(edge_steadiness_, bytes);
 }
 
 Digest ResourceManager::TakeDigest(absl::Time now) {
@@ -136,6 +142,7 @@ Digest ResourceManager::TakeDigest(absl::Time now) {
     if (std::exchange(reset_, false)) {
       samples_.clear();
       steadiness_.clear();
+      edge_steadiness_.clear();
     }
     NoteRates(newest.sums, samples_.empty() ? 0 : absl::ToDoubleSeconds(now - samples_.back().at));
     samples_.push_back(std::move(newest));
@@ -177,7 +184,8 @@ void ResourceManager::Fill(Digest& digest, const EdgeSumsByKey& window) {
                             .b = link.peer.node,
                             .bandwidth_bytes_s = link.bandwidth_bytes_s,
                             .round_trip_s = link.round_trip_s,
-                            .measured_bytes = link.measured_bytes});
+                            .measured_bytes = link.measured_bytes,
+                            .bandwidth_variance = link.bandwidth_variance});
   }
 
   const double s_per_tick = monitor::ThreadClock::NsPerTick() * 1e-9;
@@ -192,6 +200,10 @@ void ResourceManager::Fill(Digest& digest, const EdgeSumsByKey& window) {
     seen.insert(caller);
     seen.insert(callee);
     placement::ObjectStatistics& of_callee = used[callee];
+    if (IsBackground(key)) {
+      of_callee.background_cpu_s += seconds(sums.busy_ticks);
+      continue;
+    }
     of_callee.cpu_s += seconds(sums.busy_ticks);
     of_callee.own_stall_s += seconds(sums.blocked_ticks);
     of_callee.disk_s += seconds(sums.disk_ticks);
@@ -201,11 +213,17 @@ void ResourceManager::Fill(Digest& digest, const EdgeSumsByKey& window) {
     used[caller].stall_s += static_cast<double>(sums.remote_wait_ns) * 1e-9;
     if (caller == kOutsideSlot || sums.calls == 0) continue;
     if (!binding_.Slot(caller).rid.valid() || !binding_.Slot(callee).rid.valid()) continue;
-    digest.edges.push_back({.from = ToObjectId(binding_.Slot(caller).rid),
-                            .to = ToObjectId(binding_.Slot(callee).rid),
-                            .calls = static_cast<double>(sums.calls),
-                            .request_bytes = static_cast<double>(sums.request_bytes),
-                            .reply_bytes = static_cast<double>(sums.reply_bytes)});
+    placement::EdgeStatistics edge{.from = ToObjectId(binding_.Slot(caller).rid),
+                                   .to = ToObjectId(binding_.Slot(callee).rid),
+                                   .calls = static_cast<double>(sums.calls),
+                                   .request_bytes = static_cast<double>(sums.request_bytes),
+                                   .reply_bytes = static_cast<double>(sums.reply_bytes)};
+    MutexLock lock(mutex_);
+    if (const auto steady = edge_steadiness_.find(key); steady != edge_steadiness_.end()) {
+      edge.samples = steady->second.rate.samples();
+      edge.bytes_variance = steady->second.rate.VarianceOfWindow(digest.window_s);
+    }
+    digest.edges.push_back(edge);
   }
   seen.erase(kOutsideSlot);
   for (const BindingManager::ObjectStatus& status : binding_.ObjectsOf(seen)) {
@@ -219,8 +237,8 @@ void ResourceManager::Fill(Digest& digest, const EdgeSumsByKey& window) {
     {
       MutexLock lock(mutex_);
       if (const auto steady = steadiness_.find(status.slot); steady != steadiness_.end()) {
-        object.samples = steady->second.cpu.samples();
-        object.cpu_s_variance = steady->second.cpu.VarianceOfWindow(digest.window_s);
+        object.samples = steady->second.rate.samples();
+        object.cpu_s_variance = steady->second.rate.VarianceOfWindow(digest.window_s);
       }
       const auto bytes = checkpoint_bytes_.find(status.rid);
       if (bytes != checkpoint_bytes_.end()) object.checkpoint_bytes = bytes->second;

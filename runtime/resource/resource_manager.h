@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/time/time.h"
 #include "monitor-ebpf/monitor.h"
 #include "runtime/base/mutex.h"
@@ -64,10 +65,10 @@ class ResourceManager final : public CallObserver, public MigrationObserver {
     absl::Time at;
     EdgeSumsByKey sums;
   };
-  // How steady the figures of an object (its slot) are.
+  // How steady a figure is: the CPU time of an object (s per s), the bytes over an edge (per s).
   struct Steadiness {
-    uint64_t busy_ticks = 0;  // when last looked at
-    Moments cpu;              // s per s
+    double sum = 0;  // when last looked at
+    Moments rate;
   };
   struct Retired {
     absl::Time at;
@@ -95,7 +96,8 @@ class ResourceManager final : public CallObserver, public MigrationObserver {
   mutable Mutex mutex_;
   std::deque<Sample> samples_ ABSL_GUARDED_BY(mutex_);
   bool reset_ ABSL_GUARDED_BY(mutex_) = false;
-  std::map<uint32_t, Steadiness> steadiness_ ABSL_GUARDED_BY(mutex_);  // by slot
+  absl::flat_hash_map<uint32_t, Steadiness> steadiness_ ABSL_GUARDED_BY(mutex_);  // by slot
+  absl::flat_hash_map<EdgeKey, Steadiness> edge_steadiness_ ABSL_GUARDED_BY(mutex_);
   std::deque<Retired> retired_ ABSL_GUARDED_BY(mutex_);
   std::map<Rid, std::string> consoles_ ABSL_GUARDED_BY(mutex_);
   std::map<Rid, PinState> pins_ ABSL_GUARDED_BY(mutex_);

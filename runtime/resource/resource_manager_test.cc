@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cmath>
 #include <ctime>
 #include <thread>
 
+#include "runtime/object/background.h"
 #include "runtime/object/mobile_object.h"
 
 namespace abacus::runtime {
@@ -145,6 +147,47 @@ TEST_F(ResourceManagerTest, FiguresComeWithWhatTheyVaryByAndHowManySamplesSaySo)
   EXPECT_GT(of_steady.samples, 5);
   EXPECT_GT(of_bursty.cpu_s_variance, 2 * of_steady.cpu_s_variance)
       << of_bursty.cpu_s_variance << " and " << of_steady.cpu_s_variance;
+}
+
+TEST_F(ResourceManagerTest, EdgesSayWhatTheirBytesVaryBy) {
+  const Ref<Worker> upper = *binding_->Create<Worker>();
+  const Ref<Worker> lower = *binding_->Create<Worker>();
+  for (int i = 0; i < 20; ++i) {
+    for (int calls = i % 4 == 0 ? 8 : 0; calls > 0; --calls) {
+      ASSERT_TRUE(upper->Work(0, lower, 0).ok());
+    }
+    resources_->TakeDigest(now_ += absl::Milliseconds(100));
+  }
+  const Digest digest = resources_->TakeDigest(now_ += absl::Milliseconds(100));
+  ASSERT_THAT(digest.edges, SizeIs(1));
+  EXPECT_GT(digest.edges[0].samples, 5);
+  // 8 calls of 1000 bytes in every fourth of ten samples: a window has 2000 x 10 of them, and one
+  // sample deviates by about 3500 bytes, so ten of them by 11,000.
+  EXPECT_NEAR(std::sqrt(digest.edges[0].bytes_variance), 11'000, 4'000);
+}
+
+TEST_F(ResourceManagerTest, BackgroundWorkIsItsObjectsAndNotTheConsoles) {
+  const Ref<Worker> upper = *binding_->Create<Worker>();
+  const Ref<Worker> lower = *binding_->Create<Worker>();
+  resources_->TakeDigest(now_);
+  std::thread([&] {
+    {
+      const BackgroundScope scope(upper.base());
+      for (int i = 0; i < 5; ++i) EXPECT_TRUE(upper->Work(2000, lower, 4000).ok());
+    }
+    EXPECT_TRUE(lower->Work(1000, Ref<Worker>(), 0).ok());
+  }).join();
+  const Digest digest = resources_->TakeDigest(now_ + absl::Seconds(1));
+  const auto& of_upper = Of(digest, upper.rid());
+  const auto& of_lower = Of(digest, lower.rid());
+  EXPECT_EQ(of_upper.cpu_s, 0);
+  EXPECT_EQ(of_upper.calls, 0);
+  EXPECT_GT(of_upper.background_cpu_s, 0);
+  EXPECT_GT(of_lower.background_cpu_s, of_upper.background_cpu_s);
+  EXPECT_EQ(of_lower.calls, 1) << "what came after the scope is not background";
+  EXPECT_GT(of_lower.cpu_s, 0);
+  EXPECT_LT(of_lower.cpu_s, of_lower.background_cpu_s);
+  EXPECT_THAT(digest.edges, SizeIs(0)) << "no response time has these calls in it";
 }
 
 TEST_F(ResourceManagerTest, NothingIsKeptOfObjectsThatAreGone) {

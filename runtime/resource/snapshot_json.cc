@@ -48,6 +48,7 @@ Json Of(const placement::ObjectStatistics& object) {
           {"cpu_s", object.cpu_s},
           {"cpu_s_variance", object.cpu_s_variance},
           {"samples", object.samples},
+          {"background_cpu_s", object.background_cpu_s},
           {"bytes_processed", object.bytes_processed},
           {"own_stall_s", object.own_stall_s},
           {"disk_s", object.disk_s},
@@ -80,6 +81,7 @@ placement::ObjectStatistics ObjectOf(const Json& json) {
           .cpu_s = json.at("cpu_s"),
           .cpu_s_variance = json.at("cpu_s_variance"),
           .samples = json.at("samples"),
+          .background_cpu_s = json.at("background_cpu_s"),
           .bytes_processed = json.at("bytes_processed"),
           .own_stall_s = json.at("own_stall_s"),
           .disk_s = json.at("disk_s"),
@@ -102,14 +104,17 @@ placement::Snapshot SnapshotOf(const Json& json) {
                               .to = Id(edge.at("to")),
                               .calls = edge.at("calls"),
                               .request_bytes = edge.at("request_bytes"),
-                              .reply_bytes = edge.at("reply_bytes")});
+                              .reply_bytes = edge.at("reply_bytes"),
+                              .bytes_variance = edge.at("bytes_variance"),
+                              .samples = edge.at("samples")});
   }
   for (const Json& link : json.at("links")) {
     snapshot.links.push_back({.a = link.at("a"),
                               .b = link.at("b"),
                               .bandwidth_bytes_s = Maybe(link, "bandwidth_bytes_s"),
                               .round_trip_s = Maybe(link, "round_trip_s"),
-                              .measured_bytes = link.at("measured_bytes")});
+                              .measured_bytes = link.at("measured_bytes"),
+                              .bandwidth_variance = link.at("bandwidth_variance")});
   }
   snapshot.history = {json.at("history").at("quiesce_s"), json.at("history").at("count")};
   snapshot.options.suspended = json.at("suspended");
@@ -136,14 +141,17 @@ std::string ToJson(const placement::Snapshot& snapshot) {
                              {"to", Text(edge.to)},
                              {"calls", edge.calls},
                              {"request_bytes", edge.request_bytes},
-                             {"reply_bytes", edge.reply_bytes}});
+                             {"reply_bytes", edge.reply_bytes},
+                             {"bytes_variance", edge.bytes_variance},
+                             {"samples", edge.samples}});
   }
   for (const auto& link : snapshot.links) {
     json["links"].push_back({{"a", link.a},
                              {"b", link.b},
                              {"bandwidth_bytes_s", Maybe(link.bandwidth_bytes_s)},
                              {"round_trip_s", Maybe(link.round_trip_s)},
-                             {"measured_bytes", link.measured_bytes}});
+                             {"measured_bytes", link.measured_bytes},
+                             {"bandwidth_variance", link.bandwidth_variance}});
   }
   // Names may hold any bytes; they are shown, not compared.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);

@@ -393,6 +393,30 @@ void ManyObjects(BenchReport& report) {
   report.Add({.name = "co-located call, another of 1,000,000 objects each time",
               .value = absl::ToDoubleNanoseconds(absl::Now() - calls_begin) / kCalls,
               .unit = "ns"});
+  // What accounting adds to a call where each is on another edge: of few, and of 100,000.
+  for (const size_t objects : {size_t{100}, size_t{100'000}}) {
+    double ns[2];
+    for (const bool accounting : {false, true}) {
+      node.binding->set_accounting(accounting);
+      ns[accounting] = 1e9;
+      for (int round = 0; round < 5; ++round) {
+        const absl::Time begin = absl::Now();
+        for (int i = 0; i < kCalls; ++i) {
+          at = (at + 7919) % objects;
+          Keep(refs[at]->Null());
+        }
+        ns[accounting] =
+            std::min(ns[accounting], absl::ToDoubleNanoseconds(absl::Now() - begin) / kCalls);
+      }
+    }
+    report.Add({.name = absl::StrCat("accounting of a call, another of ", objects,
+                                     " objects each time: added"),
+                .value = ns[1] - ns[0],
+                .unit = "ns",
+                .baseline_name = "the same calls without",
+                .baseline = ns[0],
+                .ratio = ns[1] / ns[0]});
+  }
   refs.clear();
 }
 
