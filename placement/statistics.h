@@ -127,8 +127,7 @@ struct LinkStatistics {
   // The evidence: bytes over which the bandwidth was measured, of all windows that still count. A
   // bandwidth known beforehand (a prior) comes with the bytes that it is considered worth.
   double measured_bytes = 0;
-  double bandwidth_variance =
-      0;  // of bandwidth_bytes_s, as it varied between measurements; squared
+  double bandwidth_variance = 0;  // of bandwidth_bytes_s, as it varied between measurements; squared
 };
 
 // How long quiescing this graph took when objects of it were moved before.
