@@ -7,8 +7,13 @@
 namespace abacus::placement {
 namespace {
 
+// How much a figure is taken to vary from sample to sample: at most, and where nothing else is
+// known, and at least, whatever was seen.
 constexpr double kPriorDeviation = 0.2;
+constexpr double kPriorDeviationMin = 0.05;
 constexpr double kPriorSamples = 2;
+// Samples from before the window that tell more than the prior.
+constexpr size_t kEarlierMin = 8;
 // A sample that began this part of its length before a window still belongs to it: ends of samples
 // and of windows come from clocks of their own.
 constexpr double kSlack = 0.01;
@@ -61,11 +66,12 @@ std::vector<double> LevelsOf(const Snapshot& s) {
   return levels;
 }
 
-// Mean and variance of what n samples add up to, from their sum and sum of squares.
-double VarianceOfSum(double n, double sum, double squares) {
+// Variance of what n samples add up to, from their sum and sum of squares and from how much, as a
+// part of it, the figure is known to vary.
+double VarianceOfSum(double n, double sum, double squares, double prior_deviation) {
   const double mean = sum / n;
   const double seen = std::max(0.0, squares - sum * mean);
-  const double prior = kPriorSamples * kPriorDeviation * mean * kPriorDeviation * mean;
+  const double prior = kPriorSamples * prior_deviation * mean * prior_deviation * mean;
   return n * (seen + prior) / (n - 1 + kPriorSamples);
 }
 
@@ -101,6 +107,28 @@ double GraphHistory::begin_s() const {
   return rows_.empty() ? 0 : rows_.front().end_s - rows_.front().length_s;
 }
 
+// By how much, as a part of it, each figure varied in the first `rows` samples. What was measured
+// in another phase has other figures, but noise and the grain of the work are much the same.
+std::vector<double> GraphHistory::EarlierDeviations(size_t rows) const {
+  const size_t figures = rows_.back().figures.size();
+  std::vector<double> deviations(figures, kPriorDeviation);
+  if (rows < kEarlierMin) return deviations;
+  const auto n = static_cast<double>(rows);
+  for (size_t i = 0; i < figures; ++i) {
+    double sum = 0;
+    double squares = 0;
+    for (size_t r = 0; r < rows; ++r) {
+      const double x = rows_[r].figures[i];
+      sum += x;
+      squares += x * x;
+    }
+    if (sum <= 0) continue;
+    const double variance = std::max(0.0, squares - sum * sum / n) / (n - 1);
+    deviations[i] = std::clamp(std::sqrt(variance) * n / sum, kPriorDeviationMin, kPriorDeviation);
+  }
+  return deviations;
+}
+
 Snapshot GraphHistory::Window(double from_s) const {
   size_t first = rows_.size() - 1;
   while (first > 0) {
@@ -125,6 +153,7 @@ Snapshot GraphHistory::Window(double from_s) const {
   }
   const auto n = static_cast<double>(rows_.size() - first);
 
+  const std::vector<double> prior = EarlierDeviations(first);
   Snapshot window = latest_;
   window.window_s = window_s;
   size_t i = 0;
@@ -138,8 +167,8 @@ Snapshot GraphHistory::Window(double from_s) const {
     if (link.bandwidth_bytes_s.value_or(0) > 0) {
       link.bandwidth_bytes_s = mean;
       // Of the mean: that of a sum of n, over n squared.
-      link.bandwidth_variance =
-          std::max(link.bandwidth_variance / n, VarianceOfSum(n, n * mean, squares[i]) / (n * n));
+      link.bandwidth_variance = std::max(
+          link.bandwidth_variance / n, VarianceOfSum(n, n * mean, squares[i], prior[i]) / (n * n));
     }
     ++i;
     if (link.round_trip_s) link.round_trip_s = sum[i] / window_s;
@@ -147,14 +176,14 @@ Snapshot GraphHistory::Window(double from_s) const {
   }
   for (auto& object : window.objects) {
     object.samples = n;
-    object.cpu_s_variance = VarianceOfSum(n, sum[i], squares[i]);
+    object.cpu_s_variance = VarianceOfSum(n, sum[i], squares[i], prior[i]);
     for (const auto figure : kObjectFigures) object.*figure = sum[i++];
   }
   for (auto& edge : window.edges) {
     edge.samples = n;
     // Requests and replies of one call go together: the deviations add up, not the variances.
-    const double deviation = std::sqrt(VarianceOfSum(n, sum[i + 1], squares[i + 1])) +
-                             std::sqrt(VarianceOfSum(n, sum[i + 2], squares[i + 2]));
+    const double deviation = std::sqrt(VarianceOfSum(n, sum[i + 1], squares[i + 1], prior[i + 1])) +
+                             std::sqrt(VarianceOfSum(n, sum[i + 2], squares[i + 2], prior[i + 2]));
     edge.bytes_variance = deviation * deviation;
     for (const auto figure : kEdgeFigures) edge.*figure = sum[i++];
   }

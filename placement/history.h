@@ -31,8 +31,9 @@ class GraphHistory {
   // The figures since from_s: samples that began before are left out, but never all. Loads, rates,
   // bandwidths and round trips are means over the time (an unknown one is that of the last sample);
   // memory, pins and other states are of the last sample. Variances of CPU times, bytes and
-  // bandwidths are estimated from the samples, of which a prior of 20 % deviation is worth two, as
-  // one sample says nothing of how it varies.
+  // bandwidths are estimated from the samples, of which a prior is worth two, as one sample says
+  // nothing of how it varies: by how much the figure varied in the samples left out, 20 % at most
+  // and where there are few of them.
   // REQUIRES: not empty().
   Snapshot Window(double from_s) const;
 
@@ -50,6 +51,8 @@ class GraphHistory {
     bool has_t_app = false;
     std::vector<float> figures;
   };
+
+  std::vector<double> EarlierDeviations(size_t rows) const;
 
   size_t samples_max_;
   Snapshot latest_;

@@ -81,6 +81,9 @@ bool PhaseTracker::Change() {
   const double whole = Distance(reference_.mean, newest);
   size_t first = pending_.size() - 1;
   while (first > 0 && Distance(PendingMix(first - 1, first), newest) < kOfNewPhase * whole) --first;
+  // The first of several may still hold a little of the old phase, and a little is much where the
+  // new phase costs next to nothing elsewhere.
+  if (first + 1 < pending_.size()) ++first;
   const std::vector<double> mix = PendingMix(first, pending_.size());
   const double since_s = pending_[first].begin_s;
   if (Distance(mix, reference_.mean) < config_.kind_distance) {

@@ -40,9 +40,10 @@ struct PhaseConfig {
   double deviation_floor = 0.03;
   double deviation_prior = 0.2;
   // A mix is another one if this part of the costs changed its place (total variation distance).
-  // Below it even a proven change is a drift: it cannot turn a speed-up of 1.3 into a loss, as
-  // T_app of two placements moves by at most about this part of their sum. 0.01 to 1.
-  double kind_distance = 0.15;
+  // +-20 % on every figure can move at most 0.2: two halves that read 0.6 : 0.4 and then 0.4 : 0.6,
+  // as 1.2 / (1.2 + 0.8) = 0.6. Below it even a proven change is a drift, which the window follows.
+  // 0.01 to 1.
+  double kind_distance = 0.25;
   // Kinds of phase remembered for a graph, and lengths of each. 1 to 64; 1 to 64.
   size_t kinds_max = 8;
   size_t lengths_max = 4;

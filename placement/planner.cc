@@ -336,28 +336,36 @@ void Planner::Correct(double now_s, Decision* decision) const {
 }
 
 void Planner::Settle(Graph& graph, const Snapshot& window, double now_s, Decision* decision) const {
-  Candidate* best = nullptr;
-  for (Candidate& c : decision->candidates) {
-    if (c.verdict != Verdict::kPays && c.verdict != Verdict::kBelowThreshold) continue;
-    if (best == nullptr || c.net_benefit_s > best->net_benefit_s) best = &c;
-  }
+  const auto comparable = [](const Candidate& c) {
+    return c.verdict == Verdict::kPays || c.verdict == Verdict::kBelowThreshold ||
+           c.verdict == Verdict::kSlower;
+  };
+  const auto gain = [](const Candidate& c) { return c.net_benefit_s / c.prediction.response_s; };
   Settled& settled = graph.settled;
+  Candidate* best = nullptr;
+  Candidate* followed = nullptr;
+  for (Candidate& c : decision->candidates) {
+    if (!comparable(c)) continue;
+    if (best == nullptr || c.net_benefit_s > best->net_benefit_s) best = &c;
+    if (c.split == settled.split) followed = &c;
+  }
   if (best == nullptr || window.window_s < planner_.whole_window * config_.window_s) return;
+  // Followed through good windows and bad: a mean of the good ones alone is always a gain.
+  if (followed == nullptr || settled.phase_changes != graph.phases.changes() ||
+      gain(*best) > gain(*followed) + planner_.settled_thresh) {
+    settled = {.split = best->split, .phase_changes = graph.phases.changes()};
+    followed = best;
+  }
+  best = followed;
   if (now_s - settled.at_s >= planner_.whole_window * config_.window_s) {
-    if (settled.split != best->split || settled.phase_changes != graph.phases.changes()) {
-      settled = {.split = best->split, .phase_changes = graph.phases.changes()};
-    }
     // Welford's recurrence, of one value a window, as values of overlapping windows are one.
-    const double gain = best->net_benefit_s / best->prediction.response_s;
     settled.at_s = now_s;
     ++settled.windows;
-    const double off = gain - settled.mean;
+    const double off = gain(*best) - settled.mean;
     settled.mean += off / settled.windows;
-    settled.squares += off * (gain - settled.mean);
+    settled.squares += off * (gain(*best) - settled.mean);
   }
-  if (settled.windows < planner_.settled_windows || settled.split != best->split ||
-      settled.phase_changes != graph.phases.changes() ||
-      planner_.settled_thresh >= decision->b_thresh ||
+  if (settled.windows < planner_.settled_windows || planner_.settled_thresh >= decision->b_thresh ||
       best->prediction.loads.client > decision->client.cores ||
       best->prediction.loads.server > decision->server.cores) {
     return;

@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "placement/planner.h"
@@ -56,6 +57,7 @@ struct MoveRecord {
   size_t from = 0;
   size_t to = 0;
   Reason reason = Reason::kNetBenefit;
+  std::string explanation;
   double since_change_s = 0;  // since the console's phase began, or its start
   double blackout_s = 0;
 };
