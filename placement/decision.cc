@@ -24,6 +24,26 @@ std::string_view ReasonName(Reason reason) {
       return "suspended";
     case Reason::kNotConverged:
       return "not_converged";
+    case Reason::kUndo:
+      return "undo";
+    case Reason::kDryRun:
+      return "dry_run";
+    case Reason::kMoveUnderWay:
+      return "move_under_way";
+    case Reason::kWaitsForWindow:
+      return "waits_for_window";
+    case Reason::kNotConfident:
+      return "not_confident";
+    case Reason::kCoolDown:
+      return "cool_down";
+    case Reason::kHysteresis:
+      return "hysteresis";
+    case Reason::kPhaseTooShort:
+      return "phase_too_short";
+    case Reason::kWaitsForTurn:
+      return "waits_for_turn";
+    case Reason::kClaimed:
+      return "claimed";
     case Reason::kUnknownConsole:
       return "unknown_console";
     case Reason::kUnknownObject:
@@ -58,13 +78,17 @@ std::string_view ReasonName(Reason reason) {
       return "too_little_evidence";
     case Reason::kBadConfig:
       return "bad_config";
+    case Reason::kClockStepped:
+      return "clock_stepped";
+    case Reason::kImplausible:
+      return "implausible";
   }
   return "unknown";
 }
 
 std::vector<Reason> AllReasons() {
   std::vector<Reason> reasons;
-  for (int i = 0; i <= static_cast<int>(Reason::kBadConfig); ++i) {
+  for (int i = 0; i <= static_cast<int>(Reason::kImplausible); ++i) {
     reasons.push_back(static_cast<Reason>(i));
   }
   return reasons;

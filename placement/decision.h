@@ -30,6 +30,18 @@ enum class Reason : uint8_t {
   kNothingMobile,   // no object of the stack may move
   kSuspended,       // one pays, but the engine is told to leave everything alone
   kNotConverged,    // equations 5 and 6 were cut off where it would have mattered
+  // The model was evaluated, and the Planner (planner.h) had the last word. Its outcome is stay but
+  // for kUndo; `chosen` is then what it held back.
+  kUndo,            // move back: the last move made the graph slower
+  kDryRun,          // one pays, but decisions are only to be recorded
+  kMoveUnderWay,    // a move of this graph has not ended yet
+  kWaitsForWindow,  // one pays, but not by so much that less than a whole window would do
+  kNotConfident,    // one pays on average, but not at the lower confidence bound
+  kCoolDown,        // one pays, but the last move was too short a time ago
+  kHysteresis,      // one pays, but undoes the last move, for which more is asked
+  kPhaseTooShort,   // one would pay, but not in what is left of the phase
+  kWaitsForTurn,    // one pays, but others that rest on the same node's load are moving there now
+  kClaimed,         // one pays, but an object of it is being moved for another console
   // The snapshot does not describe one stack between one client and one server.
   kUnknownConsole,  // the console is not among the objects
   kUnknownObject,   // an edge leads to an object that is not in the snapshot
@@ -49,6 +61,8 @@ enum class Reason : uint8_t {
   kWeakLinkEvidence,   // its bandwidth was measured over too few bytes
   kTooLittleEvidence,  // too few bytes flowed along the stack in the window
   kBadConfig,          // Validate(config) fails
+  kClockStepped,       // the time is before that of the last call, or not a number
+  kImplausible,        // figures contradict each other: one of them is not true
 };
 
 // "net_benefit", "present_is_best", ...: for logs, metrics and JSON.
@@ -139,7 +153,7 @@ struct Decision {
   // Every split, k ascending. The present placement is among them if it is a split.
   std::vector<Candidate> candidates;
   // Index of the candidate with the highest net benefit among those that pay. Set without a move
-  // only where the engine is suspended.
+  // only where the engine is suspended or the Planner held the move back.
   std::optional<size_t> chosen;
 
   // Model error: predicted / measured - 1 for the present placement, where T_app was measured.

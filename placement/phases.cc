@@ -1,0 +1,208 @@
+#include "placement/phases.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+namespace abacus::placement {
+namespace {
+
+// Samples that the reference remembers: about those of one window, so that a slow drift is
+// followed.
+constexpr double kReferenceSamples = 32;
+// The prior of a share's deviation is worth so many samples.
+constexpr double kPriorSamples = 4;
+// A sample is of the new phase if it is nearer to it than this part of the way from the old one.
+constexpr double kOfNewPhase = 1.0 / 3;
+// Samples that may wait for the proof of a change. With the slack taken off each, sums that neither
+// reach the alarm nor return to zero in so many samples are drift.
+constexpr size_t kPendingMax = 32;
+
+double Sum(absl::Span<const double> values) {
+  return std::accumulate(values.begin(), values.end(), 0.0);
+}
+
+// Total variation: the part of the costs that would have to change its place.
+double Distance(absl::Span<const double> a, absl::Span<const double> b) {
+  if (a.size() != b.size()) return 1;
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) sum += std::abs(a[i] - b[i]);
+  return sum / 2;
+}
+
+}  // namespace
+
+bool PhaseTracker::Add(absl::Span<const double> cost_ref_s, double begin_s, double end_s) {
+  const double total = Sum(cost_ref_s);
+  if (!(total > 0) || end_s <= begin_s) return false;
+  std::vector<double> shares(cost_ref_s.begin(), cost_ref_s.end());
+  for (double& share : shares) share /= total;
+  if (reference_.mean.size() != shares.size()) {
+    // The graph itself is another one: what was known is about costs that are not there any more.
+    kinds_.clear();
+    kind_.reset();
+    Begin(shares, begin_s);
+    done_ref_s_ = total;
+    return false;
+  }
+  if (reference_.rebase) {
+    for (const Pending& pending : pending_) done_ref_s_ += Sum(pending.cost_ref_s);
+    const double kept_since_s = since_s_;
+    Begin(shares, kept_since_s);
+    done_ref_s_ += total;
+    return false;
+  }
+  const bool alarm = Accumulate(shares);
+  const double highest = *std::max_element(sums_.begin(), sums_.end());
+  if (highest == 0) {
+    for (const Pending& pending : pending_) done_ref_s_ += Sum(pending.cost_ref_s);
+    pending_.clear();
+    done_ref_s_ += total;
+    Learn(shares);
+    return false;
+  }
+  pending_.push_back({begin_s, {cost_ref_s.begin(), cost_ref_s.end()}});
+  if (alarm) return Change();
+  if (pending_.size() > kPendingMax) {
+    done_ref_s_ += Sum(pending_.front().cost_ref_s);
+    pending_.erase(pending_.begin());
+  }
+  // Below half of the alarm it may be either; the reference follows, or a drift would add up.
+  if (highest < config_.alarm_sum / 2) Learn(shares);
+  return false;
+}
+
+// A change is proven; whether it is another kind of behaviour or only a drift is seen in the mix.
+// It began with the first of the last samples that are all much more like the newest than like the
+// reference: one that is in part of the phase before is left out, and so is noise that came before.
+bool PhaseTracker::Change() {
+  const std::vector<double> newest = PendingMix(pending_.size() - 1, pending_.size());
+  const double whole = Distance(reference_.mean, newest);
+  size_t first = pending_.size() - 1;
+  while (first > 0 && Distance(PendingMix(first - 1, first), newest) < kOfNewPhase * whole) --first;
+  // The first of several may still hold a little of the old phase, and a little is much where the
+  // new phase costs next to nothing elsewhere.
+  if (first + 1 < pending_.size()) ++first;
+  const std::vector<double> mix = PendingMix(first, pending_.size());
+  const double since_s = pending_[first].begin_s;
+  if (Distance(mix, reference_.mean) < config_.kind_distance) {
+    for (const Pending& pending : pending_) done_ref_s_ += Sum(pending.cost_ref_s);
+    const double kept_since_s = since_s_;
+    Begin(mix, kept_since_s);
+    return false;
+  }
+  for (size_t i = 0; i < first; ++i) done_ref_s_ += Sum(pending_[i].cost_ref_s);
+  EndPhase();
+  double done_ref_s = 0;
+  for (size_t i = first; i < pending_.size(); ++i) done_ref_s += Sum(pending_[i].cost_ref_s);
+  Begin(mix, since_s);
+  done_ref_s_ = done_ref_s;
+  kind_ = FindKind(mix);
+  ++changes_;
+  return true;
+}
+
+std::vector<double> PhaseTracker::PendingMix(size_t from, size_t to) const {
+  std::vector<double> mix(reference_.mean.size(), 0);
+  for (size_t p = from; p < to; ++p) {
+    for (size_t i = 0; i < mix.size(); ++i) mix[i] += pending_[p].cost_ref_s[i];
+  }
+  const double total = Sum(mix);
+  for (double& share : mix) share /= total;
+  return mix;
+}
+
+double PhaseTracker::Deviation(size_t i) const {
+  const double mean = reference_.mean[i];
+  const double seen = std::max(0.0, reference_.square[i] - mean * mean) * reference_.samples;
+  const double prior = config_.deviation_prior * mean * (1 - mean);
+  const double variance = (seen + kPriorSamples * prior * prior) /
+                          (std::max(0.0, reference_.samples - 1) + kPriorSamples);
+  return std::max(config_.deviation_floor, std::sqrt(variance));
+}
+
+// Page's two-sided test of every share against the reference. Returns whether one raises an alarm.
+bool PhaseTracker::Accumulate(absl::Span<const double> shares) {
+  bool alarm = false;
+  const size_t n = shares.size();
+  for (size_t i = 0; i < 2 * n; ++i) {
+    const double z = (shares[i % n] - reference_.mean[i % n]) / Deviation(i % n);
+    const double step =
+        std::min((i < n ? z : -z) - config_.slack_deviations, config_.evidence_per_sample_max);
+    sums_[i] = std::max(0.0, sums_[i] + step);
+    alarm = alarm || sums_[i] > config_.alarm_sum;
+  }
+  return alarm;
+}
+
+void PhaseTracker::Rebase() { reference_.rebase = true; }
+
+void PhaseTracker::Learn(absl::Span<const double> shares) {
+  reference_.samples = std::min(reference_.samples + 1, kReferenceSamples);
+  const double weight = 1 / reference_.samples;
+  for (size_t i = 0; i < shares.size(); ++i) {
+    reference_.mean[i] += weight * (shares[i] - reference_.mean[i]);
+    reference_.square[i] += weight * (shares[i] * shares[i] - reference_.square[i]);
+  }
+}
+
+void PhaseTracker::Begin(absl::Span<const double> mix, double since_s) {
+  reference_ = {};
+  reference_.mean.assign(mix.size(), 0);
+  reference_.square.assign(mix.size(), 0);
+  Learn(mix);
+  sums_.assign(2 * mix.size(), 0);
+  pending_.clear();
+  since_s_ = since_s;
+}
+
+std::optional<size_t> PhaseTracker::FindKind(absl::Span<const double> mix) const {
+  std::optional<size_t> nearest;
+  double distance = config_.kind_distance;
+  for (size_t k = 0; k < kinds_.size(); ++k) {
+    const double d = Distance(kinds_[k].mix, mix);
+    if (d < distance) distance = d, nearest = k;
+  }
+  return nearest;
+}
+
+void PhaseTracker::EndPhase() {
+  std::optional<size_t> kind = FindKind(reference_.mean);
+  if (!kind && kinds_.size() < config_.kinds_max) {
+    kind = kinds_.size();
+    kinds_.emplace_back();
+  } else if (!kind) {
+    const auto oldest = std::min_element(
+        kinds_.begin(), kinds_.end(), [](const Kind& a, const Kind& b) { return a.used < b.used; });
+    kind = static_cast<size_t>(oldest - kinds_.begin());
+    *oldest = {};
+  }
+  Kind& ended = kinds_[*kind];
+  ended.mix = reference_.mean;
+  ended.used = ++clock_;
+  ended.lengths_ref_s.push_back(done_ref_s_);
+  if (ended.lengths_ref_s.size() > config_.lengths_max) {
+    ended.lengths_ref_s.erase(ended.lengths_ref_s.begin());
+  }
+}
+
+std::optional<double> PhaseTracker::LengthRefS() const {
+  if (!kind_ || kinds_[*kind_].lengths_ref_s.empty()) return std::nullopt;
+  const auto& lengths = kinds_[*kind_].lengths_ref_s;
+  return Sum(lengths) / static_cast<double>(lengths.size());
+}
+
+std::optional<double> PhaseTracker::RemainingRefS() const {
+  if (!kind_ || kinds_[*kind_].lengths_ref_s.empty()) return std::nullopt;
+  double sum = 0;
+  int longer = 0;
+  for (const double length : kinds_[*kind_].lengths_ref_s) {
+    if (length <= done_ref_s_) continue;
+    sum += length - done_ref_s_;
+    ++longer;
+  }
+  return longer > 0 ? sum / longer : done_ref_s_;
+}
+
+}  // namespace abacus::placement

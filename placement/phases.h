@@ -1,0 +1,124 @@
+#ifndef ABACUS_PLACEMENT_PHASES_H_
+#define ABACUS_PLACEMENT_PHASES_H_
+
+// When an object graph begins to behave otherwise, and how long it behaves so.
+//
+// What is watched is the mix of a graph's costs: the time that each object's work and each edge's
+// bytes and calls would take, as shares of their sum. The mix is what the best placement depends
+// on, and it does not change when the graph gets faster because it was moved or because others
+// left: rates per second do, which is why they are not watched. The sum itself is the amount of
+// work, in seconds that do not depend on the placement either ("reference seconds"): phases are as
+// long as the work that they do, and take more or less time as the placement suits them.
+//
+// Units: _s is seconds, _ref_s reference seconds; shares have none.
+// Thread-safety: thread-compatible. Limits: named below; reached, the oldest or least used goes.
+// Source: DESIGN 7 asks for learnt phases; the method (CUSUM, Page 1954) and the mix are ours.
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "absl/types/span.h"
+
+namespace abacus::placement {
+
+struct PhaseConfig {
+  // A share has to be off by more than this many standard deviations to count as evidence at all
+  // (Page's reference value), and evidence adds up to an alarm at this sum. For normal noise one
+  // share raises a false alarm in some exp(2 x 1 x (8 + 1.17)) / 2 = 46 million samples (Siegmund's
+  // approximation), which is 26 days at 20 samples a second; a lasting change by 5 deviations is
+  // found in 8 / (5 - 1) = 2 samples. 0.1 to 10; 1 to 1000.
+  double slack_deviations = 1;
+  double alarm_sum = 8;
+  // One sample counts for at most this many deviations beyond the slack: with 5 and a sum of 8 no
+  // single sample can raise an alarm, whatever it says. 1 to 1000.
+  double evidence_per_sample_max = 5;
+  // Shares are taken to vary by at least this much, and before samples tell by this part of
+  // themselves: a share of 0.5 that was always the same is no proof that 0.51 is a change.
+  // 0.001 to 0.5; 0.01 to 1.
+  double deviation_floor = 0.03;
+  double deviation_prior = 0.2;
+  // A mix is another one if this part of the costs changed its place (total variation distance).
+  // +-20 % on every figure can move at most 0.2: two halves that read 0.6 : 0.4 and then 0.4 : 0.6,
+  // as 1.2 / (1.2 + 0.8) = 0.6. Below it even a proven change is a drift, which the window follows.
+  // 0.01 to 1.
+  double kind_distance = 0.25;
+  // Kinds of phase remembered for a graph, and lengths of each. 1 to 64; 1 to 64.
+  size_t kinds_max = 8;
+  size_t lengths_max = 4;
+};
+
+// Watches the mix of one graph.
+class PhaseTracker {
+ public:
+  explicit PhaseTracker(const PhaseConfig& config) : config_(config) {}
+
+  // Takes one sample: cost_ref_s is what each object and edge did between begin_s and end_s, in
+  // reference seconds, always in the same order. A sample without any cost is passed over.
+  // Returns true if with this sample the behaviour is known to have changed (see since_s()).
+  // REQUIRES: costs finite and not negative, times not decreasing.
+  bool Add(absl::Span<const double> cost_ref_s, double begin_s, double end_s);
+
+  // The graph was moved: CPU times are measured with another yardstick from now on, which must not
+  // be taken for a change. What the present phase looks like is learnt again from the next sample.
+  void Rebase();
+
+  // Since when the graph has behaved as it does: samples that began before are of an earlier phase,
+  // or of both.
+  double since_s() const { return since_s_; }
+  uint64_t changes() const { return changes_; }
+  // The kind of the present phase, counted from 0 by first appearance; empty: none like it is
+  // known.
+  std::optional<size_t> kind() const { return kind_; }
+
+  // Work that the present phase has done, and what is expected still to come: the mean of the
+  // lengths of earlier phases of its kind that were longer, less what was done. A phase that has
+  // outlived all of them is expected to go on for as long as it has lasted.
+  // Empty: no phase of the kind has ended yet.
+  double done_ref_s() const { return done_ref_s_; }
+  std::optional<double> RemainingRefS() const;
+  // Mean length of earlier phases of this kind.
+  std::optional<double> LengthRefS() const;
+
+ private:
+  struct Reference {  // what the present phase looks like
+    std::vector<double> mean, square;
+    double samples = 0;
+    bool rebase = false;  // the next sample replaces all that is known of it
+  };
+  struct Kind {
+    std::vector<double> mix;
+    std::vector<double> lengths_ref_s;  // the newest last
+    uint64_t used = 0;
+  };
+  struct Pending {  // a sample that may belong to the next phase
+    double begin_s = 0;
+    std::vector<double> cost_ref_s;
+  };
+
+  double Deviation(size_t i) const;
+  bool Accumulate(absl::Span<const double> shares);
+  void Learn(absl::Span<const double> shares);
+  void Begin(absl::Span<const double> mix, double since_s);
+  void EndPhase();
+  std::optional<size_t> FindKind(absl::Span<const double> mix) const;
+  // Mix of the pending samples from `from` up to `to`.
+  std::vector<double> PendingMix(size_t from, size_t to) const;
+  bool Change();
+
+  PhaseConfig config_;
+  Reference reference_;
+  std::vector<double> sums_;      // Page's, of each share, upwards and then downwards
+  std::vector<Pending> pending_;  // since all sums were last zero
+  std::vector<Kind> kinds_;
+  std::optional<size_t> kind_;
+  double since_s_ = 0;
+  double done_ref_s_ = 0;
+  uint64_t changes_ = 0;
+  uint64_t clock_ = 0;  // for the least recently used kind
+};
+
+}  // namespace abacus::placement
+
+#endif  // ABACUS_PLACEMENT_PHASES_H_

@@ -1,0 +1,165 @@
+#include "placement/phases.h"
+
+#include <cmath>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "placement/testing/snapshots.h"
+
+namespace abacus::placement {
+namespace {
+
+using testing::Random;
+
+constexpr double kSample = 0.05;
+
+std::vector<double> Noisy(const std::vector<double>& mix, double noise, Random& random) {
+  std::vector<double> costs = mix;
+  for (double& cost : costs) cost *= kSample * random.Uniform(1 - noise, 1 + noise);
+  return costs;
+}
+
+// Feeds `samples` of a mix; returns after how many of them a change was announced, 0 if never.
+int Feed(PhaseTracker& tracker, const std::vector<double>& mix, int samples, double noise,
+         Random& random, double& now_s) {
+  int announced = 0;
+  for (int i = 1; i <= samples; ++i) {
+    now_s += kSample;
+    if (tracker.Add(Noisy(mix, noise, random), now_s - kSample, now_s) && announced == 0) {
+      announced = i;
+    }
+  }
+  return announced;
+}
+
+const std::vector<double> kInsert = {0, 0.13, 0.02, 0.35, 0.5};
+const std::vector<double> kScan = {0, 0.02, 0, 0.97, 0.01};
+
+TEST(PhaseTrackerTest, AnnouncesNothingInTenMinutesOfTwentyPercentNoise) {
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    Random random(seed);
+    PhaseTracker tracker({});
+    double now_s = 0;
+    EXPECT_EQ(Feed(tracker, kInsert, 12'000, 0.2, random, now_s), 0) << "seed " << seed;
+    EXPECT_EQ(tracker.changes(), 0u) << "seed " << seed;
+  }
+}
+
+TEST(PhaseTrackerTest, AnnouncesAChangeWithinTwoSamplesAndDropsAllThatCameBefore) {
+  for (uint64_t seed = 1; seed <= 50; ++seed) {
+    Random random(seed);
+    PhaseTracker tracker({});
+    double now_s = 0;
+    Feed(tracker, kInsert, 200, 0.2, random, now_s);
+    const double changed_s = now_s;
+    EXPECT_EQ(Feed(tracker, kScan, 2, 0.2, random, now_s), 2) << "seed " << seed;
+    EXPECT_GE(tracker.since_s(), changed_s - 1e-9) << "seed " << seed;
+  }
+}
+
+TEST(PhaseTrackerTest, ASampleOfBothPhasesIsCountedToNeither) {
+  Random random(7);
+  PhaseTracker tracker({});
+  double now_s = 0;
+  Feed(tracker, kInsert, 50, 0, random, now_s);
+  const double changed_s = now_s;
+  std::vector<double> both(kInsert.size());
+  for (size_t i = 0; i < both.size(); ++i) both[i] = (kInsert[i] + kScan[i]) / 2;
+  EXPECT_EQ(Feed(tracker, both, 1, 0, random, now_s), 0);
+  EXPECT_EQ(Feed(tracker, kScan, 1, 0, random, now_s), 1);
+  EXPECT_NEAR(tracker.since_s(), changed_s + kSample, 1e-9);
+}
+
+TEST(PhaseTrackerTest, OneWildSampleIsNoChange) {
+  Random random(3);
+  PhaseTracker tracker({});
+  double now_s = 0;
+  Feed(tracker, kInsert, 50, 0.2, random, now_s);
+  EXPECT_EQ(Feed(tracker, kScan, 1, 0, random, now_s), 0);
+  EXPECT_EQ(Feed(tracker, kInsert, 200, 0.2, random, now_s), 0);
+}
+
+TEST(PhaseTrackerTest, TheSameMixAtAnotherSpeedIsNoChange) {
+  Random random(4);
+  PhaseTracker tracker({});
+  double now_s = 0;
+  Feed(tracker, kInsert, 100, 0.2, random, now_s);
+  std::vector<double> faster = kInsert;
+  for (double& cost : faster) cost *= 40;
+  EXPECT_EQ(Feed(tracker, faster, 100, 0.2, random, now_s), 0);
+}
+
+TEST(PhaseTrackerTest, ASmallLastingShiftIsADriftAndNoChange) {
+  Random random(5);
+  PhaseTracker tracker({});
+  double now_s = 0;
+  Feed(tracker, {0.5, 0.5}, 100, 0.02, random, now_s);
+  EXPECT_EQ(Feed(tracker, {0.6, 0.4}, 400, 0.02, random, now_s), 0);
+}
+
+TEST(PhaseTrackerTest, LearnsHowLongEachKindOfPhaseLasts) {
+  Random random(6);
+  PhaseTracker tracker({});
+  double now_s = 0;
+  // 1 reference second a second: 8 s and 2 s of work.
+  EXPECT_FALSE(tracker.RemainingRefS().has_value());
+  for (int i = 0; i < 3; ++i) {
+    Feed(tracker, kInsert, 160, 0.1, random, now_s);
+    Feed(tracker, kScan, 40, 0.1, random, now_s);
+  }
+  Feed(tracker, kInsert, 40, 0.1, random, now_s);
+  ASSERT_TRUE(tracker.LengthRefS().has_value());
+  EXPECT_NEAR(*tracker.LengthRefS(), 8, 0.4);
+  EXPECT_NEAR(tracker.done_ref_s(), 2, 0.2);
+  EXPECT_NEAR(*tracker.RemainingRefS(), 6, 0.5);
+  Feed(tracker, kInsert, 120, 0.1, random, now_s);
+  Feed(tracker, kScan, 20, 0.1, random, now_s);
+  ASSERT_TRUE(tracker.LengthRefS().has_value());
+  EXPECT_NEAR(*tracker.LengthRefS(), 2, 0.2);
+}
+
+TEST(PhaseTrackerTest, APhaseThatOutlivesAllBeforeIsExpectedToLastAsLongAgain) {
+  Random random(8);
+  PhaseTracker tracker({});
+  double now_s = 0;
+  Feed(tracker, kInsert, 40, 0, random, now_s);
+  Feed(tracker, kScan, 40, 0, random, now_s);
+  Feed(tracker, kInsert, 400, 0, random, now_s);
+  EXPECT_NEAR(*tracker.RemainingRefS(), tracker.done_ref_s(), 1e-9);
+}
+
+TEST(PhaseTrackerTest, AMoveIsNoChangeThoughCpuTimesComeFromAnotherYardstick) {
+  Random random(9);
+  PhaseTracker tracker({});
+  double now_s = 0;
+  Feed(tracker, {0.3, 0.7}, 100, 0.1, random, now_s);
+  tracker.Rebase();
+  EXPECT_EQ(Feed(tracker, {0.6, 0.7}, 100, 0.1, random, now_s), 0);
+}
+
+TEST(PhaseTrackerTest, KindsBeyondTheLimitReplaceTheOneNotSeenForLongest) {
+  PhaseConfig config;
+  config.kinds_max = 2;
+  PhaseTracker tracker(config);
+  Random random(10);
+  double now_s = 0;
+  for (int round = 0; round < 3; ++round) {
+    for (size_t hot = 0; hot < 4; ++hot) {
+      std::vector<double> mix(4, 0.05);
+      mix[hot] = 0.85;
+      Feed(tracker, mix, 20, 0.1, random, now_s);
+    }
+  }
+  EXPECT_EQ(tracker.changes(), 11u);
+  EXPECT_FALSE(tracker.kind().has_value()) << "four kinds cannot all be known";
+}
+
+TEST(PhaseTrackerTest, AnEmptySampleSaysNothing) {
+  PhaseTracker tracker({});
+  EXPECT_FALSE(tracker.Add(std::vector<double>{0, 0}, 0, 1));
+  EXPECT_FALSE(tracker.Add(std::vector<double>{1, 1}, 2, 2));
+  EXPECT_EQ(tracker.done_ref_s(), 0);
+}
+
+}  // namespace
+}  // namespace abacus::placement

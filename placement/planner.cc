@@ -1,0 +1,532 @@
+#include "placement/planner.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "placement/confidence.h"
+#include "placement/engine.h"
+#include "placement/explain.h"
+#include "placement/plausibility.h"
+
+namespace abacus::placement {
+namespace {
+
+// Times further than this from each other are a clock that stepped and not a pause.
+constexpr double kTimeMax = 1e12;
+// Part of the graphs that go when there are too many, so that looking for them is rare.
+constexpr size_t kEvictedPart = 8;
+// A price is wrong for the mix if the figure has changed by more than this: the link is another
+// one.
+constexpr double kPriceDrift = 4;
+
+bool Sane(double x) { return std::isfinite(x) && x >= 0; }
+
+bool AllSane(const Snapshot& s) {
+  if (!Sane(s.window_s) || s.window_s <= 0 || !Sane(s.measured_t_app_s.value_or(0))) return false;
+  for (const auto& node : s.nodes) {
+    if (!Sane(node.load) || !Sane(node.rate) || !Sane(node.cores)) return false;
+  }
+  for (const auto& o : s.objects) {
+    for (const double x : {o.cpu_s, o.background_cpu_s, o.bytes_processed, o.own_stall_s, o.disk_s,
+                           o.ready_s, o.stall_s, o.calls}) {
+      if (!Sane(x)) return false;
+    }
+  }
+  for (const auto& e : s.edges) {
+    if (!Sane(e.calls) || !Sane(e.request_bytes) || !Sane(e.reply_bytes)) return false;
+  }
+  for (const auto& link : s.links) {
+    if (!Sane(link.bandwidth_bytes_s.value_or(0)) || !Sane(link.round_trip_s.value_or(0))) {
+      return false;
+    }
+  }
+  return true;
+}
+
+std::vector<Move> MovesOf(const Decision& decision, const Candidate& candidate) {
+  const Sides sides = SidesOfSplit(candidate.split, decision.stack.size());
+  const auto node = [&](Side side) {
+    return side == Side::kClient ? decision.client.node : decision.server.node;
+  };
+  std::vector<Move> moves;
+  for (size_t j = 0; j < sides.size(); ++j) {
+    const Side from = decision.stack[j].side;
+    if (sides[j] == from) continue;
+    moves.push_back({.object = decision.stack[j].id, .from = node(from), .to = node(sides[j])});
+  }
+  return moves;
+}
+
+void Refuse(Reason reason, const std::string& why, Decision* decision) {
+  decision->outcome = Outcome::kStay;
+  decision->reason = reason;
+  decision->moves.clear();
+  decision->explanation = absl::StrCat("Staying: ", why, ".");
+}
+
+const char* WhyHeldBack(Reason reason) {
+  switch (reason) {
+    case Reason::kDryRun:
+      return "decisions are only recorded";
+    case Reason::kMoveUnderWay:
+      return "the last move of this graph has not ended yet";
+    case Reason::kWaitsForWindow:
+      return "less than a whole window was seen, and the gain is not so large that it would do";
+    case Reason::kNotConfident:
+      return "the figures vary so much that it might not pay";
+    case Reason::kCoolDown:
+      return "the last move was too short a time ago";
+    case Reason::kHysteresis:
+      return "it would undo the last move, for which the gain is too small";
+    case Reason::kPhaseTooShort:
+      return "the phase is expected to end before the move has paid for itself";
+    case Reason::kWaitsForTurn:
+      return "others are moving for the same relief, and what they leave is measured first";
+    case Reason::kClaimed:
+      return "an object of it is being moved for another console";
+    default:
+      return "held back";
+  }
+}
+
+void Hold(Reason reason, Decision* decision) {
+  const std::string would = decision->explanation;
+  Refuse(reason, WhyHeldBack(reason), decision);
+  absl::StrAppend(&decision->explanation, " Else it would be: ", would);
+}
+
+}  // namespace
+
+Planner::Planner(const Config& config, const PlannerConfig& planner_config)
+    : config_(config),
+      planner_(planner_config),
+      valid_(Validate(planner_config)),
+      corrections_(planner_config.corrections_max, planner_config.correction_max,
+                   planner_config.correction_half_life * config.window_s),
+      present_error_(planner_config.errors_max),
+      move_error_(planner_config.errors_max) {}
+
+absl::Status Planner::SetConfig(const Config& config, const PlannerConfig& planner_config) {
+  if (absl::Status status = Validate(config); !status.ok()) return status;
+  if (absl::Status status = Validate(planner_config); !status.ok()) return status;
+  config_ = config;
+  planner_ = planner_config;
+  valid_ = absl::OkStatus();
+  return absl::OkStatus();
+}
+
+std::optional<double> Planner::Now(double now_s) {
+  if (!std::isfinite(now_s) || std::abs(now_s) > kTimeMax) {
+    ++counters_.clock_steps;
+    return std::nullopt;
+  }
+  double now = now_s + clock_offset_s_;
+  if (started_ && now < last_now_s_) {
+    // All times that are kept go on from where they were; how long the step was is not known.
+    ++counters_.clock_steps;
+    clock_offset_s_ += last_now_s_ - now;
+    return std::nullopt;
+  }
+  started_ = true;
+  last_now_s_ = now;
+  return now;
+}
+
+Planner::Graph& Planner::GraphOf(const ObjectId& console) {
+  std::unique_ptr<Graph>& graph = graphs_[console];
+  if (graph == nullptr) graph = std::make_unique<Graph>(planner_.samples_max, planner_.phases);
+  graph->used = ++uses_;
+  Graph& found = *graph;
+  if (graphs_.size() > planner_.graphs_max) EvictGraphs();
+  return found;
+}
+
+void Planner::EvictGraphs() {
+  std::vector<uint64_t> used;
+  for (const auto& [console, graph] : graphs_) used.push_back(graph->used);
+  const size_t evicted = std::max<size_t>(1, used.size() / kEvictedPart);
+  std::nth_element(used.begin(), used.begin() + static_cast<ptrdiff_t>(evicted), used.end());
+  const uint64_t kept_from = used[evicted];
+  absl::erase_if(graphs_, [&](const auto& entry) {
+    // Not one under way: its end has to be known, or an object would be moved twice at once.
+    const bool goes = entry.second->used < kept_from && !entry.second->moving;
+    counters_.graphs_evicted += goes ? 1 : 0;
+    return goes;
+  });
+}
+
+// Returns whether there are prices at all; new ones where they were wrong.
+bool Planner::SetPrices(const Snapshot& sample, Prices* prices) {
+  double rate = 0;
+  for (const auto& node : sample.nodes)
+    rate += node.rate / static_cast<double>(sample.nodes.size());
+  double bandwidth = 0;
+  double round_trip = 0;
+  for (const auto& link : sample.links) {
+    const double known = link.bandwidth_bytes_s.value_or(0);
+    if (known <= 0 || (bandwidth > 0 && known >= bandwidth)) continue;
+    bandwidth = known;
+    round_trip = link.round_trip_s.value_or(0);
+  }
+  const auto off = [](double price, double now) {
+    return price <= 0 || now > kPriceDrift * price || price > kPriceDrift * now;
+  };
+  if (rate > 0 && bandwidth > 0 &&
+      (off(prices->rate, rate) || off(prices->bandwidth_bytes_s, bandwidth))) {
+    *prices = {rate, bandwidth, round_trip};
+  }
+  return prices->rate > 0;
+}
+
+// REQUIRES: the entries of `snapshot` are those of graph.history.latest(), in its order.
+std::vector<double> Planner::MixOf(const Graph& graph, const Snapshot& snapshot) {
+  std::vector<double> mix;
+  for (const auto& object : snapshot.objects) {
+    double rate = 0;
+    for (const auto& node : snapshot.nodes) {
+      if (node.node == object.node) rate = node.rate;
+    }
+    mix.push_back(WorkOf(object.cpu_s, rate) / graph.prices.rate);
+  }
+  for (const auto& edge : snapshot.edges) {
+    mix.push_back(edge.calls * graph.prices.round_trip_s +
+                  (edge.request_bytes + edge.reply_bytes) / graph.prices.bandwidth_bytes_s);
+  }
+  return mix;
+}
+
+// The amount of work, by calls and bytes alone: CPU times are what corrections are about.
+double Planner::AmountOf(const Graph& graph, const Snapshot& snapshot) {
+  if (graph.prices.rate <= 0) return 0;
+  const std::vector<double> mix = MixOf(graph, snapshot);
+  return std::accumulate(mix.begin() + static_cast<ptrdiff_t>(snapshot.objects.size()), mix.end(),
+                         0.0);
+}
+
+absl::Status Planner::Observe(const Snapshot& sample, double end_s, double now_s) {
+  const std::optional<double> now = Now(now_s);
+  end_s += clock_offset_s_;
+  if (!now || !AllSane(sample) || !std::isfinite(end_s)) {
+    ++counters_.samples_refused;
+    return absl::InvalidArgumentError("a figure of the sample is negative or not a number");
+  }
+  if (std::none_of(sample.objects.begin(), sample.objects.end(),
+                   [&](const auto& object) { return object.id == sample.console; })) {
+    ++counters_.samples_refused;
+    return absl::InvalidArgumentError("the sample does not hold its console");
+  }
+  Graph& graph = GraphOf(sample.console);
+  const double begin_s = end_s - sample.window_s;
+  const double slack_s = 0.5 * sample.window_s;
+  if (end_s > *now + slack_s || begin_s < *now - 3 * config_.window_s ||
+      (!graph.history.empty() && begin_s < graph.history.end_s() - slack_s)) {
+    ++counters_.samples_late;
+    return absl::OutOfRangeError("the sample is too old, of the future, or overlaps the last one");
+  }
+  // What was seen before the end of a move, or during it, is of no placement.
+  if (begin_s < graph.window_from_s - slack_s) return absl::OkStatus();
+  graph.history.Add(sample, end_s);
+  if (SetPrices(graph.history.latest(), &graph.prices)) {
+    graph.phases.Add(MixOf(graph, graph.history.latest()), begin_s, end_s);
+  }
+  return absl::OkStatus();
+}
+
+double Planner::SinceOf(const Graph& graph, double now_s) const {
+  const double phase_s = graph.phases.changes() > 0 ? graph.phases.since_s() : -1e300;
+  return std::max({graph.window_from_s, phase_s, now_s - config_.window_s});
+}
+
+Decision Planner::Count(Decision decision) {
+  ++by_reason_[static_cast<size_t>(decision.reason)];
+  return decision;
+}
+
+Decision Planner::Decide(const ObjectId& console, double now_s) {
+  Decision decision;
+  decision.console = console;
+  const std::optional<double> now = Now(now_s);
+  if (!now) {
+    Refuse(Reason::kClockStepped, "the time is before that of the last decision", &decision);
+    return Count(std::move(decision));
+  }
+  const auto it = graphs_.find(console);
+  if (it == graphs_.end() || it->second->history.empty() ||
+      it->second->history.end_s() < *now - config_.window_s) {
+    Refuse(Reason::kTooLittleEvidence, "nothing was seen of the graph in the last window",
+           &decision);
+    return Count(std::move(decision));
+  }
+  Graph& graph = *it->second;
+  // The window ends with the last sample, which may be some delay old.
+  Snapshot window = graph.history.Window(SinceOf(graph, graph.history.end_s()));
+  return Count(DecideOn(graph, std::move(window), *now));
+}
+
+Decision Planner::Decide(const Snapshot& window, double now_s) {
+  const std::optional<double> now = Now(now_s);
+  if (!now) {
+    Decision decision;
+    decision.console = window.console;
+    Refuse(Reason::kClockStepped, "the time is before that of the last decision", &decision);
+    return Count(std::move(decision));
+  }
+  Graph& graph = GraphOf(window.console);
+  const bool changed = !graph.history.empty() && graph.phases.changes() > 0 &&
+                       graph.phases.since_s() > *now - window.window_s;
+  if (!changed) return Count(DecideOn(graph, window, *now));
+  return Count(DecideOn(graph, graph.history.Window(SinceOf(graph, *now)), *now));
+}
+
+// Windows of work that are left of the phase, at the present speed; H where nobody knows. A move
+// into a phase that ends is paid there and back, which is to halve the work that has to pay it.
+//   Insert phases took 8 reference seconds, 2 are done; the graph does 1.5 a second: 6 / 1.5 = 4 s,
+//   so with H = 1 s a move has to pay within 2 windows of work.
+double Planner::Horizon(const Graph& graph, const Snapshot& window) const {
+  const double h = config_.window_s;
+  const std::optional<double> remaining = graph.phases.RemainingRefS();
+  if (!remaining || graph.history.empty()) return h;
+  const std::vector<double> mix = MixOf(graph, window);
+  const double speed = std::accumulate(mix.begin(), mix.end(), 0.0) / window.window_s;
+  if (!(speed > 0)) return h;
+  const double windows = *remaining / (speed * h) / planner_.moves_per_phase;
+  // Beyond both ends the rule does not change any more: all cost, or none.
+  return std::clamp(windows, 0.01, planner_.horizon_windows_max) * h;
+}
+
+// Candidates with the corrections of what moves; the present placement needs none, as its CPU times
+// were measured where they are.
+void Planner::Correct(double now_s, Decision* decision) const {
+  if (corrections_.empty() || !decision->present) return;
+  for (Candidate& c : decision->candidates) {
+    const Sides sides = SidesOfSplit(c.split, decision->stack.size());
+    double extra_s = 0;
+    for (size_t j = 0; j < sides.size(); ++j) {
+      const StackObject& object = decision->stack[j];
+      if (sides[j] == object.side) continue;
+      const bool to_server = sides[j] == Side::kServer;
+      const NodeStatistics& to = to_server ? decision->server : decision->client;
+      const NodeStatistics& from = to_server ? decision->client : decision->server;
+      const double factor = corrections_.Factor(object.class_name, to.node, now_s) /
+                            corrections_.Factor(object.class_name, from.node, now_s);
+      const double load = to_server ? c.prediction.loads.server : c.prediction.loads.client;
+      const double cpu_s = object.layer.work / to.rate * std::max(1.0, load / to.cores);
+      extra_s += (factor - 1) * cpu_s;
+      (to_server ? c.prediction.terms.server_cpu_s : c.prediction.terms.client_cpu_s) +=
+          (factor - 1) * cpu_s;
+    }
+    if (extra_s == 0) continue;
+    c.prediction.response_s += extra_s;
+    c.benefit_s -= extra_s;
+    c.net_benefit_s -= extra_s;
+    c.threshold_s = decision->b_thresh * c.prediction.response_s;
+    c.above_threshold =
+        decision->present->converged && c.prediction.converged && c.net_benefit_s > c.threshold_s;
+    if (c.verdict == Verdict::kPays || c.verdict == Verdict::kBelowThreshold ||
+        c.verdict == Verdict::kSlower) {
+      c.verdict = c.benefit_s <= 0    ? Verdict::kSlower
+                  : c.above_threshold ? Verdict::kPays
+                                      : Verdict::kBelowThreshold;
+    }
+  }
+}
+
+void Planner::Settle(Graph& graph, const Snapshot& window, double now_s, Decision* decision) const {
+  const auto comparable = [](const Candidate& c) {
+    return c.verdict == Verdict::kPays || c.verdict == Verdict::kBelowThreshold ||
+           c.verdict == Verdict::kSlower;
+  };
+  const auto gain = [](const Candidate& c) { return c.net_benefit_s / c.prediction.response_s; };
+  Settled& settled = graph.settled;
+  Candidate* best = nullptr;
+  Candidate* followed = nullptr;
+  for (Candidate& c : decision->candidates) {
+    if (!comparable(c)) continue;
+    if (best == nullptr || c.net_benefit_s > best->net_benefit_s) best = &c;
+    if (c.split == settled.split) followed = &c;
+  }
+  if (best == nullptr || window.window_s < planner_.whole_window * config_.window_s) return;
+  // Followed through good windows and bad: a mean of the good ones alone is always a gain.
+  if (followed == nullptr || settled.phase_changes != graph.phases.changes() ||
+      gain(*best) > gain(*followed) + planner_.settled_thresh) {
+    settled = {.split = best->split, .phase_changes = graph.phases.changes()};
+    followed = best;
+  }
+  best = followed;
+  if (now_s - settled.at_s >= planner_.whole_window * config_.window_s) {
+    // Welford's recurrence, of one value a window, as values of overlapping windows are one.
+    settled.at_s = now_s;
+    ++settled.windows;
+    const double off = gain(*best) - settled.mean;
+    settled.mean += off / settled.windows;
+    settled.squares += off * (gain(*best) - settled.mean);
+  }
+  if (settled.windows < planner_.settled_windows || planner_.settled_thresh >= decision->b_thresh ||
+      best->prediction.loads.client > decision->client.cores ||
+      best->prediction.loads.server > decision->server.cores) {
+    return;
+  }
+  const double deviation = std::sqrt(settled.squares / (settled.windows - 1) / settled.windows);
+  const double sure = settled.mean - planner_.confidence_deviations * deviation;
+  const double back = TakesBack(graph, MovesOf(*decision, *best)) ? planner_.hysteresis : 1;
+  if (sure <= back * planner_.settled_thresh) return;
+  best->threshold_s = planner_.settled_thresh * best->prediction.response_s;
+  best->above_threshold = best->net_benefit_s > best->threshold_s;
+  if (best->above_threshold) best->verdict = Verdict::kPays;
+}
+
+bool Planner::TakesBack(const Graph& graph, const std::vector<Move>& moves) const {
+  if (!graph.last_move || graph.last_move->phase_changes != graph.phases.changes()) return false;
+  return std::any_of(moves.begin(), moves.end(), [&](const Move& move) {
+    return std::any_of(
+        graph.last_move->moves.begin(), graph.last_move->moves.end(),
+        [&](const Move& last) { return last.object == move.object && last.from == move.to; });
+  });
+}
+
+std::optional<Reason> Planner::WhyNot(const Graph& graph, const Snapshot& window,
+                                      const Decision& decision, size_t candidate) const {
+  const Candidate& c = decision.candidates[candidate];
+  const double margin_s =
+      planner_.confidence_deviations * BenefitDeviation(window, decision, candidate);
+  if (window.window_s < planner_.whole_window * config_.window_s) {
+    const double sure_s = decision.present->response_s - margin_s;
+    const bool seen = window.window_s >= 0.99 * planner_.fast_window * config_.window_s;
+    if (!seen || sure_s <= planner_.fast_gain * c.prediction.response_s) {
+      return Reason::kWaitsForWindow;
+    }
+  }
+  if (c.net_benefit_s - margin_s <= c.threshold_s) return Reason::kNotConfident;
+  if (TakesBack(graph, MovesOf(decision, c)) &&
+      c.net_benefit_s - margin_s <= planner_.hysteresis * c.threshold_s) {
+    return Reason::kHysteresis;
+  }
+  return std::nullopt;
+}
+
+// Chooses the best of those that pay and pass; where none passes, the best, and why it does not.
+std::optional<Reason> Planner::Choose(const Graph& graph, const Snapshot& window,
+                                      Decision* decision) const {
+  std::vector<size_t> paying;
+  for (size_t i = 0; i < decision->candidates.size(); ++i) {
+    if (decision->candidates[i].verdict == Verdict::kPays) paying.push_back(i);
+  }
+  std::stable_sort(paying.begin(), paying.end(), [&](size_t a, size_t b) {
+    return decision->candidates[a].net_benefit_s > decision->candidates[b].net_benefit_s;
+  });
+  decision->chosen.reset();
+  if (paying.empty()) return std::nullopt;
+  decision->chosen = paying.front();
+  std::optional<Reason> first;
+  for (const size_t i : paying) {
+    const std::optional<Reason> reason = WhyNot(graph, window, *decision, i);
+    if (!reason) {
+      decision->chosen = i;
+      return std::nullopt;
+    }
+    if (!first) first = reason;
+  }
+  return first;
+}
+
+bool Planner::MayTakeTurn(const Decision& decision, double now_s) const {
+  const Candidate& c = decision.candidates[*decision.chosen];
+  const auto may = [&](const NodeStatistics& node, double before_s, double after_s) {
+    const double change = after_s / c.prediction.response_s -
+                          before_s / std::max(1e-12, decision.present->response_s);
+    // A node that stays half idle gives and takes relief to nobody.
+    const double step = planner_.load_step * node.cores;
+    if (node.load + std::max(0.0, change) <= step) return true;
+    const double changed = ledger_.ChangedWithin(node.node, now_s, config_.window_s);
+    return changed == 0 || changed + std::abs(change) <= step;
+  };
+  const Terms& before = decision.present->terms;
+  const Terms& after = c.prediction.terms;
+  return may(decision.client, before.client_cpu_s, after.client_cpu_s) &&
+         may(decision.server, before.server_cpu_s, after.server_cpu_s);
+}
+
+std::optional<Reason> Planner::HoldBack(const Graph& graph, const Decision& decision,
+                                        double now_s) const {
+  for (const Move& move : decision.moves) {
+    if (ledger_.Claimed(move.object, decision.console, now_s)) return Reason::kClaimed;
+  }
+  if (now_s < graph.cool_until_s && graph.last_move) {
+    const bool changed = graph.last_move->phase_changes != graph.phases.changes();
+    if (!changed || graph.last_move->undo) return Reason::kCoolDown;
+  }
+  if (!MayTakeTurn(decision, now_s)) return Reason::kWaitsForTurn;
+  return dry_run_ ? std::optional(Reason::kDryRun) : std::nullopt;
+}
+
+// Whether it is only the end of the phase that keeps the graph where it is.
+bool Planner::ShortensPhase(const Graph& graph, const Snapshot& window,
+                            const Decision& decision) const {
+  if (decision.reason != Reason::kBelowThreshold && decision.reason != Reason::kPresentIsBest) {
+    return false;
+  }
+  if (Horizon(graph, window) >= config_.window_s) return false;
+  return placement::Decide(window, config_).outcome == Outcome::kMove;
+}
+
+Decision Planner::DecideOn(Graph& graph, Snapshot window, double now_s) {
+  Decision decision;
+  decision.console = window.console;
+  if (!valid_.ok()) {
+    Refuse(Reason::kBadConfig, absl::StrCat("the configuration is not valid: ", valid_.message()),
+           &decision);
+    return decision;
+  }
+  if (graph.moving) {
+    Refuse(Reason::kMoveUnderWay, WhyHeldBack(Reason::kMoveUnderWay), &decision);
+    return decision;
+  }
+  if (const auto what = FindContradiction(window)) {
+    Refuse(Reason::kImplausible, *what, &decision);
+    return decision;
+  }
+  ledger_.Trim(now_s, config_.window_s);
+  ledger_.Apply(now_s, window.window_s, &window);
+  if (window.history.count == 0) window.history = graph.quiesces;
+  window.options.suspended = window.options.suspended || suspended_;
+  Config config = config_;
+  config.window_s = Horizon(graph, window);
+  decision = placement::Decide(window, config);
+  if (!decision.present) return decision;
+  Correct(now_s, &decision);
+
+  const bool whole = window.window_s >= planner_.whole_window * config_.window_s;
+  if (whole && AuditLastMove(graph, window, decision, now_s) && !window.options.suspended) {
+    return Undo(graph, window, std::move(decision), now_s);
+  }
+  if (decision.reason == Reason::kSuspended) return decision;
+  const bool engine_moves = decision.outcome == Outcome::kMove;
+  Settle(graph, window, now_s, &decision);
+  const std::optional<Reason> why_not = Choose(graph, window, &decision);
+  if (!decision.chosen) {
+    if (engine_moves)
+      Refuse(Reason::kBelowThreshold,
+             "a correction of a rate leaves no split that "
+             "pays",
+             &decision);
+    if (ShortensPhase(graph, window, decision)) Hold(Reason::kPhaseTooShort, &decision);
+    return decision;
+  }
+  decision.outcome = Outcome::kMove;
+  decision.reason = Reason::kNetBenefit;
+  decision.moves = MovesOf(decision, decision.candidates[*decision.chosen]);
+  decision.explanation = Explain(decision);
+  const std::optional<Reason> held = why_not ? why_not : HoldBack(graph, decision, now_s);
+  if (held) {
+    Hold(*held, &decision);
+    return decision;
+  }
+  LetGo(graph, window, decision, now_s);
+  return decision;
+}
+
+}  // namespace abacus::placement

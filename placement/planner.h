@@ -1,0 +1,211 @@
+#ifndef ABACUS_PLACEMENT_PLANNER_H_
+#define ABACUS_PLACEMENT_PLANNER_H_
+
+// The placement engine with a memory: what a storage server's loop asks, and the simulator too.
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "placement/audit.h"
+#include "placement/config.h"
+#include "placement/decision.h"
+#include "placement/history.h"
+#include "placement/ledger.h"
+#include "placement/phases.h"
+#include "placement/planner_config.h"
+#include "placement/statistics.h"
+
+namespace abacus::placement {
+
+// Decides like Decide() (engine.h), which sees one window and forgets it, and holds back what would
+// not last: decisions on too little evidence, on a phase that is about to end, on a relief that
+// others are already taking, or against the last decision for a small gain. After a move it looks
+// whether the prediction came true, corrects itself, and takes the move back if it made things
+// worse.
+//
+// In use: Observe() each digest's figures, Decide() after it, OnMoveEnded() after each move that a
+// decision asked for. What it held back is still in its decision: `chosen` and all candidates are
+// the engine's, so that explain can say what it would have done and why it did not.
+//
+// Invariants:
+//  1. The same calls in the same order give the same decisions: no clock, no chance.
+//  2. A move is only ever made to a placement that Decide() lists as paying, or (kUndo) back from
+//  the
+//     last one.
+//  3. Nothing is remembered that a restart would miss for longer than a window, but the learnt
+//     phases, corrections and cool-downs, without which it decides like the engine alone.
+//
+// Units: seconds of one clock; now_s may step: a step back is counted, decides nothing, and time
+// goes on from there. Thread-safety: thread-compatible; nothing blocks. Limits: PlannerConfig; a
+// graph takes about 3 KB + 4 KB a dozen objects. Source: paper 5.4.3 for the rule; the rest is ours
+// (DESIGN 7).
+class Planner {
+ public:
+  // REQUIRES: both configurations are valid; a decision by one that is not says kBadConfig.
+  Planner(const Config& config, const PlannerConfig& planner_config);
+
+  // Takes the figures of one graph for the short interval sample.window_s that ended at end_s.
+  // Errors: kInvalidArgument  - a figure that is not a number or negative, or no console.
+  //         kOutOfRange       - ended before one already taken, in the future, or too long ago.
+  // Either way it is counted and forgotten; the next sample may be good.
+  absl::Status Observe(const Snapshot& sample, double end_s, double now_s);
+
+  // Decides on the samples of one graph: those of the last window H, but none from before the last
+  // move or the last change of behaviour.
+  Decision Decide(const ObjectId& console, double now_s);
+  // The same on a window that the caller has added up; samples, where there are any, are preferred
+  // as soon as the behaviour changed within the window.
+  Decision Decide(const Snapshot& window, double now_s);
+
+  // The moves of a decision are over. `ok`: they are where they were sent; else all is as before.
+  // Units: seconds, as measured; not numbers or negative: ignored.
+  void OnMoveEnded(const ObjectId& console, bool ok, double quiesce_s, double now_s);
+  // The graph has ended.
+  void Forget(const ObjectId& console);
+
+  // New constants from now on. Errors: kInvalidArgument; the old ones stay.
+  absl::Status SetConfig(const Config& config, const PlannerConfig& planner_config);
+  // While suspended it stays and shows what it would do; in a dry run, also records decisions as
+  // moves that were not made (kDryRun).
+  void Suspend(bool suspended) { suspended_ = suspended; }
+  void DryRun(bool dry_run) { dry_run_ = dry_run; }
+
+  struct GraphStatus {
+    bool moving = false;
+    double phase_since_s = 0;
+    uint64_t phase_changes = 0;
+    std::optional<double> phase_length_ref_s;  // learnt, of phases of this kind (phases.h)
+    std::optional<double> phase_remaining_ref_s;
+    double cool_down_left_s = 0;
+    int undone = 0;  // moves taken back and not yet forgiven
+  };
+  // Empty: the graph is not known.
+  std::optional<GraphStatus> StatusOf(const ObjectId& console, double now_s) const;
+
+  // Predicted / measured - 1, for placements as they were and for those moved to.
+  const RunningError& present_error() const { return present_error_; }
+  const RunningError& move_error() const { return move_error_; }
+  std::vector<Corrections::Entry> CorrectionsInForce(double now_s) const {
+    return corrections_.InForce(now_s);
+  }
+
+  struct Counters {
+    uint64_t samples_refused = 0;
+    uint64_t samples_late = 0;
+    uint64_t clock_steps = 0;
+    uint64_t audits = 0;
+    uint64_t audits_dropped = 0;  // the behaviour or the others' load changed: not comparable
+    uint64_t undone = 0;
+    uint64_t graphs_evicted = 0;
+    uint64_t moves_failed = 0;
+  };
+  const Counters& counters() const { return counters_; }
+  uint64_t DecisionsFor(Reason reason) const { return by_reason_[static_cast<size_t>(reason)]; }
+  size_t graphs() const { return graphs_.size(); }
+
+ private:
+  // A move, for as long as it matters what came of it.
+  struct LastMove {
+    std::vector<Move> moves;
+    uint64_t phase_changes = 0;  // of the graph when it was decided
+    bool undo = false;
+    bool audited = true;
+    // T_app for a unit of the amount of work, before and as predicted.
+    double before_s = 0;
+    double predicted_s = 0;
+    PerSide others;
+    // CPU time for a unit of the amount that the objects of `moves` should need.
+    std::vector<double> expected_cpu_s;
+  };
+  // What a second and a byte are worth in the mix of costs (phases.h); held constant, as figures
+  // of links vary and the mix must not vary with them.
+  struct Prices {
+    double rate = 0;
+    double bandwidth_bytes_s = 0;
+    double round_trip_s = 0;
+  };
+  // How much of the new time the best candidate would save, window after window of one phase.
+  struct Settled {
+    int split = -1;
+    uint64_t phase_changes = 0;
+    double at_s = -1e300;
+    double windows = 0;
+    double mean = 0;
+    double squares = 0;  // of the distances from the mean
+  };
+  struct Graph {
+    Graph(size_t samples_max, const PhaseConfig& phases) : history(samples_max), phases(phases) {}
+    GraphHistory history;
+    PhaseTracker phases;
+    Prices prices;
+    double window_from_s = -1e300;  // figures from before do not count
+    bool moving = false;
+    std::optional<LastMove> last_move;
+    Settled settled;
+    double cool_until_s = -1e300;
+    double cool_down_s = 0;
+    double forgiven_s = 0;
+    int undone = 0;
+    double error_at_s = -1e300;  // when the model's error was last noted
+    MigrationHistory quiesces;
+    uint64_t used = 0;
+  };
+
+  // Time that never goes back; nothing if now_s is not to be believed.
+  std::optional<double> Now(double now_s);
+  Graph& GraphOf(const ObjectId& console);
+  void EvictGraphs();
+  double SinceOf(const Graph& graph, double now_s) const;
+  Decision Count(Decision decision);
+  Decision DecideOn(Graph& graph, Snapshot window, double now_s);
+  double Horizon(const Graph& graph, const Snapshot& window) const;
+  bool ShortensPhase(const Graph& graph, const Snapshot& window, const Decision& decision) const;
+
+  // Steps of DecideOn(), each of which may hold a move back.
+  void Correct(double now_s, Decision* decision) const;
+  // Lowers the threshold of a candidate that has been better for long enough.
+  void Settle(Graph& graph, const Snapshot& window, double now_s, Decision* decision) const;
+  std::optional<Reason> Choose(const Graph& graph, const Snapshot& window,
+                               Decision* decision) const;
+  std::optional<Reason> WhyNot(const Graph& graph, const Snapshot& window, const Decision& decision,
+                               size_t candidate) const;
+  bool TakesBack(const Graph& graph, const std::vector<Move>& moves) const;
+  bool MayTakeTurn(const Decision& decision, double now_s) const;
+  std::optional<Reason> HoldBack(const Graph& graph, const Decision& decision, double now_s) const;
+  void LearnCorrections(const LastMove& last, const Snapshot& window, double amount, double now_s);
+
+  // Compares the last move with what came of it. Returns true if it is to be taken back.
+  bool AuditLastMove(Graph& graph, const Snapshot& window, const Decision& decision, double now_s);
+  Decision Undo(Graph& graph, const Snapshot& window, Decision decision, double now_s);
+  void LetGo(Graph& graph, const Snapshot& window, const Decision& decision, double now_s);
+  static std::vector<double> MixOf(const Graph& graph, const Snapshot& snapshot);
+  static double AmountOf(const Graph& graph, const Snapshot& snapshot);
+  static bool SetPrices(const Snapshot& sample, Prices* prices);
+
+  Config config_;
+  PlannerConfig planner_;
+  absl::Status valid_;
+  bool suspended_ = false;
+  bool dry_run_ = false;
+  double last_now_s_ = 0;
+  double clock_offset_s_ = 0;
+  bool started_ = false;
+  uint64_t uses_ = 0;
+  absl::flat_hash_map<ObjectId, std::unique_ptr<Graph>> graphs_;
+  Ledger ledger_;
+  Corrections corrections_;
+  RunningError present_error_;
+  RunningError move_error_;
+  Counters counters_;
+  std::array<uint64_t, 64> by_reason_{};
+};
+
+}  // namespace abacus::placement
+
+#endif  // ABACUS_PLACEMENT_PLANNER_H_

@@ -1,0 +1,223 @@
+// What the Planner does from the moment a move is let go: tell others, wait, look what came of it.
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "placement/explain.h"
+#include "placement/planner.h"
+
+namespace abacus::placement {
+namespace {
+
+// The graph's own history of quiesces forgets: means are over at most so many.
+constexpr uint64_t kQuiescesMax = 32;
+// Others' load on a node that changed by this many cores since a move makes before and after
+// incomparable: it alone can slow a task down by half on two cores.
+constexpr double kOthersChangedCores = 0.5;
+
+double CpuOf(const Snapshot& snapshot, const ObjectId& id) {
+  for (const auto& object : snapshot.objects) {
+    if (object.id == id) return object.cpu_s;
+  }
+  return 0;
+}
+
+const StackObject* StackObjectOf(const Decision& decision, const ObjectId& id) {
+  for (const StackObject& object : decision.stack) {
+    if (object.id == id) return &object;
+  }
+  return nullptr;
+}
+
+double RateOf(const Decision& decision, NodeId node) {
+  return decision.client.node == node ? decision.client.rate : decision.server.rate;
+}
+
+}  // namespace
+
+void Planner::LetGo(Graph& graph, const Snapshot& window, const Decision& decision, double now_s) {
+  const Candidate& c = decision.candidates[*decision.chosen];
+  const double scale = decision.window_s / window.window_s;
+  LastMove last{.moves = decision.moves,
+                .phase_changes = graph.phases.changes(),
+                .undo = decision.reason == Reason::kUndo,
+                .others = decision.others};
+  const double amount = graph.history.empty() ? 0 : AmountOf(graph, window) * scale;
+  if (amount > 0 && window.measured_t_app_s && *window.measured_t_app_s > 0 && !last.undo) {
+    last.audited = false;
+    last.before_s = *window.measured_t_app_s * scale / amount;
+    last.predicted_s = c.prediction.response_s / amount;
+    for (const Move& move : decision.moves) {
+      const StackObject* object = StackObjectOf(decision, move.object);
+      const double factor = corrections_.Factor(object->class_name, move.to, now_s) /
+                            corrections_.Factor(object->class_name, move.from, now_s);
+      last.expected_cpu_s.push_back(object->layer.work / RateOf(decision, move.to) * factor /
+                                    amount);
+    }
+  }
+  double to_server_bytes = 0;
+  for (const Move& move : decision.moves) {
+    ledger_.Claim(move.object, decision.console, now_s,
+                  planner_.claim_windows_max * config_.window_s);
+    for (const auto& object : window.objects) {
+      if (object.id != move.object) continue;
+      const auto bytes = static_cast<double>(object.memory_bytes);
+      to_server_bytes += move.to == decision.server.node ? bytes : -bytes;
+    }
+  }
+  const double after_s = std::max(1e-12, c.prediction.response_s);
+  const double before_s = std::max(1e-12, decision.present->response_s);
+  ledger_.Add(
+      decision.client.node,
+      c.prediction.terms.client_cpu_s / after_s - decision.present->terms.client_cpu_s / before_s,
+      -to_server_bytes, now_s);
+  ledger_.Add(
+      decision.server.node,
+      c.prediction.terms.server_cpu_s / after_s - decision.present->terms.server_cpu_s / before_s,
+      to_server_bytes, now_s);
+  graph.last_move = std::move(last);
+  graph.moving = true;
+}
+
+void Planner::OnMoveEnded(const ObjectId& console, bool ok, double quiesce_s, double now_s) {
+  const std::optional<double> now = Now(now_s);
+  const auto it = graphs_.find(console);
+  if (it == graphs_.end()) return;
+  Graph& graph = *it->second;
+  graph.moving = false;
+  ledger_.Release(console);
+  const double at_s = now.value_or(last_now_s_);
+  graph.history.Clear();
+  graph.window_from_s = at_s;
+  if (!graph.last_move) return;
+  if (!ok) {
+    // Nothing moved, so there is nothing to audit; but it would fail again if tried at once.
+    ++counters_.moves_failed;
+    graph.last_move->audited = true;
+  } else if (std::isfinite(quiesce_s) && quiesce_s >= 0) {
+    MigrationHistory& quiesces = graph.quiesces;
+    quiesces.count = std::min(quiesces.count + 1, kQuiescesMax);
+    quiesces.quiesce_s += (quiesce_s - quiesces.quiesce_s) / static_cast<double>(quiesces.count);
+  }
+  if (graph.undone > 0 && at_s >= graph.forgiven_s && !graph.last_move->undo) --graph.undone;
+  const double windows =
+      std::min(planner_.cool_down_max, planner_.cool_down * std::exp2(graph.undone));
+  graph.cool_down_s = windows * config_.window_s;
+  graph.cool_until_s = at_s + graph.cool_down_s;
+  graph.forgiven_s = at_s + planner_.forgive * graph.cool_down_s;
+  graph.phases.Rebase();
+  graph.settled = {};
+}
+
+void Planner::Forget(const ObjectId& console) {
+  graphs_.erase(console);
+  ledger_.Release(console);
+}
+
+// What each object's CPU time says of its class on the node it moved to.
+void Planner::LearnCorrections(const LastMove& last, const Snapshot& window, double amount,
+                               double now_s) {
+  // Less CPU time than this in a window is as good as none, and its ratio would be noise.
+  constexpr double kCpuMinPart = 0.01;
+  for (size_t i = 0; i < last.moves.size(); ++i) {
+    const double measured_s = CpuOf(window, last.moves[i].object);
+    const double expected_s = last.expected_cpu_s[i] * amount;
+    if (measured_s < kCpuMinPart * window.window_s && expected_s < kCpuMinPart * window.window_s) {
+      continue;
+    }
+    if (measured_s <= 0 || expected_s <= 0) continue;
+    for (const auto& object : window.objects) {
+      if (object.id != last.moves[i].object) continue;
+      corrections_.Learn(object.class_name, last.moves[i].to, expected_s, measured_s, now_s);
+    }
+  }
+}
+
+bool Planner::AuditLastMove(Graph& graph, const Snapshot& window, const Decision& decision,
+                            double now_s) {
+  if (decision.model_error && now_s - graph.error_at_s >= config_.window_s) {
+    graph.error_at_s = now_s;
+    present_error_.Add(decision.present->response_s, *decision.measured_t_app_s);
+  }
+  if (!graph.last_move || graph.last_move->audited) return false;
+  LastMove& last = *graph.last_move;
+  last.audited = true;
+  const double amount = graph.history.empty() ? 0 : AmountOf(graph, window);
+  const auto changed = [](double before, double now) {
+    return std::abs(now - before) > kOthersChangedCores;
+  };
+  if (amount <= 0 || !window.measured_t_app_s || *window.measured_t_app_s <= 0 ||
+      last.phase_changes != graph.phases.changes() ||
+      changed(last.others.client, decision.others.client) ||
+      changed(last.others.server, decision.others.server)) {
+    ++counters_.audits_dropped;
+    return false;
+  }
+  ++counters_.audits;
+  const double measured_s = *window.measured_t_app_s / amount;
+  move_error_.Add(last.predicted_s, measured_s);
+  LearnCorrections(last, window, amount, now_s);
+  return measured_s > last.before_s * (1 + planner_.undo_threshold);
+}
+
+Decision Planner::Undo(Graph& graph, const Snapshot& window, Decision decision, double now_s) {
+  std::vector<Move> back;
+  for (const Move& move : graph.last_move->moves) {
+    const StackObject* object = StackObjectOf(decision, move.object);
+    // Gone, pinned meanwhile, or elsewhere: then there is nothing to be taken back.
+    if (object == nullptr || object->fixed) return decision;
+    back.push_back({.object = move.object, .from = move.to, .to = move.from});
+  }
+  const auto side_of = [&](const ObjectId& id, Side side) {
+    for (const Move& move : back) {
+      if (move.object == id) {
+        return move.to == decision.client.node ? Side::kClient : Side::kServer;
+      }
+    }
+    return side;
+  };
+  for (size_t i = 0; i < decision.candidates.size(); ++i) {
+    const Sides sides = SidesOfSplit(decision.candidates[i].split, decision.stack.size());
+    bool same = true;
+    for (size_t j = 0; j < sides.size(); ++j) {
+      same = same && sides[j] == side_of(decision.stack[j].id, decision.stack[j].side);
+    }
+    if (!same) continue;
+    decision.chosen = i;
+    decision.outcome = Outcome::kMove;
+    decision.reason = Reason::kUndo;
+    decision.moves = back;
+    decision.explanation =
+        absl::StrCat("Moving back: since the last move the same work takes longer than before it. ",
+                     Explain(decision));
+    ++graph.undone;
+    ++counters_.undone;
+    if (dry_run_) {
+      decision.outcome = Outcome::kStay;
+      decision.reason = Reason::kDryRun;
+      decision.moves.clear();
+      return decision;
+    }
+    LetGo(graph, window, decision, now_s);
+    return decision;
+  }
+  return decision;
+}
+
+std::optional<Planner::GraphStatus> Planner::StatusOf(const ObjectId& console, double now_s) const {
+  const auto it = graphs_.find(console);
+  if (it == graphs_.end()) return std::nullopt;
+  const Graph& graph = *it->second;
+  const double now = now_s + clock_offset_s_;
+  return GraphStatus{.moving = graph.moving,
+                     .phase_since_s = graph.phases.since_s(),
+                     .phase_changes = graph.phases.changes(),
+                     .phase_length_ref_s = graph.phases.LengthRefS(),
+                     .phase_remaining_ref_s = graph.phases.RemainingRefS(),
+                     .cool_down_left_s = std::max(0.0, graph.cool_until_s - now),
+                     .undone = graph.undone};
+}
+
+}  // namespace abacus::placement

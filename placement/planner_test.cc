@@ -1,0 +1,340 @@
+#include "placement/planner.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "gtest/gtest.h"
+#include "placement/testing/snapshots.h"
+
+namespace abacus::placement {
+namespace {
+
+using namespace placement::testing;  // NOLINT: the sample world
+
+constexpr double kTick = 0.05;
+
+// The sample world in ticks: the grep reads as fast as its placement lets it, as figures of 1 s for
+// 18 blocks at the client and for 276 at the server say (0.0549 s and 0.00362 s a block).
+class PlannerTest : public ::testing::Test {
+ protected:
+  Snapshot Sample() const {
+    Snapshot s = GrepSnapshot();
+    const bool server = at_ == kServer;
+    const double blocks = (server ? 276 : 18) * kTick / slowdown_;
+    s.window_s = kTick;
+    s.measured_t_app_s = kTick;
+    for (auto& object : s.objects) object.cpu_s *= blocks / 18;
+    for (auto& edge : s.edges) {
+      edge.calls *= blocks / 18;
+      edge.request_bytes *= blocks / 18;
+      edge.reply_bytes *= blocks / 18;
+    }
+    ObjectStatistics& grep = ObjectOf(s, kGrep);
+    grep.node = at_;
+    grep.mobile = true;
+    if (server) grep.cpu_s *= 2 * server_factor_;  // half the client's rate
+    NodeOf(s, kClient).load = 0.1;
+    NodeOf(s, kServer).load = 0.1 + (server ? grep.cpu_s / kTick : 0);
+    EdgeOf(s, kConsole, kGrep).reply_bytes *= output_;
+    return s;
+  }
+
+  Decision Tick() {
+    now_s_ += kTick;
+    EXPECT_TRUE(planner_.Observe(Sample(), now_s_, now_s_).ok());
+    return planner_.Decide(kConsole, now_s_);
+  }
+
+  // Until a decision is to move, at most so many ticks.
+  Decision TickUntilMove(int ticks) {
+    Decision decision;
+    for (int i = 0; i < ticks; ++i) {
+      decision = Tick();
+      if (decision.outcome == Outcome::kMove) break;
+    }
+    return decision;
+  }
+
+  void CarryOut(const Decision& decision) {
+    ASSERT_EQ(decision.moves.size(), 1u) << decision.explanation;
+    at_ = decision.moves[0].to;
+    planner_.OnMoveEnded(kConsole, true, 0.002, now_s_);
+  }
+
+  Planner planner_{Config(), PlannerConfig()};
+  double now_s_ = 100;
+  NodeId at_ = kClient;
+  double output_ = 1;         // of the grep, times the sample's
+  double server_factor_ = 1;  // CPU time there over what the rates say
+  double slowdown_ = 1;
+};
+
+TEST_F(PlannerTest, ALargeGainIsDecidedOnTheFirstSample) {
+  const Decision d = Tick();
+  EXPECT_EQ(d.outcome, Outcome::kMove) << d.explanation;
+  EXPECT_EQ(d.reason, Reason::kNetBenefit);
+  EXPECT_EQ(d.moves, (std::vector<Move>{{.object = kGrep, .from = kClient, .to = kServer}}));
+  EXPECT_EQ(planner_.DecisionsFor(Reason::kNetBenefit), 1u);
+}
+
+// 1.8 bytes out for 2 in: 0.99 s against 0.58 s and the cost, a speed-up of 1.6.
+TEST_F(PlannerTest, AGainBelowTwiceWaitsForTheWindow) {
+  output_ = 900;
+  Decision d = Tick();
+  EXPECT_EQ(d.reason, Reason::kWaitsForWindow) << d.explanation;
+  ASSERT_TRUE(d.chosen.has_value());
+  EXPECT_TRUE(d.moves.empty());
+  EXPECT_NE(d.explanation.find("Else it would be: Moving"), std::string::npos) << d.explanation;
+  const double began_s = now_s_;
+  d = TickUntilMove(30);
+  EXPECT_EQ(d.reason, Reason::kNetBenefit) << d.explanation;
+  EXPECT_NEAR(now_s_ - began_s, 0.9, 1e-6) << "0.95 of a window";
+}
+
+TEST_F(PlannerTest, FiguresThatVaryTooMuchAreNotMovedOn) {
+  output_ = 900;
+  PlannerConfig config;
+  config.confidence_deviations = 10;
+  ASSERT_TRUE(planner_.SetConfig({}, config).ok());
+  Decision d;
+  for (int i = 0; i < 30; ++i) {
+    // Every third sample has all the bytes: the same mean, a deviation of 1.4 times it.
+    Snapshot s = Sample();
+    for (auto& edge : s.edges) {
+      edge.reply_bytes *= i % 3 == 0 ? 3 : 0.0;
+      edge.request_bytes *= i % 3 == 0 ? 3 : 0.0;
+      edge.calls *= i % 3 == 0 ? 3 : 0.0;
+    }
+    for (auto& object : s.objects) object.cpu_s *= i % 3 == 0 ? 3 : 0.0;
+    now_s_ += kTick;
+    s.links[0].bandwidth_bytes_s = 1.25e6;
+    ASSERT_TRUE(planner_.Observe(s, now_s_, now_s_).ok());
+    d = planner_.Decide(kConsole, now_s_);
+    ASSERT_EQ(d.outcome, Outcome::kStay) << i << ": " << d.explanation;
+  }
+  EXPECT_EQ(d.reason, Reason::kNotConfident) << d.explanation;
+}
+
+TEST_F(PlannerTest, NothingIsDecidedWhileAMoveIsUnderWay) {
+  ASSERT_EQ(Tick().outcome, Outcome::kMove);
+  EXPECT_EQ(Tick().reason, Reason::kMoveUnderWay);
+  EXPECT_TRUE(planner_.StatusOf(kConsole, now_s_)->moving);
+}
+
+TEST_F(PlannerTest, FiguresFromBeforeAMoveDoNotCount) {
+  CarryOut(TickUntilMove(1));
+  EXPECT_EQ(planner_.Decide(kConsole, now_s_).reason, Reason::kTooLittleEvidence);
+  Snapshot old = Sample();
+  ASSERT_TRUE(planner_.Observe(old, now_s_ - kTick, now_s_).ok());
+  EXPECT_EQ(planner_.Decide(kConsole, now_s_).reason, Reason::kTooLittleEvidence);
+  EXPECT_EQ(Tick().reason, Reason::kPresentIsBest);
+}
+
+TEST_F(PlannerTest, AfterAMoveItCoolsDownUnlessTheBehaviourChanges) {
+  CarryOut(TickUntilMove(1));
+  EXPECT_NEAR(planner_.StatusOf(kConsole, now_s_)->cool_down_left_s, 2, 1e-6);
+  for (int i = 0; i < 10; ++i) ASSERT_EQ(Tick().outcome, Outcome::kStay);
+  // Now it passes on five times what it reads.
+  output_ = 10'000;
+  slowdown_ = 100;
+  const Decision d = TickUntilMove(6);
+  EXPECT_EQ(d.outcome, Outcome::kMove) << d.explanation;
+  EXPECT_EQ(planner_.StatusOf(kConsole, now_s_)->phase_changes, 1u);
+  EXPECT_GT(planner_.StatusOf(kConsole, now_s_)->cool_down_left_s, 0);
+}
+
+TEST_F(PlannerTest, DuringTheCoolDownALoadThatComesDoesNotSendItBack) {
+  CarryOut(TickUntilMove(1));
+  bool cooled = false;
+  double moved_s = 0;
+  const double began_s = now_s_;
+  for (int i = 0; i < 120 && moved_s == 0; ++i) {
+    now_s_ += kTick;
+    Snapshot s = Sample();
+    NodeOf(s, kServer).load = 400;  // of others
+    ASSERT_TRUE(planner_.Observe(s, now_s_, now_s_).ok());
+    const Decision d = planner_.Decide(kConsole, now_s_);
+    cooled = cooled || d.reason == Reason::kCoolDown;
+    if (d.outcome == Outcome::kMove) moved_s = now_s_;
+  }
+  EXPECT_TRUE(cooled);
+  EXPECT_GE(moved_s - began_s, 2) << "two windows";
+}
+
+TEST_F(PlannerTest, AMoveThatMadeItSlowerIsTakenBackAndTheCoolDownGrows) {
+  CarryOut(TickUntilMove(1));
+  slowdown_ = 40;  // nothing in the figures says why
+  const Decision d = TickUntilMove(30);
+  ASSERT_EQ(d.reason, Reason::kUndo) << d.explanation;
+  EXPECT_EQ(d.moves, (std::vector<Move>{{.object = kGrep, .from = kServer, .to = kClient}}));
+  EXPECT_EQ(planner_.counters().undone, 1u);
+  EXPECT_EQ(planner_.counters().audits, 1u);
+  slowdown_ = 1;
+  CarryOut(d);
+  EXPECT_NEAR(planner_.StatusOf(kConsole, now_s_)->cool_down_left_s, 4, 1e-6);
+  EXPECT_EQ(planner_.StatusOf(kConsole, now_s_)->undone, 1);
+  // It would go again, for a gain of more than ten times, but for the cool-down.
+  EXPECT_EQ(Tick().reason, Reason::kCoolDown);
+}
+
+TEST_F(PlannerTest, AnUndoIsForgivenAfterAQuietTime) {
+  CarryOut(TickUntilMove(1));
+  slowdown_ = 40;
+  CarryOut(TickUntilMove(30));
+  slowdown_ = 1;
+  CarryOut(TickUntilMove(200));  // goes again after the cool-down of 4 s
+  EXPECT_EQ(planner_.StatusOf(kConsole, now_s_)->undone, 1);
+  now_s_ += 41;
+  output_ = 10'000;
+  slowdown_ = 100;
+  for (int i = 0; i < 25; ++i) Tick();
+  output_ = 1;
+  slowdown_ = 1;
+  TickUntilMove(200);
+  planner_.OnMoveEnded(kConsole, true, 0.002, now_s_);
+  EXPECT_EQ(planner_.StatusOf(kConsole, now_s_)->undone, 0);
+}
+
+TEST_F(PlannerTest, TheAuditLearnsWhatAClassNeedsOnANode) {
+  server_factor_ = 1.5;
+  CarryOut(TickUntilMove(1));
+  for (int i = 0; i < 25; ++i) Tick();
+  const auto corrections = planner_.CorrectionsInForce(now_s_);
+  ASSERT_EQ(corrections.size(), 1u);
+  EXPECT_EQ(corrections[0].class_name, "grep");
+  EXPECT_EQ(corrections[0].node, kServer);
+  EXPECT_NEAR(corrections[0].factor, 1.5, 0.01);
+  EXPECT_EQ(planner_.move_error().count(), 1u);
+}
+
+TEST_F(PlannerTest, AFailedMoveIsCountedAndNotTriedAgainAtOnce) {
+  ASSERT_EQ(Tick().outcome, Outcome::kMove);
+  planner_.OnMoveEnded(kConsole, false, 0, now_s_);
+  EXPECT_EQ(planner_.counters().moves_failed, 1u);
+  EXPECT_EQ(Tick().reason, Reason::kCoolDown);
+}
+
+TEST_F(PlannerTest, ADryRunRecordsWhatItWouldDo) {
+  planner_.DryRun(true);
+  const Decision d = Tick();
+  EXPECT_EQ(d.reason, Reason::kDryRun);
+  EXPECT_TRUE(d.moves.empty());
+  EXPECT_TRUE(d.chosen.has_value());
+  EXPECT_FALSE(planner_.StatusOf(kConsole, now_s_)->moving);
+  planner_.DryRun(false);
+  EXPECT_EQ(Tick().outcome, Outcome::kMove);
+}
+
+TEST_F(PlannerTest, SuspendedItStaysAndResumedItMoves) {
+  planner_.Suspend(true);
+  EXPECT_EQ(Tick().reason, Reason::kSuspended);
+  planner_.Suspend(false);
+  EXPECT_EQ(Tick().outcome, Outcome::kMove);
+}
+
+TEST_F(PlannerTest, AClockThatStepsBackDecidesNothingAndTimeGoesOn) {
+  output_ = 900;
+  for (int i = 0; i < 10; ++i) Tick();
+  now_s_ -= 1000;
+  EXPECT_EQ(planner_.Decide(kConsole, now_s_).reason, Reason::kClockStepped);
+  EXPECT_EQ(planner_.Decide(kConsole, std::nan("")).reason, Reason::kClockStepped);
+  EXPECT_EQ(planner_.counters().clock_steps, 2u);
+  EXPECT_EQ(TickUntilMove(30).outcome, Outcome::kMove);
+}
+
+TEST_F(PlannerTest, SamplesOfThePastTheFutureAndTwiceAreCountedAndForgotten) {
+  output_ = 900;
+  Tick();
+  const Snapshot s = Sample();
+  EXPECT_EQ(planner_.Observe(s, now_s_, now_s_).code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(planner_.Observe(s, now_s_ + 1, now_s_).code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(planner_.Observe(s, now_s_ - 10, now_s_).code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(planner_.counters().samples_late, 3u);
+}
+
+TEST_F(PlannerTest, SamplesThatCannotBeAreRefused) {
+  for (const double bad : {std::nan(""), -1.0, std::numeric_limits<double>::infinity()}) {
+    Snapshot s = Sample();
+    ObjectOf(s, kGrep).cpu_s = bad;
+    EXPECT_EQ(planner_.Observe(s, 200, 200).code(), absl::StatusCode::kInvalidArgument) << bad;
+    s = Sample();
+    EdgeOf(s, kGrep, kStorage).reply_bytes = bad;
+    EXPECT_EQ(planner_.Observe(s, 200, 200).code(), absl::StatusCode::kInvalidArgument) << bad;
+    s = Sample();
+    s.window_s = bad;
+    EXPECT_EQ(planner_.Observe(s, 200, 200).code(), absl::StatusCode::kInvalidArgument) << bad;
+  }
+  Snapshot s = Sample();
+  s.console = {1, 2, 3};
+  EXPECT_EQ(planner_.Observe(s, 200, 200).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(planner_.counters().samples_refused, 10u);
+  EXPECT_EQ(planner_.Decide(kConsole, 200).reason, Reason::kTooLittleEvidence);
+}
+
+TEST_F(PlannerTest, FiguresThatContradictEachOtherAreNamed) {
+  Snapshot s = GrepSnapshot();
+  EdgeOf(s, kGrep, kStorage).reply_bytes = 1e9;
+  const Decision d = planner_.Decide(s, now_s_);
+  EXPECT_EQ(d.reason, Reason::kImplausible);
+  EXPECT_NE(d.explanation.find("bytes crossed the link"), std::string::npos) << d.explanation;
+}
+
+TEST_F(PlannerTest, AWindowThatTheCallerAddedUpIsDecidedLikeByTheEngine) {
+  const Decision d = planner_.Decide(GrepSnapshot(), now_s_);
+  EXPECT_EQ(d.outcome, Outcome::kMove) << d.explanation;
+  EXPECT_NEAR(d.candidates[*d.chosen].net_benefit_s, 0.9154232, 1e-7) << "the README's arithmetic";
+}
+
+TEST_F(PlannerTest, AnInvalidConfigurationStays) {
+  PlannerConfig config;
+  config.hysteresis = 0;
+  EXPECT_EQ(planner_.SetConfig({}, config).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Tick().outcome, Outcome::kMove) << "the old ones stay";
+  Planner bad(Config(), config);
+  EXPECT_EQ(bad.Decide(GrepSnapshot(), 1).reason, Reason::kBadConfig);
+}
+
+TEST_F(PlannerTest, NoMoreGraphsAreRememberedThanTheLimitSays) {
+  PlannerConfig config;
+  config.graphs_max = 16;
+  Planner planner(Config(), config);
+  for (uint64_t i = 0; i < 100; ++i) {
+    Snapshot s = Sample();
+    for (auto& object : s.objects) object.id.local += 10 * i;
+    for (auto& edge : s.edges) edge.from.local += 10 * i, edge.to.local += 10 * i;
+    s.console.local += 10 * i;
+    ASSERT_TRUE(planner.Observe(s, 100, 100).ok());
+    ASSERT_LE(planner.graphs(), 16u);
+  }
+  EXPECT_GE(planner.counters().graphs_evicted, 84u);
+}
+
+TEST_F(PlannerTest, WhatHasEndedIsForgotten) {
+  ASSERT_EQ(Tick().outcome, Outcome::kMove);
+  planner_.Forget(kConsole);
+  EXPECT_FALSE(planner_.StatusOf(kConsole, now_s_).has_value());
+  planner_.OnMoveEnded(kConsole, true, 0, now_s_);  // harmless
+  EXPECT_EQ(planner_.graphs(), 0u);
+}
+
+// Two consoles reach one object; what the first is moving, the second leaves alone.
+TEST_F(PlannerTest, AnObjectIsMovedForOneConsoleAtATime) {
+  ASSERT_EQ(Tick().outcome, Outcome::kMove);
+  Snapshot other = Sample();
+  const ObjectId console{9, 1, 1};
+  other.console = console;
+  ObjectOf(other, kConsole).id = console;
+  EdgeOf(other, kConsole, kGrep).from = console;
+  ASSERT_TRUE(planner_.Observe(other, now_s_, now_s_).ok());
+  EXPECT_EQ(planner_.Decide(console, now_s_).reason, Reason::kClaimed);
+  planner_.OnMoveEnded(kConsole, true, 0.002, now_s_);
+  now_s_ += 1;  // and the load that it brought there is measured
+  ASSERT_TRUE(planner_.Observe(other, now_s_, now_s_).ok());
+  const Decision d = planner_.Decide(console, now_s_);
+  EXPECT_EQ(d.outcome, Outcome::kMove) << d.explanation;
+}
+
+}  // namespace
+}  // namespace abacus::placement

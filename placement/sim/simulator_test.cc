@@ -1,0 +1,207 @@
+#include "placement/sim/simulator.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "gtest/gtest.h"
+#include "placement/sim/workloads.h"
+
+// What the planner is to reach, in virtual time. A failure prints its seed.
+
+namespace abacus::placement::sim {
+namespace {
+
+std::string Trace(const Report& report) {
+  std::string text;
+  for (const MoveRecord& m : report.moves) {
+    text += "\n  " + std::to_string(m.at_s) + " s: console " + std::to_string(m.console) + ", " +
+            std::to_string(m.from) + " -> " + std::to_string(m.to) + " " +
+            std::string(ReasonName(m.reason));
+  }
+  return text;
+}
+
+TEST(SimulatorTest, TheSameSeedGivesTheSameTraceAndAnotherOneAnother) {
+  const Cluster cluster = RandomCluster({.servers = 3, .consoles = 12, .duration_s = 20}, 5);
+  Options options;
+  options.duration_s = 20;
+  options.noise = 0.2;
+  const Report a = RunAdaptive(cluster, options);
+  const Report b = RunAdaptive(cluster, options);
+  ASSERT_FALSE(a.moves.empty());
+  EXPECT_EQ(Trace(a), Trace(b));
+  EXPECT_EQ(a.slowdown, b.slowdown);
+  options.seed = 2;
+  EXPECT_NE(RunAdaptive(cluster, options).slowdown, a.slowdown);
+}
+
+TEST(SimulatorTest, WithinFivePercentOfTheBestStaticPlacementWhereOneIsBestThroughout) {
+  struct Case {
+    double selectivity, server_rate, bandwidth;
+  };
+  for (const Case& c :
+       {Case{0.01, 1, 1.25e6}, Case{0.5, 1, 1.25e6}, Case{0.9, 1, 1.25e6}, Case{1.2, 1, 1.25e6},
+        Case{0.1, 0.5, 1.25e8}, Case{0.1, 0.2, 1.25e7}, Case{0.7, 4, 1.25e7}, Case{0.3, 1, 6e6}}) {
+    for (const double noise : {0.0, 0.2}) {
+      const Cluster cluster = Filter(c.selectivity, c.server_rate, c.bandwidth);
+      Options options;
+      options.duration_s = 120;
+      options.noise = noise;
+      const Report adaptive = RunAdaptive(cluster, options);
+      const BestStatic best = RunBestStatic(cluster, options);
+      ASSERT_TRUE(best.exact);
+      EXPECT_LE(adaptive.slowdown, 1.05 * best.report.slowdown)
+          << "selectivity " << c.selectivity << ", rate " << c.server_rate << ", bandwidth "
+          << c.bandwidth << ", noise " << noise << Trace(adaptive);
+      EXPECT_LE(adaptive.moves.size(), 1u) << Trace(adaptive);
+    }
+  }
+}
+
+TEST(SimulatorTest, ThirteenTenthsOfTheOracleOnThePapersInsertsAndScans) {
+  for (const size_t passes : {2, 10}) {
+    for (const uint64_t seed : {1, 2, 3, 4, 5}) {
+      const Cluster cluster = InsertScan(7.8, 0.4, passes);
+      Options options;
+      options.seed = seed;
+      options.duration_s = 1000;
+      options.noise = seed == 1 ? 0 : 0.2;
+      const Report report = RunAdaptive(cluster, options);
+      EXPECT_EQ(report.ended, 1u);
+      EXPECT_LE(report.slowdown, 1.3) << "seed " << seed << ", passes " << passes << Trace(report);
+      EXPECT_LE(report.moves.size(), 2 * (report.phase_changes + 1)) << Trace(report);
+    }
+  }
+}
+
+TEST(SimulatorTest, ATenthFasterThanEveryStaticPlacementWherePhasesAlternate) {
+  for (const uint64_t seed : {1, 2, 3}) {
+    const Cluster cluster = InsertScan(20, 10, 4);
+    Options options;
+    options.seed = seed;
+    options.duration_s = 5000;
+    options.noise = seed == 1 ? 0 : 0.2;
+    const Report adaptive = RunAdaptive(cluster, options);
+    const BestStatic best = RunBestStatic(cluster, options);
+    EXPECT_LE(adaptive.slowdown, 0.9 * best.report.slowdown) << "seed " << seed << Trace(adaptive);
+    EXPECT_LE(adaptive.moves.size(), 2 * (adaptive.phase_changes + 1));
+  }
+}
+
+TEST(SimulatorTest, TwentyPercentNoiseReversesNothingInTenMinutes) {
+  for (const double selectivity : {0.1, 0.55, 0.72, 0.8, 0.95}) {
+    for (const double holds_s : {0.05, 1.0}) {
+      for (const uint64_t seed : {1, 2, 3}) {
+        const Cluster cluster = Filter(selectivity, 1, 1.25e6);
+        Options options;
+        options.seed = seed;
+        options.duration_s = 600;
+        options.noise = 0.2;
+        options.noise_holds_s = holds_s;
+        const Report report = RunAdaptive(cluster, options);
+        EXPECT_EQ(report.reversals, 0u) << "selectivity " << selectivity << ", held " << holds_s
+                                        << ", seed " << seed << Trace(report);
+        EXPECT_LE(report.moves.size(), 1u) << "seed " << seed << Trace(report);
+      }
+    }
+  }
+}
+
+TEST(SimulatorTest, DecidesAHundredAndFiftyMillisecondsAfterALargeChange) {
+  for (const uint64_t seed : {1, 2, 3, 4, 5}) {
+    const Cluster cluster = InsertScan(7.83, 3.31, 10);
+    Options options;
+    options.seed = seed;
+    options.duration_s = 1000;
+    options.noise = seed == 1 ? 0 : 0.2;
+    const Report report = RunAdaptive(cluster, options);
+    ASSERT_GE(report.reaction_s.size(), 15u);
+    EXPECT_LE(report.reaction_s.back(), 0.15 + 1e-9) << "seed " << seed << Trace(report);
+  }
+}
+
+TEST(SimulatorTest, TenClientsThatSeeTheSameReliefSettleWithoutAHerd) {
+  for (const double cores : {1.0, 2.0, 4.0, 8.0}) {
+    for (const uint64_t seed : {1, 2}) {
+      const Cluster cluster = SharedServer(10, cores, 0);
+      Options options;
+      options.seed = seed;
+      options.duration_s = 120;
+      options.noise = seed == 1 ? 0 : 0.1;
+      const Report report = RunAdaptive(cluster, options);
+      EXPECT_LE(report.moves.size(), 20u) << cores << " cores, seed " << seed << Trace(report);
+      const double best = std::min(RunStatic(cluster, options, AllAtClient(cluster)).slowdown,
+                                   RunStatic(cluster, options, AllAtServer(cluster)).slowdown);
+      EXPECT_LE(report.slowdown, 1.05 * best) << cores << " cores, seed " << seed << Trace(report);
+      for (const MoveRecord& move : report.moves) {
+        EXPECT_LE(move.at_s, 60) << cores << " cores, seed " << seed << Trace(report);
+      }
+    }
+  }
+}
+
+TEST(SimulatorTest, PredictsWhatIsThenMeasured) {
+  for (const uint64_t seed : {1, 2, 3, 4, 5, 6}) {
+    const Cluster cluster =
+        RandomCluster({.servers = 4, .consoles = 24, .duration_s = 60, .churn = 0.3}, seed);
+    Options options;
+    options.seed = seed;
+    options.noise = seed % 2 == 0 ? 0.1 : 0;
+    const Report report = RunAdaptive(cluster, options);
+    EXPECT_LE(report.error_median, 0.10) << "seed " << seed;
+    EXPECT_LE(report.error_p95, 0.30) << "seed " << seed;
+    EXPECT_LE(report.move_error_median, 0.10) << "seed " << seed;
+    EXPECT_LE(report.move_error_p95, 0.30) << "seed " << seed;
+    EXPECT_GE(report.audits, 10u) << "seed " << seed;
+  }
+}
+
+TEST(SimulatorTest, RandomClustersComeOutBetterThanEveryUniformPlacement) {
+  for (const uint64_t seed : {1, 2, 3, 4}) {
+    const Cluster cluster = RandomCluster({.servers = 4, .consoles = 24, .duration_s = 60}, seed);
+    Options options;
+    options.seed = seed;
+    const Report report = RunAdaptive(cluster, options);
+    EXPECT_LE(report.slowdown, 1.02 * RunBestStatic(cluster, options).report.slowdown)
+        << "seed " << seed;
+    // An object's moves: two for each change of its console's phase, its start and what happens to
+    // its server.
+    EXPECT_LE(report.moves.size(),
+              2 * (report.phase_changes + cluster.consoles.size() + cluster.events.size()))
+        << "seed " << seed;
+  }
+}
+
+TEST(SimulatorTest, DigestsThatLieGetLostOrComeLateMoveNothingToAndFro) {
+  for (const uint64_t seed : {1, 2, 3, 4, 5}) {
+    const Cluster cluster = Filter(0.3, 1, 1.25e6);
+    Options options;
+    options.seed = seed;
+    options.duration_s = 120;
+    options.noise = 0.1;
+    options.lying = 0.05;
+    options.lost = 0.2;
+    options.digest_delay_s = 0.2;
+    const Report report = RunAdaptive(cluster, options);
+    EXPECT_EQ(report.reversals, 0u) << "seed " << seed << Trace(report);
+    EXPECT_EQ(report.moves.size(), 1u) << "seed " << seed << Trace(report);
+    EXPECT_GT(report.counters.samples_refused, 0u) << "seed " << seed;
+  }
+}
+
+TEST(SimulatorTest, AClassThatDoesBadlyOnServersIsTakenBackAndNotSentAgainAtOnce) {
+  Cluster cluster = Filter(0.1, 1, 1.25e7);
+  cluster.objects[1].server_factor = 8;
+  Options options;
+  options.duration_s = 120;
+  const Report report = RunAdaptive(cluster, options);
+  ASSERT_GE(report.moves.size(), 2u);
+  EXPECT_LE(report.moves.size(), 4u) << Trace(report);
+  EXPECT_EQ(report.moves[1].to, 0u) << Trace(report);
+  EXPECT_GE(report.audits, 1u);
+  EXPECT_LE(report.slowdown, 1.05);
+}
+
+}  // namespace
+}  // namespace abacus::placement::sim
