@@ -476,6 +476,7 @@ bool Planner::ShortensPhase(const Graph& graph, const Snapshot& window,
 Decision Planner::DecideOn(Graph& graph, Snapshot window, double now_s) {
   Decision decision;
   decision.console = window.console;
+  asked_ = window;
   if (!valid_.ok()) {
     Refuse(Reason::kBadConfig, absl::StrCat("the configuration is not valid: ", valid_.message()),
            &decision);
@@ -493,6 +494,7 @@ Decision Planner::DecideOn(Graph& graph, Snapshot window, double now_s) {
   ledger_.Apply(now_s, window.window_s, &window);
   if (window.history.count == 0) window.history = graph.quiesces;
   window.options.suspended = window.options.suspended || suspended_;
+  asked_ = window;
   Config config = config_;
   config.window_s = Horizon(graph, window);
   decision = placement::Decide(window, config);

@@ -88,6 +88,11 @@ class Planner {
   // Empty: the graph is not known.
   std::optional<GraphStatus> StatusOf(const ObjectId& console, double now_s) const;
 
+  // The window on which the last decision of this planner was made, with loads and memory as it
+  // took them: Decide() (engine.h) of it gives the same predictions again, with the decision's
+  // window_s.
+  const Snapshot& asked() const { return asked_; }
+
   // Predicted / measured - 1, for placements as they were and for those moved to.
   const RunningError& present_error() const { return present_error_; }
   const RunningError& move_error() const { return move_error_; }
@@ -200,6 +205,7 @@ class Planner {
   absl::flat_hash_map<ObjectId, std::unique_ptr<Graph>> graphs_;
   Ledger ledger_;
   Corrections corrections_;
+  Snapshot asked_;
   RunningError present_error_;
   RunningError move_error_;
   Counters counters_;

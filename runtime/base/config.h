@@ -68,7 +68,7 @@ struct Config {
     bool enabled = true;
     absl::Duration window = absl::Seconds(1);
     double threshold = 0.30;
-    absl::Duration digest_interval = absl::Milliseconds(100);
+    absl::Duration digest_interval = absl::Milliseconds(50);
     uint64_t min_evidence_bytes = uint64_t{64} << 10;
     bool operator==(const Placement&) const = default;
   };

@@ -18,9 +18,11 @@ constexpr std::chrono::milliseconds kDecisionsApart{20};
 
 }  // namespace
 
-DigestLoop::DigestLoop(absl::Duration interval, ResourceManager* resources, PlacementLoop* engine,
-                       MoveDesk* desk, MembershipAgent* membership, ControlClients* clients)
+DigestLoop::DigestLoop(absl::Duration interval, absl::Duration window, ResourceManager* resources,
+                       PlacementLoop* engine, MoveDesk* desk, MembershipAgent* membership,
+                       ControlClients* clients)
     : interval_(interval),
+      length_of_window_(window),
       resources_(*resources),
       engine_(engine),
       desk_(*desk),
@@ -87,7 +89,7 @@ void DigestLoop::Report() {
   const Digest digest = resources_.TakeDigest(now);
   {
     MutexLock lock(mutex_);
-    last_ = digest;
+    window_.Add(digest, now, length_of_window_);
   }
   if (engine_ != nullptr) engine_->Accept(digest, now).IgnoreError();  // it counts refusals
   for (const MemberInfo& server : membership_.ReachableServers()) {
@@ -99,7 +101,7 @@ void DigestLoop::Report() {
 
 Digest DigestLoop::Last() const {
   MutexLock lock(mutex_);
-  return last_;
+  return window_.Sum();
 }
 
 void DigestLoop::Decide() {

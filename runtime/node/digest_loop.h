@@ -12,6 +12,7 @@
 #include "runtime/node/control_client.h"
 #include "runtime/node/membership_agent.h"
 #include "runtime/node/move_desk.h"
+#include "runtime/resource/digest_window.h"
 #include "runtime/resource/placement_loop.h"
 #include "runtime/resource/resource_manager.h"
 
@@ -25,8 +26,9 @@ namespace abacus::runtime {
 class DigestLoop {
  public:
   // `engine` is null at a client. All must outlive the loop.
-  DigestLoop(absl::Duration interval, ResourceManager* resources, PlacementLoop* engine,
-             MoveDesk* desk, MembershipAgent* membership, ControlClients* clients);
+  DigestLoop(absl::Duration interval, absl::Duration window, ResourceManager* resources,
+             PlacementLoop* engine, MoveDesk* desk, MembershipAgent* membership,
+             ControlClients* clients);
   ~DigestLoop() { Stop(); }
 
   void Start();
@@ -37,7 +39,7 @@ class DigestLoop {
   // joined; kInvalidArgument - as PlacementLoop::Accept.
   absl::Status Accept(Digest digest);
 
-  // The last digest that this node took; of no node where it has taken none yet.
+  // What this node saw in the last window; of no node where it has taken no digest yet.
   Digest Last() const;
   uint64_t sent() const { return sent_.load(std::memory_order_relaxed); }
   uint64_t not_sent() const { return not_sent_.load(std::memory_order_relaxed); }
@@ -49,6 +51,7 @@ class DigestLoop {
   void Decide();
 
   const absl::Duration interval_;
+  const absl::Duration length_of_window_;
   ResourceManager& resources_;
   PlacementLoop* const engine_;
   MoveDesk& desk_;
@@ -59,7 +62,7 @@ class DigestLoop {
 
   mutable Mutex mutex_;
   CondVar changed_;
-  Digest last_ ABSL_GUARDED_BY(mutex_);
+  DigestWindow window_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   bool digest_came_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;

@@ -227,8 +227,9 @@ void NodeImpl::MakeParts() {
   desk_ = std::make_unique<MoveDesk>(ToDeskOptions(config), binding_.get(), migrator_.get(),
                                      resources_.get(), membership_.get(), &clients_);
   resources_->set_next_observer(desk_.get());
-  digests_ = std::make_unique<DigestLoop>(config.placement.digest_interval, resources_.get(),
-                                          engine_.get(), desk_.get(), membership_.get(), &clients_);
+  digests_ = std::make_unique<DigestLoop>(config.placement.digest_interval, config.placement.window,
+                                          resources_.get(), engine_.get(), desk_.get(),
+                                          membership_.get(), &clients_);
   reporter_ = std::make_unique<StatusReporter>(StatusSources{.membership = membership_.get(),
                                                              .binding = binding_.get(),
                                                              .migrator = migrator_.get(),

@@ -16,11 +16,11 @@ struct PinRecord {
   std::string reason;  // for people: "pinned", "moved by hand, until unpinned or 300 s have passed"
 };
 
-// What one node saw in its last observation window: what clients send to the servers that their
-// objects use, and what a server makes of its own objects (paper, section 5.3).
+// What one node saw since its last digest: what clients send to the servers that their objects use,
+// and what a server makes of its own objects (paper, section 5.3).
 struct Digest {
   NodeInstance from;
-  double window_s = 0;
+  double window_s = 0;  // the time since then; 0: no figures, those to come begin anew
   placement::NodeStatistics node;
   std::vector<placement::ObjectStatistics> objects;  // hosted by `from`
   std::vector<placement::EdgeStatistics> edges;      // whose caller is hosted by `from`

@@ -20,6 +20,7 @@ class Moments {
     const double off = rate - mean_;
     mean_ += share * off;
     variance_ = (1 - share) * (variance_ + share * off * off);
+    length_s_ += share * (length_s - length_s_);
   }
 
   double mean() const { return mean_; }
@@ -30,17 +31,16 @@ class Moments {
   }
   // How many samples of equal weight would say as much.
   double samples() const { return squares_s_ > 0 ? weight_s_ * weight_s_ / squares_s_ : 0; }
-  // Variance of what passes in a whole window that is made of such samples, independent of each
-  // other: samples() x (length of one x deviation)^2. Units: of the rate x s, squared.
-  double VarianceOfWindow(double window_s) const {
-    return samples() > 0 ? variance() * window_s * window_s / samples() : 0;
-  }
+  // Variance of what passes in a window that is made of such samples, independent of each other:
+  // with n = window / length of them, n x (length x deviation)^2. Units: of the rate x s, squared.
+  double VarianceOfWindow(double window_s) const { return variance() * window_s * length_s_; }
 
  private:
   double weight_s_ = 0;
   double squares_s_ = 0;
   double mean_ = 0;
   double variance_ = 0;
+  double length_s_ = 0;  // of a sample, on average
 };
 
 }  // namespace abacus::runtime

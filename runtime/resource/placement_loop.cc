@@ -6,13 +6,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "placement/engine.h"
+#include "runtime/base/status.h"
 
 namespace abacus::runtime {
 namespace {
 
-// A window counts as whole from this share of H on: samples are taken on a grid of their own.
-constexpr double kWholeWindow = 0.95;
 // A digest that is older than this many windows says nothing of now.
 constexpr double kFreshWindows = 3;
 
@@ -68,6 +66,9 @@ placement::NodeId DecidingNode(const placement::Snapshot& snapshot) {
   return lowest == nullptr ? 0 : lowest->node;
 }
 
+// The planner's time; a wall clock that steps is its business.
+double Seconds(absl::Time time) { return absl::ToDoubleSeconds(time - absl::UnixEpoch()); }
+
 double ChosenGain(const placement::Decision& decision) {
   return decision.chosen ? decision.candidates[*decision.chosen].benefit_s : 0;
 }
@@ -81,13 +82,16 @@ absl::Status PlacementLoop::Accept(Digest digest, absl::Time now) {
     ++counters_["digest_refused"];
     return status;
   }
-  digests_[digest.from] = {std::move(digest), now};
+  Reported& reported = reported_[digest.from];
+  reported.window.Add(digest, now, absl::Seconds(options_.engine.window_s));
+  reported.at = now;
+  Append(reported.pending, digest);
   return absl::OkStatus();
 }
 
 void PlacementLoop::Forget(NodeInstance node) {
   MutexLock lock(mutex_);
-  digests_.erase(node);
+  reported_.erase(node);
   FinishGraphs([node](const Rid& console, const GraphState&) { return console.home == node; });
 }
 
@@ -105,19 +109,24 @@ void PlacementLoop::FinishGraphs(
     }
     if (!graph.decisions.empty()) finished_.emplace_back(console, std::move(graph.decisions));
     if (finished_.size() > kFinishedMax) finished_.pop_front();
+    planner_.Forget(ToObjectId(console));
     it = graphs_.erase(it);
   }
 }
 
-// Figures of all nodes, as if all had been seen for as long as the console's node.
+// Figures of all nodes, as if all had been seen for as long as the console's node. Of no time where
+// a node's figures begin anew.
 placement::Snapshot PlacementLoop::Assemble(const Rid& console, const Digest& client) const {
   placement::Snapshot snapshot;
   snapshot.window_s = client.window_s;
   snapshot.console = ToObjectId(console);
+  std::set<NodeId> begins_anew;
   std::map<Rid, std::string> pins;
   std::map<std::pair<placement::NodeId, placement::NodeId>, placement::LinkStatistics> links;
-  for (const auto& [from, received] : digests_) {
-    const Digest& digest = received.digest;
+  for (const auto& [from, reported] : reported_) {
+    const Digest& digest = reported.sample;
+    if (!digest.from.valid()) continue;
+    if (digest.window_s <= 0) begins_anew.insert(from.node);
     const double scale = digest.window_s > 0 ? client.window_s / digest.window_s : 0;
     snapshot.nodes.push_back(digest.node);
     for (placement::ObjectStatistics object : digest.objects) {
@@ -166,6 +175,7 @@ placement::Snapshot PlacementLoop::Assemble(const Rid& console, const Digest& cl
   std::erase_if(snapshot.objects, [&](const auto& object) { return !reached.contains(object.id); });
   std::erase_if(snapshot.edges, [&](const auto& edge) { return !reached.contains(edge.from); });
   for (placement::ObjectStatistics& object : snapshot.objects) {
+    if (begins_anew.contains(object.node)) snapshot.window_s = 0;
     const auto pin = pins.find(ToRid(object.id));
     object.pinned = pin != pins.end();
     if (object.pinned) object.pinned_reason = pin->second;
@@ -182,51 +192,58 @@ std::vector<PlannedMove> PlacementLoop::Decide(absl::Time now) {
   std::vector<PlannedMove> moves;
   MutexLock lock(mutex_);
   if (!options_.enabled) return moves;
-  const double window_s = options_.engine.window_s;
-  std::erase_if(digests_, [&](const auto& received) {
-    return absl::ToDoubleSeconds(now - received.second.at) > kFreshWindows * window_s;
+  std::erase_if(reported_, [&](const auto& reported) {
+    return absl::ToDoubleSeconds(now - reported.second.at) >
+           kFreshWindows * options_.engine.window_s;
   });
-  std::set<NodeInstance> reporting;
   std::set<Rid> consoles;
-  for (const auto& [from, received] : digests_) {
-    reporting.insert(from);
-    consoles.insert(received.digest.consoles.begin(), received.digest.consoles.end());
+  std::vector<NodeInstance> fresh;
+  for (auto& [from, reported] : reported_) {
+    if (reported.pending.from.valid()) {
+      reported.sample = std::exchange(reported.pending, {});
+      fresh.push_back(from);
+    }
+    consoles.insert(reported.sample.consoles.begin(), reported.sample.consoles.end());
   }
   // A node that is silent is not dead: Forget() says when it is.
-  FinishGraphs([&](const Rid& console, const GraphState& graph) {
-    return !graph.moving && reporting.contains(console.home) && !consoles.contains(console);
+  FinishGraphs([&](const Rid& console, const GraphState&) {
+    const auto status = planner_.StatusOf(ToObjectId(console), Seconds(now));
+    const bool moving = status && status->moving;
+    return !moving && reported_.contains(console.home) && !consoles.contains(console);
   });
-  for (const auto& [from, received] : digests_) {
-    const Digest& client = received.digest;
-    for (const Rid& console : client.consoles) {
-      GraphState& graph = graphs_[console];
-      if (graph.moving || client.window_s < kWholeWindow * window_s) continue;
-      placement::Snapshot snapshot = Assemble(console, client);
-      if (DecidingNode(snapshot) != self_) continue;
-      const auto own = std::find_if(digests_.begin(), digests_.end(), [this](const auto& other) {
-        return other.first.node == self_;
-      });
-      if (own == digests_.end() || own->second.digest.window_s < kWholeWindow * window_s) continue;
-      snapshot.history = graph.history;
-      placement::Decision decision = placement::Decide(snapshot, options_.engine);
-      ++counters_[std::string(placement::ReasonName(decision.reason))];
-      if (decision.outcome == placement::Outcome::kMove) {
-        graph.moving = true;
-        PlannedMove move{.console = console,
-                         .from = decision.moves.front().from,
-                         .to = decision.moves.front().to,
-                         .reason = decision.explanation,
-                         .predicted_gain_s = ChosenGain(decision)};
-        if (decision.chosen) {
-          move.predicted_cost_s = decision.candidates[*decision.chosen].cost.Total();
-        }
-        for (const placement::Move& one : decision.moves) move.rids.push_back(ToRid(one.object));
-        moves.push_back(std::move(move));
-      }
-      Record(graph, {now, std::move(decision), ToJson(snapshot)});
-    }
+  for (const NodeInstance& from : fresh) {
+    const Digest& client = reported_[from].sample;
+    for (const Rid& console : client.consoles) DecideOn(console, client, now, moves);
   }
   return moves;
+}
+
+void PlacementLoop::DecideOn(const Rid& console, const Digest& client, absl::Time now,
+                             std::vector<PlannedMove>& moves) {
+  GraphState& graph = graphs_[console];
+  if (client.window_s <= 0) return;
+  const placement::Snapshot sample = Assemble(console, client);
+  if (sample.window_s <= 0 || DecidingNode(sample) != self_) return;
+  const placement::ObjectId id = ToObjectId(console);
+  const double now_s = Seconds(now);
+  if (const absl::Status status = planner_.Observe(sample, now_s, now_s); !status.ok()) {
+    ++counters_["sample_refused"];
+  }
+  placement::Decision decision = planner_.Decide(id, now_s);
+  ++counters_[std::string(placement::ReasonName(decision.reason))];
+  if (decision.outcome == placement::Outcome::kMove) {
+    PlannedMove move{.console = console,
+                     .from = decision.moves.front().from,
+                     .to = decision.moves.front().to,
+                     .reason = decision.explanation,
+                     .predicted_gain_s = ChosenGain(decision)};
+    if (decision.chosen) {
+      move.predicted_cost_s = decision.candidates[*decision.chosen].cost.Total();
+    }
+    for (const placement::Move& one : decision.moves) move.rids.push_back(ToRid(one.object));
+    moves.push_back(std::move(move));
+  }
+  Record(graph, {now, std::move(decision), ToJson(planner_.asked())});
 }
 
 // A stay that says what the last one said is kept once a window; every move and every new reason is
@@ -248,22 +265,8 @@ void PlacementLoop::OnMoveEnded(const PlannedMove& move, const absl::Status& sta
                                 absl::Duration quiesce, absl::Time now) {
   MutexLock lock(mutex_);
   ++counters_[status.ok() ? "moves_committed" : "moves_failed"];
-  const auto graph = graphs_.find(move.console);
-  if (graph != graphs_.end()) graph->second.moving = false;
-  if (status.ok() && graph != graphs_.end()) {
-    auto& history = graph->second.history;
-    const auto count = static_cast<double>(history.count);
-    history.quiesce_s = (history.quiesce_s * count + absl::ToDoubleSeconds(quiesce)) / (count + 1);
-    ++history.count;
-  }
-  // What was seen before the move, or while it was tried, counts no more: the nodes' next digests
-  // begin new windows, and until they come there is nothing to decide on.
-  for (auto& [from, received] : digests_) {
-    if (from.node == move.from || from.node == move.to || from == move.console.home) {
-      received.digest.window_s = 0;
-    }
-  }
-  (void)now;
+  planner_.OnMoveEnded(ToObjectId(move.console), status.ok(), absl::ToDoubleSeconds(quiesce),
+                       Seconds(now));
 }
 
 std::vector<DecisionRecord> PlacementLoop::Explain(const Rid& rid, size_t max) const {
@@ -291,7 +294,7 @@ std::vector<DecisionRecord> PlacementLoop::Explain(const Rid& rid, size_t max) c
 std::vector<Digest> PlacementLoop::Digests() const {
   std::vector<Digest> digests;
   MutexLock lock(mutex_);
-  for (const auto& [from, received] : digests_) digests.push_back(received.digest);
+  for (const auto& [from, reported] : reported_) digests.push_back(reported.window.Sum());
   return digests;
 }
 
@@ -300,10 +303,12 @@ std::map<std::string, uint64_t> PlacementLoop::Counters() const {
   return counters_;
 }
 
-absl::Status PlacementLoop::SetConfig(const placement::Config& config) {
-  if (absl::Status status = placement::Validate(config); !status.ok()) return status;
+absl::Status PlacementLoop::SetConfig(const placement::Config& config,
+                                      const placement::PlannerConfig& planner_config) {
   MutexLock lock(mutex_);
+  ABACUS_RETURN_IF_ERROR(planner_.SetConfig(config, planner_config));
   options_.engine = config;
+  options_.planner = planner_config;
   return absl::OkStatus();
 }
 

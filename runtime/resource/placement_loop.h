@@ -12,9 +12,11 @@
 #include "absl/time/time.h"
 #include "placement/config.h"
 #include "placement/decision.h"
+#include "placement/planner.h"
 #include "placement/statistics.h"
 #include "runtime/base/mutex.h"
 #include "runtime/resource/digest.h"
+#include "runtime/resource/digest_window.h"
 
 namespace abacus::runtime {
 
@@ -41,18 +43,23 @@ struct PlannedMove {
 // what is to be moved.
 //
 // It decides for a console whose graph reaches an object of this server (of several servers, the
-// one with the lowest anchored object decides) once a whole observation window has been seen since
-// the graph's last move, and then at every digest; what it decided is kept for `Explain`.
+// one with the lowest anchored object decides) at every digest of the console's node: on the window
+// that the planner makes of them (placement/planner.h). What it decided is kept for `Explain`.
 // Thread-safety: thread-safe. Blocking: none.
 class PlacementLoop {
  public:
   struct Options {
     placement::Config engine;
+    placement::PlannerConfig planner;
     bool enabled = true;
+    bool dry_run = false;  // decisions are recorded, and no move is planned
     size_t decisions_kept_max = 256;
   };
 
-  PlacementLoop(NodeId self, Options options) : self_(self), options_(options) {}
+  PlacementLoop(NodeId self, Options options)
+      : self_(self), options_(options), planner_(options.engine, options.planner) {
+    planner_.DryRun(options.dry_run);
+  }
 
   // Takes over a digest; an older one of the same node is dropped.
   // Errors: kInvalidArgument names the figure that cannot be (not a number, negative).
@@ -69,23 +76,24 @@ class PlacementLoop {
   // The last decisions on an object's stack, newest first.
   std::vector<DecisionRecord> Explain(const Rid& rid, size_t max) const;
 
-  // The last statistics of each node, for `status`.
+  // What each node saw in the last window, for `status`.
   std::vector<Digest> Digests() const;
 
   // Decisions counted by reason name.
   std::map<std::string, uint64_t> Counters() const;
 
-  // New constants, from a changed configuration. Errors: kInvalidArgument.
-  absl::Status SetConfig(const placement::Config& config);
+  // New constants, from a changed configuration. Errors: kInvalidArgument; the old ones stay.
+  absl::Status SetConfig(const placement::Config& config,
+                         const placement::PlannerConfig& planner_config);
 
  private:
-  struct Received {
-    Digest digest;
+  struct Reported {
+    Digest pending;  // since the last decision; of no time where nothing came
+    Digest sample;   // what the last decision took
+    DigestWindow window;
     absl::Time at;
   };
   struct GraphState {
-    bool moving = false;
-    placement::MigrationHistory history;
     std::deque<DecisionRecord> decisions;
   };
 
@@ -97,12 +105,15 @@ class PlacementLoop {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   placement::Snapshot Assemble(const Rid& console, const Digest& client) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void DecideOn(const Rid& console, const Digest& client, absl::Time now,
+                std::vector<PlannedMove>& moves) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Record(GraphState& graph, DecisionRecord record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const NodeId self_;
   mutable Mutex mutex_;
   Options options_ ABSL_GUARDED_BY(mutex_);
-  std::map<NodeInstance, Received> digests_ ABSL_GUARDED_BY(mutex_);
+  placement::Planner planner_ ABSL_GUARDED_BY(mutex_);
+  std::map<NodeInstance, Reported> reported_ ABSL_GUARDED_BY(mutex_);
   std::map<Rid, GraphState> graphs_ ABSL_GUARDED_BY(mutex_);
   // The oldest first.
   std::deque<std::pair<Rid, std::deque<DecisionRecord>>> finished_ ABSL_GUARDED_BY(mutex_);

@@ -140,20 +140,21 @@ Digest ResourceManager::TakeDigest(absl::Time now) {
   {
     MutexLock lock(mutex_);
     if (std::exchange(reset_, false)) {
-      samples_.clear();
+      last_.reset();
       steadiness_.clear();
       edge_steadiness_.clear();
     }
-    NoteRates(newest.sums, samples_.empty() ? 0 : absl::ToDoubleSeconds(now - samples_.back().at));
-    samples_.push_back(std::move(newest));
-    // Keep one sample that is as old as the window, or the oldest there is.
-    while (samples_.size() > 2 && now - samples_[1].at >= options_.window) samples_.pop_front();
-    const Sample& oldest = samples_.front();
-    digest.window_s = absl::ToDoubleSeconds(now - oldest.at);
-    for (const auto& [key, sums] : samples_.back().sums) {
-      const auto before = oldest.sums.find(key);
-      window[key] = before == oldest.sums.end() ? sums : sums.Since(before->second);
+    digest.window_s = last_ ? std::max(0.0, absl::ToDoubleSeconds(now - last_->at)) : 0;
+    NoteRates(newest.sums, digest.window_s);
+    for (const auto& [key, sums] : newest.sums) {
+      if (!last_) {
+        window[key] = {};
+        continue;
+      }
+      const auto before = last_->sums.find(key);
+      window[key] = before == last_->sums.end() ? sums : sums.Since(before->second);
     }
+    last_ = std::move(newest);
     for (const auto& [rid, name] : consoles_) digest.consoles.push_back(rid);
     std::erase_if(pins_, [now](const auto& pin) { return pin.second.until <= now; });
     for (const auto& [rid, pin] : pins_) digest.pins.push_back({rid, pin.reason});

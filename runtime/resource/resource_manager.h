@@ -3,6 +3,7 @@
 
 #include <deque>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,13 +20,12 @@
 namespace abacus::runtime {
 
 struct ResourceOptions {
-  absl::Duration window = absl::Seconds(1);  // H
+  absl::Duration window = absl::Seconds(1);  // H: over which variances are judged
   std::string node_name;
   bool server = false;
 };
 
-// A node's account books: turns what the invocation path counted into a digest of the last
-// observation window (paper, section 5.3).
+// A node's account books: turns what the invocation path counted into digests (paper, section 5.3).
 //
 // Thread-safety: thread-safe. Blocking: TakeDigest() costs about a microsecond per edge and thread.
 class ResourceManager final : public CallObserver, public MigrationObserver {
@@ -33,9 +33,9 @@ class ResourceManager final : public CallObserver, public MigrationObserver {
   // All must outlive the manager.
   ResourceManager(BindingManager* binding, monitor::Monitor* monitor, ResourceOptions options);
 
-  // What this node saw since the window began: H ago, or later where an object that was or is here
-  // moved since, because what was observed before a move says nothing of the placement after it.
-  // Call it several times a window; each call is a sample.
+  // What this node saw since the last call. Where an object came or left meanwhile it has no
+  // figures (window_s is 0): what was observed before a move says nothing of the placement after
+  // it. Call it several times a window; each call is a sample.
   Digest TakeDigest(absl::Time now);
 
   // The node is dead: what was measured of the way to it counts no more.
@@ -94,7 +94,7 @@ class ResourceManager final : public CallObserver, public MigrationObserver {
   LinkEstimator links_;
 
   mutable Mutex mutex_;
-  std::deque<Sample> samples_ ABSL_GUARDED_BY(mutex_);
+  std::optional<Sample> last_ ABSL_GUARDED_BY(mutex_);
   bool reset_ ABSL_GUARDED_BY(mutex_) = false;
   absl::flat_hash_map<uint32_t, Steadiness> steadiness_ ABSL_GUARDED_BY(mutex_);  // by slot
   absl::flat_hash_map<EdgeKey, Steadiness> edge_steadiness_ ABSL_GUARDED_BY(mutex_);

@@ -124,12 +124,15 @@ TEST_F(ResourceManagerTest, Invariant5TimeAndBytesAreChargedWithoutTheObjectsHel
   }
 }
 
-TEST_F(ResourceManagerTest, AWindowForgetsWhatIsOlderThanItself) {
+TEST_F(ResourceManagerTest, ADigestIsOfTheTimeSinceTheLastOne) {
   const Ref<Worker> worker = *binding_->Create<Worker>();
+  EXPECT_EQ(resources_->TakeDigest(now_).window_s, 0) << "nothing is known of the time before";
   ASSERT_TRUE(worker->Work(10, Ref<Worker>(), 0).ok());
-  for (int i = 0; i <= 10; ++i) resources_->TakeDigest(now_ + absl::Milliseconds(250 * i));
-  const Digest digest = resources_->TakeDigest(now_ + absl::Milliseconds(2750));
-  EXPECT_NEAR(digest.window_s, 1, 0.26);
+  Digest digest = resources_->TakeDigest(now_ + absl::Milliseconds(50));
+  EXPECT_NEAR(digest.window_s, 0.05, 1e-9);
+  EXPECT_EQ(Of(digest, worker.rid()).calls, 1);
+  digest = resources_->TakeDigest(now_ + absl::Milliseconds(80));
+  EXPECT_NEAR(digest.window_s, 0.03, 1e-9);
   EXPECT_EQ(Of(digest, worker.rid()).calls, 0);
 }
 
@@ -158,12 +161,13 @@ TEST_F(ResourceManagerTest, EdgesSayWhatTheirBytesVaryBy) {
     }
     resources_->TakeDigest(now_ += absl::Milliseconds(100));
   }
+  for (int calls = 8; calls > 0; --calls) ASSERT_TRUE(upper->Work(0, lower, 0).ok());
   const Digest digest = resources_->TakeDigest(now_ += absl::Milliseconds(100));
   ASSERT_THAT(digest.edges, SizeIs(1));
   EXPECT_GT(digest.edges[0].samples, 5);
-  // 8 calls of 1000 bytes in every fourth of ten samples: a window has 2000 x 10 of them, and one
-  // sample deviates by about 3500 bytes, so ten of them by 11,000.
-  EXPECT_NEAR(std::sqrt(digest.edges[0].bytes_variance), 11'000, 4'000);
+  // 8 calls of 1000 bytes in every fourth sample: 2000 bytes in the mean, and a deviation of
+  // sqrt(0.25 x 6000^2 + 0.75 x 2000^2) = 3464.
+  EXPECT_NEAR(std::sqrt(digest.edges[0].bytes_variance), 3464, 700);
 }
 
 TEST_F(ResourceManagerTest, BackgroundWorkIsItsObjectsAndNotTheConsoles) {

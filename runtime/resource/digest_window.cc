@@ -1,0 +1,70 @@
+#include "runtime/resource/digest_window.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+namespace abacus::runtime {
+
+void Append(Digest& into, const Digest& later) {
+  if (!into.from.valid() || later.window_s <= 0) {
+    into = later;
+    return;
+  }
+  Digest sum = later;
+  sum.window_s += into.window_s;
+
+  std::map<placement::ObjectId, const placement::ObjectStatistics*> objects;
+  for (const placement::ObjectStatistics& object : into.objects) objects[object.id] = &object;
+  for (placement::ObjectStatistics& object : sum.objects) {
+    const auto before = objects.find(object.id);
+    if (before == objects.end()) continue;
+    const placement::ObjectStatistics& earlier = *before->second;
+    object.cpu_s += earlier.cpu_s;
+    object.cpu_s_variance += earlier.cpu_s_variance;
+    object.background_cpu_s += earlier.background_cpu_s;
+    object.bytes_processed += earlier.bytes_processed;
+    object.own_stall_s += earlier.own_stall_s;
+    object.disk_s += earlier.disk_s;
+    object.ready_s += earlier.ready_s;
+    object.stall_s += earlier.stall_s;
+    object.calls += earlier.calls;
+    objects.erase(before);
+  }
+  // Those that did nothing in the later part.
+  for (const placement::ObjectStatistics& object : into.objects) {
+    if (objects.contains(object.id)) sum.objects.push_back(object);
+  }
+
+  using Ends = std::pair<placement::ObjectId, placement::ObjectId>;
+  std::map<Ends, const placement::EdgeStatistics*> edges;
+  for (const placement::EdgeStatistics& edge : into.edges) edges[{edge.from, edge.to}] = &edge;
+  for (placement::EdgeStatistics& edge : sum.edges) {
+    const auto before = edges.find({edge.from, edge.to});
+    if (before == edges.end()) continue;
+    const placement::EdgeStatistics& earlier = *before->second;
+    edge.calls += earlier.calls;
+    edge.request_bytes += earlier.request_bytes;
+    edge.reply_bytes += earlier.reply_bytes;
+    edge.bytes_variance += earlier.bytes_variance;
+    edges.erase(before);
+  }
+  for (const placement::EdgeStatistics& edge : into.edges) {
+    if (edges.contains({edge.from, edge.to})) sum.edges.push_back(edge);
+  }
+  into = std::move(sum);
+}
+
+void DigestWindow::Add(const Digest& digest, absl::Time now, absl::Duration window) {
+  if (digest.window_s <= 0) parts_.clear();
+  parts_.push_back({now, digest});
+  while (parts_.size() > 1 && now - parts_.front().at >= window) parts_.pop_front();
+}
+
+Digest DigestWindow::Sum() const {
+  Digest sum;
+  for (const Part& part : parts_) Append(sum, part.digest);
+  return sum;
+}
+
+}  // namespace abacus::runtime
