@@ -45,9 +45,12 @@ Json Of(const placement::ObjectStatistics& object) {
           {"mobile", object.mobile},
           {"pinned", object.pinned},
           {"pinned_reason", object.pinned_reason},
+          {"allowed", object.allowed},
+          {"attach_group", object.attach_group},
           {"cpu_s", object.cpu_s},
           {"cpu_s_variance", object.cpu_s_variance},
           {"samples", object.samples},
+          {"background_cpu_s", object.background_cpu_s},
           {"bytes_processed", object.bytes_processed},
           {"own_stall_s", object.own_stall_s},
           {"disk_s", object.disk_s},
@@ -77,9 +80,12 @@ placement::ObjectStatistics ObjectOf(const Json& json) {
           .mobile = json.at("mobile"),
           .pinned = json.at("pinned"),
           .pinned_reason = json.at("pinned_reason"),
+          .allowed = json.value("allowed", std::vector<placement::NodeId>()),
+          .attach_group = json.value("attach_group", 0u),
           .cpu_s = json.at("cpu_s"),
           .cpu_s_variance = json.at("cpu_s_variance"),
           .samples = json.at("samples"),
+          .background_cpu_s = json.value("background_cpu_s", 0.0),
           .bytes_processed = json.at("bytes_processed"),
           .own_stall_s = json.at("own_stall_s"),
           .disk_s = json.at("disk_s"),
@@ -94,6 +100,9 @@ placement::Snapshot SnapshotOf(const Json& json) {
   placement::Snapshot snapshot;
   snapshot.window_s = json.at("window_s");
   snapshot.console = Id(json.at("console"));
+  for (const Json& console : json.value("consoles", Json::array())) {
+    snapshot.consoles.push_back(Id(console));
+  }
   snapshot.measured_t_app_s = Maybe(json, "measured_t_app_s");
   for (const Json& node : json.at("nodes")) snapshot.nodes.push_back(NodeOf(node));
   for (const Json& object : json.at("objects")) snapshot.objects.push_back(ObjectOf(object));
@@ -102,14 +111,17 @@ placement::Snapshot SnapshotOf(const Json& json) {
                               .to = Id(edge.at("to")),
                               .calls = edge.at("calls"),
                               .request_bytes = edge.at("request_bytes"),
-                              .reply_bytes = edge.at("reply_bytes")});
+                              .reply_bytes = edge.at("reply_bytes"),
+                              .bytes_variance = edge.value("bytes_variance", 0.0),
+                              .samples = edge.value("samples", 0.0)});
   }
   for (const Json& link : json.at("links")) {
     snapshot.links.push_back({.a = link.at("a"),
                               .b = link.at("b"),
                               .bandwidth_bytes_s = Maybe(link, "bandwidth_bytes_s"),
                               .round_trip_s = Maybe(link, "round_trip_s"),
-                              .measured_bytes = link.at("measured_bytes")});
+                              .measured_bytes = link.at("measured_bytes"),
+                              .bandwidth_variance = link.value("bandwidth_variance", 0.0)});
   }
   snapshot.history = {json.at("history").at("quiesce_s"), json.at("history").at("count")};
   snapshot.options.suspended = json.at("suspended");
@@ -129,6 +141,7 @@ std::string ToJson(const placement::Snapshot& snapshot) {
       {"links", Json::array()},
       {"history", {{"quiesce_s", snapshot.history.quiesce_s}, {"count", snapshot.history.count}}},
       {"suspended", snapshot.options.suspended}};
+  for (const auto& console : snapshot.consoles) json["consoles"].push_back(Text(console));
   for (const auto& node : snapshot.nodes) json["nodes"].push_back(Of(node));
   for (const auto& object : snapshot.objects) json["objects"].push_back(Of(object));
   for (const auto& edge : snapshot.edges) {
@@ -136,14 +149,17 @@ std::string ToJson(const placement::Snapshot& snapshot) {
                              {"to", Text(edge.to)},
                              {"calls", edge.calls},
                              {"request_bytes", edge.request_bytes},
-                             {"reply_bytes", edge.reply_bytes}});
+                             {"reply_bytes", edge.reply_bytes},
+                             {"bytes_variance", edge.bytes_variance},
+                             {"samples", edge.samples}});
   }
   for (const auto& link : snapshot.links) {
     json["links"].push_back({{"a", link.a},
                              {"b", link.b},
                              {"bandwidth_bytes_s", Maybe(link.bandwidth_bytes_s)},
                              {"round_trip_s", Maybe(link.round_trip_s)},
-                             {"measured_bytes", link.measured_bytes}});
+                             {"measured_bytes", link.measured_bytes},
+                             {"bandwidth_variance", link.bandwidth_variance}});
   }
   // Names may hold any bytes; they are shown, not compared.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
