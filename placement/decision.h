@@ -181,6 +181,42 @@ struct Decision {
   int cut_off = 0;  // predictions that did not converge, the present one included
 };
 
+// Moves of a round that are carried out as one step: of one console's objects, or of those that
+// consoles share; with what others' objects have to leave a full node for them.
+struct RoundStep {
+  std::vector<ObjectId> consoles;  // whose objects move
+  std::vector<Move> moves;
+  MigrationCost cost;
+  // What all consoles gain in sum, others' slow-down taken off; estimated where many are on a node.
+  double benefit_s = 0;
+  double net_benefit_s = 0;
+  double threshold_s = 0;  // B_thresh x T_app of `consoles` in the new placement
+  double benefit_deviation_s = 0;
+};
+
+// What a round means for one console.
+struct RoundConsole {
+  ObjectId console;
+  Outcome outcome = Outcome::kStay;  // kMove: it is in one of the steps
+  Reason reason = Reason::kPresentIsBest;
+  std::string detail;  // of a refusal: names the entry and the figure
+  double t_now_s = 0;  // predicted as placed now; 0 if refused
+  double t_new_s = 0;  // predicted once the whole round is carried out
+};
+
+// A decision about many consoles at once.
+struct Round {
+  std::vector<RoundStep> steps;  // in the order of their making: the most net benefit first
+  std::vector<RoundConsole> consoles;
+  double mean_now_s = 0;  // over the consoles that were not refused
+  double mean_new_s = 0;
+  int passes = 0;   // times that the whole was predicted anew
+  int cut_off = 0;  // predictions that did not converge, and rounds that were ended by the limit
+};
+
+// "Moving grep ...": a step for people, in one sentence. `snapshot` names objects and nodes.
+std::string Format(const RoundStep& step, const Snapshot& snapshot);
+
 // The decision for people: the explanation, then one line per candidate with its terms.
 // Ends with a newline.
 std::string Format(const Decision& decision);

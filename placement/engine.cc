@@ -128,15 +128,6 @@ Placement SplitOf(const Placement& at, int split) {
   return to;
 }
 
-bool Allowed(const Graph& graph, const Placement& at, const Placement& to) {
-  for (uint32_t j = 0; j < at.size(); ++j) {
-    const uint32_t unit = graph.objects[j].unit;
-    if (to[j] != at[j] && (graph.units[unit].fixed || !MayBe(graph, at, unit, to[j]))) return false;
-    if (to[j] != to[graph.units[unit].objects.front()] && to[j] != at[j]) return false;
-  }
-  return true;
-}
-
 // The placements that a decision about `from` looks at.
 class Candidates {
  public:

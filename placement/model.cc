@@ -175,7 +175,7 @@ Evaluation Trial::Evaluate() const {
   std::vector<NodeBase> nodes(nodes_);
   std::vector<Use> uses;
   uses.reserve(cpu_s_.size());
-  for (size_t c = 0; c < consoles; ++c) fixed_s[c] = std::max(0.0, network_s_[c]) + stall_s_[c];
+  for (uint32_t c = 0; c < consoles; ++c) fixed_s[c] = FixedOf(c);
   for (uint32_t n = 0; n < nodes_; ++n) {
     const GraphNode& node = graph_->nodes[n];
     nodes[n] = {.cores = node.host.cores,

@@ -13,6 +13,7 @@
 // (equations.h), for several consoles equation 7. Background work makes load and is in no T_c.
 // Functions trust their graph: graph.h lets no figure through that could make a NaN.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -110,6 +111,10 @@ class Trial {
   // Sums of the present assignment: CPU seconds of a console at a node's full rate.
   double CpuOf(uint32_t console, uint32_t node) const { return cpu_s_[console * nodes_ + node]; }
   double BackgroundOn(uint32_t node) const { return background_[node]; }
+  // What does not depend on loads: stalls and crossings of a console.
+  double FixedOf(uint32_t console) const {
+    return std::max(0.0, network_s_[console]) + stall_s_[console];
+  }
   const std::vector<Beside>& beside() const { return beside_; }
   // The edges of an object, as indices into Graph::edges.
   absl::Span<const uint32_t> EdgesOf(uint32_t object) const {

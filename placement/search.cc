@@ -40,6 +40,7 @@ class State {
   const Evaluation& evaluation() const { return evaluation_; }
   const Trial& trial() const { return trial_; }
   double objective() const { return objective_; }
+  bool keeps_to_limits() const { return keep_to_limits_; }
 
   void Put(uint32_t unit, uint32_t node) {
     for (const uint32_t j : situation_->graph->units[unit].objects) PutObject(j, node);
@@ -452,17 +453,34 @@ class Searcher {
           if (!prices) prices.emplace(situation_, state, time_weight_, memory_, true);
           if (Estimate(state, *prices, u, n) >= 0) continue;
         }
-        if (!TryMove(state, {u}, n)) continue;
+        if (!TryMove(state, {{u, n}})) continue;
         better = true;
         prices.reset();
       }
     }
+    if (state.keeps_to_limits() && !large) better |= Exchange(state);
     for (const GraphEdge* edge : heavy_) {
       const uint32_t i = graph_.objects[edge->above].unit;
       const uint32_t j = graph_.objects[edge->below].unit;
       for (const uint32_t n : nodes_) {
         const bool apart = NodeOf(state.placement(), i) != n || NodeOf(state.placement(), j) != n;
-        if (apart && May(i, n) && May(j, n)) better |= TryMove(state, {i, j}, n);
+        if (apart && May(i, n) && May(j, n)) better |= TryMove(state, {{i, n}, {j, n}});
+      }
+    }
+    return better;
+  }
+
+  // Two units change places: where memory is full, one comes only if another goes.
+  bool Exchange(State& state) {
+    bool better = false;
+    for (size_t a = 0; a < free_.size(); ++a) {
+      for (size_t b = a + 1; b < free_.size(); ++b) {
+        const uint32_t i = free_[a];
+        const uint32_t j = free_[b];
+        const uint32_t at_i = NodeOf(state.placement(), i);
+        const uint32_t at_j = NodeOf(state.placement(), j);
+        if (at_i == at_j || !May(i, at_j) || !May(j, at_i)) continue;
+        better |= TryMove(state, {{i, at_j}, {j, at_i}});
       }
     }
     return better;
@@ -486,12 +504,13 @@ class Searcher {
     return change_s;
   }
 
-  bool TryMove(State& state, std::initializer_list<uint32_t> units, uint32_t node) {
+  // Units and where each is to go.
+  bool TryMove(State& state, std::initializer_list<std::pair<uint32_t, uint32_t>> moves) {
     const double before = state.objective();
     std::vector<std::pair<uint32_t, uint32_t>> back;
-    for (const uint32_t u : units) {
+    for (const auto& [u, n] : moves) {
       back.push_back({u, NodeOf(state.placement(), u)});
-      state.Put(u, node);
+      state.Put(u, n);
     }
     if (Better(state.Evaluate(), before)) return true;
     for (const auto& [u, n] : back) state.Put(u, n);
@@ -572,6 +591,15 @@ bool MayBe(const Graph& graph, const Placement& at, uint32_t unit, uint32_t node
   const Unit& u = graph.units[unit];
   if (at[u.objects.front()] == node) return true;
   return std::binary_search(u.targets.begin(), u.targets.end(), node);
+}
+
+bool Allowed(const Graph& graph, const Placement& at, const Placement& to) {
+  for (uint32_t j = 0; j < at.size(); ++j) {
+    const uint32_t unit = graph.objects[j].unit;
+    if (to[j] != at[j] && (graph.units[unit].fixed || !MayBe(graph, at, unit, to[j]))) return false;
+    if (to[j] != to[graph.units[unit].objects.front()] && to[j] != at[j]) return false;
+  }
+  return true;
 }
 
 Found Search(const Situation& situation, double time_weight) {

@@ -56,6 +56,9 @@ bool Fits(const Situation& situation, const Placement& to);
 // Whether unit `unit` may be on `node` as seen from `at`: a target, or where it is.
 bool MayBe(const Graph& graph, const Placement& at, uint32_t unit, uint32_t node);
 
+// Whether a placement moves only what may move, to where it may, and no group in parts.
+bool Allowed(const Graph& graph, const Placement& at, const Placement& to);
+
 struct Found {
   Placement best;  // keeps to the memory limits; `at` if nothing is better
   // The best one that does not keep to them, where that is another: what memory would bring.
