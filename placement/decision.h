@@ -190,7 +190,7 @@ struct RoundStep {
   // What all consoles gain in sum, others' slow-down taken off; estimated where many are on a node.
   double benefit_s = 0;
   double net_benefit_s = 0;
-  double threshold_s = 0;  // B_thresh x T_app of `consoles` in the new placement
+  double threshold_s = 0;  // B_thresh x T_app there of those that it is for
   double benefit_deviation_s = 0;
 };
 
@@ -206,7 +206,7 @@ struct RoundConsole {
 
 // A decision about many consoles at once.
 struct Round {
-  std::vector<RoundStep> steps;  // in the order of their making: the most net benefit first
+  std::vector<RoundStep> steps;  // the most net benefit first; none where the engine is suspended
   std::vector<RoundConsole> consoles;
   double mean_now_s = 0;  // over the consoles that were not refused
   double mean_new_s = 0;

@@ -34,7 +34,7 @@ Decision Decide(const Snapshot& snapshot, const Config& config);
 // A step moves the objects of one console (or of consoles that share objects) to the placement of
 // the highest net benefit, which counts what all other consoles gain or lose by the load that it
 // adds and takes away: the sum over all of (T_app now - T_app new) - migration cost. It is made if
-// that is above b_thresh x T_app new of the consoles whose objects move, by what is sure of it, as
+// that is above b_thresh x T_app new of the consoles that it is for, by what is sure of it, as
 // in Decide(). Where it lacks memory on a node, others' objects are ejected from there with it,
 // those first that lose least a byte, if all together still pay: a swap is one step. Consoles that
 // are refused keep none of the others from being decided. A console not among `consoles` stays as

@@ -66,9 +66,8 @@ struct Step {
   double Net() const {
     return Sum([](const Way& w) { return w.benefit_s - w.cost.Total(); });
   }
-  double Threshold() const {
-    return Sum([](const Way& w) { return w.threshold_s; });
-  }
+  // Of those that it is for. What those lose that make room is in the benefit.
+  double Threshold() const { return ways.front().threshold_s; }
   double Deviation() const {
     return std::sqrt(Sum([](const Way& w) { return w.deviation_s * w.deviation_s; }));
   }
@@ -153,6 +152,10 @@ void RoundMaker::AddMembers(const SnapshotReader::Graphs& read,
                             absl::Span<const ObjectId> consoles) {
   absl::flat_hash_map<ObjectId, bool> wanted;
   for (const ObjectId& console : consoles) wanted[console] = true;
+  std::vector<bool> understood(read.graphs.size(), false);
+  for (const SnapshotReader::Console& console : read.consoles) {
+    if (!console.refusal) understood[console.graph] = true;
+  }
   uint32_t first_console = 0;
   members_.reserve(read.graphs.size());
   for (size_t g = 0; g < read.graphs.size(); ++g) {
@@ -160,10 +163,7 @@ void RoundMaker::AddMembers(const SnapshotReader::Graphs& read,
     const bool any = wanted.empty() ||
                      std::any_of(graph.consoles.begin(), graph.consoles.end(),
                                  [&](const ObjectId& console) { return wanted.contains(console); });
-    const bool understood =
-        std::any_of(read.consoles.begin(), read.consoles.end(),
-                    [&](const auto& console) { return console.graph == g && !console.refusal; });
-    if (!any || !understood) continue;
+    if (!any || !understood[g]) continue;
     Member member{.graph = &graph, .at = graph.present, .first_console = first_console};
     for (const GraphNode& node : graph.nodes) member.places.push_back(PlaceOf(node));
     for (const GraphObject& o : graph.objects) member.uncertain |= o.work_deviation > 0;
@@ -420,7 +420,7 @@ const std::vector<Way>& RoundMaker::LeaversOf(uint32_t place) {
     const Evaluation then = Trial(graph, options_, to, situation.beside).Evaluate();
     if (!now.converged || !then.converged || !then.possible) continue;
     Way way = WayTo(m, situation, now, to, then);
-    const double loss_s = way.cost.Total() + way.threshold_s - way.benefit_s;
+    const double loss_s = way.cost.Total() - way.benefit_s;
     leavers.push_back({loss_s / bytes, std::move(way)});
   }
   std::stable_sort(leavers.begin(), leavers.end(),
@@ -433,7 +433,7 @@ void RoundMaker::Apply(const Step& step) {
   for (const Way& way : step.ways) {
     Member& member = members_[way.member];
     Count(member, -1);
-    const Situation situation = SituationOf(member);  // its own load is not in it any more
+
     for (size_t j = 0; j < way.to.size(); ++j) {
       const auto bytes = static_cast<double>(member.graph->objects[j].statistics->memory_bytes);
       places_[member.places[member.at[j]]].free_bytes += bytes;
@@ -488,6 +488,7 @@ bool RoundMaker::Improve() {
   for (const Place& place : places_) saved.free_bytes.push_back(place.free_bytes);
   const double before_s = Total();
   std::vector<Step> steps = Pass();
+  if (steps.empty()) return false;
   while (!steps.empty()) {
     for (size_t m = 0; m < members_.size(); ++m) members_[m].at = saved.at[m];
     for (size_t p = 0; p < places_.size(); ++p) places_[p].free_bytes = saved.free_bytes[p];
@@ -512,11 +513,9 @@ bool RoundMaker::Improve() {
     }
     steps.resize(steps.size() / 2);
   }
-  if (passes_ > 1) {
-    for (size_t m = 0; m < members_.size(); ++m) members_[m].at = saved.at[m];
-    for (size_t p = 0; p < places_.size(); ++p) places_[p].free_bytes = saved.free_bytes[p];
-    Predict();
-  }
+  for (size_t m = 0; m < members_.size(); ++m) members_[m].at = saved.at[m];
+  for (size_t p = 0; p < places_.size(); ++p) places_[p].free_bytes = saved.free_bytes[p];
+  Predict();
   return false;
 }
 
@@ -591,6 +590,9 @@ void RoundMaker::Report(const SnapshotReader::Graphs& read, absl::Span<const Obj
   round->steps.erase(std::remove_if(round->steps.begin(), round->steps.end(),
                                     [](const RoundStep& step) { return step.moves.empty(); }),
                      round->steps.end());
+  std::stable_sort(
+      round->steps.begin(), round->steps.end(),
+      [](const RoundStep& a, const RoundStep& b) { return a.net_benefit_s > b.net_benefit_s; });
   const bool suspended = snapshot_.options.suspended;
   if (suspended) round->steps.clear();
 

@@ -104,9 +104,13 @@ TEST(DecideAllTest, AFilterThatGainsLittleMoreEjectsNobody) {
   EXPECT_THAT(MovesOf(DecideAll(s, {}, {})), IsEmpty());
 }
 
-// Each filter computes 0.3 s, at the server as at its client, and passes on half: alone at the
-// server it takes 0.3 + 0.5 = 0.8 s instead of 1.3 s. The server has one core, on which others keep
-// a load of 0.8. A second filter there slows the first, so both together gain less than twice that.
+// Each filter computes 0.3 s, at the server as at its client, and passes on half: 1.3 s at its
+// client. The server has one core, on which others keep a load of 0.8.
+//   Alone there: T = 0.5 + 0.3 (0.8 + 0.3 / T), T^2 - 0.74 T - 0.09 = 0, T = 0.84634 s: 0.45366 s
+//   of gain > 0.3 x 0.84634 = 0.2539 s.
+//   Both there: T^2 - 0.74 T - 0.18 = 0, T = 0.93294 s each. The second would gain 0.36706 s, more
+//   than its threshold of 0.27988 s; but the first would lose 0.0866 s of what it has, and
+//   0.2805 - 0.002 s of cost are not enough.
 TEST(DecideAllTest, TheSlowDownOfTheOthersIsInEachMovesBenefit) {
   Snapshot s = TwoFilters(0.5, 0.5);
   for (const NodeId client : {kFirst, kSecond}) {
@@ -114,17 +118,20 @@ TEST(DecideAllTest, TheSlowDownOfTheOthersIsInEachMovesBenefit) {
     NodeOf(s, client).load = 0.3;
   }
   NodeOf(s, 1).load = 0.8;
-  const Round both = DecideAll(s, {}, {});
-  EXPECT_EQ(MovesOf(both).size(), 2u);
-  // With others keeping the core three deep, the first that comes pays, and the next no more.
-  double last = 3;
-  for (const double load : {0.8, 1.2, 1.6, 2.0, 2.4}) {
-    NodeOf(s, 1).load = load;
-    const auto moved = static_cast<double>(MovesOf(DecideAll(s, {}, {})).size());
-    EXPECT_LE(moved, last) << "load " << load;
-    last = moved;
+  const Round one = DecideAll(s, {}, {});
+  EXPECT_THAT(MovesOf(one), ElementsAre(Move{Filter(kFirst), kFirst, 1}));
+  EXPECT_NEAR(one.mean_new_s, (0.84634 + 1.3) / 2, 1e-5);
+  EXPECT_EQ(one.consoles[1].reason, Reason::kBelowThreshold);
+  for (const ObjectId& console : s.consoles) {
+    Snapshot alone = s;
+    alone.console = console;
+    alone.consoles.clear();
+    EXPECT_EQ(Decide(alone, {}).outcome, Outcome::kMove) << "by itself either would go";
   }
-  EXPECT_EQ(last, 0);
+  NodeOf(s, 1).load = 0.4;
+  EXPECT_EQ(MovesOf(DecideAll(s, {}, {})).size(), 2u);
+  NodeOf(s, 1).load = 2.4;
+  EXPECT_THAT(MovesOf(DecideAll(s, {}, {})), IsEmpty());
 }
 
 TEST(DecideAllTest, ARefusedConsoleKeepsNoOtherFromBeingDecided) {

@@ -277,17 +277,17 @@ class Searcher {
 
   Found Run() {
     Found found;
-    found.best = Best();
+    found.best = Settled(Best(), false);
     if (Fits(situation_, found.best)) return found;
     found.unlimited = found.best;
-    found.best = WithinLimits();
+    found.best = Settled(WithinLimits(), true);
     return found;
   }
 
   Placement Local(const Placement& from) {
     State state = At(from, true);
     Climb(state);
-    return state.placement();
+    return Settled(state.placement(), true);
   }
 
  private:
@@ -313,6 +313,22 @@ class Searcher {
       return a->flow.bytes > b->flow.bytes;
     });
     heavy_.resize(kHeavyEdgesMax);
+  }
+
+  // Of equals the one that moves less: a unit whose move brings nothing stays where it is.
+  Placement Settled(const Placement& found, bool keep_to_limits) {
+    State state = At(found, keep_to_limits);
+    for (const uint32_t u : free_) {
+      const uint32_t there = NodeOf(state.placement(), u);
+      const uint32_t home = NodeOf(situation_.at, u);
+      if (there == home) continue;
+      const double before = state.objective();
+      state.Put(u, home);
+      if (state.Evaluate() <= before + kImprovement * std::abs(before)) continue;
+      state.Put(u, there);
+      state.Evaluate();
+    }
+    return state.placement();
   }
 
   // From the placement as it is, and from everything on one node, for each node.

@@ -231,6 +231,68 @@ Snapshot RandomGraph(Random& random, const GraphShape& shape) {
   return s;
 }
 
+Snapshot RandomRound(Random& random, size_t stacks) {
+  Snapshot s;
+  s.window_s = 1;
+  const auto servers = static_cast<NodeId>(1 + random.Below(2));
+  const auto add_node = [&](NodeId node, bool server) {
+    NodeStatistics n{.node = node, .is_server = server, .rate = random.LogUniform(0.3, 3)};
+    n.cores = static_cast<double>(1 + random.Below(4));
+    n.load = random.Chance(0.5) ? 0 : random.LogUniform(0.05, 5);
+    if (server && random.Chance(0.6)) n.memory_free_bytes = random.LogUniform(1e5, 3e7);
+    s.nodes.push_back(n);
+  };
+  const auto add_link = [&](NodeId a, NodeId b) {
+    s.links.push_back({.a = a,
+                       .b = b,
+                       .bandwidth_bytes_s = random.LogUniform(1e6, 1e8),
+                       .round_trip_s = random.LogUniform(1e-5, 2e-3),
+                       .measured_bytes = 1e6});
+  };
+  const auto add_object = [&](const ObjectId& id, NodeId node, bool mobile) {
+    ObjectStatistics o = RandomObject(random, 0.3, true);
+    o.id = id;
+    o.node = node;
+    o.mobile = mobile;
+    NodeOf(s, node).load += (o.cpu_s + o.background_cpu_s) / s.window_s;
+    s.objects.push_back(o);
+  };
+  const auto add_edge = [&](const ObjectId& from, const ObjectId& to) {
+    EdgeStatistics e{.from = from, .to = to, .calls = random.LogUniform(1, 300)};
+    e.reply_bytes = 2e4 + random.LogUniform(1e3, 2e7);
+    s.edges.push_back(e);
+  };
+  for (NodeId node = 1; node <= servers; ++node) add_node(node, true);
+  if (servers == 2) add_link(1, 2);
+  const bool shared = random.Chance(0.3);
+  const ObjectId directory{1, 1, 99};
+  if (shared) {
+    add_object(directory, 1, true);
+    add_object({1, 1, 98}, 1, false);
+    add_edge(directory, {1, 1, 98});
+  }
+  for (size_t c = 0; c < stacks; ++c) {
+    const auto client = static_cast<NodeId>(10 + c);
+    const auto server = static_cast<NodeId>(1 + random.Below(servers));
+    add_node(client, false);
+    for (NodeId node = 1; node <= servers; ++node) add_link(client, node);
+    s.consoles.push_back({client, 1, 0});
+    const uint64_t mobile = 1 + random.Below(2);
+    add_object({client, 1, 0}, client, false);
+    for (uint64_t j = 1; j <= mobile; ++j) {
+      add_object({client, 1, j}, random.Chance(0.5) ? client : server, true);
+    }
+    add_object({server, 2, c}, server, false);
+    for (uint64_t j = 0; j < mobile; ++j) add_edge({client, 1, j}, {client, 1, j + 1});
+    add_edge({client, 1, mobile}, {server, 2, c});
+    if (shared && random.Chance(0.5)) add_edge({client, 1, 0}, directory);
+    // Clients that share what may move must be able to reach each other, should it be at one.
+    for (size_t d = 0; shared && d < c; ++d) add_link(client, static_cast<NodeId>(10 + d));
+  }
+  s.console = s.consoles.front();
+  return s;
+}
+
 Snapshot After(const Snapshot& snapshot, const Decision& decision, const Config& config) {
   return After(snapshot, decision.moves, config);
 }

@@ -58,6 +58,11 @@ struct GraphShape {
 };
 Snapshot RandomGraph(Random& random, const GraphShape& shape);
 
+// `stacks` consoles, each on a client of its own with a chain of one or two mobile objects and a
+// storage object on one of 1 to 2 servers; some call a mobile object that several share. Servers
+// are slow, loaded or short of memory often enough that not all can have what they want.
+Snapshot RandomRound(Random& random, size_t stacks);
+
 // The snapshot of the same work in the same window after the decision's moves: CPU times as on the
 // new nodes, loads and free memory changed by what the moved objects use, the load of others as it
 // was (and, with client_load_constant, the client's load too).
