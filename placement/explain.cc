@@ -344,4 +344,29 @@ std::string Format(const Decision& decision) {
   return text;
 }
 
+std::string Format(const RoundStep& step, const Snapshot& snapshot) {
+  const auto object_label = [&](const ObjectId& id) {
+    for (const ObjectStatistics& object : snapshot.objects) {
+      if (object.id == id && !object.class_name.empty()) {
+        return absl::StrCat(object.class_name, " ", ToString(id));
+      }
+    }
+    return absl::StrCat("object ", ToString(id));
+  };
+  const auto node_label = [&](NodeId id) {
+    for (const NodeStatistics& node : snapshot.nodes) {
+      if (node.node == id) return NodeLabel(node);
+    }
+    return absl::StrCat("node ", id);
+  };
+  std::vector<std::string> moves;
+  for (const Move& move : step.moves) {
+    moves.push_back(absl::StrCat(object_label(move.object), " from ", node_label(move.from), " to ",
+                                 node_label(move.to)));
+  }
+  return absl::StrCat("Moving ", List(moves), " gains ", Seconds(step.benefit_s),
+                      " over all consoles and costs ", Seconds(step.cost.Total()), "; net benefit ",
+                      Seconds(step.net_benefit_s), " > threshold ", Seconds(step.threshold_s), ".");
+}
+
 }  // namespace abacus::placement

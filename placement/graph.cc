@@ -708,6 +708,10 @@ std::optional<Refusal> SnapshotReader::Impl::Read(absl::Span<const ObjectId> tog
     refusal = CheckNode(*graph->nodes[n].statistics);
   }
   if (refusal) return refusal;
+  if (graph->nodes.size() > kGraphNodesMax) {
+    return Refusal{Reason::kStackTooLong,
+                   absl::StrCat("the graph is on more than ", kGraphNodesMax, " nodes")};
+  }
   if (graph->nodes.size() == 1) {
     return Refusal{Reason::kOneNode, absl::StrCat("console and storage are both on node ",
                                                   graph->nodes[0].statistics->node)};

@@ -88,6 +88,10 @@ struct Unit {
   std::vector<uint32_t> targets;  // where it may go, or might if it were not pinned; ascending
 };
 
+// Most nodes of one graph: its links are a table of nodes squared. Reached by consoles of more
+// clients that share an object which may move; they are refused (kStackTooLong).
+inline constexpr size_t kGraphNodesMax = 128;
+
 // One console and what it reaches; or several that share objects which may move, and so are
 // decided together.
 struct Graph {

@@ -97,6 +97,38 @@ TEST(DecideAllTest, TheFilterThatGainsMoreEjectsTheOtherInOneStep) {
   EXPECT_THAT(MovesOf(DecideAll(After(s, MovesOf(round), {}), {}, {})), IsEmpty());
 }
 
+TEST(DecideAllTest, AStepIsExplainedInOneSentence) {
+  Snapshot s = TwoFilters(0.6, 0.3);
+  NodeOf(s, 1).memory_free_bytes = 1.5e6;
+  const Round round = DecideAll(s, {}, {});
+  ASSERT_EQ(round.steps.size(), 1u);
+  EXPECT_EQ(
+      Format(round.steps[0], s),
+      "Moving filter 11.1.1 from node 11 to server (node 1) gains 0.7 s over all consoles and "
+      "costs 2 ms; net benefit 0.698 s > threshold 0.09 s.");
+}
+
+TEST(DecideAllTest, AnObjectSharedFromMoreNodesThanTheLimitIsRefused) {
+  Snapshot s = TwoFilters(0.6, 0.3);
+  for (NodeId client = 100; client < 230; ++client) {
+    s.nodes.push_back({.node = client, .rate = 1});
+    s.objects.push_back({.id = {client, 1, 0}, .node = client});
+    s.consoles.push_back({client, 1, 0});
+    s.edges.push_back(
+        {.from = {client, 1, 0}, .to = Filter(kFirst), .calls = 1, .reply_bytes = 1e6});
+    s.links.push_back({.a = client,
+                       .b = kFirst,
+                       .bandwidth_bytes_s = 1e6,
+                       .round_trip_s = 0,
+                       .measured_bytes = 1e6});
+    s.links.push_back(
+        {.a = client, .b = 1, .bandwidth_bytes_s = 1e6, .round_trip_s = 0, .measured_bytes = 1e6});
+  }
+  const Round round = DecideAll(s, {}, {});
+  EXPECT_EQ(round.consoles[0].reason, Reason::kStackTooLong) << round.consoles[0].detail;
+  EXPECT_THAT(MovesOf(round), ElementsAre(Move{Filter(kSecond), kSecond, 1}));
+}
+
 TEST(DecideAllTest, AFilterThatGainsLittleMoreEjectsNobody) {
   Snapshot s = TwoFilters(0.6, 0.55);
   ObjectOf(s, Filter(kFirst)).node = 1;
