@@ -66,8 +66,28 @@ placement::NodeId DecidingNode(const placement::Snapshot& snapshot) {
   return lowest == nullptr ? 0 : lowest->node;
 }
 
-double ChosenGain(const placement::Decision& decision) {
-  return decision.chosen ? decision.candidates[*decision.chosen].benefit_s : 0;
+// One for each way between two nodes: a decision about a graph may have several. The gain and cost
+// of the whole are said of the first.
+std::vector<PlannedMove> PlannedMovesOf(const Rid& console, const placement::Decision& decision) {
+  std::vector<PlannedMove> moves;
+  for (const placement::Move& one : decision.moves) {
+    const auto same_way = [&](const PlannedMove& move) {
+      return move.from == one.from && move.to == one.to;
+    };
+    auto it = std::find_if(moves.begin(), moves.end(), same_way);
+    if (it == moves.end()) {
+      it = moves.insert(
+          moves.end(),
+          {.console = console, .from = one.from, .to = one.to, .reason = decision.explanation});
+    }
+    it->rids.push_back(ToRid(one.object));
+  }
+  if (!moves.empty() && decision.chosen) {
+    const placement::Candidate& chosen = decision.candidates[*decision.chosen];
+    moves.front().predicted_gain_s = chosen.benefit_s;
+    moves.front().predicted_cost_s = chosen.cost.Total();
+  }
+  return moves;
 }
 
 }  // namespace
@@ -188,13 +208,13 @@ std::vector<PlannedMove> PlacementLoop::Decide(absl::Time now) {
   }
   // A node that is silent is not dead: Forget() says when it is.
   FinishGraphs([&](const Rid& console, const GraphState& graph) {
-    return !graph.moving && reporting.contains(console.home) && !consoles.contains(console);
+    return graph.moving == 0 && reporting.contains(console.home) && !consoles.contains(console);
   });
   for (const auto& [from, received] : digests_) {
     const Digest& client = received.digest;
     for (const Rid& console : client.consoles) {
       GraphState& graph = graphs_[console];
-      if (graph.moving || client.window_s < kWholeWindow * window_s) continue;
+      if (graph.moving > 0 || client.window_s < kWholeWindow * window_s) continue;
       placement::Snapshot snapshot = Assemble(console, client);
       if (DecidingNode(snapshot) != self_) continue;
       const auto own = std::find_if(digests_.begin(), digests_.end(), [this](const auto& other) {
@@ -205,17 +225,10 @@ std::vector<PlannedMove> PlacementLoop::Decide(absl::Time now) {
       placement::Decision decision = placement::Decide(snapshot, options_.engine);
       ++counters_[std::string(placement::ReasonName(decision.reason))];
       if (decision.outcome == placement::Outcome::kMove) {
-        graph.moving = true;
-        PlannedMove move{.console = console,
-                         .from = decision.moves.front().from,
-                         .to = decision.moves.front().to,
-                         .reason = decision.explanation,
-                         .predicted_gain_s = ChosenGain(decision)};
-        if (decision.chosen) {
-          move.predicted_cost_s = decision.candidates[*decision.chosen].cost.Total();
+        for (PlannedMove& move : PlannedMovesOf(console, decision)) {
+          ++graph.moving;
+          moves.push_back(std::move(move));
         }
-        for (const placement::Move& one : decision.moves) move.rids.push_back(ToRid(one.object));
-        moves.push_back(std::move(move));
       }
       Record(graph, {now, std::move(decision), ToJson(snapshot)});
     }
@@ -243,7 +256,7 @@ void PlacementLoop::OnMoveEnded(const PlannedMove& move, const absl::Status& sta
   MutexLock lock(mutex_);
   ++counters_[status.ok() ? "moves_committed" : "moves_failed"];
   const auto graph = graphs_.find(move.console);
-  if (graph != graphs_.end()) graph->second.moving = false;
+  if (graph != graphs_.end() && graph->second.moving > 0) --graph->second.moving;
   if (status.ok() && graph != graphs_.end()) {
     auto& history = graph->second.history;
     const auto count = static_cast<double>(history.count);

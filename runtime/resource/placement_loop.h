@@ -84,7 +84,7 @@ class PlacementLoop {
     absl::Time at;
   };
   struct GraphState {
-    bool moving = false;
+    int moving = 0;  // planned moves that have not ended
     placement::MigrationHistory history;
     std::deque<DecisionRecord> decisions;
   };
