@@ -32,7 +32,9 @@ absl::Status Validate(const Config& config) {
       {"fixed_point_tolerance", config.fixed_point_tolerance, 1e-12, 0.1},
       {"quiesce_prior_s", config.quiesce_prior_s, 0, 3600},
       {"protocol_round_trips", config.protocol_round_trips, 0, 1000},
+      {"confidence_z", config.confidence_z, 0, 10},
       {"stack_objects_max", static_cast<double>(config.stack_objects_max), 2, 4096},
+      {"candidates_max", static_cast<double>(config.candidates_max), 2, 4096},
   };
   for (const Rule& rule : rules) {
     absl::Status status = Check(rule.field, rule.value, rule.low, rule.high);

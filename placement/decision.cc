@@ -14,6 +14,8 @@ std::string_view ReasonName(Reason reason) {
       return "present_is_best";
     case Reason::kBelowThreshold:
       return "below_threshold";
+    case Reason::kUncertain:
+      return "uncertain";
     case Reason::kPinned:
       return "pinned";
     case Reason::kNoMemory:
@@ -32,8 +34,6 @@ std::string_view ReasonName(Reason reason) {
       return "move_under_way";
     case Reason::kWaitsForWindow:
       return "waits_for_window";
-    case Reason::kNotConfident:
-      return "not_confident";
     case Reason::kCoolDown:
       return "cool_down";
     case Reason::kHysteresis:
@@ -54,14 +54,12 @@ std::string_view ReasonName(Reason reason) {
       return "unknown_link";
     case Reason::kDuplicateEntry:
       return "duplicate_entry";
-    case Reason::kNotAChain:
-      return "not_a_chain";
+    case Reason::kConsoleAlone:
+      return "console_alone";
     case Reason::kStackTooLong:
       return "stack_too_long";
     case Reason::kOneNode:
       return "one_node";
-    case Reason::kThirdNode:
-      return "third_node";
     case Reason::kNoStorage:
       return "no_storage";
     case Reason::kBadFigure:
@@ -102,6 +100,8 @@ std::string_view VerdictName(Verdict verdict) {
       return "pays";
     case Verdict::kBelowThreshold:
       return "below_threshold";
+    case Verdict::kUncertain:
+      return "uncertain";
     case Verdict::kSlower:
       return "slower";
     case Verdict::kPinned:

@@ -1,97 +1,38 @@
 #include "placement/engine.h"
 
 #include <algorithm>
+#include <cmath>
+#include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "placement/chain.h"
 #include "placement/explain.h"
+#include "placement/graph.h"
+#include "placement/judge.h"
+#include "placement/model.h"
+#include "placement/search.h"
 
 namespace abacus::placement {
 namespace {
 
-// What one candidate moves.
-struct Moved {
-  size_t objects = 0;
-  double checkpoint_bytes = 0;
-  double into_client_bytes = 0;  // net memory; negative where more leaves than comes
-  bool anchored = false;         // an object that can never move is among them
-  bool pinned = false;           // one that is held by a pin is
-};
+// Steps to a placement from which nothing pays any more; each at least pays its cost.
+constexpr int kStepsMax = 64;
 
-Moved CompareSides(const Chain& chain, const Sides& sides) {
-  Moved moved;
-  for (size_t j = 0; j < sides.size(); ++j) {
-    if (sides[j] == chain.present[j]) continue;
-    const ObjectStatistics& object = *chain.objects[j];
-    ++moved.objects;
-    moved.checkpoint_bytes += static_cast<double>(object.checkpoint_bytes);
-    const auto memory_bytes = static_cast<double>(object.memory_bytes);
-    moved.into_client_bytes += sides[j] == Side::kClient ? memory_bytes : -memory_bytes;
-    if (chain.fixed[j]) (object.mobile && object.pinned ? moved.pinned : moved.anchored) = true;
-  }
-  return moved;
-}
-
-bool Fits(const NodeStatistics& node, double additional_bytes) {
-  return additional_bytes <= 0 || !node.memory_free_bytes ||
-         additional_bytes <= *node.memory_free_bytes;
-}
-
-// The set moves as one step: one quiesce and one run of the protocol, whatever its size.
-MigrationCost CostOf(const Moved& moved, const Snapshot& snapshot, const Config& config,
-                     const Link& link) {
-  if (moved.objects == 0) return {};
-  return {
-      .quiesce_s = snapshot.history.count > 0 ? snapshot.history.quiesce_s : config.quiesce_prior_s,
-      .transfer_s = moved.checkpoint_bytes / link.bandwidth_bytes_s,
-      .protocol_s = config.protocol_round_trips * link.round_trip_s,
-      .checkpoint_bytes = moved.checkpoint_bytes};
-}
-
-Verdict VerdictOf(const Candidate& candidate, const Moved& moved, bool present_converged,
-                  bool fits) {
-  if (candidate.objects_moved == 0) return Verdict::kPresent;
-  if (moved.anchored) return Verdict::kAnchored;
-  if (moved.pinned) return Verdict::kPinned;
-  if (!candidate.prediction.converged || !present_converged) return Verdict::kNotConverged;
-  if (!fits) return Verdict::kNoMemory;
-  if (candidate.benefit_s <= 0) return Verdict::kSlower;
-  return candidate.above_threshold ? Verdict::kPays : Verdict::kBelowThreshold;
-}
-
-Candidate Evaluate(int split, const Chain& chain, const Snapshot& snapshot, const Config& config,
-                   const FixedPointOptions& options, const Decision& so_far) {
-  const Sides sides = SidesOfSplit(split, chain.objects.size());
-  const Moved moved = CompareSides(chain, sides);
-  const Prediction& present = *so_far.present;
-
-  Candidate candidate;
-  candidate.split = split;
-  candidate.objects_moved = moved.objects;
-  candidate.prediction = Predict(chain.stack, sides, so_far.others, options);
-  candidate.cost = CostOf(moved, snapshot, config, chain.stack.link);
-  candidate.benefit_s = present.response_s - candidate.prediction.response_s;
-  candidate.net_benefit_s = candidate.benefit_s - candidate.cost.Total();
-  candidate.threshold_s = config.b_thresh * candidate.prediction.response_s;
-  candidate.above_threshold = moved.objects > 0 && present.converged &&
-                              candidate.prediction.converged &&
-                              candidate.net_benefit_s > candidate.threshold_s;
-  const bool fits =
-      Fits(*chain.client, moved.into_client_bytes) && Fits(*chain.server, -moved.into_client_bytes);
-  candidate.verdict = VerdictOf(candidate, moved, present.converged, fits);
-  return candidate;
-}
-
-// The highest net benefit among those that pay; of equals the smaller move, then the lower split.
-std::optional<size_t> Best(const std::vector<Candidate>& candidates) {
+// The highest net benefit that is sure among those that pay; of equals the smaller move, then the
+// earlier one.
+std::optional<size_t> Best(const std::vector<Candidate>& candidates, double confidence_z) {
+  const auto sure_s = [&](const Candidate& c) {
+    return c.net_benefit_s - confidence_z * c.benefit_deviation_s;
+  };
   std::optional<size_t> best;
   for (size_t i = 0; i < candidates.size(); ++i) {
     const Candidate& candidate = candidates[i];
     if (candidate.verdict != Verdict::kPays) continue;
-    if (!best || candidate.net_benefit_s > candidates[*best].net_benefit_s ||
-        (candidate.net_benefit_s == candidates[*best].net_benefit_s &&
+    if (!best || sure_s(candidate) > sure_s(candidates[*best]) ||
+        (sure_s(candidate) == sure_s(candidates[*best]) &&
          candidate.objects_moved < candidates[*best].objects_moved)) {
       best = i;
     }
@@ -114,6 +55,7 @@ Reason ReasonToStay(const Decision& decision) {
   if (any(would_pay(Verdict::kPinned))) return Reason::kPinned;
   if (any(would_pay(Verdict::kNoMemory))) return Reason::kNoMemory;
   if (any(with(Verdict::kNotConverged))) return Reason::kNotConverged;
+  if (any(with(Verdict::kUncertain))) return Reason::kUncertain;
   if (any(with(Verdict::kBelowThreshold))) return Reason::kBelowThreshold;
   const bool fixed = !any([](const Candidate& c) {
     return c.verdict != Verdict::kPresent && c.verdict != Verdict::kAnchored;
@@ -121,34 +63,55 @@ Reason ReasonToStay(const Decision& decision) {
   return fixed ? Reason::kNothingMobile : Reason::kPresentIsBest;
 }
 
-void DescribeStack(const Chain& chain, Decision* decision) {
-  for (size_t j = 0; j < chain.objects.size(); ++j) {
-    const ObjectStatistics& object = *chain.objects[j];
+// The node of the anchored object lowest in the stack that is not on the console's.
+uint32_t ServerOf(const Graph& graph) {
+  const uint32_t client = graph.present.front();
+  for (size_t j = graph.objects.size(); j-- > 0;) {
+    if (graph.objects[j].fixed && graph.present[j] != client) return graph.present[j];
+  }
+  return client == 0 ? 1 : 0;
+}
+
+void DescribeStack(const Graph& graph, Decision* decision) {
+  const uint32_t client = graph.present.front();
+  for (size_t j = 0; j < graph.objects.size(); ++j) {
+    const GraphObject& read = graph.objects[j];
+    const ObjectStatistics& object = *read.statistics;
     const bool pinned = object.mobile && object.pinned;
     decision->stack.push_back(
         {.id = object.id,
          .class_name = object.class_name,
-         .side = chain.present[j],
-         .fixed = chain.fixed[j],
+         .node = object.node,
+         .side = graph.present[j] == client ? Side::kClient : Side::kServer,
+         .fixed = read.fixed,
          .pinned = pinned,
          .pinned_reason = pinned ? object.pinned_reason : "",
-         .layer = chain.stack.layers[j],
-         .below = j + 1 < chain.objects.size() ? chain.stack.flows[j] : Flow{}});
+         .layer = {.work = read.work, .own_stall_s = read.own_stall_s},
+         .below = graph.path && j < graph.edges.size() ? graph.edges[j].flow : Flow{}});
   }
-  decision->client = *chain.client;
-  decision->server = *chain.server;
-  decision->link = *chain.link;
-}
-
-std::vector<Move> MovesTo(const Chain& chain, int split) {
-  const Sides sides = SidesOfSplit(split, chain.objects.size());
-  std::vector<Move> moves;
-  for (size_t j = 0; j < sides.size(); ++j) {
-    if (sides[j] == chain.present[j]) continue;
-    const NodeId to = sides[j] == Side::kClient ? chain.client->node : chain.server->node;
-    moves.push_back({.object = chain.objects[j]->id, .from = chain.objects[j]->node, .to = to});
+  for (const GraphEdge& edge : graph.edges) {
+    decision->edges.push_back({edge.above, edge.below, edge.flow});
   }
-  return moves;
+  for (const GraphNode& node : graph.nodes) {
+    decision->nodes.push_back(*node.statistics);
+    decision->nodes_others.push_back(node.others);
+  }
+  const auto nodes = static_cast<uint32_t>(graph.nodes.size());
+  for (uint32_t a = 0; a < nodes; ++a) {
+    for (uint32_t b = a + 1; b < nodes; ++b) {
+      if (graph.LinkOf(a, b).usable) decision->links.push_back(*graph.LinkOf(a, b).statistics);
+    }
+  }
+  const uint32_t server = ServerOf(graph);
+  decision->chain = graph.chain;
+  decision->links_left_aside = graph.links_left_aside;
+  decision->nodes_left_aside = graph.nodes_left_aside;
+  decision->client = *graph.nodes[client].statistics;
+  decision->server = *graph.nodes[server].statistics;
+  if (const GraphLink& link = graph.LinkOf(client, server); link.usable) {
+    decision->link = *link.statistics;
+  }
+  decision->others = {graph.nodes[client].others, graph.nodes[server].others};
 }
 
 Decision Refuse(Decision decision, Reason reason, const std::string& detail) {
@@ -156,6 +119,136 @@ Decision Refuse(Decision decision, Reason reason, const std::string& detail) {
   decision.reason = reason;
   decision.explanation = absl::StrCat("Staying: ", detail, ".");
   return decision;
+}
+
+// Everything on the client from the console to object `split`, the rest on the server.
+Placement SplitOf(const Placement& at, int split) {
+  Placement to(at.size(), at.back());
+  std::fill_n(to.begin(), split + 1, at.front());
+  return to;
+}
+
+// The placements that a decision about `from` looks at.
+class Candidates {
+ public:
+  Candidates(const Situation& from, const Snapshot& snapshot, const Config& config, uint32_t server)
+      : from_(from),
+        graph_(*from.graph),
+        config_(config),
+        judge_(from, snapshot.history, config, server) {}
+
+  const Judge& judge() const { return judge_; }
+
+  std::vector<Candidate> All() {
+    if (graph_.path) AddSplits();
+    if (graph_.chain) return std::move(all_);
+    Add(from_.at);
+    const Found found = Search(from_, 1 + config_.b_thresh);
+    Add(found.best);
+    if (found.unlimited) Add(*found.unlimited);
+    Add(Improve(from_, 1, found.best));
+    AddSingles();
+    return std::move(all_);
+  }
+
+ private:
+  void AddSplits() {
+    const int splits = static_cast<int>(graph_.objects.size()) - 1;
+    for (int split = 0; split < splits; ++split) {
+      const Placement to = SplitOf(from_.at, split);
+      if (graph_.chain) {
+        all_.push_back(judge_.Of(to, split));
+      } else if (Allowed(graph_, from_.at, to)) {
+        Add(to);
+      }
+    }
+  }
+
+  void Add(const Placement& to) {
+    if (std::find(placements_.begin(), placements_.end(), to) != placements_.end()) return;
+    placements_.push_back(to);
+    all_.push_back(judge_.Of(to, -1));
+  }
+
+  // The best move of each single unit, pinned ones too: to show what a pin costs.
+  void AddSingles() {
+    struct Single {
+      double total_s;
+      uint32_t unit;
+      uint32_t node;
+    };
+    std::vector<Single> singles;
+    Trial trial(graph_, from_.options, from_.at, from_.beside);
+    for (uint32_t u = 0; u < graph_.units.size(); ++u) {
+      const Unit& unit = graph_.units[u];
+      const uint32_t home = from_.at[unit.objects.front()];
+      std::optional<Single> best;
+      for (const uint32_t n : unit.targets) {
+        if (n == home) continue;
+        trial.PutUnit(u, n);
+        const Evaluation at = trial.Evaluate();
+        trial.PutUnit(u, home);
+        if (at.possible && (!best || at.Total() < best->total_s)) best = {at.Total(), u, n};
+      }
+      if (best) singles.push_back(*best);
+    }
+    std::stable_sort(singles.begin(), singles.end(),
+                     [](const Single& a, const Single& b) { return a.total_s < b.total_s; });
+    if (singles.size() > config_.candidates_max) singles.resize(config_.candidates_max);
+    for (const Single& single : singles) {
+      Placement to = from_.at;
+      for (const uint32_t j : graph_.units[single.unit].objects) to[j] = single.node;
+      Add(to);
+    }
+  }
+
+  const Situation& from_;
+  const Graph& graph_;
+  const Config& config_;
+  Judge judge_;
+  std::vector<Placement> placements_;
+  std::vector<Candidate> all_;
+};
+
+// The present first, then what pays, then by net benefit, cut to the limit; a chain's splits as
+// they are.
+void Order(const Graph& graph, size_t candidates_max, std::vector<Candidate>* candidates) {
+  if (graph.chain) return;
+  const auto rank = [](const Candidate& c) {
+    return std::tuple(c.verdict != Verdict::kPresent, c.verdict != Verdict::kPays,
+                      -c.net_benefit_s);
+  };
+  std::stable_sort(candidates->begin(), candidates->end(),
+                   [&](const Candidate& a, const Candidate& b) { return rank(a) < rank(b); });
+  if (candidates->size() > candidates_max) candidates->resize(candidates_max);
+}
+
+Placement After(const Graph& graph, const Placement& at, const std::vector<Move>& moves) {
+  Placement to = at;
+  size_t j = 0;
+  for (const Move& move : moves) {  // in the order of the graph's objects
+    while (graph.objects[j].statistics->id != move.object) ++j;
+    for (uint32_t n = 0; n < graph.nodes.size(); ++n) {
+      if (graph.nodes[n].statistics->node == move.to) to[j] = n;
+    }
+  }
+  return to;
+}
+
+// Goes on from the best candidate as long as something pays from there: what was found only from
+// there is a candidate from here as well (README, "Invariants"). So nothing pays once it is done.
+Placement Goal(const Graph& graph, const Situation& present, const Placement& first,
+               const Snapshot& snapshot, const Config& config, uint32_t server) {
+  Placement goal = first;
+  Situation situation = present;
+  for (int step = 0; step < kStepsMax; ++step) {
+    situation = situation.MovedTo(goal);
+    const std::vector<Candidate> next = Candidates(situation, snapshot, config, server).All();
+    const std::optional<size_t> best = Best(next, config.confidence_z);
+    if (!best) break;
+    goal = After(graph, goal, next[*best].moves);
+  }
+  return goal;
 }
 
 }  // namespace
@@ -169,40 +262,45 @@ Decision Decide(const Snapshot& snapshot, const Config& config) {
   }
   decision.window_s = config.window_s;
   decision.b_thresh = config.b_thresh;
+  decision.confidence_z = config.confidence_z;
 
-  Chain chain;
-  if (const auto refusal = ReadChain(snapshot, config, &chain)) {
-    return Refuse(std::move(decision), refusal->reason, refusal->detail);
+  const SnapshotReader::Graphs read = SnapshotReader(snapshot, {}, config).ReadAll();
+  const SnapshotReader::Console& console = read.consoles.front();
+  if (console.refusal) {
+    return Refuse(std::move(decision), console.refusal->reason, console.refusal->detail);
   }
-  DescribeStack(chain, &decision);
+  const Graph& graph = read.graphs[console.graph];
+  DescribeStack(graph, &decision);
 
-  const PerSide measured{chain.client->load, chain.server->load};
-  decision.others = LoadOfOthers(chain.stack, chain.present, measured, config.window_s);
-  if (config.client_load_constant) decision.others.client = measured.client;
-  const FixedPointOptions options{.iterations_max = config.fixed_point_iterations_max,
-                                  .tolerance = config.fixed_point_tolerance,
-                                  .client_load_constant = config.client_load_constant};
+  const uint32_t server = ServerOf(graph);
+  const Situation present = Situation::Of(graph, FixedPointOptionsOf(config));
+  Candidates candidates(present, snapshot, config, server);
+  decision.candidates = candidates.All();
+  decision.present = candidates.judge().present();
+  decision.present_loads = candidates.judge().at().loads;
+  decision.chosen = Best(decision.candidates, config.confidence_z);
+  if (decision.chosen && !graph.chain) {
+    const Placement first = After(graph, present.at, decision.candidates[*decision.chosen].moves);
+    const Placement goal = Goal(graph, present, first, snapshot, config, server);
+    if (goal != first) decision.candidates.push_back(candidates.judge().Of(goal, -1));
+  }
+  Order(graph, config.candidates_max, &decision.candidates);
+  decision.chosen = Best(decision.candidates, config.confidence_z);
 
-  decision.present = Predict(chain.stack, chain.present, decision.others, options);
-  const int splits = static_cast<int>(chain.objects.size()) - 1;
-  for (int split = 0; split < splits; ++split) {
-    decision.candidates.push_back(Evaluate(split, chain, snapshot, config, options, decision));
-    const Candidate& candidate = decision.candidates.back();
+  for (const Candidate& candidate : decision.candidates) {
     if (candidate.objects_moved > 0 && !candidate.prediction.converged) ++decision.cut_off;
   }
   if (!decision.present->converged) ++decision.cut_off;
-
   // Below a nanosecond the activity made no calls, and there is nothing to compare with.
   if (snapshot.measured_t_app_s && *snapshot.measured_t_app_s >= 1e-9) {
-    decision.measured_t_app_s = *snapshot.measured_t_app_s * chain.scale;
+    decision.measured_t_app_s = *snapshot.measured_t_app_s * graph.scale;
     decision.model_error = decision.present->response_s / *decision.measured_t_app_s - 1;
   }
 
-  decision.chosen = Best(decision.candidates);
   if (decision.chosen && !snapshot.options.suspended) {
     decision.outcome = Outcome::kMove;
     decision.reason = Reason::kNetBenefit;
-    decision.moves = MovesTo(chain, decision.candidates[*decision.chosen].split);
+    decision.moves = decision.candidates[*decision.chosen].moves;
   } else {
     decision.reason = ReasonToStay(decision);
   }

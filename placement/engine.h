@@ -1,28 +1,54 @@
 #ifndef ABACUS_PLACEMENT_ENGINE_H_
 #define ABACUS_PLACEMENT_ENGINE_H_
 
-// The decision: where to split one stack.
+// The decision: where the objects of one console, or of many, are to run.
 
+#include "absl/types/span.h"
 #include "placement/config.h"
 #include "placement/decision.h"
 #include "placement/statistics.h"
 
 namespace abacus::placement {
 
-// Decides whether the stack of `snapshot.console` is split at another place.
+// Decides whether the objects of `snapshot.console` are placed otherwise.
 //
-// Predicts T_app of every split by equations 5 and 6 and moves to the one with the highest net
-// benefit, (T_app now - T_app new) - migration cost, among those where it is above
-// b_thresh x T_app new; of equals to the one that moves fewer objects. A snapshot that cannot be
-// trusted is answered with kStay and a reason that names what is wrong. Several stacks are decided
-// one by one: the load that one stack's move causes is known to the next decision once measured.
+// A chain between one client and one server: predicts T_app of every split by equations 5 and 6.
+// Any other graph: searches for the best joint placement (search.h) and lists the best single moves
+// beside it. It moves to the placement with the highest net benefit, (T_app now - T_app new) -
+// migration cost, less confidence_z deviations of it, among those where that is above b_thresh x
+// T_app new; of equals to the one that moves fewer objects. Consoles that share objects which may
+// move are decided as one, T_app being their sum. A snapshot that cannot be trusted is answered
+// with kStay and a reason that names what is wrong.
 //
 // The same arguments give the same decision, whatever the order of the snapshot's entries. Carried
 // out on an unchanged workload, a decision is followed by kStay (README, "Invariants").
 //
-// Thread-safety: pure function. Blocking: none. Limits: O(stack length squared); at most
-// config.stack_objects_max objects. Source: paper, sections 5.4.1 and 5.4.3.
+// Thread-safety: pure function. Blocking: none. Limits: config.stack_objects_max objects; a chain
+// takes O(length squared), a graph a few dozen minimum cuts. Source: paper, sections 5.4.1
+// and 5.4.3; graphs are ours.
 Decision Decide(const Snapshot& snapshot, const Config& config);
+
+// Decides on many consoles at once: allocates what servers have to their objects, greedily by net
+// benefit, so that the mean response time falls.
+//
+// A step moves the objects of one console (or of consoles that share objects) to the placement of
+// the highest net benefit, which counts what all other consoles gain or lose by the load that it
+// adds and takes away: the sum over all of (T_app now - T_app new) - migration cost. It is made if
+// that is above b_thresh x T_app new of the consoles that it is for, by what is sure of it, as
+// in Decide(). Where it lacks memory on a node, others' objects are ejected from there with it,
+// those first that lose least a byte, if all together still pay: a swap is one step. Consoles that
+// are refused keep none of the others from being decided. A console not among `consoles` stays as
+// it is and counts as load of others; none given: all that the snapshot knows.
+//
+// Carried out on an unchanged workload, a round is followed by an empty one: it ends only where,
+// predicted anew, no step pays or none does what it promised (README, "Invariants").
+//
+// Source: paper, sections 5.4.2 (equation 7), 5.4.3 and 6.7; the swap and the lazy queue are ours.
+// Thread-safety: pure function. Blocking: none. Limits: kRoundPassesMax passes, each O(consoles x
+// length squared) and a queue of consoles; 10,000 stacks of 4 within 100 ms and 200 MB is the goal.
+inline constexpr int kRoundPassesMax = 32;
+Round DecideAll(const Snapshot& snapshot, absl::Span<const ObjectId> consoles,
+                const Config& config);
 
 }  // namespace abacus::placement
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -54,39 +53,60 @@ std::string List(std::vector<std::string> items) {
   return absl::StrCat(absl::StrJoin(items, ", "), " and ", last);
 }
 
-Side SideAt(size_t j, int split) {
-  return static_cast<int>(j) <= split ? Side::kClient : Side::kServer;
+const NodeStatistics& NodeOf(const Decision& d, NodeId id) {
+  for (const NodeStatistics& node : d.nodes) {
+    if (node.node == id) return node;
+  }
+  return d.client;  // not reached: moves are between nodes of the decision
+}
+
+// Moves in the order of the stack, as candidates list them.
+const Move* MoveOf(const Candidate& candidate, const ObjectId& object) {
+  for (const Move& move : candidate.moves) {
+    if (move.object == object) return &move;
+  }
+  return nullptr;
 }
 
 // "grep from client (node 7) to server (node 1)"; a stack that is interleaved may need both ways.
+// Ways away from the console first.
 std::string MovesLabel(const Decision& d, const Candidate& candidate) {
-  std::vector<std::string> ways;
-  for (const Side to : {Side::kServer, Side::kClient}) {
+  std::vector<std::pair<NodeId, NodeId>> ways;
+  for (const Move& move : candidate.moves) {
+    const std::pair<NodeId, NodeId> way(move.from, move.to);
+    if (std::find(ways.begin(), ways.end(), way) == ways.end()) ways.push_back(way);
+  }
+  std::stable_partition(ways.begin(), ways.end(),
+                        [&](const auto& way) { return way.second != d.client.node; });
+  std::vector<std::string> labels;
+  for (const auto& [from, to] : ways) {
     std::vector<std::string> objects;
-    for (size_t j = 0; j < d.stack.size(); ++j) {
-      if (d.stack[j].side != to && SideAt(j, candidate.split) == to) {
-        objects.push_back(ObjectLabel(d.stack[j]));
+    for (const StackObject& object : d.stack) {
+      const Move* move = MoveOf(candidate, object.id);
+      if (move != nullptr && move->from == from && move->to == to) {
+        objects.push_back(ObjectLabel(object));
       }
     }
-    if (objects.empty()) continue;
-    const bool up = to == Side::kServer;
-    ways.push_back(absl::StrCat(List(objects), " from ", NodeLabel(up ? d.client : d.server),
-                                " to ", NodeLabel(up ? d.server : d.client)));
+    labels.push_back(absl::StrCat(List(objects), " from ", NodeLabel(NodeOf(d, from)), " to ",
+                                  NodeLabel(NodeOf(d, to))));
   }
-  return List(ways);
+  return List(labels);
 }
 
-// "0.963 s (18 calls, 1.18 MB)": the network term and what crosses the link, at a split or, without
-// one, as the stack is placed now.
+// "0.963 s (18 calls, 1.18 MB)": the network term and what crosses links, of a candidate or,
+// without one, as the stack is placed now.
 std::string NetworkLabel(const Decision& d, const Prediction& prediction,
-                         std::optional<int> split) {
+                         const Candidate* candidate) {
+  std::vector<NodeId> at;
+  for (const StackObject& object : d.stack) {
+    const Move* move = candidate == nullptr ? nullptr : MoveOf(*candidate, object.id);
+    at.push_back(move == nullptr ? object.node : move->to);
+  }
   Flow crossing;
-  for (size_t j = 0; j + 1 < d.stack.size(); ++j) {
-    const Side above = split ? SideAt(j, *split) : d.stack[j].side;
-    const Side below = split ? SideAt(j + 1, *split) : d.stack[j + 1].side;
-    if (above == below) continue;
-    crossing.calls += d.stack[j].below.calls;
-    crossing.bytes += d.stack[j].below.bytes;
+  for (const StackEdge& edge : d.edges) {
+    if (at[edge.above] == at[edge.below]) continue;
+    crossing.calls += edge.flow.calls;
+    crossing.bytes += edge.flow.bytes;
   }
   return absl::StrCat(Seconds(prediction.terms.network_s), " (", Calls(crossing.calls), ", ",
                       Bytes(crossing.bytes), ")");
@@ -109,36 +129,56 @@ std::string LoadLabel(const NodeStatistics& node, double now, double then) {
                          node.cores, Verb(now, then), now, then);
 }
 
+// The link, where there is only one.
+std::string LinkLabel(const Decision& d) {
+  if (d.nodes.size() != 2) return "";
+  return absl::StrCat(" over a link of ", Bytes(d.link.bandwidth_bytes_s.value_or(0)), "/s and ",
+                      Seconds(d.link.round_trip_s.value_or(0)), " a round trip");
+}
+
+std::string LoadsLabel(const Decision& d, const Candidate& candidate) {
+  std::string text;
+  if (candidate.node_loads.size() != d.nodes.size()) {
+    return absl::StrCat(
+        LoadLabel(d.client, d.present->loads.client, candidate.prediction.loads.client),
+        LoadLabel(d.server, d.present->loads.server, candidate.prediction.loads.server));
+  }
+  for (size_t n = 0; n < d.nodes.size(); ++n) {
+    absl::StrAppend(&text, LoadLabel(d.nodes[n], d.present_loads[n], candidate.node_loads[n]));
+  }
+  return text;
+}
+
 // "1.02 s" beside "0.0412 s": what the candidate changes, term by term.
 std::string TermsLabel(const Decision& d, const Candidate& candidate) {
   const Terms& now = d.present->terms;
   const Terms& then = candidate.prediction.terms;
   std::string text =
       absl::StrCat("The network term ", Verb(now.network_s, then.network_s), " ",
-                   NetworkLabel(d, *d.present, std::nullopt), " to ",
-                   NetworkLabel(d, candidate.prediction, candidate.split), " over a link of ",
-                   Bytes(d.link.bandwidth_bytes_s.value_or(0)), "/s and ",
-                   Seconds(d.link.round_trip_s.value_or(0)), " a round trip; ",
+                   NetworkLabel(d, *d.present, nullptr), " to ",
+                   NetworkLabel(d, candidate.prediction, &candidate), LinkLabel(d), "; ",
                    Change("computing", now.client_cpu_s + now.server_cpu_s,
                           then.client_cpu_s + then.server_cpu_s));
   if (then.own_stall_s > 0) {
     absl::StrAppend(&text, "; what objects wait for by themselves stays at ",
                     Seconds(then.own_stall_s));
   }
-  absl::StrAppend(&text,
-                  LoadLabel(d.client, d.present->loads.client, candidate.prediction.loads.client));
-  absl::StrAppend(&text,
-                  LoadLabel(d.server, d.present->loads.server, candidate.prediction.loads.server));
-  return absl::StrCat(text, ".");
+  return absl::StrCat(text, LoadsLabel(d, candidate), ".");
 }
 
+// "net benefit 0.915 s > threshold 0.0193 s"; with what is taken off for uncertainty, if anything.
 std::string CostLabel(const Decision& d, const Candidate& candidate) {
   const MigrationCost& cost = candidate.cost;
+  const double unsure_s = d.confidence_z * candidate.benefit_deviation_s;
+  const std::string less =
+      unsure_s == 0 ? ""
+                    : absl::StrCat(" less ", Seconds(unsure_s), " (", d.confidence_z, " x ",
+                                   Seconds(candidate.benefit_deviation_s), " of uncertainty)");
   return absl::StrFormat(
-      "The move costs %s (quiesce %s, %s of state %s, protocol %s); net benefit %s %s threshold %s "
-      "(%.3g %% of %s).",
+      "The move costs %s (quiesce %s, %s of state %s, protocol %s); net benefit %s%s %s threshold "
+      "%s (%.3g %% of %s).",
       Seconds(cost.Total()), Seconds(cost.quiesce_s), Bytes(cost.checkpoint_bytes),
-      Seconds(cost.transfer_s), Seconds(cost.protocol_s), Seconds(candidate.net_benefit_s),
+      Seconds(cost.transfer_s), Seconds(cost.protocol_s), Seconds(candidate.net_benefit_s), less,
       candidate.above_threshold ? ">" : "<=", Seconds(candidate.threshold_s), d.b_thresh * 100,
       Seconds(candidate.prediction.response_s));
 }
@@ -177,12 +217,10 @@ const Candidate* BestWith(const Decision& d, Verdict verdict) {
 // "grep is pinned to client (node 7) (by hand)", for every pin that the candidate would break.
 std::string PinsLabel(const Decision& d, const Candidate& candidate) {
   std::vector<std::string> pins;
-  for (size_t j = 0; j < d.stack.size(); ++j) {
-    const StackObject& object = d.stack[j];
-    if (!object.pinned || object.side == SideAt(j, candidate.split)) continue;
-    const NodeStatistics& node = object.side == Side::kClient ? d.client : d.server;
+  for (const StackObject& object : d.stack) {
+    if (!object.pinned || MoveOf(candidate, object.id) == nullptr) continue;
     pins.push_back(
-        absl::StrCat(ObjectLabel(object), " is pinned to ", NodeLabel(node),
+        absl::StrCat(ObjectLabel(object), " is pinned to ", NodeLabel(NodeOf(d, object.node)),
                      object.pinned_reason.empty() ? "" : absl::StrCat(": ", object.pinned_reason)));
   }
   return List(pins);
@@ -197,6 +235,10 @@ std::string ExplainCandidate(const Decision& d, const char* opening, const Candi
   return absl::StrCat("Staying: ", opening, "moving ", MovesLabel(d, candidate),
                       " is predicted to take ", TimesLabel(d, candidate), ". ",
                       WhyOf(d, candidate));
+}
+
+const char* Better(const Decision& d) {
+  return d.chain ? "no other split is better; " : "no other placement is better; ";
 }
 
 std::string ExplainStay(const Decision& d) {
@@ -222,17 +264,22 @@ std::string ExplainStay(const Decision& d) {
         return ExplainCandidate(d, "", *c);
       }
       break;
+    case Reason::kUncertain:
+      if (const Candidate* c = BestWith(d, Verdict::kUncertain)) {
+        return ExplainCandidate(d, "it is not sure enough that it pays; ", *c);
+      }
+      break;
     case Reason::kPresentIsBest:
       for (const Verdict verdict : {Verdict::kSlower, Verdict::kPinned}) {
         if (const Candidate* c = BestWith(d, verdict)) {
-          return ExplainCandidate(d, "no other split is better; ", *c);
+          return ExplainCandidate(d, Better(d), *c);
         }
       }
       break;
     case Reason::kNotConverged:
       return absl::StrCat("Staying: equations 5 and 6 were cut off for ", d.cut_off,
                           d.cut_off == 1 ? " placement" : " placements",
-                          " before they converged, and no other split pays.");
+                          " before they converged, and nothing else pays.");
     default:
       break;
   }
@@ -260,6 +307,14 @@ std::string SplitLabel(const Decision& d, int split) {
   return absl::StrJoin(names, " ");
 }
 
+// "split 1 (console grep | storage)", or what a placement of a graph moves.
+std::string PlacementLabel(const Decision& d, const Candidate& candidate) {
+  if (candidate.split >= 0) {
+    return absl::StrCat("split ", candidate.split, " (", SplitLabel(d, candidate.split), ")");
+  }
+  return candidate.moves.empty() ? "as now" : MovesLabel(d, candidate);
+}
+
 }  // namespace
 
 std::string Explain(const Decision& decision) {
@@ -275,8 +330,8 @@ std::string Format(const Decision& decision) {
   absl::StrAppend(&text, "  now: ", TermsLine(*decision.present), "\n");
   for (size_t i = 0; i < decision.candidates.size(); ++i) {
     const Candidate& candidate = decision.candidates[i];
-    absl::StrAppend(&text, "  split ", candidate.split, " (", SplitLabel(decision, candidate.split),
-                    "): ", TermsLine(candidate.prediction));
+    absl::StrAppend(&text, "  ", PlacementLabel(decision, candidate), ": ",
+                    TermsLine(candidate.prediction));
     if (candidate.verdict != Verdict::kPresent) {
       absl::StrAppend(&text, "; cost ", Seconds(candidate.cost.Total()), ", net benefit ",
                       Seconds(candidate.net_benefit_s), ", threshold ",
@@ -287,6 +342,31 @@ std::string Format(const Decision& decision) {
                     decision.chosen == i ? ", chosen" : "", "\n");
   }
   return text;
+}
+
+std::string Format(const RoundStep& step, const Snapshot& snapshot) {
+  const auto object_label = [&](const ObjectId& id) {
+    for (const ObjectStatistics& object : snapshot.objects) {
+      if (object.id == id && !object.class_name.empty()) {
+        return absl::StrCat(object.class_name, " ", ToString(id));
+      }
+    }
+    return absl::StrCat("object ", ToString(id));
+  };
+  const auto node_label = [&](NodeId id) {
+    for (const NodeStatistics& node : snapshot.nodes) {
+      if (node.node == id) return NodeLabel(node);
+    }
+    return absl::StrCat("node ", id);
+  };
+  std::vector<std::string> moves;
+  for (const Move& move : step.moves) {
+    moves.push_back(absl::StrCat(object_label(move.object), " from ", node_label(move.from), " to ",
+                                 node_label(move.to)));
+  }
+  return absl::StrCat("Moving ", List(moves), " gains ", Seconds(step.benefit_s),
+                      " over all consoles and costs ", Seconds(step.cost.Total()), "; net benefit ",
+                      Seconds(step.net_benefit_s), " > threshold ", Seconds(step.threshold_s), ".");
 }
 
 }  // namespace abacus::placement

@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "placement/confidence.h"
 #include "placement/engine.h"
 #include "placement/explain.h"
+#include "placement/planner_terms.h"
 #include "placement/plausibility.h"
 
 namespace abacus::placement {
@@ -47,20 +47,6 @@ bool AllSane(const Snapshot& s) {
   return true;
 }
 
-std::vector<Move> MovesOf(const Decision& decision, const Candidate& candidate) {
-  const Sides sides = SidesOfSplit(candidate.split, decision.stack.size());
-  const auto node = [&](Side side) {
-    return side == Side::kClient ? decision.client.node : decision.server.node;
-  };
-  std::vector<Move> moves;
-  for (size_t j = 0; j < sides.size(); ++j) {
-    const Side from = decision.stack[j].side;
-    if (sides[j] == from) continue;
-    moves.push_back({.object = decision.stack[j].id, .from = node(from), .to = node(sides[j])});
-  }
-  return moves;
-}
-
 void Refuse(Reason reason, const std::string& why, Decision* decision) {
   decision->outcome = Outcome::kStay;
   decision->reason = reason;
@@ -76,7 +62,7 @@ const char* WhyHeldBack(Reason reason) {
       return "the last move of this graph has not ended yet";
     case Reason::kWaitsForWindow:
       return "less than a whole window was seen, and the gain is not so large that it would do";
-    case Reason::kNotConfident:
+    case Reason::kUncertain:
       return "the figures vary so much that it might not pay";
     case Reason::kCoolDown:
       return "the last move was too short a time ago";
@@ -303,20 +289,18 @@ double Planner::Horizon(const Graph& graph, const Snapshot& window) const {
 void Planner::Correct(double now_s, Decision* decision) const {
   if (corrections_.empty() || !decision->present) return;
   for (Candidate& c : decision->candidates) {
-    const Sides sides = SidesOfSplit(c.split, decision->stack.size());
     double extra_s = 0;
-    for (size_t j = 0; j < sides.size(); ++j) {
-      const StackObject& object = decision->stack[j];
-      if (sides[j] == object.side) continue;
-      const bool to_server = sides[j] == Side::kServer;
-      const NodeStatistics& to = to_server ? decision->server : decision->client;
-      const NodeStatistics& from = to_server ? decision->client : decision->server;
-      const double factor = corrections_.Factor(object.class_name, to.node, now_s) /
-                            corrections_.Factor(object.class_name, from.node, now_s);
-      const double load = to_server ? c.prediction.loads.server : c.prediction.loads.client;
-      const double cpu_s = object.layer.work / to.rate * std::max(1.0, load / to.cores);
+    for (const Move& move : c.moves) {
+      const StackObject* object = StackObjectOf(*decision, move.object);
+      const NodeStatistics* to = NodeOf(*decision, move.to);
+      if (object == nullptr || to == nullptr) continue;
+      const double factor = corrections_.Factor(object->class_name, move.to, now_s) /
+                            corrections_.Factor(object->class_name, move.from, now_s);
+      const double cpu_s =
+          object->layer.work / to->rate * std::max(1.0, LoadOf(*decision, c, move.to) / to->cores);
       extra_s += (factor - 1) * cpu_s;
-      (to_server ? c.prediction.terms.server_cpu_s : c.prediction.terms.client_cpu_s) +=
+      const bool at_client = move.to == decision->client.node;
+      (at_client ? c.prediction.terms.client_cpu_s : c.prediction.terms.server_cpu_s) +=
           (factor - 1) * cpu_s;
     }
     if (extra_s == 0) continue;
@@ -324,36 +308,31 @@ void Planner::Correct(double now_s, Decision* decision) const {
     c.benefit_s -= extra_s;
     c.net_benefit_s -= extra_s;
     c.threshold_s = decision->b_thresh * c.prediction.response_s;
-    c.above_threshold =
-        decision->present->converged && c.prediction.converged && c.net_benefit_s > c.threshold_s;
-    if (c.verdict == Verdict::kPays || c.verdict == Verdict::kBelowThreshold ||
-        c.verdict == Verdict::kSlower) {
-      c.verdict = c.benefit_s <= 0    ? Verdict::kSlower
-                  : c.above_threshold ? Verdict::kPays
-                                      : Verdict::kBelowThreshold;
-    }
+    const bool both = decision->present->converged && c.prediction.converged;
+    c.above_threshold = both && c.net_benefit_s > c.threshold_s;
+    if (!Comparable(c)) continue;
+    c.verdict = c.benefit_s <= 0                            ? Verdict::kSlower
+                : !c.above_threshold                        ? Verdict::kBelowThreshold
+                : SureNetBenefit(*decision, c) <= c.threshold_s ? Verdict::kUncertain
+                                                            : Verdict::kPays;
   }
 }
 
 void Planner::Settle(Graph& graph, const Snapshot& window, double now_s, Decision* decision) const {
-  const auto comparable = [](const Candidate& c) {
-    return c.verdict == Verdict::kPays || c.verdict == Verdict::kBelowThreshold ||
-           c.verdict == Verdict::kSlower;
-  };
   const auto gain = [](const Candidate& c) { return c.net_benefit_s / c.prediction.response_s; };
   Settled& settled = graph.settled;
   Candidate* best = nullptr;
   Candidate* followed = nullptr;
   for (Candidate& c : decision->candidates) {
-    if (!comparable(c)) continue;
+    if (!Comparable(c)) continue;
     if (best == nullptr || c.net_benefit_s > best->net_benefit_s) best = &c;
-    if (c.split == settled.split) followed = &c;
+    if (c.moves == settled.moves) followed = &c;
   }
   if (best == nullptr || window.window_s < planner_.whole_window * config_.window_s) return;
   // Followed through good windows and bad: a mean of the good ones alone is always a gain.
   if (followed == nullptr || settled.phase_changes != graph.phases.changes() ||
       gain(*best) > gain(*followed) + planner_.settled_thresh) {
-    settled = {.split = best->split, .phase_changes = graph.phases.changes()};
+    settled = {.moves = best->moves, .phase_changes = graph.phases.changes()};
     followed = best;
   }
   best = followed;
@@ -366,13 +345,14 @@ void Planner::Settle(Graph& graph, const Snapshot& window, double now_s, Decisio
     settled.squares += off * (gain(*best) - settled.mean);
   }
   if (settled.windows < planner_.settled_windows || planner_.settled_thresh >= decision->b_thresh ||
-      best->prediction.loads.client > decision->client.cores ||
-      best->prediction.loads.server > decision->server.cores) {
+      std::any_of(decision->nodes.begin(), decision->nodes.end(), [&](const NodeStatistics& node) {
+        return LoadOf(*decision, *best, node.node) > node.cores;
+      })) {
     return;
   }
   const double deviation = std::sqrt(settled.squares / (settled.windows - 1) / settled.windows);
-  const double sure = settled.mean - planner_.confidence_deviations * deviation;
-  const double back = TakesBack(graph, MovesOf(*decision, *best)) ? planner_.hysteresis : 1;
+  const double sure = settled.mean - config_.confidence_z * deviation;
+  const double back = TakesBack(graph, best->moves) ? planner_.hysteresis : 1;
   if (sure <= back * planner_.settled_thresh) return;
   best->threshold_s = planner_.settled_thresh * best->prediction.response_s;
   best->above_threshold = best->net_benefit_s > best->threshold_s;
@@ -391,8 +371,7 @@ bool Planner::TakesBack(const Graph& graph, const std::vector<Move>& moves) cons
 std::optional<Reason> Planner::WhyNot(const Graph& graph, const Snapshot& window,
                                       const Decision& decision, size_t candidate) const {
   const Candidate& c = decision.candidates[candidate];
-  const double margin_s =
-      planner_.confidence_deviations * BenefitDeviation(window, decision, candidate);
+  const double margin_s = decision.confidence_z * c.benefit_deviation_s;
   if (window.window_s < planner_.whole_window * config_.window_s) {
     const double sure_s = decision.present->response_s - margin_s;
     const bool seen = window.window_s >= 0.99 * planner_.fast_window * config_.window_s;
@@ -400,8 +379,8 @@ std::optional<Reason> Planner::WhyNot(const Graph& graph, const Snapshot& window
       return Reason::kWaitsForWindow;
     }
   }
-  if (c.net_benefit_s - margin_s <= c.threshold_s) return Reason::kNotConfident;
-  if (TakesBack(graph, MovesOf(decision, c)) &&
+  if (c.net_benefit_s - margin_s <= c.threshold_s) return Reason::kUncertain;
+  if (TakesBack(graph, c.moves) &&
       c.net_benefit_s - margin_s <= planner_.hysteresis * c.threshold_s) {
     return Reason::kHysteresis;
   }
@@ -434,20 +413,15 @@ std::optional<Reason> Planner::Choose(const Graph& graph, const Snapshot& window
 }
 
 bool Planner::MayTakeTurn(const Decision& decision, double now_s) const {
-  const Candidate& c = decision.candidates[*decision.chosen];
-  const auto may = [&](const NodeStatistics& node, double before_s, double after_s) {
-    const double change = after_s / c.prediction.response_s -
-                          before_s / std::max(1e-12, decision.present->response_s);
+  const std::vector<LoadChange> changes = LoadChanges(decision);
+  return std::all_of(changes.begin(), changes.end(), [&](const LoadChange& change) {
+    const NodeStatistics& node = *NodeOf(decision, change.node);
     // A node that stays half idle gives and takes relief to nobody.
     const double step = planner_.load_step * node.cores;
-    if (node.load + std::max(0.0, change) <= step) return true;
+    if (node.load + std::max(0.0, change.load) <= step) return true;
     const double changed = ledger_.ChangedWithin(node.node, now_s, config_.window_s);
-    return changed == 0 || changed + std::abs(change) <= step;
-  };
-  const Terms& before = decision.present->terms;
-  const Terms& after = c.prediction.terms;
-  return may(decision.client, before.client_cpu_s, after.client_cpu_s) &&
-         may(decision.server, before.server_cpu_s, after.server_cpu_s);
+    return changed == 0 || changed + std::abs(change.load) <= step;
+  });
 }
 
 std::optional<Reason> Planner::HoldBack(const Graph& graph, const Decision& decision,
@@ -520,7 +494,7 @@ Decision Planner::DecideOn(Graph& graph, Snapshot window, double now_s) {
   }
   decision.outcome = Outcome::kMove;
   decision.reason = Reason::kNetBenefit;
-  decision.moves = MovesOf(decision, decision.candidates[*decision.chosen]);
+  decision.moves = decision.candidates[*decision.chosen].moves;
   decision.explanation = Explain(decision);
   const std::optional<Reason> held = why_not ? why_not : HoldBack(graph, decision, now_s);
   if (held) {

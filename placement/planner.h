@@ -137,7 +137,7 @@ class Planner {
   };
   // How much of the new time the best candidate would save, window after window of one phase.
   struct Settled {
-    int split = -1;
+    std::vector<Move> moves;
     uint64_t phase_changes = 0;
     double at_s = -1e300;
     double windows = 0;

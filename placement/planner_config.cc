@@ -10,7 +10,6 @@ absl::Status Validate(const PlannerConfig& config) {
     double value, low, high;
   };
   const Rule rules[] = {
-      {"confidence_deviations", config.confidence_deviations, 0, 10},
       {"whole_window", config.whole_window, 0.1, 1},
       {"fast_window", config.fast_window, 0.001, 1},
       {"fast_gain", config.fast_gain, 1, 1000},

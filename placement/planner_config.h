@@ -16,9 +16,6 @@ namespace abacus::placement {
 struct PlannerConfig {
   // --- Evidence ---
 
-  // A move is made if it pays at this many standard deviations below the predicted benefit: 1.645
-  // is a one-sided confidence of 95 %. 0 to 10.
-  double confidence_deviations = 1.645;
   // A window counts as whole from this part of H on, as samples come on a grid. 0.1 to 1.
   double whole_window = 0.95;
   // Fast lane: figures of this part of H decide if the predicted speed-up is over `fast_gain` at

@@ -19,8 +19,7 @@ TEST(PlannerConfigTest, AFieldOutOfRangeIsNamedWithItsValueAndRange) {
 }
 
 TEST(PlannerConfigTest, EveryDoubleIsCheckedAgainstNotANumber) {
-  double PlannerConfig::*const fields[] = {&PlannerConfig::confidence_deviations,
-                                           &PlannerConfig::whole_window,
+  double PlannerConfig::*const fields[] = {&PlannerConfig::whole_window,
                                            &PlannerConfig::fast_window,
                                            &PlannerConfig::fast_gain,
                                            &PlannerConfig::hysteresis,

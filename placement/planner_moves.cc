@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "placement/explain.h"
 #include "placement/planner.h"
+#include "placement/planner_terms.h"
 
 namespace abacus::placement {
 namespace {
@@ -22,17 +23,6 @@ double CpuOf(const Snapshot& snapshot, const ObjectId& id) {
     if (object.id == id) return object.cpu_s;
   }
   return 0;
-}
-
-const StackObject* StackObjectOf(const Decision& decision, const ObjectId& id) {
-  for (const StackObject& object : decision.stack) {
-    if (object.id == id) return &object;
-  }
-  return nullptr;
-}
-
-double RateOf(const Decision& decision, NodeId node) {
-  return decision.client.node == node ? decision.client.rate : decision.server.rate;
 }
 
 }  // namespace
@@ -53,30 +43,23 @@ void Planner::LetGo(Graph& graph, const Snapshot& window, const Decision& decisi
       const StackObject* object = StackObjectOf(decision, move.object);
       const double factor = corrections_.Factor(object->class_name, move.to, now_s) /
                             corrections_.Factor(object->class_name, move.from, now_s);
-      last.expected_cpu_s.push_back(object->layer.work / RateOf(decision, move.to) * factor /
+      last.expected_cpu_s.push_back(object->layer.work / NodeOf(decision, move.to)->rate * factor /
                                     amount);
     }
   }
-  double to_server_bytes = 0;
+  for (const LoadChange& change : LoadChanges(decision)) {
+    ledger_.Add(change.node, change.load, 0, now_s);
+  }
   for (const Move& move : decision.moves) {
     ledger_.Claim(move.object, decision.console, now_s,
                   planner_.claim_windows_max * config_.window_s);
     for (const auto& object : window.objects) {
       if (object.id != move.object) continue;
       const auto bytes = static_cast<double>(object.memory_bytes);
-      to_server_bytes += move.to == decision.server.node ? bytes : -bytes;
+      ledger_.Add(move.from, 0, -bytes, now_s);
+      ledger_.Add(move.to, 0, bytes, now_s);
     }
   }
-  const double after_s = std::max(1e-12, c.prediction.response_s);
-  const double before_s = std::max(1e-12, decision.present->response_s);
-  ledger_.Add(
-      decision.client.node,
-      c.prediction.terms.client_cpu_s / after_s - decision.present->terms.client_cpu_s / before_s,
-      -to_server_bytes, now_s);
-  ledger_.Add(
-      decision.server.node,
-      c.prediction.terms.server_cpu_s / after_s - decision.present->terms.server_cpu_s / before_s,
-      to_server_bytes, now_s);
   graph.last_move = std::move(last);
   graph.moving = true;
 }
@@ -163,46 +146,47 @@ bool Planner::AuditLastMove(Graph& graph, const Snapshot& window, const Decision
 }
 
 Decision Planner::Undo(Graph& graph, const Snapshot& window, Decision decision, double now_s) {
+  const LastMove& last = *graph.last_move;
   std::vector<Move> back;
-  for (const Move& move : graph.last_move->moves) {
+  for (const Move& move : last.moves) {
     const StackObject* object = StackObjectOf(decision, move.object);
     // Gone, pinned meanwhile, or elsewhere: then there is nothing to be taken back.
-    if (object == nullptr || object->fixed) return decision;
+    if (object == nullptr || object->fixed || object->node != move.to) return decision;
     back.push_back({.object = move.object, .from = move.to, .to = move.from});
   }
-  const auto side_of = [&](const ObjectId& id, Side side) {
-    for (const Move& move : back) {
-      if (move.object == id) {
-        return move.to == decision.client.node ? Side::kClient : Side::kServer;
-      }
-    }
-    return side;
-  };
-  for (size_t i = 0; i < decision.candidates.size(); ++i) {
-    const Sides sides = SidesOfSplit(decision.candidates[i].split, decision.stack.size());
-    bool same = true;
-    for (size_t j = 0; j < sides.size(); ++j) {
-      same = same && sides[j] == side_of(decision.stack[j].id, decision.stack[j].side);
-    }
-    if (!same) continue;
-    decision.chosen = i;
-    decision.outcome = Outcome::kMove;
-    decision.reason = Reason::kUndo;
-    decision.moves = back;
-    decision.explanation =
-        absl::StrCat("Moving back: since the last move the same work takes longer than before it. ",
-                     Explain(decision));
-    ++graph.undone;
-    ++counters_.undone;
-    if (dry_run_) {
-      decision.outcome = Outcome::kStay;
-      decision.reason = Reason::kDryRun;
-      decision.moves.clear();
-      return decision;
-    }
-    LetGo(graph, window, decision, now_s);
+  const auto found = std::find_if(
+      decision.candidates.begin(), decision.candidates.end(), [&](const Candidate& candidate) {
+        return std::is_permutation(candidate.moves.begin(), candidate.moves.end(), back.begin(),
+                                   back.end());
+      });
+  decision.chosen = static_cast<size_t>(found - decision.candidates.begin());
+  if (found == decision.candidates.end()) {
+    // Of a large graph only the best are listed. What this one takes was measured before the move.
+    Candidate& before = decision.candidates.emplace_back();
+    before.moves = back;
+    before.objects_moved = back.size();
+    before.prediction = *decision.present;
+    before.prediction.response_s = last.before_s * AmountOf(graph, window);
+    before.node_loads = decision.present_loads;
+    before.benefit_s = decision.present->response_s - before.prediction.response_s;
+    before.net_benefit_s = before.benefit_s;
+    before.verdict = Verdict::kPays;
+  }
+  decision.outcome = Outcome::kMove;
+  decision.reason = Reason::kUndo;
+  decision.moves = back;
+  decision.explanation =
+      absl::StrCat("Moving back: since the last move the same work takes longer than before it. ",
+                   Explain(decision));
+  ++graph.undone;
+  ++counters_.undone;
+  if (dry_run_) {
+    decision.outcome = Outcome::kStay;
+    decision.reason = Reason::kDryRun;
+    decision.moves.clear();
     return decision;
   }
+  LetGo(graph, window, decision, now_s);
   return decision;
 }
 

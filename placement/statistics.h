@@ -81,6 +81,12 @@ struct ObjectStatistics {
   bool mobile = false;        // false: anchored, never moves
   bool pinned = false;        // held where it is, by hand or by a rule
   std::string pinned_reason;  // shown to people where the pin decides; may be empty
+  // Nodes that it may be moved to; empty: to any that holds an anchored object of its graph. It may
+  // stay where it is even if that node is not among them.
+  std::vector<NodeId> allowed;
+  // Objects of one group move together, or not at all; 0: of no group. A group of which an object
+  // may not move, or whose objects are on several nodes, stays.
+  uint32_t attach_group = 0;
 
   double cpu_s = 0;  // CPU time inside its methods, on behalf of the console's activity
   // Of cpu_s: what it would vary between windows like this one, judged by how it varied within it;
@@ -127,8 +133,8 @@ struct LinkStatistics {
   // The evidence: bytes over which the bandwidth was measured, of all windows that still count. A
   // bandwidth known beforehand (a prior) comes with the bytes that it is considered worth.
   double measured_bytes = 0;
-  double bandwidth_variance =
-      0;  // of bandwidth_bytes_s, as it varied between measurements; squared
+  // Of bandwidth_bytes_s, as it varied between measurements.
+  double bandwidth_variance = 0;  // (bytes per second) squared
 };
 
 // How long quiescing this graph took when objects of it were moved before.
@@ -146,6 +152,10 @@ struct SnapshotOptions {
 struct Snapshot {
   double window_s = 0;  // what the figures cover; the engine scales to its own window H
   ObjectId console;     // the root of the graph to decide on
+  // Every console whose objects may be among those below, `console` or not; needed only where
+  // graphs share objects. Calls are followed downwards from each, so that another's objects are
+  // not taken for this one's and the cost of a shared object is charged to all that use it.
+  std::vector<ObjectId> consoles;
   // Time in which the console's activity was inside invocations during the window, where measured.
   // The decision reports the model's error against it; it is not an input of the decision.
   std::optional<double> measured_t_app_s;

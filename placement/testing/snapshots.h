@@ -3,7 +3,9 @@
 
 // Snapshots for tests, and a world in which a decision can be carried out.
 
+#include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "placement/config.h"
 #include "placement/decision.h"
@@ -43,10 +45,30 @@ class Random {
 // two nodes, rows in any order. Loads are consistent with what the stack itself uses.
 Snapshot RandomSnapshot(Random& random);
 
+// A graph that the engine accepts: a console, up to `mobile_max` objects that may move (some
+// pinned, some in an attach group, some limited to allowed nodes), an anchored storage object on
+// each of 1 to `servers_max` servers, in a tree or with shared callees; loads and links of any
+// kind, the servers' links to each other sometimes unknown. Objects start anywhere that their calls
+// reach.
+struct GraphShape {
+  size_t mobile_max = 6;
+  size_t servers_max = 3;
+  double memory_limits = 0.2;  // probability of one, by node
+  double uncertain = 0.0;      // probability of variances
+};
+Snapshot RandomGraph(Random& random, const GraphShape& shape);
+
+// `stacks` consoles, each on a client of its own with a chain of one or two mobile objects and a
+// storage object on one of 1 to 2 servers; some call a mobile object that several share. Servers
+// are slow, loaded or short of memory often enough that not all can have what they want.
+Snapshot RandomRound(Random& random, size_t stacks);
+
 // The snapshot of the same work in the same window after the decision's moves: CPU times as on the
 // new nodes, loads and free memory changed by what the moved objects use, the load of others as it
 // was (and, with client_load_constant, the client's load too).
 Snapshot After(const Snapshot& snapshot, const Decision& decision, const Config& config);
+
+Snapshot After(const Snapshot& snapshot, const std::vector<Move>& moves, const Config& config);
 
 // Entry of the snapshot by its key; aborts if there is none.
 ObjectStatistics& ObjectOf(Snapshot& snapshot, const ObjectId& id);

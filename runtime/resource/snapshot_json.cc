@@ -45,6 +45,8 @@ Json Of(const placement::ObjectStatistics& object) {
           {"mobile", object.mobile},
           {"pinned", object.pinned},
           {"pinned_reason", object.pinned_reason},
+          {"allowed", object.allowed},
+          {"attach_group", object.attach_group},
           {"cpu_s", object.cpu_s},
           {"cpu_s_variance", object.cpu_s_variance},
           {"samples", object.samples},
@@ -78,10 +80,12 @@ placement::ObjectStatistics ObjectOf(const Json& json) {
           .mobile = json.at("mobile"),
           .pinned = json.at("pinned"),
           .pinned_reason = json.at("pinned_reason"),
+          .allowed = json.value("allowed", std::vector<placement::NodeId>()),
+          .attach_group = json.value("attach_group", 0u),
           .cpu_s = json.at("cpu_s"),
           .cpu_s_variance = json.at("cpu_s_variance"),
           .samples = json.at("samples"),
-          .background_cpu_s = json.at("background_cpu_s"),
+          .background_cpu_s = json.value("background_cpu_s", 0.0),
           .bytes_processed = json.at("bytes_processed"),
           .own_stall_s = json.at("own_stall_s"),
           .disk_s = json.at("disk_s"),
@@ -96,6 +100,9 @@ placement::Snapshot SnapshotOf(const Json& json) {
   placement::Snapshot snapshot;
   snapshot.window_s = json.at("window_s");
   snapshot.console = Id(json.at("console"));
+  for (const Json& console : json.value("consoles", Json::array())) {
+    snapshot.consoles.push_back(Id(console));
+  }
   snapshot.measured_t_app_s = Maybe(json, "measured_t_app_s");
   for (const Json& node : json.at("nodes")) snapshot.nodes.push_back(NodeOf(node));
   for (const Json& object : json.at("objects")) snapshot.objects.push_back(ObjectOf(object));
@@ -105,8 +112,8 @@ placement::Snapshot SnapshotOf(const Json& json) {
                               .calls = edge.at("calls"),
                               .request_bytes = edge.at("request_bytes"),
                               .reply_bytes = edge.at("reply_bytes"),
-                              .bytes_variance = edge.at("bytes_variance"),
-                              .samples = edge.at("samples")});
+                              .bytes_variance = edge.value("bytes_variance", 0.0),
+                              .samples = edge.value("samples", 0.0)});
   }
   for (const Json& link : json.at("links")) {
     snapshot.links.push_back({.a = link.at("a"),
@@ -114,7 +121,7 @@ placement::Snapshot SnapshotOf(const Json& json) {
                               .bandwidth_bytes_s = Maybe(link, "bandwidth_bytes_s"),
                               .round_trip_s = Maybe(link, "round_trip_s"),
                               .measured_bytes = link.at("measured_bytes"),
-                              .bandwidth_variance = link.at("bandwidth_variance")});
+                              .bandwidth_variance = link.value("bandwidth_variance", 0.0)});
   }
   snapshot.history = {json.at("history").at("quiesce_s"), json.at("history").at("count")};
   snapshot.options.suspended = json.at("suspended");
@@ -134,6 +141,7 @@ std::string ToJson(const placement::Snapshot& snapshot) {
       {"links", Json::array()},
       {"history", {{"quiesce_s", snapshot.history.quiesce_s}, {"count", snapshot.history.count}}},
       {"suspended", snapshot.options.suspended}};
+  for (const auto& console : snapshot.consoles) json["consoles"].push_back(Text(console));
   for (const auto& node : snapshot.nodes) json["nodes"].push_back(Of(node));
   for (const auto& object : snapshot.objects) json["objects"].push_back(Of(object));
   for (const auto& edge : snapshot.edges) {

@@ -1,0 +1,39 @@
+#ifndef ABACUS_PLACEMENT_PLANNER_TERMS_H_
+#define ABACUS_PLACEMENT_PLANNER_TERMS_H_
+
+// What the Planner reads off a decision. Internal to the room; pure functions.
+
+#include <vector>
+
+#include "placement/decision.h"
+#include "placement/statistics.h"
+
+namespace abacus::placement {
+
+// Null where the decision has no such object or node.
+const StackObject* StackObjectOf(const Decision& decision, const ObjectId& id);
+const NodeStatistics* NodeOf(const Decision& decision, NodeId node);
+
+// L that is predicted of the node under the candidate.
+double LoadOf(const Decision& decision, const Candidate& candidate, NodeId node);
+
+// Whether it differs from the present placement by how long it takes alone: neither pinned nor
+// without memory.
+bool Comparable(const Candidate& candidate);
+
+// The net benefit of which the figures make sure.
+double SureNetBenefit(const Decision& decision, const Candidate& candidate);
+
+// By how much the chosen candidate changes what the graph adds to a node's load (equation 5).
+struct LoadChange {
+  NodeId node = 0;
+  double load = 0;
+};
+// One for each node that objects leave or come to, and for the others on which they run, whose share
+// changes with the response time.
+// REQUIRES: decision.chosen and decision.present are set.
+std::vector<LoadChange> LoadChanges(const Decision& decision);
+
+}  // namespace abacus::placement
+
+#endif  // ABACUS_PLACEMENT_PLANNER_TERMS_H_

@@ -1,0 +1,629 @@
+#include "placement/search.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include "placement/cut.h"
+
+namespace abacus::placement {
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+// An improvement below this part is rounding: a search that followed it could go round for ever.
+constexpr double kImprovement = 1e-9;
+constexpr size_t kPairNodesMax = 6;    // nodes between each two of which cuts are tried
+constexpr size_t kExactUnitsMax = 48;  // units whose every move is evaluated in full
+constexpr size_t kHeavyEdgesMax = 64;  // edges along which pairs are moved
+constexpr int kPriceStepsMax = 40;     // of memory, each doubling it
+
+// One placement under way, with the sums that the objective needs beside the trial's.
+class State {
+ public:
+  State(const Situation& situation, double time_weight, Placement placement,
+        const std::vector<double>* prices, bool keep_to_limits)
+      : situation_(&situation),
+        time_weight_(time_weight),
+        prices_(prices),
+        keep_to_limits_(keep_to_limits),
+        trial_(*situation.graph, situation.options, situation.at, situation.beside),
+        gained_bytes_(situation.graph->nodes.size(), 0) {
+    for (uint32_t j = 0; j < placement.size(); ++j) PutObject(j, placement[j]);
+    Evaluate();
+  }
+
+  const Placement& placement() const { return trial_.placement(); }
+  const Evaluation& evaluation() const { return evaluation_; }
+  const Trial& trial() const { return trial_; }
+  double objective() const { return objective_; }
+  bool keeps_to_limits() const { return keep_to_limits_; }
+
+  void Put(uint32_t unit, uint32_t node) {
+    for (const uint32_t j : situation_->graph->units[unit].objects) PutObject(j, node);
+  }
+
+  double Evaluate() {
+    evaluation_ = trial_.Evaluate();
+    objective_ = kInf;
+    if (!evaluation_.possible || !evaluation_.converged) return objective_;
+    double price_s = 0;
+    for (size_t n = 0; n < gained_bytes_.size(); ++n) {
+      if (keep_to_limits_ && gained_bytes_[n] > 0 && gained_bytes_[n] > situation_->free_bytes[n]) {
+        return objective_;
+      }
+      price_s += (*prices_)[n] * gained_bytes_[n];
+    }
+    objective_ = time_weight_ * evaluation_.Total() + transfer_s_ + price_s;
+    return objective_;
+  }
+
+ private:
+  void PutObject(uint32_t j, uint32_t node) {
+    const Graph& graph = *situation_->graph;
+    const uint32_t from = placement()[j];
+    if (from == node) return;
+    const ObjectStatistics& s = *graph.objects[j].statistics;
+    const auto memory_bytes = static_cast<double>(s.memory_bytes);
+    gained_bytes_[from] -= memory_bytes;
+    gained_bytes_[node] += memory_bytes;
+    const uint32_t home = situation_->at[j];
+    transfer_s_ +=
+        static_cast<double>(s.checkpoint_bytes) *
+        (graph.LinkOf(home, node).transfer_s_byte - graph.LinkOf(home, from).transfer_s_byte);
+    trial_.Put(j, node);
+  }
+
+  const Situation* situation_;
+  double time_weight_;
+  const std::vector<double>* prices_;
+  bool keep_to_limits_;
+  Trial trial_;
+  Evaluation evaluation_;
+  std::vector<double> gained_bytes_;
+  double transfer_s_ = 0;
+  double objective_ = kInf;
+};
+
+// What a second of load and a placement cost at the loads of one state.
+class Prices {
+ public:
+  // `marginal`: with what the graph's own consoles lose by the load that an object adds.
+  Prices(const Situation& situation, const State& state, double time_weight,
+         const std::vector<double>& memory, bool marginal)
+      : situation_(&situation), time_weight_(time_weight), memory_(&memory) {
+    const Graph& graph = *situation.graph;
+    const Evaluation& at = state.evaluation();
+    for (const double response_s : at.response_s) {
+      share_.push_back(response_s > 0 ? 1 / response_s : 0);
+    }
+    for (uint32_t n = 0; n < graph.nodes.size(); ++n) {
+      const double cores = graph.nodes[n].host.cores;
+      slow_down_.push_back(SlowDown(at.loads[n], cores));
+      const bool busy = at.loads[n] > std::max(1.0, cores) && !graph.nodes[n].load_is_constant;
+      double stretched_s = situation.beside[n].cpu_s * situation.beside[n].remains;
+      double background_s = stretched_s;
+      for (uint32_t c = 0; c < graph.consoles.size(); ++c) {
+        background_s += state.trial().CpuOf(c, n);
+      }
+      if (marginal) stretched_s = background_s;
+      load_.push_back(busy ? stretched_s / cores : 0);
+      background_.push_back(busy ? background_s / cores : 0);
+    }
+  }
+
+  // Seconds of the objective that an object costs on a node, its calls apart.
+  double Of(uint32_t j, uint32_t n) const {
+    const Graph& graph = *situation_->graph;
+    const GraphObject& object = graph.objects[j];
+    const double cpu_s = object.work / graph.nodes[n].host.rate;
+    double load = 0;
+    for (uint32_t p = object.parts_begin; p < object.parts_end; ++p) {
+      load += graph.parts[p].part * share_[graph.parts[p].console];
+    }
+    const double background = object.background_work / graph.nodes[n].host.rate / graph.window_s;
+    const double time_s =
+        cpu_s * slow_down_[n] + cpu_s * load * load_[n] + background * background_[n];
+    return time_weight_ * time_s +
+           static_cast<double>(object.statistics->checkpoint_bytes) *
+               graph.LinkOf(situation_->at[j], n).transfer_s_byte +
+           (*memory_)[n] * static_cast<double>(object.statistics->memory_bytes);
+  }
+
+  double OfEdge(const GraphEdge& edge, uint32_t a, uint32_t b) const {
+    if (a == b) return 0;
+    const Graph& graph = *situation_->graph;
+    return graph.LinkOf(a, b).usable ? time_weight_ * CrossingTime(graph, edge, a, b) : kInf;
+  }
+
+ private:
+  const Situation* situation_;
+  double time_weight_;
+  const std::vector<double>* memory_;
+  std::vector<double> share_;       // 1 / T by console
+  std::vector<double> slow_down_;   // by node
+  std::vector<double> load_;        // seconds that a load of 1 costs, by node
+  std::vector<double> background_;  // the same of background work
+};
+
+// The choice of each unit between where it is and one other node, all at once, as a minimum cut.
+class Choice {
+ public:
+  // `other`: by unit; where it is if it has no choice.
+  Choice(const Graph& graph, const Placement& placement, const std::vector<uint32_t>& other,
+         const Prices& prices)
+      : graph_(graph),
+        placement_(placement),
+        other_(other),
+        prices_(prices),
+        here_s_(graph.units.size(), 0),
+        there_s_(graph.units.size(), 0) {
+    Collect();
+  }
+
+  // Of each unit whether it goes.
+  std::vector<bool> Best() const {
+    const size_t units = graph_.units.size();
+    CutGraph cut(units + 2);
+    const double never_s = 2 * sum_s_ + 1;
+    const auto finite = [&](double s) { return std::isinf(s) ? never_s : s; };
+    std::vector<double> here_s(units);
+    std::vector<double> there_s(units);
+    for (size_t u = 0; u < units; ++u) {
+      here_s[u] = finite(here_s_[u]);
+      there_s[u] = finite(there_s_[u]);
+    }
+    for (const auto& [pair, edge] : edges_) {
+      const auto [i, j] = pair;
+      const double here_here = finite(edge[0]);
+      const double here_there = finite(edge[1]);
+      const double there_here = finite(edge[2]);
+      const double there_there = finite(edge[3]);
+      // Any function of two choices is two functions of one each and a price on "i here, j there".
+      // A price below 0, where the way round is shorter than the way, is left out.
+      there_s[i] += there_here - here_here;
+      there_s[j] += there_there - there_here;
+      cut.AddArc(i, j, std::max(0.0, here_there + there_here - here_here - there_there));
+    }
+    for (size_t u = 0; u < units; ++u) {
+      const double least_s = std::min(here_s[u], there_s[u]);  // shifts both sides alike
+      cut.AddArc(units, u, there_s[u] - least_s);
+      cut.AddArc(u, units + 1, here_s[u] - least_s);
+    }
+    const Cut best = cut.MinCut(units, units + 1);
+    std::vector<bool> goes(units);
+    for (size_t u = 0; u < units; ++u) goes[u] = HasChoice(u) && !best.source_side[u];
+    return goes;
+  }
+
+ private:
+  uint32_t Here(size_t u) const { return placement_[graph_.units[u].objects.front()]; }
+  bool HasChoice(size_t u) const { return other_[u] != Here(u); }
+
+  double Counted(double s) {
+    if (std::isfinite(s)) sum_s_ += std::abs(s);
+    return s;
+  }
+
+  void Collect() {
+    for (uint32_t u = 0; u < graph_.units.size(); ++u) {
+      if (!HasChoice(u)) continue;
+      for (const uint32_t j : graph_.units[u].objects) {
+        here_s_[u] += Counted(prices_.Of(j, placement_[j]));
+        there_s_[u] += Counted(prices_.Of(j, other_[u]));
+      }
+    }
+    for (const GraphEdge& edge : graph_.edges) {
+      const uint32_t i = graph_.objects[edge.above].unit;
+      const uint32_t j = graph_.objects[edge.below].unit;
+      const uint32_t a = placement_[edge.above];
+      const uint32_t b = placement_[edge.below];
+      if (i == j || (!HasChoice(i) && !HasChoice(j))) continue;
+      const uint32_t a_other = HasChoice(i) ? other_[i] : a;
+      const uint32_t b_other = HasChoice(j) ? other_[j] : b;
+      const double both[4] = {prices_.OfEdge(edge, a, b), prices_.OfEdge(edge, a, b_other),
+                              prices_.OfEdge(edge, a_other, b),
+                              prices_.OfEdge(edge, a_other, b_other)};
+      for (const double s : both) Counted(s);
+      if (!HasChoice(j)) {
+        here_s_[i] += both[0];
+        there_s_[i] += both[2];
+      } else if (!HasChoice(i)) {
+        here_s_[j] += both[0];
+        there_s_[j] += both[1];
+      } else {
+        auto& sums = edges_.try_emplace({std::min(i, j), std::max(i, j)}).first->second;
+        sums[0] += both[0];
+        sums[i < j ? 1 : 2] += both[1];
+        sums[i < j ? 2 : 1] += both[2];
+        sums[3] += both[3];
+      }
+    }
+  }
+
+  const Graph& graph_;
+  const Placement& placement_;
+  const std::vector<uint32_t>& other_;
+  const Prices& prices_;
+  std::vector<double> here_s_;
+  std::vector<double> there_s_;
+  // Times by (i here, j here), (here, there), (there, here), (there, there).
+  std::map<std::pair<uint32_t, uint32_t>, std::array<double, 4>> edges_;
+  double sum_s_ = 0;
+};
+
+class Searcher {
+ public:
+  Searcher(const Situation& situation, double time_weight)
+      : situation_(situation),
+        graph_(*situation.graph),
+        time_weight_(time_weight),
+        memory_(graph_.nodes.size(), 0) {
+    std::vector<bool> is_target(graph_.nodes.size(), false);
+    for (uint32_t u = 0; u < graph_.units.size(); ++u) {
+      if (graph_.units[u].fixed) continue;
+      free_.push_back(u);
+      for (const uint32_t n : graph_.units[u].targets) is_target[n] = true;
+      is_target[NodeOf(situation.at, u)] = true;
+    }
+    for (uint32_t n = 0; n < graph_.nodes.size(); ++n) {
+      if (is_target[n]) nodes_.push_back(n);
+    }
+    FindHeavyEdges();
+  }
+
+  Found Run() {
+    Found found;
+    found.best = Settled(Best(), false);
+    if (Fits(situation_, found.best)) return found;
+    found.unlimited = found.best;
+    found.best = Settled(WithinLimits(), true);
+    return found;
+  }
+
+  Placement Local(const Placement& from) {
+    State state = At(from, true);
+    Climb(state);
+    return Settled(state.placement(), true);
+  }
+
+ private:
+  uint32_t NodeOf(const Placement& placement, uint32_t unit) const {
+    return placement[graph_.units[unit].objects.front()];
+  }
+  bool May(uint32_t unit, uint32_t node) const { return MayBe(graph_, situation_.at, unit, node); }
+  State At(const Placement& placement, bool keep_to_limits) const {
+    return State(situation_, time_weight_, placement, &memory_, keep_to_limits);
+  }
+  static bool Better(double objective, double than) {
+    return objective < than - kImprovement * std::abs(than);
+  }
+
+  void FindHeavyEdges() {
+    for (const GraphEdge& edge : graph_.edges) {
+      const uint32_t i = graph_.objects[edge.above].unit;
+      const uint32_t j = graph_.objects[edge.below].unit;
+      if (i != j && !graph_.units[i].fixed && !graph_.units[j].fixed) heavy_.push_back(&edge);
+    }
+    if (heavy_.size() <= kHeavyEdgesMax) return;
+    std::stable_sort(heavy_.begin(), heavy_.end(), [](const GraphEdge* a, const GraphEdge* b) {
+      return a->flow.bytes > b->flow.bytes;
+    });
+    heavy_.resize(kHeavyEdgesMax);
+  }
+
+  // Of equals the one that moves less: a unit whose move brings nothing stays where it is.
+  Placement Settled(const Placement& found, bool keep_to_limits) {
+    State state = At(found, keep_to_limits);
+    for (const uint32_t u : free_) {
+      const uint32_t there = NodeOf(state.placement(), u);
+      const uint32_t home = NodeOf(situation_.at, u);
+      if (there == home) continue;
+      const double before = state.objective();
+      state.Put(u, home);
+      if (state.Evaluate() <= before + kImprovement * std::abs(before)) continue;
+      state.Put(u, there);
+      state.Evaluate();
+    }
+    return state.placement();
+  }
+
+  // From the placement as it is, and from everything on one node, for each node.
+  Placement Best() {
+    State best = At(situation_.at, false);
+    Descend(best);
+    size_t starts = 0;
+    for (const uint32_t n : nodes_) {
+      if (++starts > kPairNodesMax) break;
+      Placement start = situation_.at;
+      for (const uint32_t u : free_) {
+        if (!May(u, n)) continue;
+        for (const uint32_t j : graph_.units[u].objects) start[j] = n;
+      }
+      State state = At(start, false);
+      Descend(state);
+      if (Better(state.objective(), best.objective())) best = std::move(state);
+    }
+    return best.placement();
+  }
+
+  // Doubles the price of memory on nodes that are too full until they are not. A cut moves a whole
+  // step at one price, so what fits may leave room: the last search fills it.
+  Placement WithinLimits() {
+    const double objective = At(situation_.at, true).objective();
+    Placement found = situation_.at;
+    for (int step = 0; step < kPriceStepsMax; ++step) {
+      const Placement next = Best();
+      const std::vector<bool> full = FullNodes(next);
+      if (std::find(full.begin(), full.end(), true) == full.end()) {
+        found = next;
+        break;
+      }
+      for (size_t n = 0; n < full.size(); ++n) {
+        const double first = objective / (1024 * (1 + situation_.free_bytes[n]));
+        if (full[n]) memory_[n] = memory_[n] == 0 ? first : 2 * memory_[n];
+      }
+    }
+    std::fill(memory_.begin(), memory_.end(), 0);
+    State best = At(situation_.at, true);
+    Climb(best);
+    State priced = At(found, true);
+    Climb(priced);
+    return Better(priced.objective(), best.objective()) ? priced.placement() : best.placement();
+  }
+
+  std::vector<bool> FullNodes(const Placement& to) const {
+    std::vector<double> gained(graph_.nodes.size(), 0);
+    for (size_t j = 0; j < to.size(); ++j) {
+      const auto bytes = static_cast<double>(graph_.objects[j].statistics->memory_bytes);
+      gained[to[j]] += bytes;
+      gained[situation_.at[j]] -= bytes;
+    }
+    std::vector<bool> full(gained.size());
+    for (size_t n = 0; n < gained.size(); ++n) {
+      full[n] = gained[n] > 0 && gained[n] > situation_.free_bytes[n];
+    }
+    return full;
+  }
+
+  void Descend(State& state) {
+    for (int round = 0; round < kSearchRoundsMax; ++round) {
+      bool better = false;
+      if (nodes_.size() <= kPairNodesMax) {
+        for (size_t i = 0; i < nodes_.size(); ++i) {
+          for (size_t k = i + 1; k < nodes_.size(); ++k) {
+            better |= CutUntilSettled(state, nodes_[i], nodes_[k], true);
+          }
+        }
+      }
+      for (const uint32_t n : nodes_) {
+        if (nodes_.size() > 2) better |= CutUntilSettled(state, n, n, false);
+      }
+      better |= Climb(state);
+      if (!better) return;
+    }
+  }
+
+  // Cuts at the loads of the placement that the last cut gave, until it gives the same again; the
+  // best by the full model is kept.
+  bool CutUntilSettled(State& best, uint32_t a, uint32_t b, bool swap) {
+    bool better = false;
+    for (const bool marginal : {false, true}) {
+      State state = best;
+      for (int round = 0; round < kSearchRoundsMax; ++round) {
+        const std::vector<uint32_t> other = Others(state.placement(), a, b, swap);
+        const Prices prices(situation_, state, time_weight_, memory_, marginal);
+        const std::vector<bool> goes = Choice(graph_, state.placement(), other, prices).Best();
+        bool any = false;
+        for (uint32_t u = 0; u < goes.size(); ++u) {
+          if (!goes[u]) continue;
+          state.Put(u, other[u]);
+          any = true;
+        }
+        if (!any) break;
+        state.Evaluate();
+        if (!Better(state.objective(), best.objective())) continue;
+        best = state;
+        better = true;
+      }
+    }
+    return better;
+  }
+
+  // Of each unit the other node of its choice: of a pair of nodes the other one, or node `a`.
+  std::vector<uint32_t> Others(const Placement& placement, uint32_t a, uint32_t b,
+                               bool swap) const {
+    std::vector<uint32_t> other;
+    for (uint32_t u = 0; u < graph_.units.size(); ++u) {
+      const uint32_t here = NodeOf(placement, u);
+      uint32_t there = here;
+      if (swap && (here == a || here == b)) there = here == a ? b : a;
+      if (!swap) there = a;
+      const bool may = !graph_.units[u].fixed && May(u, there);
+      other.push_back(may ? there : here);
+    }
+    return other;
+  }
+
+  bool Climb(State& state) {
+    bool better = false;
+    for (int round = 0; round < kSearchRoundsMax; ++round) {
+      if (!ClimbOnce(state)) return better;
+      better = true;
+    }
+    return better;
+  }
+
+  // Every move of one unit, then of two that call each other, each taken if it is better.
+  bool ClimbOnce(State& state) {
+    bool better = false;
+    const bool large = free_.size() > kExactUnitsMax;
+    std::optional<Prices> prices;
+    for (const uint32_t u : free_) {
+      for (const uint32_t n : nodes_) {
+        if (n == NodeOf(state.placement(), u) || !May(u, n)) continue;
+        if (large) {
+          if (!prices) prices.emplace(situation_, state, time_weight_, memory_, true);
+          if (Estimate(state, *prices, u, n) >= 0) continue;
+        }
+        if (!TryMove(state, {{u, n}})) continue;
+        better = true;
+        prices.reset();
+      }
+    }
+    if (state.keeps_to_limits() && !large) better |= Exchange(state);
+    for (const GraphEdge* edge : heavy_) {
+      const uint32_t i = graph_.objects[edge->above].unit;
+      const uint32_t j = graph_.objects[edge->below].unit;
+      for (const uint32_t n : nodes_) {
+        const bool apart = NodeOf(state.placement(), i) != n || NodeOf(state.placement(), j) != n;
+        if (apart && May(i, n) && May(j, n)) better |= TryMove(state, {{i, n}, {j, n}});
+      }
+    }
+    return better;
+  }
+
+  // Two units change places: where memory is full, one comes only if another goes.
+  bool Exchange(State& state) {
+    bool better = false;
+    for (size_t a = 0; a < free_.size(); ++a) {
+      for (size_t b = a + 1; b < free_.size(); ++b) {
+        const uint32_t i = free_[a];
+        const uint32_t j = free_[b];
+        const uint32_t at_i = NodeOf(state.placement(), i);
+        const uint32_t at_j = NodeOf(state.placement(), j);
+        if (at_i == at_j || !May(i, at_j) || !May(j, at_i)) continue;
+        better |= TryMove(state, {{i, at_j}, {j, at_i}});
+      }
+    }
+    return better;
+  }
+
+  double Estimate(const State& state, const Prices& prices, uint32_t unit, uint32_t node) const {
+    double change_s = 0;
+    for (const uint32_t j : graph_.units[unit].objects) {
+      const uint32_t from = state.placement()[j];
+      change_s += prices.Of(j, node) - prices.Of(j, from);
+      for (const uint32_t e : state.trial().EdgesOf(j)) {
+        const GraphEdge& edge = graph_.edges[e];
+        const uint32_t far = edge.above == j ? edge.below : edge.above;
+        if (graph_.objects[far].unit == unit) continue;
+        const double now_s = prices.OfEdge(edge, from, state.placement()[far]);
+        const double then_s = prices.OfEdge(edge, node, state.placement()[far]);
+        if (std::isinf(now_s)) continue;
+        change_s += then_s - now_s;
+      }
+    }
+    return change_s;
+  }
+
+  // Units and where each is to go.
+  bool TryMove(State& state, std::initializer_list<std::pair<uint32_t, uint32_t>> moves) {
+    const double before = state.objective();
+    std::vector<std::pair<uint32_t, uint32_t>> back;
+    for (const auto& [u, n] : moves) {
+      back.push_back({u, NodeOf(state.placement(), u)});
+      state.Put(u, n);
+    }
+    if (Better(state.Evaluate(), before)) return true;
+    for (const auto& [u, n] : back) state.Put(u, n);
+    state.Evaluate();
+    return false;
+  }
+
+  const Situation& situation_;
+  const Graph& graph_;
+  const double time_weight_;
+  std::vector<double> memory_;   // seconds a byte, by node
+  std::vector<uint32_t> free_;   // units that may move
+  std::vector<uint32_t> nodes_;  // where any of them may be
+  std::vector<const GraphEdge*> heavy_;
+};
+
+}  // namespace
+
+Situation Situation::Of(const Graph& graph, const FixedPointOptions& options) {
+  Situation situation{.graph = &graph, .at = graph.present, .options = options};
+  for (const GraphNode& node : graph.nodes) {
+    situation.free_bytes.push_back(node.memory_free_bytes);
+    situation.beside.push_back({.load = node.others});
+  }
+  return situation;
+}
+
+Situation Situation::MovedTo(const Placement& to) const {
+  Situation moved = *this;
+  moved.at = to;
+  for (size_t j = 0; j < to.size(); ++j) {
+    const auto bytes = static_cast<double>(graph->objects[j].statistics->memory_bytes);
+    moved.free_bytes[at[j]] += bytes;
+    moved.free_bytes[to[j]] -= bytes;
+  }
+  return moved;
+}
+
+FixedPointOptions FixedPointOptionsOf(const Config& config) {
+  return {.iterations_max = config.fixed_point_iterations_max,
+          .tolerance = config.fixed_point_tolerance,
+          .client_load_constant = config.client_load_constant};
+}
+
+MigrationCost CostOf(const Graph& graph, const Placement& from, const Placement& to,
+                     const MigrationHistory& history, const Config& config) {
+  if (from == to) return {};
+  MigrationCost cost;
+  cost.quiesce_s = history.count > 0 ? history.quiesce_s : config.quiesce_prior_s;
+  double round_trip_s = 0;
+  for (size_t j = 0; j < from.size(); ++j) {
+    if (from[j] == to[j]) continue;
+    const GraphLink& link = graph.LinkOf(from[j], to[j]);
+    const auto bytes = static_cast<double>(graph.objects[j].statistics->checkpoint_bytes);
+    cost.checkpoint_bytes += bytes;
+    cost.transfer_s += bytes * link.transfer_s_byte;
+    round_trip_s = std::max(round_trip_s, link.protocol_round_trip_s);
+  }
+  cost.protocol_s = config.protocol_round_trips * round_trip_s;
+  return cost;
+}
+
+bool Fits(const Situation& situation, const Placement& to) {
+  std::vector<double> gained(situation.free_bytes.size(), 0);
+  for (size_t j = 0; j < to.size(); ++j) {
+    if (to[j] == situation.at[j]) continue;
+    const auto bytes = static_cast<double>(situation.graph->objects[j].statistics->memory_bytes);
+    gained[to[j]] += bytes;
+    gained[situation.at[j]] -= bytes;
+  }
+  for (size_t n = 0; n < gained.size(); ++n) {
+    if (gained[n] > 0 && gained[n] > situation.free_bytes[n]) return false;
+  }
+  return true;
+}
+
+bool MayBe(const Graph& graph, const Placement& at, uint32_t unit, uint32_t node) {
+  const Unit& u = graph.units[unit];
+  if (at[u.objects.front()] == node) return true;
+  return std::binary_search(u.targets.begin(), u.targets.end(), node);
+}
+
+bool Allowed(const Graph& graph, const Placement& at, const Placement& to) {
+  for (uint32_t j = 0; j < at.size(); ++j) {
+    const uint32_t unit = graph.objects[j].unit;
+    if (to[j] != at[j] && (graph.units[unit].fixed || !MayBe(graph, at, unit, to[j]))) return false;
+    if (to[j] != to[graph.units[unit].objects.front()] && to[j] != at[j]) return false;
+  }
+  return true;
+}
+
+Found Search(const Situation& situation, double time_weight) {
+  return Searcher(situation, time_weight).Run();
+}
+
+Placement Improve(const Situation& situation, double time_weight, const Placement& from) {
+  return Searcher(situation, time_weight).Local(from);
+}
+
+}  // namespace abacus::placement
