@@ -217,7 +217,7 @@ void RoundMaker::Predict() {
   }
   Loads solved = SolveLoads(fixed_s, uses, bases, options_);
   converged_ = solved.converged;
-  response_s_ = std::move(solved.response_s);
+  response_s_.assign(solved.response_s.begin(), solved.response_s.end());
   for (size_t p = 0; p < places_.size(); ++p) {
     places_[p].load = places_[p].base.load;
     places_[p].cpu_s = places_[p].squares = 0;
