@@ -277,7 +277,8 @@ Decision Decide(const Snapshot& snapshot, const Config& config) {
   Candidates candidates(present, snapshot, config, server);
   decision.candidates = candidates.All();
   decision.present = candidates.judge().present();
-  decision.present_loads = candidates.judge().at().loads;
+  const Figures& loads = candidates.judge().at().loads;
+  decision.present_loads.assign(loads.begin(), loads.end());
   decision.chosen = Best(decision.candidates, config.confidence_z);
   if (decision.chosen && !graph.chain) {
     const Placement first = After(graph, present.at, decision.candidates[*decision.chosen].moves);

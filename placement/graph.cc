@@ -86,12 +86,12 @@ class SnapshotReader::Impl {
   void IndexArcs();
   void AddConsole(const ObjectId& id);
   void FindOwners();
-  std::vector<uint32_t> Reached(uint32_t console) const;
+  std::vector<uint32_t> Reached(uint32_t console);
 
   std::optional<Refusal> Walk(const Roots& roots, Reading& reading) const;
   std::optional<Refusal> Enter(uint32_t object, uint32_t from, Reading& reading) const;
   std::optional<Refusal> FindNodes(Reading& reading) const;
-  std::optional<Refusal> AddNode(NodeId node, const std::string& who, Reading& reading) const;
+  std::optional<Refusal> AddNode(NodeId node, const ObjectStatistics* who, Reading& reading) const;
   void AddAllowedNode(NodeId node, Reading& reading) const;
   std::optional<Refusal> CheckWhole() const;
   std::optional<Refusal> CheckNode(const NodeStatistics& node) const;
@@ -123,6 +123,8 @@ class SnapshotReader::Impl {
   std::vector<double> callers_in_;
   std::map<uint32_t, std::vector<uint32_t>> callers_;  // of an object: those that nobody owns
   std::vector<bool> held_;
+  std::vector<uint32_t> seen_;  // the walk that last reached an object
+  uint32_t walk_ = 0;
 };
 
 struct SnapshotReader::Impl::Reading {
@@ -180,16 +182,18 @@ void SnapshotReader::Impl::AddConsole(const ObjectId& id) {
 }
 
 // The objects that calls lead to from a console, itself included. Another console is not entered.
-std::vector<uint32_t> SnapshotReader::Impl::Reached(uint32_t console) const {
+std::vector<uint32_t> SnapshotReader::Impl::Reached(uint32_t console) {
   std::vector<uint32_t> reached;
   if (roots_[console] == kNone) return reached;
-  absl::flat_hash_map<uint32_t, bool> seen;
+  seen_.resize(ids_.size(), 0);
+  ++walk_;
   reached.push_back(roots_[console]);
-  seen[roots_[console]] = true;
+  seen_[roots_[console]] = walk_;
   for (size_t at = 0; at < reached.size(); ++at) {
     for (const Arc& arc : ArcsFrom(reached[at])) {
       const bool is_console = owner_[arc.to] < consoles_.size() && roots_[owner_[arc.to]] == arc.to;
-      if (is_console || !seen.try_emplace(arc.to, true).second) continue;
+      if (is_console || seen_[arc.to] == walk_) continue;
+      seen_[arc.to] = walk_;
       reached.push_back(arc.to);
     }
   }
@@ -276,7 +280,7 @@ std::optional<Refusal> SnapshotReader::Impl::Walk(const Roots& roots, Reading& r
   for (uint32_t j = 0; j < reading.ranks.size(); ++j) {
     reading.index[reading.ranks[j]] = j;
     const ObjectStatistics* object = objects_[reading.ranks[j]].value;
-    reading.graph->objects.push_back({.statistics = object});
+    reading.graph->objects.push_back({.statistics = object, .rank = reading.ranks[j]});
   }
   if (reading.ranks.size() <= roots.size()) {
     return Refusal{Reason::kConsoleAlone, "the console has called no other object"};
@@ -284,13 +288,13 @@ std::optional<Refusal> SnapshotReader::Impl::Walk(const Roots& roots, Reading& r
   return std::nullopt;
 }
 
-std::optional<Refusal> SnapshotReader::Impl::AddNode(NodeId node, const std::string& who,
+std::optional<Refusal> SnapshotReader::Impl::AddNode(NodeId node, const ObjectStatistics* who,
                                                      Reading& reading) const {
   if (reading.node.contains(node)) return std::nullopt;
   const auto it = nodes_.find(node);
   if (it == nodes_.end()) {
-    return Refusal{Reason::kUnknownNode,
-                   absl::StrCat(who, " is on node ", node, ", which the snapshot does not hold")};
+    return Refusal{Reason::kUnknownNode, absl::StrCat(NameOf(*who), " is on node ", node,
+                                                      ", which the snapshot does not hold")};
   }
   if (it->second.times > 1) {
     return Refusal{Reason::kDuplicateEntry,
@@ -313,7 +317,7 @@ std::optional<Refusal> SnapshotReader::Impl::FindNodes(Reading& reading) const {
     const ObjectStatistics& s = *object.statistics;
     const bool console = std::any_of(reading.roots.begin(), reading.roots.end(),
                                      [&](uint32_t root) { return objects_[root].value == &s; });
-    object.held = s.mobile && !s.pinned && held_[reading.ranks[&object - graph.objects.data()]];
+    object.held = s.mobile && !s.pinned && held_[object.rank];
     object.fixed = console || !s.mobile || s.pinned || object.held;
     stored |= object.fixed && !console && !object.held;
   }
@@ -324,7 +328,7 @@ std::optional<Refusal> SnapshotReader::Impl::FindNodes(Reading& reading) const {
   }
   for (const uint32_t root : reading.roots) {
     const ObjectStatistics& console = *objects_[root].value;
-    if (auto refusal = AddNode(console.node, NameOf(console), reading)) return refusal;
+    if (auto refusal = AddNode(console.node, &console, reading)) return refusal;
   }
   // By number, whoever is there now: what is decided must not depend on an order that moves change.
   std::map<NodeId, const ObjectStatistics*> others;  // who is there; nullptr: only allowed
@@ -336,7 +340,7 @@ std::optional<Refusal> SnapshotReader::Impl::FindNodes(Reading& reading) const {
   for (const auto& [node, object] : others) {
     if (object == nullptr) {
       AddAllowedNode(node, reading);
-    } else if (auto refusal = AddNode(node, NameOf(*object), reading)) {
+    } else if (auto refusal = AddNode(node, object, reading)) {
       return refusal;
     }
   }
@@ -353,7 +357,7 @@ void SnapshotReader::Impl::AddAllowedNode(NodeId node, Reading& reading) const {
   if (it == nodes_.end() || it->second.times > 1 || CheckNode(*it->second.value)) {
     ++reading.graph->nodes_left_aside;
   } else {
-    (void)AddNode(node, "", reading);
+    (void)AddNode(node, nullptr, reading);
   }
 }
 
@@ -479,6 +483,18 @@ std::optional<Refusal> SnapshotReader::Impl::FindEdges(Reading& reading) const {
   std::sort(graph.edges.begin(), graph.edges.end(), [](const GraphEdge& a, const GraphEdge& b) {
     return std::pair(a.above, a.below) < std::pair(b.above, b.below);
   });
+  graph.first_edge.assign(graph.objects.size() + 1, 0);
+  for (const GraphEdge& edge : graph.edges) {
+    ++graph.first_edge[edge.above + 1];
+    ++graph.first_edge[edge.below + 1];
+  }
+  std::partial_sum(graph.first_edge.begin(), graph.first_edge.end(), graph.first_edge.begin());
+  graph.edges_of.resize(2 * graph.edges.size());
+  std::vector<uint32_t> at(graph.first_edge.begin(), graph.first_edge.end() - 1);
+  for (uint32_t e = 0; e < graph.edges.size(); ++e) {
+    graph.edges_of[at[graph.edges[e].above]++] = e;
+    graph.edges_of[at[graph.edges[e].below]++] = e;
+  }
   return std::nullopt;
 }
 
@@ -757,7 +773,7 @@ SnapshotReader::Graphs SnapshotReader::Impl::ReadAll() {
   for (uint32_t c = 0; c < consoles_.size(); ++c) {
     if (all.consoles[c].refusal) continue;
     for (const GraphObject& object : single[c].objects) {
-      const uint32_t rank = Rank(object.statistics->id);
+      const uint32_t rank = object.rank;
       if (owner_[rank] != kSeveral || object.fixed) continue;
       again[c] = true;
       if (held_[rank]) continue;

@@ -61,6 +61,7 @@ struct GraphLink {
 
 struct GraphObject {
   const ObjectStatistics* statistics = nullptr;
+  uint32_t rank = 0;  // among all ids of the snapshot
   uint32_t unit = 0;
   bool fixed = false;
   bool held = false;           // fixed because a console that uses it is not understood
@@ -102,6 +103,8 @@ struct Graph {
   std::vector<GraphLink> links;  // nodes.size() squared; of a node to itself: not usable, free
   std::vector<Unit> units;
   std::vector<ConsolePart> parts;
+  std::vector<uint32_t> edges_of;    // indices of edges, by object
+  std::vector<uint32_t> first_edge;  // of an object's in edges_of, with an end
   Placement present;
   double scale = 1;     // H / snapshot.window_s
   double window_s = 1;  // H
@@ -114,6 +117,10 @@ struct Graph {
   size_t links_left_aside = 0;
   size_t nodes_left_aside = 0;
 
+  absl::Span<const uint32_t> EdgesOf(uint32_t object) const {
+    return absl::MakeConstSpan(edges_of).subspan(first_edge[object],
+                                                 first_edge[object + 1] - first_edge[object]);
+  }
   const GraphLink& LinkOf(uint32_t a, uint32_t b) const { return links[a * nodes.size() + b]; }
 };
 

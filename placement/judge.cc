@@ -36,7 +36,7 @@ Candidate Judge::Of(const Placement& to, int split) const {
   candidate.above_threshold = candidate.objects_moved > 0 && there.possible && at_.converged &&
                               there.converged && sure_s > candidate.threshold_s;
   candidate.verdict = VerdictOf(candidate, to);
-  if (!graph.chain) candidate.node_loads = there.loads;
+  if (!graph.chain) candidate.node_loads.assign(there.loads.begin(), there.loads.end());
   return candidate;
 }
 

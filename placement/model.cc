@@ -54,7 +54,7 @@ Loads SolveLoads(absl::Span<const double> fixed_s, absl::Span<const Use> uses,
   if (fixed_s.size() == 1) return SolveOne(fixed_s[0], uses, nodes, options);
   Loads solved;
   std::vector<double> slow_down(nodes.size());
-  const auto apply = [&](const std::vector<double>* response_s) {
+  const auto apply = [&](const Figures* response_s) {
     for (size_t n = 0; n < nodes.size(); ++n) solved.loads[n] = nodes[n].load;
     for (const Use& use : uses) {
       if (response_s == nullptr || nodes[use.node].load_is_constant) continue;
@@ -69,7 +69,7 @@ Loads SolveLoads(absl::Span<const double> fixed_s, absl::Span<const Use> uses,
   };
   solved.loads.resize(nodes.size());
   apply(nullptr);
-  std::vector<double> response_s = solved.response_s;
+  Figures response_s = solved.response_s;
   solved.converged = false;
   while (solved.iterations < options.iterations_max && !solved.converged) {
     ++solved.iterations;
@@ -95,24 +95,12 @@ Trial::Trial(const Graph& graph, const FixedPointOptions& options, Placement pla
       placement_(std::move(placement)),
       beside_(std::move(beside)),
       nodes_(graph.nodes.size()),
-      first_edge_(graph.objects.size() + 1, 0),
       cpu_s_(graph.consoles.size() * nodes_, 0),
       network_s_(graph.consoles.size(), 0),
       stall_s_(graph.consoles.size(), 0),
       background_(nodes_, 0) {
   if (beside_.empty()) {
     for (const GraphNode& node : graph.nodes) beside_.push_back({.load = node.others});
-  }
-  for (const GraphEdge& edge : graph.edges) {
-    ++first_edge_[edge.above + 1];
-    ++first_edge_[edge.below + 1];
-  }
-  for (size_t j = 1; j < first_edge_.size(); ++j) first_edge_[j] += first_edge_[j - 1];
-  edges_of_.resize(2 * graph.edges.size());
-  std::vector<uint32_t> at(first_edge_.begin(), first_edge_.end() - 1);
-  for (uint32_t e = 0; e < graph.edges.size(); ++e) {
-    edges_of_[at[graph.edges[e].above]++] = e;
-    edges_of_[at[graph.edges[e].below]++] = e;
   }
   for (uint32_t j = 0; j < graph.objects.size(); ++j) {
     const GraphObject& object = graph.objects[j];
@@ -171,9 +159,9 @@ void Trial::PutUnit(uint32_t unit, uint32_t node) {
 Evaluation Trial::Evaluate() const {
   const size_t consoles = network_s_.size();
   // Small on the stack's terms: a search asks this many thousand times.
-  std::vector<double> fixed_s(consoles);
-  std::vector<NodeBase> nodes(nodes_);
-  std::vector<Use> uses;
+  Figures fixed_s(consoles);
+  absl::InlinedVector<NodeBase, 4> nodes(nodes_);
+  absl::InlinedVector<Use, 4> uses;
   uses.reserve(cpu_s_.size());
   for (uint32_t c = 0; c < consoles; ++c) fixed_s[c] = FixedOf(c);
   for (uint32_t n = 0; n < nodes_; ++n) {

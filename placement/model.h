@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/types/span.h"
 #include "placement/equations.h"
 #include "placement/graph.h"
@@ -37,9 +38,12 @@ struct NodeBase {
   bool load_is_constant = false;  // what they add does not count
 };
 
+// A few figures, by console or by node: mostly no more than fit without an allocation.
+using Figures = absl::InlinedVector<double, 4>;
+
 struct Loads {
-  std::vector<double> response_s;  // T_c of every console
-  std::vector<double> loads;       // L of every node, the floor of 1 applied
+  Figures response_s;  // T_c of every console
+  Figures loads;       // L of every node, the floor of 1 applied
   int iterations = 0;
   bool converged = true;  // false: cut off; the other fields hold the last iteration
 };
@@ -77,10 +81,10 @@ struct Beside {
 // What a placement is predicted to bring.
 struct Evaluation {
   bool possible = true;  // false: calls would have to cross a link that is not usable
-  std::vector<double> response_s;
+  Figures response_s;
   double response_sum_s = 0;  // over the graph's consoles
   double beside_s = 0;        // what consoles beside spend on the graph's nodes
-  std::vector<double> loads;
+  Figures loads;
   int iterations = 0;
   bool converged = true;
 
@@ -117,10 +121,7 @@ class Trial {
   }
   const std::vector<Beside>& beside() const { return beside_; }
   // The edges of an object, as indices into Graph::edges.
-  absl::Span<const uint32_t> EdgesOf(uint32_t object) const {
-    return absl::MakeConstSpan(edges_of_).subspan(first_edge_[object],
-                                                  first_edge_[object + 1] - first_edge_[object]);
-  }
+  absl::Span<const uint32_t> EdgesOf(uint32_t object) const { return graph_->EdgesOf(object); }
 
  private:
   void AddObject(uint32_t object, uint32_t node, double sign);
@@ -131,13 +132,11 @@ class Trial {
   Placement placement_;
   std::vector<Beside> beside_;
   size_t nodes_;
-  std::vector<uint32_t> edges_of_;
-  std::vector<uint32_t> first_edge_;
-  std::vector<double> cpu_s_;       // consoles x nodes
-  std::vector<double> network_s_;   // by console
-  std::vector<double> stall_s_;     // by console
-  std::vector<double> background_;  // load by node
-  int impossible_ = 0;              // edges across links that are not usable
+  Figures cpu_s_;       // consoles x nodes
+  Figures network_s_;   // by console
+  Figures stall_s_;     // by console
+  Figures background_;  // load by node
+  int impossible_ = 0;  // edges across links that are not usable
 };
 
 // Seconds that a flow takes across a link; none within a node.

@@ -108,6 +108,11 @@ class RoundMaker {
   double Total() const;
 
   Situation SituationOf(const Member& member) const;
+  struct Least {
+    double response_s = 0;
+    double beside_s = 0;
+  };
+  Least LeastOf(const Situation& situation, const Placement& to) const;
   std::optional<Step> StepOf(uint32_t m, bool final);
   std::vector<Placement> PlacementsOf(const Situation& situation) const;
   Way WayTo(uint32_t m, const Situation& situation, const Evaluation& now, const Placement& to,
@@ -217,7 +222,7 @@ void RoundMaker::Predict() {
   }
   Loads solved = SolveLoads(fixed_s, uses, bases, options_);
   converged_ = solved.converged;
-  response_s_ = std::move(solved.response_s);
+  response_s_.assign(solved.response_s.begin(), solved.response_s.end());
   for (size_t p = 0; p < places_.size(); ++p) {
     places_[p].load = places_[p].base.load;
     places_[p].cpu_s = places_[p].squares = 0;
@@ -315,6 +320,29 @@ Way RoundMaker::WayTo(uint32_t m, const Situation& situation, const Evaluation& 
   return way;
 }
 
+// What a placement would take if the graph's own objects made no load: no more than it does take,
+// and summed up without a fixed point. Most placements of a settled round cannot even so pay.
+RoundMaker::Least RoundMaker::LeastOf(const Situation& situation, const Placement& to) const {
+  const Graph& graph = *situation.graph;
+  double least_s = 0;
+  double beside_s = 0;
+  for (size_t j = 0; j < to.size(); ++j) {
+    const GraphObject& object = graph.objects[j];
+    const GraphNode& node = graph.nodes[to[j]];
+    least_s += object.own_stall_s + object.work / node.host.rate *
+                                        SlowDown(situation.beside[to[j]].load, node.host.cores);
+  }
+  for (const GraphEdge& edge : graph.edges) {
+    least_s += CrossingTime(graph, edge, to[edge.above], to[edge.below]);
+  }
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    const Beside& beside = situation.beside[n];
+    if (beside.cpu_s == 0) continue;
+    beside_s += beside.cpu_s * SlowDown(beside.load, graph.nodes[n].host.cores);
+  }
+  return {least_s, beside_s};
+}
+
 // The best step of one graph at the loads as they are by now, with the room that it needs made; the
 // reason where there is none. `final`: also notes the reason.
 std::optional<Step> RoundMaker::StepOf(uint32_t m, bool final) {
@@ -329,12 +357,21 @@ std::optional<Step> RoundMaker::StepOf(uint32_t m, bool final) {
   const Evaluation now = trial.Evaluate();
   Reason reason = now.converged ? Reason::kPresentIsBest : Reason::kNotConverged;
   std::optional<Step> best;
+  const double quiesce_s =
+      snapshot_.history.count > 0 ? snapshot_.history.quiesce_s : config_.quiesce_prior_s;
   const auto consider = [&](Step step) {
     const double sure_s = step.Sure(config_.confidence_z);
     if (!best || sure_s > best->Sure(config_.confidence_z)) best = std::move(step);
   };
   for (const Placement& to : PlacementsOf(situation)) {
     if (to == member.at || !now.converged) continue;
+    const Least least = LeastOf(situation, to);
+    if (now.Total() * (1 + kProgress) - quiesce_s <
+        least.beside_s + (1 + config_.b_thresh) * least.response_s) {
+      const bool faster = least.response_s + least.beside_s < now.Total();
+      if (reason == Reason::kPresentIsBest && faster) reason = Reason::kBelowThreshold;
+      continue;
+    }
     for (uint32_t j = 0; j < to.size(); ++j) trial.Put(j, to[j]);
     const Evaluation then = trial.Evaluate();
     if (!then.possible || !then.converged) continue;
