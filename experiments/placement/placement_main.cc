@@ -3,12 +3,12 @@
 //
 //   abacus_placement_experiment [--json FILE] [--servers-max N]
 
-#include <ctime>
 #include <malloc.h>
 
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <fstream>
 #include <iostream>
 #include <string>
@@ -71,14 +71,15 @@ void Print(const ScenarioRow& row, double wall_s) {
   const auto& r = row.report;
   const double worst_s = r.reaction_s.empty() ? 0 : r.reaction_s[r.reaction_s.size() / 2];
   const double us = r.decisions == 0 ? 0 : 1e6 * r.engine_cpu_s / static_cast<double>(r.decisions);
-  std::cout << absl::StrFormat(
-                   "%-40s %8.3f %8.3f %8.3f %7.3f%s %6.1f%% %6d %6d %5d %9.0f %6.1f%% %6.1f%% %9.1f "
-                   "%5.1f MB  (%.1f s)\n",
-                   row.name, row.adaptive, row.all_client, row.all_server, row.best_static,
-                   row.best_is_exact ? " " : "+", 100 * row.regret, r.moves.size(), r.phase_changes,
-                   r.reversals, 1000 * worst_s, 100 * r.error_median, 100 * r.error_p95, us,
-                   r.engine_memory_bytes / 1e6, wall_s)
-            << std::flush;
+  std::cout
+      << absl::StrFormat(
+             "%-40s %8.3f %8.3f %8.3f %7.3f%s %6.1f%% %6d %6d %5d %9.0f %6.1f%% %6.1f%% %9.1f "
+             "%5.1f MB  (%.1f s)\n",
+             row.name, row.adaptive, row.all_client, row.all_server, row.best_static,
+             row.best_is_exact ? " " : "+", 100 * row.regret, r.moves.size(), r.phase_changes,
+             r.reversals, 1000 * worst_s, 100 * r.error_median, 100 * r.error_p95, us,
+             r.engine_memory_bytes / 1e6, wall_s)
+      << std::flush;
 }
 
 nlohmann::json ToJson(const ScenarioRow& row, double wall_s) {

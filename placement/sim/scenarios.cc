@@ -56,9 +56,9 @@ std::vector<Scenario> StandardScenarios(size_t servers_max) {
   std::vector<Scenario> all;
   AddSmall(&all);
   for (size_t servers = 4; servers <= servers_max; servers = servers == 4 ? 10 : servers * 10) {
-    Scenario scenario =
-        Make(absl::StrCat("churn and hot spots, ", servers, " servers"),
-             RandomCluster({.servers = servers, .consoles = 10 * servers, .duration_s = 30}, 7), 30);
+    Scenario scenario = Make(
+        absl::StrCat("churn and hot spots, ", servers, " servers"),
+        RandomCluster({.servers = servers, .consoles = 10 * servers, .duration_s = 30}, 7), 30);
     // Where there are many, digests come five times less often.
     if (servers > 10) scenario.options.sample_ticks = 5;
     all.push_back(std::move(scenario));

@@ -83,7 +83,7 @@ struct Report {
   uint64_t decisions = 0;
   double engine_cpu_s = 0;         // by Options::cpu_s
   double engine_memory_bytes = 0;  // by Options::memory_bytes: what went with the planners
-  double error_median = 0;  // predicted / measured - 1, absolute: placements as they were
+  double error_median = 0;         // predicted / measured - 1, absolute: placements as they were
   double error_p95 = 0;
   double move_error_median = 0;  // the same for what was predicted of moves
   double move_error_p95 = 0;
