@@ -19,6 +19,8 @@ namespace {
 constexpr double kTimeMax = 1e12;
 // Part of the graphs that go when there are too many, so that looking for them is rare.
 constexpr size_t kEvictedPart = 8;
+// Windows from which on their differences tell how much windows differ.
+constexpr double kDeviationWindows = 3;
 // A price is wrong for the mix if the figure has changed by more than this: the link is another
 // one.
 constexpr double kPriceDrift = 4;
@@ -342,6 +344,7 @@ void Planner::Settle(Graph& graph, const Snapshot& window, double now_s, Decisio
   };
   const auto gain = [](const Candidate& c) { return c.net_benefit_s / c.prediction.response_s; };
   Settled& settled = graph.settled;
+  settled.sure = false;
   Candidate* best = nullptr;
   Candidate* followed = nullptr;
   for (Candidate& c : decision->candidates) {
@@ -359,6 +362,9 @@ void Planner::Settle(Graph& graph, const Snapshot& window, double now_s, Decisio
   best = followed;
   if (now_s - settled.at_s >= planner_.whole_window * config_.window_s) {
     // Welford's recurrence, of one value a window, as values of overlapping windows are one.
+    if (settled.windows >= kDeviationWindows) {
+      settled.deviation = std::sqrt(settled.squares / (settled.windows - 1));
+    }
     settled.at_s = now_s;
     ++settled.windows;
     const double off = gain(*best) - settled.mean;
@@ -376,7 +382,9 @@ void Planner::Settle(Graph& graph, const Snapshot& window, double now_s, Decisio
   if (sure <= back * planner_.settled_thresh) return;
   best->threshold_s = planner_.settled_thresh * best->prediction.response_s;
   best->above_threshold = best->net_benefit_s > best->threshold_s;
-  if (best->above_threshold) best->verdict = Verdict::kPays;
+  if (!best->above_threshold) return;
+  best->verdict = Verdict::kPays;
+  settled.sure = true;
 }
 
 bool Planner::TakesBack(const Graph& graph, const std::vector<Move>& moves) const {
@@ -391,8 +399,14 @@ bool Planner::TakesBack(const Graph& graph, const std::vector<Move>& moves) cons
 std::optional<Reason> Planner::WhyNot(const Graph& graph, const Snapshot& window,
                                       const Decision& decision, size_t candidate) const {
   const Candidate& c = decision.candidates[candidate];
-  const double margin_s =
-      planner_.confidence_deviations * BenefitDeviation(window, decision, candidate);
+  double deviation_s = BenefitDeviation(window, decision, candidate);
+  if (graph.settled.split == c.split && graph.settled.phase_changes == graph.phases.changes()) {
+    // Confidence and hysteresis were asked of the mean of many windows, which one window is part
+    // of.
+    if (graph.settled.sure) return std::nullopt;
+    deviation_s = std::max(deviation_s, graph.settled.deviation * c.prediction.response_s);
+  }
+  const double margin_s = planner_.confidence_deviations * deviation_s;
   if (window.window_s < planner_.whole_window * config_.window_s) {
     const double sure_s = decision.present->response_s - margin_s;
     const bool seen = window.window_s >= 0.99 * planner_.fast_window * config_.window_s;

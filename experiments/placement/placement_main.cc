@@ -69,7 +69,7 @@ void PrintHeader() {
 
 void Print(const ScenarioRow& row, double wall_s) {
   const auto& r = row.report;
-  const double worst_s = r.reaction_s.empty() ? 0 : r.reaction_s[r.reaction_s.size() / 2];
+  const double median_s = r.reaction_s.empty() ? 0 : r.reaction_s[r.reaction_s.size() / 2];
   const double us = r.decisions == 0 ? 0 : 1e6 * r.engine_cpu_s / static_cast<double>(r.decisions);
   std::cout
       << absl::StrFormat(
@@ -77,7 +77,7 @@ void Print(const ScenarioRow& row, double wall_s) {
              "%5.1f MB  (%.1f s)\n",
              row.name, row.adaptive, row.all_client, row.all_server, row.best_static,
              row.best_is_exact ? " " : "+", 100 * row.regret, r.moves.size(), r.phase_changes,
-             r.reversals, 1000 * worst_s, 100 * r.error_median, 100 * r.error_p95, us,
+             r.reversals, 1000 * median_s, 100 * r.error_median, 100 * r.error_p95, us,
              r.engine_memory_bytes / 1e6, wall_s)
       << std::flush;
 }
