@@ -19,6 +19,8 @@ namespace {
 constexpr double kTimeMax = 1e12;
 // Part of the graphs that go when there are too many, so that looking for them is rare.
 constexpr size_t kEvictedPart = 8;
+// Windows from which on their differences tell how much windows differ.
+constexpr double kDeviationWindows = 3;
 // A price is wrong for the mix if the figure has changed by more than this: the link is another
 // one.
 constexpr double kPriceDrift = 4;
@@ -311,16 +313,17 @@ void Planner::Correct(double now_s, Decision* decision) const {
     const bool both = decision->present->converged && c.prediction.converged;
     c.above_threshold = both && c.net_benefit_s > c.threshold_s;
     if (!Comparable(c)) continue;
-    c.verdict = c.benefit_s <= 0                            ? Verdict::kSlower
-                : !c.above_threshold                        ? Verdict::kBelowThreshold
+    c.verdict = c.benefit_s <= 0                                ? Verdict::kSlower
+                : !c.above_threshold                            ? Verdict::kBelowThreshold
                 : SureNetBenefit(*decision, c) <= c.threshold_s ? Verdict::kUncertain
-                                                            : Verdict::kPays;
+                                                                : Verdict::kPays;
   }
 }
 
 void Planner::Settle(Graph& graph, const Snapshot& window, double now_s, Decision* decision) const {
   const auto gain = [](const Candidate& c) { return c.net_benefit_s / c.prediction.response_s; };
   Settled& settled = graph.settled;
+  settled.sure = false;
   Candidate* best = nullptr;
   Candidate* followed = nullptr;
   for (Candidate& c : decision->candidates) {
@@ -338,6 +341,9 @@ void Planner::Settle(Graph& graph, const Snapshot& window, double now_s, Decisio
   best = followed;
   if (now_s - settled.at_s >= planner_.whole_window * config_.window_s) {
     // Welford's recurrence, of one value a window, as values of overlapping windows are one.
+    if (settled.windows >= kDeviationWindows) {
+      settled.deviation = std::sqrt(settled.squares / (settled.windows - 1));
+    }
     settled.at_s = now_s;
     ++settled.windows;
     const double off = gain(*best) - settled.mean;
@@ -356,7 +362,9 @@ void Planner::Settle(Graph& graph, const Snapshot& window, double now_s, Decisio
   if (sure <= back * planner_.settled_thresh) return;
   best->threshold_s = planner_.settled_thresh * best->prediction.response_s;
   best->above_threshold = best->net_benefit_s > best->threshold_s;
-  if (best->above_threshold) best->verdict = Verdict::kPays;
+  if (!best->above_threshold) return;
+  best->verdict = Verdict::kPays;
+  settled.sure = true;
 }
 
 bool Planner::TakesBack(const Graph& graph, const std::vector<Move>& moves) const {
@@ -371,7 +379,14 @@ bool Planner::TakesBack(const Graph& graph, const std::vector<Move>& moves) cons
 std::optional<Reason> Planner::WhyNot(const Graph& graph, const Snapshot& window,
                                       const Decision& decision, size_t candidate) const {
   const Candidate& c = decision.candidates[candidate];
-  const double margin_s = decision.confidence_z * c.benefit_deviation_s;
+  double deviation_s = c.benefit_deviation_s;
+  if (graph.settled.moves == c.moves && graph.settled.phase_changes == graph.phases.changes()) {
+    // Confidence and hysteresis were asked of the mean of many windows, which one window is part
+    // of.
+    if (graph.settled.sure) return std::nullopt;
+    deviation_s = std::max(deviation_s, graph.settled.deviation * c.prediction.response_s);
+  }
+  const double margin_s = decision.confidence_z * deviation_s;
   if (window.window_s < planner_.whole_window * config_.window_s) {
     const double sure_s = decision.present->response_s - margin_s;
     const bool seen = window.window_s >= 0.99 * planner_.fast_window * config_.window_s;

@@ -143,6 +143,10 @@ class Planner {
     double windows = 0;
     double mean = 0;
     double squares = 0;  // of the distances from the mean
+    // By how much it differed from window to window, before the newest: what noise that lasts as
+    // long as a window does, and the samples within one do not show.
+    double deviation = 0;
+    bool sure = false;  // the mean is above its threshold at the confidence bound
   };
   struct Graph {
     Graph(size_t samples_max, const PhaseConfig& phases) : history(samples_max), phases(phases) {}

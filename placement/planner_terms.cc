@@ -8,6 +8,21 @@ namespace {
 // A response time of nothing adds no load.
 constexpr double kResponseMin_s = 1e-12;
 
+double LoadOf(const Decision& decision, const std::vector<double>& node_loads, const PerSide& loads,
+              NodeId node) {
+  for (size_t i = 0; i < node_loads.size() && i < decision.nodes.size(); ++i) {
+    if (decision.nodes[i].node == node) return node_loads[i];
+  }
+  return node == decision.client.node ? loads.client : loads.server;
+}
+
+// The part of the response time that the object is running or ready on the node.
+double ShareOf(const StackObject& object, const NodeStatistics& node, double load,
+               double response_s) {
+  return object.layer.work / node.rate * std::max(1.0, load / node.cores) /
+         std::max(kResponseMin_s, response_s);
+}
+
 LoadChange& ChangeOf(std::vector<LoadChange>& changes, NodeId node) {
   const auto it = std::find_if(changes.begin(), changes.end(),
                                [node](const LoadChange& change) { return change.node == node; });
@@ -32,11 +47,7 @@ const NodeStatistics* NodeOf(const Decision& decision, NodeId node) {
 }
 
 double LoadOf(const Decision& decision, const Candidate& candidate, NodeId node) {
-  for (size_t i = 0; i < candidate.node_loads.size() && i < decision.nodes.size(); ++i) {
-    if (decision.nodes[i].node == node) return candidate.node_loads[i];
-  }
-  return node == decision.client.node ? candidate.prediction.loads.client
-                                      : candidate.prediction.loads.server;
+  return LoadOf(decision, candidate.node_loads, candidate.prediction.loads, node);
 }
 
 bool Comparable(const Candidate& candidate) {
@@ -57,8 +68,7 @@ double SureNetBenefit(const Decision& decision, const Candidate& candidate) {
 
 std::vector<LoadChange> LoadChanges(const Decision& decision) {
   const Candidate& chosen = decision.candidates[*decision.chosen];
-  const double before_s = std::max(kResponseMin_s, decision.present->response_s);
-  const double after_s = std::max(kResponseMin_s, chosen.prediction.response_s);
+  const Prediction& present = *decision.present;
   std::vector<LoadChange> changes;
   for (const StackObject& object : decision.stack) {
     NodeId to = object.node;
@@ -68,8 +78,11 @@ std::vector<LoadChange> LoadChanges(const Decision& decision) {
     const NodeStatistics* node_before = NodeOf(decision, object.node);
     const NodeStatistics* node_after = NodeOf(decision, to);
     if (node_before == nullptr || node_after == nullptr) continue;
-    ChangeOf(changes, object.node).load -= object.layer.work / node_before->rate / before_s;
-    ChangeOf(changes, to).load += object.layer.work / node_after->rate / after_s;
+    const double load_before = LoadOf(decision, decision.present_loads, present.loads, object.node);
+    ChangeOf(changes, object.node).load -=
+        ShareOf(object, *node_before, load_before, present.response_s);
+    ChangeOf(changes, to).load +=
+        ShareOf(object, *node_after, LoadOf(decision, chosen, to), chosen.prediction.response_s);
   }
   return changes;
 }

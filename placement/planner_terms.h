@@ -24,14 +24,14 @@ bool Comparable(const Candidate& candidate);
 // The net benefit of which the figures make sure.
 double SureNetBenefit(const Decision& decision, const Candidate& candidate);
 
-// By how much the chosen candidate changes what the graph adds to a node's load (equation 5).
+// By how much the chosen candidate changes what the graph adds to a node's load: the parts of the
+// response time that its objects are running or ready there, as a load is measured (statistics.h).
 struct LoadChange {
   NodeId node = 0;
   double load = 0;
 };
-// One for each node that objects leave or come to, and for the others on which they run, whose share
-// changes with the response time.
-// REQUIRES: decision.chosen and decision.present are set.
+// One for each node that objects leave or come to, and for the others on which they run, whose
+// share changes with the response time. REQUIRES: decision.chosen and decision.present are set.
 std::vector<LoadChange> LoadChanges(const Decision& decision);
 
 }  // namespace abacus::placement

@@ -91,6 +91,8 @@ struct Cluster {
   std::vector<Object> objects;
   std::vector<Console> consoles;
   std::vector<NodeEvent> events;  // by time
+  // Any exchange of two consoles gives the same cluster, so that only numbers of them matter.
+  bool consoles_alike = false;
 };
 
 // Appends a console that calls `classes[1..]` as one chain: the first object is the console on

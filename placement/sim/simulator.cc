@@ -84,6 +84,11 @@ class Simulator {
       for (size_t c = 0; c < consoles_.size(); ++c) Decide(c);
     }
     Finish();
+    if (options_.memory_bytes && adaptive) {
+      const double with_bytes = options_.memory_bytes();
+      planners_.clear();
+      report_.engine_memory_bytes = with_bytes - options_.memory_bytes();
+    }
     return std::move(report_);
   }
 

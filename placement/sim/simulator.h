@@ -48,6 +48,8 @@ struct Options {
   // CPU seconds of the calling process so far; called around all calls to the Planner. May be
   // empty.
   std::function<double()> cpu_s;
+  // Bytes in use by the calling process; called at the end with and without the planners.
+  std::function<double()> memory_bytes;
 };
 
 struct MoveRecord {
@@ -79,8 +81,9 @@ struct Report {
   std::vector<double> reaction_s;
 
   uint64_t decisions = 0;
-  double engine_cpu_s = 0;  // of Options::cpu_s
-  double error_median = 0;  // predicted / measured - 1, absolute: placements as they were
+  double engine_cpu_s = 0;         // by Options::cpu_s
+  double engine_memory_bytes = 0;  // by Options::memory_bytes: what went with the planners
+  double error_median = 0;         // predicted / measured - 1, absolute: placements as they were
   double error_p95 = 0;
   double move_error_median = 0;  // the same for what was predicted of moves
   double move_error_p95 = 0;

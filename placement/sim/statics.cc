@@ -70,11 +70,17 @@ std::vector<std::vector<size_t>> AllCuts(const Cluster& cluster, size_t most) {
   for (size_t way = 0; way < ways; ++way) {
     std::vector<size_t> placement = StartOf(cluster);
     size_t rest = way;
+    size_t last = 0;
+    bool sorted = true;
     for (const Console& console : cluster.consoles) {
-      Cut(cluster, console, 1 + rest % CutsOf(console), &placement);
+      const size_t cut = 1 + rest % CutsOf(console);
+      Cut(cluster, console, cut, &placement);
       rest /= CutsOf(console);
+      sorted = sorted && cut >= last;
+      last = cut;
     }
-    all.push_back(std::move(placement));
+    // Of the orders in which alike consoles can have the same cuts, one is enough.
+    if (sorted || !cluster.consoles_alike) all.push_back(std::move(placement));
   }
   return all;
 }

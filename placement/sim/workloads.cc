@@ -80,6 +80,7 @@ Cluster Filter(double selectivity, double server_rate, double bandwidth_bytes_s)
 
 Cluster SharedServer(size_t clients, double cores, double stagger_s) {
   Cluster cluster;
+  cluster.consoles_alike = stagger_s == 0;
   cluster.nodes = {{.rate = 1, .cores = cores, .is_server = true}};
   for (size_t i = 0; i < clients; ++i) {
     cluster.nodes.push_back({.rate = 1, .cores = 2});

@@ -1,0 +1,46 @@
+#!/usr/bin/env python3
+"""Runs the placement experiment's small scenarios, reads what it wrote, and draws it.
+
+    placement_test.py PROGRAM
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+KEYS = {"name", "servers", "consoles", "adaptive", "all_client", "all_server", "best_static",
+        "regret", "moves", "phase_changes", "engine_cpu_s", "engine_memory_bytes", "trace"}
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        rows_file = Path(folder) / "rows.json"
+        done = subprocess.run([sys.argv[1], "--json", rows_file, "--servers-max", "4"],
+                              capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        rows = json.loads(rows_file.read_text())
+        assert len(rows) >= 15, f"{len(rows)} scenarios"
+        for row in rows:
+            assert KEYS <= row.keys(), f"{row['name']}: lacks {KEYS - row.keys()}"
+            assert row["name"] in done.stdout, f"{row['name']} is not in the table"
+            assert 0.99 <= row["adaptive"] <= 1.3 * row["best_static"], f"{row['name']}: {row}"
+        refused = subprocess.run([sys.argv[1], "--no-such"], capture_output=True, check=False)
+        assert refused.returncode == 2, refused.returncode
+
+        plot = Path(__file__).with_name("plot.py")
+        drawn = subprocess.run([sys.executable, "-B", plot, rows_file, folder],
+                               capture_output=True, text=True, check=False)
+        if drawn.returncode == 77:
+            print(f"plots not drawn: {drawn.stderr.strip()}")
+            return 0
+        assert drawn.returncode == 0, drawn.stderr
+        for name in ("scenarios", "phases", "scale"):
+            for kind in ("png", "svg"):
+                assert (Path(folder) / f"{name}.{kind}").stat().st_size > 1000, f"{name}.{kind}"
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
