@@ -8,6 +8,7 @@
 // program's exit code. Results go to standard output, everything else to standard error.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -113,6 +114,27 @@ struct PinOptions {
   bool unpin = false;
 };
 int Pin(const PinOptions& options);
+
+struct AllowOptions {
+  ControlOptions control;
+  std::string rid;
+  std::vector<std::string> nodes;  // ids or names; none: any node
+};
+int Allow(const AllowOptions& options);
+
+struct AttachOptions {
+  ControlOptions control;
+  std::vector<std::string> rids;
+  bool detach = false;
+};
+int Attach(const AttachOptions& options);
+
+struct EngineOptions {
+  ControlOptions control;
+  std::optional<bool> suspended;
+  std::optional<bool> dry_run;
+};
+int Engine(const EngineOptions& options);
 
 int ConfigCheck(const std::string& file);
 int ConfigShow(const std::string& file);  // empty: the defaults

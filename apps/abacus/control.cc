@@ -100,6 +100,59 @@ int Pin(const PinOptions& options) {
   return kExitOk;
 }
 
+int Allow(const AllowOptions& options) {
+  const auto rid = ParseRid(options.rid);
+  if (!rid.ok()) return Fail(rid.status());
+  ControlClient server(options.control.server);
+  const auto report = server.GetStatus(0, kAskDeadline);
+  if (!report.ok()) return Fail(report.status());
+  std::vector<runtime::NodeId> nodes;
+  for (const std::string& name : options.nodes) {
+    const auto node = FindNode(*report, name);
+    if (!node.ok()) return Fail(node.status());
+    nodes.push_back(*node);
+  }
+  const absl::Status status = server.Pin({.rid = *rid, .allowed = nodes}, kAskDeadline);
+  if (!status.ok()) return Fail(status);
+  printf("%s: the engine may move it to %s\n", rid->ToString().c_str(),
+         nodes.empty() ? "any node of its graph" : absl::StrJoin(options.nodes, ", ").c_str());
+  return kExitOk;
+}
+
+int Attach(const AttachOptions& options) {
+  std::vector<runtime::Rid> rids;
+  for (const std::string& text : options.rids) {
+    const auto rid = ParseRid(text);
+    if (!rid.ok()) return Fail(rid.status());
+    rids.push_back(*rid);
+  }
+  if (!options.detach && rids.size() < 2) {
+    return Fail(absl::InvalidArgumentError("attach needs two objects or more"));
+  }
+  ControlClient server(options.control.server);
+  const uint32_t group = options.detach ? 0 : runtime::AttachGroupOf(rids);
+  for (const runtime::Rid& rid : rids) {
+    const absl::Status status = server.Pin({.rid = rid, .attach_group = group}, kAskDeadline);
+    if (!status.ok()) return Fail(status);
+  }
+  printf("%s: %s\n", options.detach ? "detached" : "attached",
+         absl::StrJoin(options.rids, ", ").c_str());
+  return kExitOk;
+}
+
+int Engine(const EngineOptions& options) {
+  ControlClient server(options.control.server);
+  const auto state =
+      server.SetEngine({.suspended = options.suspended, .dry_run = options.dry_run}, kAskDeadline);
+  if (!state.ok()) return Fail(state.status());
+  printf("the engine of %s: %s\n", options.control.server.c_str(),
+         !state->enabled    ? "off (placement.enabled is false)"
+         : state->suspended ? "suspended: it decides and explains, and moves nothing"
+         : state->dry_run   ? "dry run: what it would move is recorded, and nothing is moved"
+                            : "on");
+  return kExitOk;
+}
+
 namespace {
 
 std::string JsonOf(const std::string& rid, const std::vector<runtime::DecisionText>& decisions) {

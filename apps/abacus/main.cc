@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,7 @@ class CommandLine {
   void AddRun();
   void AddTop();
   void AddControl();
+  void AddRules();
   void AddConfig();
   static void AddClientOptions(CLI::App* command, ClientOptions* options);
   static void AddControlOptions(CLI::App* command, ControlOptions* options, bool has_table);
@@ -66,6 +68,10 @@ class CommandLine {
   MoveOptions move_;
   PinOptions pin_;
   PinOptions unpin_;
+  AllowOptions allow_;
+  AttachOptions attach_;
+  AttachOptions detach_;
+  EngineOptions engine_;
   std::string config_file_;
   DoctorOptions doctor_;
 };
@@ -231,6 +237,39 @@ void CommandLine::AddControl() {
   unpin_.unpin = true;
   AddControlOptions(unpin, &unpin_.control, false);
   unpin->add_option("RID", unpin_.rid, "the object, as status shows it")->required();
+  AddRules();
+}
+
+void CommandLine::AddRules() {
+  CLI::App* allow = Add(&app_, "allow", "limit the nodes that the engine may move an object to",
+                        [this] { return Allow(allow_); });
+  AddControlOptions(allow, &allow_.control, false);
+  allow->add_option("RID", allow_.rid, "the object, as status shows it")->required();
+  allow->add_option("NODE", allow_.nodes, "nodes' names or ids; none lifts the limit");
+
+  CLI::App* attach = Add(&app_, "attach", "let the engine move objects together only",
+                         [this] { return Attach(attach_); });
+  AddControlOptions(attach, &attach_.control, false);
+  attach->add_option("RID", attach_.rids, "the objects, as status shows them")->required();
+
+  CLI::App* detach = Add(&app_, "detach", "let the engine move objects each for itself again",
+                         [this] { return Attach(detach_); });
+  detach_.detach = true;
+  AddControlOptions(detach, &detach_.control, false);
+  detach->add_option("RID", detach_.rids, "the objects, as status shows them")->required();
+
+  CLI::App* engine = Add(&app_, "engine", "how a server's engine goes on, and how it is to",
+                         [this] { return Engine(engine_); });
+  AddControlOptions(engine, &engine_.control, false);
+  const auto flag = [engine](const char* name, const char* help, std::optional<bool>* to,
+                             bool value) {
+    engine->add_flag_callback(
+        name, [to, value] { *to = value; }, help);
+  };
+  flag("--suspend", "decide and explain, and move nothing", &engine_.suspended, true);
+  flag("--resume", "move again", &engine_.suspended, false);
+  flag("--dry-run", "record what would be moved, and move nothing", &engine_.dry_run, true);
+  flag("--no-dry-run", "move what is decided", &engine_.dry_run, false);
 }
 
 void CommandLine::AddConfig() {

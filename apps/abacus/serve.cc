@@ -82,6 +82,18 @@ absl::Status TellReady(const ServeOptions& options, const std::string& address) 
   return options.ready_file.empty() ? absl::OkStatus() : WriteFile(options.ready_file, line);
 }
 
+// The engine's constants can be changed while it works; a file with a mistake changes nothing.
+void Reconfigure(const ServeOptions& options, runtime::Node& node) {
+  absl::StatusOr<runtime::Config> config = ConfigOf(options.config);
+  const absl::Status status = config.ok() ? node.Reconfigure(*config) : config.status();
+  if (status.ok()) {
+    fprintf(stderr, "abacus: [placement] and [planner] are taken over\n");
+  } else {
+    fprintf(stderr, "abacus: the configuration stays as it was: %s\n",
+            std::string(status.message()).c_str());
+  }
+}
+
 }  // namespace
 
 int Serve(const ServeOptions& options) {
@@ -90,6 +102,7 @@ int Serve(const ServeOptions& options) {
   sigemptyset(&stops);
   sigaddset(&stops, SIGINT);
   sigaddset(&stops, SIGTERM);
+  sigaddset(&stops, SIGHUP);
   pthread_sigmask(SIG_BLOCK, &stops, nullptr);
 
   const auto node_options = OptionsOf(options);
@@ -109,8 +122,10 @@ int Serve(const ServeOptions& options) {
     if (auto status = TellReady(options, (*node)->control_address()); !status.ok()) {
       return Fail(status);
     }
-    int signal = 0;
-    sigwait(&stops, &signal);
+    for (int signal = SIGHUP; signal == SIGHUP;) {
+      sigwait(&stops, &signal);
+      if (signal == SIGHUP) Reconfigure(options, **node);
+    }
     // A second signal ends the process at once, should the first not succeed.
     pthread_sigmask(SIG_UNBLOCK, &stops, nullptr);
     fprintf(stderr, "abacus: stopping\n");

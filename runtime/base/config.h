@@ -69,8 +69,51 @@ struct Config {
     absl::Duration window = absl::Seconds(1);
     double threshold = 0.30;
     absl::Duration digest_interval = absl::Milliseconds(50);
-    uint64_t min_evidence_bytes = uint64_t{64} << 10;
+    uint64_t min_evidence_bytes = uint64_t{16} << 10;
+    uint64_t min_link_evidence_bytes = uint64_t{16} << 10;
+    double confidence = 1.645;
+    absl::Duration quiesce_prior = absl::Milliseconds(2);
+    double protocol_round_trips = 2.5;
+    uint64_t fixed_point_iterations_max = 100;
+    double fixed_point_tolerance = 1e-9;
+    uint64_t stack_objects_max = 1024;
+    uint64_t candidates_max = 16;
+    bool client_load_constant = false;
+    bool dry_run = false;
+    uint64_t decision_log_bytes_max = uint64_t{8} << 20;
     bool operator==(const Placement&) const = default;
+  };
+  // See placement/planner_config.h and placement/phases.h for what the defaults rest on.
+  struct Planner {
+    double whole_window = 0.95;
+    double fast_window = 0.05;
+    double fast_gain = 2;
+    double hysteresis = 2;
+    double cool_down = 2;
+    double cool_down_max = 64;
+    double forgive = 10;
+    double load_step = 0.5;
+    double settled_windows = 10;
+    double settled_thresh = 0.05;
+    double horizon_windows_max = 8;
+    double moves_per_phase = 2;
+    double undo_threshold = 0.2;
+    double correction_max = 4;
+    double correction_half_life = 120;
+    double claim_windows_max = 30;
+    uint64_t graphs_max = 20000;
+    uint64_t samples_max = 32;
+    uint64_t corrections_max = 1024;
+    uint64_t errors_max = 256;
+    double phase_slack_deviations = 1;
+    double phase_alarm_sum = 8;
+    double phase_evidence_per_sample_max = 5;
+    double phase_deviation_floor = 0.03;
+    double phase_deviation_prior = 0.2;
+    double phase_kind_distance = 0.25;
+    uint64_t phase_kinds_max = 8;
+    uint64_t phase_lengths_max = 4;
+    bool operator==(const Planner&) const = default;
   };
   struct Monitor {
     std::string source = "auto";
@@ -90,6 +133,7 @@ struct Config {
   Dedup dedup;
   Lifetime lifetime;
   Placement placement;
+  Planner planner;
   Monitor monitor;
   Log log;
 

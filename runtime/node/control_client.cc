@@ -180,6 +180,18 @@ absl::Status ControlClient::Pin(const PinCommand& command, absl::Duration deadli
   return FromProto(reply.status());
 }
 
+absl::StatusOr<EngineState> ControlClient::SetEngine(const EngineCommand& command,
+                                                     absl::Duration deadline) {
+  v1::EngineRequest request;
+  if (command.suspended) request.set_suspended(*command.suspended);
+  if (command.dry_run) request.set_dry_run(*command.dry_run);
+  v1::EngineReply reply;
+  ABACUS_RETURN_IF_ERROR(impl_->Call(&v1::Control::Stub::SetEngine, request, &reply, deadline));
+  ABACUS_RETURN_IF_ERROR(FromProto(reply.status()));
+  return EngineState{
+      .enabled = reply.enabled(), .suspended = reply.suspended(), .dry_run = reply.dry_run()};
+}
+
 absl::StatusOr<std::vector<PinRecord>> ControlClient::GetPins(const std::vector<Rid>& rids,
                                                               absl::Duration deadline) {
   v1::PinsRequest request;

@@ -40,6 +40,8 @@ class ControlClient {
   absl::StatusOr<MoveRecord> Move(const MoveCommand& command, absl::Duration deadline);
   absl::Status Moved(const MoveRecord& record, absl::Duration deadline);
   absl::Status Pin(const PinCommand& command, absl::Duration deadline);
+  // Changes what is set in the command, and says how it is then.
+  absl::StatusOr<EngineState> SetEngine(const EngineCommand& command, absl::Duration deadline);
   absl::StatusOr<std::vector<PinRecord>> GetPins(const std::vector<Rid>& rids,
                                                  absl::Duration deadline);
   absl::StatusOr<std::vector<DecisionText>> Explain(const Rid& rid, uint32_t decisions_max,

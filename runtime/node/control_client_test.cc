@@ -79,6 +79,7 @@ class RefusingHandler final : public ControlHandler {
   }
   void OnMoved(const MoveRecord&) override {}
   absl::Status OnPin(const PinCommand&) override { return error_; }
+  absl::StatusOr<EngineState> OnSetEngine(const EngineCommand&) override { return error_; }
   std::vector<PinRecord> OnGetPins(const std::vector<Rid>&) override { return {}; }
   absl::StatusOr<std::vector<DecisionText>> OnExplain(const Rid&, size_t, uint32_t) override {
     return error_;

@@ -132,6 +132,9 @@ class ControlServer::Impl final : public v1::Control::Service {
                    v1::PinReply* reply) override {
     const PinCommand command = FromProto(*request);
     if (!command.rid.valid()) return ToGrpc(Invalid("the rid is not valid"));
+    if (command.allowed && command.allowed->size() > kListMax) {
+      return ToGrpc(Invalid("too many nodes are named"));
+    }
     ToProto(handler_.OnPin(command), reply->mutable_status());
     return grpc::Status::OK;
   }
@@ -144,6 +147,21 @@ class ControlServer::Impl final : public v1::Control::Service {
     std::vector<Rid> rids;
     for (const v1::Rid& rid : request->rids()) rids.push_back(FromProto(rid));
     for (const PinRecord& pin : handler_.OnGetPins(rids)) ToProto(pin, reply->add_pins());
+    return grpc::Status::OK;
+  }
+
+  grpc::Status SetEngine(grpc::ServerContext*, const v1::EngineRequest* request,
+                         v1::EngineReply* reply) override {
+    EngineCommand command;
+    if (request->has_suspended()) command.suspended = request->suspended();
+    if (request->has_dry_run()) command.dry_run = request->dry_run();
+    const auto state = handler_.OnSetEngine(command);
+    ToProto(state.status(), reply->mutable_status());
+    if (state.ok()) {
+      reply->set_enabled(state->enabled);
+      reply->set_suspended(state->suspended);
+      reply->set_dry_run(state->dry_run);
+    }
     return grpc::Status::OK;
   }
 

@@ -27,6 +27,7 @@ class ControlHandler {
   virtual absl::StatusOr<MoveRecord> OnMove(const MoveCommand& command) = 0;
   virtual void OnMoved(const MoveRecord& record) = 0;
   virtual absl::Status OnPin(const PinCommand& command) = 0;
+  virtual absl::StatusOr<EngineState> OnSetEngine(const EngineCommand& command) = 0;
   virtual std::vector<PinRecord> OnGetPins(const std::vector<Rid>& rids) = 0;
   virtual absl::StatusOr<std::vector<DecisionText>> OnExplain(const Rid& rid, size_t max,
                                                               uint32_t hops) = 0;

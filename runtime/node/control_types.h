@@ -6,6 +6,7 @@
 // where the messages arrive (control_service.cc).
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,20 @@ struct PinCommand {
   NodeId node = 0;      // where to hold it; 0: where it is
   absl::Duration hold;  // zero: until unpinned
   uint32_t hops = 0;
+  // Where one of these is set the command is about it, and not about pins.
+  std::optional<std::vector<NodeId>> allowed;  // empty: any node
+  std::optional<uint32_t> attach_group;        // 0: none
+};
+
+// How a server's engine is to go on, and how it goes on.
+struct EngineCommand {
+  std::optional<bool> suspended;
+  std::optional<bool> dry_run;
+};
+struct EngineState {
+  bool enabled = false;  // placement.enabled of its configuration
+  bool suspended = false;
+  bool dry_run = false;
 };
 
 // One decision of the engine, in words.

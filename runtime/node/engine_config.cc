@@ -51,7 +51,6 @@ placement::PlannerConfig ToPlannerConfig(const Config& config) {
   to.phases.kind_distance = from.phase_kind_distance;
   to.phases.kinds_max = from.phase_kinds_max;
   to.phases.lengths_max = from.phase_lengths_max;
-  to.confidence_deviations = config.placement.confidence;
   return to;
 }
 

@@ -52,7 +52,6 @@ TEST(EngineConfigTest, DefaultsAreThoseOfThePlanner) {
   EXPECT_EQ(mine.phases.kind_distance, theirs.phases.kind_distance);
   EXPECT_EQ(mine.phases.kinds_max, theirs.phases.kinds_max);
   EXPECT_EQ(mine.phases.lengths_max, theirs.phases.lengths_max);
-  EXPECT_EQ(mine.confidence_deviations, theirs.confidence_deviations);
 }
 
 }  // namespace

@@ -265,6 +265,11 @@ absl::Status MoveDesk::PinHere(const PinCommand& command) {
     return MakeError(ErrorKind::kObjectNotFound,
                      absl::StrCat("object ", rid.ToString(), " does not exist (any more)"));
   }
+  if (command.allowed || command.attach_group) {
+    if (command.allowed) resources_.Allow(rid, *command.allowed);
+    if (command.attach_group) resources_.Attach(rid, *command.attach_group);
+    return absl::OkStatus();
+  }
   if (!command.pinned) {
     resources_.Unpin(rid);
     return absl::OkStatus();

@@ -9,6 +9,7 @@ abacus_library(abacus_node
     node/control_client.cc
     node/control_service.cc
     node/digest_loop.cc
+    node/engine_config.cc
     node/incarnation.cc
     node/membership.cc
     node/move_desk.cc
@@ -23,7 +24,8 @@ abacus_library(abacus_node
 abacus_test(abacus_membership_test
   SRCS node/membership_test.cc node/membership_simulation_test.cc DEPS abacus_node)
 abacus_test(abacus_control_test
-  SRCS node/addresses_test.cc node/control_client_test.cc node/incarnation_test.cc node/proto_convert_test.cc
+  SRCS node/addresses_test.cc node/control_client_test.cc node/engine_config_test.cc
+       node/incarnation_test.cc node/proto_convert_test.cc
   DEPS abacus_node abacus_control_proto)
 abacus_test(abacus_node_test
   SRCS node/node_test.cc node/node_life_test.cc

@@ -99,6 +99,17 @@ class Node {
   virtual absl::Status Pin(const Rid& rid, NodeId node = 0) = 0;
   virtual absl::Status Unpin(const Rid& rid) = 0;
 
+  // Limits where the engine may move an object; no nodes: the limit is lifted.
+  // Objects that are attached to each other move together; attaching one alone detaches it.
+  // Errors, Blocking: as Pin().
+  virtual absl::Status Allow(const Rid& rid, const std::vector<NodeId>& nodes) = 0;
+  virtual absl::Status Attach(const std::vector<Rid>& rids) = 0;
+
+  // Takes over what [placement] and [planner] of a changed configuration say of the engine: all of
+  // it but digest_interval and decision_log_bytes_max, which hold until a restart. At a client: OK.
+  // Errors: kInvalidArgument - nothing was changed.
+  virtual absl::Status Reconfigure(const Config& config) = 0;
+
   // Nodes that are alive, this one included.
   struct Member {
     NodeInstance instance;

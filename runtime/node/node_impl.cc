@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 #include "runtime/node/addresses.h"
+#include "runtime/node/engine_config.h"
 
 namespace abacus::runtime {
 namespace {
@@ -58,15 +59,6 @@ SocketTransportOptions ToTransportOptions(const Config& config, const NodeImpl::
   to.rate_limit_mbit = config.transport.rate_limit_mbit;
   to.bulk_memory_bytes_max = config.migration.checkpoint_memory_bytes_max;
   to.spill_directory = SpillDirectory(config);
-  return to;
-}
-
-placement::Config ToEngineConfig(const Config& config) {
-  placement::Config to;
-  to.b_thresh = config.placement.threshold;
-  to.window_s = absl::ToDoubleSeconds(config.placement.window);
-  to.min_evidence_bytes = static_cast<double>(config.placement.min_evidence_bytes);
-  to.min_link_evidence_bytes = to.min_evidence_bytes;
   return to;
 }
 
@@ -123,7 +115,8 @@ absl::Status Check(const NodeOptions& options, const monitor::Monitor* monitor) 
   if (options.config.membership.dead_after <= options.config.membership.lease) {
     return absl::InvalidArgumentError("membership.dead_after must be longer than membership.lease");
   }
-  return placement::Validate(ToEngineConfig(options.config));
+  ABACUS_RETURN_IF_ERROR(placement::Validate(ToEngineConfig(options.config)));
+  return placement::Validate(ToPlannerConfig(options.config));
 }
 
 }  // namespace
@@ -166,8 +159,13 @@ NodeImpl::NodeImpl(const NodeOptions& options, Place place, const ObjectTypes& t
       engine_(options.server
                   ? std::make_unique<PlacementLoop>(
                         place_.instance.node,
-                        PlacementLoop::Options{.engine = ToEngineConfig(options.config),
-                                               .enabled = options.config.placement.enabled})
+                        PlacementLoop::Options{
+                            .engine = ToEngineConfig(options.config),
+                            .planner = ToPlannerConfig(options.config),
+                            .enabled = options.config.placement.enabled,
+                            .dry_run = options.config.placement.dry_run,
+                            .log_path = options.config.node.data_dir + "/decisions.jsonl",
+                            .log_bytes_max = options.config.placement.decision_log_bytes_max})
                   : nullptr),
       // None may be dropped; there are as many as processes come and go.
       core_tasks_(/*tasks_max=*/SIZE_MAX) {
@@ -292,6 +290,18 @@ absl::Status NodeImpl::Pin(const Rid& rid, NodeId node) {
 
 absl::Status NodeImpl::Unpin(const Rid& rid) { return desk_->Pin({.rid = rid, .pinned = false}); }
 
+absl::Status NodeImpl::Allow(const Rid& rid, const std::vector<NodeId>& nodes) {
+  return desk_->Pin({.rid = rid, .allowed = nodes});
+}
+
+absl::Status NodeImpl::Attach(const std::vector<Rid>& rids) {
+  const uint32_t group = rids.size() < 2 ? 0 : AttachGroupOf(rids);
+  for (const Rid& rid : rids) {
+    ABACUS_RETURN_IF_ERROR(desk_->Pin({.rid = rid, .attach_group = group}));
+  }
+  return absl::OkStatus();
+}
+
 std::vector<Node::Member> NodeImpl::Members() const {
   std::vector<Member> members;
   for (const MemberInfo& member : membership_->Members()) {
@@ -379,6 +389,27 @@ absl::Status NodeImpl::OnPin(const PinCommand& command) {
   return desk_->Pin(command);
 }
 
+absl::StatusOr<EngineState> NodeImpl::OnSetEngine(const EngineCommand& command) {
+  ABACUS_RETURN_IF_ERROR(Ready());
+  if (engine_ == nullptr) {
+    return absl::FailedPreconditionError("this node is a client: it decides nothing");
+  }
+  if (command.suspended) engine_->Suspend(*command.suspended);
+  if (command.dry_run) engine_->DryRun(*command.dry_run);
+  const PlacementLoop::Mode mode = engine_->mode();
+  return EngineState{.enabled = mode.enabled, .suspended = mode.suspended, .dry_run = mode.dry_run};
+}
+
+absl::Status NodeImpl::Reconfigure(const Config& config) {
+  ABACUS_RETURN_IF_ERROR(placement::Validate(ToEngineConfig(config)));
+  ABACUS_RETURN_IF_ERROR(placement::Validate(ToPlannerConfig(config)));
+  if (engine_ == nullptr) return absl::OkStatus();
+  ABACUS_RETURN_IF_ERROR(engine_->SetConfig(ToEngineConfig(config), ToPlannerConfig(config)));
+  engine_->Enable(config.placement.enabled);
+  engine_->DryRun(config.placement.dry_run);
+  return absl::OkStatus();
+}
+
 std::vector<PinRecord> NodeImpl::OnGetPins(const std::vector<Rid>& rids) {
   if (!Ready().ok()) return {};
   return desk_->PinsHere(rids);
@@ -390,6 +421,13 @@ absl::StatusOr<std::vector<DecisionText>> NodeImpl::OnExplain(const Rid& rid, si
   std::vector<DecisionText> texts;
   if (engine_ != nullptr) {
     for (const DecisionRecord& record : engine_->Explain(rid, max)) texts.push_back(ToText(record));
+    // Those of before a restart, or of long ago.
+    const absl::Time oldest = texts.empty() ? absl::InfiniteFuture() : texts.back().at;
+    if (texts.size() < max) {
+      for (const LoggedDecision& logged : engine_->ExplainFromLog(rid, max)) {
+        if (logged.at < oldest && texts.size() < max) texts.push_back(ToText(logged));
+      }
+    }
   }
   if (!texts.empty()) return texts;
   if (hops == 0) {

@@ -68,6 +68,9 @@ class NodeImpl final : public Node,
   }
   absl::StatusOr<MoveEvent> Move(const std::vector<Rid>& rids, NodeId target) override;
   absl::Status Pin(const Rid& rid, NodeId node) override;
+  absl::Status Allow(const Rid& rid, const std::vector<NodeId>& nodes) override;
+  absl::Status Attach(const std::vector<Rid>& rids) override;
+  absl::Status Reconfigure(const Config& config) override;
   absl::Status Unpin(const Rid& rid) override;
   std::vector<Member> Members() const override;
   void SetMoveObserver(std::function<void(const MoveEvent&)> observer) override {
@@ -110,6 +113,7 @@ class NodeImpl final : public Node,
   absl::StatusOr<MoveRecord> OnMove(const MoveCommand& command) override;
   void OnMoved(const MoveRecord& record) override;
   absl::Status OnPin(const PinCommand& command) override;
+  absl::StatusOr<EngineState> OnSetEngine(const EngineCommand& command) override;
   std::vector<PinRecord> OnGetPins(const std::vector<Rid>& rids) override;
   absl::StatusOr<std::vector<DecisionText>> OnExplain(const Rid& rid, size_t max,
                                                       uint32_t hops) override;

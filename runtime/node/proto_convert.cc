@@ -350,8 +350,15 @@ placement::NodeStatistics FromProto(const v1::NodeStatistics& from) {
 void ToProto(const PinRecord& from, v1::PinRecord* to) {
   ToProto(from.rid, to->mutable_rid());
   to->set_reason(from.reason);
+  for (const NodeId node : from.allowed) to->add_allowed(node);
+  to->set_attach_group(from.attach_group);
 }
-PinRecord FromProto(const v1::PinRecord& from) { return {FromProto(from.rid()), from.reason()}; }
+PinRecord FromProto(const v1::PinRecord& from) {
+  return {.rid = FromProto(from.rid()),
+          .reason = from.reason(),
+          .allowed = {from.allowed().begin(), from.allowed().end()},
+          .attach_group = from.attach_group()};
+}
 
 void ToProto(const Digest& from, v1::Digest* to) {
   ToProto(from.from, to->mutable_from());
@@ -448,13 +455,23 @@ void ToProto(const PinCommand& from, v1::PinRequest* to) {
   to->set_node(from.node);
   to->set_hold_ms(absl::ToInt64Milliseconds(from.hold));
   to->set_hops(from.hops);
+  if (from.allowed) {
+    v1::NodeList* list = to->mutable_allowed();
+    for (const NodeId node : *from.allowed) list->add_nodes(node);
+  }
+  if (from.attach_group) to->set_attach_group(*from.attach_group);
 }
 PinCommand FromProto(const v1::PinRequest& from) {
-  return {.rid = FromProto(from.rid()),
-          .pinned = from.pinned(),
-          .node = from.node(),
-          .hold = absl::Milliseconds(from.hold_ms()),
-          .hops = from.hops()};
+  PinCommand to{.rid = FromProto(from.rid()),
+                .pinned = from.pinned(),
+                .node = from.node(),
+                .hold = absl::Milliseconds(from.hold_ms()),
+                .hops = from.hops()};
+  if (from.has_allowed()) {
+    to.allowed.emplace(from.allowed().nodes().begin(), from.allowed().nodes().end());
+  }
+  if (from.has_attach_group()) to.attach_group = from.attach_group();
+  return to;
 }
 
 // -- introspection ------------------------------------------------------------------------------

@@ -277,6 +277,15 @@ void StatusReporter::AddGrowth(const std::vector<NodeReport::Counter>& counters,
   }
 }
 
+DecisionText ToText(const LoggedDecision& logged) {
+  return {.at = logged.at,
+          .outcome = logged.outcome,
+          .reason = logged.reason,
+          .explanation = logged.explanation,
+          .details = logged.details,
+          .snapshot = logged.snapshot};
+}
+
 DecisionText ToText(const DecisionRecord& record) {
   const placement::Decision& decision = record.decision;
   return {.at = record.at,

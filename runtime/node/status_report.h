@@ -61,6 +61,7 @@ class StatusReporter {
 
 // A decision in words and as its recorded input.
 DecisionText ToText(const DecisionRecord& record);
+DecisionText ToText(const LoggedDecision& logged);
 
 }  // namespace abacus::runtime
 

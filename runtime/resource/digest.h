@@ -9,11 +9,15 @@
 
 namespace abacus::runtime {
 
-// An object that the engine is to leave where it is. Kept at the object's home, so that it holds
+// What people have told the engine about one object. Kept at the object's home, so that it holds
 // wherever the object goes.
 struct PinRecord {
   Rid rid;
-  std::string reason;  // for people: "pinned", "moved by hand, until unpinned or 300 s have passed"
+  // Why it is to be left where it is, for people: "pinned", "moved by hand, until unpinned or 300 s
+  // have passed". Empty: it is not held.
+  std::string reason;
+  std::vector<NodeId> allowed;  // nodes that it may be moved to; empty: the engine's choice
+  uint32_t attach_group = 0;    // objects of one group move together; 0: of none
 };
 
 // What one node saw since its last digest: what clients send to the servers that their objects use,
@@ -28,6 +32,9 @@ struct Digest {
   std::vector<Rid> consoles;                         // of `from`
   std::vector<PinRecord> pins;                       // of objects whose home is `from`
 };
+
+// The number of the group of these objects: the same whoever asks for it, and not 0.
+uint32_t AttachGroupOf(std::vector<Rid> rids);
 
 inline placement::ObjectId ToObjectId(const Rid& rid) {
   return {rid.home.node, rid.home.incarnation, rid.local};

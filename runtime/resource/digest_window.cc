@@ -6,6 +6,22 @@
 
 namespace abacus::runtime {
 
+// FNV-1a: the number must be the same in every process, which absl::Hash is not.
+uint32_t AttachGroupOf(std::vector<Rid> rids) {
+  std::sort(rids.begin(), rids.end());
+  uint32_t hash = 2166136261u;
+  const auto add = [&hash](uint64_t value) {
+    for (int byte = 0; byte < 8; ++byte) {
+      hash = (hash ^ static_cast<uint8_t>(value >> (8 * byte))) * 16777619u;
+    }
+  };
+  for (const Rid& rid : rids) {
+    add(uint64_t{rid.home.node} << 32 | rid.home.incarnation);
+    add(rid.local);
+  }
+  return std::max(hash, 1u);
+}
+
 void Append(Digest& into, const Digest& later) {
   if (!into.from.valid() || later.window_s <= 0) {
     into = later;

@@ -69,8 +69,28 @@ placement::NodeId DecidingNode(const placement::Snapshot& snapshot) {
 // The planner's time; a wall clock that steps is its business.
 double Seconds(absl::Time time) { return absl::ToDoubleSeconds(time - absl::UnixEpoch()); }
 
-double ChosenGain(const placement::Decision& decision) {
-  return decision.chosen ? decision.candidates[*decision.chosen].benefit_s : 0;
+// One for each way between two nodes: a decision about a graph may have several. The gain and cost
+// of the whole are said of the first.
+std::vector<PlannedMove> PlannedMovesOf(const Rid& console, const placement::Decision& decision) {
+  std::vector<PlannedMove> moves;
+  for (const placement::Move& one : decision.moves) {
+    const auto same_way = [&](const PlannedMove& move) {
+      return move.from == one.from && move.to == one.to;
+    };
+    auto it = std::find_if(moves.begin(), moves.end(), same_way);
+    if (it == moves.end()) {
+      it = moves.insert(
+          moves.end(),
+          {.console = console, .from = one.from, .to = one.to, .reason = decision.explanation});
+    }
+    it->rids.push_back(ToRid(one.object));
+  }
+  if (!moves.empty() && decision.chosen) {
+    const placement::Candidate& chosen = decision.candidates[*decision.chosen];
+    moves.front().predicted_gain_s = chosen.benefit_s;
+    moves.front().predicted_cost_s = chosen.cost.Total();
+  }
+  return moves;
 }
 
 }  // namespace
@@ -121,7 +141,7 @@ placement::Snapshot PlacementLoop::Assemble(const Rid& console, const Digest& cl
   snapshot.window_s = client.window_s;
   snapshot.console = ToObjectId(console);
   std::set<NodeId> begins_anew;
-  std::map<Rid, std::string> pins;
+  std::map<Rid, PinRecord> told;
   std::map<std::pair<placement::NodeId, placement::NodeId>, placement::LinkStatistics> links;
   for (const auto& [from, reported] : reported_) {
     const Digest& digest = reported.sample;
@@ -149,7 +169,7 @@ placement::Snapshot PlacementLoop::Assemble(const Rid& console, const Digest& cl
       auto& known = links[std::minmax(link.a, link.b)];
       if (known.a == 0 || link.measured_bytes > known.measured_bytes) known = link;
     }
-    for (const PinRecord& pin : digest.pins) pins[pin.rid] = pin.reason;
+    for (const PinRecord& record : digest.pins) told[record.rid] = record;
   }
   for (const auto& [ends, link] : links) snapshot.links.push_back(link);
   // Edges of an object that moved within a window are reported by both hosts.
@@ -176,9 +196,12 @@ placement::Snapshot PlacementLoop::Assemble(const Rid& console, const Digest& cl
   std::erase_if(snapshot.edges, [&](const auto& edge) { return !reached.contains(edge.from); });
   for (placement::ObjectStatistics& object : snapshot.objects) {
     if (begins_anew.contains(object.node)) snapshot.window_s = 0;
-    const auto pin = pins.find(ToRid(object.id));
-    object.pinned = pin != pins.end();
-    if (object.pinned) object.pinned_reason = pin->second;
+    if (const auto record = told.find(ToRid(object.id)); record != told.end()) {
+      object.pinned = !record->second.reason.empty();
+      object.pinned_reason = record->second.reason;
+      object.allowed = record->second.allowed;
+      object.attach_group = record->second.attach_group;
+    }
     if (object.node != console.home.node) continue;
     // The activity's time as its own node saw it: what is here, and what it waited for from there.
     t_app_s += object.stall_s;
@@ -206,10 +229,8 @@ std::vector<PlannedMove> PlacementLoop::Decide(absl::Time now) {
     consoles.insert(reported.sample.consoles.begin(), reported.sample.consoles.end());
   }
   // A node that is silent is not dead: Forget() says when it is.
-  FinishGraphs([&](const Rid& console, const GraphState&) {
-    const auto status = planner_.StatusOf(ToObjectId(console), Seconds(now));
-    const bool moving = status && status->moving;
-    return !moving && reported_.contains(console.home) && !consoles.contains(console);
+  FinishGraphs([&](const Rid& console, const GraphState& graph) {
+    return graph.moving == 0 && reported_.contains(console.home) && !consoles.contains(console);
   });
   for (const NodeInstance& from : fresh) {
     const Digest& client = reported_[from].sample;
@@ -232,16 +253,10 @@ void PlacementLoop::DecideOn(const Rid& console, const Digest& client, absl::Tim
   placement::Decision decision = planner_.Decide(id, now_s);
   ++counters_[std::string(placement::ReasonName(decision.reason))];
   if (decision.outcome == placement::Outcome::kMove) {
-    PlannedMove move{.console = console,
-                     .from = decision.moves.front().from,
-                     .to = decision.moves.front().to,
-                     .reason = decision.explanation,
-                     .predicted_gain_s = ChosenGain(decision)};
-    if (decision.chosen) {
-      move.predicted_cost_s = decision.candidates[*decision.chosen].cost.Total();
+    for (PlannedMove& move : PlannedMovesOf(console, decision)) {
+      ++graph.moving;
+      moves.push_back(std::move(move));
     }
-    for (const placement::Move& one : decision.moves) move.rids.push_back(ToRid(one.object));
-    moves.push_back(std::move(move));
   }
   Record(graph, {now, std::move(decision), ToJson(planner_.asked())});
 }
@@ -249,6 +264,7 @@ void PlacementLoop::DecideOn(const Rid& console, const Digest& client, absl::Tim
 // A stay that says what the last one said is kept once a window; every move and every new reason is
 // kept.
 void PlacementLoop::Record(GraphState& graph, DecisionRecord record) {
+  Log(graph, record);
   auto& kept = graph.decisions;
   if (!kept.empty() && record.decision.outcome == placement::Outcome::kStay) {
     const DecisionRecord& last = kept.front();
@@ -261,12 +277,41 @@ void PlacementLoop::Record(GraphState& graph, DecisionRecord record) {
   if (kept.size() > options_.decisions_kept_max) kept.pop_back();
 }
 
+// Moves, and what changed; what stays as it was, once a minute.
+void PlacementLoop::Log(GraphState& graph, const DecisionRecord& record) {
+  constexpr absl::Duration kRepeated = absl::Minutes(1);
+  const placement::Decision& decision = record.decision;
+  LoggedDecision logged{.at = record.at,
+                        .rids = {ToRid(decision.console)},
+                        .outcome = std::string(placement::OutcomeName(decision.outcome)),
+                        .reason = std::string(placement::ReasonName(decision.reason))};
+  const std::string what = absl::StrCat(logged.outcome, " ", logged.reason);
+  const bool repeats = decision.outcome == placement::Outcome::kStay && what == graph.logged &&
+                       record.at - graph.logged_at < kRepeated;
+  if (repeats) return;
+  graph.logged = what;
+  graph.logged_at = record.at;
+  for (const placement::StackObject& object : decision.stack) {
+    if (object.id != decision.console) logged.rids.push_back(ToRid(object.id));
+  }
+  logged.explanation = decision.explanation;
+  logged.details = placement::Format(decision);
+  logged.snapshot = record.snapshot_json;
+  if (!log_.Append(logged).ok()) ++counters_["decisions_not_logged"];
+}
+
 void PlacementLoop::OnMoveEnded(const PlannedMove& move, const absl::Status& status,
                                 absl::Duration quiesce, absl::Time now) {
   MutexLock lock(mutex_);
   ++counters_[status.ok() ? "moves_committed" : "moves_failed"];
-  planner_.OnMoveEnded(ToObjectId(move.console), status.ok(), absl::ToDoubleSeconds(quiesce),
-                       Seconds(now));
+  const auto it = graphs_.find(move.console);
+  if (it == graphs_.end() || it->second.moving == 0) return;
+  GraphState& graph = it->second;
+  graph.all_moved = graph.all_moved && status.ok();
+  graph.quiesce = std::max(graph.quiesce, quiesce);
+  if (--graph.moving > 0) return;
+  planner_.OnMoveEnded(ToObjectId(move.console), std::exchange(graph.all_moved, true),
+                       absl::ToDoubleSeconds(std::exchange(graph.quiesce, {})), Seconds(now));
 }
 
 std::vector<DecisionRecord> PlacementLoop::Explain(const Rid& rid, size_t max) const {
@@ -301,6 +346,28 @@ std::vector<Digest> PlacementLoop::Digests() const {
 std::map<std::string, uint64_t> PlacementLoop::Counters() const {
   MutexLock lock(mutex_);
   return counters_;
+}
+
+PlacementLoop::Mode PlacementLoop::mode() const {
+  MutexLock lock(mutex_);
+  return {.enabled = options_.enabled, .suspended = suspended_, .dry_run = options_.dry_run};
+}
+
+void PlacementLoop::Enable(bool enabled) {
+  MutexLock lock(mutex_);
+  options_.enabled = enabled;
+}
+
+void PlacementLoop::Suspend(bool suspended) {
+  MutexLock lock(mutex_);
+  suspended_ = suspended;
+  planner_.Suspend(suspended);
+}
+
+void PlacementLoop::DryRun(bool dry_run) {
+  MutexLock lock(mutex_);
+  options_.dry_run = dry_run;
+  planner_.DryRun(dry_run);
 }
 
 absl::Status PlacementLoop::SetConfig(const placement::Config& config,

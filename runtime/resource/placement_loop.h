@@ -15,6 +15,7 @@
 #include "placement/planner.h"
 #include "placement/statistics.h"
 #include "runtime/base/mutex.h"
+#include "runtime/resource/decision_log.h"
 #include "runtime/resource/digest.h"
 #include "runtime/resource/digest_window.h"
 
@@ -54,11 +55,17 @@ class PlacementLoop {
     bool enabled = true;
     bool dry_run = false;  // decisions are recorded, and no move is planned
     size_t decisions_kept_max = 256;
+    // Where decisions are written as well (decision_log.h).
+    std::string log_path;
+    uint64_t log_bytes_max = uint64_t{8} << 20;
   };
 
   PlacementLoop(NodeId self, Options options)
-      : self_(self), options_(options), planner_(options.engine, options.planner) {
-    planner_.DryRun(options.dry_run);
+      : self_(self),
+        log_(options.log_path, options.log_bytes_max),
+        options_(std::move(options)),
+        planner_(options_.engine, options_.planner) {
+    planner_.DryRun(options_.dry_run);
   }
 
   // Takes over a digest; an older one of the same node is dropped.
@@ -75,12 +82,27 @@ class PlacementLoop {
 
   // The last decisions on an object's stack, newest first.
   std::vector<DecisionRecord> Explain(const Rid& rid, size_t max) const;
+  // The same from the log, where those of before a restart stand too.
+  std::vector<LoggedDecision> ExplainFromLog(const Rid& rid, size_t max) const {
+    return log_.Find(rid, max);
+  }
 
   // What each node saw in the last window, for `status`.
   std::vector<Digest> Digests() const;
 
   // Decisions counted by reason name.
   std::map<std::string, uint64_t> Counters() const;
+
+  struct Mode {
+    bool enabled = true;
+    bool suspended = false;
+    bool dry_run = false;
+  };
+  Mode mode() const;
+  void Enable(bool enabled);
+  // While suspended it decides and explains, and moves nothing.
+  void Suspend(bool suspended);
+  void DryRun(bool dry_run);
 
   // New constants, from a changed configuration. Errors: kInvalidArgument; the old ones stay.
   absl::Status SetConfig(const placement::Config& config,
@@ -95,6 +117,12 @@ class PlacementLoop {
   };
   struct GraphState {
     std::deque<DecisionRecord> decisions;
+    // Of the decision that is being carried out: a decision about a graph may take several moves.
+    int moving = 0;
+    bool all_moved = true;
+    absl::Duration quiesce;  // the longest
+    std::string logged;      // outcome and reason that the log has last
+    absl::Time logged_at;
   };
 
   // Graphs that have ended, and decisions of each, that are kept for Explain().
@@ -108,10 +136,13 @@ class PlacementLoop {
   void DecideOn(const Rid& console, const Digest& client, absl::Time now,
                 std::vector<PlannedMove>& moves) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Record(GraphState& graph, DecisionRecord record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Log(GraphState& graph, const DecisionRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const NodeId self_;
+  DecisionLog log_;
   mutable Mutex mutex_;
   Options options_ ABSL_GUARDED_BY(mutex_);
+  bool suspended_ ABSL_GUARDED_BY(mutex_) = false;
   placement::Planner planner_ ABSL_GUARDED_BY(mutex_);
   std::map<NodeInstance, Reported> reported_ ABSL_GUARDED_BY(mutex_);
   std::map<Rid, GraphState> graphs_ ABSL_GUARDED_BY(mutex_);

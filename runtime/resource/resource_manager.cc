@@ -67,6 +67,22 @@ void ResourceManager::Unpin(const Rid& rid) {
   pins_.erase(rid);
 }
 
+void ResourceManager::Allow(const Rid& rid, std::vector<NodeId> nodes) {
+  MutexLock lock(mutex_);
+  PinRecord& rule = rules_[rid];
+  rule.rid = rid;
+  rule.allowed = std::move(nodes);
+  if (rule.allowed.empty() && rule.attach_group == 0) rules_.erase(rid);
+}
+
+void ResourceManager::Attach(const Rid& rid, uint32_t group) {
+  MutexLock lock(mutex_);
+  PinRecord& rule = rules_[rid];
+  rule.rid = rid;
+  rule.attach_group = group;
+  if (rule.allowed.empty() && rule.attach_group == 0) rules_.erase(rid);
+}
+
 std::vector<PinRecord> ResourceManager::Pins(const std::vector<Rid>& rids, absl::Time now) const {
   std::vector<PinRecord> pinned;
   MutexLock lock(mutex_);
@@ -93,6 +109,7 @@ void ResourceManager::ForgetTheGone(absl::Time now) {
     }
     if (to_forget.empty()) return;  // nothing is named here that was not referred to
     for (const auto& [rid, pin] : pins_) named.push_back(rid);
+    for (const auto& [rid, rule] : rules_) named.push_back(rid);
     for (const auto& [rid, bytes] : checkpoint_bytes_) named.push_back(rid);
   }
   binding_.ForgetSlots(to_forget);
@@ -103,6 +120,7 @@ void ResourceManager::ForgetTheGone(absl::Time now) {
     if (lives) continue;
     MutexLock lock(mutex_);
     pins_.erase(rid);
+    rules_.erase(rid);
     checkpoint_bytes_.erase(rid);
   }
 }
@@ -157,7 +175,12 @@ Digest ResourceManager::TakeDigest(absl::Time now) {
     last_ = std::move(newest);
     for (const auto& [rid, name] : consoles_) digest.consoles.push_back(rid);
     std::erase_if(pins_, [now](const auto& pin) { return pin.second.until <= now; });
-    for (const auto& [rid, pin] : pins_) digest.pins.push_back({rid, pin.reason});
+    std::map<Rid, PinRecord> told = rules_;
+    for (const auto& [rid, pin] : pins_) {
+      told[rid].rid = rid;
+      told[rid].reason = pin.reason;
+    }
+    for (auto& [rid, record] : told) digest.pins.push_back(std::move(record));
   }
   digest.from = binding_.self();
   Fill(digest, window);

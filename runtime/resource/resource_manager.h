@@ -49,6 +49,10 @@ class ResourceManager final : public CallObserver, public MigrationObserver {
   // that holds longer stays as it is.
   void Pin(const Rid& rid, std::string reason, absl::Time until);
   void Unpin(const Rid& rid);
+  // Limits the engine to these nodes; empty: no limit. Objects whose home is this node.
+  void Allow(const Rid& rid, std::vector<NodeId> nodes);
+  // Objects of one group move together; 0: of none.
+  void Attach(const Rid& rid, uint32_t group);
   // Those of `rids` that are pinned here.
   std::vector<PinRecord> Pins(const std::vector<Rid>& rids, absl::Time now) const;
 
@@ -101,6 +105,7 @@ class ResourceManager final : public CallObserver, public MigrationObserver {
   std::deque<Retired> retired_ ABSL_GUARDED_BY(mutex_);
   std::map<Rid, std::string> consoles_ ABSL_GUARDED_BY(mutex_);
   std::map<Rid, PinState> pins_ ABSL_GUARDED_BY(mutex_);
+  std::map<Rid, PinRecord> rules_ ABSL_GUARDED_BY(mutex_);            // but for the pins
   std::map<Rid, uint64_t> checkpoint_bytes_ ABSL_GUARDED_BY(mutex_);  // of the last move
 };
 

@@ -262,6 +262,28 @@ TEST_F(ResourceManagerTest, PinsStandInTheDigestUntilTheyEnd) {
   EXPECT_THAT(resources_->TakeDigest(now_ + absl::Hours(1000)).pins, IsEmpty());
 }
 
+TEST_F(ResourceManagerTest, RulesStandInTheDigestBesidePins) {
+  const Rid rid{{3, 1}, 77};
+  resources_->Allow(rid, {5, 6});
+  resources_->Attach(rid, 9);
+  Digest digest = resources_->TakeDigest(now_);
+  ASSERT_THAT(digest.pins, SizeIs(1));
+  EXPECT_EQ(digest.pins[0].allowed, (std::vector<NodeId>{5, 6}));
+  EXPECT_EQ(digest.pins[0].attach_group, 9u);
+  EXPECT_EQ(digest.pins[0].reason, "") << "it is not held";
+  EXPECT_THAT(resources_->Pins({rid}, now_), IsEmpty());
+  resources_->Pin(rid, "pinned", absl::InfiniteFuture());
+  digest = resources_->TakeDigest(now_);
+  ASSERT_THAT(digest.pins, SizeIs(1));
+  EXPECT_EQ(digest.pins[0].attach_group, 9u);
+  EXPECT_EQ(digest.pins[0].reason, "pinned");
+  resources_->Unpin(rid);
+  resources_->Allow(rid, {});
+  EXPECT_THAT(resources_->TakeDigest(now_).pins, SizeIs(1));
+  resources_->Attach(rid, 0);
+  EXPECT_THAT(resources_->TakeDigest(now_).pins, IsEmpty());
+}
+
 TEST_F(ResourceManagerTest, TheNodesFiguresNameTheirSource) {
   const Digest digest = resources_->TakeDigest(now_);
   EXPECT_EQ(digest.node.node, 3u);
