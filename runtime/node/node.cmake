@@ -28,5 +28,5 @@ abacus_test(abacus_control_test
        node/incarnation_test.cc node/proto_convert_test.cc
   DEPS abacus_node abacus_control_proto)
 abacus_test(abacus_node_test
-  SRCS node/node_test.cc node/node_life_test.cc
+  SRCS node/engine_test.cc node/node_test.cc node/node_life_test.cc
   DEPS abacus_node abacus_monitor abacus_testing LABELS serial)

@@ -1,0 +1,222 @@
+// The engine over whole nodes and a slow link, with a stack whose costs the test sets: one object
+// goes to its data, one rightly stays, one goes and comes back, all with the same configuration; and
+// what people can tell it.
+
+#include <unistd.h>
+
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "monitor-ebpf/thread_clock.h"
+#include "runtime/base/status.h"
+#include "runtime/node/control_client.h"
+#include "runtime/node/node.h"
+#include "runtime/node/testing/node_fixture.h"
+
+namespace abacus::runtime {
+namespace {
+
+using testing::Eventually;
+using ::testing::HasSubstr;
+using testing::kAsk;
+using testing::MoveLog;
+
+constexpr uint32_t kMuch = 64 * 1024;
+constexpr uint32_t kLittle = 256;
+
+// Yields as much as it is asked for, where it was made.
+class Well : public AnchoredObject {
+ public:
+  absl::StatusOr<Block> Draw(uint32_t bytes) { return Block::CopyOf(std::string(bytes, 'w')); }
+  ABACUS_OBJECT(Well, "test.Well", 1, Draw)
+};
+
+// Draws so much from a well, computes so long, and gives so much back.
+class Valve : public MobileObject {
+ public:
+  absl::StatusOr<Block> Turn(Ref<Well> well, uint32_t drawn, uint32_t given, uint32_t us) {
+    const absl::StatusOr<Block> water = well->Draw(drawn);
+    if (!water.ok()) return water.status();
+    const uint64_t end = monitor::MachineTime::ThreadCpuNs() + uint64_t{us} * 1000;
+    while (monitor::MachineTime::ThreadCpuNs() < end) {
+    }
+    return Block::CopyOf(std::string(given, 'v'));
+  }
+  void Checkpoint(CheckpointWriter&) const override {}
+  absl::Status Restore(CheckpointReader&) override { return absl::OkStatus(); }
+  ABACUS_OBJECT(Valve, "test.Valve", 1, Turn)
+};
+
+class EngineTest : public testing::NodeFixture {
+ protected:
+  EngineTest() { types_.Add<Well>().Add<Valve>(); }
+
+  static void Slow(Config& config) {
+    config.placement.enabled = true;
+    config.placement.window = absl::Milliseconds(400);
+    config.transport.rate_limit_mbit = 20;
+  }
+  void StartCluster() {
+    NodeOptions server = ServerOptions("s");
+    Slow(server.config);
+    server_ = Start(server);
+    ASSERT_NE(server_, nullptr);
+    NodeOptions client = ClientOptions("c", *server_);
+    Slow(client.config);
+    client_ = Start(client);
+    ASSERT_NE(client_, nullptr);
+    moves_ = std::make_unique<MoveLog>(*client_);
+    well_ = client_->binding().RefTo<Well>(server_->Create<Well>()->rid());
+    valve_ = *client_->Create<Valve>();
+  }
+  void TearDown() override {
+    valve_ = {};
+    well_ = {};
+    client_.reset();
+    server_.reset();
+  }
+
+  void Turn(uint32_t drawn, uint32_t given, uint32_t us = 200) {
+    const auto given_back = valve_->Turn(well_, drawn, given, us);
+    ASSERT_TRUE(given_back.ok()) << given_back.status();
+    ASSERT_EQ(given_back->size(), given);
+  }
+  // Turns until the valve is there, for a while of the engine's at most.
+  bool TurnUntilAt(Node& node, uint32_t drawn, uint32_t given) {
+    return Eventually([&] {
+      Turn(drawn, given);
+      return Hosts(node, valve_.rid());
+    });
+  }
+  void TurnFor(absl::Duration time, uint32_t drawn, uint32_t given) {
+    const absl::Time end = absl::Now() + time;
+    while (absl::Now() < end) Turn(drawn, given);
+  }
+  // The engine's last word on the valve.
+  DecisionText Last(uint32_t decisions_max = 1) {
+    const auto decisions =
+        ControlClient(server_->control_address()).Explain(valve_.rid(), decisions_max, kAsk);
+    EXPECT_TRUE(decisions.ok()) << decisions.status();
+    return decisions.ok() ? decisions->front() : DecisionText();
+  }
+
+  std::unique_ptr<MoveLog> moves_;
+  Ref<Well> well_;
+  Ref<Valve> valve_;
+};
+
+TEST_F(EngineTest, AnObjectThatKeepsMostOfWhatItReadsGoesToItsData) {
+  StartCluster();
+  const Console console(*client_);
+  EXPECT_TRUE(TurnUntilAt(*server_, kMuch, kLittle));
+  EXPECT_THAT(Last(100).explanation, HasSubstr("test.Valve"));
+}
+
+TEST_F(EngineTest, AnObjectThatGivesOnAllThatItReadsStays) {
+  StartCluster();
+  const Console console(*client_);
+  TurnFor(absl::Seconds(3), kMuch, kMuch);
+  EXPECT_TRUE(Hosts(*client_, valve_.rid()));
+  EXPECT_TRUE(moves_->events().empty());
+  EXPECT_EQ(Last().outcome, "stay") << Last().explanation;
+}
+
+TEST_F(EngineTest, AnObjectWhoseWorkTurnsAroundGoesAndComesBack) {
+  StartCluster();
+  const Console console(*client_);
+  ASSERT_TRUE(TurnUntilAt(*server_, kMuch, kLittle));
+  // There it takes less than half the time; it has to be seen for a while to be worth a way back.
+  TurnFor(absl::Seconds(1), kMuch, kLittle);
+  ASSERT_TRUE(Hosts(*server_, valve_.rid()));
+  ASSERT_TRUE(TurnUntilAt(*client_, kLittle, kMuch));
+  TurnFor(absl::Seconds(1), kLittle, kMuch);
+  EXPECT_TRUE(Hosts(*client_, valve_.rid()));
+  for (const MoveEvent& move : moves_->events()) {
+    EXPECT_TRUE(move.by_engine);
+    EXPECT_TRUE(move.status.ok()) << move.status;
+  }
+  EXPECT_EQ(moves_->events().size(), 2u) << "once there, once back";
+}
+
+TEST_F(EngineTest, WhileItIsSuspendedItSaysWhatItWouldDoAndDoesNothing) {
+  StartCluster();
+  ControlClient control(server_->control_address());
+  auto state = control.SetEngine({.suspended = true}, kAsk);
+  ASSERT_TRUE(state.ok()) << state.status();
+  EXPECT_TRUE(state->suspended);
+  const Console console(*client_);
+  TurnFor(absl::Seconds(2), kMuch, kLittle);
+  EXPECT_TRUE(Hosts(*client_, valve_.rid()));
+  EXPECT_EQ(Last().reason, "suspended") << Last().explanation;
+  state = control.SetEngine({.suspended = false}, kAsk);
+  ASSERT_TRUE(state.ok()) << state.status();
+  EXPECT_FALSE(state->suspended);
+  EXPECT_TRUE(TurnUntilAt(*server_, kMuch, kLittle));
+}
+
+TEST_F(EngineTest, AClientHasNoEngineToBeTold) {
+  StartCluster();
+  const auto state = ControlClient(client_->control_address()).SetEngine({}, kAsk);
+  EXPECT_EQ(state.status().code(), absl::StatusCode::kFailedPrecondition) << state.status();
+}
+
+TEST_F(EngineTest, AnObjectThatIsAllowedAtItsNodeAloneStaysThere) {
+  StartCluster();
+  ASSERT_TRUE(server_->Allow(valve_.rid(), {Id(*client_)}).ok());
+  const Console console(*client_);
+  TurnFor(absl::Seconds(2), kMuch, kLittle);
+  EXPECT_TRUE(Hosts(*client_, valve_.rid()));
+  EXPECT_EQ(Last().outcome, "stay");
+  ASSERT_TRUE(server_->Allow(valve_.rid(), {}).ok());
+  EXPECT_TRUE(TurnUntilAt(*server_, kMuch, kLittle));
+}
+
+TEST_F(EngineTest, ConstantsOfAChangedConfigurationHoldWithoutARestart) {
+  StartCluster();
+  Config config = QuickConfig("s");
+  Slow(config);
+  config.placement.threshold = 90;  // nothing gains that much
+  ASSERT_TRUE(server_->Reconfigure(config).ok());
+  const Console console(*client_);
+  TurnFor(absl::Seconds(2), kMuch, kLittle);
+  EXPECT_TRUE(Hosts(*client_, valve_.rid()));
+  EXPECT_EQ(Last().outcome, "stay");
+  config.placement.threshold = -1;
+  EXPECT_EQ(server_->Reconfigure(config).code(), absl::StatusCode::kInvalidArgument);
+  config.placement.threshold = 0.3;
+  ASSERT_TRUE(server_->Reconfigure(config).ok());
+  EXPECT_TRUE(TurnUntilAt(*server_, kMuch, kLittle));
+}
+
+TEST_F(EngineTest, WhatWasDecidedCanBeAskedForAfterARestartOfTheServer) {
+  StartCluster();
+  {
+    const Console console(*client_);
+    ASSERT_TRUE(TurnUntilAt(*server_, kMuch, kLittle));
+  }
+  const Rid rid = valve_.rid();
+  const auto before = ControlClient(server_->control_address()).Explain(rid, 1000, kAsk);
+  ASSERT_TRUE(before.ok()) << before.status();
+  TearDown();
+  server_ = Start(ServerOptions("s"));
+  ASSERT_NE(server_, nullptr);
+  const auto after = ControlClient(server_->control_address()).Explain(rid, 1000, kAsk);
+  ASSERT_TRUE(after.ok()) << after.status();
+  const auto moves = [](const std::vector<DecisionText>& decisions) {
+    std::vector<std::string> told;
+    for (const DecisionText& decision : decisions) {
+      if (decision.outcome == "move") told.push_back(decision.explanation);
+    }
+    return told;
+  };
+  EXPECT_FALSE(moves(*before).empty());
+  EXPECT_EQ(moves(*after), moves(*before));
+}
+
+}  // namespace
+}  // namespace abacus::runtime
