@@ -68,7 +68,8 @@ double EffectiveRate(const Host& host, double load) {
 double ProcessingTime(double work, double effective_rate) { return work / effective_rate; }
 
 double StallTime(const Flow& flow, const Link& link) {
-  return flow.calls * link.round_trip_s + flow.bytes / link.bandwidth_bytes_s;
+  const double more_bytes = std::max(0.0, flow.bytes - flow.calls * link.round_trip_bytes);
+  return flow.calls * link.round_trip_s + more_bytes / link.bandwidth_bytes_s;
 }
 
 Terms TermsAtRates(const Stack& stack, const Sides& sides, const PerSide& rates) {

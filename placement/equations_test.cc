@@ -71,6 +71,13 @@ TEST(Equation2Test, ALoadBelowOneCountsAsOne) {
 }
 
 // 20 calls of 1 ms and 1e6 bytes at 1.25e6 bytes/s: 0.02 + 0.8 = 0.82 s.
+// 1000 calls of 300 bytes at 1.25e6 bytes/s; 250 of each are in the 1 ms: 1 + 1000 x 50 / 1.25e6.
+TEST(StallTimeTest, WhatTheRoundTripWasMeasuredOverIsNotCountedTwice) {
+  const Link link{.bandwidth_bytes_s = 1.25e6, .round_trip_s = 0.001, .round_trip_bytes = 250};
+  EXPECT_DOUBLE_EQ(StallTime({.calls = 1000, .bytes = 300'000}, link), 1.04);
+  EXPECT_DOUBLE_EQ(StallTime({.calls = 1000, .bytes = 100'000}, link), 1);
+}
+
 TEST(StallTimeTest, IsRoundTripsPlusBytesOverBandwidth) {
   EXPECT_NEAR(StallTime({20, 1e6}, {1.25e6, 0.001}), 0.82, kExact);
   EXPECT_EQ(StallTime({0, 0}, {1.25e6, 0.001}), 0);

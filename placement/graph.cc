@@ -417,6 +417,7 @@ std::optional<Refusal> SnapshotReader::Impl::CheckLink(NodeId a, NodeId b, Graph
   check.Within("bandwidth_bytes_s", *s.bandwidth_bytes_s, figures::kBandwidthMin,
                figures::kBandwidthMax);
   check.Within("round_trip_s", *s.round_trip_s, 0, figures::kRoundTripMax);
+  check.Within("round_trip_bytes", s.round_trip_bytes, 0, figures::kCountMax);
   check.Within("measured_bytes", s.measured_bytes, 0, figures::kCountMax);
   check.Within("bandwidth_variance", s.bandwidth_variance, 0, figures::kVarianceMax);
   if (check.failed()) return Refusal{Reason::kBadFigure, check.DetailOf(name)};
@@ -426,7 +427,9 @@ std::optional<Refusal> SnapshotReader::Impl::CheckLink(NodeId a, NodeId b, Graph
                                 " bytes, fewer than ", config_.min_link_evidence_bytes)};
   }
   *link = {.usable = true,
-           .link = {.bandwidth_bytes_s = *s.bandwidth_bytes_s, .round_trip_s = *s.round_trip_s},
+           .link = {.bandwidth_bytes_s = *s.bandwidth_bytes_s,
+                    .round_trip_s = *s.round_trip_s,
+                    .round_trip_bytes = s.round_trip_bytes},
            .bandwidth_deviation_bytes_s = std::sqrt(s.bandwidth_variance),
            .statistics = &s,
            .transfer_s_byte = 1 / *s.bandwidth_bytes_s,

@@ -150,6 +150,15 @@ int Engine(const EngineOptions& options) {
          : state->suspended ? "suspended: it decides and explains, and moves nothing"
          : state->dry_run   ? "dry run: what it would move is recorded, and nothing is moved"
                             : "on");
+  const auto tell = [](const char* of_what, const runtime::PlacementLoop::ModelError& error) {
+    if (error.count == 0) return;
+    printf(
+        "%s: predictions were off by %.1f %% in the median and %.1f %% at the 95th percentile, "
+        "of the last %llu\n",
+        of_what, 100 * error.median, 100 * error.p95, static_cast<unsigned long long>(error.count));
+  };
+  tell("response times", state->present_error);
+  tell("response times after moves", state->move_error);
   return kExitOk;
 }
 

@@ -188,8 +188,15 @@ absl::StatusOr<EngineState> ControlClient::SetEngine(const EngineCommand& comman
   v1::EngineReply reply;
   ABACUS_RETURN_IF_ERROR(impl_->Call(&v1::Control::Stub::SetEngine, request, &reply, deadline));
   ABACUS_RETURN_IF_ERROR(FromProto(reply.status()));
-  return EngineState{
-      .enabled = reply.enabled(), .suspended = reply.suspended(), .dry_run = reply.dry_run()};
+  const auto error = [](const v1::ModelError& from) {
+    return PlacementLoop::ModelError{
+        .count = from.count(), .median = from.median(), .p95 = from.p95()};
+  };
+  return EngineState{.enabled = reply.enabled(),
+                     .suspended = reply.suspended(),
+                     .dry_run = reply.dry_run(),
+                     .present_error = error(reply.present_error()),
+                     .move_error = error(reply.move_error())};
 }
 
 absl::StatusOr<std::vector<PinRecord>> ControlClient::GetPins(const std::vector<Rid>& rids,

@@ -161,6 +161,13 @@ class ControlServer::Impl final : public v1::Control::Service {
       reply->set_enabled(state->enabled);
       reply->set_suspended(state->suspended);
       reply->set_dry_run(state->dry_run);
+      const auto set = [](const PlacementLoop::ModelError& from, v1::ModelError* to) {
+        to->set_count(from.count);
+        to->set_median(from.median);
+        to->set_p95(from.p95);
+      };
+      set(state->present_error, reply->mutable_present_error());
+      set(state->move_error, reply->mutable_move_error());
     }
     return grpc::Status::OK;
   }

@@ -15,6 +15,7 @@
 #include "runtime/base/ids.h"
 #include "runtime/node/membership.h"
 #include "runtime/node/node.h"
+#include "runtime/resource/placement_loop.h"
 
 namespace abacus::runtime {
 
@@ -63,6 +64,9 @@ struct EngineState {
   bool enabled = false;  // placement.enabled of its configuration
   bool suspended = false;
   bool dry_run = false;
+  // How far predictions were off; see PlacementLoop::ModelError.
+  PlacementLoop::ModelError present_error;
+  PlacementLoop::ModelError move_error;
 };
 
 // One decision of the engine, in words.

@@ -1,6 +1,6 @@
 // The engine over whole nodes and a slow link, with a stack whose costs the test sets: one object
-// goes to its data, one rightly stays, one goes and comes back, all with the same configuration; and
-// what people can tell it.
+// goes to its data, one rightly stays, one goes and comes back, all with the same configuration;
+// and what people can tell it.
 
 #include <unistd.h>
 
@@ -141,6 +141,14 @@ TEST_F(EngineTest, AnObjectWhoseWorkTurnsAroundGoesAndComesBack) {
     EXPECT_TRUE(move.status.ok()) << move.status;
   }
   EXPECT_EQ(moves_->events().size(), 2u) << "once there, once back";
+  const auto state = ControlClient(server_->control_address()).SetEngine({}, kAsk);
+  ASSERT_TRUE(state.ok()) << state.status();
+  const auto& error = state->present_error;
+  std::cout << "predictions off by " << 100 * error.median << " % in the median, "
+            << 100 * error.p95 << " % at the 95th percentile, of " << error.count << "\n";
+  EXPECT_GT(error.count, 0u);
+  // The goal is 10 %; machines are shared.
+  EXPECT_LT(error.median, 0.3);
 }
 
 TEST_F(EngineTest, WhileItIsSuspendedItSaysWhatItWouldDoAndDoesNothing) {

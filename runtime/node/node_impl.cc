@@ -397,7 +397,11 @@ absl::StatusOr<EngineState> NodeImpl::OnSetEngine(const EngineCommand& command) 
   if (command.suspended) engine_->Suspend(*command.suspended);
   if (command.dry_run) engine_->DryRun(*command.dry_run);
   const PlacementLoop::Mode mode = engine_->mode();
-  return EngineState{.enabled = mode.enabled, .suspended = mode.suspended, .dry_run = mode.dry_run};
+  return EngineState{.enabled = mode.enabled,
+                     .suspended = mode.suspended,
+                     .dry_run = mode.dry_run,
+                     .present_error = engine_->PresentError(),
+                     .move_error = engine_->MoveError()};
 }
 
 absl::Status NodeImpl::Reconfigure(const Config& config) {

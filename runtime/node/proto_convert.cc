@@ -108,6 +108,7 @@ static void ToProto(const placement::LinkStatistics& from, v1::LinkStatistics* t
   to->set_round_trip_s(OrMinus(from.round_trip_s));
   to->set_measured_bytes(from.measured_bytes);
   to->set_bandwidth_variance(from.bandwidth_variance);
+  to->set_round_trip_bytes(from.round_trip_bytes);
 }
 static placement::LinkStatistics FromProto(const v1::LinkStatistics& from) {
   placement::LinkStatistics to{.a = from.a(), .b = from.b()};
@@ -115,6 +116,7 @@ static placement::LinkStatistics FromProto(const v1::LinkStatistics& from) {
   to.round_trip_s = UnlessNegative(from.round_trip_s());
   to.measured_bytes = from.measured_bytes();
   to.bandwidth_variance = from.bandwidth_variance();
+  to.round_trip_bytes = from.round_trip_bytes();
   return to;
 }
 

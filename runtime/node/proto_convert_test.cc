@@ -150,6 +150,7 @@ Digest SomeDigest() {
                    .b = 9,
                    .bandwidth_bytes_s = 1e6,
                    .round_trip_s = 0.0,
+                   .round_trip_bytes = 270,
                    .measured_bytes = 5,
                    .bandwidth_variance = 36},
                   {.a = 7, .b = 10}};
@@ -212,6 +213,7 @@ TEST(ProtoConvertTest, UnknownFiguresOfALinkStayUnknownAndZeroRoundTripStaysZero
   EXPECT_EQ(digest.links[0].round_trip_s, 0.0);
   EXPECT_EQ(digest.links[0].measured_bytes, 5);
   EXPECT_EQ(digest.links[0].bandwidth_variance, 36);
+  EXPECT_EQ(digest.links[0].round_trip_bytes, 270);
   EXPECT_FALSE(digest.links[1].bandwidth_bytes_s.has_value());
   EXPECT_FALSE(digest.links[1].round_trip_s.has_value());
 }

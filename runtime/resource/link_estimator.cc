@@ -13,6 +13,8 @@ void LinkEstimator::Observe(NodeInstance peer, uint64_t request_bytes, uint64_t 
   if (bytes <= kSmallBytes) {
     // A quantile without a history: a faster call pulls the estimate down at once, a slower one
     // pushes it up a little, so that it settles near the fast end and still follows a change.
+    link.small_bytes += link.small_s < 0 ? static_cast<double>(bytes)
+                                         : (static_cast<double>(bytes) - link.small_bytes) * kDecay;
     if (link.small_s < 0 || seconds < link.small_s) {
       link.small_s = seconds;
     } else {
@@ -38,7 +40,10 @@ std::vector<LinkEstimator::Estimate> LinkEstimator::Estimates() const {
   std::vector<Estimate> estimates;
   for (const auto& [peer, link] : links_) {
     Estimate estimate{.peer = peer};
-    if (link.small_s >= 0) estimate.round_trip_s = link.small_s;
+    if (link.small_s >= 0) {
+      estimate.round_trip_s = link.small_s;
+      estimate.round_trip_bytes = link.small_bytes;
+    }
     if (link.large_s > 0) {
       // The time that the bytes took is what is left of the network time without the round trips.
       const double round_trips_s = link.large_calls * std::max(link.small_s, 0.0);

@@ -31,7 +31,8 @@ class LinkEstimator {
     NodeInstance peer;
     std::optional<double> bandwidth_bytes_s;
     std::optional<double> round_trip_s;
-    double measured_bytes = 0;  // over which the bandwidth was measured
+    double round_trip_bytes = 0;  // what the calls carried over which that was measured
+    double measured_bytes = 0;    // over which the bandwidth was measured
     // Of the bandwidth above, which is a mean over many calls: how far it may be off.
     double bandwidth_variance = 0;
   };
@@ -57,7 +58,8 @@ class LinkEstimator {
     // Products of transfer time t and bytes b of large calls, summed with the squares of the
     // weights that the sums above have.
     double tt = 0, tb = 0, bb = 0;
-    double small_s = -1;  // lower quantile of small calls
+    double small_s = -1;     // lower quantile of small calls
+    double small_bytes = 0;  // decayed mean of what they carried
     double fastest_large_s = -1;
   };
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <random>
 
 namespace abacus::runtime {
@@ -31,7 +32,27 @@ TEST(LinkEstimatorTest, SmallCallsTellTheRoundTripAndNoBandwidth) {
   for (int i = 0; i < 10; ++i) links.Observe(kPeer, 40, 24, NetworkNs(64));
   const auto link = Only(links);
   EXPECT_NEAR(*link.round_trip_s, kRoundTrip, 0.1e-3);
+  EXPECT_NEAR(link.round_trip_bytes, 64, 1e-9) << "so much is in that time";
   EXPECT_FALSE(link.bandwidth_bytes_s.has_value());
+}
+
+TEST(LinkEstimatorTest, TheBandwidthVariesByAsMuchAsItsMeasurementsDo) {
+  LinkEstimator steady, rough;
+  std::mt19937 random(7);
+  std::uniform_real_distribution<double> factor(0.7, 1.3);
+  for (int i = 0; i < 200; ++i) {
+    for (LinkEstimator* links : {&steady, &rough}) {
+      links->Observe(kPeer, 40, 24, NetworkNs(64));
+      const double slower = links == &rough ? factor(random) : 1;
+      links->Observe(kPeer, 40, 65536,
+                     static_cast<uint64_t>(slower * static_cast<double>(NetworkNs(65576))));
+    }
+  }
+  EXPECT_LT(std::sqrt(Only(steady).bandwidth_variance), 0.01 * kBandwidth);
+  // A call deviates by 17 % (0.6 / sqrt(12)), the mean of some 63 of them by 2.2 %.
+  const double deviation = std::sqrt(Only(rough).bandwidth_variance) / kBandwidth;
+  EXPECT_GT(deviation, 0.01);
+  EXPECT_LT(deviation, 0.04);
 }
 
 TEST(LinkEstimatorTest, LargeCallsTellTheBandwidthWithinFivePercent) {

@@ -204,8 +204,7 @@ placement::Snapshot PlacementLoop::Assemble(const Rid& console, const Digest& cl
     }
     if (object.node != console.home.node) continue;
     // The activity's time as its own node saw it: what is here, and what it waited for from there.
-    t_app_s += object.stall_s;
-    if (object.id != snapshot.console) t_app_s += object.cpu_s + object.own_stall_s;
+    t_app_s += object.cpu_s + object.own_stall_s + object.stall_s;
   }
   if (t_app_s > 0) snapshot.measured_t_app_s = t_app_s;
   return snapshot;
@@ -351,6 +350,20 @@ std::map<std::string, uint64_t> PlacementLoop::Counters() const {
 PlacementLoop::Mode PlacementLoop::mode() const {
   MutexLock lock(mutex_);
   return {.enabled = options_.enabled, .suspended = suspended_, .dry_run = options_.dry_run};
+}
+
+static PlacementLoop::ModelError ErrorOf(const placement::RunningError& error) {
+  return {.count = error.count(), .median = error.Quantile(0.5), .p95 = error.Quantile(0.95)};
+}
+
+PlacementLoop::ModelError PlacementLoop::PresentError() const {
+  MutexLock lock(mutex_);
+  return ErrorOf(planner_.present_error());
+}
+
+PlacementLoop::ModelError PlacementLoop::MoveError() const {
+  MutexLock lock(mutex_);
+  return ErrorOf(planner_.move_error());
 }
 
 void PlacementLoop::Enable(bool enabled) {

@@ -99,6 +99,18 @@ class PlacementLoop {
     bool dry_run = false;
   };
   Mode mode() const;
+
+  // How far predictions of response times were off: |predicted / measured - 1|, of the last ones
+  // (planner.errors_max). 0 where there are none.
+  struct ModelError {
+    uint64_t count = 0;
+    double median = 0;
+    double p95 = 0;
+  };
+  // Of placements as they were, and of those moved to.
+  ModelError PresentError() const;
+  ModelError MoveError() const;
+
   void Enable(bool enabled);
   // While suspended it decides and explains, and moves nothing.
   void Suspend(bool suspended);

@@ -120,6 +120,7 @@ placement::Snapshot SnapshotOf(const Json& json) {
                               .b = link.at("b"),
                               .bandwidth_bytes_s = Maybe(link, "bandwidth_bytes_s"),
                               .round_trip_s = Maybe(link, "round_trip_s"),
+                              .round_trip_bytes = link.value("round_trip_bytes", 0.0),
                               .measured_bytes = link.at("measured_bytes"),
                               .bandwidth_variance = link.value("bandwidth_variance", 0.0)});
   }
@@ -159,7 +160,8 @@ std::string ToJson(const placement::Snapshot& snapshot) {
                              {"bandwidth_bytes_s", Maybe(link.bandwidth_bytes_s)},
                              {"round_trip_s", Maybe(link.round_trip_s)},
                              {"measured_bytes", link.measured_bytes},
-                             {"bandwidth_variance", link.bandwidth_variance}});
+                             {"bandwidth_variance", link.bandwidth_variance},
+                             {"round_trip_bytes", link.round_trip_bytes}});
   }
   // Names may hold any bytes; they are shown, not compared.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
