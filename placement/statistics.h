@@ -130,14 +130,14 @@ struct LinkStatistics {
   NodeId b = 0;
   std::optional<double> bandwidth_bytes_s;  // empty or 0: unknown
   std::optional<double> round_trip_s;       // of a null invocation; empty: unknown. 0 is a value.
-  // What the invocations carried over which round_trip_s was measured, both ways: so much a call is
-  // in it already.
-  double round_trip_bytes = 0;
   // The evidence: bytes over which the bandwidth was measured, of all windows that still count. A
   // bandwidth known beforehand (a prior) comes with the bytes that it is considered worth.
   double measured_bytes = 0;
   // Of bandwidth_bytes_s, as it varied between measurements.
   double bandwidth_variance = 0;  // (bytes per second) squared
+  // What the invocations carried over which round_trip_s was measured, both ways: so much a call is
+  // in it already.
+  double round_trip_bytes = 0;
 };
 
 // How long quiescing this graph took when objects of it were moved before.

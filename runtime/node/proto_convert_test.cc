@@ -150,9 +150,9 @@ Digest SomeDigest() {
                    .b = 9,
                    .bandwidth_bytes_s = 1e6,
                    .round_trip_s = 0.0,
-                   .round_trip_bytes = 270,
                    .measured_bytes = 5,
-                   .bandwidth_variance = 36},
+                   .bandwidth_variance = 36,
+                   .round_trip_bytes = 270},
                   {.a = 7, .b = 10}};
   digest.consoles = {kOther};
   digest.pins = {{kRid, "moved by hand"}};

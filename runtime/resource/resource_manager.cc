@@ -208,9 +208,9 @@ void ResourceManager::Fill(Digest& digest, const EdgeSumsByKey& window) {
                             .b = link.peer.node,
                             .bandwidth_bytes_s = link.bandwidth_bytes_s,
                             .round_trip_s = link.round_trip_s,
-                            .round_trip_bytes = link.round_trip_bytes,
                             .measured_bytes = link.measured_bytes,
-                            .bandwidth_variance = link.bandwidth_variance});
+                            .bandwidth_variance = link.bandwidth_variance,
+                            .round_trip_bytes = link.round_trip_bytes});
   }
 
   const double s_per_tick = monitor::ThreadClock::NsPerTick() * 1e-9;

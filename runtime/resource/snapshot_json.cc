@@ -120,9 +120,9 @@ placement::Snapshot SnapshotOf(const Json& json) {
                               .b = link.at("b"),
                               .bandwidth_bytes_s = Maybe(link, "bandwidth_bytes_s"),
                               .round_trip_s = Maybe(link, "round_trip_s"),
-                              .round_trip_bytes = link.value("round_trip_bytes", 0.0),
                               .measured_bytes = link.at("measured_bytes"),
-                              .bandwidth_variance = link.value("bandwidth_variance", 0.0)});
+                              .bandwidth_variance = link.value("bandwidth_variance", 0.0),
+                              .round_trip_bytes = link.value("round_trip_bytes", 0.0)});
   }
   snapshot.history = {json.at("history").at("quiesce_s"), json.at("history").at("count")};
   snapshot.options.suspended = json.at("suspended");
