@@ -30,7 +30,9 @@ def main():
         assert refused.returncode == 2, refused.returncode
 
         plot = Path(__file__).with_name("plot.py")
-        drawn = subprocess.run([sys.executable, "-B", plot, rows_file, folder],
+        # Debian's own interpreter has the package; another one may come first in PATH.
+        python = "/usr/bin/python3" if Path("/usr/bin/python3").exists() else sys.executable
+        drawn = subprocess.run([python, "-B", plot, rows_file, folder],
                                capture_output=True, text=True, check=False)
         if drawn.returncode == 77:
             print(f"plots not drawn: {drawn.stderr.strip()}")
