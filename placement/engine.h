@@ -46,7 +46,9 @@ Decision Decide(const Snapshot& snapshot, const Config& config);
 // With `roles`, only consoles that seek may get a step of their own, and only objects of those that
 // may be ejected leave for another's step; what the others gain and lose counts all the same. A
 // graph that several consoles share has the roles of all of them. Reasons are exact then: a step
-// that would pay for its own console is refused as kOthersLose, with figures.
+// that would pay for its own console is refused as kOthersLose, with figures. And loads are taken
+// for measured ones: what others lose on a node that is short of cores is weighed with its
+// slow-down, as a task is in a measured load also while it is ready (round.cc).
 //
 // Source: paper, sections 5.4.2 (equation 7), 5.4.3 and 6.7; the swap, the lazy queue and the roles
 // are ours: who is cooling down, say, must neither move nor be left out of the sum.

@@ -24,6 +24,8 @@ constexpr double kDeviationWindows = 3;
 // A price is wrong for the mix if the figure has changed by more than this: the link is another
 // one.
 constexpr double kPriceDrift = 4;
+// Changes no older than this were made by the same call.
+constexpr double kAtOnce_s = 1e-9;
 
 bool Sane(double x) { return std::isfinite(x) && x >= 0; }
 
@@ -399,20 +401,22 @@ std::optional<Reason> Planner::Choose(const Graph& graph, const Snapshot& window
   return first;
 }
 
-bool Planner::MayTakeTurn(const Decision& decision, double now_s) const {
+bool Planner::MayTakeTurn(const Decision& decision, double now_s, bool in_round) const {
   const std::vector<LoadChange> changes = LoadChanges(decision);
   return std::all_of(changes.begin(), changes.end(), [&](const LoadChange& change) {
     const NodeStatistics& node = *NodeOf(decision, change.node);
     // A node that stays half idle gives and takes relief to nobody.
     const double step = planner_.load_step * node.cores;
-    if (node.load + std::max(0.0, change.load) <= step) return true;
+    // The decision's window does not show what has been let go at this very moment, in one round.
+    const double unseen = in_round ? ledger_.ChangedWithin(node.node, now_s, kAtOnce_s) : 0;
+    if (node.load + unseen + std::max(0.0, change.load) <= step) return true;
     const double changed = ledger_.ChangedWithin(node.node, now_s, config_.window_s);
     return changed == 0 || changed + std::abs(change.load) <= step;
   });
 }
 
-std::optional<Reason> Planner::HoldBack(const Graph& graph, const Decision& decision,
-                                        double now_s) const {
+std::optional<Reason> Planner::HoldBack(const Graph& graph, const Decision& decision, double now_s,
+                                        bool in_round) const {
   for (const Move& move : decision.moves) {
     if (ledger_.Claimed(move.object, decision.console, now_s)) return Reason::kClaimed;
   }
@@ -420,7 +424,7 @@ std::optional<Reason> Planner::HoldBack(const Graph& graph, const Decision& deci
     const bool changed = graph.last_move->phase_changes != graph.phases.changes();
     if (!changed || graph.last_move->undo) return Reason::kCoolDown;
   }
-  if (!MayTakeTurn(decision, now_s)) return Reason::kWaitsForTurn;
+  if (!MayTakeTurn(decision, now_s, in_round)) return Reason::kWaitsForTurn;
   return dry_run_ ? std::optional(Reason::kDryRun) : std::nullopt;
 }
 

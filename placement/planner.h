@@ -72,12 +72,13 @@ class Planner {
   // Decides on many consoles at once: each as Decide(console) does; but where one wants to move, or
   // lacks memory to, and others are known on the same nodes, DecideAll (engine.h) is asked on the
   // windows of all of these, asked for here or not. A move is then only let go as part of a step of
-  // that round; else it is held back: kOthersLose, or kWaitsForTurn for the steps that do go.
-  // A step that has others' objects make room (paper, 6.7) is let go whole or not at all: claims,
-  // cool-downs and turns are asked of all its consoles. Whoever leaves for it is decided kEjected,
-  // a move that is neither audited, as being slower is its price, nor taken back as if it had been
-  // an error: as soon as there is room again the object may return for the usual threshold. Only to
-  // eject in turn whoever it was ejected for, within the phase, it needs hysteresis times that.
+  // that round, the best step first and the others in turn as of single decisions; else it is held
+  // back: kOthersLose, or kWaitsForTurn for the steps that do go. A step that has others' objects
+  // make room (paper, 6.7) is let go whole or not at all: claims, cool-downs and turns are asked of
+  // all its consoles. Whoever leaves for it is decided kEjected, a move that is neither audited, as
+  // being slower is its price, nor taken back as if it had been an error: as soon as there is room
+  // again the object may return for the usual threshold. Only to eject in turn whoever it was
+  // ejected for, within the phase, it needs hysteresis times that.
   //
   // Returns one decision for each of `consoles`, in their order, then those of others that were
   // ejected. Of the moves of one call those of kEjected are to be carried out first: they make the
@@ -231,8 +232,9 @@ class Planner {
   std::optional<Reason> WhyNot(const Graph& graph, const Snapshot& window, const Decision& decision,
                                size_t candidate) const;
   bool TakesBack(const Graph& graph, const std::vector<Move>& moves) const;
-  bool MayTakeTurn(const Decision& decision, double now_s) const;
-  std::optional<Reason> HoldBack(const Graph& graph, const Decision& decision, double now_s) const;
+  bool MayTakeTurn(const Decision& decision, double now_s, bool in_round) const;
+  std::optional<Reason> HoldBack(const Graph& graph, const Decision& decision, double now_s,
+                                 bool in_round = false) const;
   void LearnCorrections(const LastMove& last, const Snapshot& window, double amount, double now_s);
 
   // Rounds (planner_round.cc).

@@ -237,7 +237,7 @@ std::optional<Reason> Planner::HoldBackStep(const RoundStep& step, const std::ve
     if (part.seeks && ejects && was_ejected && sure_s <= planner_.hysteresis * step.threshold_s) {
       return Reason::kHysteresis;
     }
-    if (const auto held = HoldBack(graph, part.decision, now_s)) return held;
+    if (const auto held = HoldBack(graph, part.decision, now_s, true)) return held;
   }
   return std::nullopt;
 }
@@ -271,28 +271,22 @@ void Planner::DecideTogether(double now_s, std::vector<Proposal>* proposals) {
   next_round_s_ = now_s + config_.window_s * parties / kRoundPartiesAWindow;
   Snapshot joint;
   const Round round = AskRound(*proposals, now_s, &joint);
-  std::vector<Part> going;
   std::set<const Proposal*> settled;
-  // All are asked before any is let go: what the round allots together does not wait for turns.
   for (const RoundStep& step : round.steps) {
     std::vector<Part> parts = PartsOf(step, round, joint, proposals);
     const std::optional<Reason> held = HoldBackStep(step, parts, now_s);
     for (Part& part : parts) {
-      if (!held) {
-        going.push_back(std::move(part));
-      } else if (part.seeks) {
-        Hold(*held, &part.decision);
-        part.proposal->decision = std::move(part.decision);
-        part.proposal->goes = false;
-        settled.insert(part.proposal);
+      if (held && !part.seeks) continue;
+      Proposal& proposal = *part.proposal;
+      proposal.decision = std::move(part.decision);
+      proposal.goes = false;
+      settled.insert(&proposal);
+      if (held) {
+        Hold(*held, &proposal.decision);
+      } else {
+        LetGo(*proposal.graph, proposal.window, proposal.decision, now_s);
       }
     }
-  }
-  for (Part& part : going) {
-    LetGo(*part.proposal->graph, part.proposal->window, part.decision, now_s);
-    part.proposal->decision = std::move(part.decision);
-    part.proposal->goes = false;
-    settled.insert(part.proposal);
   }
   for (Proposal& proposal : *proposals) {
     if (Seeks(proposal) && !settled.contains(&proposal)) Refrain(round, now_s, &proposal);

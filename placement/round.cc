@@ -124,8 +124,10 @@ class RoundMaker {
   };
   Least LeastOf(const Situation& situation, const Placement& to) const;
   std::optional<Step> StepOf(uint32_t m, bool final);
-  bool OthersLose(Member& member, const Step& step, const Evaluation& now,
-                  const Evaluation& then) const;
+  double OthersLoss(const Situation& situation, const Evaluation& now,
+                    const Evaluation& then) const;
+  bool RefusedForOthers(Member& member, const Step& step, const Situation& situation,
+                        const Evaluation& now, const Evaluation& then) const;
   std::vector<Placement> PlacementsOf(const Situation& situation) const;
   Way WayTo(uint32_t m, const Situation& situation, const Evaluation& now, const Placement& to,
             const Evaluation& then) const;
@@ -335,12 +337,28 @@ std::vector<Placement> RoundMaker::PlacementsOf(const Situation& situation) cons
   return placements;
 }
 
+// What the consoles beside lose (negative: gain). Equation 5 counts a task in a load by its running
+// time alone, but a measured load has it ready as well, slow-down times that: so, with roles (a
+// round of the Planner, on measured windows), what is added to a node that is short of cores costs
+// the others its slow-down times what the equation says. 2 tasks a core: twice.
+double RoundMaker::OthersLoss(const Situation& situation, const Evaluation& now,
+                              const Evaluation& then) const {
+  const double lost_s = then.beside_s - now.beside_s;
+  if (roles_ == nullptr || lost_s <= 0) return lost_s;
+  double slow_down = 1;
+  for (size_t n = 0; n < situation.beside.size(); ++n) {
+    if (situation.beside[n].cpu_s <= 0) continue;
+    slow_down = std::max(slow_down, SlowDown(then.loads[n], situation.graph->nodes[n].host.cores));
+  }
+  return slow_down * lost_s;
+}
+
 Way RoundMaker::WayTo(uint32_t m, const Situation& situation, const Evaluation& now,
                       const Placement& to, const Evaluation& then) const {
   const Graph& graph = *situation.graph;
   Way way{.member = m, .to = to};
   way.cost = CostOf(graph, situation.at, to, snapshot_.history, config_);
-  way.benefit_s = now.Total() - then.Total();
+  way.benefit_s = now.response_sum_s - then.response_sum_s - OthersLoss(situation, now, then);
   way.threshold_s = config_.b_thresh * then.response_sum_s;
   if (members_[m].uncertain) {
     way.deviation_s = BenefitDeviation(graph, situation.at, now, to, then);
@@ -410,7 +428,7 @@ std::optional<Step> RoundMaker::StepOf(uint32_t m, bool final) {
     if (!then.possible || !then.converged) continue;
     if (now.Total() <= then.Total() && !own_might_pay) continue;
     Step step{.ways = {WayTo(m, situation, now, to, then)}};
-    if (OthersLose(member, step, now, then)) {
+    if (RefusedForOthers(member, step, situation, now, then)) {
       reason = Reason::kOthersLose;
     } else if (now.Total() <= then.Total()) {
       continue;
@@ -431,9 +449,9 @@ std::optional<Step> RoundMaker::StepOf(uint32_t m, bool final) {
 
 // Whether the step would pay for its own consoles and it is what others lose that keeps it from it;
 // notes the best such step's figures.
-bool RoundMaker::OthersLose(Member& member, const Step& step, const Evaluation& now,
-                            const Evaluation& then) const {
-  const double lost_s = then.beside_s - now.beside_s;
+bool RoundMaker::RefusedForOthers(Member& member, const Step& step, const Situation& situation,
+                                  const Evaluation& now, const Evaluation& then) const {
+  const double lost_s = OthersLoss(situation, now, then);
   if (roles_ == nullptr || lost_s <= 0 || step.Pays(config_.confidence_z)) return false;
   const double own_s = step.Net() + lost_s;
   if (own_s - config_.confidence_z * step.Deviation() <= step.Threshold()) return false;

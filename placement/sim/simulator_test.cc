@@ -141,6 +141,23 @@ TEST(SimulatorTest, TenClientsThatSeeTheSameReliefSettleWithoutAHerd) {
   }
 }
 
+// Of all ways to put so many filters at the server, the rest at their clients.
+TEST(SimulatorTest, WithinFivePercentOfTheBestStaticPlacementWhereTenShareAServer) {
+  for (const double cores : {1.0, 2.0, 4.0}) {
+    const Cluster cluster = SharedServer(10, cores, 0);
+    Options options;
+    options.duration_s = 120;
+    const BestStatic best = RunBestStatic(cluster, options, 1024);
+    ASSERT_TRUE(best.exact);
+    for (const double noise : {0.0, 0.1}) {
+      options.noise = noise;
+      const Report report = RunAdaptive(cluster, options);
+      EXPECT_LE(report.slowdown, 1.05 * best.report.slowdown)
+          << cores << " cores, noise " << noise << Trace(report);
+    }
+  }
+}
+
 // The paper, 6.7. The second filter arrives when the first one fills the server.
 TEST(SimulatorTest, WithMemoryForOneTheFilterThatGainsMoreRunsAtTheServerThoughItCameSecond) {
   for (const uint64_t seed : {1, 2, 3}) {
