@@ -44,6 +44,10 @@ std::string_view ReasonName(Reason reason) {
       return "waits_for_turn";
     case Reason::kClaimed:
       return "claimed";
+    case Reason::kOthersLose:
+      return "others_lose";
+    case Reason::kEjected:
+      return "ejected";
     case Reason::kUnknownConsole:
       return "unknown_console";
     case Reason::kUnknownObject:

@@ -32,7 +32,7 @@ enum class Reason : uint8_t {
   kSuspended,       // one pays, but the engine is told to leave everything alone
   kNotConverged,    // equations 5 and 6 were cut off where it would have mattered
   // The model was evaluated, and the Planner (planner.h) had the last word. Its outcome is stay but
-  // for kUndo; `chosen` is then what it held back.
+  // for kUndo and kEjected; `chosen` is then what it held back.
   kUndo,            // move back: the last move made the graph slower
   kDryRun,          // one pays, but decisions are only to be recorded
   kMoveUnderWay,    // a move of this graph has not ended yet
@@ -42,6 +42,9 @@ enum class Reason : uint8_t {
   kPhaseTooShort,   // one would pay, but not in what is left of the phase
   kWaitsForTurn,    // one pays, but others that rest on the same node's load are moving there now
   kClaimed,         // one pays, but an object of it is being moved for another console
+  // Of a round (engine.h, Planner::DecideRound).
+  kOthersLose,  // one pays for its console, but others on the node would lose more than it gains
+  kEjected,     // move: its place on a full node goes to a console that gains more there
   // The snapshot does not describe a graph that could be placed otherwise.
   kUnknownConsole,  // the console is not among the objects
   kUnknownObject,   // an edge leads to an object that is not in the snapshot
@@ -215,6 +218,11 @@ struct RoundConsole {
   std::string detail;  // of a refusal: names the entry and the figure
   double t_now_s = 0;  // predicted as placed now; 0 if refused
   double t_new_s = 0;  // predicted once the whole round is carried out
+  // Of kOthersLose, of the placement that it was refused: what it would gain itself, its threshold,
+  // and what all others would lose.
+  double own_net_benefit_s = 0;
+  double own_threshold_s = 0;
+  double others_lose_s = 0;
 };
 
 // A decision about many consoles at once.

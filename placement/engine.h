@@ -43,12 +43,24 @@ Decision Decide(const Snapshot& snapshot, const Config& config);
 // Carried out on an unchanged workload, a round is followed by an empty one: it ends only where,
 // predicted anew, no step pays or none does what it promised (README, "Invariants").
 //
-// Source: paper, sections 5.4.2 (equation 7), 5.4.3 and 6.7; the swap and the lazy queue are ours.
+// With `roles`, only consoles that seek may get a step of their own, and only objects of those that
+// may be ejected leave for another's step; what the others gain and lose counts all the same. A
+// graph that several consoles share has the roles of all of them. Reasons are exact then: a step
+// that would pay for its own console is refused as kOthersLose, with figures. And loads are taken
+// for measured ones: what others lose on a node that is short of cores is weighed with its
+// slow-down, as a task is in a measured load also while it is ready (round.cc).
+//
+// Source: paper, sections 5.4.2 (equation 7), 5.4.3 and 6.7; the swap, the lazy queue and the roles
+// are ours: who is cooling down, say, must neither move nor be left out of the sum.
 // Thread-safety: pure function. Blocking: none. Limits: kRoundPassesMax passes, each O(consoles x
 // length squared) and a queue of consoles; 10,000 stacks of 4 within 100 ms and 200 MB is the goal.
 inline constexpr int kRoundPassesMax = 32;
-Round DecideAll(const Snapshot& snapshot, absl::Span<const ObjectId> consoles,
-                const Config& config);
+struct RoundRoles {
+  absl::Span<const ObjectId> seek;
+  absl::Span<const ObjectId> may_be_ejected;
+};
+Round DecideAll(const Snapshot& snapshot, absl::Span<const ObjectId> consoles, const Config& config,
+                const RoundRoles* roles = nullptr);
 
 }  // namespace abacus::placement
 

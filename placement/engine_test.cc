@@ -394,7 +394,7 @@ TEST(ReasonTest, EveryReasonHasANameOfItsOwn) {
     EXPECT_NE(ReasonName(reason), "unknown");
     EXPECT_TRUE(names.insert(ReasonName(reason)).second) << ReasonName(reason);
   }
-  EXPECT_EQ(names.size(), 36u);
+  EXPECT_EQ(names.size(), 38u);
   EXPECT_EQ(ReasonName(static_cast<Reason>(names.size())), "unknown") << "AllReasons() misses one";
 }
 

@@ -24,6 +24,8 @@ constexpr double kDeviationWindows = 3;
 // A price is wrong for the mix if the figure has changed by more than this: the link is another
 // one.
 constexpr double kPriceDrift = 4;
+// Changes no older than this were made by the same call.
+constexpr double kAtOnce_s = 1e-9;
 
 bool Sane(double x) { return std::isfinite(x) && x >= 0; }
 
@@ -47,44 +49,6 @@ bool AllSane(const Snapshot& s) {
     }
   }
   return true;
-}
-
-void Refuse(Reason reason, const std::string& why, Decision* decision) {
-  decision->outcome = Outcome::kStay;
-  decision->reason = reason;
-  decision->moves.clear();
-  decision->explanation = absl::StrCat("Staying: ", why, ".");
-}
-
-const char* WhyHeldBack(Reason reason) {
-  switch (reason) {
-    case Reason::kDryRun:
-      return "decisions are only recorded";
-    case Reason::kMoveUnderWay:
-      return "the last move of this graph has not ended yet";
-    case Reason::kWaitsForWindow:
-      return "less than a whole window was seen, and the gain is not so large that it would do";
-    case Reason::kUncertain:
-      return "the figures vary so much that it might not pay";
-    case Reason::kCoolDown:
-      return "the last move was too short a time ago";
-    case Reason::kHysteresis:
-      return "it would undo the last move, for which the gain is too small";
-    case Reason::kPhaseTooShort:
-      return "the phase is expected to end before the move has paid for itself";
-    case Reason::kWaitsForTurn:
-      return "others are moving for the same relief, and what they leave is measured first";
-    case Reason::kClaimed:
-      return "an object of it is being moved for another console";
-    default:
-      return "held back";
-  }
-}
-
-void Hold(Reason reason, Decision* decision) {
-  const std::string would = decision->explanation;
-  Refuse(reason, WhyHeldBack(reason), decision);
-  absl::StrAppend(&decision->explanation, " Else it would be: ", would);
 }
 
 }  // namespace
@@ -234,25 +198,31 @@ Decision Planner::Count(Decision decision) {
   return decision;
 }
 
-Decision Planner::Decide(const ObjectId& console, double now_s) {
-  Decision decision;
+Planner::Proposal Planner::ProposeFor(const ObjectId& console, std::optional<double> now) {
+  Proposal proposal;
+  Decision& decision = proposal.decision;
   decision.console = console;
-  const std::optional<double> now = Now(now_s);
   if (!now) {
     Refuse(Reason::kClockStepped, "the time is before that of the last decision", &decision);
-    return Count(std::move(decision));
+    return proposal;
   }
   const auto it = graphs_.find(console);
   if (it == graphs_.end() || it->second->history.empty() ||
       it->second->history.end_s() < *now - config_.window_s) {
     Refuse(Reason::kTooLittleEvidence, "nothing was seen of the graph in the last window",
            &decision);
-    return Count(std::move(decision));
+    return proposal;
   }
   Graph& graph = *it->second;
   // The window ends with the last sample, which may be some delay old.
-  Snapshot window = graph.history.Window(SinceOf(graph, graph.history.end_s()));
-  return Count(DecideOn(graph, std::move(window), *now));
+  return Propose(graph, graph.history.Window(SinceOf(graph, graph.history.end_s())), *now);
+}
+
+Decision Planner::Decide(const ObjectId& console, double now_s) {
+  const std::optional<double> now = Now(now_s);
+  Proposal proposal = ProposeFor(console, now);
+  Conclude(now.value_or(0), &proposal);
+  return Count(std::move(proposal.decision));
 }
 
 Decision Planner::Decide(const Snapshot& window, double now_s) {
@@ -266,8 +236,10 @@ Decision Planner::Decide(const Snapshot& window, double now_s) {
   Graph& graph = GraphOf(window.console);
   const bool changed = !graph.history.empty() && graph.phases.changes() > 0 &&
                        graph.phases.since_s() > *now - window.window_s;
-  if (!changed) return Count(DecideOn(graph, window, *now));
-  return Count(DecideOn(graph, graph.history.Window(SinceOf(graph, *now)), *now));
+  Snapshot seen = changed ? graph.history.Window(SinceOf(graph, *now)) : window;
+  Proposal proposal = Propose(graph, std::move(seen), *now);
+  Conclude(*now, &proposal);
+  return Count(std::move(proposal.decision));
 }
 
 // Windows of work that are left of the phase, at the present speed; H where nobody knows. A move
@@ -368,7 +340,9 @@ void Planner::Settle(Graph& graph, const Snapshot& window, double now_s, Decisio
 }
 
 bool Planner::TakesBack(const Graph& graph, const std::vector<Move>& moves) const {
-  if (!graph.last_move || graph.last_move->phase_changes != graph.phases.changes()) return false;
+  // What was ejected may return: it did not leave for its own sake.
+  if (!graph.last_move || graph.last_move->ejected) return false;
+  if (graph.last_move->phase_changes != graph.phases.changes()) return false;
   return std::any_of(moves.begin(), moves.end(), [&](const Move& move) {
     return std::any_of(
         graph.last_move->moves.begin(), graph.last_move->moves.end(),
@@ -427,20 +401,22 @@ std::optional<Reason> Planner::Choose(const Graph& graph, const Snapshot& window
   return first;
 }
 
-bool Planner::MayTakeTurn(const Decision& decision, double now_s) const {
+bool Planner::MayTakeTurn(const Decision& decision, double now_s, bool in_round) const {
   const std::vector<LoadChange> changes = LoadChanges(decision);
   return std::all_of(changes.begin(), changes.end(), [&](const LoadChange& change) {
     const NodeStatistics& node = *NodeOf(decision, change.node);
     // A node that stays half idle gives and takes relief to nobody.
     const double step = planner_.load_step * node.cores;
-    if (node.load + std::max(0.0, change.load) <= step) return true;
+    // The decision's window does not show what has been let go at this very moment, in one round.
+    const double unseen = in_round ? ledger_.ChangedWithin(node.node, now_s, kAtOnce_s) : 0;
+    if (node.load + unseen + std::max(0.0, change.load) <= step) return true;
     const double changed = ledger_.ChangedWithin(node.node, now_s, config_.window_s);
     return changed == 0 || changed + std::abs(change.load) <= step;
   });
 }
 
-std::optional<Reason> Planner::HoldBack(const Graph& graph, const Decision& decision,
-                                        double now_s) const {
+std::optional<Reason> Planner::HoldBack(const Graph& graph, const Decision& decision, double now_s,
+                                        bool in_round) const {
   for (const Move& move : decision.moves) {
     if (ledger_.Claimed(move.object, decision.console, now_s)) return Reason::kClaimed;
   }
@@ -448,7 +424,7 @@ std::optional<Reason> Planner::HoldBack(const Graph& graph, const Decision& deci
     const bool changed = graph.last_move->phase_changes != graph.phases.changes();
     if (!changed || graph.last_move->undo) return Reason::kCoolDown;
   }
-  if (!MayTakeTurn(decision, now_s)) return Reason::kWaitsForTurn;
+  if (!MayTakeTurn(decision, now_s, in_round)) return Reason::kWaitsForTurn;
   return dry_run_ ? std::optional(Reason::kDryRun) : std::nullopt;
 }
 
@@ -462,22 +438,23 @@ bool Planner::ShortensPhase(const Graph& graph, const Snapshot& window,
   return placement::Decide(window, config_).outcome == Outcome::kMove;
 }
 
-Decision Planner::DecideOn(Graph& graph, Snapshot window, double now_s) {
-  Decision decision;
+Planner::Proposal Planner::Propose(Graph& graph, Snapshot window, double now_s) {
+  Proposal proposal{.graph = &graph};
+  Decision& decision = proposal.decision;
   decision.console = window.console;
   asked_ = window;
   if (!valid_.ok()) {
     Refuse(Reason::kBadConfig, absl::StrCat("the configuration is not valid: ", valid_.message()),
            &decision);
-    return decision;
+    return proposal;
   }
   if (graph.moving) {
     Refuse(Reason::kMoveUnderWay, WhyHeldBack(Reason::kMoveUnderWay), &decision);
-    return decision;
+    return proposal;
   }
   if (const auto what = FindContradiction(window)) {
     Refuse(Reason::kImplausible, *what, &decision);
-    return decision;
+    return proposal;
   }
   ledger_.Trim(now_s, config_.window_s);
   ledger_.Apply(now_s, window.window_s, &window);
@@ -487,37 +464,56 @@ Decision Planner::DecideOn(Graph& graph, Snapshot window, double now_s) {
   Config config = config_;
   config.window_s = Horizon(graph, window);
   decision = placement::Decide(window, config);
-  if (!decision.present) return decision;
+  proposal.window = std::move(window);
+  if (decision.present) Weigh(now_s, &proposal);
+  return proposal;
+}
+
+// What the graph's own past says of the engine's decision.
+void Planner::Weigh(double now_s, Proposal* proposal) {
+  Graph& graph = *proposal->graph;
+  const Snapshot& window = proposal->window;
+  Decision& decision = proposal->decision;
   Correct(now_s, &decision);
 
   const bool whole = window.window_s >= planner_.whole_window * config_.window_s;
   if (whole && AuditLastMove(graph, window, decision, now_s) && !window.options.suspended) {
-    return Undo(graph, window, std::move(decision), now_s);
+    decision = Undo(graph, window, std::move(decision), now_s);
+    return;
   }
-  if (decision.reason == Reason::kSuspended) return decision;
+  if (decision.reason == Reason::kSuspended) return;
   const bool engine_moves = decision.outcome == Outcome::kMove;
   Settle(graph, window, now_s, &decision);
   const std::optional<Reason> why_not = Choose(graph, window, &decision);
   if (!decision.chosen) {
-    if (engine_moves)
-      Refuse(Reason::kBelowThreshold,
-             "a correction of a rate leaves no split that "
-             "pays",
+    if (engine_moves) {
+      Refuse(Reason::kBelowThreshold, "a correction of a rate leaves no split that pays",
              &decision);
+    }
     if (ShortensPhase(graph, window, decision)) Hold(Reason::kPhaseTooShort, &decision);
-    return decision;
+    return;
   }
   decision.outcome = Outcome::kMove;
   decision.reason = Reason::kNetBenefit;
   decision.moves = decision.candidates[*decision.chosen].moves;
   decision.explanation = Explain(decision);
-  const std::optional<Reason> held = why_not ? why_not : HoldBack(graph, decision, now_s);
-  if (held) {
-    Hold(*held, &decision);
-    return decision;
+  if (why_not) {
+    Hold(*why_not, &decision);
+    return;
   }
-  LetGo(graph, window, decision, now_s);
-  return decision;
+  proposal->goes = true;
+  proposal->harmless = graph.settled.sure && graph.settled.moves == decision.moves;
+}
+
+// A proposal that no other console has a say in.
+void Planner::Conclude(double now_s, Proposal* proposal) {
+  if (!std::exchange(proposal->goes, false)) return;
+  Decision& decision = proposal->decision;
+  if (const std::optional<Reason> held = HoldBack(*proposal->graph, decision, now_s)) {
+    Hold(*held, &decision);
+  } else {
+    LetGo(*proposal->graph, proposal->window, decision, now_s);
+  }
 }
 
 }  // namespace abacus::placement

@@ -12,6 +12,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "placement/audit.h"
 #include "placement/config.h"
 #include "placement/decision.h"
@@ -62,6 +63,31 @@ class Planner {
   // The same on a window that the caller has added up; samples, where there are any, are preferred
   // as soon as the behaviour changed within the window.
   Decision Decide(const Snapshot& window, double now_s);
+
+  // One decision of a round, and the window on which it was made (as asked()).
+  struct Decided {
+    Decision decision;
+    Snapshot window;
+  };
+  // Decides on many consoles at once: each as Decide(console) does; but where one wants to move, or
+  // lacks memory to, and others are known on the same nodes, DecideAll (engine.h) is asked on the
+  // windows of all of these, asked for here or not. A move is then only let go as part of a step of
+  // that round, the best step first and the others in turn as of single decisions; else it is held
+  // back: kOthersLose, or kWaitsForTurn for the steps that do go. A step that has others' objects
+  // make room (paper, 6.7) is let go whole or not at all: claims, cool-downs and turns are asked of
+  // all its consoles. Whoever leaves for it is decided kEjected, a move that is neither audited, as
+  // being slower is its price, nor taken back as if it had been an error: as soon as there is room
+  // again the object may return for the usual threshold. Only to eject in turn whoever it was
+  // ejected for, within the phase, it needs hysteresis times that.
+  //
+  // Returns one decision for each of `consoles`, in their order, then those of others that were
+  // ejected. Of the moves of one call those of kEjected are to be carried out first: they make the
+  // room. OnMoveEnded() is told for each console that moves.
+  // Limits: kRoundPartiesAWindow parties to rounds are looked at in a window; seekers wait between
+  // rounds of so many. At 10 us a party (README) that is a tenth of a core.
+  // Source: paper, 5.4.2 and 6.7; roles, reasons and limits are ours.
+  static constexpr double kRoundPartiesAWindow = 10'000;
+  std::vector<Decided> DecideRound(absl::Span<const ObjectId> consoles, double now_s);
 
   // The moves of a decision are over. `ok`: they are where they were sent; else all is as before.
   // Units: seconds, as measured; not numbers or negative: ignored.
@@ -120,6 +146,7 @@ class Planner {
     std::vector<Move> moves;
     uint64_t phase_changes = 0;  // of the graph when it was decided
     bool undo = false;
+    bool ejected = false;  // for another's sake: slower is what it was expected to be
     bool audited = true;
     // T_app for a unit of the amount of work, before and as predicted.
     double before_s = 0;
@@ -166,13 +193,33 @@ class Planner {
     uint64_t used = 0;
   };
 
+  // A decision up to where other consoles come in.
+  struct Proposal {
+    Decision decision;
+    Snapshot window;
+    Graph* graph = nullptr;  // null: not known
+    bool goes = false;       // to be moved, as far as this graph is concerned
+    bool harmless = false;   // and no other can lose by it (Settle)
+    bool given = true;       // was asked for, and is not only a party to the round
+  };
+  // What a step of a round is for one console.
+  struct Part {
+    Proposal* proposal = nullptr;
+    Decision decision;
+    bool seeks = false;        // else it is ejected
+    bool as_proposed = false;  // the very moves that the graph was decided on by itself
+  };
+
   // Time that never goes back; nothing if now_s is not to be believed.
   std::optional<double> Now(double now_s);
   Graph& GraphOf(const ObjectId& console);
   void EvictGraphs();
   double SinceOf(const Graph& graph, double now_s) const;
   Decision Count(Decision decision);
-  Decision DecideOn(Graph& graph, Snapshot window, double now_s);
+  Proposal ProposeFor(const ObjectId& console, std::optional<double> now);
+  Proposal Propose(Graph& graph, Snapshot window, double now_s);
+  void Weigh(double now_s, Proposal* proposal);
+  void Conclude(double now_s, Proposal* proposal);
   double Horizon(const Graph& graph, const Snapshot& window) const;
   bool ShortensPhase(const Graph& graph, const Snapshot& window, const Decision& decision) const;
 
@@ -185,9 +232,22 @@ class Planner {
   std::optional<Reason> WhyNot(const Graph& graph, const Snapshot& window, const Decision& decision,
                                size_t candidate) const;
   bool TakesBack(const Graph& graph, const std::vector<Move>& moves) const;
-  bool MayTakeTurn(const Decision& decision, double now_s) const;
-  std::optional<Reason> HoldBack(const Graph& graph, const Decision& decision, double now_s) const;
+  bool MayTakeTurn(const Decision& decision, double now_s, bool in_round) const;
+  std::optional<Reason> HoldBack(const Graph& graph, const Decision& decision, double now_s,
+                                 bool in_round = false) const;
   void LearnCorrections(const LastMove& last, const Snapshot& window, double amount, double now_s);
+
+  // Rounds (planner_round.cc).
+  bool Seeks(const Proposal& proposal) const;
+  bool MayBeEjected(const Proposal& proposal, double now_s) const;
+  void AddParties(double now_s, std::vector<Proposal>* proposals);
+  Round AskRound(const std::vector<Proposal>& parties, double now_s, Snapshot* joint) const;
+  std::vector<Part> PartsOf(const RoundStep& step, const Round& round, const Snapshot& joint,
+                            std::vector<Proposal>* proposals) const;
+  std::optional<Reason> HoldBackStep(const RoundStep& step, const std::vector<Part>& parts,
+                                     double now_s) const;
+  void Refrain(const Round& round, double now_s, Proposal* proposal);
+  void DecideTogether(double now_s, std::vector<Proposal>* proposals);
 
   // Compares the last move with what came of it. Returns true if it is to be taken back.
   bool AuditLastMove(Graph& graph, const Snapshot& window, const Decision& decision, double now_s);
@@ -206,6 +266,7 @@ class Planner {
   double clock_offset_s_ = 0;
   bool started_ = false;
   uint64_t uses_ = 0;
+  double next_round_s_ = -1e300;
   absl::flat_hash_map<ObjectId, std::unique_ptr<Graph>> graphs_;
   Ledger ledger_;
   Corrections corrections_;

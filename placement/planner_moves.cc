@@ -33,9 +33,11 @@ void Planner::LetGo(Graph& graph, const Snapshot& window, const Decision& decisi
   LastMove last{.moves = decision.moves,
                 .phase_changes = graph.phases.changes(),
                 .undo = decision.reason == Reason::kUndo,
+                .ejected = decision.reason == Reason::kEjected,
                 .others = decision.others};
   const double amount = graph.history.empty() ? 0 : AmountOf(graph, window) * scale;
-  if (amount > 0 && window.measured_t_app_s && *window.measured_t_app_s > 0 && !last.undo) {
+  if (amount > 0 && window.measured_t_app_s && *window.measured_t_app_s > 0 && !last.undo &&
+      !last.ejected) {
     last.audited = false;
     last.before_s = *window.measured_t_app_s * scale / amount;
     last.predicted_s = c.prediction.response_s / amount;
@@ -154,24 +156,8 @@ Decision Planner::Undo(Graph& graph, const Snapshot& window, Decision decision, 
     if (object == nullptr || object->fixed || object->node != move.to) return decision;
     back.push_back({.object = move.object, .from = move.to, .to = move.from});
   }
-  const auto found = std::find_if(
-      decision.candidates.begin(), decision.candidates.end(), [&](const Candidate& candidate) {
-        return std::is_permutation(candidate.moves.begin(), candidate.moves.end(), back.begin(),
-                                   back.end());
-      });
-  decision.chosen = static_cast<size_t>(found - decision.candidates.begin());
-  if (found == decision.candidates.end()) {
-    // Of a large graph only the best are listed. What this one takes was measured before the move.
-    Candidate& before = decision.candidates.emplace_back();
-    before.moves = back;
-    before.objects_moved = back.size();
-    before.prediction = *decision.present;
-    before.prediction.response_s = last.before_s * AmountOf(graph, window);
-    before.node_loads = decision.present_loads;
-    before.benefit_s = decision.present->response_s - before.prediction.response_s;
-    before.net_benefit_s = before.benefit_s;
-    before.verdict = Verdict::kPays;
-  }
+  // What the place before takes was measured before the move.
+  decision.chosen = CandidateFor(back, last.before_s * AmountOf(graph, window), &decision);
   decision.outcome = Outcome::kMove;
   decision.reason = Reason::kUndo;
   decision.moves = back;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
+
 namespace abacus::placement {
 namespace {
 
@@ -31,6 +33,46 @@ LoadChange& ChangeOf(std::vector<LoadChange>& changes, NodeId node) {
 
 }  // namespace
 
+void Refuse(Reason reason, const std::string& why, Decision* decision) {
+  decision->outcome = Outcome::kStay;
+  decision->reason = reason;
+  decision->moves.clear();
+  decision->explanation = absl::StrCat("Staying: ", why, ".");
+}
+
+const char* WhyHeldBack(Reason reason) {
+  switch (reason) {
+    case Reason::kDryRun:
+      return "decisions are only recorded";
+    case Reason::kMoveUnderWay:
+      return "the last move of this graph has not ended yet";
+    case Reason::kWaitsForWindow:
+      return "less than a whole window was seen, and the gain is not so large that it would do";
+    case Reason::kUncertain:
+      return "the figures vary so much that it might not pay";
+    case Reason::kCoolDown:
+      return "the last move was too short a time ago";
+    case Reason::kHysteresis:
+      return "it would undo the last move, for which the gain is too small";
+    case Reason::kPhaseTooShort:
+      return "the phase is expected to end before the move has paid for itself";
+    case Reason::kWaitsForTurn:
+      return "others are moving for the same relief, and what they leave is measured first";
+    case Reason::kClaimed:
+      return "an object of it is being moved for another console";
+    default:
+      return "held back";
+  }
+}
+
+void Hold(Reason reason, Decision* decision) { Hold(reason, WhyHeldBack(reason), decision); }
+
+void Hold(Reason reason, const std::string& why, Decision* decision) {
+  const std::string would = decision->explanation;
+  Refuse(reason, why, decision);
+  absl::StrAppend(&decision->explanation, " Else it would be: ", would);
+}
+
 const StackObject* StackObjectOf(const Decision& decision, const ObjectId& id) {
   for (const StackObject& object : decision.stack) {
     if (object.id == id) return &object;
@@ -48,6 +90,28 @@ const NodeStatistics* NodeOf(const Decision& decision, NodeId node) {
 
 double LoadOf(const Decision& decision, const Candidate& candidate, NodeId node) {
   return LoadOf(decision, candidate.node_loads, candidate.prediction.loads, node);
+}
+
+size_t CandidateFor(const std::vector<Move>& moves, double response_s, Decision* decision) {
+  const auto found = std::find_if(
+      decision->candidates.begin(), decision->candidates.end(), [&](const Candidate& candidate) {
+        return std::is_permutation(candidate.moves.begin(), candidate.moves.end(), moves.begin(),
+                                   moves.end());
+      });
+  if (found != decision->candidates.end()) {
+    return static_cast<size_t>(found - decision->candidates.begin());
+  }
+  Candidate& added = decision->candidates.emplace_back();
+  added.moves = moves;
+  added.objects_moved = moves.size();
+  added.prediction = *decision->present;
+  added.prediction.response_s = response_s;
+  added.node_loads = decision->present_loads;
+  added.benefit_s = decision->present->response_s - response_s;
+  added.net_benefit_s = added.benefit_s;
+  added.threshold_s = decision->b_thresh * response_s;
+  added.verdict = Verdict::kPays;
+  return decision->candidates.size() - 1;
 }
 
 bool Comparable(const Candidate& candidate) {

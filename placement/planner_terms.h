@@ -3,12 +3,27 @@
 
 // What the Planner reads off a decision. Internal to the room; pure functions.
 
+#include <cstddef>
+#include <string>
 #include <vector>
 
 #include "placement/decision.h"
 #include "placement/statistics.h"
 
 namespace abacus::placement {
+
+// Turns a decision into one to stay, for a reason that `why` says in words.
+void Refuse(Reason reason, const std::string& why, Decision* decision);
+// The same for a decision to move, which is kept in the explanation. `why` is said in the words of
+// WhyHeldBack() where none is given.
+const char* WhyHeldBack(Reason reason);
+void Hold(Reason reason, Decision* decision);
+void Hold(Reason reason, const std::string& why, Decision* decision);
+
+// The candidate that makes exactly these moves. Of a large graph only the best are listed: one that
+// is not is added, predicted to take response_s at the present loads.
+// REQUIRES: decision->present is set.
+size_t CandidateFor(const std::vector<Move>& moves, double response_s, Decision* decision);
 
 // Null where the decision has no such object or node.
 const StackObject* StackObjectOf(const Decision& decision, const ObjectId& id);

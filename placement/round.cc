@@ -44,6 +44,12 @@ struct Member {
   bool uncertain = false;
   Reason reason = Reason::kPresentIsBest;
   bool touched = false;  // in this pass
+  bool seeks = true;
+  bool may_be_ejected = true;
+  // Of the best placement that would pay but for the others; its gain is 0 where there is none.
+  double own_net_benefit_s = 0;
+  double own_threshold_s = 0;
+  double others_lose_s = 0;
 };
 
 // One graph's way to another placement.
@@ -85,8 +91,11 @@ struct Step {
 
 class RoundMaker {
  public:
-  RoundMaker(const Snapshot& snapshot, const Config& config)
-      : snapshot_(snapshot), config_(config), options_(FixedPointOptionsOf(config)) {}
+  RoundMaker(const Snapshot& snapshot, const Config& config, const RoundRoles* roles)
+      : snapshot_(snapshot),
+        config_(config),
+        options_(FixedPointOptionsOf(config)),
+        roles_(roles) {}
 
   Round Run(absl::Span<const ObjectId> consoles);
 
@@ -100,6 +109,7 @@ class RoundMaker {
   };
 
   void AddMembers(const SnapshotReader::Graphs& read, absl::Span<const ObjectId> consoles);
+  void AssignRoles();
   uint32_t PlaceOf(const GraphNode& node);
   void FindOthers();
   void Predict();
@@ -114,6 +124,10 @@ class RoundMaker {
   };
   Least LeastOf(const Situation& situation, const Placement& to) const;
   std::optional<Step> StepOf(uint32_t m, bool final);
+  double OthersLoss(const Situation& situation, const Evaluation& now,
+                    const Evaluation& then) const;
+  bool RefusedForOthers(Member& member, const Step& step, const Situation& situation,
+                        const Evaluation& now, const Evaluation& then) const;
   std::vector<Placement> PlacementsOf(const Situation& situation) const;
   Way WayTo(uint32_t m, const Situation& situation, const Evaluation& now, const Placement& to,
             const Evaluation& then) const;
@@ -128,6 +142,7 @@ class RoundMaker {
   const Snapshot& snapshot_;
   const Config& config_;
   const FixedPointOptions options_;
+  const RoundRoles* const roles_;
   std::vector<Place> places_;
   absl::flat_hash_map<const NodeStatistics*, uint32_t> place_of_;
   std::vector<Member> members_;
@@ -179,6 +194,21 @@ void RoundMaker::AddMembers(const SnapshotReader::Graphs& read,
     members_.push_back(std::move(member));
   }
   response_s_.assign(first_console, 0);
+}
+
+void RoundMaker::AssignRoles() {
+  absl::flat_hash_map<ObjectId, bool> seek;
+  absl::flat_hash_map<ObjectId, bool> ejectable;
+  for (const ObjectId& console : roles_->seek) seek[console] = true;
+  for (const ObjectId& console : roles_->may_be_ejected) ejectable[console] = true;
+  for (Member& member : members_) {
+    const std::vector<ObjectId>& consoles = member.graph->consoles;
+    member.seeks = std::any_of(consoles.begin(), consoles.end(),
+                               [&](const ObjectId& console) { return seek.contains(console); });
+    member.may_be_ejected =
+        std::all_of(consoles.begin(), consoles.end(),
+                    [&](const ObjectId& console) { return ejectable.contains(console); });
+  }
 }
 
 // As graph.cc does for one graph: what was measured less what all of them make of it.
@@ -307,12 +337,28 @@ std::vector<Placement> RoundMaker::PlacementsOf(const Situation& situation) cons
   return placements;
 }
 
+// What the consoles beside lose (negative: gain). Equation 5 counts a task in a load by its running
+// time alone, but a measured load has it ready as well, slow-down times that: so, with roles (a
+// round of the Planner, on measured windows), what is added to a node that is short of cores costs
+// the others its slow-down times what the equation says. 2 tasks a core: twice.
+double RoundMaker::OthersLoss(const Situation& situation, const Evaluation& now,
+                              const Evaluation& then) const {
+  const double lost_s = then.beside_s - now.beside_s;
+  if (roles_ == nullptr || lost_s <= 0) return lost_s;
+  double slow_down = 1;
+  for (size_t n = 0; n < situation.beside.size(); ++n) {
+    if (situation.beside[n].cpu_s <= 0) continue;
+    slow_down = std::max(slow_down, SlowDown(then.loads[n], situation.graph->nodes[n].host.cores));
+  }
+  return slow_down * lost_s;
+}
+
 Way RoundMaker::WayTo(uint32_t m, const Situation& situation, const Evaluation& now,
                       const Placement& to, const Evaluation& then) const {
   const Graph& graph = *situation.graph;
   Way way{.member = m, .to = to};
   way.cost = CostOf(graph, situation.at, to, snapshot_.history, config_);
-  way.benefit_s = now.Total() - then.Total();
+  way.benefit_s = now.response_sum_s - then.response_sum_s - OthersLoss(situation, now, then);
   way.threshold_s = config_.b_thresh * then.response_sum_s;
   if (members_[m].uncertain) {
     way.deviation_s = BenefitDeviation(graph, situation.at, now, to, then);
@@ -352,6 +398,8 @@ std::optional<Step> RoundMaker::StepOf(uint32_t m, bool final) {
     member.reason = Reason::kNothingMobile;
     return std::nullopt;
   }
+  if (!member.seeks) return std::nullopt;
+  if (final) member.own_net_benefit_s = 0;
   const Situation situation = SituationOf(member);
   Trial trial(graph, options_, member.at, situation.beside);
   const Evaluation now = trial.Evaluate();
@@ -366,8 +414,11 @@ std::optional<Step> RoundMaker::StepOf(uint32_t m, bool final) {
   for (const Placement& to : PlacementsOf(situation)) {
     if (to == member.at || !now.converged) continue;
     const Least least = LeastOf(situation, to);
-    if (now.Total() * (1 + kProgress) - quiesce_s <
-        least.beside_s + (1 + config_.b_thresh) * least.response_s) {
+    const bool own_might_pay =
+        roles_ != nullptr && now.response_sum_s * (1 + kProgress) - quiesce_s >=
+                                 (1 + config_.b_thresh) * least.response_s;
+    if (!own_might_pay && now.Total() * (1 + kProgress) - quiesce_s <
+                              least.beside_s + (1 + config_.b_thresh) * least.response_s) {
       const bool faster = least.response_s + least.beside_s < now.Total();
       if (reason == Reason::kPresentIsBest && faster) reason = Reason::kBelowThreshold;
       continue;
@@ -375,21 +426,41 @@ std::optional<Step> RoundMaker::StepOf(uint32_t m, bool final) {
     for (uint32_t j = 0; j < to.size(); ++j) trial.Put(j, to[j]);
     const Evaluation then = trial.Evaluate();
     if (!then.possible || !then.converged) continue;
-    if (now.Total() <= then.Total()) continue;
+    if (now.Total() <= then.Total() && !own_might_pay) continue;
     Step step{.ways = {WayTo(m, situation, now, to, then)}};
-    if (!step.Pays(config_.confidence_z)) {
+    if (RefusedForOthers(member, step, situation, now, then)) {
+      reason = Reason::kOthersLose;
+    } else if (now.Total() <= then.Total()) {
+      continue;
+    } else if (!step.Pays(config_.confidence_z)) {
       const bool unsure = step.Net() > step.Threshold();
-      if (reason != Reason::kNoMemory) {
+      if (reason != Reason::kNoMemory && reason != Reason::kOthersLose) {
         reason = unsure ? Reason::kUncertain : Reason::kBelowThreshold;
       }
     } else if (Fits(situation, to) || MakeRoom(step)) {
       consider(std::move(step));
-    } else {
+    } else if (reason != Reason::kOthersLose) {
       reason = Reason::kNoMemory;
     }
   }
   if (final) member.reason = reason;
   return best;
+}
+
+// Whether the step would pay for its own consoles and it is what others lose that keeps it from it;
+// notes the best such step's figures.
+bool RoundMaker::RefusedForOthers(Member& member, const Step& step, const Situation& situation,
+                                  const Evaluation& now, const Evaluation& then) const {
+  const double lost_s = OthersLoss(situation, now, then);
+  if (roles_ == nullptr || lost_s <= 0 || step.Pays(config_.confidence_z)) return false;
+  const double own_s = step.Net() + lost_s;
+  if (own_s - config_.confidence_z * step.Deviation() <= step.Threshold()) return false;
+  if (own_s > member.own_net_benefit_s) {
+    member.own_net_benefit_s = own_s;
+    member.own_threshold_s = step.Threshold();
+    member.others_lose_s = lost_s;
+  }
+  return true;
 }
 
 // Adds to a step that lacks memory the graphs that have to leave for it; false if that does not pay
@@ -437,7 +508,7 @@ const std::vector<Way>& RoundMaker::LeaversOf(uint32_t place) {
   for (uint32_t m = 0; m < members_.size(); ++m) {
     const Member& member = members_[m];
     const Graph& graph = *member.graph;
-    if (member.touched) continue;
+    if (member.touched || !member.may_be_ejected) continue;
     Placement to = member.at;
     double bytes = 0;
     for (uint32_t u = 0; u < graph.units.size(); ++u) {
@@ -560,6 +631,7 @@ Round RoundMaker::Run(absl::Span<const ObjectId> consoles) {
   Round round;
   const SnapshotReader::Graphs read = SnapshotReader(snapshot_, consoles, config_).ReadAll();
   AddMembers(read, consoles);
+  if (roles_ != nullptr) AssignRoles();
   FindOthers();
   Predict();
   first_response_s_ = response_s_;
@@ -654,6 +726,11 @@ void RoundMaker::Report(const SnapshotReader::Graphs& read, absl::Span<const Obj
     out.outcome = moved && !suspended ? Outcome::kMove : Outcome::kStay;
     out.reason = !moved ? member.reason : suspended ? Reason::kSuspended : Reason::kNetBenefit;
     if (!converged_) out.reason = Reason::kNotConverged;
+    if (out.reason == Reason::kOthersLose) {
+      out.own_net_benefit_s = member.own_net_benefit_s;
+      out.own_threshold_s = member.own_threshold_s;
+      out.others_lose_s = member.others_lose_s;
+    }
     out.t_now_s = first_response_s_[index];
     out.t_new_s = response_s_[index];
     round->mean_now_s += out.t_now_s;
@@ -667,8 +744,8 @@ void RoundMaker::Report(const SnapshotReader::Graphs& read, absl::Span<const Obj
 
 }  // namespace
 
-Round DecideAll(const Snapshot& snapshot, absl::Span<const ObjectId> consoles,
-                const Config& config) {
+Round DecideAll(const Snapshot& snapshot, absl::Span<const ObjectId> consoles, const Config& config,
+                const RoundRoles* roles) {
   if (const absl::Status status = Validate(config); !status.ok()) {
     Round round;
     for (const ObjectId& console : consoles) {
@@ -678,7 +755,7 @@ Round DecideAll(const Snapshot& snapshot, absl::Span<const ObjectId> consoles,
     }
     return round;
   }
-  return RoundMaker(snapshot, config).Run(consoles);
+  return RoundMaker(snapshot, config, roles).Run(consoles);
 }
 
 }  // namespace abacus::placement

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <deque>
 #include <limits>
+#include <map>
 #include <memory>
 #include <utility>
 
@@ -61,6 +62,7 @@ class Simulator {
       consoles_[c].nodes = NodesOf(cluster, cluster.consoles[c]);
       consoles_[c].server = ServerOf(cluster, cluster.consoles[c]);
       consoles_[c].change_s = cluster.consoles[c].starts_s;
+      console_of_[IdOf(c)] = c;
       for (const size_t object : cluster.consoles[c].objects)
         index_[ToObjectId(cluster, object)] = object;
     }
@@ -81,7 +83,7 @@ class Simulator {
       const uint64_t sample = tick / options_.sample_ticks;
       for (size_t c = 0; c < consoles_.size(); ++c) Sample(c, sample);
       if (sample % options_.decision_samples != 0) continue;
-      for (size_t c = 0; c < consoles_.size(); ++c) Decide(c);
+      Decide();
     }
     Finish();
     if (options_.memory_bytes && adaptive) {
@@ -138,7 +140,7 @@ class Simulator {
   Snapshot MakeSample(size_t c, double length_s);
   void Corrupt(size_t c, uint64_t sample, Snapshot* s) const;
   void Sample(size_t c, uint64_t sample);
-  void Decide(size_t c);
+  void Decide();
   void CarryOut(size_t c, const Decision& decision);
   void EndMoves();
   void Finish();
@@ -151,6 +153,7 @@ class Simulator {
   std::vector<size_t> moving_;
   absl::flat_hash_map<size_t, std::unique_ptr<Planner>> planners_;
   absl::flat_hash_map<ObjectId, size_t> index_;
+  absl::flat_hash_map<ObjectId, size_t> console_of_;
   struct Came {
     size_t from = 0;
     uint64_t phase_changes = 0;
@@ -279,14 +282,24 @@ void Simulator::Sample(size_t c, uint64_t sample) {
   }
 }
 
-void Simulator::Decide(size_t c) {
-  ConsoleRun& run = consoles_[c];
-  if (!run.fresh || run.moving || !world_.Running(c)) return;
-  run.fresh = false;
-  Decision decision;
-  Timed([&] { decision = PlannerOf(run.server).Decide(IdOf(c), world_.now_s()); });
-  ++report_.decisions;
-  if (decision.outcome == placement::Outcome::kMove) CarryOut(c, decision);
+// Each server decides on all consoles of which it has a new digest.
+void Simulator::Decide() {
+  std::map<size_t, std::vector<ObjectId>> fresh;
+  for (size_t c = 0; c < consoles_.size(); ++c) {
+    ConsoleRun& run = consoles_[c];
+    if (!run.fresh || run.moving || !world_.Running(c)) continue;
+    run.fresh = false;
+    fresh[run.server].push_back(IdOf(c));
+  }
+  for (const auto& [server, consoles] : fresh) {
+    std::vector<Planner::Decided> decided;
+    Timed([&] { decided = PlannerOf(server).DecideRound(consoles, world_.now_s()); });
+    report_.decisions += decided.size();
+    for (const Planner::Decided& one : decided) {
+      if (one.decision.outcome != placement::Outcome::kMove) continue;
+      CarryOut(console_of_.at(one.decision.console), one.decision);
+    }
+  }
 }
 
 void Simulator::CarryOut(size_t c, const Decision& decision) {

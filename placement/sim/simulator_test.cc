@@ -141,6 +141,57 @@ TEST(SimulatorTest, TenClientsThatSeeTheSameReliefSettleWithoutAHerd) {
   }
 }
 
+// Of all ways to put so many filters at the server, the rest at their clients.
+TEST(SimulatorTest, WithinFivePercentOfTheBestStaticPlacementWhereTenShareAServer) {
+  for (const double cores : {1.0, 2.0, 4.0}) {
+    const Cluster cluster = SharedServer(10, cores, 0);
+    Options options;
+    options.duration_s = 120;
+    const BestStatic best = RunBestStatic(cluster, options, 1024);
+    ASSERT_TRUE(best.exact);
+    for (const double noise : {0.0, 0.1}) {
+      options.noise = noise;
+      const Report report = RunAdaptive(cluster, options);
+      EXPECT_LE(report.slowdown, 1.05 * best.report.slowdown)
+          << cores << " cores, noise " << noise << Trace(report);
+    }
+  }
+}
+
+// The paper, 6.7. The second filter arrives when the first one fills the server.
+TEST(SimulatorTest, WithMemoryForOneTheFilterThatGainsMoreRunsAtTheServerThoughItCameSecond) {
+  for (const uint64_t seed : {1, 2, 3}) {
+    const Cluster cluster = MemoryForOne(10, 40);
+    Options options;
+    options.seed = seed;
+    options.noise = seed == 1 ? 0 : 0.1;
+    const Report report = RunAdaptive(cluster, options);
+    ASSERT_EQ(report.moves.size(), 4u) << "seed " << seed << Trace(report);
+    EXPECT_EQ(report.moves[0].console, 0u) << Trace(report);
+    EXPECT_LE(report.moves[0].at_s, 2) << "seed " << seed << Trace(report);
+    for (const MoveRecord* move : {&report.moves[1], &report.moves[2]}) {
+      const bool second = move->console == 1;
+      EXPECT_EQ(move->to, second ? 0u : 1u) << Trace(report);
+      EXPECT_EQ(move->reason, second ? Reason::kNetBenefit : Reason::kEjected) << Trace(report);
+      EXPECT_EQ(move->at_s, report.moves[1].at_s) << "one step" << Trace(report);
+      EXPECT_LE(move->at_s, 12) << "seed " << seed << Trace(report);
+    }
+    EXPECT_NE(report.moves[1].console, report.moves[2].console) << Trace(report);
+    EXPECT_EQ(report.moves[3].console, 0u) << "pulled again" << Trace(report);
+    EXPECT_EQ(report.moves[3].to, 0u) << Trace(report);
+    EXPECT_GE(report.moves[3].at_s, 40) << Trace(report);
+    EXPECT_LE(report.moves[3].at_s, 43) << "seed " << seed << Trace(report);
+    EXPECT_EQ(report.counters.undone, 0u);
+  }
+}
+
+TEST(SimulatorTest, WithMemoryForOneTwoThatArriveTogetherDoNotSwap) {
+  const Cluster cluster = MemoryForOne(0, 1e18);
+  const Report report = RunAdaptive(cluster, {});
+  ASSERT_EQ(report.moves.size(), 1u) << Trace(report);
+  EXPECT_EQ(report.moves[0].console, 1u);
+}
+
 TEST(SimulatorTest, PredictsWhatIsThenMeasured) {
   for (const uint64_t seed : {1, 2, 3, 4, 5, 6}) {
     const Cluster cluster =

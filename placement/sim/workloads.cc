@@ -92,6 +92,23 @@ Cluster SharedServer(size_t clients, double cores, double stagger_s) {
   return cluster;
 }
 
+Cluster MemoryForOne(double second_starts_s, double second_ends_s) {
+  Cluster cluster;
+  cluster.nodes = {{.rate = 1, .cores = 2, .is_server = true}};
+  for (const double selectivity : {0.6, 0.1}) {
+    const size_t client = cluster.nodes.size();
+    cluster.nodes.push_back({.rate = 1, .cores = 2});
+    cluster.links.push_back({.a = 0, .b = client, .bandwidth_bytes_s = kLanBytesS});
+    AddChain(cluster, client, 0, {"console", "filter", "storage"},
+             {FilterPhase(1e12, selectivity, 0.005)});
+  }
+  const Object& filter = cluster.objects[cluster.consoles[0].objects[1]];
+  cluster.nodes[0].memory_bytes = 1.5 * static_cast<double>(filter.memory_bytes);
+  cluster.consoles[1].starts_s = second_starts_s;
+  cluster.consoles[1].ends_s = second_ends_s;
+  return cluster;
+}
+
 Cluster RandomCluster(const ClusterShape& shape, uint64_t seed) {
   Draw draw(seed);
   Cluster cluster;

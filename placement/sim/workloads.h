@@ -28,6 +28,12 @@ Cluster Filter(double selectivity, double server_rate, double bandwidth_bytes_s)
 // may profit. Starts are `stagger_s` apart.
 Cluster SharedServer(size_t clients, double cores, double stagger_s);
 
+// The paper's section 6.7: two filters of different selectivity, each on a client of its own, and a
+// server with memory for one of them. The first passes on 60 % of what it reads (60 ms a block at
+// its client, 39 ms at the server), the second 10 % (60 and 13 ms) and is there only from
+// `second_starts_s` to `second_ends_s`.
+Cluster MemoryForOne(double second_starts_s, double second_ends_s);
+
 // A cluster of servers, unlike nodes, and consoles of three kinds (filter, alternating cache,
 // compute bound) with phases of any length, that come and go; hot spots come to servers and leave.
 struct ClusterShape {

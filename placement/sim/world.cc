@@ -63,6 +63,17 @@ double World::FreeMemory(size_t node) const {
   return std::max(0.0, *cluster_.nodes[node].memory_bytes - memory_used_[node]);
 }
 
+// The objects of a graph end with it; shared ones with the last.
+void World::ReleaseMemory(size_t console) {
+  for (const size_t object : cluster_.consoles[console].objects) {
+    const std::vector<size_t>& users = consoles_of_[object];
+    const bool used =
+        std::any_of(users.begin(), users.end(), [&](size_t user) { return !states_[user].ended; });
+    if (used || !cluster_.objects[object].mobile) continue;
+    memory_used_[placement_[object]] -= static_cast<double>(cluster_.objects[object].memory_bytes);
+  }
+}
+
 void World::Place(size_t object, size_t node) {
   const auto bytes = static_cast<double>(cluster_.objects[object].memory_bytes);
   if (cluster_.objects[object].mobile) {
@@ -274,6 +285,7 @@ void World::Step(double dt_s) {
   for (size_t c = 0; c < states_.size(); ++c) {
     if (states_[c].ended || cluster_.consoles[c].starts_s >= now_s_ + dt_s) continue;
     StepConsole(c, dt_s);
+    if (states_[c].ended) ReleaseMemory(c);
   }
   load_ = others_;
   std::fill(nic_.begin(), nic_.end(), 0);

@@ -109,6 +109,7 @@ class World {
   void Progress(size_t console, double units);
   void AddUsage(size_t console, double units, double active_s);
   void ApplyEvents();
+  void ReleaseMemory(size_t console);
   const Share* ShareOn(const ConsoleState& state, size_t node) const;
 
   const Cluster& cluster_;

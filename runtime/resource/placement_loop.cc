@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <set>
 #include <utility>
 
@@ -43,24 +44,33 @@ absl::Status CheckDigest(const Digest& digest) {
   return absl::OkStatus();
 }
 
-// Objects that calls of the console can reach.
-std::set<placement::ObjectId> Reachable(const placement::Snapshot& snapshot) {
-  std::set<placement::ObjectId> reached = {snapshot.console};
-  for (bool grew = true; grew;) {
-    grew = false;
-    for (const auto& edge : snapshot.edges) {
-      if (reached.contains(edge.from) && reached.insert(edge.to).second) grew = true;
+// Objects that calls of the consoles can reach.
+std::set<placement::ObjectId> Reachable(const placement::Snapshot& snapshot,
+                                        const std::vector<placement::ObjectId>& consoles) {
+  std::map<placement::ObjectId, std::vector<placement::ObjectId>> callees;
+  for (const auto& edge : snapshot.edges) callees[edge.from].push_back(edge.to);
+  std::set<placement::ObjectId> reached(consoles.begin(), consoles.end());
+  std::vector<placement::ObjectId> next(consoles);
+  while (!next.empty()) {
+    const placement::ObjectId from = next.back();
+    next.pop_back();
+    for (const placement::ObjectId& to : callees[from]) {
+      if (reached.insert(to).second) next.push_back(to);
     }
   }
   return reached;
 }
 
-// Of several servers, the one with the lowest anchored object of the graph decides for it.
+// Of several servers, the one with the lowest anchored object of the graph decides for it, and so
+// for all consoles that share what may move.
 placement::NodeId DecidingNode(const placement::Snapshot& snapshot) {
-  const std::set<placement::ObjectId> reached = Reachable(snapshot);
+  std::vector<placement::ObjectId> consoles = snapshot.consoles;
+  if (consoles.empty()) consoles = {snapshot.console};
+  const std::set<placement::ObjectId> reached = Reachable(snapshot, consoles);
   const placement::ObjectStatistics* lowest = nullptr;
   for (const auto& object : snapshot.objects) {
-    if (object.mobile || object.id == snapshot.console || !reached.contains(object.id)) continue;
+    const bool console = std::find(consoles.begin(), consoles.end(), object.id) != consoles.end();
+    if (object.mobile || console || !reached.contains(object.id)) continue;
     if (lowest == nullptr || object.id < lowest->id) lowest = &object;
   }
   return lowest == nullptr ? 0 : lowest->node;
@@ -79,9 +89,12 @@ std::vector<PlannedMove> PlannedMovesOf(const Rid& console, const placement::Dec
     };
     auto it = std::find_if(moves.begin(), moves.end(), same_way);
     if (it == moves.end()) {
-      it = moves.insert(
-          moves.end(),
-          {.console = console, .from = one.from, .to = one.to, .reason = decision.explanation});
+      it =
+          moves.insert(moves.end(), {.console = console,
+                                     .from = one.from,
+                                     .to = one.to,
+                                     .reason = decision.explanation,
+                                     .makes_room = decision.reason == placement::Reason::kEjected});
     }
     it->rids.push_back(ToRid(one.object));
   }
@@ -132,6 +145,55 @@ void PlacementLoop::FinishGraphs(
     planner_.Forget(ToObjectId(console));
     it = graphs_.erase(it);
   }
+}
+
+// The snapshot's console and all whose graphs reach a mobile object that its graph reaches, or that
+// of one of these: they cannot be decided apart. Storage that many use is no such object.
+std::vector<placement::ObjectId> PlacementLoop::ConsolesBeside(
+    const placement::Snapshot& snapshot, const std::set<placement::ObjectId>& own) const {
+  std::vector<placement::ObjectId> joined = {snapshot.console};
+  std::set<placement::ObjectId> mobile;
+  for (const auto& object : snapshot.objects) {
+    if (object.mobile) mobile.insert(object.id);
+  }
+  std::map<placement::ObjectId, std::vector<placement::ObjectId>> mobile_of;
+  std::set<placement::ObjectId> shared;
+  const auto mobile_among = [&](const std::set<placement::ObjectId>& reached) {
+    std::vector<placement::ObjectId> found;
+    std::set_intersection(reached.begin(), reached.end(), mobile.begin(), mobile.end(),
+                          std::back_inserter(found));
+    return found;
+  };
+  for (const placement::ObjectId& id : mobile_among(own)) shared.insert(id);
+  // The common case, in which nobody else calls what is ours, is not worth a walk of all graphs.
+  const bool called_from_outside = std::any_of(
+      snapshot.edges.begin(), snapshot.edges.end(),
+      [&](const auto& edge) { return shared.contains(edge.to) && !own.contains(edge.from); });
+  if (!called_from_outside) return joined;
+  for (const auto& [from, reported] : reported_) {
+    for (const Rid& other : reported.sample.consoles) {
+      const placement::ObjectId id = ToObjectId(other);
+      if (id != snapshot.console) mobile_of[id] = mobile_among(Reachable(snapshot, {id}));
+    }
+  }
+  for (bool grew = true; grew;) {
+    grew = false;
+    for (auto it = mobile_of.begin(); it != mobile_of.end();) {
+      const std::vector<placement::ObjectId>& objects = it->second;
+      const bool joins =
+          std::any_of(objects.begin(), objects.end(),
+                      [&](const placement::ObjectId& object) { return shared.contains(object); });
+      if (!joins) {
+        ++it;
+        continue;
+      }
+      shared.insert(objects.begin(), objects.end());
+      joined.push_back(it->first);
+      it = mobile_of.erase(it);
+      grew = true;
+    }
+  }
+  return joined;
 }
 
 // Figures of all nodes, as if all had been seen for as long as the console's node. Of no time where
@@ -190,10 +252,13 @@ placement::Snapshot PlacementLoop::Assemble(const Rid& console, const Digest& cl
   }
   snapshot.edges = std::move(merged);
 
-  double t_app_s = 0;
-  const std::set<placement::ObjectId> reached = Reachable(snapshot);
+  const std::set<placement::ObjectId> own = Reachable(snapshot, {snapshot.console});
+  snapshot.consoles = ConsolesBeside(snapshot, own);
+  const std::set<placement::ObjectId> reached = Reachable(snapshot, snapshot.consoles);
   std::erase_if(snapshot.objects, [&](const auto& object) { return !reached.contains(object.id); });
   std::erase_if(snapshot.edges, [&](const auto& edge) { return !reached.contains(edge.from); });
+  if (snapshot.consoles.size() == 1) snapshot.consoles.clear();
+  double t_app_s = 0;
   for (placement::ObjectStatistics& object : snapshot.objects) {
     if (begins_anew.contains(object.node)) snapshot.window_s = 0;
     if (const auto record = told.find(ToRid(object.id)); record != told.end()) {
@@ -202,11 +267,12 @@ placement::Snapshot PlacementLoop::Assemble(const Rid& console, const Digest& cl
       object.allowed = record->second.allowed;
       object.attach_group = record->second.attach_group;
     }
-    if (object.node != console.home.node) continue;
+    if (object.node != console.home.node || !own.contains(object.id)) continue;
     // The activity's time as its own node saw it: what is here, and what it waited for from there.
     t_app_s += object.cpu_s + object.own_stall_s + object.stall_s;
   }
-  if (t_app_s > 0) snapshot.measured_t_app_s = t_app_s;
+  // Of several consoles the sum is predicted, of which this node sees its own part only.
+  if (t_app_s > 0 && snapshot.consoles.empty()) snapshot.measured_t_app_s = t_app_s;
   return snapshot;
 }
 
@@ -231,25 +297,41 @@ std::vector<PlannedMove> PlacementLoop::Decide(absl::Time now) {
   FinishGraphs([&](const Rid& console, const GraphState& graph) {
     return graph.moving == 0 && reported_.contains(console.home) && !consoles.contains(console);
   });
+  std::vector<placement::ObjectId> observed;
   for (const NodeInstance& from : fresh) {
     const Digest& client = reported_[from].sample;
-    for (const Rid& console : client.consoles) DecideOn(console, client, now, moves);
+    for (const Rid& console : client.consoles) {
+      if (Observe(console, client, now)) observed.push_back(ToObjectId(console));
+    }
   }
+  if (observed.empty()) return moves;
+  for (placement::Planner::Decided& one : planner_.DecideRound(observed, Seconds(now))) {
+    Take(std::move(one), now, moves);
+  }
+  // What makes room goes first.
+  std::stable_partition(moves.begin(), moves.end(),
+                        [](const PlannedMove& move) { return move.makes_room; });
   return moves;
 }
 
-void PlacementLoop::DecideOn(const Rid& console, const Digest& client, absl::Time now,
-                             std::vector<PlannedMove>& moves) {
-  GraphState& graph = graphs_[console];
-  if (client.window_s <= 0) return;
+// Whether there is a sample of the console's graph to be decided on here.
+bool PlacementLoop::Observe(const Rid& console, const Digest& client, absl::Time now) {
+  graphs_[console];
+  if (client.window_s <= 0) return false;
   const placement::Snapshot sample = Assemble(console, client);
-  if (sample.window_s <= 0 || DecidingNode(sample) != self_) return;
-  const placement::ObjectId id = ToObjectId(console);
+  if (sample.window_s <= 0 || DecidingNode(sample) != self_) return false;
   const double now_s = Seconds(now);
   if (const absl::Status status = planner_.Observe(sample, now_s, now_s); !status.ok()) {
     ++counters_["sample_refused"];
   }
-  placement::Decision decision = planner_.Decide(id, now_s);
+  return true;
+}
+
+void PlacementLoop::Take(placement::Planner::Decided decided, absl::Time now,
+                         std::vector<PlannedMove>& moves) {
+  placement::Decision& decision = decided.decision;
+  const Rid console = ToRid(decision.console);
+  GraphState& graph = graphs_[console];
   ++counters_[std::string(placement::ReasonName(decision.reason))];
   if (decision.outcome == placement::Outcome::kMove) {
     for (PlannedMove& move : PlannedMovesOf(console, decision)) {
@@ -257,7 +339,7 @@ void PlacementLoop::DecideOn(const Rid& console, const Digest& client, absl::Tim
       moves.push_back(std::move(move));
     }
   }
-  Record(graph, {now, std::move(decision), ToJson(planner_.asked())});
+  Record(graph, {now, std::move(decision), ToJson(decided.window)});
 }
 
 // A stay that says what the last one said is kept once a window; every move and every new reason is

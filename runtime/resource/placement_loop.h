@@ -3,6 +3,7 @@
 
 #include <deque>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,8 @@ struct PlannedMove {
   std::string reason;
   double predicted_gain_s = 0;  // for the work of one window
   double predicted_cost_s = 0;
+  // An ejection, for the moves of others that Decide() returned with it and that come after it.
+  bool makes_room = false;
 };
 
 // A storage server's side of placement (paper, sections 5.3 and 5.4): takes the digests of clients
@@ -74,8 +77,10 @@ class PlacementLoop {
   // The node is dead: what it reported counts no more.
   void Forget(NodeInstance node);
 
-  // Decides for every console whose figures are fresh. A console whose move is still under way is
-  // left out until OnMoveEnded().
+  // Decides for every console of which there is a new sample, in one round with all that are known
+  // on the same nodes (placement/planner.h). A console whose move is still under way is left out
+  // until OnMoveEnded(). Moves of one call that make room come before those that need it; a console
+  // that is ejected is planned for as if it had been decided on itself.
   std::vector<PlannedMove> Decide(absl::Time now);
   void OnMoveEnded(const PlannedMove& move, const absl::Status& status, absl::Duration quiesce,
                    absl::Time now);
@@ -143,10 +148,15 @@ class PlacementLoop {
 
   void FinishGraphs(absl::FunctionRef<bool(const Rid& console, const GraphState& graph)> ended)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::vector<placement::ObjectId> ConsolesBeside(const placement::Snapshot& snapshot,
+                                                  const std::set<placement::ObjectId>& own) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   placement::Snapshot Assemble(const Rid& console, const Digest& client) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void DecideOn(const Rid& console, const Digest& client, absl::Time now,
-                std::vector<PlannedMove>& moves) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool Observe(const Rid& console, const Digest& client, absl::Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Take(placement::Planner::Decided decided, absl::Time now, std::vector<PlannedMove>& moves)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Record(GraphState& graph, DecisionRecord record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Log(GraphState& graph, const DecisionRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

@@ -247,6 +247,120 @@ TEST_F(PlacementLoopTest, Invariant6ADecisionIsReplayedFromItsRecordedSnapshot) 
   }
 }
 
+constexpr NodeInstance kClient2{8, 3};
+constexpr Rid kConsole2{kClient2, 1};
+constexpr Rid kGrep2{kClient2, 2};
+constexpr Rid kFile2{kServer, 6};
+
+// Filter 1 fills the server: there its second of work would take 1.6 s at its client. Filter 2
+// takes a second at its client, 0.02 s at the server.
+class FullServerTest : public PlacementLoopTest {
+ protected:
+  static Digest Full(Digest server) {
+    server.node.memory_free_bytes = 5e5;
+    server.objects.push_back(Object(kFile2, kServer.node, false, 0.002));
+    server.objects.push_back(Object(kGrep, kServer.node, true, 0.01));
+    server.objects.back().memory_bytes = 1'000'000;
+    server.edges = {{ToObjectId(kGrep), ToObjectId(kFile), 20, 800, 2e6}};
+    return server;
+  }
+  static Digest First() {
+    Digest digest = ClientDigest(1);
+    digest.objects.pop_back();
+    digest.edges.pop_back();
+    return digest;
+  }
+  static Digest Second() {
+    Digest digest = ClientDigest(0.02);
+    digest.from = kClient2;
+    digest.node.node = kClient2.node;
+    digest.objects = {Object(kConsole2, kClient2.node, false, 0.001),
+                      Object(kGrep2, kClient2.node, true, 0.01)};
+    digest.objects[1].stall_s = 0.96;
+    digest.objects[1].memory_bytes = 1'000'000;
+    digest.edges = {{ToObjectId(kConsole2), ToObjectId(kGrep2), 20, 800, 0.02 * 1.2e6},
+                    {ToObjectId(kGrep2), ToObjectId(kFile2), 20, 800, 1.2e6}};
+    digest.links = {{kClient2.node, kServer.node, 1.25e6, 0.0003, 1e7}};
+    digest.consoles = {kConsole2};
+    return digest;
+  }
+
+  // `apart`: the clients' digests never come for the same call.
+  std::vector<PlannedMove> WatchAll(bool apart, int samples = 30) {
+    std::vector<PlannedMove> moves;
+    for (int i = 0; i < samples && moves.empty(); ++i) {
+      now_ += absl::Seconds(kSampleS);
+      EXPECT_TRUE(loop_.Accept(SampleOf(Full(ServerDigest())), now_).ok());
+      EXPECT_TRUE(loop_.Accept(SampleOf(First()), now_).ok());
+      if (apart) moves = loop_.Decide(now_);
+      EXPECT_TRUE(moves.empty());
+      EXPECT_TRUE(loop_.Accept(SampleOf(Second()), now_).ok());
+      moves = loop_.Decide(now_);
+    }
+    return moves;
+  }
+};
+
+TEST_F(FullServerTest, TheFilterThatGainsMoreGetsThePlaceOfTheOtherWhichGoesFirst) {
+  for (const bool apart : {false, true}) {
+    const std::vector<PlannedMove> moves = WatchAll(apart);
+    ASSERT_THAT(moves, SizeIs(2)) << apart;
+    EXPECT_EQ(moves[0].console, kConsole);
+    EXPECT_EQ(moves[0].rids, std::vector<Rid>{kGrep});
+    EXPECT_EQ(moves[0].to, kClient.node);
+    EXPECT_TRUE(moves[0].makes_room);
+    EXPECT_EQ(moves[1].console, kConsole2);
+    EXPECT_EQ(moves[1].rids, std::vector<Rid>{kGrep2});
+    EXPECT_EQ(moves[1].to, kServer.node);
+    EXPECT_FALSE(moves[1].makes_room);
+    const auto records = loop_.Explain(kGrep, 1);
+    ASSERT_THAT(records, SizeIs(1));
+    EXPECT_EQ(records[0].decision.reason, placement::Reason::kEjected);
+    EXPECT_THAT(records[0].decision.explanation, HasSubstr("Making room"));
+    EXPECT_THAT(WatchAll(apart, 5), IsEmpty()) << "both are under way";
+    // The same again, from the beginning, for the other order of digests.
+    for (const NodeInstance& client : {kClient, kClient2}) loop_.Forget(client);
+    now_ += absl::Seconds(30);
+  }
+}
+
+// Two consoles of one node call the same grep.
+TEST_F(PlacementLoopTest, ConsolesThatShareAMobileObjectAreDecidedAsOneAndItMovesOnce) {
+  constexpr Rid kOther{kClient, 7};
+  Digest client = ClientDigest(0.05);
+  client.objects.push_back(Object(kOther, kClient.node, false, 0.001));
+  client.edges[0].calls = 10;
+  client.edges.push_back({ToObjectId(kOther), ToObjectId(kGrep), 10, 400, 0.05 * 1.2e6});
+  client.consoles.push_back(kOther);
+  const std::vector<PlannedMove> moves = DecideOn(client);
+  ASSERT_THAT(moves, SizeIs(1));
+  EXPECT_EQ(moves[0].rids, std::vector<Rid>{kGrep});
+  for (const DecisionRecord& record : loop_.Explain(kGrep, 2)) {
+    const auto snapshot = SnapshotFromJson(record.snapshot_json);
+    ASSERT_TRUE(snapshot.ok()) << snapshot.status();
+    EXPECT_THAT(snapshot->consoles, SizeIs(2));
+    EXPECT_THAT(snapshot->objects, SizeIs(4));
+  }
+}
+
+TEST_F(PlacementLoopTest, StorageThatConsolesShareIsNoReasonToDecideThemAsOne) {
+  constexpr Rid kOther{kClient, 7};
+  constexpr Rid kOtherGrep{kClient, 8};
+  Digest client = ClientDigest(1.05);
+  client.objects.push_back(Object(kOther, kClient.node, false, 0.001));
+  client.objects.push_back(Object(kOtherGrep, kClient.node, true, 0.01));
+  client.edges.push_back({ToObjectId(kOther), ToObjectId(kOtherGrep), 2, 80, 1e4});
+  client.edges.push_back({ToObjectId(kOtherGrep), ToObjectId(kFile), 2, 80, 1e4});
+  client.consoles.push_back(kOther);
+  EXPECT_THAT(DecideOn(client), IsEmpty());
+  const auto records = loop_.Explain(kGrep, 1);
+  ASSERT_THAT(records, SizeIs(1));
+  const auto snapshot = SnapshotFromJson(records[0].snapshot_json);
+  ASSERT_TRUE(snapshot.ok()) << snapshot.status();
+  EXPECT_THAT(snapshot->consoles, IsEmpty());
+  EXPECT_THAT(snapshot->objects, SizeIs(3));
+}
+
 TEST(SnapshotJsonTest, TextThatIsNoSnapshotIsAnErrorAndNoCrash) {
   for (const char* text : {"", "{", "[]", "{\"window_s\": \"x\"}", "null", "{\"window_s\": 1}"}) {
     EXPECT_EQ(SnapshotFromJson(text).status().code(), absl::StatusCode::kInvalidArgument) << text;

@@ -1,0 +1,329 @@
+// The Planner's decisions on many consoles at once: who takes part, and what of a round goes.
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "placement/engine.h"
+#include "placement/explain.h"
+#include "placement/planner.h"
+#include "placement/planner_terms.h"
+
+namespace abacus::placement {
+namespace {
+
+// Windows of several graphs as one snapshot of h_s seconds. What is in several windows (a node, an
+// object that consoles share) has the same figures in all, up to when each was taken: nodes get the
+// mean, as noise is less in it; of anything else the first counts, so that the freshest is to come
+// first.
+class JointSnapshot {
+ public:
+  explicit JointSnapshot(double h_s) { joint_.window_s = h_s; }
+
+  void Add(const Snapshot& window) {
+    const double scale = joint_.window_s / window.window_s;
+    joint_.consoles.push_back(window.console);
+    for (const ObjectId& console : window.consoles) joint_.consoles.push_back(console);
+    for (const NodeStatistics& node : window.nodes) AddNode(node, window.window_s);
+    for (const ObjectStatistics& object : window.objects) AddObject(object, scale);
+    for (const EdgeStatistics& edge : window.edges) AddEdge(edge, scale);
+    for (const LinkStatistics& link : window.links) {
+      if (links_.insert(std::minmax(link.a, link.b)).second) joint_.links.push_back(link);
+    }
+    if (window.history.count > joint_.history.count) joint_.history = window.history;
+  }
+
+  Snapshot Take() {
+    for (NodeStatistics& node : joint_.nodes) {
+      const Mean& mean = nodes_.at(node.node);
+      node.load = mean.load / mean.seconds;
+      node.rate = mean.rate / mean.seconds;
+    }
+    joint_.console = joint_.consoles.front();
+    return std::move(joint_);
+  }
+
+ private:
+  struct Mean {
+    double seconds = 0;
+    double load = 0;
+    double rate = 0;
+  };
+
+  void AddNode(const NodeStatistics& node, double window_s) {
+    Mean& mean = nodes_[node.node];
+    if (mean.seconds == 0) joint_.nodes.push_back(node);
+    mean.seconds += window_s;
+    mean.load += node.load * window_s;
+    mean.rate += node.rate * window_s;
+  }
+
+  void AddObject(const ObjectStatistics& object, double scale) {
+    if (!objects_.insert(object.id).second) return;
+    ObjectStatistics& added = joint_.objects.emplace_back(object);
+    for (double* figure :
+         {&added.cpu_s, &added.background_cpu_s, &added.bytes_processed, &added.own_stall_s,
+          &added.disk_s, &added.ready_s, &added.stall_s, &added.calls}) {
+      *figure *= scale;
+    }
+    added.cpu_s_variance *= scale * scale;
+  }
+
+  void AddEdge(const EdgeStatistics& edge, double scale) {
+    if (!edges_.insert({edge.from, edge.to}).second) return;
+    EdgeStatistics& added = joint_.edges.emplace_back(edge);
+    for (double* figure : {&added.calls, &added.request_bytes, &added.reply_bytes}) {
+      *figure *= scale;
+    }
+    added.bytes_variance *= scale * scale;
+  }
+
+  Snapshot joint_;
+  absl::flat_hash_map<NodeId, Mean> nodes_;
+  std::set<ObjectId> objects_;
+  std::set<std::pair<ObjectId, ObjectId>> edges_;
+  std::set<std::pair<NodeId, NodeId>> links_;
+};
+
+bool Holds(const Snapshot& window, const ObjectId& id) {
+  return std::any_of(window.objects.begin(), window.objects.end(),
+                     [&](const ObjectStatistics& object) { return object.id == id; });
+}
+
+const RoundConsole* ConsoleOf(const Round& round, const ObjectId& console) {
+  for (const RoundConsole& one : round.consoles) {
+    if (one.console == console) return &one;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+bool Planner::Seeks(const Proposal& proposal) const {
+  if (!proposal.given || proposal.graph == nullptr || proposal.window.options.suspended) {
+    return false;
+  }
+  if (proposal.goes) return !proposal.harmless;
+  return proposal.decision.reason == Reason::kNoMemory && proposal.decision.present.has_value();
+}
+
+bool Planner::MayBeEjected(const Proposal& proposal, double now_s) const {
+  const Graph& graph = *proposal.graph;
+  return !graph.moving && !proposal.window.options.suspended && now_s >= graph.cool_until_s;
+}
+
+// Graphs that were not asked for and are on a node with one that seeks: by id, as the table's order
+// is by chance.
+void Planner::AddParties(double now_s, std::vector<Proposal>* proposals) {
+  std::set<NodeId> nodes;
+  std::set<ObjectId> given;
+  for (const Proposal& proposal : *proposals) {
+    given.insert(proposal.decision.console);
+    if (!Seeks(proposal)) continue;
+    for (const NodeStatistics& node : proposal.window.nodes) nodes.insert(node.node);
+  }
+  std::map<ObjectId, Graph*> others;
+  for (const auto& [console, graph] : graphs_) {
+    if (graph->moving || graph->history.empty() || given.contains(console)) continue;
+    if (graph->history.end_s() < now_s - config_.window_s) continue;
+    const std::vector<NodeStatistics>& on = graph->history.latest().nodes;
+    const bool beside = std::any_of(on.begin(), on.end(), [&](const NodeStatistics& node) {
+      return nodes.contains(node.node);
+    });
+    if (beside) others[console] = graph.get();
+  }
+  for (const auto& [console, graph] : others) {
+    Proposal& party = proposals->emplace_back(Proposal{.graph = graph, .given = false});
+    party.window = graph->history.Window(SinceOf(*graph, graph->history.end_s()));
+    ledger_.Apply(now_s, party.window.window_s, &party.window);
+    party.window.options.suspended = party.window.options.suspended || suspended_;
+    party.decision = placement::Decide(party.window, config_);
+    party.decision.console = console;
+  }
+}
+
+Round Planner::AskRound(const std::vector<Proposal>& parties, double now_s, Snapshot* joint) const {
+  std::vector<ObjectId> all;
+  std::vector<ObjectId> seek;
+  std::vector<ObjectId> may_be_ejected;
+  JointSnapshot windows(config_.window_s);
+  Config config = config_;
+  double horizon_s = 0;
+  for (const bool seeking : {true, false}) {
+    for (const Proposal& party : parties) {
+      // What the engine did not understand alone would be refused here too; what is on its way is
+      // in the ledger.
+      if (!party.decision.present || party.graph->moving || Seeks(party) != seeking) continue;
+      const ObjectId& console = party.decision.console;
+      windows.Add(party.window);
+      all.push_back(console);
+      if (MayBeEjected(party, now_s)) may_be_ejected.push_back(console);
+      if (!seeking) continue;
+      seek.push_back(console);
+      horizon_s = std::max(horizon_s, Horizon(*party.graph, party.window));
+    }
+  }
+  if (all.size() < 2) return {};
+  // Each has already paid its cost within its own horizon; here it is paid in the longest of them,
+  // so that the cost alone refuses nobody twice.
+  config.window_s = horizon_s;
+  *joint = windows.Take();
+  const RoundRoles roles{.seek = seek, .may_be_ejected = may_be_ejected};
+  return DecideAll(*joint, all, config, &roles);
+}
+
+// The step's decisions, one for each console that moves objects: those that seek first, as an
+// object that several share moves for one of them.
+std::vector<Planner::Part> Planner::PartsOf(const RoundStep& step, const Round& round,
+                                            const Snapshot& joint,
+                                            std::vector<Proposal>* proposals) const {
+  std::vector<Move> left = step.moves;
+  std::vector<Part> parts;
+  for (const bool seeking : {true, false}) {
+    for (Proposal& proposal : *proposals) {
+      const ObjectId& console = proposal.decision.console;
+      if (!proposal.decision.present || Seeks(proposal) != seeking) continue;
+      if (std::find(step.consoles.begin(), step.consoles.end(), console) == step.consoles.end()) {
+        continue;
+      }
+      std::vector<Move> moves;
+      std::erase_if(left, [&](const Move& move) {
+        const bool own = Holds(proposal.window, move.object);
+        if (own) moves.push_back(move);
+        return own;
+      });
+      if (moves.empty()) continue;
+      Part& part = parts.emplace_back(Part{.proposal = &proposal, .seeks = seeking});
+      part.decision = proposal.decision;
+      part.as_proposed = proposal.goes && std::is_permutation(moves.begin(), moves.end(),
+                                                              proposal.decision.moves.begin(),
+                                                              proposal.decision.moves.end());
+      if (part.as_proposed) continue;
+      const RoundConsole* predicted = ConsoleOf(round, console);
+      part.decision.chosen = CandidateFor(moves, predicted->t_new_s, &part.decision);
+      part.decision.outcome = Outcome::kMove;
+      part.decision.reason = seeking ? Reason::kNetBenefit : Reason::kEjected;
+      part.decision.moves = std::move(moves);
+    }
+  }
+  for (Part& part : parts) {
+    if (part.as_proposed) continue;
+    part.decision.explanation =
+        part.seeks ? Format(step, joint)
+                   : absl::StrCat("Making room at a full node for console ",
+                                  ToString(parts.front().decision.console),
+                                  ", which gains more there. ", Format(step, joint));
+  }
+  return parts;
+}
+
+std::optional<Reason> Planner::HoldBackStep(const RoundStep& step, const std::vector<Part>& parts,
+                                            double now_s) const {
+  const bool ejects =
+      std::any_of(parts.begin(), parts.end(), [](const Part& p) { return !p.seeks; });
+  for (const Part& part : parts) {
+    const Graph& graph = *part.proposal->graph;
+    if (part.seeks && !part.as_proposed) {
+      const auto why = WhyNot(graph, part.proposal->window, part.decision, *part.decision.chosen);
+      if (why) return why;
+    }
+    const bool was_ejected = graph.last_move && graph.last_move->ejected &&
+                             graph.last_move->phase_changes == graph.phases.changes();
+    const double sure_s = step.net_benefit_s - config_.confidence_z * step.benefit_deviation_s;
+    if (part.seeks && ejects && was_ejected && sure_s <= planner_.hysteresis * step.threshold_s) {
+      return Reason::kHysteresis;
+    }
+    if (const auto held = HoldBack(graph, part.decision, now_s, true)) return held;
+  }
+  return std::nullopt;
+}
+
+// No step of the round is for it.
+void Planner::Refrain(const Round& round, double now_s, Proposal* proposal) {
+  if (!proposal->goes) return;
+  const RoundConsole* of = ConsoleOf(round, proposal->decision.console);
+  const Reason reason = of == nullptr ? Reason::kPresentIsBest : of->reason;
+  if (reason == Reason::kOthersLose) {
+    Hold(reason,
+         absl::StrCat("others on the node would lose ", of->others_lose_s, " s, which leaves ",
+                      of->own_net_benefit_s - of->others_lose_s, " s of its net benefit of ",
+                      of->own_net_benefit_s, " s: not above the threshold of ", of->own_threshold_s,
+                      " s"),
+         &proposal->decision);
+  } else if (reason == Reason::kNoMemory) {
+    Hold(reason, "others gain more by the memory that is free there", &proposal->decision);
+  } else if (!round.steps.empty()) {
+    Hold(Reason::kWaitsForTurn, &proposal->decision);
+  } else {
+    Conclude(now_s, proposal);
+  }
+  proposal->goes = false;
+}
+
+void Planner::DecideTogether(double now_s, std::vector<Proposal>* proposals) {
+  const size_t given = proposals->size();
+  AddParties(now_s, proposals);
+  const auto parties = static_cast<double>(proposals->size());
+  next_round_s_ = now_s + config_.window_s * parties / kRoundPartiesAWindow;
+  Snapshot joint;
+  const Round round = AskRound(*proposals, now_s, &joint);
+  std::set<const Proposal*> settled;
+  for (const RoundStep& step : round.steps) {
+    std::vector<Part> parts = PartsOf(step, round, joint, proposals);
+    const std::optional<Reason> held = HoldBackStep(step, parts, now_s);
+    for (Part& part : parts) {
+      if (held && !part.seeks) continue;
+      Proposal& proposal = *part.proposal;
+      proposal.decision = std::move(part.decision);
+      proposal.goes = false;
+      settled.insert(&proposal);
+      if (held) {
+        Hold(*held, &proposal.decision);
+      } else {
+        LetGo(*proposal.graph, proposal.window, proposal.decision, now_s);
+      }
+    }
+  }
+  for (Proposal& proposal : *proposals) {
+    if (Seeks(proposal) && !settled.contains(&proposal)) Refrain(round, now_s, &proposal);
+  }
+  proposals->erase(
+      std::remove_if(
+          proposals->begin() + static_cast<ptrdiff_t>(given), proposals->end(),
+          [](const Proposal& party) { return party.decision.reason != Reason::kEjected; }),
+      proposals->end());
+}
+
+std::vector<Planner::Decided> Planner::DecideRound(absl::Span<const ObjectId> consoles,
+                                                   double now_s) {
+  const std::optional<double> now = Now(now_s);
+  std::vector<Proposal> proposals;
+  proposals.reserve(consoles.size());
+  for (const ObjectId& console : consoles) proposals.push_back(ProposeFor(console, now));
+  const bool seek = std::any_of(proposals.begin(), proposals.end(),
+                                [&](const Proposal& proposal) { return Seeks(proposal); });
+  if (now && seek && graphs_.size() > 1) {
+    if (*now >= next_round_s_) {
+      DecideTogether(*now, &proposals);
+    } else {
+      for (Proposal& proposal : proposals) {
+        if (!proposal.goes || proposal.harmless) continue;
+        Hold(Reason::kWaitsForTurn, &proposal.decision);
+        proposal.goes = false;
+      }
+    }
+  }
+  std::vector<Decided> decided;
+  decided.reserve(proposals.size());
+  for (Proposal& proposal : proposals) {
+    Conclude(now.value_or(0), &proposal);
+    decided.push_back({Count(std::move(proposal.decision)), std::move(proposal.window)});
+  }
+  return decided;
+}
+
+}  // namespace abacus::placement
