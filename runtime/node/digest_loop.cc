@@ -1,6 +1,7 @@
 #include "runtime/node/digest_loop.h"
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -106,13 +107,39 @@ Digest DigestLoop::Last() const {
 
 void DigestLoop::Decide() {
   if (engine_ == nullptr || membership_.fenced()) return;
-  for (const PlannedMove& move : engine_->Decide(absl::Now())) {
-    desk_.CarryOut(
-        move, [this](const PlannedMove& planned, const absl::StatusOr<MoveRecord>& record) {
-          engine_->OnMoveEnded(planned, record.status(),
-                               record.ok() ? record->quiesce : absl::ZeroDuration(), absl::Now());
-        });
+  std::vector<PlannedMove> first = engine_->Decide(absl::Now());
+  const auto rest = std::stable_partition(first.begin(), first.end(),
+                                          [](const PlannedMove& move) { return move.makes_room; });
+  std::vector<PlannedMove> then(rest, first.end());
+  first.erase(rest, first.end());
+  if (first.empty()) {
+    for (const PlannedMove& move : then) CarryOut(move, nullptr);
+    return;
   }
+  // What others make room for comes when the room is there.
+  const auto after = std::make_shared<After>();
+  after->moves = std::move(then);
+  after->waits_for = first.size();
+  for (const PlannedMove& move : first) CarryOut(move, after);
+}
+
+void DigestLoop::CarryOut(const PlannedMove& move, std::shared_ptr<After> after) {
+  desk_.CarryOut(move, [this, after = std::move(after)](const PlannedMove& planned,
+                                                        const absl::StatusOr<MoveRecord>& record) {
+    engine_->OnMoveEnded(planned, record.status(),
+                         record.ok() ? record->quiesce : absl::ZeroDuration(), absl::Now());
+    if (after == nullptr) return;
+    if (!record.ok()) after->failed.store(true);
+    if (after->waits_for.fetch_sub(1) > 1) return;
+    for (const PlannedMove& waiting : after->moves) {
+      if (!after->failed.load()) {
+        CarryOut(waiting, nullptr);
+      } else {
+        engine_->OnMoveEnded(waiting, absl::AbortedError("what was to make room has not moved"),
+                             absl::ZeroDuration(), absl::Now());
+      }
+    }
+  });
 }
 
 }  // namespace abacus::runtime

@@ -4,7 +4,9 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <thread>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -47,8 +49,16 @@ class DigestLoop {
  private:
   using Clock = std::chrono::steady_clock;
   void Run();
+  // Moves that wait until others have made room for them.
+  struct After {
+    std::vector<PlannedMove> moves;
+    std::atomic<size_t> waits_for{0};
+    std::atomic<bool> failed{false};
+  };
+
   void Report();
   void Decide();
+  void CarryOut(const PlannedMove& move, std::shared_ptr<After> after);
 
   const absl::Duration interval_;
   const absl::Duration length_of_window_;
