@@ -291,9 +291,11 @@ void Simulator::Decide() {
     run.fresh = false;
     fresh[run.server].push_back(IdOf(c));
   }
-  for (const auto& [server, consoles] : fresh) {
+  for (const auto& of_server : fresh) {  // no binding: C++20 lambdas of clang 14 capture none
     std::vector<Planner::Decided> decided;
-    Timed([&] { decided = PlannerOf(server).DecideRound(consoles, world_.now_s()); });
+    Timed([&] {
+      decided = PlannerOf(of_server.first).DecideRound(of_server.second, world_.now_s());
+    });
     report_.decisions += decided.size();
     for (const Planner::Decided& one : decided) {
       if (one.decision.outcome != placement::Outcome::kMove) continue;

@@ -223,7 +223,15 @@ absl::StatusOr<MoveRecord> MoveDesk::CarryOutNow(const PlannedMove& move) {
 }
 
 absl::Status MoveDesk::CheckPins(const std::vector<Rid>& rids) {
-  const NodeInstance home = rids.front().home;
+  std::map<NodeInstance, std::vector<Rid>> by_home;
+  for (const Rid& rid : rids) by_home[rid.home].push_back(rid);
+  for (const auto& [home, of_home] : by_home) {
+    ABACUS_RETURN_IF_ERROR(CheckPinsAt(home, of_home));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status MoveDesk::CheckPinsAt(NodeInstance home, const std::vector<Rid>& rids) {
   std::vector<PinRecord> pins;
   if (home == binding_.self()) {
     pins = PinsHere(rids);

@@ -102,6 +102,7 @@ class MoveDesk final : public MigrationObserver {
   absl::StatusOr<MoveRecord> Execute(const MoveCommand& command, const MemberInfo& target);
   absl::StatusOr<MoveRecord> CarryOutNow(const PlannedMove& move);
   absl::Status CheckPins(const std::vector<Rid>& rids);
+  absl::Status CheckPinsAt(NodeInstance home, const std::vector<Rid>& rids);
   absl::StatusOr<std::shared_ptr<UnderWay>> Enter(const MoveCommand& command);
   MoveRecord AlreadyThere(const MoveCommand& command) const;
   bool HostedHere(const Rid& rid) const;

@@ -169,6 +169,7 @@ NodeImpl::NodeImpl(const NodeOptions& options, Place place, const ObjectTypes& t
                   : nullptr),
       // None may be dropped; there are as many as processes come and go.
       core_tasks_(/*tasks_max=*/SIZE_MAX) {
+  configured_dry_run_ = options_.config.placement.dry_run;
   binding_->threads().UseMonitor(monitor);
 }
 
@@ -410,7 +411,10 @@ absl::Status NodeImpl::Reconfigure(const Config& config) {
   if (engine_ == nullptr) return absl::OkStatus();
   ABACUS_RETURN_IF_ERROR(engine_->SetConfig(ToEngineConfig(config), ToPlannerConfig(config)));
   engine_->Enable(config.placement.enabled);
-  engine_->DryRun(config.placement.dry_run);
+  // What a command said holds until the configuration says something else than before.
+  if (configured_dry_run_.exchange(config.placement.dry_run) != config.placement.dry_run) {
+    engine_->DryRun(config.placement.dry_run);
+  }
   return absl::OkStatus();
 }
 

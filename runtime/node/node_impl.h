@@ -133,6 +133,7 @@ class NodeImpl final : public Node,
   const std::unique_ptr<BindingManager> binding_;
   const std::unique_ptr<Migrator> migrator_;
   const std::unique_ptr<ResourceManager> resources_;
+  std::atomic<bool> configured_dry_run_{false};  // what the configuration said last
   const std::unique_ptr<PlacementLoop> engine_;  // null at a client
   std::unique_ptr<MembershipAgent> membership_;
   std::unique_ptr<MoveDesk> desk_;

@@ -196,6 +196,22 @@ std::vector<placement::ObjectId> PlacementLoop::ConsolesBeside(
   return joined;
 }
 
+// Leaves out nodes that hold nothing of the graph and that it may not go to, and links to them: who
+// else is in the cluster is not to make another graph of it.
+static void KeepNodesOf(placement::Snapshot& snapshot, const std::map<Rid, PinRecord>& told) {
+  std::set<placement::NodeId> nodes;
+  for (const auto& object : snapshot.objects) {
+    nodes.insert(object.node);
+    const auto record = told.find(ToRid(object.id));
+    if (record == told.end()) continue;
+    nodes.insert(record->second.allowed.begin(), record->second.allowed.end());
+  }
+  std::erase_if(snapshot.nodes, [&](const auto& node) { return !nodes.contains(node.node); });
+  std::erase_if(snapshot.links, [&](const auto& link) {
+    return !nodes.contains(link.a) || !nodes.contains(link.b);
+  });
+}
+
 // Figures of all nodes, as if all had been seen for as long as the console's node. Of no time where
 // a node's figures begin anew.
 placement::Snapshot PlacementLoop::Assemble(const Rid& console, const Digest& client) const {
@@ -258,6 +274,7 @@ placement::Snapshot PlacementLoop::Assemble(const Rid& console, const Digest& cl
   std::erase_if(snapshot.objects, [&](const auto& object) { return !reached.contains(object.id); });
   std::erase_if(snapshot.edges, [&](const auto& edge) { return !reached.contains(edge.from); });
   if (snapshot.consoles.size() == 1) snapshot.consoles.clear();
+  KeepNodesOf(snapshot, told);
   double t_app_s = 0;
   for (placement::ObjectStatistics& object : snapshot.objects) {
     if (begins_anew.contains(object.node)) snapshot.window_s = 0;
@@ -269,7 +286,7 @@ placement::Snapshot PlacementLoop::Assemble(const Rid& console, const Digest& cl
     }
     if (object.node != console.home.node || !own.contains(object.id)) continue;
     // The activity's time as its own node saw it: what is here, and what it waited for from there.
-    t_app_s += object.cpu_s + object.own_stall_s + object.stall_s;
+    t_app_s += object.cpu_s + object.ready_s + object.own_stall_s + object.stall_s;
   }
   // Of several consoles the sum is predicted, of which this node sees its own part only.
   if (t_app_s > 0 && snapshot.consoles.empty()) snapshot.measured_t_app_s = t_app_s;
@@ -280,22 +297,24 @@ std::vector<PlannedMove> PlacementLoop::Decide(absl::Time now) {
   std::vector<PlannedMove> moves;
   MutexLock lock(mutex_);
   if (!options_.enabled) return moves;
+  const double fresh_s = kFreshWindows * options_.engine.window_s;
   std::erase_if(reported_, [&](const auto& reported) {
-    return absl::ToDoubleSeconds(now - reported.second.at) >
-           kFreshWindows * options_.engine.window_s;
+    return absl::ToDoubleSeconds(now - reported.second.at) > fresh_s;
   });
   std::set<Rid> consoles;
+  std::set<NodeInstance> reporting;
   std::vector<NodeInstance> fresh;
   for (auto& [from, reported] : reported_) {
     if (reported.pending.from.valid()) {
       reported.sample = std::exchange(reported.pending, {});
       fresh.push_back(from);
     }
+    reporting.insert(from);
     consoles.insert(reported.sample.consoles.begin(), reported.sample.consoles.end());
   }
   // A node that is silent is not dead: Forget() says when it is.
   FinishGraphs([&](const Rid& console, const GraphState& graph) {
-    return graph.moving == 0 && reported_.contains(console.home) && !consoles.contains(console);
+    return graph.moving == 0 && reporting.contains(console.home) && !consoles.contains(console);
   });
   std::vector<placement::ObjectId> observed;
   for (const NodeInstance& from : fresh) {
@@ -339,20 +358,22 @@ void PlacementLoop::Take(placement::Planner::Decided decided, absl::Time now,
       moves.push_back(std::move(move));
     }
   }
-  Record(graph, {now, std::move(decision), ToJson(decided.window)});
+  Record(graph, now, std::move(decided));
 }
 
-// A stay that says what the last one said is kept once a window; every move and every new reason is
-// kept.
-void PlacementLoop::Record(GraphState& graph, DecisionRecord record) {
-  Log(graph, record);
+// Every move and every new reason is kept. A stay that says what the last one said takes its place,
+// once a window: what is kept grows by what changed and not with time.
+void PlacementLoop::Record(GraphState& graph, absl::Time now, placement::Planner::Decided decided) {
   auto& kept = graph.decisions;
-  if (!kept.empty() && record.decision.outcome == placement::Outcome::kStay) {
-    const DecisionRecord& last = kept.front();
-    const bool repeats = last.decision.outcome == placement::Outcome::kStay &&
-                         last.decision.reason == record.decision.reason &&
-                         record.at - last.at < absl::Seconds(options_.engine.window_s);
-    if (repeats) return;
+  const bool repeats = !kept.empty() && decided.decision.outcome == placement::Outcome::kStay &&
+                       kept.front().decision.outcome == placement::Outcome::kStay &&
+                       kept.front().decision.reason == decided.decision.reason;
+  if (repeats && now - kept.front().at < absl::Seconds(options_.engine.window_s)) return;
+  DecisionRecord record{now, std::move(decided.decision), ToJson(decided.window)};
+  Log(graph, record);
+  if (repeats) {
+    kept.front() = std::move(record);
+    return;
   }
   kept.push_front(std::move(record));
   if (kept.size() > options_.decisions_kept_max) kept.pop_back();

@@ -56,8 +56,8 @@ class PlacementLoop {
     placement::Config engine;
     placement::PlannerConfig planner;
     bool enabled = true;
-    bool dry_run = false;  // decisions are recorded, and no move is planned
-    size_t decisions_kept_max = 256;
+    bool dry_run = false;            // decisions are recorded, and no move is planned
+    size_t decisions_kept_max = 64;  // of each console; the log has the others
     // Where decisions are written as well (decision_log.h).
     std::string log_path;
     uint64_t log_bytes_max = uint64_t{8} << 20;
@@ -157,7 +157,8 @@ class PlacementLoop {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Take(placement::Planner::Decided decided, absl::Time now, std::vector<PlannedMove>& moves)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Record(GraphState& graph, DecisionRecord record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Record(GraphState& graph, absl::Time now, placement::Planner::Decided decided)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Log(GraphState& graph, const DecisionRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const NodeId self_;

@@ -130,6 +130,30 @@ TEST_F(PlacementLoopTest, ALargeGainIsDecidedOnAfterThreeSamples) {
   EXPECT_THAT(Watch(loop_, ClientDigest(0.01), 3), SizeIs(1));
 }
 
+// Histories are of graphs: who else joins the cluster or leaves it is not a part of them.
+TEST_F(PlacementLoopTest, NodesThatComeAndGoDoNotMakeAnotherGraphOfIt) {
+  for (int i = 0; i < 24; ++i) {
+    if (i % 3 != 0) {
+      const NodeInstance other{100 + static_cast<NodeId>(i), 1};
+      Digest digest{.from = other, .window_s = kSampleS};
+      digest.node = Node(other.node, false);
+      digest.links = {{other.node, kServer.node, 1e6, 0.001, 1e7}};
+      ASSERT_TRUE(loop_.Accept(digest, now_).ok());
+    }
+    const auto moves = Watch(loop_, ClientDigest(0.6), 1);
+    if (!moves.empty()) {
+      EXPECT_GT(i, 10) << "it takes a whole window";
+      return;
+    }
+  }
+  ADD_FAILURE() << loop_.Explain(kGrep, 1)[0].decision.explanation;
+}
+
+TEST_F(PlacementLoopTest, StaysThatRepeatTakeEachOthersPlace) {
+  EXPECT_THAT(Watch(loop_, ClientDigest(1.05), 400), IsEmpty());  // 20 windows
+  EXPECT_LE(loop_.Explain(kGrep, 1000).size(), 6u);
+}
+
 TEST_F(PlacementLoopTest, NoSecondMoveIsPlannedWhileOneIsUnderWay) {
   ASSERT_THAT(DecideOn(ClientDigest(0.05)), SizeIs(1));
   EXPECT_THAT(DecideOn(ClientDigest(0.05)), IsEmpty());

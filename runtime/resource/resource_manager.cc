@@ -11,6 +11,10 @@ namespace {
 // small state is the usual case of what pays to be moved.
 constexpr uint64_t kCheckpointBytesPrior = 16 * 1024;
 
+// An edge stands in digests for so many windows after its last call, with zeros: a graph whose
+// edges are used now and then is the same graph all the time.
+constexpr double kEdgeWindows = 5;
+
 }  // namespace
 
 ResourceManager::ResourceManager(BindingManager* binding, monitor::Monitor* monitor,
@@ -172,6 +176,12 @@ Digest ResourceManager::TakeDigest(absl::Time now) {
       const auto before = last_->sums.find(key);
       window[key] = before == last_->sums.end() ? sums : sums.Since(before->second);
     }
+    for (const auto& [key, sums] : window) {
+      if (sums.calls > 0) edge_used_[key] = now;
+    }
+    absl::erase_if(edge_used_, [&](const auto& used) {
+      return now - used.second > kEdgeWindows * options_.window;
+    });
     last_ = std::move(newest);
     for (const auto& [rid, name] : consoles_) digest.consoles.push_back(rid);
     std::erase_if(pins_, [now](const auto& pin) { return pin.second.until <= now; });
@@ -236,7 +246,11 @@ void ResourceManager::Fill(Digest& digest, const EdgeSumsByKey& window) {
     of_callee.calls += static_cast<double>(sums.calls - sums.remote_calls);
     of_callee.bytes_processed += static_cast<double>(sums.request_bytes + sums.reply_bytes);
     used[caller].stall_s += static_cast<double>(sums.remote_wait_ns) * 1e-9;
-    if (caller == kOutsideSlot || sums.calls == 0) continue;
+    if (caller == kOutsideSlot) continue;
+    {
+      MutexLock lock(mutex_);
+      if (!edge_used_.contains(key)) continue;
+    }
     if (!binding_.Slot(caller).rid.valid() || !binding_.Slot(callee).rid.valid()) continue;
     placement::EdgeStatistics edge{.from = ToObjectId(binding_.Slot(caller).rid),
                                    .to = ToObjectId(binding_.Slot(callee).rid),

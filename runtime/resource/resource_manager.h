@@ -102,6 +102,7 @@ class ResourceManager final : public CallObserver, public MigrationObserver {
   bool reset_ ABSL_GUARDED_BY(mutex_) = false;
   absl::flat_hash_map<uint32_t, Steadiness> steadiness_ ABSL_GUARDED_BY(mutex_);  // by slot
   absl::flat_hash_map<EdgeKey, Steadiness> edge_steadiness_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<EdgeKey, absl::Time> edge_used_ ABSL_GUARDED_BY(mutex_);  // last called
   std::deque<Retired> retired_ ABSL_GUARDED_BY(mutex_);
   std::map<Rid, std::string> consoles_ ABSL_GUARDED_BY(mutex_);
   std::map<Rid, PinState> pins_ ABSL_GUARDED_BY(mutex_);

@@ -170,6 +170,20 @@ TEST_F(ResourceManagerTest, EdgesSayWhatTheirBytesVaryBy) {
   EXPECT_NEAR(std::sqrt(digest.edges[0].bytes_variance), 3464, 700);
 }
 
+TEST_F(ResourceManagerTest, AnEdgeThatIsUsedNowAndThenStandsInEveryDigestForAWhile) {
+  const Ref<Worker> upper = *binding_->Create<Worker>();
+  const Ref<Worker> lower = *binding_->Create<Worker>();
+  resources_->TakeDigest(now_);
+  ASSERT_TRUE(upper->Work(0, lower, 0).ok());
+  for (int i = 1; i <= 40; ++i) {
+    const Digest digest = resources_->TakeDigest(now_ += absl::Milliseconds(100));
+    ASSERT_THAT(digest.edges, SizeIs(1)) << i;
+    EXPECT_EQ(digest.edges[0].calls, i == 1 ? 1 : 0);
+  }
+  now_ += absl::Seconds(2);
+  EXPECT_THAT(resources_->TakeDigest(now_).edges, IsEmpty()) << "five windows after its last call";
+}
+
 TEST_F(ResourceManagerTest, BackgroundWorkIsItsObjectsAndNotTheConsoles) {
   const Ref<Worker> upper = *binding_->Create<Worker>();
   const Ref<Worker> lower = *binding_->Create<Worker>();
