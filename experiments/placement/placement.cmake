@@ -7,4 +7,5 @@ find_package(Python3 REQUIRED COMPONENTS Interpreter)
 add_test(NAME abacus_placement_experiment_test
   COMMAND Python3::Interpreter -B ${CMAKE_CURRENT_SOURCE_DIR}/placement/placement_test.py
           $<TARGET_FILE:abacus_placement_experiment>)
-abacus_set_up_test(abacus_placement_experiment_test TARGETS abacus_placement_experiment)
+abacus_set_up_test(abacus_placement_experiment_test
+  TIMEOUT 600 TARGETS abacus_placement_experiment)
