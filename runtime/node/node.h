@@ -119,7 +119,9 @@ class Node {
   virtual std::vector<Member> Members() const = 0;
 
   // Called for every move of an object that has its home or its host here, on a thread of the
-  // node's; must not block. Limits: where it does, the moves after the next 256 are not told.
+  // node's; must not block. Order: as the news arrives; moves that different nodes carried out can
+  // be told in another order than they ended in. Limits: where it blocks, the moves after the next
+  // 256 are not told.
   virtual void SetMoveObserver(std::function<void(const MoveEvent&)> observer) = 0;
 
   // Bytes sent and received on the data plane, to and from all peers.
