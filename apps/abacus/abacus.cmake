@@ -2,7 +2,7 @@
 abacus_library(abacus_command
   SRCS abacus/client_node.cc abacus/config_command.cc abacus/control.cc abacus/doctor.cc
        abacus/doctor_checks.cc abacus/files.cc abacus/log_setup.cc abacus/output.cc
-       abacus/monitor_of.cc abacus/run_grep.cc abacus/serve.cc abacus/status.cc abacus/suggest.cc
+       abacus/monitor_of.cc abacus/run_grep.cc abacus/serve.cc abacus/status.cc
        abacus/top.cc abacus/top_view.cc
   DEPS abacus_cli abacus_config abacus_grep_object abacus_bpf_monitor abacus_node abacus_storage
   PRIVATE_DEPS nlohmann_json::nlohmann_json spdlog::spdlog)

@@ -18,28 +18,12 @@
 #include "apps/abacus/control.h"
 #include "apps/abacus/doctor_checks.h"
 #include "apps/abacus/output.h"
-#include "apps/abacus/suggest.h"
 
 namespace abacus::apps {
 namespace {
 
 using ::testing::HasSubstr;
 using Level = Finding::Level;
-
-TEST(NearestTest, FindsWhatWasMeant) {
-  const std::vector<std::string> names = {"--server", "--json", "--block", "--pin"};
-  EXPECT_EQ(Nearest("--sevrer", names), "--server");
-  EXPECT_EQ(Nearest("--jsno", names), "--json");
-  EXPECT_EQ(Nearest("--blocks", names), "--block");
-  EXPECT_EQ(Nearest("--server", names), "--server");
-}
-
-TEST(NearestTest, SaysNothingWhereNothingIsNear) {
-  EXPECT_EQ(Nearest("--colour", {"--server", "--json"}), "");
-  EXPECT_EQ(Nearest("", {"--server"}), "");
-  EXPECT_EQ(Nearest("--server", {}), "");
-  EXPECT_EQ(Nearest(std::string(1000, '-'), {"--server"}), "");
-}
 
 runtime::MoveEvent Event() {
   return {.rids = {{{7, 41}, 3}},

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "apps/abacus/commands.h"
-#include "apps/abacus/suggest.h"
 #include "apps/abacus/top_view.h"
+#include "runtime/base/nearest.h"
 
 namespace abacus::apps {
 namespace {
@@ -309,7 +309,7 @@ int CommandLine::Misused(const CLI::Error& error) {
     } else {
       for (const CLI::App* sub : command->get_subcommands({})) names.push_back(sub->get_name());
     }
-    const std::string nearest = Nearest(given, names);
+    const std::string nearest = runtime::Nearest(given, names);
     fprintf(stderr, "%s: unknown %s '%s'%s\n", prefix.c_str(),
             is_option       ? "option"
             : names.empty() ? "argument"

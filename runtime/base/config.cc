@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "runtime/base/byte_size.h"
 #include "runtime/base/config_schema.h"
 
 namespace abacus::runtime {
@@ -26,7 +27,6 @@ using config_internal::FormatRange;
 using config_internal::FormatValue;
 using config_internal::NearestKey;
 using config_internal::Overloaded;
-using config_internal::ParseBytes;
 using config_internal::Quote;
 using config_internal::Row;
 using config_internal::Rows;

@@ -10,6 +10,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "runtime/base/byte_size.h"
+#include "runtime/base/nearest.h"
 
 namespace abacus::runtime::config_internal {
 namespace {
@@ -474,27 +476,6 @@ absl::Span<const char* const> Words(Form form) {
   return {};
 }
 
-struct ByteUnit {
-  const char* name;
-  uint64_t bytes;
-};
-constexpr std::array kByteUnits = {
-    ByteUnit{"TiB", uint64_t{1} << 40},
-    ByteUnit{"GiB", uint64_t{1} << 30},
-    ByteUnit{"MiB", uint64_t{1} << 20},
-    ByteUnit{"KiB", uint64_t{1} << 10},
-    ByteUnit{"B", 1},
-};
-
-std::string FormatBytes(uint64_t bytes) {
-  for (const ByteUnit& unit : kByteUnits) {
-    if (bytes >= unit.bytes && bytes % unit.bytes == 0) {
-      return absl::StrCat(bytes / unit.bytes, " ", unit.name);
-    }
-  }
-  return "0 B";
-}
-
 absl::Duration FromNs(double ns) { return absl::Nanoseconds(static_cast<int64_t>(ns)); }
 
 bool IsHostAndPort(std::string_view text, bool port_zero_allowed) {
@@ -525,19 +506,6 @@ bool IsName(std::string_view text) {
          });
 }
 
-size_t EditDistance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = std::exchange(row[0], i);
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t changed = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = std::exchange(row[j], std::min({changed, row[j] + 1, row[j - 1] + 1}));
-    }
-  }
-  return row[b.size()];
-}
-
 // The right key in the wrong section costs as much as two wrong letters.
 constexpr size_t kWrongSectionCost = 2;
 // A longer name is no slip of the finger, and comparing it would cost its length squared.
@@ -546,22 +514,6 @@ constexpr size_t kSuggestBytesMax = 128;
 }  // namespace
 
 absl::Span<const Row> Rows() { return kRows; }
-
-// Decimal units are not known on purpose: half of their users mean the binary ones.
-std::optional<uint64_t> ParseBytes(std::string_view text) {
-  uint64_t number = 0;
-  const char* end = text.data() + text.size();
-  const auto [after, error] = std::from_chars(text.data(), end, number);
-  if (error != std::errc()) return std::nullopt;
-  std::string_view unit_name(after, static_cast<size_t>(end - after));
-  if (!unit_name.empty() && unit_name.front() == ' ') unit_name.remove_prefix(1);
-  for (const ByteUnit& unit : kByteUnits) {
-    if (unit_name != unit.name) continue;
-    if (number > UINT64_MAX / unit.bytes) return std::nullopt;
-    return number * unit.bytes;
-  }
-  return std::nullopt;
-}
 
 std::string FormatDouble(double value) {
   std::array<char, 32> buffer;

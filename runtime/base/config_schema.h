@@ -54,9 +54,6 @@ struct Overloaded : F... {
 template <typename... F>
 Overloaded(F...) -> Overloaded<F...>;
 
-// "64 KiB" or "64KiB": a whole number of B, KiB, MiB, GiB or TiB. Nothing for any other text.
-std::optional<uint64_t> ParseBytes(std::string_view text);
-
 // The value as it stands in a file.
 std::string FormatValue(const Field& field);
 // The shortest text that reads back as the same number.

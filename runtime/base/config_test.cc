@@ -25,7 +25,6 @@ namespace {
 using config_internal::FormatDouble;
 using config_internal::NearestKey;
 using config_internal::Overloaded;
-using config_internal::ParseBytes;
 using config_internal::Row;
 using config_internal::Rows;
 using ::testing::ElementsAre;
@@ -87,17 +86,6 @@ threshold = 0.5
 TEST(ConfigTest, DottedKeysAndInlineTablesAreSectionsToo) {
   EXPECT_EQ(MustParse("placement.threshold = 0.5\nnode = { name = \"n\" }\n").node.name, "n");
   EXPECT_EQ(MustParse("placement.threshold = 0.5\n").placement.threshold, 0.5);
-}
-
-TEST(ConfigTest, SizesAreWholeNumbersOfBinaryUnits) {
-  EXPECT_EQ(ParseBytes("0 B"), 0u);
-  EXPECT_EQ(ParseBytes("64 KiB"), 65536u);
-  EXPECT_EQ(ParseBytes("64KiB"), 65536u);
-  EXPECT_EQ(ParseBytes("3 TiB"), uint64_t{3} << 40);
-  for (const char* text : {"", "64", "KiB", "-1 B", "64 KB", "64 kib", "1.5 MiB", "64  KiB",
-                           "64 KiB ", " 64 KiB", "99999999999999999999 B", "16777217 TiB"}) {
-    EXPECT_EQ(ParseBytes(text), std::nullopt) << text;
-  }
 }
 
 // -- errors, each with its place ------------------------------------------------------------------

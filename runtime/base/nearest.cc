@@ -1,13 +1,10 @@
-#include "apps/abacus/suggest.h"
+#include "runtime/base/nearest.h"
 
 #include <algorithm>
-#include <cstddef>
 
-namespace abacus::apps {
-namespace {
+namespace abacus::runtime {
 
-// Optimal string alignment distance.
-size_t Distance(std::string_view a, std::string_view b) {
+size_t EditDistance(std::string_view a, std::string_view b) {
   std::vector<std::vector<size_t>> d(a.size() + 1, std::vector<size_t>(b.size() + 1));
   for (size_t i = 0; i <= a.size(); ++i) d[i][0] = i;
   for (size_t j = 0; j <= b.size(); ++j) d[0][j] = j;
@@ -23,15 +20,13 @@ size_t Distance(std::string_view a, std::string_view b) {
   return d[a.size()][b.size()];
 }
 
-}  // namespace
-
 std::string Nearest(std::string_view given, const std::vector<std::string>& names) {
   constexpr size_t kGivenMax = 64;  // nobody mistypes that much
   if (given.size() > kGivenMax) return "";
   std::string nearest;
   size_t distance = 0;
   for (const std::string& name : names) {
-    const size_t d = Distance(given, name);
+    const size_t d = EditDistance(given, name);
     if (3 * d > std::max(given.size(), name.size())) continue;
     if (nearest.empty() || d < distance) {
       nearest = name;
@@ -41,4 +36,4 @@ std::string Nearest(std::string_view given, const std::vector<std::string>& name
   return nearest;
 }
 
-}  // namespace abacus::apps
+}  // namespace abacus::runtime
