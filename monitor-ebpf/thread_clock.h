@@ -12,6 +12,7 @@
 // This header is inlined into the invocation path: no virtual call, no lock, no allocation.
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -23,6 +24,7 @@
 #include <limits>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #if defined(__x86_64__)
 #include <x86intrin.h>
@@ -52,6 +54,11 @@ class MachineTime {
 
   static uint64_t MonotonicNs() noexcept { return ReadNs(CLOCK_MONOTONIC_RAW); }
   static uint64_t ThreadCpuNs() noexcept { return ReadNs(CLOCK_THREAD_CPUTIME_ID); }
+  // How often the calling thread has left its processor because it blocked.
+  static uint64_t VoluntarySwitches() noexcept {
+    rusage usage;
+    return getrusage(RUSAGE_THREAD, &usage) == 0 ? static_cast<uint64_t>(usage.ru_nvcsw) : 0;
+  }
 
   // Measured against the monotonic clock since the process began, so it grows more exact with age:
   // the error is about 50 ns over the process's age. Blocking: spins during the process's first
@@ -189,7 +196,8 @@ struct ThreadClockOptions {
 // sync_period_ns late and charged to the objects that follow; up to kPublishNs of it is still
 // unseen at any time; the CPU that the kernel spends on putting the thread to sleep in a declared
 // wait (2-5 us each) hides as much real off-CPU time. busy_ticks errs upwards, never above wall
-// time.
+// time. With schedstat, what a hypervisor took from a thread that did not block is ready time; of
+// one that did block it cannot be told apart, and is blocked time.
 //
 // Thread-safety: owner-thread, the one that constructed it; counters() may be read by any.
 // Blocking: no. Source: ABACUS paper 5.3 (cycle counter with context-switch detection).
@@ -303,6 +311,7 @@ class BasicThreadClock {
   void Sync(uint64_t now) noexcept;
   void Publish() noexcept;
   bool ReadRunDelay(uint64_t* run_delay_ns) const noexcept;
+  bool HasBlocked() noexcept;
   OffTime LoadCounters() const noexcept;
   void TakeNewCounters() noexcept;
   Interval Settle(uint64_t wall) noexcept;
@@ -322,6 +331,7 @@ class BasicThreadClock {
   uint64_t synced_mono_ns_ = 0;
   uint64_t synced_cpu_ns_ = 0;
   uint64_t run_delay_ns_ = 0;  // schedstat's run-queue wait, when last read
+  uint64_t voluntary_ = 0;     // switches because the thread blocked, when last read
   int64_t unpublished_ns_ = 0;
   double ns_per_tick_ = 1;
   uint64_t plain_long_interval_ticks_ = 0;
@@ -349,6 +359,7 @@ BasicThreadClock<Time>::BasicThreadClock(const ThreadClockOptions& options) {
       close(schedstat_fd_);
       schedstat_fd_ = -1;
     }
+    voluntary_ = Time::VoluntarySwitches();
   }
   UseCounters(nullptr);
 }
@@ -392,8 +403,11 @@ void BasicThreadClock<Time>::SlowEndWait(uint64_t now, uint64_t wait) noexcept {
   Sync(now);
   TakeNewCounters();
   if (owed_ticks_.blocked + owed_ticks_.ready > 0) check_at_ticks_ = 0;
-  // The run-queue wait between the wake-up and now belongs to the wait.
-  if (schedstat_fd_ >= 0 && wait > long_interval_ticks_) ReadRunDelay(&run_delay_ns_);
+  // The run-queue wait between the wake-up and now belongs to the wait, as do its switches.
+  if (schedstat_fd_ >= 0 && wait > long_interval_ticks_) {
+    ReadRunDelay(&run_delay_ns_);
+    HasBlocked();
+  }
 }
 
 // off-CPU time = wall time - declared waits - CPU time outside of those waits. The wall time comes
@@ -428,6 +442,9 @@ void BasicThreadClock<Time>::Publish() noexcept {
   if (uint64_t run_delay_ns = 0; schedstat_fd_ >= 0 && ReadRunDelay(&run_delay_ns)) {
     if (run_delay_ns > run_delay_ns_) ready_ns = std::min(off_ns, run_delay_ns - run_delay_ns_);
     run_delay_ns_ = run_delay_ns;
+    // A thread that never let go of its processor was able to run all the time. What the run queue
+    // does not know of is then time that a hypervisor took.
+    if (!HasBlocked()) ready_ns = off_ns;
   }
   auto add = [](std::atomic<uint64_t>& counter, uint64_t ns) {
     counter.store(counter.load(std::memory_order_relaxed) + ns, std::memory_order_relaxed);
@@ -454,6 +471,13 @@ bool BasicThreadClock<Time>::ReadRunDelay(uint64_t* run_delay_ns) const noexcept
   if (after_wait == after_run + 1) return false;
   *run_delay_ns = value;
   return true;
+}
+
+// Whether the thread has blocked since this was last asked. 0.3 us.
+template <typename Time>
+bool BasicThreadClock<Time>::HasBlocked() noexcept {
+  const uint64_t before = std::exchange(voluntary_, Time::VoluntarySwitches());
+  return voluntary_ != before;
 }
 
 template <typename Time>
