@@ -147,6 +147,10 @@ struct Interval {
   uint64_t blocked_ticks = 0;  // not running and not able to: disk, lock, sleep
   uint64_t ready_ticks = 0;    // able to run, but no processor was free
   uint64_t disk_ticks = 0;     // the part of blocked_ticks spent on a disk; 0 where unknown
+  // Context switches because the thread blocked, and because another one was to run; 0 where
+  // unknown. Counted in the interval in which the thread runs again.
+  uint32_t voluntary_switches = 0;
+  uint32_t involuntary_switches = 0;
 
   uint64_t wall_ticks() const { return busy_ticks + blocked_ticks + ready_ticks; }
 };
@@ -162,8 +166,10 @@ struct ThreadCounters {
   std::atomic<uint64_t> ready_ns = 0;
   std::atomic<uint64_t> disk_ns = 0;
   std::atomic<uint64_t> object = 0;
+  std::atomic<uint64_t> voluntary_switches = 0;
+  std::atomic<uint64_t> involuntary_switches = 0;
 };
-static_assert(std::atomic<uint64_t>::is_always_lock_free && sizeof(ThreadCounters) == 40,
+static_assert(std::atomic<uint64_t>::is_always_lock_free && sizeof(ThreadCounters) == 56,
               "the kernel's side writes this layout");
 
 // How a declared wait for a reply was spent, as far as the waiter knows.
@@ -300,6 +306,10 @@ class BasicThreadClock {
     uint64_t ready = 0;
     uint64_t disk = 0;
   };
+  struct Switches {
+    uint64_t voluntary = 0;
+    uint64_t involuntary = 0;
+  };
 
   void AddSpun(uint64_t ticks) noexcept {
     if (static_cast<int64_t>(ticks) > 0) spun_ticks_ += std::min(ticks, spin_max_ticks_);
@@ -313,6 +323,7 @@ class BasicThreadClock {
   bool ReadRunDelay(uint64_t* run_delay_ns) const noexcept;
   bool HasBlocked() noexcept;
   OffTime LoadCounters() const noexcept;
+  Switches LoadSwitches() const noexcept;
   void TakeNewCounters() noexcept;
   Interval Settle(uint64_t wall) noexcept;
 
@@ -327,6 +338,8 @@ class BasicThreadClock {
 
   OffTime seen_ns_;     // the counters as far as they have been taken over
   OffTime owed_ticks_;  // taken over, but not yet charged to an interval
+  Switches seen_switches_;
+  Switches new_switches_;  // since the last interval
   uint64_t sync_at_ticks_ = 0;
   uint64_t synced_mono_ns_ = 0;
   uint64_t synced_cpu_ns_ = 0;
@@ -371,7 +384,9 @@ void BasicThreadClock<Time>::UseCounters(ThreadCounters* counters) noexcept {
   counters_->object.store(object, std::memory_order_relaxed);
   seen_changes_ = counters_->changes.load(std::memory_order_acquire);
   seen_ns_ = LoadCounters();
+  seen_switches_ = LoadSwitches();
   owed_ticks_ = {};
+  new_switches_ = {};
   waited_ticks_ = spun_ticks_ = 0;
   unpublished_ns_ = 0;
   long_interval_ticks_ = is_plain() ? plain_long_interval_ticks_ : kNever >> 1;
@@ -397,6 +412,7 @@ void BasicThreadClock<Time>::SlowEndWait(uint64_t now, uint64_t wait) noexcept {
     // What it found before the wait was taken over by BeginWait().
     seen_changes_ = counters_->changes.load(std::memory_order_acquire);
     seen_ns_ = LoadCounters();
+    seen_switches_ = LoadSwitches();
     return;
   }
   if (wait <= long_interval_ticks_ && now < sync_at_ticks_) return;  // here only because of a debt
@@ -488,6 +504,12 @@ auto BasicThreadClock<Time>::LoadCounters() const noexcept -> OffTime {
 }
 
 template <typename Time>
+auto BasicThreadClock<Time>::LoadSwitches() const noexcept -> Switches {
+  return {counters_->voluntary_switches.load(std::memory_order_relaxed),
+          counters_->involuntary_switches.load(std::memory_order_relaxed)};
+}
+
+template <typename Time>
 void BasicThreadClock<Time>::TakeNewCounters() noexcept {
   const uint64_t changes = counters_->changes.load(std::memory_order_acquire);
   if (changes == seen_changes_) return;
@@ -502,6 +524,11 @@ void BasicThreadClock<Time>::TakeNewCounters() noexcept {
   owe(&owed_ticks_.ready, now_ns.ready, seen_ns_.ready);
   owe(&owed_ticks_.disk, now_ns.disk, seen_ns_.disk);
   seen_ns_ = now_ns;
+  const auto since = [](uint64_t now, uint64_t then) { return now > then ? now - then : 0; };
+  const Switches now = LoadSwitches();
+  new_switches_.voluntary += since(now.voluntary, seen_switches_.voluntary);
+  new_switches_.involuntary += since(now.involuntary, seen_switches_.involuntary);
+  seen_switches_ = now;
 }
 
 // Takes what is owed out of an interval, as far as the interval reaches; the rest waits for the
@@ -516,6 +543,9 @@ Interval BasicThreadClock<Time>::Settle(uint64_t wall) noexcept {
   owed_ticks_.blocked -= interval.blocked_ticks;
   owed_ticks_.ready -= interval.ready_ticks;
   owed_ticks_.disk = std::min(owed_ticks_.disk - interval.disk_ticks, owed_ticks_.blocked);
+  interval.voluntary_switches = static_cast<uint32_t>(new_switches_.voluntary);
+  interval.involuntary_switches = static_cast<uint32_t>(new_switches_.involuntary);
+  new_switches_ = {};
   const bool owes = owed_ticks_.blocked + owed_ticks_.ready > 0;
   check_at_ticks_ = owes ? 0 : sync_at_ticks_;
   return interval;
