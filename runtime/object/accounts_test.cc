@@ -169,7 +169,7 @@ void PlayAgainstModel(uint32_t seed) {
 }
 
 TEST(AccountsTest, RandomCallsUnderRandomLimitsAreCountedAsByAMap) {
-  for (uint32_t seed = 1; seed <= 60; ++seed) {
+  for (uint32_t seed = 1; seed <= 25; ++seed) {
     ASSERT_NO_FATAL_FAILURE(PlayAgainstModel(seed));
   }
 }
