@@ -7,7 +7,7 @@ namespace abacus::runtime {
 
 // How exactly objects are charged, by each source of figures that this machine permits: threads
 // call objects that compute and block by script and note down what their thread's CPU clock says.
-// Takes 11 s a source.
+// Takes 21 s a source.
 void ChargingExactness(BenchReport& report);
 
 // What it costs to find an edge's cell, with few edges and with many, of one thread and of 1,000.
