@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <linux/types.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -29,6 +30,8 @@ namespace {
 
 static_assert(offsetof(abacus_thread, object) == offsetof(ThreadCounters, object) &&
                   offsetof(abacus_thread, disk_ns) == offsetof(ThreadCounters, disk_ns) &&
+                  offsetof(abacus_thread, involuntary) ==
+                      offsetof(ThreadCounters, involuntary_switches) &&
                   sizeof(abacus_thread) == 128,
               "a thread's record begins with its counters");
 
@@ -119,7 +122,13 @@ struct SkeletonDeleter {
 struct Loaded {
   std::unique_ptr<thread_time_bpf, SkeletonDeleter> skeleton;
   abacus_thread* threads = nullptr;  // mmap-ed
+  bool sees_block_io = false;
 };
+
+// How long no thread may have had an id until its slot is taken, and how often that is looked at:
+// 0.2 us a thread.
+constexpr uint64_t kGoneNs = 100'000'000;
+constexpr uint64_t kSweepNs = 1'000'000'000;
 
 size_t BytesOfThreads(const BpfMonitorOptions& options) {
   return options.threads_max * sizeof(abacus_thread);
@@ -150,6 +159,7 @@ absl::StatusOr<Loaded> Load(const BpfMonitorOptions& options, bool with_block_io
     munmap(threads, BytesOfThreads(options));
     return LoadError(-error, warnings.text());
   }
+  loaded.sees_block_io = with_block_io;
   loaded.threads = static_cast<abacus_thread*>(threads);
   return loaded;
 }
@@ -162,7 +172,8 @@ class BpfMonitor final : public Monitor {
         missing_(std::move(missing)),
         plain_(NewPlainMonitor(std::move(plain))),
         skeleton_(std::move(loaded.skeleton)),
-        threads_(loaded.threads) {
+        threads_(loaded.threads),
+        sees_block_io_(loaded.sees_block_io) {
     MappingsOfProcess::Add({threads_, mapped_bytes()});
     // The highest slots last, so that slots are given away from 0.
     for (uint32_t i = options_.threads_max; i > 0; --i) free_slots_.push_back(i - 1);
@@ -176,7 +187,13 @@ class BpfMonitor final : public Monitor {
 
   std::string Source() const override { return forked() ? "none (a forked child)" : "ebpf"; }
   std::string Missing() const override { return missing_; }
-  absl::StatusOr<NodeLoad> Load() override { return plain_->Load(); }
+  MonitorSees Sees() const override {
+    return {.switches = !forked(), .block_io = !forked() && sees_block_io_};
+  }
+  absl::StatusOr<NodeLoad> Load() override {
+    SweepAtTimes();
+    return plain_->Load();
+  }
   double Rate() const override { return plain_->Rate(); }
   double Cores() const override { return plain_->Cores(); }
   absl::StatusOr<MemoryInfo> Memory() override { return plain_->Memory(); }
@@ -194,9 +211,21 @@ class BpfMonitor final : public Monitor {
  private:
   size_t mapped_bytes() const { return BytesOfThreads(options_); }
   bool forked() const { return getpid() != owner_; }
+  struct Used {
+    uint32_t slot = 0;
+    pid_t tid = 0;         // as this process sees it
+    uint64_t gone_ns = 0;  // since when no thread has that id; 0: one had it, when last looked at
+  };
   // A slot that no thread has; options_.threads_max where there is none.
   uint32_t TakeSlot();
   void ReturnSlot(uint32_t slot);
+  // Takes the slots of threads whose exit the kernel's side did not see.
+  void SweepGone(uint64_t now_ns);
+  void SweepAtTimes();
+  bool IsDead(uint32_t slot) const {
+    return std::atomic_ref(threads_[slot].state).load(std::memory_order_acquire) ==
+           ABACUS_THREAD_DEAD;
+  }
   bool RunInKernel(const bpf_program* program, uint64_t argument) const;
 
   const BpfMonitorOptions options_;
@@ -205,35 +234,68 @@ class BpfMonitor final : public Monitor {
   const std::unique_ptr<Monitor> plain_;
   const std::unique_ptr<thread_time_bpf, SkeletonDeleter> skeleton_;
   abacus_thread* const threads_;  // mmap-ed
+  const bool sees_block_io_;
 
   std::mutex mutex_;                  // guards what follows
   std::vector<uint32_t> free_slots_;  // never used, or given back
-  std::vector<uint32_t> used_slots_;  // the dead among them are found when others run out
+  std::vector<Used> used_slots_;      // the dead among them are found when others run out
+  uint64_t swept_ns_ = 0;
   std::atomic<uint64_t> threads_without_slot_{0};
 };
 
 uint32_t BpfMonitor::TakeSlot() {
   std::lock_guard<std::mutex> lock(mutex_);
   if (free_slots_.empty()) {
-    const auto dead = [this](uint32_t slot) {
-      return std::atomic_ref(threads_[slot].state).load(std::memory_order_acquire) ==
-             ABACUS_THREAD_DEAD;
-    };
-    std::copy_if(used_slots_.begin(), used_slots_.end(), std::back_inserter(free_slots_), dead);
-    std::erase_if(used_slots_, dead);
+    SweepGone(MachineTime::MonotonicNs());
+    std::erase_if(used_slots_, [this](const Used& used) {
+      const bool dead = IsDead(used.slot);
+      if (dead) free_slots_.push_back(used.slot);
+      return dead;
+    });
   }
   if (free_slots_.empty()) return options_.threads_max;
   const uint32_t slot = free_slots_.back();
   free_slots_.pop_back();
-  used_slots_.push_back(slot);
+  used_slots_.push_back({.slot = slot, .tid = gettid()});
   threads_[slot] = {};  // ABACUS_THREAD_FREE: the kernel's side does not touch it
   return slot;
 }
 
 void BpfMonitor::ReturnSlot(uint32_t slot) {
   std::lock_guard<std::mutex> lock(mutex_);
-  std::erase(used_slots_, slot);
+  std::erase_if(used_slots_, [slot](const Used& used) { return used.slot == slot; });
   free_slots_.push_back(slot);
+}
+
+// A thread's id is free a little before its last switch, after which the kernel's side writes to
+// its record no more: so a slot is taken only where the id was free for a while. An id that another
+// thread of this process has got meanwhile keeps the slot until that one exits or registers.
+void BpfMonitor::SweepGone(uint64_t now_ns) {
+  for (Used& used : used_slots_) {
+    if (IsDead(used.slot)) continue;
+    if (tgkill(owner_, used.tid, 0) == 0 || errno != ESRCH) {
+      used.gone_ns = 0;
+    } else if (used.gone_ns == 0) {
+      used.gone_ns = now_ns;
+    } else if (now_ns - used.gone_ns > kGoneNs) {
+      // Whichever side deletes the entry counts it out of the filter.
+      const uint32_t tid = threads_[used.slot].tid;
+      if (bpf_map_delete_elem(bpf_map__fd(skeleton_->maps.slots), &tid) == 0) {
+        std::atomic_ref(skeleton_->bss->filter[tid % ABACUS_FILTER_BUCKETS]).fetch_sub(1);
+      }
+      std::atomic_ref(threads_[used.slot].state)
+          .store(ABACUS_THREAD_DEAD, std::memory_order_release);
+    }
+  }
+}
+
+void BpfMonitor::SweepAtTimes() {
+  if (forked()) return;
+  const uint64_t now_ns = MachineTime::MonotonicNs();
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (now_ns - swept_ns_ < kSweepNs) return;
+  swept_ns_ = now_ns;
+  SweepGone(now_ns);
 }
 
 bool BpfMonitor::RunInKernel(const bpf_program* program, uint64_t argument) const {

@@ -28,8 +28,10 @@ struct BpfMonitorOptions {
 // (load, rate, memory, links) are those of the plain monitor.
 //
 // A thread registers itself with AttachThread(); the kernel's side lets it go when it exits, so an
-// id that is used again is never taken for it. In a process that was forked from one with a monitor
-// the counters stand still, and Source() says so.
+// id that is used again is never taken for it. Where an exit is not seen (some kernels keep a few
+// switches from the tracepoint), the slot is found free a second later, at a call of Load(), or
+// when slots run out; and a thread with the same id is known by its start time. In a process that
+// was forked from one with a monitor the counters stand still, and Source() says so.
 //
 // Errors: kPermissionDenied  - no right to load programs; the message tells how to grant it.
 //         kFailedPrecondition - the kernel cannot do it (no BTF, a program refused); the message

@@ -64,6 +64,13 @@ struct ObjectIo {
   absl::Duration time = absl::ZeroDuration();
 };
 
+// Which figures of objects a source has beside busy, blocked and ready time: where it has not, they
+// are 0 and mean nothing.
+struct MonitorSees {
+  bool switches = false;  // context switches, and waits for a disk told apart
+  bool block_io = false;
+};
+
 // What the monitor could not see. Counts since it began.
 struct MonitorLosses {
   uint64_t threads_without_slot = 0;   // their figures come from the thread's own clock
@@ -89,6 +96,8 @@ class Monitor {
   // nothing is missing.
   virtual std::string Missing() const { return {}; }
 
+  virtual MonitorSees Sees() const { return {}; }
+
   // The load over the last window. A window that is still too short is not an error (see NodeLoad).
   // Errors: kUnavailable - the system's figures cannot be read at all; the message names the file.
   // Blocking: no; at most 1 ms of CPU.
@@ -98,7 +107,8 @@ class Monitor {
   // rate_share that Load() last found. Only ratios between nodes of the same build mean anything.
   virtual double Rate() const = 0;
 
-  // c: the processors that this node's tasks may run on.
+  // c: the processors that this node's tasks may run on, or what a CPU quota leaves of them where
+  // that is one or more; a quota of less than one lowers Rate().
   // The rate that one more task sees is Rate() x min(1, Cores() / load).
   virtual double Cores() const = 0;
 

@@ -59,7 +59,10 @@ class PlainMonitor : public Monitor {
   std::string Missing() const override { return options_.missing; }
   absl::StatusOr<NodeLoad> Load() override;
   double Rate() const override;
-  double Cores() const override { return static_cast<double>(cores_); }
+  double Cores() const override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return UsableCores();
+  }
   absl::StatusOr<MemoryInfo> Memory() override;
   std::vector<LinkInfo> Links() override { return ScanLinks(); }
   std::optional<uint64_t> MemoryOf(uint32_t object) override {
@@ -80,6 +83,11 @@ class PlainMonitor : public Monitor {
   bool ClockSourceChanged() const;
   uint64_t SampleGapNs() const {
     return static_cast<uint64_t>(absl::ToInt64Nanoseconds(options_.window)) / kSamplesOfWindow;
+  }
+  // What a quota leaves of the processors; at least one: less than that is a slower processor.
+  double UsableCores() const {
+    const auto cores = static_cast<double>(cores_);
+    return quota_cores_ ? std::clamp(*quota_cores_, 1.0, cores) : cores;
   }
   double RateShare(double running, double waiting, double throttled, double load) const;
 
@@ -323,7 +331,7 @@ double PlainMonitor::RateShare(double running, double waiting, double throttled,
   const bool neighbours = cgroup_.limits_cpu && running + waiting > kEvidenceMin;
   if (running > 0 && (throttled > 0 || neighbours)) {
     const double had = running / (running + std::max(waiting, throttled));
-    share = std::min(share, had / std::min(1.0, static_cast<double>(cores_) / load));
+    share = std::min(share, had / std::min(1.0, UsableCores() / load));
   }
   return std::clamp(share, kRateShareMin, 1.0);
 }

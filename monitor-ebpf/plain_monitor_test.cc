@@ -324,6 +324,51 @@ TEST(PlainMonitorTest, QuotaBelowOneCoreLowersTheRateOfAnIdleNodeToo) {
   EXPECT_EQ(monitor->Rate(), 0.25 * FakeMachine::kRate);
 }
 
+// What one more task would have, by the quota alone: nothing has run yet.
+TEST(PlainMonitorTest, QuotaOfOneCoreOrMoreIsSeenWhileIdle) {
+  FakeMachine machine;
+  machine.UseCgroup("100000");
+  const auto monitor = machine.NewMonitor();
+  EXPECT_EQ(monitor->Cores(), 1);
+  EXPECT_EQ(monitor->Rate(), FakeMachine::kRate);
+  machine.PassInCgroup(1'000 * kMs, 0, 0, 0);
+  ASSERT_TRUE(monitor->Load().ok());
+  EXPECT_EQ(monitor->Cores(), 1);
+  EXPECT_EQ(monitor->Rate(), FakeMachine::kRate);
+}
+
+TEST(PlainMonitorTest, QuotaThatChangesIsTakenOver) {
+  FakeMachine machine;
+  machine.UseCgroup("150000");
+  const auto monitor = machine.NewMonitor();
+  EXPECT_EQ(monitor->Cores(), 1.5);
+  const std::pair<const char*, double> quotas[] = {
+      {"400000 100000\n", 2},  // more than there are processors
+      {"max 100000\n", 2},
+      {"125000 100000\n", 1.25},
+      {"50000 100000\n", 1}};  // half a core: the rate says so
+  for (const auto& [quota, cores] : quotas) {
+    machine.root().Write("cg/node/cpu.max", quota);
+    machine.PassInCgroup(1'000 * kMs, 0, 0, 0);
+    ASSERT_TRUE(monitor->Load().ok());
+    EXPECT_EQ(monitor->Cores(), cores) << quota;
+  }
+  EXPECT_EQ(monitor->Rate(), 0.5 * FakeMachine::kRate);
+}
+
+// Three busy tasks on two processors under a quota of one and a half: each had half a core.
+TEST(PlainMonitorTest, QuotaAboveOneCoreIsNotCountedTwice) {
+  FakeMachine machine;
+  machine.UseCgroup("150000");
+  const auto monitor = machine.NewMonitor();
+  machine.PassInCgroup(1'000 * kMs, 1.5, 1.5, 0.5);
+  const auto load = monitor->Load();
+  ASSERT_TRUE(load.ok());
+  const double seen =
+      monitor->Rate() / FakeMachine::kRate * std::min(1.0, monitor->Cores() / load->load);
+  EXPECT_NEAR(seen, 0.5, 0.02);
+}
+
 TEST(PlainMonitorTest, QuotaAboveTheUseLeavesTheRateAlone) {
   FakeMachine machine;
   machine.UseCgroup("150000");

@@ -12,6 +12,7 @@
 // This header is inlined into the invocation path: no virtual call, no lock, no allocation.
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -23,6 +24,7 @@
 #include <limits>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #if defined(__x86_64__)
 #include <x86intrin.h>
@@ -52,6 +54,11 @@ class MachineTime {
 
   static uint64_t MonotonicNs() noexcept { return ReadNs(CLOCK_MONOTONIC_RAW); }
   static uint64_t ThreadCpuNs() noexcept { return ReadNs(CLOCK_THREAD_CPUTIME_ID); }
+  // How often the calling thread has left its processor because it blocked.
+  static uint64_t VoluntarySwitches() noexcept {
+    rusage usage;
+    return getrusage(RUSAGE_THREAD, &usage) == 0 ? static_cast<uint64_t>(usage.ru_nvcsw) : 0;
+  }
 
   // Measured against the monotonic clock since the process began, so it grows more exact with age:
   // the error is about 50 ns over the process's age. Blocking: spins during the process's first
@@ -140,6 +147,10 @@ struct Interval {
   uint64_t blocked_ticks = 0;  // not running and not able to: disk, lock, sleep
   uint64_t ready_ticks = 0;    // able to run, but no processor was free
   uint64_t disk_ticks = 0;     // the part of blocked_ticks spent on a disk; 0 where unknown
+  // Context switches because the thread blocked, and because another one was to run; 0 where
+  // unknown. Counted in the interval in which the thread runs again.
+  uint32_t voluntary_switches = 0;
+  uint32_t involuntary_switches = 0;
 
   uint64_t wall_ticks() const { return busy_ticks + blocked_ticks + ready_ticks; }
 };
@@ -155,8 +166,10 @@ struct ThreadCounters {
   std::atomic<uint64_t> ready_ns = 0;
   std::atomic<uint64_t> disk_ns = 0;
   std::atomic<uint64_t> object = 0;
+  std::atomic<uint64_t> voluntary_switches = 0;
+  std::atomic<uint64_t> involuntary_switches = 0;
 };
-static_assert(std::atomic<uint64_t>::is_always_lock_free && sizeof(ThreadCounters) == 40,
+static_assert(std::atomic<uint64_t>::is_always_lock_free && sizeof(ThreadCounters) == 56,
               "the kernel's side writes this layout");
 
 // How a declared wait for a reply was spent, as far as the waiter knows.
@@ -189,7 +202,8 @@ struct ThreadClockOptions {
 // sync_period_ns late and charged to the objects that follow; up to kPublishNs of it is still
 // unseen at any time; the CPU that the kernel spends on putting the thread to sleep in a declared
 // wait (2-5 us each) hides as much real off-CPU time. busy_ticks errs upwards, never above wall
-// time.
+// time. With schedstat, what a hypervisor took from a thread that did not block is ready time; of
+// one that did block it cannot be told apart, and is blocked time.
 //
 // Thread-safety: owner-thread, the one that constructed it; counters() may be read by any.
 // Blocking: no. Source: ABACUS paper 5.3 (cycle counter with context-switch detection).
@@ -292,6 +306,10 @@ class BasicThreadClock {
     uint64_t ready = 0;
     uint64_t disk = 0;
   };
+  struct Switches {
+    uint64_t voluntary = 0;
+    uint64_t involuntary = 0;
+  };
 
   void AddSpun(uint64_t ticks) noexcept {
     if (static_cast<int64_t>(ticks) > 0) spun_ticks_ += std::min(ticks, spin_max_ticks_);
@@ -303,7 +321,9 @@ class BasicThreadClock {
   void Sync(uint64_t now) noexcept;
   void Publish() noexcept;
   bool ReadRunDelay(uint64_t* run_delay_ns) const noexcept;
+  bool HasBlocked() noexcept;
   OffTime LoadCounters() const noexcept;
+  Switches LoadSwitches() const noexcept;
   void TakeNewCounters() noexcept;
   Interval Settle(uint64_t wall) noexcept;
 
@@ -318,10 +338,13 @@ class BasicThreadClock {
 
   OffTime seen_ns_;     // the counters as far as they have been taken over
   OffTime owed_ticks_;  // taken over, but not yet charged to an interval
+  Switches seen_switches_;
+  Switches new_switches_;  // since the last interval
   uint64_t sync_at_ticks_ = 0;
   uint64_t synced_mono_ns_ = 0;
   uint64_t synced_cpu_ns_ = 0;
   uint64_t run_delay_ns_ = 0;  // schedstat's run-queue wait, when last read
+  uint64_t voluntary_ = 0;     // switches because the thread blocked, when last read
   int64_t unpublished_ns_ = 0;
   double ns_per_tick_ = 1;
   uint64_t plain_long_interval_ticks_ = 0;
@@ -349,6 +372,7 @@ BasicThreadClock<Time>::BasicThreadClock(const ThreadClockOptions& options) {
       close(schedstat_fd_);
       schedstat_fd_ = -1;
     }
+    voluntary_ = Time::VoluntarySwitches();
   }
   UseCounters(nullptr);
 }
@@ -360,7 +384,9 @@ void BasicThreadClock<Time>::UseCounters(ThreadCounters* counters) noexcept {
   counters_->object.store(object, std::memory_order_relaxed);
   seen_changes_ = counters_->changes.load(std::memory_order_acquire);
   seen_ns_ = LoadCounters();
+  seen_switches_ = LoadSwitches();
   owed_ticks_ = {};
+  new_switches_ = {};
   waited_ticks_ = spun_ticks_ = 0;
   unpublished_ns_ = 0;
   long_interval_ticks_ = is_plain() ? plain_long_interval_ticks_ : kNever >> 1;
@@ -386,14 +412,18 @@ void BasicThreadClock<Time>::SlowEndWait(uint64_t now, uint64_t wait) noexcept {
     // What it found before the wait was taken over by BeginWait().
     seen_changes_ = counters_->changes.load(std::memory_order_acquire);
     seen_ns_ = LoadCounters();
+    seen_switches_ = LoadSwitches();
     return;
   }
   if (wait <= long_interval_ticks_ && now < sync_at_ticks_) return;  // here only because of a debt
   Sync(now);
   TakeNewCounters();
   if (owed_ticks_.blocked + owed_ticks_.ready > 0) check_at_ticks_ = 0;
-  // The run-queue wait between the wake-up and now belongs to the wait.
-  if (schedstat_fd_ >= 0 && wait > long_interval_ticks_) ReadRunDelay(&run_delay_ns_);
+  // The run-queue wait between the wake-up and now belongs to the wait, as do its switches.
+  if (schedstat_fd_ >= 0 && wait > long_interval_ticks_) {
+    ReadRunDelay(&run_delay_ns_);
+    HasBlocked();
+  }
 }
 
 // off-CPU time = wall time - declared waits - CPU time outside of those waits. The wall time comes
@@ -428,6 +458,9 @@ void BasicThreadClock<Time>::Publish() noexcept {
   if (uint64_t run_delay_ns = 0; schedstat_fd_ >= 0 && ReadRunDelay(&run_delay_ns)) {
     if (run_delay_ns > run_delay_ns_) ready_ns = std::min(off_ns, run_delay_ns - run_delay_ns_);
     run_delay_ns_ = run_delay_ns;
+    // A thread that never let go of its processor was able to run all the time. What the run queue
+    // does not know of is then time that a hypervisor took.
+    if (!HasBlocked()) ready_ns = off_ns;
   }
   auto add = [](std::atomic<uint64_t>& counter, uint64_t ns) {
     counter.store(counter.load(std::memory_order_relaxed) + ns, std::memory_order_relaxed);
@@ -456,11 +489,24 @@ bool BasicThreadClock<Time>::ReadRunDelay(uint64_t* run_delay_ns) const noexcept
   return true;
 }
 
+// Whether the thread has blocked since this was last asked. 0.3 us.
+template <typename Time>
+bool BasicThreadClock<Time>::HasBlocked() noexcept {
+  const uint64_t before = std::exchange(voluntary_, Time::VoluntarySwitches());
+  return voluntary_ != before;
+}
+
 template <typename Time>
 auto BasicThreadClock<Time>::LoadCounters() const noexcept -> OffTime {
   return {counters_->blocked_ns.load(std::memory_order_relaxed),
           counters_->ready_ns.load(std::memory_order_relaxed),
           counters_->disk_ns.load(std::memory_order_relaxed)};
+}
+
+template <typename Time>
+auto BasicThreadClock<Time>::LoadSwitches() const noexcept -> Switches {
+  return {counters_->voluntary_switches.load(std::memory_order_relaxed),
+          counters_->involuntary_switches.load(std::memory_order_relaxed)};
 }
 
 template <typename Time>
@@ -478,6 +524,11 @@ void BasicThreadClock<Time>::TakeNewCounters() noexcept {
   owe(&owed_ticks_.ready, now_ns.ready, seen_ns_.ready);
   owe(&owed_ticks_.disk, now_ns.disk, seen_ns_.disk);
   seen_ns_ = now_ns;
+  const auto since = [](uint64_t now, uint64_t then) { return now > then ? now - then : 0; };
+  const Switches now = LoadSwitches();
+  new_switches_.voluntary += since(now.voluntary, seen_switches_.voluntary);
+  new_switches_.involuntary += since(now.involuntary, seen_switches_.involuntary);
+  seen_switches_ = now;
 }
 
 // Takes what is owed out of an interval, as far as the interval reaches; the rest waits for the
@@ -492,6 +543,9 @@ Interval BasicThreadClock<Time>::Settle(uint64_t wall) noexcept {
   owed_ticks_.blocked -= interval.blocked_ticks;
   owed_ticks_.ready -= interval.ready_ticks;
   owed_ticks_.disk = std::min(owed_ticks_.disk - interval.disk_ticks, owed_ticks_.blocked);
+  interval.voluntary_switches = static_cast<uint32_t>(new_switches_.voluntary);
+  interval.involuntary_switches = static_cast<uint32_t>(new_switches_.involuntary);
+  new_switches_ = {};
   const bool owes = owed_ticks_.blocked + owed_ticks_.ready > 0;
   check_at_ticks_ = owes ? 0 : sync_at_ticks_;
   return interval;

@@ -25,6 +25,7 @@ struct ScriptedTime {
   static constexpr double kNsPerTick = 0.5;
   static inline uint64_t ns = 0;
   static inline uint64_t cpu_ns = 0;
+  static inline uint64_t voluntary = 0;
   static inline int64_t tick_offset = 0;  // another processor's counter
 
   static uint64_t Ticks() {
@@ -32,13 +33,19 @@ struct ScriptedTime {
   }
   static uint64_t MonotonicNs() { return ns; }
   static uint64_t ThreadCpuNs() { return cpu_ns; }
+  static uint64_t VoluntarySwitches() { return voluntary; }
   static double NsPerTick() { return kNsPerTick; }
 
   static void Run(uint64_t for_ns) {
     ns += for_ns;
     cpu_ns += for_ns;
   }
-  static void Sleep(uint64_t for_ns) { ns += for_ns; }
+  static void Sleep(uint64_t for_ns) {
+    ns += for_ns;
+    ++voluntary;
+  }
+  // Not running, and not by the thread's own will.
+  static void TakeAway(uint64_t for_ns) { ns += for_ns; }
 };
 
 using ScriptedClock = BasicThreadClock<ScriptedTime>;
@@ -155,6 +162,41 @@ TEST_F(ThreadClockTest, RunQueueWaitNeverExceedsTheTimeOffTheProcessor) {
   const Interval lap = clock.Lap();
   EXPECT_EQ(lap.ready_ticks, Ticks(200 * kUs));
   EXPECT_EQ(lap.wall_ticks(), Ticks(200 * kUs));
+}
+
+TEST_F(ThreadClockTest, WhatAHypervisorTakesIsReadyAndNotBlocked) {
+  SetRunDelay(1'000);
+  ScriptedClock clock(WithSchedstat());
+  ScriptedTime::Run(10 * kMs);
+  ScriptedTime::TakeAway(15 * kMs);  // the run queue knows nothing of it
+  const Interval interval = clock.Lap();
+  EXPECT_EQ(interval.busy_ticks, Ticks(10 * kMs));
+  EXPECT_EQ(interval.blocked_ticks, 0u);
+  EXPECT_EQ(interval.ready_ticks, Ticks(15 * kMs));
+}
+
+TEST_F(ThreadClockTest, BlockBeforeAHypervisorTakesTimeStaysBlocked) {
+  SetRunDelay(1'000);
+  ScriptedClock clock(WithSchedstat());
+  ScriptedTime::Sleep(3 * kMs);
+  EXPECT_EQ(clock.Lap().blocked_ticks, Ticks(3 * kMs));
+  ScriptedTime::TakeAway(2 * kMs);
+  EXPECT_EQ(clock.Lap().ready_ticks, Ticks(2 * kMs));
+  ScriptedTime::Sleep(kMs);
+  EXPECT_EQ(clock.Lap().blocked_ticks, Ticks(kMs));
+}
+
+TEST_F(ThreadClockTest, SwitchesOfADeclaredWaitDoNotMakeStolenTimeBlocked) {
+  SetRunDelay(1'000);
+  ScriptedClock clock(WithSchedstat());
+  clock.BeginWait();
+  ScriptedTime::Sleep(5 * kMs);
+  clock.EndWait();
+  ScriptedTime::Run(kMs);
+  ScriptedTime::TakeAway(2 * kMs);
+  const Interval interval = clock.Lap();
+  EXPECT_EQ(interval.ready_ticks, Ticks(2 * kMs));
+  EXPECT_EQ(interval.blocked_ticks, 0u);
 }
 
 TEST_F(ThreadClockTest, GarbageInSchedstatLeavesTheThreadClockAlone) {

@@ -18,11 +18,19 @@ constexpr size_t kEarlierMin = 8;
 // and of windows come from clocks of their own.
 constexpr double kSlack = 0.01;
 
-constexpr double ObjectStatistics::*kObjectFigures[] = {
-    &ObjectStatistics::cpu_s,           &ObjectStatistics::background_cpu_s,
-    &ObjectStatistics::bytes_processed, &ObjectStatistics::own_stall_s,
-    &ObjectStatistics::disk_s,          &ObjectStatistics::ready_s,
-    &ObjectStatistics::stall_s,         &ObjectStatistics::calls};
+constexpr double ObjectStatistics::*kObjectFigures[] = {&ObjectStatistics::cpu_s,
+                                                        &ObjectStatistics::background_cpu_s,
+                                                        &ObjectStatistics::bytes_processed,
+                                                        &ObjectStatistics::own_stall_s,
+                                                        &ObjectStatistics::disk_s,
+                                                        &ObjectStatistics::ready_s,
+                                                        &ObjectStatistics::stall_s,
+                                                        &ObjectStatistics::calls,
+                                                        &ObjectStatistics::voluntary_switches,
+                                                        &ObjectStatistics::involuntary_switches,
+                                                        &ObjectStatistics::io_bytes,
+                                                        &ObjectStatistics::io_requests,
+                                                        &ObjectStatistics::io_s};
 constexpr double EdgeStatistics::*kEdgeFigures[] = {
     &EdgeStatistics::calls, &EdgeStatistics::request_bytes, &EdgeStatistics::reply_bytes};
 

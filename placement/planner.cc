@@ -36,7 +36,8 @@ bool AllSane(const Snapshot& s) {
   }
   for (const auto& o : s.objects) {
     for (const double x : {o.cpu_s, o.background_cpu_s, o.bytes_processed, o.own_stall_s, o.disk_s,
-                           o.ready_s, o.stall_s, o.calls}) {
+                           o.ready_s, o.stall_s, o.calls, o.voluntary_switches,
+                           o.involuntary_switches, o.io_bytes, o.io_requests, o.io_s}) {
       if (!Sane(x)) return false;
     }
   }

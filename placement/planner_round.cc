@@ -67,7 +67,8 @@ class JointSnapshot {
     ObjectStatistics& added = joint_.objects.emplace_back(object);
     for (double* figure :
          {&added.cpu_s, &added.background_cpu_s, &added.bytes_processed, &added.own_stall_s,
-          &added.disk_s, &added.ready_s, &added.stall_s, &added.calls}) {
+          &added.disk_s, &added.ready_s, &added.stall_s, &added.calls, &added.voluntary_switches,
+          &added.involuntary_switches, &added.io_bytes, &added.io_requests, &added.io_s}) {
       *figure *= scale;
     }
     added.cpu_s_variance *= scale * scale;

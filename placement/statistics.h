@@ -56,7 +56,8 @@ struct NodeStatistics {
   // The paper's R: work units that one core of this node completes in a second of CPU time. Any
   // unit, as long as it is the same for all nodes of a snapshot. 0: not calibrated yet.
   double rate = 0;
-  // Cores that the node's tasks may use (a CPU quota lowers `rate`, not this).
+  // Cores that the node's tasks may use. A CPU quota of one core or more lowers this, one of less
+  // lowers `rate`.
   double cores = 1;
   // The paper's L: (running + ready) task time of the node's tasks in the window / its length, the
   // stack's own tasks included. Report it as measured, also below 1: the floor of 1 is applied
@@ -68,6 +69,10 @@ struct NodeStatistics {
   std::optional<double> memory_free_bytes;  // what is left for objects; empty: not limited by it
 
   std::string source;  // where the figures come from ("ebpf", "schedstat"); display
+  // Whether that source counts context switches and block I/O of objects; where it does not, the
+  // objects' figures are 0 and mean nothing. Display.
+  bool sees_switches = false;
+  bool sees_io = false;
 };
 
 // What one object used during the window.
@@ -106,6 +111,15 @@ struct ObjectStatistics {
   // this wait from bytes, bandwidth and round trips, and do not read it.
   double stall_s = 0;
   double calls = 0;  // invocations that entered it
+  // Context switches inside its methods, because they blocked and because another thread was to
+  // run; background work's as well. Display.
+  double voluntary_switches = 0;
+  double involuntary_switches = 0;
+  // Block I/O that its methods began, and the time from its submission to its completion, summed
+  // over requests; background work's as well. Display.
+  double io_bytes = 0;
+  double io_requests = 0;
+  double io_s = 0;
 
   uint64_t checkpoint_bytes = 0;  // estimate of what a move has to transfer
   uint64_t memory_bytes = 0;      // what it holds

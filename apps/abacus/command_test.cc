@@ -147,6 +147,26 @@ TEST(StatusTextTest, WhereAllIsShownThereIsNoMore) {
   EXPECT_THAT(text, ::testing::Not(HasSubstr("more (")));
 }
 
+TEST(StatusTextTest, SwitchesAndBlockIoAreNumbersOnlyWhereTheyAreSeen) {
+  runtime::NodeReport report = Report();
+  report.objects = {{.rid = {{7, 41}, 3},
+                     .class_name = "apps.Seen",
+                     .ready_share = 0.125,
+                     .voluntary_switches_s = 300,
+                     .involuntary_switches_s = 25.5,
+                     .io_bytes_s = 3 << 20},
+                    {.rid = {{7, 41}, 4}, .class_name = "apps.Unseen"}};
+  const std::string text = StatusText(report, {});
+  const auto line = [&text](const char* part) {
+    const size_t at = text.find(part);
+    return text.substr(at, text.find('\n', at) - at);
+  };
+  EXPECT_THAT(line("apps.Seen"), HasSubstr("325.5"));
+  EXPECT_THAT(line("apps.Seen"), HasSubstr("3.0 MiB"));
+  EXPECT_THAT(line("apps.Seen"), HasSubstr("12.5"));
+  EXPECT_THAT(line("apps.Unseen"), ::testing::ContainsRegex(" - +- "));
+}
+
 TEST(ParseRidTest, TakesWhatStatusPrints) {
   EXPECT_EQ(ParseRid("7.41.3").value(), (runtime::Rid{{7, 41}, 3}));
   EXPECT_TRUE(absl::IsInvalidArgument(ParseRid("7.41").status()));

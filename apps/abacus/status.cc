@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -53,18 +54,25 @@ std::string Nodes(const NodeReport& report, size_t max) {
   return table.ToString() + More(report.members.size() - shown, "--nodes");
 }
 
+// Of both kinds; top tells them apart.
+std::string SwitchesOf(const NodeReport::ObjectLine& object) {
+  if (!object.voluntary_switches_s || !object.involuntary_switches_s) return "-";
+  return absl::StrFormat("%.1f", *object.voluntary_switches_s + *object.involuntary_switches_s);
+}
+
 std::string Objects(const NodeReport& report) {
   if (report.objects.empty()) return "no objects\n";
-  Table table(
-      {"object", "class", "at", "CPU %", "blocked %", "stall %", "bytes/s", "memory", "held"});
+  Table table({"object", "class", "at", "CPU %", "blocked %", "ready %", "stall %", "switches/s",
+               "I/O B/s", "bytes/s", "memory", "held"});
   const auto percent = [](double share) { return absl::StrFormat("%.1f", 100 * share); };
   for (const NodeReport::ObjectLine& object : report.objects) {
     std::string held = object.mobile ? "" : "anchored";
     if (object.pinned) held = object.pinned_reason.empty() ? "pinned" : object.pinned_reason;
     table.AddRow(
         {object.rid.ToString(), object.class_name, NodeName(report, object.node),
-         percent(object.cpu_share), percent(object.blocked_share), percent(object.stall_share),
-         HumanBytes(object.bytes_s),
+         percent(object.cpu_share), percent(object.blocked_share), percent(object.ready_share),
+         percent(object.stall_share), SwitchesOf(object),
+         object.io_bytes_s ? HumanBytes(*object.io_bytes_s) : "-", HumanBytes(object.bytes_s),
          object.memory_bytes == 0 ? "-" : HumanBytes(static_cast<double>(object.memory_bytes)),
          std::move(held)});
   }
@@ -102,6 +110,9 @@ Json JsonOf(const NodeReport::MemberLine& member) {
   return json;
 }
 
+// null where the node's source does not see the figure.
+Json MaybeJson(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
+
 Json JsonOf(const NodeReport::ObjectLine& object, const NodeReport& report) {
   return {{"rid", object.rid.ToString()},
           {"class", object.class_name},
@@ -117,6 +128,11 @@ Json JsonOf(const NodeReport::ObjectLine& object, const NodeReport& report) {
           {"background_share", object.background_share},
           {"ns_per_byte", object.ns_per_byte()},
           {"stall_share", object.stall_share},
+          {"voluntary_switches_s", MaybeJson(object.voluntary_switches_s)},
+          {"involuntary_switches_s", MaybeJson(object.involuntary_switches_s)},
+          {"io_bytes_s", MaybeJson(object.io_bytes_s)},
+          {"io_requests_s", MaybeJson(object.io_requests_s)},
+          {"io_share", MaybeJson(object.io_share)},
           {"bytes_s", object.bytes_s},
           {"memory_bytes", object.memory_bytes}};
 }

@@ -8,6 +8,7 @@
 #include <csignal>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -27,6 +28,9 @@ using runtime::NodeReport;
 using Json = nlohmann::json;
 
 constexpr size_t kBatchColumns = 1000;
+
+// null where the node's source does not see the figure.
+Json MaybeJson(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
 
 Json JsonOf(const NodeReport& report) {
   Json json{{"time", absl::FormatTime(absl::Now(), absl::UTCTimeZone())},
@@ -56,6 +60,11 @@ Json JsonOf(const NodeReport& report) {
                                {"background_share", object.background_share},
                                {"ns_per_byte", object.ns_per_byte()},
                                {"stall_share", object.stall_share},
+                               {"voluntary_switches_s", MaybeJson(object.voluntary_switches_s)},
+                               {"involuntary_switches_s", MaybeJson(object.involuntary_switches_s)},
+                               {"io_bytes_s", MaybeJson(object.io_bytes_s)},
+                               {"io_requests_s", MaybeJson(object.io_requests_s)},
+                               {"io_share", MaybeJson(object.io_share)},
                                {"bytes_in_s", object.bytes_in_s},
                                {"bytes_out_s", object.bytes_out_s},
                                {"memory_bytes", object.memory_bytes}});

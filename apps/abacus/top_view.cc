@@ -51,6 +51,14 @@ double WeightOf(TopSort sort, const NodeReport::ObjectLine& object) {
   return 0;
 }
 
+// A figure that the node's source may not see.
+template <typename Text>
+std::string Maybe(const std::optional<double>& value, Text text) {
+  return value ? text(*value) : "-";
+}
+
+std::string Rate(double per_s) { return absl::StrFormat("%.1f", per_s); }
+
 std::string Percent(double share) { return absl::StrFormat("%.1f", 100 * share); }
 
 }  // namespace
@@ -145,13 +153,16 @@ std::string TopView::Text(size_t rows, size_t columns) const {
   }
   lines.push_back("");
   Table table({"", "object", "class", "at", "CPU %", "backgr. %", "blocked %", "disk %", "ready %",
-               "stall %", "in/s", "out/s", "ns/B", "memory"});
+               "stall %", "switches/s", "preempted/s", "I/O B/s", "I/O %", "in/s", "out/s", "ns/B",
+               "memory"});
   for (const NodeReport::ObjectLine& object : report_.objects) {
     table.AddRow(
         {object.rid == chosen_ ? ">" : "", object.rid.ToString(), object.class_name,
          NodeName(report_, object.node), Percent(object.cpu_share),
          Percent(object.background_share), Percent(object.blocked_share),
          Percent(object.disk_share), Percent(object.ready_share), Percent(object.stall_share),
+         Maybe(object.voluntary_switches_s, Rate), Maybe(object.involuntary_switches_s, Rate),
+         Maybe(object.io_bytes_s, HumanBytes), Maybe(object.io_share, Percent),
          HumanBytes(object.bytes_in_s), HumanBytes(object.bytes_out_s),
          absl::StrFormat("%.1f", object.ns_per_byte()),
          object.memory_bytes == 0 ? "-" : HumanBytes(static_cast<double>(object.memory_bytes))});

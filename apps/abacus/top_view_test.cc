@@ -4,7 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <string>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 
 namespace abacus::apps {
 namespace {
@@ -30,7 +36,12 @@ NodeReport Report() {
                      .bytes_s = 2e6,
                      .bytes_in_s = 2e6,
                      .bytes_out_s = 1000,
-                     .memory_bytes = 4096},
+                     .memory_bytes = 4096,
+                     .voluntary_switches_s = 321,
+                     .involuntary_switches_s = 0.0,
+                     .io_bytes_s = 5 << 20,
+                     .io_requests_s = 5,
+                     .io_share = 0.4125},
                     {.rid = kFile,
                      .class_name = "objfs.Storage",
                      .node = 7,
@@ -115,6 +126,43 @@ TEST(TopViewTest, MemoryThatIsNotCountedIsNoNumber) {
   EXPECT_THAT(view.Text(100, 300), HasSubstr("12.5")) << "background";
   EXPECT_THAT(view.Text(100, 300), HasSubstr("125.0")) << "ns a byte: 0.25 s for 2 MB";
   EXPECT_THAT(view.Text(100, 300), HasSubstr(" -\n"));
+}
+
+// The cells of the row that the text stands in, by the names of their columns.
+std::map<std::string, std::string> Row(const std::string& table, const std::string& in_it) {
+  const std::vector<std::string> lines = absl::StrSplit(table, '\n');
+  const auto line = [&](const std::string& text) {
+    return *std::find_if(lines.begin(), lines.end(),
+                         [&](const std::string& one) { return one.find(text) != one.npos; });
+  };
+  // Columns stand two blanks or more apart.
+  const auto cells = [](const std::string& text) {
+    std::vector<std::string> found;
+    for (const absl::string_view part : absl::StrSplit(text, "  ", absl::SkipWhitespace())) {
+      found.emplace_back(absl::StripAsciiWhitespace(part));
+    }
+    return found;
+  };
+  const std::vector<std::string> names = cells(line("CPU %"));
+  const std::vector<std::string> values = cells(line(in_it));
+  std::map<std::string, std::string> row;
+  EXPECT_EQ(names.size(), values.size()) << table;
+  for (size_t i = 0; i < std::min(names.size(), values.size()); ++i) row[names[i]] = values[i];
+  return row;
+}
+
+TEST(TopViewTest, WhatTheSourceDoesNotSeeIsNoNumberAndZeroIsOne) {
+  TopView view(TopSort::kNode);
+  view.SetReport(Report());
+  auto grep = Row(view.Text(100, 300), "apps.Grep");
+  EXPECT_EQ(grep["switches/s"], "321.0");
+  EXPECT_EQ(grep["preempted/s"], "0.0");
+  EXPECT_EQ(grep["I/O B/s"], "5.0 MiB");
+  EXPECT_EQ(grep["I/O %"], "41.2");
+  auto file = Row(view.Text(100, 300), "objfs.Storage");
+  for (const char* name : {"switches/s", "preempted/s", "I/O B/s", "I/O %"}) {
+    EXPECT_EQ(file[name], "-") << name;
+  }
 }
 
 TEST(TopViewTest, OrdersHaveWords) {

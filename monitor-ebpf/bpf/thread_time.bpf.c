@@ -61,6 +61,14 @@ static __always_inline struct abacus_thread *find(__u32 tid)
 	return slot ? bpf_map_lookup_elem(&threads, slot) : 0;
 }
 
+/* The id may be given to another thread from now on. It is let go once, whoever comes first: the
+ * kernel's side at the exit, or the user's side for a thread whose exit was not seen. */
+static __always_inline void let_go(__u32 tid)
+{
+	if (bpf_map_delete_elem(&slots, &tid) == 0)
+		__sync_fetch_and_add(&filter[tid % ABACUS_FILTER_BUCKETS], -1);
+}
+
 static __always_inline __u32 state_of(struct task_struct *task)
 {
 	if (bpf_core_field_exists(task->__state))
@@ -125,11 +133,7 @@ static __always_inline void leave_processor(struct task_struct *task, struct aba
 
 	end_running(task, thread, bpf_ktime_get_ns());
 	if (state & TASK_DEAD) {
-		/* Its id may be given to another thread from now on. */
-		__u32 tid = task->pid;
-
-		bpf_map_delete_elem(&slots, &tid);
-		__sync_fetch_and_add(&filter[tid % ABACUS_FILTER_BUCKETS], -1);
+		let_go(task->pid);
 		thread->state = ABACUS_THREAD_DEAD;
 	} else if (preempted || state == 0) {
 		thread->involuntary++;
@@ -267,11 +271,21 @@ int register_thread(__u64 *ctx)
 {
 	__u32 tid = (__u32)bpf_get_current_pid_tgid();
 	__u32 slot = (__u32)ctx[0];
+	__u64 born_ns = bpf_get_current_task_btf()->start_time;
 	struct abacus_thread *thread = bpf_map_lookup_elem(&threads, &slot);
+	struct abacus_thread *same_id = find(tid);
 
-	if (!thread || thread->state != ABACUS_THREAD_FREE || find(tid))
+	if (!thread || thread->state != ABACUS_THREAD_FREE)
 		return -1;
+	if (same_id) {
+		if (same_id->born_ns == born_ns)
+			return -1;
+		/* Another thread had this id, and its exit was not seen. */
+		same_id->state = ABACUS_THREAD_DEAD;
+		let_go(tid);
+	}
 	thread->tid = tid;
+	thread->born_ns = born_ns;
 	thread->since_ns = bpf_ktime_get_ns();
 	thread->state = ABACUS_THREAD_RUNNING;
 	if (bpf_map_update_elem(&slots, &tid, &slot, BPF_ANY)) {
@@ -290,8 +304,7 @@ int unregister_thread(__u64 *ctx)
 
 	if (!thread)
 		return -1;
-	bpf_map_delete_elem(&slots, &tid);
-	__sync_fetch_and_add(&filter[tid % ABACUS_FILTER_BUCKETS], -1);
+	let_go(tid);
 	thread->state = ABACUS_THREAD_DEAD;
 	return 0;
 }

@@ -21,22 +21,23 @@ enum abacus_thread_state {
 };
 
 /* One registered thread. The kernel's side alone writes it, but for `object`. Times: nanoseconds of
- * CLOCK_MONOTONIC. The first five fields are monitor::ThreadCounters. */
+ * CLOCK_MONOTONIC. The first seven fields are monitor::ThreadCounters. */
 struct abacus_thread {
 	__u64 changes; /* written last */
 	__u64 blocked_ns;
 	__u64 ready_ns;
 	__u64 disk_ns;	 /* part of blocked_ns */
 	__u64 object;	 /* slot of the object that the thread is in; the thread writes it */
-	__u64 since_ns;	 /* when `state` began */
-	__u64 run_ns;	 /* up to the last time that the thread left its processor */
-	__u64 exec_ns;	 /* the kernel's own account of its CPU time, then; 0: not known yet */
-	__u64 debt_ns;	 /* what run_ns has, and ready_ns has as well */
 	__u64 voluntary; /* context switches: it blocked */
 	__u64 involuntary;
+	__u64 since_ns; /* when `state` began */
+	__u64 run_ns;	/* up to the last time that the thread left its processor */
+	__u64 exec_ns;	/* the kernel's own account of its CPU time, then; 0: not known yet */
+	__u64 debt_ns;	/* what run_ns has, and ready_ns has as well */
+	__u64 born_ns;	/* the kernel's start time: tells threads of one id apart */
 	__u32 state;
 	__u32 tid;	 /* as the kernel counts, outside of all pid namespaces */
-	__u64 unused[4]; /* to two cache lines: neighbours are written by other processors */
+	__u64 unused[3]; /* to two cache lines: neighbours are written by other processors */
 };
 
 /* Block I/O that the threads of this process began while they were in one object. */

@@ -106,6 +106,13 @@ struct NodeReport {
     double bytes_in_s = 0;  // those of its own calls to others counted as well
     double bytes_out_s = 0;
     uint64_t memory_bytes = 0;  // 0: nothing, or not counted
+    // Context switches inside its methods, because they blocked and because another thread was to
+    // run; block I/O that they began. Empty: the source of its node's figures does not see them.
+    std::optional<double> voluntary_switches_s;
+    std::optional<double> involuntary_switches_s;
+    std::optional<double> io_bytes_s;
+    std::optional<double> io_requests_s;
+    std::optional<double> io_share;  // from submission to completion, summed over requests
 
     // CPU time per byte processed; 0 where there was none.
     double ns_per_byte() const { return bytes_s > 0 ? cpu_share * 1e9 / bytes_s : 0; }

@@ -57,6 +57,11 @@ static void ToProto(const placement::ObjectStatistics& from, v1::ObjectStatistic
   to->set_stall_s(from.stall_s);
   to->set_bytes_processed(from.bytes_processed);
   to->set_calls(from.calls);
+  to->set_voluntary_switches(from.voluntary_switches);
+  to->set_involuntary_switches(from.involuntary_switches);
+  to->set_io_bytes(from.io_bytes);
+  to->set_io_requests(from.io_requests);
+  to->set_io_s(from.io_s);
   to->set_checkpoint_bytes(from.checkpoint_bytes);
   to->set_memory_bytes(from.memory_bytes);
 }
@@ -77,6 +82,11 @@ static placement::ObjectStatistics FromProto(const v1::ObjectStatistics& from) {
   to.stall_s = from.stall_s();
   to.bytes_processed = from.bytes_processed();
   to.calls = from.calls();
+  to.voluntary_switches = from.voluntary_switches();
+  to.involuntary_switches = from.involuntary_switches();
+  to.io_bytes = from.io_bytes();
+  to.io_requests = from.io_requests();
+  to.io_s = from.io_s();
   to.checkpoint_bytes = from.checkpoint_bytes();
   to.memory_bytes = from.memory_bytes();
   return to;
@@ -149,24 +159,39 @@ static void ToProto(const NodeReport::ObjectLine& from, v1::ObjectStatus* to) {
   to->set_bytes_in_s(from.bytes_in_s);
   to->set_bytes_out_s(from.bytes_out_s);
   to->set_memory_bytes(from.memory_bytes);
+  if (from.voluntary_switches_s) to->set_voluntary_switches_s(*from.voluntary_switches_s);
+  if (from.involuntary_switches_s) to->set_involuntary_switches_s(*from.involuntary_switches_s);
+  if (from.io_bytes_s) to->set_io_bytes_s(*from.io_bytes_s);
+  if (from.io_requests_s) to->set_io_requests_s(*from.io_requests_s);
+  if (from.io_share) to->set_io_share(*from.io_share);
 }
 static NodeReport::ObjectLine FromProto(const v1::ObjectStatus& from) {
-  return {.rid = FromProto(from.rid()),
-          .class_name = from.class_name(),
-          .node = from.node(),
-          .mobile = from.mobile(),
-          .pinned = from.pinned(),
-          .pinned_reason = from.pinned_reason(),
-          .cpu_share = from.cpu_share(),
-          .blocked_share = from.blocked_share(),
-          .disk_share = from.disk_share(),
-          .ready_share = from.ready_share(),
-          .background_share = from.background_share(),
-          .stall_share = from.stall_share(),
-          .bytes_s = from.bytes_s(),
-          .bytes_in_s = from.bytes_in_s(),
-          .bytes_out_s = from.bytes_out_s(),
-          .memory_bytes = from.memory_bytes()};
+  const auto maybe = [](bool is_set, double value) {
+    return is_set ? std::optional<double>(value) : std::nullopt;
+  };
+  return {
+      .rid = FromProto(from.rid()),
+      .class_name = from.class_name(),
+      .node = from.node(),
+      .mobile = from.mobile(),
+      .pinned = from.pinned(),
+      .pinned_reason = from.pinned_reason(),
+      .cpu_share = from.cpu_share(),
+      .blocked_share = from.blocked_share(),
+      .disk_share = from.disk_share(),
+      .ready_share = from.ready_share(),
+      .background_share = from.background_share(),
+      .stall_share = from.stall_share(),
+      .bytes_s = from.bytes_s(),
+      .bytes_in_s = from.bytes_in_s(),
+      .bytes_out_s = from.bytes_out_s(),
+      .memory_bytes = from.memory_bytes(),
+      .voluntary_switches_s = maybe(from.has_voluntary_switches_s(), from.voluntary_switches_s()),
+      .involuntary_switches_s =
+          maybe(from.has_involuntary_switches_s(), from.involuntary_switches_s()),
+      .io_bytes_s = maybe(from.has_io_bytes_s(), from.io_bytes_s()),
+      .io_requests_s = maybe(from.has_io_requests_s(), from.io_requests_s()),
+      .io_share = maybe(from.has_io_share(), from.io_share())};
 }
 
 static void ToProto(const NodeReport::EdgeLine& from, v1::EdgeStatus* to) {
@@ -333,6 +358,8 @@ void ToProto(const placement::NodeStatistics& from, v1::NodeStatistics* to) {
   to->set_cores(from.cores);
   to->set_load(from.load);
   to->set_source(from.source);
+  to->set_sees_switches(from.sees_switches);
+  to->set_sees_io(from.sees_io);
   to->set_memory_bytes(from.memory_bytes.value_or(0));
   to->set_memory_free_bytes(OrMinus(from.memory_free_bytes));
 }
@@ -346,6 +373,8 @@ placement::NodeStatistics FromProto(const v1::NodeStatistics& from) {
   if (from.memory_bytes() != 0) to.memory_bytes = from.memory_bytes();
   to.memory_free_bytes = UnlessNegative(from.memory_free_bytes());
   to.source = from.source();
+  to.sees_switches = from.sees_switches();
+  to.sees_io = from.sees_io();
   return to;
 }
 

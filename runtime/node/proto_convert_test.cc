@@ -118,7 +118,9 @@ Digest SomeDigest() {
                  .load = 0.25,
                  .memory_bytes = 1e9,
                  .memory_free_bytes = 5e8,
-                 .source = "plain"};
+                 .source = "plain",
+                 .sees_switches = true,
+                 .sees_io = true};
   placement::ObjectStatistics object;
   object.id = ToObjectId(kRid);
   object.class_name = "demo.Grep";
@@ -136,6 +138,11 @@ Digest SomeDigest() {
   object.samples = 9.5;
   object.stall_s = 0.02;
   object.calls = 12;
+  object.voluntary_switches = 13;
+  object.involuntary_switches = 14;
+  object.io_bytes = 15;
+  object.io_requests = 16;
+  object.io_s = 17;
   object.checkpoint_bytes = 777;
   object.memory_bytes = 888;
   digest.objects = {object};
@@ -172,6 +179,8 @@ TEST(ProtoConvertTest, DigestSurvivesFieldByField) {
   EXPECT_EQ(digest.node.memory_bytes, 1e9);
   EXPECT_EQ(digest.node.memory_free_bytes, 5e8);
   EXPECT_EQ(digest.node.source, "plain");
+  EXPECT_TRUE(digest.node.sees_switches);
+  EXPECT_TRUE(digest.node.sees_io);
   ASSERT_EQ(digest.objects.size(), 1u);
   const placement::ObjectStatistics& object = digest.objects[0];
   EXPECT_EQ(object.id, ToObjectId(kRid));
@@ -190,6 +199,11 @@ TEST(ProtoConvertTest, DigestSurvivesFieldByField) {
   EXPECT_EQ(object.samples, 9.5);
   EXPECT_EQ(object.stall_s, 0.02);
   EXPECT_EQ(object.calls, 12);
+  EXPECT_EQ(object.voluntary_switches, 13);
+  EXPECT_EQ(object.involuntary_switches, 14);
+  EXPECT_EQ(object.io_bytes, 15);
+  EXPECT_EQ(object.io_requests, 16);
+  EXPECT_EQ(object.io_s, 17);
   EXPECT_EQ(object.checkpoint_bytes, 777u);
   EXPECT_EQ(object.memory_bytes, 888u);
   ASSERT_EQ(digest.edges.size(), 1u);
@@ -339,7 +353,10 @@ TEST(ProtoConvertTest, ReportSurvives) {
                      .bytes_s = 1000,
                      .bytes_in_s = 700,
                      .bytes_out_s = 300,
-                     .memory_bytes = 4096}};
+                     .memory_bytes = 4096,
+                     .voluntary_switches_s = 10,
+                     .involuntary_switches_s = 0.0,
+                     .io_bytes_s = 8192}};
   report.edges = {
       {.from = kRid, .to = {{8, 1}, 2}, .calls_s = 3, .request_bytes_s = 4, .reply_bytes_s = 5}};
   report.links = {{.peer = "10.0.0.1:7071",
@@ -368,6 +385,11 @@ TEST(ProtoConvertTest, ReportSurvives) {
   EXPECT_TRUE(got.objects[0].pinned);
   EXPECT_EQ(got.objects[0].pinned_reason, "pinned");
   EXPECT_EQ(got.objects[0].cpu_share, 0.5);
+  EXPECT_EQ(got.objects[0].voluntary_switches_s, 10);
+  EXPECT_EQ(got.objects[0].involuntary_switches_s, 0) << "known to be none";
+  EXPECT_EQ(got.objects[0].io_bytes_s, 8192);
+  EXPECT_EQ(got.objects[0].io_requests_s, std::nullopt);
+  EXPECT_EQ(got.objects[0].io_share, std::nullopt);
   EXPECT_EQ(got.objects[0].blocked_share, 0.25);
   EXPECT_EQ(got.objects[0].disk_share, 0.125);
   EXPECT_EQ(got.objects[0].ready_share, 0.0625);

@@ -34,6 +34,8 @@ constexpr std::array kAlarms = {
     Alarm{"monitor.threads_not_watched",
           "threads had no room in the monitor: their own clocks are used"},
     Alarm{"monitor.io_not_charged", "block I/O of objects was not counted: no room in the monitor"},
+    Alarm{"monitor.edges_not_charged",
+          "times an edge's figures were dropped: no room in the accounts"},
     Alarm{"digests.not_sent", "digests did not reach their server"},
     Alarm{"moves.untold", "moves could not be told to all nodes"},
 };
@@ -42,7 +44,8 @@ std::string Ago(absl::Duration age) {
   return absl::StrCat(absl::FormatDuration(absl::Trunc(age, absl::Seconds(1))), " ago");
 }
 
-NodeReport::ObjectLine Line(const placement::ObjectStatistics& object, double window_s) {
+NodeReport::ObjectLine Line(const placement::ObjectStatistics& object,
+                            const placement::NodeStatistics& node, double window_s) {
   NodeReport::ObjectLine line{.rid = ToRid(object.id),
                               .class_name = object.class_name,
                               .node = object.node,
@@ -56,6 +59,15 @@ NodeReport::ObjectLine Line(const placement::ObjectStatistics& object, double wi
     line.background_share = object.background_cpu_s / window_s;
     line.stall_share = object.stall_s / window_s;
     line.bytes_s = object.bytes_processed / window_s;
+    if (node.sees_switches) {
+      line.voluntary_switches_s = object.voluntary_switches / window_s;
+      line.involuntary_switches_s = object.involuntary_switches / window_s;
+    }
+    if (node.sees_io) {
+      line.io_bytes_s = object.io_bytes / window_s;
+      line.io_requests_s = object.io_requests / window_s;
+      line.io_share = object.io_s / window_s;
+    }
   }
   return line;
 }
@@ -142,7 +154,7 @@ void StatusReporter::AddObjects(const std::vector<Digest>& digests, size_t max,
     for (const placement::ObjectStatistics& object : digest.objects) {
       // One that has just moved may stand in two digests.
       if (listed.insert(ToRid(object.id)).second) {
-        report.objects.push_back(Line(object, digest.window_s));
+        report.objects.push_back(Line(object, digest.node, digest.window_s));
       }
     }
   }
@@ -203,6 +215,7 @@ std::vector<NodeReport::Counter> StatusReporter::Counters() const {
       {"moves.untold", from_.desk->untold()},
       {"monitor.threads_not_watched", losses.threads_without_slot},
       {"monitor.io_not_charged", losses.requests_without_slot},
+      {"monitor.edges_not_charged", from_.binding->threads().lost_sums()},
       {"digests.sent", from_.digests->sent()},
       {"digests.not_sent", from_.digests->not_sent()},
       {"members.died", from_.membership->deaths()},

@@ -7,9 +7,11 @@
 // line. A reader sums over the threads. Slots are the dense 32-bit names of a node's objects; slot
 // 0 stands for whatever is outside of all objects here (another node's caller, a bare thread).
 
-#include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
@@ -30,6 +32,9 @@ struct EdgeSums {
   uint64_t blocked_ticks = 0;
   uint64_t ready_ticks = 0;
   uint64_t disk_ticks = 0;  // part of blocked_ticks
+  // Context switches, as far as the source of the times sees them.
+  uint64_t voluntary_switches = 0;
+  uint64_t involuntary_switches = 0;
   // Of calls that left the node: the caller's wait, and the part of it that was not spent at the
   // callee, which is the network's.
   uint64_t remote_calls = 0;
@@ -41,7 +46,7 @@ struct EdgeSums {
 };
 
 // A cell is written by its thread alone and read by any.
-class AccountCell {
+class alignas(64) AccountCell {
  public:
   using Field = std::atomic<uint64_t>;
   static void Bump(Field& field, uint64_t by) {
@@ -51,13 +56,18 @@ class AccountCell {
   uint64_t key() const { return key_.load(std::memory_order_relaxed); }
   EdgeSums Sums() const;
 
-  Field calls{0}, request_bytes{0}, reply_bytes{0};
-  Field busy_ticks{0}, blocked_ticks{0}, ready_ticks{0}, disk_ticks{0};
-  Field remote_calls{0}, remote_wait_ns{0}, remote_network_ns{0};
-
  private:
   friend class ThreadAccounts;
+  void Set(uint64_t key, const EdgeSums& sums);
+
   Field key_{0};
+
+ public:
+  // In the order of how often they are written: the first cache line is that of a local call.
+  Field calls{0}, request_bytes{0}, reply_bytes{0};
+  Field busy_ticks{0}, blocked_ticks{0}, ready_ticks{0}, disk_ticks{0};
+  Field voluntary_switches{0}, involuntary_switches{0};
+  Field remote_calls{0}, remote_wait_ns{0}, remote_network_ns{0};
 };
 
 // Caller's slot << 32 | callee's slot. The top bit: a background activity's share of the edge,
@@ -71,41 +81,118 @@ inline bool IsBackground(EdgeKey key) { return (key >> 63) != 0; }
 
 using EdgeSumsByKey = absl::flat_hash_map<EdgeKey, EdgeSums>;
 
-// The cells of one thread: a table of groups of four, of which the most recently used is found at
-// once. Where a fifth edge falls into a group, the oldest of it is evicted into a map.
+class ThreadAccounts;
+
+// How much may be kept. Units: edges.
+struct AccountLimits {
+  size_t of_thread = size_t{1} << 17;    // cells of one thread: 24 MiB, its index included
+  size_t of_threads = size_t{1} << 20;   // cells of all threads beyond the first few of each
+  size_t of_the_rest = size_t{1} << 20;  // sums of threads that ended or had no room
+};
+
+// The accounts of a node: knows those of each thread, and keeps what came out of them.
+//
+// A thread that has called over more edges than its cells may hold adds them all to the common
+// sums and begins anew, so that a call over yet another edge costs the same on average. What the
+// common sums have no room for is dropped, and counted.
+//
+// Thread-safety: thread-safe. Blocking: Collect() and Prune() take 10 to 100 ns an edge and
+// thread; threads that need room for further edges wait for them, the others do not.
+// Source: ours.
+class AccountPool {
+ public:
+  explicit AccountPool(const AccountLimits& limits = {}) : limits_(limits) {}
+  AccountPool(const AccountPool&) = delete;
+  AccountPool& operator=(const AccountPool&) = delete;
+
+  // The sums of all threads, ended ones included. No edge is in it twice or not at all.
+  EdgeSumsByKey Collect() const;
+  // Drops the sums of edges for which `known` is false: their objects are gone.
+  void Prune(absl::FunctionRef<bool(EdgeKey)> known);
+  // How often an edge's sums were dropped for want of room.
+  uint64_t lost() const { return lost_.load(std::memory_order_relaxed); }
+
+ private:
+  friend class ThreadAccounts;
+
+  void Join(ThreadAccounts* accounts);
+  // Keeps its sums.
+  void Leave(ThreadAccounts* accounts);
+  bool TakeCells(size_t cells) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Keep(const ThreadAccounts& accounts) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const AccountLimits limits_;
+  std::atomic<uint64_t> lost_{0};
+  // Held to collect, and by a thread to move its cells.
+  mutable Mutex mutex_;
+  size_t cells_taken_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::vector<ThreadAccounts*> members_ ABSL_GUARDED_BY(mutex_);
+  EdgeSumsByKey rest_ ABSL_GUARDED_BY(mutex_);
+};
+
+// The cells of one thread: an array that grows, and a hash index into it which only the thread
+// itself looks at. A cell is found by one comparison as a rule, however many there are.
+//
+// The thread adds cells at the end without a lock; whoever collects reads them up to the published
+// end. To move cells (to grow, to leave out those of objects that are gone) the thread takes the
+// pool's lock, which whoever collects holds.
 class ThreadAccounts {
  public:
-  static constexpr size_t kCells = 256;
+  static constexpr size_t kCellsAtFirst = 64;
+
+  // Owner-thread: the one that will ask for cells.
+  explicit ThreadAccounts(std::shared_ptr<AccountPool> pool = std::make_shared<AccountPool>());
+  ~ThreadAccounts();
+  ThreadAccounts(const ThreadAccounts&) = delete;
+  ThreadAccounts& operator=(const ThreadAccounts&) = delete;
 
   // Owner-thread. The cell stays valid until this thread asks for a cell again.
   AccountCell& Cell(uint32_t caller, uint32_t callee) {
     const EdgeKey key = static_cast<EdgeKey>(caller) << 32 | callee;
-    const size_t place = (key * 0x9e3779b97f4a7c15u) >> 56;
-    AccountCell& cell = cells_[place];
-    if (cell.key() == key) [[likely]]
-      return cell;
-    return CellBeside(place, key);
+    const Place& place = index_[Hash(key) >> shift_];
+    // The cell says so itself as well: it may have been taken from an edge that is gone.
+    if (place.key == key && place.cell->key() == key) [[likely]]
+      return *place.cell;
+    return CellBeside(key);
   }
 
-  // Adds this thread's sums to `out`. Any thread.
-  void Collect(EdgeSumsByKey& out) const;
-  // Drops evicted sums of edges for which `known` is false: their objects are gone. Any thread.
-  void Prune(absl::FunctionRef<bool(EdgeKey)> known);
-
  private:
-  static constexpr size_t kGroup = 4;
+  friend class AccountPool;
 
-  AccountCell& CellBeside(size_t place, EdgeKey key);
-  void Evict(AccountCell& cell, EdgeKey key);
+  // Of an empty place the key is 0, which is also the edge that is nobody's: it is found at once.
+  struct Place {
+    EdgeKey key = 0;
+    AccountCell* cell = nullptr;
+  };
+  // The key of a cell whose edge was dropped. No edge: slots are counted upwards.
+  static constexpr EdgeKey kGone = ~EdgeKey{0};
+  static constexpr size_t kPlacesPerCell = 4;
 
-  size_t evictions_ = 0;  // owner-thread
+  static uint64_t Hash(EdgeKey key) { return key * 0x9e3779b97f4a7c15u; }
 
-  std::array<AccountCell, kCells> cells_;
-  mutable Mutex
-      mutex_;  // held to evict and to collect, so that no edge is seen twice or not at all
-  EdgeSumsByKey evicted_ ABSL_GUARDED_BY(mutex_);
+  AccountCell& CellBeside(EdgeKey key);
+  Place& FindPlace(EdgeKey key);
+  void MakeRoom();
+  void Rebuild(size_t cells);
+  void Revive(AccountCell& cell, EdgeKey key);
+  // The pool's lock is held.
+  void AddTo(EdgeSumsByKey& sums) const;
+  void DropUnknown(absl::FunctionRef<bool(EdgeKey)> known);
+
+  // Owner-thread.
+  unsigned shift_ = 0;
+  std::vector<Place> places_;
+  Place* index_ = nullptr;  // of places_
+  AccountCell nobodys_;     // of time outside of all objects, and of empty places
+
+  // Written by the owner with the pool's lock held.
+  size_t capacity_ = 0;
+  std::unique_ptr<AccountCell[]> cells_;
+  size_t gone_ = 0;              // cells whose key is kGone
+  std::atomic<size_t> used_{0};  // written by the owner; the cells before it are complete
+
+  const std::shared_ptr<AccountPool> pool_;
 };
-static_assert(ThreadAccounts::kCells == 256, "Cell() takes the top 8 bits of the hash");
 
 }  // namespace abacus::runtime
 

@@ -3,7 +3,11 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
 #include <random>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -14,19 +18,25 @@ namespace {
 
 using SumsMember = uint64_t EdgeSums::*;
 constexpr SumsMember kMembers[] = {
-    &EdgeSums::calls,          &EdgeSums::request_bytes,
-    &EdgeSums::reply_bytes,    &EdgeSums::busy_ticks,
-    &EdgeSums::blocked_ticks,  &EdgeSums::ready_ticks,
-    &EdgeSums::disk_ticks,     &EdgeSums::remote_calls,
-    &EdgeSums::remote_wait_ns, &EdgeSums::remote_network_ns,
+    &EdgeSums::calls,        &EdgeSums::request_bytes,      &EdgeSums::reply_bytes,
+    &EdgeSums::busy_ticks,   &EdgeSums::blocked_ticks,      &EdgeSums::ready_ticks,
+    &EdgeSums::disk_ticks,   &EdgeSums::voluntary_switches, &EdgeSums::involuntary_switches,
+    &EdgeSums::remote_calls, &EdgeSums::remote_wait_ns,     &EdgeSums::remote_network_ns,
 };
 using CellMember = AccountCell::Field AccountCell::*;
 constexpr CellMember kFields[] = {
-    &AccountCell::calls,          &AccountCell::request_bytes,
-    &AccountCell::reply_bytes,    &AccountCell::busy_ticks,
-    &AccountCell::blocked_ticks,  &AccountCell::ready_ticks,
-    &AccountCell::disk_ticks,     &AccountCell::remote_calls,
-    &AccountCell::remote_wait_ns, &AccountCell::remote_network_ns,
+    &AccountCell::calls,
+    &AccountCell::request_bytes,
+    &AccountCell::reply_bytes,
+    &AccountCell::busy_ticks,
+    &AccountCell::blocked_ticks,
+    &AccountCell::ready_ticks,
+    &AccountCell::disk_ticks,
+    &AccountCell::voluntary_switches,
+    &AccountCell::involuntary_switches,
+    &AccountCell::remote_calls,
+    &AccountCell::remote_wait_ns,
+    &AccountCell::remote_network_ns,
 };
 constexpr size_t kFieldCount = std::size(kFields);
 static_assert(sizeof(EdgeSums) == std::size(kMembers) * sizeof(uint64_t), "a sum is not tested");
@@ -36,11 +46,15 @@ EdgeKey KeyOf(uint32_t caller, uint32_t callee) {
   return static_cast<EdgeKey>(caller) << 32 | callee;
 }
 
-EdgeSumsByKey Collected(const ThreadAccounts& accounts) {
-  EdgeSumsByKey sums;
-  accounts.Collect(sums);
-  return sums;
-}
+// Those of one thread, and the pool that they are in.
+struct OneThread {
+  explicit OneThread(const AccountLimits& limits = {})
+      : pool(std::make_shared<AccountPool>(limits)), accounts(pool) {}
+  AccountCell& Cell(uint32_t caller, uint32_t callee) { return accounts.Cell(caller, callee); }
+
+  std::shared_ptr<AccountPool> pool;
+  ThreadAccounts accounts;
+};
 
 TEST(EdgeSumsTest, AddAndSinceTouchEveryField) {
   EdgeSums a;
@@ -59,12 +73,12 @@ TEST(EdgeSumsTest, AddAndSinceTouchEveryField) {
 }
 
 TEST(AccountsTest, EveryFieldOfACellIsCollectedUnderItsEdge) {
-  const auto accounts = std::make_unique<ThreadAccounts>();
+  OneThread thread;
   for (uint32_t edge = 1; edge <= 2; ++edge) {
-    AccountCell& cell = accounts->Cell(edge, edge + 1);
+    AccountCell& cell = thread.Cell(edge, edge + 1);
     for (size_t i = 0; i < kFieldCount; ++i) AccountCell::Bump(cell.*kFields[i], edge * (1 + i));
   }
-  const EdgeSumsByKey sums = Collected(*accounts);
+  const EdgeSumsByKey sums = thread.pool->Collect();
   ASSERT_EQ(sums.size(), 2u);
   for (uint32_t edge = 1; edge <= 2; ++edge) {
     for (size_t i = 0; i < kFieldCount; ++i) {
@@ -74,12 +88,12 @@ TEST(AccountsTest, EveryFieldOfACellIsCollectedUnderItsEdge) {
 }
 
 TEST(AccountsTest, CallerAndCalleeAreToldApart) {
-  const auto accounts = std::make_unique<ThreadAccounts>();
-  AccountCell::Bump(accounts->Cell(3, 5).calls, 1);
-  AccountCell::Bump(accounts->Cell(5, 3).calls, 10);
-  AccountCell::Bump(accounts->Cell(kOutsideSlot, 3).calls, 100);
-  AccountCell::Bump(accounts->Cell(3, kOutsideSlot).calls, 1000);
-  const EdgeSumsByKey sums = Collected(*accounts);
+  OneThread thread;
+  AccountCell::Bump(thread.Cell(3, 5).calls, 1);
+  AccountCell::Bump(thread.Cell(5, 3).calls, 10);
+  AccountCell::Bump(thread.Cell(kOutsideSlot, 3).calls, 100);
+  AccountCell::Bump(thread.Cell(3, kOutsideSlot).calls, 1000);
+  const EdgeSumsByKey sums = thread.pool->Collect();
   EXPECT_EQ(sums.at(KeyOf(3, 5)).calls, 1u);
   EXPECT_EQ(sums.at(KeyOf(5, 3)).calls, 10u);
   EXPECT_EQ(sums.at(KeyOf(0, 3)).calls, 100u);
@@ -87,65 +101,142 @@ TEST(AccountsTest, CallerAndCalleeAreToldApart) {
 }
 
 TEST(AccountsTest, TimeOutsideOfAllObjectsIsNobodys) {
-  const auto accounts = std::make_unique<ThreadAccounts>();
-  AccountCell::Bump(accounts->Cell(kOutsideSlot, kOutsideSlot).busy_ticks, 5);
-  EXPECT_TRUE(Collected(*accounts).empty());
+  OneThread thread;
+  // Also where its place in the index is taken.
+  for (uint32_t edge = 1; edge < 5000; ++edge) thread.Cell(edge, 1);
+  const size_t edges = thread.pool->Collect().size();
+  AccountCell::Bump(thread.Cell(kOutsideSlot, kOutsideSlot).busy_ticks, 5);
+  EXPECT_EQ(thread.pool->Collect().size(), edges);
+  EXPECT_FALSE(thread.pool->Collect().contains(0));
 }
 
-TEST(AccountsTest, EvictionOfCollidingEdgesLosesNothing) {
-  // Ten times the edges that there are cells, in an order that makes them push each other out.
-  constexpr uint32_t kEdges = 10 * ThreadAccounts::kCells;
-  const auto accounts = std::make_unique<ThreadAccounts>();
-  std::vector<std::array<uint64_t, kFieldCount>> expected(kEdges);
-  std::mt19937 random(1);
-  for (int round = 0; round < 200000; ++round) {
-    const uint32_t edge = random() % kEdges;
-    const size_t field = random() % kFieldCount;
-    const uint64_t by = random() % 1000;
-    AccountCell::Bump(accounts->Cell(edge / 50 + 1, edge % 50 + 1).*kFields[field], by);
-    expected[edge][field] += by;
+// What accounts do, by the simplest means: against it, random runs under limits that are met often.
+class Model {
+ public:
+  void Bump(EdgeKey key, size_t field, uint64_t by) {
+    if (key != 0) edges_[key][field] += by;
   }
-  const EdgeSumsByKey sums = Collected(*accounts);
-  for (uint32_t edge = 0; edge < kEdges; ++edge) {
-    for (size_t i = 0; i < kFieldCount; ++i) {
-      ASSERT_EQ(sums.at(KeyOf(edge / 50 + 1, edge % 50 + 1)).*kMembers[i], expected[edge][i])
-          << edge << ' ' << i;
+  void Prune(const std::set<uint32_t>& gone) {
+    std::erase_if(edges_, [&](const auto& edge) { return gone.contains(CalleeOf(edge.first)); });
+  }
+  void Compare(const EdgeSumsByKey& sums) const {
+    for (const auto& [key, fields] : edges_) {
+      const auto it = sums.find(key);
+      ASSERT_NE(it, sums.end()) << key;
+      for (size_t i = 0; i < kFieldCount; ++i) {
+        ASSERT_EQ(it->second.*kMembers[i], fields[i]) << key << ' ' << i;
+      }
+    }
+    ASSERT_EQ(sums.size(), edges_.size());
+  }
+
+ private:
+  std::map<EdgeKey, std::array<uint64_t, kFieldCount>> edges_;
+};
+
+// Several threads' accounts, that come and go, written one after the other.
+void PlayAgainstModel(uint32_t seed) {
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937 random(seed);
+  const auto below = [&random](uint32_t n) { return static_cast<uint32_t>(random() % n); };
+  // Enough cells for one thread to grow, for few, or for none.
+  const AccountLimits limits{.of_thread = size_t{64} << below(6), .of_threads = 64u * below(20)};
+  const auto pool = std::make_shared<AccountPool>(limits);
+  std::array<std::optional<ThreadAccounts>, 3> threads;
+  Model model;
+  const uint32_t edges = 1 + below(3000);
+  for (int step = 0; step < 20000; ++step) {
+    std::optional<ThreadAccounts>& thread = threads[below(threads.size())];
+    if (!thread) thread.emplace(pool);
+    const EdgeKey key = KeyOf(below(edges) / 50 | (below(8) == 0 ? kBackgroundBit : 0), below(50));
+    const size_t field = below(kFieldCount);
+    AccountCell::Bump(thread->Cell(static_cast<uint32_t>(key >> 32), CalleeOf(key)).*kFields[field],
+                      step);
+    model.Bump(key, field, static_cast<uint64_t>(step));
+    if (below(2000) == 0) thread.reset();
+    if (below(2000) == 0) {
+      // Some of them are called again later: as if new.
+      const std::set<uint32_t> gone = {below(50), below(50), below(50), below(50), below(50)};
+      pool->Prune([&gone](EdgeKey one) { return !gone.contains(CalleeOf(one)); });
+      model.Prune(gone);
+    }
+    if (below(1000) == 0) {
+      ASSERT_NO_FATAL_FAILURE(model.Compare(pool->Collect()));
     }
   }
-  EXPECT_EQ(sums.size(), kEdges);
+  ASSERT_NO_FATAL_FAILURE(model.Compare(pool->Collect()));
+  EXPECT_EQ(pool->lost(), 0u);
 }
 
-TEST(AccountsTest, SumsOfEdgesThatAreGoneAreDropped) {
-  constexpr uint32_t kEdges = 10 * ThreadAccounts::kCells;
-  const auto accounts = std::make_unique<ThreadAccounts>();
-  for (uint32_t edge = 1; edge <= kEdges; ++edge)
-    AccountCell::Bump(accounts->Cell(edge, 1).calls, 1);
-  accounts->Prune([](EdgeKey key) { return (key >> 32) % 2 == 0; });
-  const EdgeSumsByKey sums = Collected(*accounts);
-  // Beside those that are known, only what still stands in a cell.
-  EXPECT_LE(sums.size(), kEdges / 2 + ThreadAccounts::kCells);
-  for (uint32_t edge = 2; edge <= kEdges; edge += 2) {
-    EXPECT_EQ(sums.at(KeyOf(edge, 1)).calls, 1u) << edge;
+TEST(AccountsTest, RandomCallsUnderRandomLimitsAreCountedAsByAMap) {
+  for (uint32_t seed = 1; seed <= 25; ++seed) {
+    ASSERT_NO_FATAL_FAILURE(PlayAgainstModel(seed));
   }
 }
 
+TEST(AccountsTest, CellsOfEdgesThatAreGoneAreUsedAgain) {
+  // Room for 64 cells and nothing beside: what is not used again is dropped and counted.
+  OneThread thread({.of_thread = 64, .of_threads = 0, .of_the_rest = 0});
+  for (uint32_t edge = 1; edge <= 10000; ++edge) {
+    AccountCell::Bump(thread.Cell(edge, 1).calls, edge);
+    if (edge % 50 != 0) continue;
+    thread.pool->Prune([edge](EdgeKey key) { return CallerOf(key) == edge; });
+    const EdgeSumsByKey sums = thread.pool->Collect();
+    ASSERT_EQ(sums.size(), 1u);
+    ASSERT_EQ(sums.at(KeyOf(edge, 1)).calls, edge);
+  }
+  EXPECT_EQ(thread.pool->lost(), 0u);
+}
+
+TEST(AccountsTest, WhatThereIsNoRoomForIsCounted) {
+  OneThread thread({.of_thread = 64, .of_threads = 0, .of_the_rest = 100});
+  for (uint32_t edge = 1; edge <= 1000; ++edge) AccountCell::Bump(thread.Cell(edge, 1).calls, 1);
+  const EdgeSumsByKey sums = thread.pool->Collect();
+  EXPECT_EQ(sums.size() + thread.pool->lost(), 1000u);
+  EXPECT_GE(sums.size(), 100u);
+  EXPECT_LE(sums.size(), 164u);
+}
+
+TEST(AccountsTest, SumsOfAThreadThatEndsStayAndItsCellsAreGivenToOthers) {
+  const auto pool = std::make_shared<AccountPool>(AccountLimits{.of_threads = 1024});
+  for (int round = 0; round < 20; ++round) {
+    ThreadAccounts thread(pool);
+    for (uint32_t edge = 1; edge <= 1000; ++edge) AccountCell::Bump(thread.Cell(edge, 1).calls, 1);
+  }
+  const EdgeSumsByKey sums = pool->Collect();
+  ASSERT_EQ(sums.size(), 1000u);
+  for (const auto& [key, of_edge] : sums) ASSERT_EQ(of_edge.calls, 20u) << key;
+}
+
+// Writers that add edges, meet their limits, end and begin anew, while one collects and one prunes.
 TEST(AccountsTest, CollectWhileWritingSeesNoEdgeTwiceOrNotAtAll) {
-  constexpr uint32_t kEdges = 4 * ThreadAccounts::kCells;
-  constexpr uint64_t kRounds = 400;
-  // Two writers, each with accounts of its own, as the threads of a node have.
-  std::array<ThreadAccounts, 2> accounts;
+  constexpr uint32_t kEdges = 1000;
+  constexpr uint64_t kRounds = 200;
+  constexpr uint32_t kPruned = 1u << 20;  // callers from here on are taken for gone
+  const auto pool =
+      std::make_shared<AccountPool>(AccountLimits{.of_thread = 512, .of_threads = 600});
   std::atomic<int> writing{2};
   std::vector<std::thread> writers;
-  for (ThreadAccounts& mine : accounts) {
-    writers.emplace_back([&mine, &writing] {
+  for (int i = 0; i < 2; ++i) {
+    writers.emplace_back([&pool, &writing] {
+      std::optional<ThreadAccounts> mine;
       for (uint64_t round = 0; round < kRounds; ++round) {
+        if (round % 16 == 0) mine.emplace(pool);
         for (uint32_t edge = 1; edge <= kEdges; ++edge) {
-          AccountCell::Bump(mine.Cell(edge, 1).calls, 1);
+          AccountCell::Bump(mine->Cell(edge, 1).calls, 1);
+          if (edge % 4 == 0) AccountCell::Bump(mine->Cell(kPruned + edge, 1).calls, 1);
         }
       }
+      mine.reset();
       writing.fetch_sub(1);
     });
   }
+  std::thread pruner([&pool, &writing] {
+    while (writing.load() != 0) {
+      pool->Prune([](EdgeKey key) { return CallerOf(key) < kPruned; });
+      std::this_thread::yield();
+    }
+  });
   // Sums only grow. An edge that is counted twice shows as a later fall, a missed one as a fall
   // now.
   EdgeSumsByKey before;
@@ -153,8 +244,8 @@ TEST(AccountsTest, CollectWhileWritingSeesNoEdgeTwiceOrNotAtAll) {
   bool last = false;
   while (!last) {
     last = writing.load() == 0;
-    EdgeSumsByKey now;
-    for (const ThreadAccounts& one : accounts) one.Collect(now);
+    EdgeSumsByKey now = pool->Collect();
+    absl::erase_if(now, [](const auto& edge) { return CallerOf(edge.first) >= kPruned; });
     for (const auto& [key, sums] : before) {
       ASSERT_TRUE(now.contains(key)) << key;
       ASSERT_GE(now[key].calls, sums.calls) << key;
@@ -164,9 +255,11 @@ TEST(AccountsTest, CollectWhileWritingSeesNoEdgeTwiceOrNotAtAll) {
     ++collections;
   }
   for (std::thread& writer : writers) writer.join();
+  pruner.join();
   ASSERT_EQ(before.size(), kEdges);
   for (const auto& [key, sums] : before) ASSERT_EQ(sums.calls, 2 * kRounds) << key;
   EXPECT_GE(collections, 2u);
+  EXPECT_EQ(pool->lost(), 0u);
 }
 
 }  // namespace

@@ -77,41 +77,41 @@ ThreadRegistry::~ThreadRegistry() {
 }
 
 std::shared_ptr<ThreadContext> ThreadRegistry::Register(Invoker& invoker) {
-  std::shared_ptr<ThreadContext> context(new ThreadContext(invoker));
+  std::shared_ptr<ThreadContext> context(new ThreadContext(invoker, accounts_));
   if (monitor::Monitor* monitor = monitor_.load(); monitor != nullptr) {
     monitor->AttachThread(context->clock);
   }
   MutexLock lock(mutex_);
-  FoldEnded();
+  DropEnded();
   contexts_.push_back(context);
   return context;
 }
 
-void ThreadRegistry::FoldEnded() {
+void ThreadRegistry::DropEnded() {
   for (size_t i = 0; i < contexts_.size();) {
     if (!contexts_[i]->ended_.load(std::memory_order_acquire)) {
       ++i;
       continue;
     }
-    contexts_[i]->accounts.Collect(of_ended_threads_);
     std::swap(contexts_[i], contexts_.back());
     contexts_.pop_back();
   }
 }
 
 EdgeSumsByKey ThreadRegistry::CollectAccounts() {
-  MutexLock lock(mutex_);
-  FoldEnded();
-  EdgeSumsByKey sums = of_ended_threads_;
-  for (const auto& context : contexts_) context->accounts.Collect(sums);
-  return sums;
+  {
+    MutexLock lock(mutex_);
+    DropEnded();
+  }
+  return accounts_->Collect();
 }
 
 void ThreadRegistry::PruneAccounts(absl::FunctionRef<bool(EdgeKey)> known) {
-  MutexLock lock(mutex_);
-  FoldEnded();
-  absl::erase_if(of_ended_threads_, [&](const auto& row) { return !known(row.first); });
-  for (const auto& context : contexts_) context->accounts.Prune(known);
+  {
+    MutexLock lock(mutex_);
+    DropEnded();
+  }
+  accounts_->Prune(known);
 }
 
 }  // namespace abacus::runtime

@@ -16,6 +16,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -191,7 +192,8 @@ class ThreadContext {
 
  private:
   friend class ThreadRegistry;
-  explicit ThreadContext(Invoker& invoker) : invoker_(&invoker) {}
+  ThreadContext(Invoker& invoker, std::shared_ptr<AccountPool> pool)
+      : accounts(std::move(pool)), invoker_(&invoker) {}
 
   static ThreadContext& Find(Invoker& invoker);
   uint32_t CallerSlot(uint32_t depth) const {
@@ -201,10 +203,13 @@ class ThreadContext {
     const monitor::Interval lap = clock.Lap();
     AccountCell::Bump(cell.busy_ticks, lap.busy_ticks);
     totals.busy_ticks += lap.busy_ticks;
-    if ((lap.blocked_ticks | lap.ready_ticks) != 0) [[unlikely]] {
+    if ((lap.blocked_ticks | lap.ready_ticks | lap.voluntary_switches | lap.involuntary_switches) !=
+        0) [[unlikely]] {
       AccountCell::Bump(cell.blocked_ticks, lap.blocked_ticks);
       AccountCell::Bump(cell.ready_ticks, lap.ready_ticks);
       AccountCell::Bump(cell.disk_ticks, lap.disk_ticks);
+      AccountCell::Bump(cell.voluntary_switches, lap.voluntary_switches);
+      AccountCell::Bump(cell.involuntary_switches, lap.involuntary_switches);
       totals.ready_ticks += lap.ready_ticks;
     }
   }
@@ -246,17 +251,20 @@ class ThreadRegistry {
   }
   // The sums of all threads, dead ones included.
   EdgeSumsByKey CollectAccounts();
+  // How often an edge's sums were dropped for want of room.
+  uint64_t lost_sums() const { return accounts_->lost(); }
   // Drops the sums of edges for which `known` is false: their objects are gone.
   void PruneAccounts(absl::FunctionRef<bool(EdgeKey)> known);
 
  private:
-  // Keeps the sums of threads that have ended, and not their contexts.
-  void FoldEnded() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Drops the contexts of threads that have ended, and not their sums.
+  void DropEnded() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   std::atomic<monitor::Monitor*> monitor_{nullptr};
   mutable Mutex mutex_;
   std::vector<std::shared_ptr<ThreadContext>> contexts_ ABSL_GUARDED_BY(mutex_);
-  EdgeSumsByKey of_ended_threads_ ABSL_GUARDED_BY(mutex_);
+  // Shared with the threads' contexts, of which some outlive the node.
+  const std::shared_ptr<AccountPool> accounts_ = std::make_shared<AccountPool>();
 };
 
 }  // namespace abacus::runtime

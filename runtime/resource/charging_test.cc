@@ -1,18 +1,24 @@
 // Whose time is it? Objects that compute and block by script, nested, called back, from several
-// threads at once and from another node: each is charged for what it does itself, by every source
-// of figures that this machine permits.
+// threads at once, on the threads of a pool and from another node: each is charged for what it does
+// itself, by every source of figures that this machine permits.
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <latch>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/time/clock.h"
 #include "monitor-ebpf/node_monitor.h"
 #include "monitor-ebpf/testing/block_for.h"
+#include "monitor-ebpf/testing/device_file.h"
+#include "runtime/binding/worker_pool.h"
+#include "runtime/object/background.h"
+#include "runtime/resource/resource_manager.h"
 #include "runtime/testing/cluster.h"
 
 namespace abacus::runtime {
@@ -24,7 +30,8 @@ using monitor::MonitorSource;
 constexpr uint64_t kStepNs = 2'000'000;
 
 // Follows a script: c computes for 2 ms of its thread's CPU time, b blocks for 2 ms, 1(...) calls
-// object 1 of the cast, which follows what stands in the parentheses.
+// object 1 of the cast, which follows what stands in the parentheses; p1(...) has a thread of the
+// pool make that call for object 1 and does not wait for it; d reads 1 MiB from a device.
 class Scripted : public MobileObject {
  public:
   using Cast = std::vector<Ref<Scripted>>;
@@ -37,17 +44,37 @@ class Scripted : public MobileObject {
         }
       } else if (script[at] == 'b') {
         monitor::BlockFor(kStepNs);
+      } else if (script[at] == 'd') {
+        if (!device_file->Read()) return absl::UnknownError("the file cannot be read");
       } else {
+        const bool by_pool = script[at] == 'p';
+        if (by_pool) ++at;
         const size_t who = static_cast<size_t>(script[at] - '0');
         const size_t begin = at + 2;
         size_t depth = 1;
         for (at = begin; depth > 0; ++at) depth += (script[at] == '(') - (script[at] == ')');
         --at;
-        ABACUS_RETURN_IF_ERROR(cast.at(who)->Play(script.substr(begin, at - begin), cast));
+        const std::string part = script.substr(begin, at - begin);
+        if (by_pool) {
+          HandOver(cast, who, part);
+        } else {
+          ABACUS_RETURN_IF_ERROR(cast.at(who)->Play(part, cast));
+        }
       }
     }
     return absl::OkStatus();
   }
+
+  // As an object's manager does, on a thread that is inside of no object.
+  static void HandOver(const Cast& cast, size_t who, const std::string& part) {
+    pool->Run([cast, who, part] {
+      const BackgroundScope scope(cast.at(who).base());
+      EXPECT_TRUE(cast.at(who)->Play(part, cast).ok());
+    });
+  }
+
+  static inline WorkerPool* pool = nullptr;
+  static inline const monitor::DeviceFile* device_file = nullptr;
 
   void Checkpoint(CheckpointWriter&) const override {}
   absl::Status Restore(CheckpointReader&) override { return absl::OkStatus(); }
@@ -114,6 +141,8 @@ class ChargingTest : public ::testing::TestWithParam<MonitorSource> {
   }
   // Plays the script from object 0 on several threads at once, and compares.
   void Check(const std::string& script, int threads) {
+    auto pool = std::make_unique<WorkerPool>();
+    Scripted::pool = pool.get();
     std::vector<std::thread> players;
     for (int i = 0; i < threads; ++i) {
       players.emplace_back([&] {
@@ -122,6 +151,7 @@ class ChargingTest : public ::testing::TestWithParam<MonitorSource> {
       });
     }
     for (std::thread& player : players) player.join();
+    pool.reset();  // once all of its work is done
     std::vector<Steps> steps(kObjects);
     Count(script, 0, steps);
     for (size_t i = 0; i < kObjects; ++i) {
@@ -172,6 +202,84 @@ TEST_P(ChargingTest, CallsOverNodesAreChargedWhereTheyRun) {
 
 TEST_P(ChargingTest, SeveralThreadsInTheSameObjectsAddUp) {
   Check("ccccc1(bbbbbccccc2(cccccbbbbb))ccccc", 4);
+}
+
+TEST_P(ChargingTest, WorkHandedToAPoolIsThatOfTheObjectThatItIsFor) {
+  Check("cccccp0(ccccccccccbbbbb)bbbbbbbbbb1(cccccp1(ccccc2(ccccc)bbbbb)bbbbb)p0(1(ccccc)bbbbb)",
+        1);
+}
+
+TEST_P(ChargingTest, APoolThatWorksForSeveralObjectsAtOnceTellsThemApart) {
+  Check("p0(cccccbbbbb)1(p1(bbbbbcccccccccc))p0(cccccbbbbb)1(p1(bbbbbcccccccccc))ccccc", 2);
+}
+
+// The same worker is called again and again; its waits are ten times as long as all else.
+TEST_P(ChargingTest, WaitsOfAWorkerBetweenInvocationsAreNobodys) {
+  constexpr uint64_t kWaitNs = 200'000'000;
+  constexpr int kRounds = 5;
+  WorkerPool pool;
+  Scripted::pool = &pool;
+  const Scripted::Cast cast = CastAt(0);
+  for (int round = 0; round < kRounds; ++round) {
+    // Once for the object, and once as a plain caller.
+    std::latch done(1);
+    Scripted::HandOver(cast, 0, "cc");
+    pool.Run([&] {
+      EXPECT_TRUE(cast[1]->Play("cc", cast).ok());
+      done.count_down();
+    });
+    done.wait();
+    monitor::BlockFor(kWaitNs);
+  }
+  pool.Stop();
+  for (size_t i = 0; i < 2; ++i) {
+    const Charged charged = Of(i);
+    const double compute_ms = 2.0 * kRounds * kStepNs / 1e6;
+    EXPECT_GE(charged.compute_ms, 0.5 * compute_ms) << i;
+    EXPECT_LE(charged.compute_ms + charged.off_ms + charged.ready_ms,
+              compute_ms + 0.5 * kRounds * kWaitNs / 1e6)
+        << i;
+  }
+}
+
+// From the kernel's side through the accounts to the digest.
+TEST_P(ChargingTest, BlockIoAndSwitchesOfAnObjectStandInTheDigest) {
+  const monitor::DeviceFile file;
+  if (!file.good()) GTEST_SKIP() << "the temporary directory's file system has no direct reads";
+  const monitor::MonitorSees sees = monitors_[0]->Sees();
+  EXPECT_EQ(sees.switches, GetParam() == MonitorSource::kEbpf);
+  Scripted::device_file = &file;
+  ResourceManager resources(&(*cluster_)[0].binding(), monitors_[0].get(), {});
+  const absl::Time now = absl::Now();
+  resources.TakeDigest(now);
+  std::thread([&] {
+    const Scripted::Cast cast = CastAt(0);
+    EXPECT_TRUE(cast[0]->Play("ddd1(ddddd)" + std::string(100, 'b') + "d", cast).ok());
+  }).join();
+  const Digest digest = resources.TakeDigest(now + absl::Seconds(1));
+  EXPECT_EQ(digest.node.sees_io, sees.block_io);
+  const auto of = [&](size_t i) {
+    for (const auto& object : digest.objects) {
+      if (object.id == ToObjectId(rids_[i])) return object;
+    }
+    ADD_FAILURE() << "not in the digest: " << i;
+    return placement::ObjectStatistics();
+  };
+  const placement::ObjectStatistics first = of(0), second = of(1);
+  if (!sees.switches) {
+    EXPECT_EQ(first.voluntary_switches + first.involuntary_switches, 0);
+    EXPECT_EQ(first.io_bytes, 0);
+    return;
+  }
+  // 100 sleeps and 4 reads, of which a few may not have reached the tracepoint.
+  EXPECT_GE(first.voluntary_switches, 75);
+  EXPECT_LE(first.voluntary_switches, 300);
+  EXPECT_LE(second.voluntary_switches, 75);
+  if (!sees.block_io || first.io_bytes == 0) GTEST_SKIP() << "no block device is seen there";
+  EXPECT_EQ(first.io_bytes, 4 * monitor::DeviceFile::kBytes);
+  EXPECT_EQ(second.io_bytes, 5 * monitor::DeviceFile::kBytes);
+  EXPECT_GT(first.io_s, 0);
+  EXPECT_GE(second.io_requests, 5);
 }
 
 }  // namespace

@@ -45,6 +45,11 @@ void Append(Digest& into, const Digest& later) {
     object.ready_s += earlier.ready_s;
     object.stall_s += earlier.stall_s;
     object.calls += earlier.calls;
+    object.voluntary_switches += earlier.voluntary_switches;
+    object.involuntary_switches += earlier.involuntary_switches;
+    object.io_bytes += earlier.io_bytes;
+    object.io_requests += earlier.io_requests;
+    object.io_s += earlier.io_s;
     objects.erase(before);
   }
   // Those that did nothing in the later part.

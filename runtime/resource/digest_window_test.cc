@@ -22,6 +22,11 @@ Digest Part(double window_s, double amount) {
                      .ready_s = amount,
                      .stall_s = amount,
                      .calls = amount,
+                     .voluntary_switches = amount,
+                     .involuntary_switches = amount,
+                     .io_bytes = amount,
+                     .io_requests = amount,
+                     .io_s = amount,
                      .memory_bytes = static_cast<uint64_t>(amount)}};
   digest.edges = {{.from = kUpper,
                    .to = kLower,
@@ -41,7 +46,9 @@ TEST(DigestWindowTest, TimesAddUpAndStatesAreTheLatest) {
   const auto& object = sum.objects[0];
   for (const double figure :
        {object.cpu_s, object.cpu_s_variance, object.background_cpu_s, object.bytes_processed,
-        object.own_stall_s, object.disk_s, object.ready_s, object.stall_s, object.calls}) {
+        object.own_stall_s, object.disk_s, object.ready_s, object.stall_s, object.calls,
+        object.voluntary_switches, object.involuntary_switches, object.io_bytes, object.io_requests,
+        object.io_s}) {
     EXPECT_EQ(figure, 3);
   }
   EXPECT_EQ(object.memory_bytes, 2u);

@@ -31,7 +31,9 @@ absl::Status CheckDigest(const Digest& digest) {
     if (!Sane(object.cpu_s) || !Sane(object.background_cpu_s) || !Sane(object.own_stall_s) ||
         !Sane(object.disk_s) || !Sane(object.ready_s) || !Sane(object.cpu_s_variance) ||
         !Sane(object.samples) || !Sane(object.stall_s) || !Sane(object.bytes_processed) ||
-        !Sane(object.calls)) {
+        !Sane(object.calls) || !Sane(object.voluntary_switches) ||
+        !Sane(object.involuntary_switches) || !Sane(object.io_bytes) || !Sane(object.io_requests) ||
+        !Sane(object.io_s)) {
       return bad("an object's time, bytes or calls");
     }
   }
@@ -230,7 +232,9 @@ placement::Snapshot PlacementLoop::Assemble(const Rid& console, const Digest& cl
     for (placement::ObjectStatistics object : digest.objects) {
       for (double* figure :
            {&object.cpu_s, &object.background_cpu_s, &object.own_stall_s, &object.disk_s,
-            &object.ready_s, &object.stall_s, &object.bytes_processed, &object.calls}) {
+            &object.ready_s, &object.stall_s, &object.bytes_processed, &object.calls,
+            &object.voluntary_switches, &object.involuntary_switches, &object.io_bytes,
+            &object.io_requests, &object.io_s}) {
         *figure *= scale;
       }
       object.cpu_s_variance *= scale * scale;

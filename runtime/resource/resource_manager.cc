@@ -154,10 +154,27 @@ void ResourceManager::NoteRates(const EdgeSumsByKey& sums, double length_s) {
   note(edge_steadiness_, bytes);
 }
 
+ResourceManager::IoBySlot ResourceManager::IoSince(const IoBySlot& now, const IoBySlot& before) {
+  IoBySlot since;
+  for (const auto& [slot, io] : now) {
+    const auto then = before.find(slot);
+    monitor::ObjectIo part = io;
+    if (then != before.end()) {
+      part.bytes -= std::min(part.bytes, then->second.bytes);
+      part.requests -= std::min(part.requests, then->second.requests);
+      part.time = std::max(part.time - then->second.time, absl::ZeroDuration());
+    }
+    if (part.requests > 0 || part.time > absl::ZeroDuration()) since[slot] = part;
+  }
+  return since;
+}
+
 Digest ResourceManager::TakeDigest(absl::Time now) {
   ForgetTheGone(now);
-  Sample newest{now, binding_.threads().CollectAccounts()};
+  Sample newest{now, binding_.threads().CollectAccounts(), {}};
+  for (const monitor::ObjectIo& io : monitor_.Io()) newest.io[io.object] = io;
   EdgeSumsByKey window;
+  IoBySlot io_window;
   Digest digest;
   {
     MutexLock lock(mutex_);
@@ -176,6 +193,7 @@ Digest ResourceManager::TakeDigest(absl::Time now) {
       const auto before = last_->sums.find(key);
       window[key] = before == last_->sums.end() ? sums : sums.Since(before->second);
     }
+    if (last_) io_window = IoSince(newest.io, last_->io);
     for (const auto& [key, sums] : window) {
       if (sums.calls > 0) edge_used_[key] = now;
     }
@@ -193,18 +211,20 @@ Digest ResourceManager::TakeDigest(absl::Time now) {
     for (auto& [rid, record] : told) digest.pins.push_back(std::move(record));
   }
   digest.from = binding_.self();
-  Fill(digest, window);
+  Fill(digest, window, io_window);
   return digest;
 }
 
-void ResourceManager::Fill(Digest& digest, const EdgeSumsByKey& window) {
+void ResourceManager::Fill(Digest& digest, const EdgeSumsByKey& window, const IoBySlot& io_window) {
   const NodeId self = binding_.self().node;
   digest.node = {.node = self,
                  .name = options_.node_name,
                  .is_server = options_.server,
                  .rate = monitor_.Rate(),
                  .cores = monitor_.Cores(),
-                 .source = monitor_.Source()};
+                 .source = monitor_.Source(),
+                 .sees_switches = monitor_.Sees().switches,
+                 .sees_io = monitor_.Sees().block_io};
   if (const auto load = monitor_.Load(); load.ok()) {
     digest.node.load = load->running + load->ready;
     digest.node.source += "; load: " + load->source;
@@ -235,6 +255,8 @@ void ResourceManager::Fill(Digest& digest, const EdgeSumsByKey& window) {
     seen.insert(caller);
     seen.insert(callee);
     placement::ObjectStatistics& of_callee = used[callee];
+    of_callee.voluntary_switches += static_cast<double>(sums.voluntary_switches);
+    of_callee.involuntary_switches += static_cast<double>(sums.involuntary_switches);
     if (IsBackground(key)) {
       of_callee.background_cpu_s += seconds(sums.busy_ticks);
       continue;
@@ -263,6 +285,12 @@ void ResourceManager::Fill(Digest& digest, const EdgeSumsByKey& window) {
       edge.bytes_variance = steady->second.rate.VarianceOfWindow(digest.window_s);
     }
     digest.edges.push_back(edge);
+  }
+  for (const auto& [slot, io] : io_window) {
+    seen.insert(slot);
+    used[slot].io_bytes = static_cast<double>(io.bytes);
+    used[slot].io_requests = static_cast<double>(io.requests);
+    used[slot].io_s = absl::ToDoubleSeconds(io.time);
   }
   seen.erase(kOutsideSlot);
   for (const BindingManager::ObjectStatus& status : binding_.ObjectsOf(seen)) {

@@ -65,9 +65,11 @@ class ResourceManager final : public CallObserver, public MigrationObserver {
   void OnArriving(const std::vector<Rid>& rids) override;
 
  private:
+  using IoBySlot = absl::flat_hash_map<uint32_t, monitor::ObjectIo>;
   struct Sample {
     absl::Time at;
     EdgeSumsByKey sums;
+    IoBySlot io;
   };
   // How steady a figure is: the CPU time of an object (s per s), the bytes over an edge (per s).
   struct Steadiness {
@@ -85,7 +87,9 @@ class ResourceManager final : public CallObserver, public MigrationObserver {
 
   // An object arrived here or left: the window begins anew.
   void ResetWindow();
-  void Fill(Digest& digest, const EdgeSumsByKey& window);
+  void Fill(Digest& digest, const EdgeSumsByKey& window, const IoBySlot& io_window);
+  // What came to `before`, of objects to which something came.
+  static IoBySlot IoSince(const IoBySlot& now, const IoBySlot& before);
   // Lets go what is kept of objects that are gone.
   void ForgetTheGone(absl::Time now);
   // Takes the newest sample's rates into account.

@@ -42,6 +42,13 @@ class FixedMonitor final : public monitor::Monitor {
   absl::StatusOr<monitor::MemoryInfo> Memory() override {
     return monitor::MemoryInfo{.total_bytes = 100, .available_bytes = 60};
   }
+  monitor::MonitorSees Sees() const override { return {.switches = true, .block_io = true}; }
+  std::vector<monitor::ObjectIo> Io() override { return io; }
+  void ForgetObject(uint32_t object) override {
+    std::erase_if(io, [object](const auto& of_object) { return of_object.object == object; });
+  }
+
+  std::vector<monitor::ObjectIo> io;
 };
 
 int64_t ThreadCpuUs() {
@@ -208,6 +215,62 @@ TEST_F(ResourceManagerTest, BackgroundWorkIsItsObjectsAndNotTheConsoles) {
   EXPECT_THAT(digest.edges, SizeIs(0)) << "no response time has these calls in it";
 }
 
+TEST_F(ResourceManagerTest, BlockIoIsThatSinceTheLastDigestToTheByte) {
+  const Ref<Worker> busy = *binding_->Create<Worker>();
+  const Ref<Worker> quiet = *binding_->Create<Worker>();
+  const uint32_t slot = busy.base().entry()->slot;
+  const auto io = [slot](uint64_t bytes, uint64_t requests, int ms) {
+    return monitor::ObjectIo{
+        .object = slot, .bytes = bytes, .requests = requests, .time = absl::Milliseconds(ms)};
+  };
+  ASSERT_TRUE(quiet->Work(0, Ref<Worker>(), 0).ok());
+  monitor_.io = {io(4096, 1, 3)};
+  // The first one says where the sums stand, and is of no time.
+  for (const auto& object : resources_->TakeDigest(now_).objects) EXPECT_EQ(object.io_bytes, 0);
+  monitor_.io = {io(4096 + 12288, 3, 10), {.object = kOutsideSlot, .bytes = 77, .requests = 1}};
+  const Digest digest = resources_->TakeDigest(now_ += absl::Seconds(1));
+  EXPECT_TRUE(digest.node.sees_io);
+  EXPECT_TRUE(digest.node.sees_switches);
+  EXPECT_EQ(Of(digest, busy.rid()).io_bytes, 12288) << "though it was not called";
+  EXPECT_EQ(Of(digest, busy.rid()).io_requests, 2);
+  EXPECT_NEAR(Of(digest, busy.rid()).io_s, 0.007, 1e-9);
+  EXPECT_EQ(Of(digest, quiet.rid()).io_bytes, 0);
+  // Nothing more came.
+  for (const auto& object : resources_->TakeDigest(now_ += absl::Seconds(1)).objects) {
+    EXPECT_EQ(object.io_bytes, 0);
+  }
+  // A request that was under way completes in a later window.
+  monitor_.io = {io(4096 + 12288, 3, 15)};
+  EXPECT_NEAR(Of(resources_->TakeDigest(now_ += absl::Seconds(1)), busy.rid()).io_s, 0.005, 1e-9);
+}
+
+TEST_F(ResourceManagerTest, SwitchesAreTheObjectsInWhichTheyHappened) {
+  const Ref<Worker> worker = *binding_->Create<Worker>();
+  resources_->TakeDigest(now_);
+  std::thread([&] {
+    // Stands for the kernel's side.
+    monitor::ThreadCounters counters;
+    ThreadContext::Of(*binding_).clock.UseCounters(&counters);
+    const auto switched = [&counters](uint64_t blocked, uint64_t preempted) {
+      counters.voluntary_switches += blocked;
+      counters.involuntary_switches += preempted;
+      ++counters.changes;
+    };
+    switched(100, 100);  // outside of all objects
+    ASSERT_TRUE(worker->Work(0, Ref<Worker>(), 0).ok());
+    {
+      ThreadContext& thread = ThreadContext::Of(*binding_);
+      thread.SetBase(worker.base().entry()->slot);
+      switched(7, 3);
+      thread.SetBase(kOutsideSlot);
+    }
+    ThreadContext::Of(*binding_).clock.UseCounters(nullptr);
+  }).join();
+  const Digest digest = resources_->TakeDigest(now_ + absl::Seconds(1));
+  EXPECT_EQ(Of(digest, worker.rid()).voluntary_switches, 7);
+  EXPECT_EQ(Of(digest, worker.rid()).involuntary_switches, 3);
+}
+
 TEST_F(ResourceManagerTest, NothingIsKeptOfObjectsThatAreGone) {
   const RefBase console = binding_->NewConsole();
   ThreadContext& thread = ThreadContext::Of(*binding_);
@@ -230,7 +293,7 @@ TEST_F(ResourceManagerTest, NothingIsKeptOfObjectsThatAreGone) {
     std::this_thread::yield();
   }
   EXPECT_FALSE(binding_->Slot(last_slot).rid.valid());
-  EXPECT_LE(binding_->threads().CollectAccounts().size(), ThreadAccounts::kCells);
+  EXPECT_LE(binding_->threads().CollectAccounts().size(), 2u) << "what the console is left with";
   EXPECT_TRUE(binding_->Slot(console.entry()->slot).rid.valid());
   const Digest digest = resources_->TakeDigest(now_ + absl::Seconds(4));
   EXPECT_THAT(digest.edges, IsEmpty());

@@ -35,7 +35,9 @@ Json Of(const placement::NodeStatistics& node) {
           {"load", node.load},
           {"memory_bytes", Maybe(node.memory_bytes)},
           {"memory_free_bytes", Maybe(node.memory_free_bytes)},
-          {"source", node.source}};
+          {"source", node.source},
+          {"sees_switches", node.sees_switches},
+          {"sees_io", node.sees_io}};
 }
 
 Json Of(const placement::ObjectStatistics& object) {
@@ -57,6 +59,11 @@ Json Of(const placement::ObjectStatistics& object) {
           {"ready_s", object.ready_s},
           {"stall_s", object.stall_s},
           {"calls", object.calls},
+          {"voluntary_switches", object.voluntary_switches},
+          {"involuntary_switches", object.involuntary_switches},
+          {"io_bytes", object.io_bytes},
+          {"io_requests", object.io_requests},
+          {"io_s", object.io_s},
           {"checkpoint_bytes", object.checkpoint_bytes},
           {"memory_bytes", object.memory_bytes}};
 }
@@ -70,7 +77,9 @@ placement::NodeStatistics NodeOf(const Json& json) {
           .load = json.at("load"),
           .memory_bytes = Maybe(json, "memory_bytes"),
           .memory_free_bytes = Maybe(json, "memory_free_bytes"),
-          .source = json.at("source")};
+          .source = json.at("source"),
+          .sees_switches = json.value("sees_switches", false),
+          .sees_io = json.value("sees_io", false)};
 }
 
 placement::ObjectStatistics ObjectOf(const Json& json) {
@@ -92,6 +101,11 @@ placement::ObjectStatistics ObjectOf(const Json& json) {
           .ready_s = json.at("ready_s"),
           .stall_s = json.at("stall_s"),
           .calls = json.at("calls"),
+          .voluntary_switches = json.value("voluntary_switches", 0.0),
+          .involuntary_switches = json.value("involuntary_switches", 0.0),
+          .io_bytes = json.value("io_bytes", 0.0),
+          .io_requests = json.value("io_requests", 0.0),
+          .io_s = json.value("io_s", 0.0),
           .checkpoint_bytes = json.at("checkpoint_bytes"),
           .memory_bytes = json.at("memory_bytes")};
 }

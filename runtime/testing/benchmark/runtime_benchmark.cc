@@ -17,6 +17,7 @@
 #include "absl/time/clock.h"
 #include "runtime/object/testing/count_allocations.h"
 #include "runtime/testing/bench_report.h"
+#include "runtime/testing/benchmark/bench_charging.h"
 #include "runtime/testing/benchmark/bench_node.h"
 
 namespace abacus::runtime {
@@ -424,10 +425,9 @@ struct Part {
   const char* name;
   void (*run)(BenchReport&);
 };
-constexpr Part kParts[] = {{"remote", Remote},
-                           {"migration", Migration},
-                           {"throughput", Throughput},
-                           {"objects", ManyObjects},
+constexpr Part kParts[] = {{"remote", Remote},         {"migration", Migration},
+                           {"throughput", Throughput}, {"objects", ManyObjects},
+                           {"cells", CellCosts},       {"charging", ChargingExactness},
                            {"co-located", CoLocated}};
 
 int Run(const std::string& json, const std::string& only) {
