@@ -56,18 +56,18 @@ class EngineTest : public testing::NodeFixture {
  protected:
   EngineTest() { types_.Add<Well>().Add<Valve>(); }
 
-  static void Slow(Config& config) {
+  static void Slow(Config& config, uint64_t mbit = 20) {
     config.placement.enabled = true;
     config.placement.window = absl::Milliseconds(400);
-    config.transport.rate_limit_mbit = 20;
+    config.transport.rate_limit_mbit = mbit;
   }
-  void StartCluster() {
+  void StartCluster(uint64_t mbit = 20) {
     NodeOptions server = ServerOptions("s");
-    Slow(server.config);
+    Slow(server.config, mbit);
     server_ = Start(server);
     ASSERT_NE(server_, nullptr);
     NodeOptions client = ClientOptions("c", *server_);
-    Slow(client.config);
+    Slow(client.config, mbit);
     client_ = Start(client);
     ASSERT_NE(client_, nullptr);
     moves_ = std::make_unique<MoveLog>(*client_);
@@ -115,6 +115,13 @@ TEST_F(EngineTest, AnObjectThatKeepsMostOfWhatItReadsGoesToItsData) {
   const Console console(*client_);
   EXPECT_TRUE(TurnUntilAt(*server_, kMuch, kLittle));
   EXPECT_THAT(Last(100).explanation, HasSubstr("test.Valve"));
+}
+
+// 0.84 s a call and windows of 0.4 s: no window sees a call from its beginning to its end.
+TEST_F(EngineTest, AnObjectWhoseCallsTakeLongerThanAWindowGoesToItsData) {
+  StartCluster(10);
+  const Console console(*client_);
+  EXPECT_TRUE(TurnUntilAt(*server_, 1 << 20, kLittle)) << Last().explanation;
 }
 
 TEST_F(EngineTest, AnObjectThatGivesOnAllThatItReadsStays) {

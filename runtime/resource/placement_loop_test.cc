@@ -5,6 +5,7 @@
 
 #include <limits>
 
+#include "absl/time/clock.h"
 #include "placement/engine.h"
 
 namespace abacus::runtime {
@@ -383,6 +384,65 @@ TEST_F(PlacementLoopTest, StorageThatConsolesShareIsNoReasonToDecideThemAsOne) {
   ASSERT_TRUE(snapshot.ok()) << snapshot.status();
   EXPECT_THAT(snapshot->consoles, IsEmpty());
   EXPECT_THAT(snapshot->objects, SizeIs(3));
+}
+
+TEST_F(PlacementLoopTest, OnlyGraphsOfWhatMovedBeginAnew) {
+  const Rid other_console{kClient, 7};
+  const Rid other_grep{kClient, 8};
+  Digest client = ClientDigest(0.95);
+  client.consoles.push_back(other_console);
+  client.objects.push_back(Object(other_console, kClient.node, false, 0.001));
+  client.objects.push_back(Object(other_grep, kClient.node, true, 0.01));
+  client.edges.push_back({ToObjectId(other_console), ToObjectId(other_grep), 20, 800, 1e6});
+  client.edges.push_back({ToObjectId(other_grep), ToObjectId(kFile), 20, 800, 1.1e6});
+  client.begin_anew = {kGrep};
+  Watch(loop_, client, 30);
+  EXPECT_THAT(loop_.Explain(kConsole, 10), IsEmpty()) << "its grep moves all the time";
+  EXPECT_THAT(loop_.Explain(other_console, 10), Not(IsEmpty()))
+      << "whose objects do not, goes unobserved";
+}
+
+TEST_F(PlacementLoopTest, AnObjectThatTwoNodesSayTheyHostIsNotDecidedOn) {
+  Digest server = ServerDigest();
+  server.objects.push_back(Object(kGrep, kServer.node, true, 0.01));
+  for (int i = 0; i < 30; ++i) {
+    now_ += absl::Seconds(kSampleS);
+    ASSERT_TRUE(loop_.Accept(SampleOf(server), now_).ok());
+    ASSERT_TRUE(loop_.Accept(SampleOf(ClientDigest(0.05)), now_).ok());
+    EXPECT_THAT(loop_.Decide(now_), IsEmpty());
+  }
+}
+
+// Four times the consoles are four times the work: sixteen times, if each looked at all.
+TEST_F(PlacementLoopTest, ADecisionTakesTimeByTheConsolesAndNotByTheirSquare) {
+  const auto time_of = [](uint32_t consoles) {
+    Digest client{.from = kClient, .window_s = kSampleS};
+    client.node = Node(kClient.node, false);
+    client.links = {{kClient.node, kServer.node, 1.25e6, 0.0003, 1e7}};
+    for (uint32_t i = 0; i < consoles; ++i) {
+      const Rid console{kClient, 10 + 2 * i};
+      const Rid grep{kClient, 11 + 2 * i};
+      client.consoles.push_back(console);
+      client.objects.push_back(Object(console, kClient.node, false, 0.00001));
+      client.objects.push_back(Object(grep, kClient.node, true, 0.00001));
+      client.edges.push_back({ToObjectId(console), ToObjectId(grep), 1, 10, 1000});
+      client.edges.push_back({ToObjectId(grep), ToObjectId(kFile), 1, 10, 1000});
+    }
+    absl::Duration best = absl::InfiniteDuration();
+    for (int run = 0; run < 3; ++run) {
+      PlacementLoop loop(kServer.node, {});
+      const absl::Time now = absl::FromUnixSeconds(1000);
+      EXPECT_TRUE(loop.Accept(SampleOf(ServerDigest()), now).ok());
+      EXPECT_TRUE(loop.Accept(client, now).ok());
+      const absl::Time begin = absl::Now();
+      loop.Decide(now);
+      best = std::min(best, absl::Now() - begin);
+    }
+    return best;
+  };
+  const absl::Duration few = time_of(400);
+  const absl::Duration many = time_of(1600);
+  EXPECT_LT(many, 8 * few) << "400 consoles: " << few << ", 1600: " << many;
 }
 
 TEST(SnapshotJsonTest, TextThatIsNoSnapshotIsAnErrorAndNoCrash) {
