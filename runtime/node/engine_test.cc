@@ -17,6 +17,7 @@
 #include "runtime/node/control_client.h"
 #include "runtime/node/node.h"
 #include "runtime/node/testing/node_fixture.h"
+#include "runtime/resource/link_book.h"
 
 namespace abacus::runtime {
 namespace {
@@ -206,6 +207,34 @@ TEST_F(EngineTest, ConstantsOfAChangedConfigurationHoldWithoutARestart) {
   config.placement.threshold = 0.3;
   ASSERT_TRUE(server_->Reconfigure(config).ok());
   EXPECT_TRUE(TurnUntilAt(*server_, kMuch, kLittle));
+}
+
+TEST_F(EngineTest, TheIntervalOfDigestsChangesWithoutARestart) {
+  StartCluster();
+  Config config = QuickConfig("c");
+  Slow(config);
+  config.placement.digest_interval = absl::Seconds(60);
+  ASSERT_TRUE(client_->Reconfigure(config).ok());
+  const Console console(*client_);
+  TurnFor(absl::Seconds(1), kMuch, kLittle);
+  EXPECT_TRUE(Hosts(*client_, valve_.rid())) << "the server hears nothing of it";
+  config.placement.digest_interval = absl::Milliseconds(50);
+  ASSERT_TRUE(client_->Reconfigure(config).ok());
+  EXPECT_TRUE(TurnUntilAt(*server_, kMuch, kLittle));
+}
+
+TEST_F(EngineTest, TheBandwidthOfALinkIsKeptOverARestartOfTheServer) {
+  StartCluster();
+  {
+    const Console console(*client_);
+    // From the server's side a link is measured by the calls of objects there.
+    ASSERT_TRUE(TurnUntilAt(*server_, kMuch, kLittle));
+    ASSERT_TRUE(TurnUntilAt(*client_, kLittle, kMuch));
+  }
+  TearDown();
+  const auto links = LinkBook(directory_ + "/s/links").Read();
+  ASSERT_TRUE(links.ok()) << links.status();
+  for (const KnownLink& link : *links) EXPECT_NEAR(link.bandwidth_bytes_s, 2.5e6, 1.25e6);
 }
 
 TEST_F(EngineTest, WhatWasDecidedCanBeAskedForAfterARestartOfTheServer) {

@@ -62,7 +62,8 @@ double Seconds(absl::Time time) { return absl::ToDoubleSeconds(time - absl::Unix
 
 // One for each way between two nodes: a decision about a graph may have several. The gain and cost
 // of the whole are said of the first.
-std::vector<PlannedMove> PlannedMovesOf(const Rid& console, const placement::Decision& decision) {
+std::vector<PlannedMove> PlannedMovesOf(const Rid& console, const placement::Decision& decision,
+                                        uint64_t step) {
   std::vector<PlannedMove> moves;
   for (const placement::Move& one : decision.moves) {
     const auto same_way = [&](const PlannedMove& move) {
@@ -75,6 +76,7 @@ std::vector<PlannedMove> PlannedMovesOf(const Rid& console, const placement::Dec
                                      .from = one.from,
                                      .to = one.to,
                                      .reason = decision.explanation,
+                                     .step = step,
                                      .makes_room = decision.reason == placement::Reason::kEjected});
     }
     it->rids.push_back(ToRid(one.object));
@@ -88,6 +90,21 @@ std::vector<PlannedMove> PlannedMovesOf(const Rid& console, const placement::Dec
 }
 
 }  // namespace
+
+std::vector<MoveStep> StepsOf(std::vector<PlannedMove> moves) {
+  std::vector<MoveStep> steps;
+  std::map<uint64_t, size_t> index;
+  for (PlannedMove& move : moves) {
+    const auto [it, first] = index.try_emplace(move.step, steps.size());
+    if (first || move.step == 0) {
+      it->second = steps.size();
+      steps.emplace_back();
+    }
+    MoveStep& step = steps[it->second];
+    (move.makes_room ? step.first : step.then).push_back(std::move(move));
+  }
+  return steps;
+}
 
 absl::Status PlacementLoop::Accept(Digest digest, absl::Time now) {
   absl::Status status = CheckDigest(digest);
@@ -218,7 +235,7 @@ void PlacementLoop::Take(placement::Planner::Decided decided, absl::Time now,
   GraphState& graph = graphs_[console];
   ++counters_[std::string(placement::ReasonName(decision.reason))];
   if (decision.outcome == placement::Outcome::kMove) {
-    for (PlannedMove& move : PlannedMovesOf(console, decision)) {
+    for (PlannedMove& move : PlannedMovesOf(console, decision, decided.step)) {
       ++graph.moving;
       moves.push_back(std::move(move));
     }

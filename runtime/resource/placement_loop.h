@@ -39,9 +39,21 @@ struct PlannedMove {
   std::string reason;
   double predicted_gain_s = 0;  // for the work of one window
   double predicted_cost_s = 0;
-  // An ejection, for the moves of others that Decide() returned with it and that come after it.
+  // Moves that go together or not at all: the same number; 0: of no such step.
+  uint64_t step = 0;
+  // An ejection, for the others of its step, which come after it.
   bool makes_room = false;
 };
+
+// Moves of which `then` may begin when all of `first` have been carried out, and not if one failed.
+struct MoveStep {
+  std::vector<PlannedMove> first;
+  std::vector<PlannedMove> then;
+};
+
+// The moves of a round by what they wait for: each step by itself, and each move of none alone, so
+// that nothing waits for room that it does not need. In the order in which they are to begin.
+std::vector<MoveStep> StepsOf(std::vector<PlannedMove> moves);
 
 // A storage server's side of placement (paper, sections 5.3 and 5.4): takes the digests of clients
 // and of its own node, joins them into a snapshot per console, asks the placement library, and says

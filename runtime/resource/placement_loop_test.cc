@@ -338,6 +338,8 @@ TEST_F(FullServerTest, TheFilterThatGainsMoreGetsThePlaceOfTheOtherWhichGoesFirs
     EXPECT_EQ(moves[1].rids, std::vector<Rid>{kGrep2});
     EXPECT_EQ(moves[1].to, kServer.node);
     EXPECT_FALSE(moves[1].makes_room);
+    EXPECT_NE(moves[0].step, 0u);
+    EXPECT_EQ(moves[1].step, moves[0].step) << "one waits for the other";
     const auto records = loop_.Explain(kGrep, 1);
     ASSERT_THAT(records, SizeIs(1));
     EXPECT_EQ(records[0].decision.reason, placement::Reason::kEjected);
@@ -384,6 +386,28 @@ TEST_F(PlacementLoopTest, StorageThatConsolesShareIsNoReasonToDecideThemAsOne) {
   ASSERT_TRUE(snapshot.ok()) << snapshot.status();
   EXPECT_THAT(snapshot->consoles, IsEmpty());
   EXPECT_THAT(snapshot->objects, SizeIs(3));
+}
+
+PlannedMove Planned(uint64_t console, uint64_t step, bool makes_room) {
+  return {.console = Rid{kClient, console}, .step = step, .makes_room = makes_room};
+}
+
+TEST(StepsOfTest, OnlyMovesOfOneStepWaitForItsEjections) {
+  const auto steps = StepsOf({Planned(1, 7, true), Planned(2, 8, true), Planned(3, 0, false),
+                              Planned(4, 8, false), Planned(5, 7, false), Planned(6, 0, false)});
+  const auto consoles = [](const std::vector<PlannedMove>& moves) {
+    std::vector<uint64_t> locals;
+    for (const PlannedMove& move : moves) locals.push_back(move.console.local);
+    return locals;
+  };
+  ASSERT_THAT(steps, SizeIs(4));
+  EXPECT_EQ(consoles(steps[0].first), std::vector<uint64_t>{1});
+  EXPECT_EQ(consoles(steps[0].then), std::vector<uint64_t>{5});
+  EXPECT_EQ(consoles(steps[1].first), std::vector<uint64_t>{2});
+  EXPECT_EQ(consoles(steps[1].then), std::vector<uint64_t>{4});
+  for (const size_t alone : {2, 3}) EXPECT_THAT(steps[alone].first, IsEmpty());
+  EXPECT_EQ(consoles(steps[2].then), std::vector<uint64_t>{3});
+  EXPECT_EQ(consoles(steps[3].then), std::vector<uint64_t>{6});
 }
 
 TEST_F(PlacementLoopTest, OnlyGraphsOfWhatMovedBeginAnew) {

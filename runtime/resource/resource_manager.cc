@@ -19,7 +19,15 @@ constexpr double kEdgeWindows = 5;
 
 ResourceManager::ResourceManager(BindingManager* binding, monitor::Monitor* monitor,
                                  ResourceOptions options)
-    : binding_(*binding), monitor_(*monitor), options_(std::move(options)) {}
+    : binding_(*binding),
+      monitor_(*monitor),
+      options_(std::move(options)),
+      window_(options_.window) {}
+
+void ResourceManager::SetWindow(absl::Duration window) {
+  MutexLock lock(mutex_);
+  window_ = window;
+}
 
 void ResourceManager::OnRemoteCall(NodeInstance peer, uint64_t request_bytes, uint64_t reply_bytes,
                                    uint64_t network_ns) {
@@ -106,7 +114,7 @@ void ResourceManager::ForgetTheGone(absl::Time now) {
   {
     MutexLock lock(mutex_);
     if (!gone.empty()) retired_.push_back({now, std::move(gone)});
-    while (!retired_.empty() && now - retired_.front().at > 2 * options_.window) {
+    while (!retired_.empty() && now - retired_.front().at > 2 * window_) {
       const std::vector<uint32_t>& slots = retired_.front().slots;
       to_forget.insert(to_forget.end(), slots.begin(), slots.end());
       retired_.pop_front();
@@ -138,7 +146,7 @@ void ResourceManager::NoteRates(const EdgeSumsByKey& sums, double length_s) {
     busy_s[CalleeOf(key)] += static_cast<double>(edge.busy_ticks) * s_per_tick;
     if (edge.calls > 0) bytes[key] = static_cast<double>(edge.request_bytes + edge.reply_bytes);
   }
-  const double window_s = absl::ToDoubleSeconds(options_.window);
+  const double window_s = absl::ToDoubleSeconds(window_);
   const auto note = [&](auto& known, const auto& now) {
     for (const auto& [name, sum] : now) {
       Steadiness& of_it = known[name];
@@ -217,9 +225,8 @@ Digest ResourceManager::TakeDigest(absl::Time now) {
     for (const auto& [key, flow] : window) {
       if (flow.calls > 0) edge_used_[key] = now;
     }
-    absl::erase_if(edge_used_, [&](const auto& used) {
-      return now - used.second > kEdgeWindows * options_.window;
-    });
+    absl::erase_if(edge_used_,
+                   [&](const auto& used) { return now - used.second > kEdgeWindows * window_; });
     last_ = std::move(newest);
     for (const auto& [rid, name] : consoles_) digest.consoles.push_back(rid);
     std::erase_if(pins_, [now](const auto& pin) { return pin.second.until <= now; });

@@ -41,6 +41,14 @@ class ResourceManager final : public CallObserver, public MigrationObserver {
   // it several times a window; each call is a sample.
   Digest TakeDigest(absl::Time now);
 
+  // H from now on.
+  void SetWindow(absl::Duration window);
+
+  // What was measured of the ways to others, and what is known of them from before a restart: it
+  // counts little, and less with every call that is measured.
+  std::vector<KnownLink> Links() const { return links_.Known(); }
+  void SetPriors(const std::vector<KnownLink>& links) { links_.SetPriors(links); }
+
   // The node is dead: what was measured of the way to it counts no more.
   void Forget(NodeInstance peer) { links_.Forget(peer); }
 
@@ -106,6 +114,7 @@ class ResourceManager final : public CallObserver, public MigrationObserver {
   LinkEstimator links_;
 
   mutable Mutex mutex_;
+  absl::Duration window_ ABSL_GUARDED_BY(mutex_);  // options_.window, until it is set
   std::optional<Sample> last_ ABSL_GUARDED_BY(mutex_);
   std::set<Rid> moved_ ABSL_GUARDED_BY(mutex_);  // since the last digest
   CallSpans spans_ ABSL_GUARDED_BY(mutex_);
