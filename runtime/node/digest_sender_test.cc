@@ -6,7 +6,6 @@
 #include <map>
 #include <vector>
 
-#include "absl/synchronization/notification.h"
 #include "runtime/testing/cluster.h"
 
 namespace abacus::runtime {
@@ -19,20 +18,17 @@ Digest Of(double window_s) { return {.from = {3, 1}, .window_s = window_s}; }
 // What arrived where; the server "hangs" answers when it is let go.
 class DigestSenderTest : public ::testing::Test {
  protected:
-  ~DigestSenderTest() override {
-    if (!let_go_.HasBeenNotified()) let_go_.Notify();
+  ~DigestSenderTest() override { LetGo(); }
+  void LetGo() {
+    MutexLock lock(mutex_);
+    let_go_ = true;
+    changed_.SignalAll();
   }
   absl::Status Take(const std::string& address, const Digest& digest) {
-    if (address == "hangs") {
-      MutexLock lock(mutex_);
-      arrived_[address].push_back(digest.window_s);
-    }
-    if (address == "hangs") let_go_.WaitForNotification();
     if (address == "refuses") return absl::UnavailableError("no");
-    if (address != "hangs") {
-      MutexLock lock(mutex_);
-      arrived_[address].push_back(digest.window_s);
-    }
+    MutexLock lock(mutex_);
+    arrived_[address].push_back(digest.window_s);
+    while (address == "hangs" && !let_go_) changed_.Wait(mutex_);
     return absl::OkStatus();
   }
   std::vector<double> At(const std::string& address) {
@@ -45,8 +41,9 @@ class DigestSenderTest : public ::testing::Test {
     return sum;
   }
 
-  absl::Notification let_go_;
   Mutex mutex_;
+  CondVar changed_;
+  bool let_go_ ABSL_GUARDED_BY(mutex_) = false;
   std::map<std::string, std::vector<double>> arrived_ ABSL_GUARDED_BY(mutex_);
   DigestSender sender_{
       [this](const std::string& address, const Digest& digest) { return Take(address, digest); }};
@@ -60,7 +57,7 @@ TEST_F(DigestSenderTest, AServerThatHangsHoldsUpNeitherTheSenderNorOtherServers)
     ASSERT_TRUE(Eventually([&] { return SumAt("well") == i + 2; }));
   }
   EXPECT_EQ(At("hangs").size(), 1u) << "one is under way";
-  let_go_.Notify();
+  LetGo();
   ASSERT_TRUE(Eventually([&] { return At("hangs").size() == 2; }));
   EXPECT_EQ(At("hangs")[1], 5) << "the five that came meanwhile are one";
 }

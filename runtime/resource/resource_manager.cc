@@ -225,8 +225,8 @@ Digest ResourceManager::TakeDigest(absl::Time now) {
     for (const auto& [key, flow] : window) {
       if (flow.calls > 0) edge_used_[key] = now;
     }
-    absl::erase_if(edge_used_,
-                   [&](const auto& used) { return now - used.second > kEdgeWindows * window_; });
+    const absl::Duration kept = kEdgeWindows * window_;
+    absl::erase_if(edge_used_, [&](const auto& used) { return now - used.second > kept; });
     last_ = std::move(newest);
     for (const auto& [rid, name] : consoles_) digest.consoles.push_back(rid);
     std::erase_if(pins_, [now](const auto& pin) { return pin.second.until <= now; });
