@@ -108,6 +108,15 @@ std::vector<LinkEstimator::Estimate> LinkEstimator::Estimates() const {
 }
 
 void LinkEstimator::Forget(NodeInstance peer) {
+  for (const Estimate& link : Estimates()) {
+    if (link.peer != peer || !link.bandwidth_bytes_s || link.round_trip_s.value_or(0) <= 0)
+      continue;
+    MutexLock lock(mutex_);
+    if (priors_.size() >= LinkBook::kLinksMax && !priors_.contains(peer.node)) {
+      priors_.erase(priors_.begin());
+    }
+    priors_[peer.node] = {peer.node, *link.bandwidth_bytes_s, *link.round_trip_s};
+  }
   MutexLock lock(mutex_);
   links_.erase(peer);
 }

@@ -49,6 +49,7 @@ class LinkEstimator {
   // not come back, newest first.
   std::vector<KnownLink> Known() const;
 
+  // The process there has ended: what was measured is a prior for the next one at its node.
   void Forget(NodeInstance peer);
 
  private:

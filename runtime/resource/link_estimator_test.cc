@@ -131,5 +131,19 @@ TEST(LinkEstimatorTest, WhatIsKnownIsWhatWasMeasuredAndWhoHasNotComeBack) {
   EXPECT_EQ(known[1], (KnownLink{8, 2e6, 0.0003}));
 }
 
+TEST(LinkEstimatorTest, OfANodeThatComesBackWhatWasMeasuredBeforeIsAPrior) {
+  LinkEstimator links;
+  for (int i = 0; i < 100; ++i) {
+    links.Observe({7, 3}, 64, 64, 300'000);
+    links.Observe({7, 3}, 64, 65536, 300'000 + 65'600'000);
+  }
+  links.Forget({7, 3});
+  EXPECT_TRUE(links.Estimates().empty());
+  links.Observe({7, 4}, 64, 64, 300'000);
+  const auto estimate = links.Estimates().at(0);
+  EXPECT_NEAR(*estimate.bandwidth_bytes_s, 1e6, 5e4);
+  EXPECT_EQ(estimate.measured_bytes, 32 * 1024) << "a prior, and no more";
+}
+
 }  // namespace
 }  // namespace abacus::runtime

@@ -49,7 +49,7 @@ class ResourceManager final : public CallObserver, public MigrationObserver {
   std::vector<KnownLink> Links() const { return links_.Known(); }
   void SetPriors(const std::vector<KnownLink>& links) { links_.SetPriors(links); }
 
-  // The node is dead: what was measured of the way to it counts no more.
+  // The node is dead: what was measured of the way to it is no more than a prior.
   void Forget(NodeInstance peer) { links_.Forget(peer); }
 
   // A console of this node, from its making to its end.
