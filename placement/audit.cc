@@ -16,6 +16,18 @@ void RunningError::Add(double predicted, double measured) {
   next_ = (next_ + 1) % errors_max_;
 }
 
+void RunningError::SetLimit(size_t errors_max) {
+  // The oldest first, so that these can go.
+  if (errors_.size() == errors_max_) {
+    std::rotate(errors_.begin(), errors_.begin() + static_cast<ptrdiff_t>(next_), errors_.end());
+  }
+  errors_max_ = errors_max;
+  if (errors_.size() > errors_max_) {
+    errors_.erase(errors_.begin(), errors_.end() - static_cast<ptrdiff_t>(errors_max_));
+  }
+  next_ = errors_.size() % errors_max_;
+}
+
 double RunningError::Quantile(double part) const {
   if (errors_.empty()) return 0;
   std::vector<double> sorted = errors_;
@@ -37,17 +49,29 @@ double Corrections::Factor(const std::string& class_name, NodeId node, double no
 void Corrections::Learn(const std::string& class_name, NodeId node, double expected,
                         double measured, double now_s) {
   const Key key(class_name, node);
-  if (learnt_.size() >= corrections_max_ && !learnt_.contains(key)) {
-    learnt_.erase(
-        std::min_element(learnt_.begin(), learnt_.end(), [](const auto& a, const auto& b) {
-          return std::tie(a.second.at_s, a.first) < std::tie(b.second.at_s, b.first);
-        }));
-  }
+  if (learnt_.size() >= corrections_max_ && !learnt_.contains(key)) DropOldest();
   Learnt& learnt = learnt_[key];
   const double bound = std::log(factor_max_);
   learnt.log_factor =
       std::clamp(LogFactor(learnt, now_s) + std::log(measured / expected), -bound, bound);
   learnt.at_s = now_s;
+}
+
+void Corrections::DropOldest() {
+  learnt_.erase(std::min_element(learnt_.begin(), learnt_.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.second.at_s, a.first) < std::tie(b.second.at_s, b.first);
+  }));
+}
+
+void Corrections::SetLimits(size_t corrections_max, double factor_max, double half_life_s) {
+  corrections_max_ = corrections_max;
+  factor_max_ = factor_max;
+  half_life_s_ = half_life_s;
+  while (learnt_.size() > corrections_max_) DropOldest();
+  const double bound = std::log(factor_max_);
+  for (auto& [key, learnt] : learnt_) {
+    learnt.log_factor = std::clamp(learnt.log_factor, -bound, bound);
+  }
 }
 
 std::vector<Corrections::Entry> Corrections::InForce(double now_s) const {

@@ -19,6 +19,9 @@ class RunningError {
  public:
   explicit RunningError(size_t errors_max) : errors_max_(errors_max) {}
 
+  // From now on; of more than that the oldest go. REQUIRES: > 0.
+  void SetLimit(size_t errors_max);
+
   // REQUIRES: both finite and positive.
   void Add(double predicted, double measured);
   size_t count() const { return errors_.size(); }
@@ -53,6 +56,9 @@ class Corrections {
   Corrections(size_t corrections_max, double factor_max, double half_life_s)
       : corrections_max_(corrections_max), factor_max_(factor_max), half_life_s_(half_life_s) {}
 
+  // From now on; of more than corrections_max the least recently learnt go.
+  void SetLimits(size_t corrections_max, double factor_max, double half_life_s);
+
   double Factor(const std::string& class_name, NodeId node, double now_s) const;
   // REQUIRES: both finite and positive.
   void Learn(const std::string& class_name, NodeId node, double expected, double measured,
@@ -69,6 +75,7 @@ class Corrections {
   using Key = std::pair<std::string, NodeId>;
 
   double LogFactor(const Learnt& learnt, double now_s) const;
+  void DropOldest();
 
   size_t corrections_max_;
   double factor_max_;

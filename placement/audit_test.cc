@@ -1,5 +1,6 @@
 #include "placement/audit.h"
 
+#include <cmath>
 #include <string>
 
 #include "gtest/gtest.h"
@@ -22,6 +23,29 @@ TEST(RunningErrorTest, RemembersTheLastOnesOnly) {
   for (int i = 0; i < 4; ++i) errors.Add(100, 100);
   EXPECT_EQ(errors.count(), 4u);
   EXPECT_EQ(errors.Quantile(1), 0);
+}
+
+TEST(RunningErrorTest, ANewLimitKeepsTheNewest) {
+  RunningError errors(4);
+  for (int i = 1; i <= 6; ++i) errors.Add(100 + i, 100);
+  errors.SetLimit(2);
+  EXPECT_EQ(errors.count(), 2u);
+  EXPECT_NEAR(errors.Quantile(0), 0.05, 1e-9);
+  errors.SetLimit(3);
+  errors.Add(107, 100);
+  errors.Add(108, 100);
+  EXPECT_EQ(errors.count(), 3u);
+  EXPECT_NEAR(errors.Quantile(0), 0.06, 1e-9);
+}
+
+TEST(CorrectionsTest, NewLimitsHoldForWhatWasLearnt) {
+  Corrections corrections(10, 4, 1e6);
+  corrections.Learn("a", 1, 1, 4, 0);
+  corrections.Learn("b", 1, 1, 4, 1);
+  corrections.SetLimits(1, 2, 60);
+  EXPECT_EQ(corrections.Factor("a", 1, 1), 1);
+  EXPECT_NEAR(corrections.Factor("b", 1, 1), 2, 1e-9);
+  EXPECT_NEAR(corrections.Factor("b", 1, 61), std::sqrt(2), 1e-9);
 }
 
 TEST(CorrectionsTest, TheFactorIsMeasuredOverExpectedAndMultiplies) {

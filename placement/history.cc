@@ -111,6 +111,12 @@ bool GraphHistory::Add(const Snapshot& sample, double end_s) {
   return continued;
 }
 
+void GraphHistory::SetSamplesMax(size_t samples_max) {
+  samples_max_ = samples_max;
+  if (rows_.size() <= samples_max_) return;
+  rows_.erase(rows_.begin(), rows_.end() - static_cast<ptrdiff_t>(samples_max_));
+}
+
 double GraphHistory::begin_s() const {
   return rows_.empty() ? 0 : rows_.front().end_s - rows_.front().length_s;
 }

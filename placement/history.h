@@ -23,6 +23,9 @@ class GraphHistory {
  public:
   explicit GraphHistory(size_t samples_max) : samples_max_(samples_max) {}
 
+  // From now on; of more than that the oldest go. REQUIRES: > 0.
+  void SetSamplesMax(size_t samples_max);
+
   // Takes the figures of the interval of sample.window_s seconds that ended at end_s. Returns false
   // if the history began anew with this sample.
   // REQUIRES: every figure finite; window_s > 0.

@@ -38,14 +38,13 @@ bool PhaseTracker::Add(absl::Span<const double> cost_ref_s, double begin_s, doub
   if (!(total > 0) || end_s <= begin_s) return false;
   std::vector<double> shares(cost_ref_s.begin(), cost_ref_s.end());
   for (double& share : shares) share /= total;
-  if (reference_.mean.size() != shares.size()) {
-    // The graph itself is another one: what was known is about costs that are not there any more.
-    kinds_.clear();
-    kind_.reset();
+  if (reference_.mean.empty()) {
     Begin(shares, begin_s);
     done_ref_s_ = total;
     return false;
   }
+  Widen(shares.size());
+  shares.resize(reference_.mean.size(), 0);
   if (reference_.rebase) {
     for (const Pending& pending : pending_) done_ref_s_ += Sum(pending.cost_ref_s);
     const double kept_since_s = since_s_;
@@ -63,6 +62,7 @@ bool PhaseTracker::Add(absl::Span<const double> cost_ref_s, double begin_s, doub
     return false;
   }
   pending_.push_back({begin_s, {cost_ref_s.begin(), cost_ref_s.end()}});
+  pending_.back().cost_ref_s.resize(shares.size(), 0);
   if (alarm) return Change();
   if (pending_.size() > kPendingMax) {
     done_ref_s_ += Sum(pending_.front().cost_ref_s);
@@ -155,6 +155,52 @@ void PhaseTracker::Begin(absl::Span<const double> mix, double since_s) {
   sums_.assign(2 * mix.size(), 0);
   pending_.clear();
   since_s_ = since_s;
+}
+
+// An edge or object that is new cost nothing until now, in every phase that is remembered.
+void PhaseTracker::Widen(size_t places) {
+  const size_t known = reference_.mean.size();
+  if (places <= known) return;
+  reference_.mean.resize(places, 0);
+  reference_.square.resize(places, 0);
+  sums_.insert(sums_.begin() + static_cast<ptrdiff_t>(known), places - known, 0);
+  sums_.resize(2 * places, 0);
+  for (Pending& pending : pending_) pending.cost_ref_s.resize(places, 0);
+  for (Kind& kind : kinds_) kind.mix.resize(places, 0);
+}
+
+void PhaseTracker::Keep(absl::Span<const size_t> places) {
+  const auto keep = [places](std::vector<double>& values, size_t offset) {
+    std::vector<double> kept;
+    for (const size_t place : places) kept.push_back(values[offset + place]);
+    return kept;
+  };
+  if (reference_.mean.empty()) return;
+  std::vector<double> sums = keep(sums_, 0);
+  const std::vector<double> down = keep(sums_, reference_.mean.size());
+  sums.insert(sums.end(), down.begin(), down.end());
+  sums_ = std::move(sums);
+  reference_.mean = keep(reference_.mean, 0);
+  reference_.square = keep(reference_.square, 0);
+  for (Pending& pending : pending_) pending.cost_ref_s = keep(pending.cost_ref_s, 0);
+  for (Kind& kind : kinds_) kind.mix = keep(kind.mix, 0);
+}
+
+void PhaseTracker::SetConfig(const PhaseConfig& config) {
+  config_ = config;
+  for (Kind& kind : kinds_) {
+    auto& lengths = kind.lengths_ref_s;
+    if (lengths.size() <= config_.lengths_max) continue;
+    lengths.erase(lengths.begin(), lengths.end() - static_cast<ptrdiff_t>(config_.lengths_max));
+  }
+  while (kinds_.size() > config_.kinds_max) {
+    const auto oldest = std::min_element(
+        kinds_.begin(), kinds_.end(), [](const Kind& a, const Kind& b) { return a.used < b.used; });
+    const auto gone = static_cast<size_t>(oldest - kinds_.begin());
+    if (kind_ == gone) kind_.reset();
+    if (kind_ > gone) --*kind_;
+    kinds_.erase(oldest);
+  }
 }
 
 std::optional<size_t> PhaseTracker::FindKind(absl::Span<const double> mix) const {

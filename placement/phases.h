@@ -54,11 +54,21 @@ class PhaseTracker {
  public:
   explicit PhaseTracker(const PhaseConfig& config) : config_(config) {}
 
+  // New constants from now on; of kinds and lengths beyond new limits the least recently used and
+  // the oldest go. REQUIRES: in range.
+  void SetConfig(const PhaseConfig& config);
+
   // Takes one sample: cost_ref_s is what each object and edge did between begin_s and end_s, in
-  // reference seconds, always in the same order. A sample without any cost is passed over.
+  // reference seconds. A place in it is the same object or edge in every sample: what it cost is 0
+  // before the first sample that is long enough to have the place, and in those that are not. A
+  // sample without any cost is passed over.
   // Returns true if with this sample the behaviour is known to have changed (see since_s()).
   // REQUIRES: costs finite and not negative, times not decreasing.
   bool Add(absl::Span<const double> cost_ref_s, double begin_s, double end_s);
+
+  // Forgets the costs at all places but these, which become 0, 1, and so on.
+  // REQUIRES: each is known, and named once.
+  void Keep(absl::Span<const size_t> places);
 
   // The graph was moved: CPU times are measured with another yardstick from now on, which must not
   // be taken for a change. What the present phase looks like is learnt again from the next sample.
@@ -101,6 +111,7 @@ class PhaseTracker {
   bool Accumulate(absl::Span<const double> shares);
   void Learn(absl::Span<const double> shares);
   void Begin(absl::Span<const double> mix, double since_s);
+  void Widen(size_t places);
   void EndPhase();
   std::optional<size_t> FindKind(absl::Span<const double> mix) const;
   // Mix of the pending samples from `from` up to `to`.

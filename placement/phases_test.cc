@@ -154,6 +154,75 @@ TEST(PhaseTrackerTest, KindsBeyondTheLimitReplaceTheOneNotSeenForLongest) {
   EXPECT_FALSE(tracker.kind().has_value()) << "four kinds cannot all be known";
 }
 
+TEST(PhaseTrackerTest, WhatWasLearntOfPhasesHoldsWhileCostsComeAndGo) {
+  Random random(11);
+  PhaseTracker tracker({});
+  double now_s = 0;
+  for (int i = 0; i < 3; ++i) {
+    Feed(tracker, kInsert, 160, 0.1, random, now_s);
+    Feed(tracker, kScan, 40, 0.1, random, now_s);
+  }
+  const uint64_t changes = tracker.changes();
+  std::vector<double> wider = kInsert;
+  wider.push_back(0.01);  // an edge that was not there before, and costs little
+  Feed(tracker, wider, 40, 0.1, random, now_s);
+  EXPECT_EQ(tracker.changes(), changes + 1) << "from scan to insert";
+  ASSERT_TRUE(tracker.LengthRefS().has_value());
+  EXPECT_NEAR(*tracker.LengthRefS(), 8, 0.4);
+  Feed(tracker, kInsert, 40, 0.1, random, now_s);  // and is at rest again
+  EXPECT_EQ(tracker.changes(), changes + 1);
+  EXPECT_NEAR(*tracker.LengthRefS(), 8, 0.4);
+  EXPECT_NEAR(tracker.done_ref_s(), 4, 0.4);
+}
+
+TEST(PhaseTrackerTest, ACostThatIsNewAndLargeIsAChange) {
+  Random random(12);
+  PhaseTracker tracker({});
+  double now_s = 0;
+  Feed(tracker, kInsert, 100, 0.1, random, now_s);
+  std::vector<double> wider = kInsert;
+  wider.push_back(1);
+  EXPECT_GT(Feed(tracker, wider, 10, 0.1, random, now_s), 0);
+}
+
+TEST(PhaseTrackerTest, CostsThatAreKeptKeepWhatIsKnownOfThem) {
+  Random random(13);
+  PhaseTracker tracker({});
+  double now_s = 0;
+  const std::vector<double> a = {0.5, 0, 0.3, 0.2};
+  const std::vector<double> b = {0.1, 0, 0.8, 0.1};
+  for (int i = 0; i < 2; ++i) {
+    Feed(tracker, a, 100, 0.1, random, now_s);
+    Feed(tracker, b, 100, 0.1, random, now_s);
+  }
+  tracker.Keep({3, 0, 2});
+  EXPECT_EQ(Feed(tracker, {0.1, 0.1, 0.8}, 20, 0.1, random, now_s), 0)
+      << "the same under new names";
+  EXPECT_GT(Feed(tracker, {0.2, 0.5, 0.3}, 20, 0.1, random, now_s), 0);
+  ASSERT_TRUE(tracker.LengthRefS().has_value());
+  EXPECT_NEAR(*tracker.LengthRefS(), 5, 0.3);
+}
+
+TEST(PhaseTrackerTest, NewConstantsHoldForWhatIsKnown) {
+  Random random(14);
+  PhaseTracker tracker({});
+  double now_s = 0;
+  for (int i = 0; i < 3; ++i) {
+    Feed(tracker, kInsert, 80, 0.1, random, now_s);
+    Feed(tracker, kScan, 40, 0.1, random, now_s);
+  }
+  ASSERT_TRUE(tracker.LengthRefS().has_value());
+  PhaseConfig config;
+  config.kinds_max = 1;
+  config.alarm_sum = 1000;
+  tracker.SetConfig(config);
+  EXPECT_FALSE(tracker.LengthRefS().has_value()) << "of two kinds the one that ended last is kept";
+  EXPECT_EQ(Feed(tracker, kInsert, 100, 0.1, random, now_s), 0) << "an alarm needs 200 samples now";
+  config.alarm_sum = 8;
+  tracker.SetConfig(config);
+  EXPECT_GT(Feed(tracker, kScan, 20, 0.1, random, now_s), 0);
+}
+
 TEST(PhaseTrackerTest, AnEmptySampleSaysNothing) {
   PhaseTracker tracker({});
   EXPECT_FALSE(tracker.Add(std::vector<double>{0, 0}, 0, 1));

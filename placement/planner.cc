@@ -26,6 +26,8 @@ constexpr double kDeviationWindows = 3;
 constexpr double kPriceDrift = 4;
 // Changes no older than this were made by the same call.
 constexpr double kAtOnce_s = 1e-9;
+// Places of objects and edges that are gone, beyond as many as there are, before they are cleared.
+constexpr size_t kPlacesSpare = 64;
 
 bool Sane(double x) { return std::isfinite(x) && x >= 0; }
 
@@ -69,6 +71,14 @@ absl::Status Planner::SetConfig(const Config& config, const PlannerConfig& plann
   config_ = config;
   planner_ = planner_config;
   valid_ = absl::OkStatus();
+  corrections_.SetLimits(planner_.corrections_max, planner_.correction_max,
+                         planner_.correction_half_life * config_.window_s);
+  present_error_.SetLimit(planner_.errors_max);
+  move_error_.SetLimit(planner_.errors_max);
+  for (auto& [console, graph] : graphs_) {
+    graph->history.SetSamplesMax(planner_.samples_max);
+    graph->phases.SetConfig(planner_.phases);
+  }
   return absl::OkStatus();
 }
 
@@ -135,8 +145,8 @@ bool Planner::SetPrices(const Snapshot& sample, Prices* prices) {
   return prices->rate > 0;
 }
 
-// REQUIRES: the entries of `snapshot` are those of graph.history.latest(), in its order.
-std::vector<double> Planner::MixOf(const Graph& graph, const Snapshot& snapshot) {
+// What each object and then each edge did, in reference seconds.
+std::vector<double> Planner::CostsOf(const Graph& graph, const Snapshot& snapshot) {
   std::vector<double> mix;
   for (const auto& object : snapshot.objects) {
     double rate = 0;
@@ -152,10 +162,33 @@ std::vector<double> Planner::MixOf(const Graph& graph, const Snapshot& snapshot)
   return mix;
 }
 
+// The same, each at the place that it has had in all samples of the graph.
+std::vector<double> Planner::MixOf(Graph& graph, const Snapshot& snapshot) {
+  std::vector<std::pair<ObjectId, ObjectId>> names;
+  for (const auto& object : snapshot.objects) names.emplace_back(object.id, ObjectId());
+  for (const auto& edge : snapshot.edges) names.emplace_back(edge.from, edge.to);
+  if (graph.places.size() > 2 * names.size() + kPlacesSpare) {
+    std::vector<size_t> kept;
+    decltype(graph.places) places;
+    for (const auto& name : names) {
+      const auto known = graph.places.find(name);
+      if (known == graph.places.end() || !places.try_emplace(name, kept.size()).second) continue;
+      kept.push_back(known->second);
+    }
+    graph.phases.Keep(kept);
+    graph.places = std::move(places);
+  }
+  for (const auto& name : names) graph.places.try_emplace(name, graph.places.size());
+  const std::vector<double> costs = CostsOf(graph, snapshot);
+  std::vector<double> mix(graph.places.size(), 0);
+  for (size_t i = 0; i < costs.size(); ++i) mix[graph.places.at(names[i])] += costs[i];
+  return mix;
+}
+
 // The amount of work, by calls and bytes alone: CPU times are what corrections are about.
 double Planner::AmountOf(const Graph& graph, const Snapshot& snapshot) {
   if (graph.prices.rate <= 0) return 0;
-  const std::vector<double> mix = MixOf(graph, snapshot);
+  const std::vector<double> mix = CostsOf(graph, snapshot);
   return std::accumulate(mix.begin() + static_cast<ptrdiff_t>(snapshot.objects.size()), mix.end(),
                          0.0);
 }
@@ -251,7 +284,7 @@ double Planner::Horizon(const Graph& graph, const Snapshot& window) const {
   const double h = config_.window_s;
   const std::optional<double> remaining = graph.phases.RemainingRefS();
   if (!remaining || graph.history.empty()) return h;
-  const std::vector<double> mix = MixOf(graph, window);
+  const std::vector<double> mix = CostsOf(graph, window);
   const double speed = std::accumulate(mix.begin(), mix.end(), 0.0) / window.window_s;
   if (!(speed > 0)) return h;
   const double windows = *remaining / (speed * h) / planner_.moves_per_phase;

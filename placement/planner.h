@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -68,6 +69,8 @@ class Planner {
   struct Decided {
     Decision decision;
     Snapshot window;
+    // Of moves that go together or not at all, an ejection among them: the same number, and not 0.
+    uint64_t step = 0;
   };
   // Decides on many consoles at once: each as Decide(console) does; but where one wants to move, or
   // lacks memory to, and others are known on the same nodes, DecideAll (engine.h) is asked on the
@@ -82,10 +85,10 @@ class Planner {
   //
   // Returns one decision for each of `consoles`, in their order, then those of others that were
   // ejected. Of the moves of one call those of kEjected are to be carried out first: they make the
-  // room. OnMoveEnded() is told for each console that moves.
-  // Limits: kRoundPartiesAWindow parties to rounds are looked at in a window; seekers wait between
-  // rounds of so many. At 10 us a party (README) that is a tenth of a core.
-  // Source: paper, 5.4.2 and 6.7; roles, reasons and limits are ours.
+  // room, for those of the same step and for no others. OnMoveEnded() is told for each console that
+  // moves. Limits: kRoundPartiesAWindow parties to rounds are looked at in a window; seekers wait
+  // between rounds of so many. At 10 us a party (README) that is a tenth of a core. Source:
+  // paper, 5.4.2 and 6.7; roles, reasons and limits are ours.
   static constexpr double kRoundPartiesAWindow = 10'000;
   std::vector<Decided> DecideRound(absl::Span<const ObjectId> consoles, double now_s);
 
@@ -95,7 +98,8 @@ class Planner {
   // The graph has ended.
   void Forget(const ObjectId& console);
 
-  // New constants from now on. Errors: kInvalidArgument; the old ones stay.
+  // New constants from now on, of graphs that are known too. Errors: kInvalidArgument; the old ones
+  // stay.
   absl::Status SetConfig(const Config& config, const PlannerConfig& planner_config);
   // While suspended it stays and shows what it would do; in a dry run, also records decisions as
   // moves that were not made (kDryRun).
@@ -109,7 +113,8 @@ class Planner {
     std::optional<double> phase_length_ref_s;  // learnt, of phases of this kind (phases.h)
     std::optional<double> phase_remaining_ref_s;
     double cool_down_left_s = 0;
-    int undone = 0;  // moves taken back and not yet forgiven
+    int undone = 0;          // moves taken back and not yet forgiven
+    size_t costs_known = 0;  // objects and edges that phases are told by, some of which may be gone
   };
   // Empty: the graph is not known.
   std::optional<GraphStatus> StatusOf(const ObjectId& console, double now_s) const;
@@ -179,6 +184,9 @@ class Planner {
     Graph(size_t samples_max, const PhaseConfig& phases) : history(samples_max), phases(phases) {}
     GraphHistory history;
     PhaseTracker phases;
+    // Where each object (with no callee) and edge stands in the mix of costs: what was learnt of
+    // phases holds while others come and go.
+    absl::flat_hash_map<std::pair<ObjectId, ObjectId>, size_t> places;
     Prices prices;
     double window_from_s = -1e300;  // figures from before do not count
     bool moving = false;
@@ -201,6 +209,7 @@ class Planner {
     bool goes = false;       // to be moved, as far as this graph is concerned
     bool harmless = false;   // and no other can lose by it (Settle)
     bool given = true;       // was asked for, and is not only a party to the round
+    uint64_t step = 0;       // that it is let go with, if that ejects (Decided::step)
   };
   // What a step of a round is for one console.
   struct Part {
@@ -253,7 +262,8 @@ class Planner {
   bool AuditLastMove(Graph& graph, const Snapshot& window, const Decision& decision, double now_s);
   Decision Undo(Graph& graph, const Snapshot& window, Decision decision, double now_s);
   void LetGo(Graph& graph, const Snapshot& window, const Decision& decision, double now_s);
-  static std::vector<double> MixOf(const Graph& graph, const Snapshot& snapshot);
+  static std::vector<double> CostsOf(const Graph& graph, const Snapshot& snapshot);
+  static std::vector<double> MixOf(Graph& graph, const Snapshot& snapshot);
   static double AmountOf(const Graph& graph, const Snapshot& snapshot);
   static bool SetPrices(const Snapshot& sample, Prices* prices);
 
@@ -267,6 +277,7 @@ class Planner {
   bool started_ = false;
   uint64_t uses_ = 0;
   double next_round_s_ = -1e300;
+  uint64_t steps_ = 0;  // that ejected
   absl::flat_hash_map<ObjectId, std::unique_ptr<Graph>> graphs_;
   Ledger ledger_;
   Corrections corrections_;

@@ -187,7 +187,8 @@ std::optional<Planner::GraphStatus> Planner::StatusOf(const ObjectId& console, d
                      .phase_length_ref_s = graph.phases.LengthRefS(),
                      .phase_remaining_ref_s = graph.phases.RemainingRefS(),
                      .cool_down_left_s = std::max(0.0, graph.cool_until_s - now),
-                     .undone = graph.undone};
+                     .undone = graph.undone,
+                     .costs_known = graph.places.size()};
 }
 
 }  // namespace abacus::placement

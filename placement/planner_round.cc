@@ -276,11 +276,15 @@ void Planner::DecideTogether(double now_s, std::vector<Proposal>* proposals) {
   for (const RoundStep& step : round.steps) {
     std::vector<Part> parts = PartsOf(step, round, joint, proposals);
     const std::optional<Reason> held = HoldBackStep(step, parts, now_s);
+    const bool ejects =
+        std::any_of(parts.begin(), parts.end(), [](const Part& p) { return !p.seeks; });
+    const uint64_t number = ejects && !held ? ++steps_ : 0;
     for (Part& part : parts) {
       if (held && !part.seeks) continue;
       Proposal& proposal = *part.proposal;
       proposal.decision = std::move(part.decision);
       proposal.goes = false;
+      proposal.step = number;
       settled.insert(&proposal);
       if (held) {
         Hold(*held, &proposal.decision);
@@ -322,7 +326,8 @@ std::vector<Planner::Decided> Planner::DecideRound(absl::Span<const ObjectId> co
   decided.reserve(proposals.size());
   for (Proposal& proposal : proposals) {
     Conclude(now.value_or(0), &proposal);
-    decided.push_back({Count(std::move(proposal.decision)), std::move(proposal.window)});
+    decided.push_back(
+        {Count(std::move(proposal.decision)), std::move(proposal.window), proposal.step});
   }
   return decided;
 }

@@ -71,6 +71,52 @@ class PlannerTest : public ::testing::Test {
   double slowdown_ = 1;
 };
 
+TEST_F(PlannerTest, WhatWasLearntOfPhasesSurvivesAnEdgeThatComes) {
+  ASSERT_TRUE(planner_.SetConfig({.window_s = 0.5}, {}).ok());
+  const auto observe = [&](int ticks, double output, bool more) {
+    output_ = output;
+    for (int i = 0; i < ticks; ++i) {
+      now_s_ += kTick;
+      Snapshot s = Sample();
+      if (more) s.edges.push_back({.from = kGrep, .to = kConsole, .calls = 0.01});
+      ASSERT_TRUE(planner_.Observe(s, now_s_, now_s_).ok());
+    }
+  };
+  for (int i = 0; i < 3; ++i) {
+    observe(60, 1, false);
+    observe(60, 2000, false);
+  }
+  const auto before = planner_.StatusOf(kConsole, now_s_);
+  ASSERT_TRUE(before && before->phase_length_ref_s);
+  observe(30, 1, true);
+  const auto after = planner_.StatusOf(kConsole, now_s_);
+  ASSERT_TRUE(after.has_value());
+  EXPECT_EQ(after->phase_changes, before->phase_changes + 1);
+  EXPECT_TRUE(after->phase_length_ref_s.has_value()) << "phases like it were seen three times";
+}
+
+TEST_F(PlannerTest, WhatIsGoneFromAGraphIsForgottenInTheEnd) {
+  for (uint64_t i = 0; i < 500; ++i) {
+    now_s_ += kTick;
+    Snapshot s = Sample();
+    const ObjectId passing{7, 7, i};
+    s.objects.push_back({.id = passing, .node = kClient, .calls = 1});
+    s.edges.push_back({.from = kGrep, .to = passing, .calls = 1});
+    ASSERT_TRUE(planner_.Observe(s, now_s_, now_s_).ok());
+    ASSERT_LT(planner_.StatusOf(kConsole, now_s_)->costs_known, 200u) << "after " << i;
+  }
+  EXPECT_EQ(planner_.StatusOf(kConsole, now_s_)->phase_changes, 0u);
+}
+
+TEST_F(PlannerTest, NewLimitsHoldForGraphsThatAreKnown) {
+  output_ = 2000;  // it stays
+  for (int i = 0; i < 30; ++i) Tick();
+  EXPECT_GT(planner_.asked().window_s, 0.9);
+  ASSERT_TRUE(planner_.SetConfig({}, {.samples_max = 4}).ok());
+  for (int i = 0; i < 5; ++i) Tick();
+  EXPECT_NEAR(planner_.asked().window_s, 4 * kTick, 1e-6);
+}
+
 TEST_F(PlannerTest, ALargeGainIsDecidedOnTheFirstSample) {
   const Decision d = Tick();
   EXPECT_EQ(d.outcome, Outcome::kMove) << d.explanation;

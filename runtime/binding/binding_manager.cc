@@ -48,6 +48,9 @@ class BindingManager::Call final : public OutgoingCall {
   NodeInstance reader_of;  // whose answer the thread waits for; read under the core's lock
   uint64_t request_bytes = 0;
   uint64_t sent_ticks = 0;  // when it was given to the transport
+  // What giving it to the transport took. It is part of the way there, as the link is measured, and
+  // not of what the caller computes: an object that comes to its data does not take it along.
+  uint64_t sending_ticks = 0;
   bool finished = false;
 
  private:
@@ -451,6 +454,8 @@ Invoker::Route BindingManager::Start(ThreadContext& thread, Entry& entry, Method
     started->Arm();
     started->sent_ticks = monitor::ThreadClock::Ticks();
     bool parked = false;
+    const bool sends = has_arguments && accounting();
+    if (sends) thread.BeginWait();
     const Core::Started outcome = WithCore([&](Core& core, Nanos now, Actions& out) {
       if (stopped_.load(std::memory_order_relaxed)) {
         pending.reply.SetStatus(MakeError(ErrorKind::kNodeUnreachable, "this node is stopped"));
@@ -465,6 +470,7 @@ Invoker::Route BindingManager::Start(ThreadContext& thread, Entry& entry, Method
       started->reader_of = pending.destination;
       return begun;
     });
+    if (sends) started->sending_ticks += thread.EndWait();
     switch (outcome) {
       case Core::Started::kRunLocal:
         started->finished = true;
@@ -546,8 +552,8 @@ Invoker::Route BindingManager::Finish(ThreadContext& thread, OutgoingCall& outgo
     const uint64_t away_ns = ns(begin_ticks - call.sent_ticks + wait_ticks);
     const uint64_t network_ns = away_ns - std::min(pending.reply.residence.total_ns, away_ns);
     Entry* entry = Intern(pending.rid);
-    thread.AccountRemote(entry->slot, call.request_bytes, result->bytes(), ns(wait_ticks),
-                         network_ns);
+    thread.AccountRemote(entry->slot, call.request_bytes, result->bytes(),
+                         ns(call.sending_ticks + wait_ticks), network_ns);
     RefBase(entry).Reset();
     // Only the plain case says something of the link: one message there, one back, and a thread
     // that did nothing in between (a branch of a fork does).

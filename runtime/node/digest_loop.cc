@@ -12,7 +12,7 @@
 namespace abacus::runtime {
 namespace {
 
-// A server that takes longer keeps the others waiting for theirs.
+// A server that takes longer gets its next digests as one.
 constexpr absl::Duration kSendDeadline = absl::Milliseconds(500);
 // Digests of many clients that come one after the other are decided on together.
 constexpr std::chrono::milliseconds kDecisionsApart{20};
@@ -22,13 +22,23 @@ constexpr std::chrono::milliseconds kDecisionsApart{20};
 DigestLoop::DigestLoop(absl::Duration interval, absl::Duration window, ResourceManager* resources,
                        PlacementLoop* engine, MoveDesk* desk, MembershipAgent* membership,
                        ControlClients* clients)
-    : interval_(interval),
-      length_of_window_(window),
-      resources_(*resources),
+    : resources_(*resources),
       engine_(engine),
       desk_(*desk),
       membership_(*membership),
-      clients_(*clients) {}
+      clients_(*clients),
+      sender_([this](const std::string& address, const Digest& digest) {
+        return clients_.To(address)->SendDigest(digest, kSendDeadline);
+      }),
+      interval_(interval),
+      length_of_window_(window) {}
+
+void DigestLoop::SetTimes(absl::Duration interval, absl::Duration window) {
+  MutexLock lock(mutex_);
+  interval_ = interval;
+  length_of_window_ = window;
+  changed_.SignalAll();
+}
 
 void DigestLoop::Start() {
   thread_ = std::thread([this] { Run(); });
@@ -41,6 +51,7 @@ void DigestLoop::Stop() {
     changed_.SignalAll();
   }
   if (thread_.joinable()) thread_.join();
+  sender_.Stop();
 }
 
 absl::Status DigestLoop::Accept(Digest digest) {
@@ -59,26 +70,30 @@ absl::Status DigestLoop::Accept(Digest digest) {
 }
 
 void DigestLoop::Run() {
-  const auto interval =
-      std::chrono::duration_cast<Clock::duration>(absl::ToChronoNanoseconds(interval_));
-  Clock::time_point next_report = Clock::now() + interval;
-  Clock::time_point next_decision = Clock::now();
+  Clock::time_point last_report = Clock::now();
+  Clock::time_point next_decision = last_report;
   for (;;) {
+    bool reports = false;
     {
       MutexLock lock(mutex_);
       for (;;) {
         if (stopping_) return;
+        const Clock::time_point next_report =
+            last_report +
+            std::chrono::duration_cast<Clock::duration>(absl::ToChronoNanoseconds(interval_));
         const auto until = digest_came_ ? std::min(next_report, next_decision) : next_report;
-        if (Clock::now() >= until) break;
+        const Clock::time_point now = Clock::now();
+        if (now >= until) {
+          reports = now >= next_report;
+          // A round that took too long delays the next one; none is made up for.
+          if (reports) last_report = now - next_report < kDecisionsApart ? next_report : now;
+          break;
+        }
         changed_.WaitUntil(mutex_, until);
       }
       digest_came_ = false;
     }
-    if (Clock::now() >= next_report) {
-      // A round that took too long delays the next one; none is made up for.
-      next_report = std::max(next_report + interval, Clock::now());
-      Report();
-    }
+    if (reports) Report();
     Decide();
     next_decision = Clock::now() + kDecisionsApart;
   }
@@ -93,11 +108,11 @@ void DigestLoop::Report() {
     window_.Add(digest, now, length_of_window_);
   }
   if (engine_ != nullptr) engine_->Accept(digest, now).IgnoreError();  // it counts refusals
+  std::vector<std::string> addresses;
   for (const MemberInfo& server : membership_.ReachableServers()) {
-    const absl::Status status =
-        clients_.To(server.control_address)->SendDigest(digest, kSendDeadline);
-    (status.ok() ? sent_ : not_sent_).fetch_add(1, std::memory_order_relaxed);
+    addresses.push_back(server.control_address);
   }
+  sender_.Post(addresses, digest);
 }
 
 Digest DigestLoop::Last() const {
@@ -107,20 +122,17 @@ Digest DigestLoop::Last() const {
 
 void DigestLoop::Decide() {
   if (engine_ == nullptr || membership_.fenced()) return;
-  std::vector<PlannedMove> first = engine_->Decide(absl::Now());
-  const auto rest = std::stable_partition(first.begin(), first.end(),
-                                          [](const PlannedMove& move) { return move.makes_room; });
-  std::vector<PlannedMove> then(rest, first.end());
-  first.erase(rest, first.end());
-  if (first.empty()) {
-    for (const PlannedMove& move : then) CarryOut(move, nullptr);
-    return;
+  for (MoveStep& step : StepsOf(engine_->Decide(absl::Now()))) {
+    if (step.first.empty()) {
+      for (const PlannedMove& move : step.then) CarryOut(move, nullptr);
+      continue;
+    }
+    // What others make room for comes when the room is there.
+    const auto after = std::make_shared<After>();
+    after->moves = std::move(step.then);
+    after->waits_for = step.first.size();
+    for (const PlannedMove& move : step.first) CarryOut(move, after);
   }
-  // What others make room for comes when the room is there.
-  const auto after = std::make_shared<After>();
-  after->moves = std::move(then);
-  after->waits_for = first.size();
-  for (const PlannedMove& move : first) CarryOut(move, after);
 }
 
 void DigestLoop::CarryOut(const PlannedMove& move, std::shared_ptr<After> after) {

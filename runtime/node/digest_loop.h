@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 #include "runtime/base/mutex.h"
 #include "runtime/node/control_client.h"
+#include "runtime/node/digest_sender.h"
 #include "runtime/node/membership_agent.h"
 #include "runtime/node/move_desk.h"
 #include "runtime/resource/digest_window.h"
@@ -37,14 +38,17 @@ class DigestLoop {
   // After ControlClients::CancelAll(). Idempotent.
   void Stop();
 
+  // From now on.
+  void SetTimes(absl::Duration interval, absl::Duration window);
+
   // Another node's digest. Errors: kFailedPrecondition - this is no server, or the sender has not
   // joined; kInvalidArgument - as PlacementLoop::Accept.
   absl::Status Accept(Digest digest);
 
   // What this node saw in the last window; of no node where it has taken no digest yet.
   Digest Last() const;
-  uint64_t sent() const { return sent_.load(std::memory_order_relaxed); }
-  uint64_t not_sent() const { return not_sent_.load(std::memory_order_relaxed); }
+  uint64_t sent() const { return sender_.sent(); }
+  uint64_t not_sent() const { return sender_.not_sent(); }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -60,18 +64,17 @@ class DigestLoop {
   void Decide();
   void CarryOut(const PlannedMove& move, std::shared_ptr<After> after);
 
-  const absl::Duration interval_;
-  const absl::Duration length_of_window_;
   ResourceManager& resources_;
   PlacementLoop* const engine_;
   MoveDesk& desk_;
   MembershipAgent& membership_;
   ControlClients& clients_;
-  std::atomic<uint64_t> sent_{0};
-  std::atomic<uint64_t> not_sent_{0};
+  DigestSender sender_;
 
   mutable Mutex mutex_;
   CondVar changed_;
+  absl::Duration interval_ ABSL_GUARDED_BY(mutex_);
+  absl::Duration length_of_window_ ABSL_GUARDED_BY(mutex_);
   DigestWindow window_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   bool digest_came_ ABSL_GUARDED_BY(mutex_) = false;

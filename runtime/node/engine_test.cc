@@ -18,6 +18,7 @@
 #include "runtime/node/control_client.h"
 #include "runtime/node/node.h"
 #include "runtime/node/testing/node_fixture.h"
+#include "runtime/resource/link_book.h"
 
 namespace abacus::runtime {
 namespace {
@@ -57,18 +58,18 @@ class EngineTest : public testing::NodeFixture {
  protected:
   EngineTest() { types_.Add<Well>().Add<Valve>(); }
 
-  static void Slow(Config& config) {
+  static void Slow(Config& config, uint64_t mbit = 20) {
     config.placement.enabled = true;
     config.placement.window = absl::Milliseconds(400);
-    config.transport.rate_limit_mbit = 20;
+    config.transport.rate_limit_mbit = mbit;
   }
-  void StartCluster() {
+  void StartCluster(uint64_t mbit = 20) {
     NodeOptions server = ServerOptions("s");
-    Slow(server.config);
+    Slow(server.config, mbit);
     server_ = Start(server);
     ASSERT_NE(server_, nullptr);
     NodeOptions client = ClientOptions("c", *server_);
-    Slow(client.config);
+    Slow(client.config, mbit);
     client_ = Start(client);
     ASSERT_NE(client_, nullptr);
     moves_ = std::make_unique<MoveLog>(*client_);
@@ -116,6 +117,13 @@ TEST_F(EngineTest, AnObjectThatKeepsMostOfWhatItReadsGoesToItsData) {
   const Console console(*client_);
   EXPECT_TRUE(TurnUntilAt(*server_, kMuch, kLittle));
   EXPECT_THAT(Last(100).explanation, HasSubstr("test.Valve"));
+}
+
+// 0.84 s a call and windows of 0.4 s: no window sees a call from its beginning to its end.
+TEST_F(EngineTest, AnObjectWhoseCallsTakeLongerThanAWindowGoesToItsData) {
+  StartCluster(10);
+  const Console console(*client_);
+  EXPECT_TRUE(TurnUntilAt(*server_, 1 << 20, kLittle)) << Last().explanation;
 }
 
 TEST_F(EngineTest, AnObjectThatGivesOnAllThatItReadsStays) {
@@ -200,6 +208,37 @@ TEST_F(EngineTest, ConstantsOfAChangedConfigurationHoldWithoutARestart) {
   config.placement.threshold = 0.3;
   ASSERT_TRUE(server_->Reconfigure(config).ok());
   EXPECT_TRUE(TurnUntilAt(*server_, kMuch, kLittle));
+}
+
+TEST_F(EngineTest, TheIntervalOfDigestsChangesWithoutARestart) {
+  StartCluster();
+  Config config = QuickConfig("c");
+  Slow(config);
+  config.placement.digest_interval = absl::Seconds(60);
+  ASSERT_TRUE(client_->Reconfigure(config).ok());
+  const Console console(*client_);
+  TurnFor(absl::Seconds(1), kMuch, kLittle);
+  EXPECT_TRUE(Hosts(*client_, valve_.rid())) << "the server hears nothing of it";
+  config.placement.digest_interval = absl::Milliseconds(50);
+  ASSERT_TRUE(client_->Reconfigure(config).ok());
+  EXPECT_TRUE(TurnUntilAt(*server_, kMuch, kLittle));
+}
+
+TEST_F(EngineTest, TheBandwidthOfALinkIsKeptOverARestartOfTheServer) {
+  StartCluster();
+  {
+    // A node measures a link by the calls that its own objects make.
+    const Ref<Well> far = server_->binding().RefTo<Well>(client_->Create<Well>()->rid());
+    const Ref<Valve> near = *server_->Create<Valve>();
+    for (int i = 0; i < 20; ++i) ASSERT_TRUE(near->Turn(far, kMuch, kLittle, 0).ok());
+  }
+  const NodeId client = Id(*client_);
+  TearDown();
+  const auto links = LinkBook(directory_ + "/s/links").Read();
+  ASSERT_TRUE(links.ok()) << links.status();
+  ASSERT_EQ(links->size(), 1u);
+  EXPECT_EQ(links->at(0).peer, client);
+  EXPECT_NEAR(links->at(0).bandwidth_bytes_s, 2.5e6, 1.25e6);
 }
 
 TEST_F(EngineTest, WhatWasDecidedCanBeAskedForAfterARestartOfTheServer) {

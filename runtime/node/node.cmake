@@ -9,6 +9,7 @@ abacus_library(abacus_node
     node/control_client.cc
     node/control_service.cc
     node/digest_loop.cc
+    node/digest_sender.cc
     node/engine_config.cc
     node/incarnation.cc
     node/membership.cc
@@ -24,9 +25,13 @@ abacus_library(abacus_node
 abacus_test(abacus_membership_test
   SRCS node/membership_test.cc node/membership_simulation_test.cc DEPS abacus_node)
 abacus_test(abacus_control_test
-  SRCS node/addresses_test.cc node/control_client_test.cc node/engine_config_test.cc
+  SRCS node/addresses_test.cc node/control_client_test.cc node/digest_sender_test.cc
+       node/engine_config_test.cc
        node/incarnation_test.cc node/proto_convert_test.cc
-  DEPS abacus_node abacus_control_proto)
+  DEPS abacus_node abacus_control_proto abacus_testing)
 abacus_test(abacus_node_test
   SRCS node/engine_test.cc node/node_test.cc node/node_life_test.cc
   DEPS abacus_node abacus_monitor abacus_testing LABELS serial)
+abacus_benchmark(abacus_engine_benchmark
+  SRCS node/engine_benchmark.cc testing/bench_report.cc
+  DEPS abacus_node abacus_monitor nlohmann_json::nlohmann_json)

@@ -10,12 +10,16 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "runtime/base/status.h"
 #include "runtime/node/addresses.h"
 #include "runtime/node/engine_config.h"
 
 namespace abacus::runtime {
 namespace {
+
+// A crash loses at most so much of what was measured of links.
+constexpr absl::Duration kLinksWrittenEvery = absl::Seconds(10);
 
 constexpr int kIdsDrawnMax = 8;
 constexpr absl::Duration kAskDeadline = absl::Seconds(5);
@@ -190,6 +194,7 @@ absl::Status NodeImpl::Open() {
     spdlog::info("figures of threads come from {}: {}", monitor_.Source(), missing);
   }
   MakeParts();
+  ReadLinks();
   binding_->Start();
   ready_.store(true, std::memory_order_release);
   ABACUS_RETURN_IF_ERROR(membership_->Start(options_.servers));
@@ -239,6 +244,22 @@ void NodeImpl::MakeParts() {
                                                              .monitor = &monitor_});
 }
 
+void NodeImpl::ReadLinks() {
+  if (place_.directory == nullptr) return;
+  const absl::StatusOr<std::vector<KnownLink>> links = LinkBook(LinksPath()).Read();
+  if (links.ok()) {
+    resources_->SetPriors(*links);
+  } else {
+    spdlog::warn("{}", std::string(ToStd(links.status().message())));
+  }
+}
+
+void NodeImpl::WriteLinks() {
+  if (place_.directory == nullptr) return;
+  const absl::Status status = LinkBook(LinksPath()).Write(resources_->Links());
+  if (!status.ok()) spdlog::warn("{}", std::string(ToStd(status.message())));
+}
+
 void NodeImpl::Stop() {
   {
     MutexLock lock(life_mutex_);
@@ -270,6 +291,8 @@ void NodeImpl::StopParts() {
   if (digests_ != nullptr) digests_->Stop();
   if (membership_ != nullptr) membership_->Stop();
   if (desk_ != nullptr) desk_->Join();
+  link_writes_.Stop();
+  if (ready_.load(std::memory_order_acquire)) WriteLinks();
   core_tasks_.Stop();
   binding_->Stop();
 }
@@ -373,6 +396,12 @@ absl::Status NodeImpl::OnLeave(NodeInstance instance) {
 
 absl::Status NodeImpl::OnDigest(Digest digest) {
   ABACUS_RETURN_IF_ERROR(Ready());
+  const int64_t now_ns = absl::GetCurrentTimeNanos();
+  int64_t written_ns = links_written_ns_.load();
+  if (now_ns - written_ns >= absl::ToInt64Nanoseconds(kLinksWrittenEvery) &&
+      links_written_ns_.compare_exchange_strong(written_ns, now_ns)) {
+    link_writes_.Run([this] { WriteLinks(); });
+  }
   return digests_->Accept(std::move(digest));
 }
 
@@ -408,6 +437,8 @@ absl::StatusOr<EngineState> NodeImpl::OnSetEngine(const EngineCommand& command) 
 absl::Status NodeImpl::Reconfigure(const Config& config) {
   ABACUS_RETURN_IF_ERROR(placement::Validate(ToEngineConfig(config)));
   ABACUS_RETURN_IF_ERROR(placement::Validate(ToPlannerConfig(config)));
+  resources_->SetWindow(config.placement.window);
+  if (Ready().ok()) digests_->SetTimes(config.placement.digest_interval, config.placement.window);
   if (engine_ == nullptr) return absl::OkStatus();
   ABACUS_RETURN_IF_ERROR(engine_->SetConfig(ToEngineConfig(config), ToPlannerConfig(config)));
   engine_->Enable(config.placement.enabled);

@@ -87,6 +87,10 @@ class NodeImpl final : public Node,
   absl::Status Advertise(const std::string& listening, const std::string& advertised,
                          const char* key, std::string* address) const;
   void MakeParts();
+  // What is known of links, from before this process and for the next one.
+  std::string LinksPath() const { return options_.config.node.data_dir + "/links"; }
+  void ReadLinks();
+  void WriteLinks();
   void StopParts();
 
   void ConsoleBegan(const Rid& rid) override { resources_->AddConsole(rid, place_.name); }
@@ -139,6 +143,8 @@ class NodeImpl final : public Node,
   std::unique_ptr<MoveDesk> desk_;
   std::unique_ptr<DigestLoop> digests_;
   std::unique_ptr<StatusReporter> reporter_;
+  std::atomic<int64_t> links_written_ns_{0};  // when last
+  SerialQueue link_writes_{/*tasks_max=*/1};
   SerialQueue core_tasks_;  // what the core does about a death may block on a slow peer
   std::unique_ptr<ControlServer> control_;
 

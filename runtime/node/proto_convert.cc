@@ -400,6 +400,7 @@ void ToProto(const Digest& from, v1::Digest* to) {
   AllToProto(from.links, to->mutable_links());
   AllToProto(from.consoles, to->mutable_consoles());
   AllToProto(from.pins, to->mutable_pins());
+  AllToProto(from.begin_anew, to->mutable_begin_anew());
 }
 Digest FromProto(const v1::Digest& from) {
   Digest to;
@@ -413,6 +414,7 @@ Digest FromProto(const v1::Digest& from) {
   to.links = AllFromProto<placement::LinkStatistics>(from.links());
   to.consoles = AllFromProto<Rid>(from.consoles());
   to.pins = AllFromProto<PinRecord>(from.pins());
+  to.begin_anew = AllFromProto<Rid>(from.begin_anew());
   return to;
 }
 

@@ -31,6 +31,9 @@ struct Digest {
   std::vector<placement::LinkStatistics> links;      // from `from`
   std::vector<Rid> consoles;                         // of `from`
   std::vector<PinRecord> pins;                       // of objects whose home is `from`
+  // Objects that came to `from` or left it since the last digest: what is said of them, and of
+  // calls from and to them, is of no placement. Figures of all others count.
+  std::vector<Rid> begin_anew;
 };
 
 // The number of the group of these objects: the same whoever asks for it, and not 0.

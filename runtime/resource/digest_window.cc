@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 namespace abacus::runtime {
@@ -29,6 +30,15 @@ void Append(Digest& into, const Digest& later) {
   }
   Digest sum = later;
   sum.window_s += into.window_s;
+  std::set<placement::ObjectId> anew;
+  for (const Rid& rid : later.begin_anew) anew.insert(ToObjectId(rid));
+  for (const Rid& rid : into.begin_anew) {
+    if (!anew.contains(ToObjectId(rid))) sum.begin_anew.push_back(rid);
+  }
+  std::erase_if(into.objects, [&](const auto& object) { return anew.contains(object.id); });
+  std::erase_if(into.edges, [&](const auto& edge) {
+    return anew.contains(edge.from) || anew.contains(edge.to);
+  });
 
   std::map<placement::ObjectId, const placement::ObjectStatistics*> objects;
   for (const placement::ObjectStatistics& object : into.objects) objects[object.id] = &object;

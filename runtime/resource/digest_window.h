@@ -10,7 +10,8 @@ namespace abacus::runtime {
 
 // Makes of `into` the digest of its own time and that of `later`, which came after it from the same
 // node: times, calls and bytes add up; what is a state (loads, links, pins, memory, consoles) is
-// the later one's. A digest of no time begins anew: what was before it counts no more.
+// the later one's. A digest of no time begins anew: what was before it counts no more; so do
+// objects that it says begin anew, which the sum says as well.
 void Append(Digest& into, const Digest& later);
 
 // The digests of one node over the observation window H, as one: what people are shown.

@@ -78,6 +78,23 @@ TEST(DigestWindowTest, ADigestOfNoTimeBeginsAnew) {
   EXPECT_EQ(sum.window_s, 0.25);
 }
 
+TEST(DigestWindowTest, OfObjectsThatBeginAnewNothingFromBeforeCountsAndOfOthersAllDoes) {
+  Digest sum = Part(0.5, 1);
+  sum.objects.push_back({.id = kLower, .calls = 3});
+  sum.edges.push_back({.from = kUpper, .to = kUpper, .calls = 2});
+  Digest later{.from = kNode, .window_s = 0.25, .begin_anew = {ToRid(kLower)}};
+  Append(sum, later);
+  EXPECT_EQ(sum.window_s, 0.75);
+  EXPECT_EQ(sum.begin_anew, std::vector<Rid>{ToRid(kLower)});
+  ASSERT_EQ(sum.objects.size(), 1u);
+  EXPECT_EQ(sum.objects[0].id, kUpper);
+  EXPECT_EQ(sum.objects[0].calls, 1);
+  ASSERT_EQ(sum.edges.size(), 1u) << "the edge to the object that moved is of two placements";
+  EXPECT_EQ(sum.edges[0].calls, 2);
+  Append(sum, Part(0.25, 1));
+  EXPECT_EQ(sum.begin_anew, std::vector<Rid>{ToRid(kLower)}) << "it has not been whole since";
+}
+
 TEST(DigestWindowTest, TheWindowForgetsWhatIsOlderThanItself) {
   DigestWindow window;
   EXPECT_FALSE(window.Sum().from.valid());

@@ -1,15 +1,27 @@
 #include "runtime/resource/link_estimator.h"
 
 #include <algorithm>
+#include <set>
 
 namespace abacus::runtime {
+namespace {
+
+// The bytes of a large call take most of its time, so this small part of the fastest one is a
+// cautious guess of the round trip until a small call has been seen.
+constexpr double kRoundTripOfLarge = 0.05;
+
+}  // namespace
 
 void LinkEstimator::Observe(NodeInstance peer, uint64_t request_bytes, uint64_t reply_bytes,
                             uint64_t network_ns) {
   const uint64_t bytes = request_bytes + reply_bytes;
   const double seconds = static_cast<double>(network_ns) * 1e-9;
   MutexLock lock(mutex_);
-  Link& link = links_[peer];
+  const auto [it, is_new] = links_.try_emplace(peer);
+  Link& link = it->second;
+  if (const auto prior = priors_.find(peer.node); is_new && prior != priors_.end()) {
+    link = FromPrior(prior->second);
+  }
   if (bytes <= kSmallBytes) {
     // A quantile without a history: a faster call pulls the estimate down at once, a slower one
     // pushes it up a little, so that it settles near the fast end and still follows a change.
@@ -35,6 +47,37 @@ void LinkEstimator::Observe(NodeInstance peer, uint64_t request_bytes, uint64_t 
   }
 }
 
+// Sums as large calls of kPriorBytes in all would have left them.
+LinkEstimator::Link LinkEstimator::FromPrior(const KnownLink& known) {
+  Link link;
+  link.large_bytes = kPriorBytes;
+  link.large_s = kPriorBytes / known.bandwidth_bytes_s;
+  link.total_large_bytes = kPriorBytes;
+  link.tt = kPriorDeviation * kPriorDeviation * link.large_s * link.large_s;
+  link.fastest_large_s = known.round_trip_s / kRoundTripOfLarge;
+  return link;
+}
+
+void LinkEstimator::SetPriors(const std::vector<KnownLink>& links) {
+  MutexLock lock(mutex_);
+  for (const KnownLink& link : links) priors_[link.peer] = link;
+}
+
+std::vector<KnownLink> LinkEstimator::Known() const {
+  std::vector<KnownLink> known;
+  std::set<NodeId> measured;
+  for (const Estimate& link : Estimates()) {
+    if (!link.bandwidth_bytes_s || !link.round_trip_s || *link.round_trip_s <= 0) continue;
+    if (!measured.insert(link.peer.node).second) continue;
+    known.push_back({link.peer.node, *link.bandwidth_bytes_s, *link.round_trip_s});
+  }
+  MutexLock lock(mutex_);
+  for (const auto& [node, prior] : priors_) {
+    if (!measured.contains(node)) known.push_back(prior);
+  }
+  return known;
+}
+
 std::vector<LinkEstimator::Estimate> LinkEstimator::Estimates() const {
   MutexLock lock(mutex_);
   std::vector<Estimate> estimates;
@@ -55,9 +98,9 @@ std::vector<LinkEstimator::Estimate> LinkEstimator::Estimates() const {
       const double relative_variance = off / (transfer_s * transfer_s);
       estimate.bandwidth_variance =
           relative_variance * *estimate.bandwidth_bytes_s * *estimate.bandwidth_bytes_s;
-      // The bytes of a large call take most of its time, so a small part of the fastest one is a
-      // cautious guess until a small call has been seen.
-      if (!estimate.round_trip_s) estimate.round_trip_s = link.fastest_large_s * 0.05;
+      if (!estimate.round_trip_s) {
+        estimate.round_trip_s = link.fastest_large_s * kRoundTripOfLarge;
+      }
     }
     if (estimate.round_trip_s || estimate.bandwidth_bytes_s) estimates.push_back(estimate);
   }
@@ -65,6 +108,15 @@ std::vector<LinkEstimator::Estimate> LinkEstimator::Estimates() const {
 }
 
 void LinkEstimator::Forget(NodeInstance peer) {
+  for (const Estimate& link : Estimates()) {
+    if (link.peer != peer || !link.bandwidth_bytes_s || link.round_trip_s.value_or(0) <= 0)
+      continue;
+    MutexLock lock(mutex_);
+    if (priors_.size() >= LinkBook::kLinksMax && !priors_.contains(peer.node)) {
+      priors_.erase(priors_.begin());
+    }
+    priors_[peer.node] = {peer.node, *link.bandwidth_bytes_s, *link.round_trip_s};
+  }
   MutexLock lock(mutex_);
   links_.erase(peer);
 }

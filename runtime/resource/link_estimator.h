@@ -8,6 +8,7 @@
 
 #include "runtime/base/ids.h"
 #include "runtime/base/mutex.h"
+#include "runtime/resource/link_book.h"
 
 namespace abacus::runtime {
 
@@ -40,6 +41,15 @@ class LinkEstimator {
   void Observe(NodeInstance peer, uint64_t request_bytes, uint64_t reply_bytes,
                uint64_t network_ns);
   std::vector<Estimate> Estimates() const;
+
+  // Before a peer's first call: what was known of the way to its node when another process measured
+  // it. It counts as kPriorBytes, less and less as calls are measured.
+  void SetPriors(const std::vector<KnownLink>& links);
+  // What is worth being a prior: links whose bandwidth was measured, and priors of peers that have
+  // not come back, newest first.
+  std::vector<KnownLink> Known() const;
+
+  // The process there has ended: what was measured is a prior for the next one at its node.
   void Forget(NodeInstance peer);
 
  private:
@@ -47,6 +57,10 @@ class LinkEstimator {
   // of the round trip.
   static constexpr uint64_t kLargeBytes = 8 * 1024;
   static constexpr uint64_t kSmallBytes = 1024;
+  // As much as one large call or two, and twice what a bandwidth needs to count at all.
+  static constexpr double kPriorBytes = 32 * 1024;
+  // A link may be another one after a restart: deviation of a prior, as a part of it.
+  static constexpr double kPriorDeviation = 0.2;
   // How much of the past counts: each observation takes this share of the weight.
   static constexpr double kDecay = 1.0 / 32;
 
@@ -63,7 +77,10 @@ class LinkEstimator {
     double fastest_large_s = -1;
   };
 
+  static Link FromPrior(const KnownLink& known);
+
   mutable Mutex mutex_;
+  std::map<NodeId, KnownLink> priors_ ABSL_GUARDED_BY(mutex_);
   std::map<NodeInstance, Link> links_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -99,5 +99,51 @@ TEST(LinkEstimatorTest, AForgottenPeerIsUnknownAgain) {
   EXPECT_TRUE(links.Estimates().empty());
 }
 
+TEST(LinkEstimatorTest, WhatWasKnownBeforeARestartCountsUntilCallsSayOtherwise) {
+  LinkEstimator links;
+  links.SetPriors({{7, 1.25e6, 0.0003}});
+  EXPECT_TRUE(links.Estimates().empty()) << "nobody has come yet";
+  const NodeInstance peer{7, 3};
+  links.Observe(peer, 64, 64, 300'000);
+  auto estimate = links.Estimates().at(0);
+  EXPECT_NEAR(*estimate.bandwidth_bytes_s, 1.25e6, 1);
+  EXPECT_NEAR(std::sqrt(estimate.bandwidth_variance), 0.2 * 1.25e6, 1);
+  EXPECT_EQ(estimate.measured_bytes, 32 * 1024);
+  // The link is ten times as fast now.
+  for (int i = 0; i < 5; ++i) links.Observe(peer, 64, 65536, 300'000 + 65'600'000 / 12.5);
+  EXPECT_GT(*links.Estimates().at(0).bandwidth_bytes_s, 6e6);
+  for (int i = 0; i < 200; ++i) links.Observe(peer, 64, 65536, 300'000 + 65'600'000 / 12.5);
+  EXPECT_NEAR(*links.Estimates().at(0).bandwidth_bytes_s, 12.5e6, 0.2e6);
+}
+
+TEST(LinkEstimatorTest, WhatIsKnownIsWhatWasMeasuredAndWhoHasNotComeBack) {
+  LinkEstimator links;
+  links.SetPriors({{7, 1e6, 0.0003}, {8, 2e6, 0.0003}});
+  const NodeInstance peer{7, 3};
+  for (int i = 0; i < 100; ++i) {
+    links.Observe(peer, 64, 64, 300'000);
+    links.Observe(peer, 64, 65536, 300'000 + 65'600'000);
+  }
+  const std::vector<KnownLink> known = links.Known();
+  ASSERT_EQ(known.size(), 2u);
+  EXPECT_EQ(known[0].peer, 7u);
+  EXPECT_NEAR(known[0].bandwidth_bytes_s, 1e6, 5e4);
+  EXPECT_EQ(known[1], (KnownLink{8, 2e6, 0.0003}));
+}
+
+TEST(LinkEstimatorTest, OfANodeThatComesBackWhatWasMeasuredBeforeIsAPrior) {
+  LinkEstimator links;
+  for (int i = 0; i < 100; ++i) {
+    links.Observe({7, 3}, 64, 64, 300'000);
+    links.Observe({7, 3}, 64, 65536, 300'000 + 65'600'000);
+  }
+  links.Forget({7, 3});
+  EXPECT_TRUE(links.Estimates().empty());
+  links.Observe({7, 4}, 64, 64, 300'000);
+  const auto estimate = links.Estimates().at(0);
+  EXPECT_NEAR(*estimate.bandwidth_bytes_s, 1e6, 5e4);
+  EXPECT_EQ(estimate.measured_bytes, 32 * 1024) << "a prior, and no more";
+}
+
 }  // namespace
 }  // namespace abacus::runtime

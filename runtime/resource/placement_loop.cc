@@ -46,33 +46,14 @@ absl::Status CheckDigest(const Digest& digest) {
   return absl::OkStatus();
 }
 
-// Objects that calls of the consoles can reach.
-std::set<placement::ObjectId> Reachable(const placement::Snapshot& snapshot,
-                                        const std::vector<placement::ObjectId>& consoles) {
-  std::map<placement::ObjectId, std::vector<placement::ObjectId>> callees;
-  for (const auto& edge : snapshot.edges) callees[edge.from].push_back(edge.to);
-  std::set<placement::ObjectId> reached(consoles.begin(), consoles.end());
-  std::vector<placement::ObjectId> next(consoles);
-  while (!next.empty()) {
-    const placement::ObjectId from = next.back();
-    next.pop_back();
-    for (const placement::ObjectId& to : callees[from]) {
-      if (reached.insert(to).second) next.push_back(to);
-    }
-  }
-  return reached;
-}
-
 // Of several servers, the one with the lowest anchored object of the graph decides for it, and so
 // for all consoles that share what may move.
 placement::NodeId DecidingNode(const placement::Snapshot& snapshot) {
-  std::vector<placement::ObjectId> consoles = snapshot.consoles;
-  if (consoles.empty()) consoles = {snapshot.console};
-  const std::set<placement::ObjectId> reached = Reachable(snapshot, consoles);
+  std::set<placement::ObjectId> consoles(snapshot.consoles.begin(), snapshot.consoles.end());
+  consoles.insert(snapshot.console);
   const placement::ObjectStatistics* lowest = nullptr;
   for (const auto& object : snapshot.objects) {
-    const bool console = std::find(consoles.begin(), consoles.end(), object.id) != consoles.end();
-    if (object.mobile || console || !reached.contains(object.id)) continue;
+    if (object.mobile || consoles.contains(object.id)) continue;
     if (lowest == nullptr || object.id < lowest->id) lowest = &object;
   }
   return lowest == nullptr ? 0 : lowest->node;
@@ -83,7 +64,8 @@ double Seconds(absl::Time time) { return absl::ToDoubleSeconds(time - absl::Unix
 
 // One for each way between two nodes: a decision about a graph may have several. The gain and cost
 // of the whole are said of the first.
-std::vector<PlannedMove> PlannedMovesOf(const Rid& console, const placement::Decision& decision) {
+std::vector<PlannedMove> PlannedMovesOf(const Rid& console, const placement::Decision& decision,
+                                        uint64_t step) {
   std::vector<PlannedMove> moves;
   for (const placement::Move& one : decision.moves) {
     const auto same_way = [&](const PlannedMove& move) {
@@ -96,6 +78,7 @@ std::vector<PlannedMove> PlannedMovesOf(const Rid& console, const placement::Dec
                                      .from = one.from,
                                      .to = one.to,
                                      .reason = decision.explanation,
+                                     .step = step,
                                      .makes_room = decision.reason == placement::Reason::kEjected});
     }
     it->rids.push_back(ToRid(one.object));
@@ -110,15 +93,30 @@ std::vector<PlannedMove> PlannedMovesOf(const Rid& console, const placement::Dec
 
 }  // namespace
 
+std::vector<MoveStep> StepsOf(std::vector<PlannedMove> moves) {
+  std::vector<MoveStep> steps;
+  std::map<uint64_t, size_t> index;
+  for (PlannedMove& move : moves) {
+    const auto [it, first] = index.try_emplace(move.step, steps.size());
+    if (first || move.step == 0) {
+      it->second = steps.size();
+      steps.emplace_back();
+    }
+    MoveStep& step = steps[it->second];
+    (move.makes_room ? step.first : step.then).push_back(std::move(move));
+  }
+  return steps;
+}
+
 absl::Status PlacementLoop::Accept(Digest digest, absl::Time now) {
   absl::Status status = CheckDigest(digest);
-  MutexLock lock(mutex_);
+  MutexLock lock(inbox_mutex_);
   if (!status.ok()) {
-    ++counters_["digest_refused"];
+    ++digests_refused_;
     return status;
   }
   Reported& reported = reported_[digest.from];
-  reported.window.Add(digest, now, absl::Seconds(options_.engine.window_s));
+  reported.window.Add(digest, now, window_);
   reported.at = now;
   Append(reported.pending, digest);
   return absl::OkStatus();
@@ -126,7 +124,11 @@ absl::Status PlacementLoop::Accept(Digest digest, absl::Time now) {
 
 void PlacementLoop::Forget(NodeInstance node) {
   MutexLock lock(mutex_);
-  reported_.erase(node);
+  {
+    MutexLock inbox(inbox_mutex_);
+    reported_.erase(node);
+  }
+  samples_.erase(node);
   FinishGraphs([node](const Rid& console, const GraphState&) { return console.home == node; });
 }
 
@@ -149,187 +151,64 @@ void PlacementLoop::FinishGraphs(
   }
 }
 
-// The snapshot's console and all whose graphs reach a mobile object that its graph reaches, or that
-// of one of these: they cannot be decided apart. Storage that many use is no such object.
-std::vector<placement::ObjectId> PlacementLoop::ConsolesBeside(
-    const placement::Snapshot& snapshot, const std::set<placement::ObjectId>& own) const {
-  std::vector<placement::ObjectId> joined = {snapshot.console};
-  std::set<placement::ObjectId> mobile;
-  for (const auto& object : snapshot.objects) {
-    if (object.mobile) mobile.insert(object.id);
-  }
-  std::map<placement::ObjectId, std::vector<placement::ObjectId>> mobile_of;
-  std::set<placement::ObjectId> shared;
-  const auto mobile_among = [&](const std::set<placement::ObjectId>& reached) {
-    std::vector<placement::ObjectId> found;
-    std::set_intersection(reached.begin(), reached.end(), mobile.begin(), mobile.end(),
-                          std::back_inserter(found));
-    return found;
-  };
-  for (const placement::ObjectId& id : mobile_among(own)) shared.insert(id);
-  // The common case, in which nobody else calls what is ours, is not worth a walk of all graphs.
-  const bool called_from_outside = std::any_of(
-      snapshot.edges.begin(), snapshot.edges.end(),
-      [&](const auto& edge) { return shared.contains(edge.to) && !own.contains(edge.from); });
-  if (!called_from_outside) return joined;
-  for (const auto& [from, reported] : reported_) {
-    for (const Rid& other : reported.sample.consoles) {
-      const placement::ObjectId id = ToObjectId(other);
-      if (id != snapshot.console) mobile_of[id] = mobile_among(Reachable(snapshot, {id}));
-    }
-  }
-  for (bool grew = true; grew;) {
-    grew = false;
-    for (auto it = mobile_of.begin(); it != mobile_of.end();) {
-      const std::vector<placement::ObjectId>& objects = it->second;
-      const bool joins =
-          std::any_of(objects.begin(), objects.end(),
-                      [&](const placement::ObjectId& object) { return shared.contains(object); });
-      if (!joins) {
-        ++it;
-        continue;
-      }
-      shared.insert(objects.begin(), objects.end());
-      joined.push_back(it->first);
-      it = mobile_of.erase(it);
-      grew = true;
-    }
-  }
-  return joined;
-}
-
-// Leaves out nodes that hold nothing of the graph and that it may not go to, and links to them: who
-// else is in the cluster is not to make another graph of it.
-static void KeepNodesOf(placement::Snapshot& snapshot, const std::map<Rid, PinRecord>& told) {
-  std::set<placement::NodeId> nodes;
-  for (const auto& object : snapshot.objects) {
-    nodes.insert(object.node);
-    const auto record = told.find(ToRid(object.id));
-    if (record == told.end()) continue;
-    nodes.insert(record->second.allowed.begin(), record->second.allowed.end());
-  }
-  std::erase_if(snapshot.nodes, [&](const auto& node) { return !nodes.contains(node.node); });
-  std::erase_if(snapshot.links, [&](const auto& link) {
-    return !nodes.contains(link.a) || !nodes.contains(link.b);
-  });
-}
-
-// Figures of all nodes, as if all had been seen for as long as the console's node. Of no time where
-// a node's figures begin anew.
-placement::Snapshot PlacementLoop::Assemble(const Rid& console, const Digest& client) const {
-  placement::Snapshot snapshot;
-  snapshot.window_s = client.window_s;
-  snapshot.console = ToObjectId(console);
-  std::set<NodeId> begins_anew;
-  std::map<Rid, PinRecord> told;
-  std::map<std::pair<placement::NodeId, placement::NodeId>, placement::LinkStatistics> links;
-  for (const auto& [from, reported] : reported_) {
-    const Digest& digest = reported.sample;
-    if (!digest.from.valid()) continue;
-    if (digest.window_s <= 0) begins_anew.insert(from.node);
-    const double scale = digest.window_s > 0 ? client.window_s / digest.window_s : 0;
-    snapshot.nodes.push_back(digest.node);
-    for (placement::ObjectStatistics object : digest.objects) {
-      for (double* figure :
-           {&object.cpu_s, &object.background_cpu_s, &object.own_stall_s, &object.disk_s,
-            &object.ready_s, &object.stall_s, &object.bytes_processed, &object.calls,
-            &object.voluntary_switches, &object.involuntary_switches, &object.io_bytes,
-            &object.io_requests, &object.io_s}) {
-        *figure *= scale;
-      }
-      object.cpu_s_variance *= scale * scale;
-      snapshot.objects.push_back(std::move(object));
-    }
-    for (placement::EdgeStatistics edge : digest.edges) {
-      for (double* figure : {&edge.calls, &edge.request_bytes, &edge.reply_bytes}) {
-        *figure *= scale;
-      }
-      edge.bytes_variance *= scale * scale;
-      snapshot.edges.push_back(edge);
-    }
-    for (const placement::LinkStatistics& link : digest.links) {
-      auto& known = links[std::minmax(link.a, link.b)];
-      if (known.a == 0 || link.measured_bytes > known.measured_bytes) known = link;
-    }
-    for (const PinRecord& record : digest.pins) told[record.rid] = record;
-  }
-  for (const auto& [ends, link] : links) snapshot.links.push_back(link);
-  // Edges of an object that moved within a window are reported by both hosts.
-  std::sort(snapshot.edges.begin(), snapshot.edges.end(), [](const auto& a, const auto& b) {
-    return std::tie(a.from, a.to) < std::tie(b.from, b.to);
-  });
-  std::vector<placement::EdgeStatistics> merged;
-  for (const auto& edge : snapshot.edges) {
-    if (!merged.empty() && merged.back().from == edge.from && merged.back().to == edge.to) {
-      merged.back().calls += edge.calls;
-      merged.back().request_bytes += edge.request_bytes;
-      merged.back().reply_bytes += edge.reply_bytes;
-      merged.back().bytes_variance += edge.bytes_variance;
-      merged.back().samples = std::max(merged.back().samples, edge.samples);
-    } else {
-      merged.push_back(edge);
-    }
-  }
-  snapshot.edges = std::move(merged);
-
-  const std::set<placement::ObjectId> own = Reachable(snapshot, {snapshot.console});
-  snapshot.consoles = ConsolesBeside(snapshot, own);
-  const std::set<placement::ObjectId> reached = Reachable(snapshot, snapshot.consoles);
-  std::erase_if(snapshot.objects, [&](const auto& object) { return !reached.contains(object.id); });
-  std::erase_if(snapshot.edges, [&](const auto& edge) { return !reached.contains(edge.from); });
-  if (snapshot.consoles.size() == 1) snapshot.consoles.clear();
-  KeepNodesOf(snapshot, told);
-  double t_app_s = 0;
-  for (placement::ObjectStatistics& object : snapshot.objects) {
-    if (begins_anew.contains(object.node)) snapshot.window_s = 0;
-    if (const auto record = told.find(ToRid(object.id)); record != told.end()) {
-      object.pinned = !record->second.reason.empty();
-      object.pinned_reason = record->second.reason;
-      object.allowed = record->second.allowed;
-      object.attach_group = record->second.attach_group;
-    }
-    if (object.node != console.home.node || !own.contains(object.id)) continue;
-    // The activity's time as its own node saw it: what is here, and what it waited for from there.
-    t_app_s += object.cpu_s + object.ready_s + object.own_stall_s + object.stall_s;
-  }
-  // Of several consoles the sum is predicted, of which this node sees its own part only.
-  if (t_app_s > 0 && snapshot.consoles.empty()) snapshot.measured_t_app_s = t_app_s;
-  return snapshot;
-}
-
-std::vector<PlannedMove> PlacementLoop::Decide(absl::Time now) {
-  std::vector<PlannedMove> moves;
-  MutexLock lock(mutex_);
-  if (!options_.enabled) return moves;
+// What came since the last decision becomes the newest sample of its node. Returns these nodes.
+std::vector<NodeInstance> PlacementLoop::TakeSamples(absl::Time now) {
   const double fresh_s = kFreshWindows * options_.engine.window_s;
+  std::vector<NodeInstance> fresh;
+  MutexLock lock(inbox_mutex_);
   std::erase_if(reported_, [&](const auto& reported) {
     return absl::ToDoubleSeconds(now - reported.second.at) > fresh_s;
   });
+  for (auto& [from, reported] : reported_) {
+    if (!reported.pending.from.valid()) continue;
+    samples_[from] = std::exchange(reported.pending, {});
+    fresh.push_back(from);
+  }
+  for (auto it = samples_.begin(); it != samples_.end();) {
+    it = reported_.contains(it->first) ? std::next(it) : samples_.erase(it);
+  }
+  return fresh;
+}
+
+std::vector<PlannedMove> PlacementLoop::Decide(absl::Time now) {
+  std::vector<LoggedDecision> to_log;
+  std::vector<PlannedMove> moves = DecideAll(now, &to_log);
+  uint64_t not_logged = 0;
+  for (const LoggedDecision& decision : to_log) not_logged += log_.Append(decision).ok() ? 0 : 1;
+  if (not_logged > 0) {
+    MutexLock lock(mutex_);
+    counters_["decisions_not_logged"] += not_logged;
+  }
+  return moves;
+}
+
+std::vector<PlannedMove> PlacementLoop::DecideAll(absl::Time now,
+                                                  std::vector<LoggedDecision>* to_log) {
+  std::vector<PlannedMove> moves;
+  MutexLock lock(mutex_);
+  if (!options_.enabled) return moves;
+  const std::vector<NodeInstance> fresh = TakeSamples(now);
   std::set<Rid> consoles;
   std::set<NodeInstance> reporting;
-  std::vector<NodeInstance> fresh;
-  for (auto& [from, reported] : reported_) {
-    if (reported.pending.from.valid()) {
-      reported.sample = std::exchange(reported.pending, {});
-      fresh.push_back(from);
-    }
+  for (const auto& [from, sample] : samples_) {
     reporting.insert(from);
-    consoles.insert(reported.sample.consoles.begin(), reported.sample.consoles.end());
+    consoles.insert(sample.consoles.begin(), sample.consoles.end());
   }
   // A node that is silent is not dead: Forget() says when it is.
   FinishGraphs([&](const Rid& console, const GraphState& graph) {
     return graph.moving == 0 && reporting.contains(console.home) && !consoles.contains(console);
   });
+  const ClusterView cluster(samples_);
   std::vector<placement::ObjectId> observed;
   for (const NodeInstance& from : fresh) {
-    const Digest& client = reported_[from].sample;
+    const Digest& client = samples_[from];
     for (const Rid& console : client.consoles) {
-      if (Observe(console, client, now)) observed.push_back(ToObjectId(console));
+      if (Observe(cluster, console, client, now)) observed.push_back(ToObjectId(console));
     }
   }
   if (observed.empty()) return moves;
   for (placement::Planner::Decided& one : planner_.DecideRound(observed, Seconds(now))) {
-    Take(std::move(one), now, moves);
+    Take(std::move(one), now, moves, to_log);
   }
   // What makes room goes first.
   std::stable_partition(moves.begin(), moves.end(),
@@ -338,10 +217,11 @@ std::vector<PlannedMove> PlacementLoop::Decide(absl::Time now) {
 }
 
 // Whether there is a sample of the console's graph to be decided on here.
-bool PlacementLoop::Observe(const Rid& console, const Digest& client, absl::Time now) {
+bool PlacementLoop::Observe(const ClusterView& cluster, const Rid& console, const Digest& client,
+                            absl::Time now) {
   graphs_[console];
   if (client.window_s <= 0) return false;
-  const placement::Snapshot sample = Assemble(console, client);
+  const placement::Snapshot sample = cluster.SnapshotOf(console, client);
   if (sample.window_s <= 0 || DecidingNode(sample) != self_) return false;
   const double now_s = Seconds(now);
   if (const absl::Status status = planner_.Observe(sample, now_s, now_s); !status.ok()) {
@@ -351,30 +231,31 @@ bool PlacementLoop::Observe(const Rid& console, const Digest& client, absl::Time
 }
 
 void PlacementLoop::Take(placement::Planner::Decided decided, absl::Time now,
-                         std::vector<PlannedMove>& moves) {
+                         std::vector<PlannedMove>& moves, std::vector<LoggedDecision>* to_log) {
   placement::Decision& decision = decided.decision;
   const Rid console = ToRid(decision.console);
   GraphState& graph = graphs_[console];
   ++counters_[std::string(placement::ReasonName(decision.reason))];
   if (decision.outcome == placement::Outcome::kMove) {
-    for (PlannedMove& move : PlannedMovesOf(console, decision)) {
+    for (PlannedMove& move : PlannedMovesOf(console, decision, decided.step)) {
       ++graph.moving;
       moves.push_back(std::move(move));
     }
   }
-  Record(graph, now, std::move(decided));
+  Record(graph, now, std::move(decided), to_log);
 }
 
 // Every move and every new reason is kept. A stay that says what the last one said takes its place,
 // once a window: what is kept grows by what changed and not with time.
-void PlacementLoop::Record(GraphState& graph, absl::Time now, placement::Planner::Decided decided) {
+void PlacementLoop::Record(GraphState& graph, absl::Time now, placement::Planner::Decided decided,
+                           std::vector<LoggedDecision>* to_log) {
   auto& kept = graph.decisions;
   const bool repeats = !kept.empty() && decided.decision.outcome == placement::Outcome::kStay &&
                        kept.front().decision.outcome == placement::Outcome::kStay &&
                        kept.front().decision.reason == decided.decision.reason;
   if (repeats && now - kept.front().at < absl::Seconds(options_.engine.window_s)) return;
   DecisionRecord record{now, std::move(decided.decision), ToJson(decided.window)};
-  Log(graph, record);
+  Log(graph, record, to_log);
   if (repeats) {
     kept.front() = std::move(record);
     return;
@@ -384,7 +265,8 @@ void PlacementLoop::Record(GraphState& graph, absl::Time now, placement::Planner
 }
 
 // Moves, and what changed; what stays as it was, once a minute.
-void PlacementLoop::Log(GraphState& graph, const DecisionRecord& record) {
+void PlacementLoop::Log(GraphState& graph, const DecisionRecord& record,
+                        std::vector<LoggedDecision>* to_log) {
   constexpr absl::Duration kRepeated = absl::Minutes(1);
   const placement::Decision& decision = record.decision;
   LoggedDecision logged{.at = record.at,
@@ -403,7 +285,7 @@ void PlacementLoop::Log(GraphState& graph, const DecisionRecord& record) {
   logged.explanation = decision.explanation;
   logged.details = placement::Format(decision);
   logged.snapshot = record.snapshot_json;
-  if (!log_.Append(logged).ok()) ++counters_["decisions_not_logged"];
+  to_log->push_back(std::move(logged));
 }
 
 void PlacementLoop::OnMoveEnded(const PlannedMove& move, const absl::Status& status,
@@ -444,14 +326,17 @@ std::vector<DecisionRecord> PlacementLoop::Explain(const Rid& rid, size_t max) c
 
 std::vector<Digest> PlacementLoop::Digests() const {
   std::vector<Digest> digests;
-  MutexLock lock(mutex_);
+  MutexLock lock(inbox_mutex_);
   for (const auto& [from, reported] : reported_) digests.push_back(reported.window.Sum());
   return digests;
 }
 
 std::map<std::string, uint64_t> PlacementLoop::Counters() const {
   MutexLock lock(mutex_);
-  return counters_;
+  std::map<std::string, uint64_t> counters = counters_;
+  MutexLock inbox(inbox_mutex_);
+  if (digests_refused_ > 0) counters["digest_refused"] = digests_refused_;
+  return counters;
 }
 
 PlacementLoop::Mode PlacementLoop::mode() const {
@@ -496,6 +381,8 @@ absl::Status PlacementLoop::SetConfig(const placement::Config& config,
   ABACUS_RETURN_IF_ERROR(planner_.SetConfig(config, planner_config));
   options_.engine = config;
   options_.planner = planner_config;
+  MutexLock inbox(inbox_mutex_);
+  window_ = absl::Seconds(config.window_s);
   return absl::OkStatus();
 }
 

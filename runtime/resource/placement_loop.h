@@ -16,6 +16,7 @@
 #include "placement/planner.h"
 #include "placement/statistics.h"
 #include "runtime/base/mutex.h"
+#include "runtime/resource/cluster_view.h"
 #include "runtime/resource/decision_log.h"
 #include "runtime/resource/digest.h"
 #include "runtime/resource/digest_window.h"
@@ -38,9 +39,21 @@ struct PlannedMove {
   std::string reason;
   double predicted_gain_s = 0;  // for the work of one window
   double predicted_cost_s = 0;
-  // An ejection, for the moves of others that Decide() returned with it and that come after it.
+  // Moves that go together or not at all: the same number; 0: of no such step.
+  uint64_t step = 0;
+  // An ejection, for the others of its step, which come after it.
   bool makes_room = false;
 };
+
+// Moves of which `then` may begin when all of `first` have been carried out, and not if one failed.
+struct MoveStep {
+  std::vector<PlannedMove> first;
+  std::vector<PlannedMove> then;
+};
+
+// The moves of a round by what they wait for: each step by itself, and each move of none alone, so
+// that nothing waits for room that it does not need. In the order in which they are to begin.
+std::vector<MoveStep> StepsOf(std::vector<PlannedMove> moves);
 
 // A storage server's side of placement (paper, sections 5.3 and 5.4): takes the digests of clients
 // and of its own node, joins them into a snapshot per console, asks the placement library, and says
@@ -49,7 +62,8 @@ struct PlannedMove {
 // It decides for a console whose graph reaches an object of this server (of several servers, the
 // one with the lowest anchored object decides) at every digest of the console's node: on the window
 // that the planner makes of them (placement/planner.h). What it decided is kept for `Explain`.
-// Thread-safety: thread-safe. Blocking: none.
+// Thread-safety: thread-safe. Digests are taken in while a decision is being made. Blocking:
+// Decide() writes the log, while nobody else waits; the others do not block.
 class PlacementLoop {
  public:
   struct Options {
@@ -67,7 +81,8 @@ class PlacementLoop {
       : self_(self),
         log_(options.log_path, options.log_bytes_max),
         options_(std::move(options)),
-        planner_(options_.engine, options_.planner) {
+        planner_(options_.engine, options_.planner),
+        window_(absl::Seconds(options_.engine.window_s)) {
     planner_.DryRun(options_.dry_run);
   }
 
@@ -127,8 +142,7 @@ class PlacementLoop {
 
  private:
   struct Reported {
-    Digest pending;  // since the last decision; of no time where nothing came
-    Digest sample;   // what the last decision took
+    Digest pending;  // since the last decision; of no node where nothing came
     DigestWindow window;
     absl::Time at;
   };
@@ -148,18 +162,16 @@ class PlacementLoop {
 
   void FinishGraphs(absl::FunctionRef<bool(const Rid& console, const GraphState& graph)> ended)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::vector<placement::ObjectId> ConsolesBeside(const placement::Snapshot& snapshot,
-                                                  const std::set<placement::ObjectId>& own) const
+  std::vector<NodeInstance> TakeSamples(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool Observe(const ClusterView& cluster, const Rid& console, const Digest& client, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  placement::Snapshot Assemble(const Rid& console, const Digest& client) const
+  std::vector<PlannedMove> DecideAll(absl::Time now, std::vector<LoggedDecision>* to_log);
+  void Take(placement::Planner::Decided decided, absl::Time now, std::vector<PlannedMove>& moves,
+            std::vector<LoggedDecision>* to_log) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Record(GraphState& graph, absl::Time now, placement::Planner::Decided decided,
+              std::vector<LoggedDecision>* to_log) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Log(GraphState& graph, const DecisionRecord& record, std::vector<LoggedDecision>* to_log)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool Observe(const Rid& console, const Digest& client, absl::Time now)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Take(placement::Planner::Decided decided, absl::Time now, std::vector<PlannedMove>& moves)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Record(GraphState& graph, absl::Time now, placement::Planner::Decided decided)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Log(GraphState& graph, const DecisionRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const NodeId self_;
   DecisionLog log_;
@@ -167,11 +179,18 @@ class PlacementLoop {
   Options options_ ABSL_GUARDED_BY(mutex_);
   bool suspended_ ABSL_GUARDED_BY(mutex_) = false;
   placement::Planner planner_ ABSL_GUARDED_BY(mutex_);
-  std::map<NodeInstance, Reported> reported_ ABSL_GUARDED_BY(mutex_);
+  // What the last decision took.
+  std::map<NodeInstance, Digest> samples_ ABSL_GUARDED_BY(mutex_);
   std::map<Rid, GraphState> graphs_ ABSL_GUARDED_BY(mutex_);
   // The oldest first.
   std::deque<std::pair<Rid, std::deque<DecisionRecord>>> finished_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, uint64_t> counters_ ABSL_GUARDED_BY(mutex_);
+
+  // Of what comes in, and never held for long. Acquired after mutex_.
+  mutable Mutex inbox_mutex_;
+  std::map<NodeInstance, Reported> reported_ ABSL_GUARDED_BY(inbox_mutex_);
+  absl::Duration window_ ABSL_GUARDED_BY(inbox_mutex_);
+  uint64_t digests_refused_ ABSL_GUARDED_BY(inbox_mutex_) = 0;
 };
 
 // The snapshot as JSON, and back: a recorded decision can be replayed from it.

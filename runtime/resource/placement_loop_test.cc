@@ -5,6 +5,7 @@
 
 #include <limits>
 
+#include "absl/time/clock.h"
 #include "placement/engine.h"
 
 namespace abacus::runtime {
@@ -337,6 +338,8 @@ TEST_F(FullServerTest, TheFilterThatGainsMoreGetsThePlaceOfTheOtherWhichGoesFirs
     EXPECT_EQ(moves[1].rids, std::vector<Rid>{kGrep2});
     EXPECT_EQ(moves[1].to, kServer.node);
     EXPECT_FALSE(moves[1].makes_room);
+    EXPECT_NE(moves[0].step, 0u);
+    EXPECT_EQ(moves[1].step, moves[0].step) << "one waits for the other";
     const auto records = loop_.Explain(kGrep, 1);
     ASSERT_THAT(records, SizeIs(1));
     EXPECT_EQ(records[0].decision.reason, placement::Reason::kEjected);
@@ -383,6 +386,87 @@ TEST_F(PlacementLoopTest, StorageThatConsolesShareIsNoReasonToDecideThemAsOne) {
   ASSERT_TRUE(snapshot.ok()) << snapshot.status();
   EXPECT_THAT(snapshot->consoles, IsEmpty());
   EXPECT_THAT(snapshot->objects, SizeIs(3));
+}
+
+PlannedMove Planned(uint64_t console, uint64_t step, bool makes_room) {
+  return {.console = Rid{kClient, console}, .step = step, .makes_room = makes_room};
+}
+
+TEST(StepsOfTest, OnlyMovesOfOneStepWaitForItsEjections) {
+  const auto steps = StepsOf({Planned(1, 7, true), Planned(2, 8, true), Planned(3, 0, false),
+                              Planned(4, 8, false), Planned(5, 7, false), Planned(6, 0, false)});
+  const auto consoles = [](const std::vector<PlannedMove>& moves) {
+    std::vector<uint64_t> locals;
+    for (const PlannedMove& move : moves) locals.push_back(move.console.local);
+    return locals;
+  };
+  ASSERT_THAT(steps, SizeIs(4));
+  EXPECT_EQ(consoles(steps[0].first), std::vector<uint64_t>{1});
+  EXPECT_EQ(consoles(steps[0].then), std::vector<uint64_t>{5});
+  EXPECT_EQ(consoles(steps[1].first), std::vector<uint64_t>{2});
+  EXPECT_EQ(consoles(steps[1].then), std::vector<uint64_t>{4});
+  for (const size_t alone : {2, 3}) EXPECT_THAT(steps[alone].first, IsEmpty());
+  EXPECT_EQ(consoles(steps[2].then), std::vector<uint64_t>{3});
+  EXPECT_EQ(consoles(steps[3].then), std::vector<uint64_t>{6});
+}
+
+TEST_F(PlacementLoopTest, OnlyGraphsOfWhatMovedBeginAnew) {
+  const Rid other_console{kClient, 7};
+  const Rid other_grep{kClient, 8};
+  Digest client = ClientDigest(0.95);
+  client.consoles.push_back(other_console);
+  client.objects.push_back(Object(other_console, kClient.node, false, 0.001));
+  client.objects.push_back(Object(other_grep, kClient.node, true, 0.01));
+  client.edges.push_back({ToObjectId(other_console), ToObjectId(other_grep), 20, 800, 1e6});
+  client.edges.push_back({ToObjectId(other_grep), ToObjectId(kFile), 20, 800, 1.1e6});
+  client.begin_anew = {kGrep};
+  Watch(loop_, client, 30);
+  EXPECT_THAT(loop_.Explain(kConsole, 10), IsEmpty()) << "its grep moves all the time";
+  EXPECT_THAT(loop_.Explain(other_console, 10), Not(IsEmpty()))
+      << "whose objects do not, goes unobserved";
+}
+
+TEST_F(PlacementLoopTest, AnObjectThatTwoNodesSayTheyHostIsNotDecidedOn) {
+  Digest server = ServerDigest();
+  server.objects.push_back(Object(kGrep, kServer.node, true, 0.01));
+  for (int i = 0; i < 30; ++i) {
+    now_ += absl::Seconds(kSampleS);
+    ASSERT_TRUE(loop_.Accept(SampleOf(server), now_).ok());
+    ASSERT_TRUE(loop_.Accept(SampleOf(ClientDigest(0.05)), now_).ok());
+    EXPECT_THAT(loop_.Decide(now_), IsEmpty());
+  }
+}
+
+// Four times the consoles are four times the work: sixteen times, if each looked at all.
+TEST_F(PlacementLoopTest, ADecisionTakesTimeByTheConsolesAndNotByTheirSquare) {
+  const auto time_of = [](uint32_t consoles) {
+    Digest client{.from = kClient, .window_s = kSampleS};
+    client.node = Node(kClient.node, false);
+    client.links = {{kClient.node, kServer.node, 1.25e6, 0.0003, 1e7}};
+    for (uint32_t i = 0; i < consoles; ++i) {
+      const Rid console{kClient, 10 + 2 * i};
+      const Rid grep{kClient, 11 + 2 * i};
+      client.consoles.push_back(console);
+      client.objects.push_back(Object(console, kClient.node, false, 0.00001));
+      client.objects.push_back(Object(grep, kClient.node, true, 0.00001));
+      client.edges.push_back({ToObjectId(console), ToObjectId(grep), 1, 10, 1000});
+      client.edges.push_back({ToObjectId(grep), ToObjectId(kFile), 1, 10, 1000});
+    }
+    absl::Duration best = absl::InfiniteDuration();
+    for (int run = 0; run < 3; ++run) {
+      PlacementLoop loop(kServer.node, {});
+      const absl::Time now = absl::FromUnixSeconds(1000);
+      EXPECT_TRUE(loop.Accept(SampleOf(ServerDigest()), now).ok());
+      EXPECT_TRUE(loop.Accept(client, now).ok());
+      const absl::Time begin = absl::Now();
+      loop.Decide(now);
+      best = std::min(best, absl::Now() - begin);
+    }
+    return best;
+  };
+  const absl::Duration few = time_of(400);
+  const absl::Duration many = time_of(1600);
+  EXPECT_LT(many, 8 * few) << "400 consoles: " << few << ", 1600: " << many;
 }
 
 TEST(SnapshotJsonTest, TextThatIsNoSnapshotIsAnErrorAndNoCrash) {

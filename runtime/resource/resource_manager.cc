@@ -19,7 +19,15 @@ constexpr double kEdgeWindows = 5;
 
 ResourceManager::ResourceManager(BindingManager* binding, monitor::Monitor* monitor,
                                  ResourceOptions options)
-    : binding_(*binding), monitor_(*monitor), options_(std::move(options)) {}
+    : binding_(*binding),
+      monitor_(*monitor),
+      options_(std::move(options)),
+      window_(options_.window) {}
+
+void ResourceManager::SetWindow(absl::Duration window) {
+  MutexLock lock(mutex_);
+  window_ = window;
+}
 
 void ResourceManager::OnRemoteCall(NodeInstance peer, uint64_t request_bytes, uint64_t reply_bytes,
                                    uint64_t network_ns) {
@@ -34,19 +42,19 @@ void ResourceManager::OnMoved(const MigrationReport& report) {
         checkpoint_bytes_[rid] = report.state_bytes / report.rids.size();
       }
     }
-    ResetWindow();
+    BeginAnew(report.rids);
   }
   if (next_ != nullptr) next_->OnMoved(report);
 }
 
 void ResourceManager::OnArriving(const std::vector<Rid>& rids) {
-  ResetWindow();
+  BeginAnew(rids);
   if (next_ != nullptr) next_->OnArriving(rids);
 }
 
-void ResourceManager::ResetWindow() {
+void ResourceManager::BeginAnew(const std::vector<Rid>& rids) {
   MutexLock lock(mutex_);
-  reset_ = true;
+  moved_.insert(rids.begin(), rids.end());
 }
 
 void ResourceManager::AddConsole(const Rid& rid, std::string name) {
@@ -106,7 +114,7 @@ void ResourceManager::ForgetTheGone(absl::Time now) {
   {
     MutexLock lock(mutex_);
     if (!gone.empty()) retired_.push_back({now, std::move(gone)});
-    while (!retired_.empty() && now - retired_.front().at > 2 * options_.window) {
+    while (!retired_.empty() && now - retired_.front().at > 2 * window_) {
       const std::vector<uint32_t>& slots = retired_.front().slots;
       to_forget.insert(to_forget.end(), slots.begin(), slots.end());
       retired_.pop_front();
@@ -138,7 +146,7 @@ void ResourceManager::NoteRates(const EdgeSumsByKey& sums, double length_s) {
     busy_s[CalleeOf(key)] += static_cast<double>(edge.busy_ticks) * s_per_tick;
     if (edge.calls > 0) bytes[key] = static_cast<double>(edge.request_bytes + edge.reply_bytes);
   }
-  const double window_s = absl::ToDoubleSeconds(options_.window);
+  const double window_s = absl::ToDoubleSeconds(window_);
   const auto note = [&](auto& known, const auto& now) {
     for (const auto& [name, sum] : now) {
       Steadiness& of_it = known[name];
@@ -169,37 +177,74 @@ ResourceManager::IoBySlot ResourceManager::IoSince(const IoBySlot& now, const Io
   return since;
 }
 
+std::set<uint32_t> ResourceManager::SlotsOf(const std::set<Rid>& rids,
+                                            const EdgeSumsByKey& sums) const {
+  std::set<uint32_t> slots;
+  if (rids.empty()) return slots;
+  std::set<uint32_t> all;
+  for (const auto& [key, edge] : sums) all.insert({CallerOf(key), CalleeOf(key)});
+  for (const uint32_t slot : all) {
+    if (rids.contains(binding_.Slot(slot).rid)) slots.insert(slot);
+  }
+  return slots;
+}
+
+EdgeFlowsByKey ResourceManager::FlowsOf(const EdgeSumsByKey& sums, const std::set<uint32_t>& moved,
+                                        double length_s) {
+  const auto of_moved = [&](EdgeKey key) {
+    return moved.contains(CallerOf(key)) || moved.contains(CalleeOf(key));
+  };
+  spans_.Drop(of_moved);
+  // Where the sums stand is known; how steady they are is learnt again.
+  for (auto& [slot, steady] : steadiness_) {
+    if (moved.contains(slot)) steady.rate = {};
+  }
+  for (auto& [key, steady] : edge_steadiness_) {
+    if (of_moved(key)) steady.rate = {};
+  }
+  EdgeSumsByKey grown;
+  for (const auto& [key, edge] : sums) {
+    EdgeSums& since = grown[key];
+    if (!last_ || of_moved(key)) continue;
+    const auto before = last_->sums.find(key);
+    since = before == last_->sums.end() ? edge : edge.Since(before->second);
+  }
+  if (length_s > 0) return spans_.Take(grown, length_s);
+  EdgeFlowsByKey none;
+  for (const auto& [key, edge] : grown) none[key] = {};
+  return none;
+}
+
 Digest ResourceManager::TakeDigest(absl::Time now) {
   ForgetTheGone(now);
-  Sample newest{now, binding_.threads().CollectAccounts(), {}};
-  for (const monitor::ObjectIo& io : monitor_.Io()) newest.io[io.object] = io;
-  EdgeSumsByKey window;
-  IoBySlot io_window;
-  Digest digest;
+  std::set<Rid> moved;
   {
     MutexLock lock(mutex_);
-    if (std::exchange(reset_, false)) {
-      last_.reset();
-      steadiness_.clear();
-      edge_steadiness_.clear();
-    }
+    moved = std::exchange(moved_, {});
+  }
+  Sample newest{now, binding_.threads().CollectAccounts(), {}};
+  for (const monitor::ObjectIo& io : monitor_.Io()) newest.io[io.object] = io;
+  {
+    // Who moves while the sums are collected begins anew in this digest and in the next one.
+    MutexLock lock(mutex_);
+    moved.insert(moved_.begin(), moved_.end());
+  }
+  const std::set<uint32_t> moved_slots = SlotsOf(moved, newest.sums);
+  EdgeFlowsByKey window;
+  IoBySlot io_window;
+  Digest digest;
+  digest.begin_anew.assign(moved.begin(), moved.end());
+  {
+    MutexLock lock(mutex_);
     digest.window_s = last_ ? std::max(0.0, absl::ToDoubleSeconds(now - last_->at)) : 0;
+    window = FlowsOf(newest.sums, moved_slots, digest.window_s);
     NoteRates(newest.sums, digest.window_s);
-    for (const auto& [key, sums] : newest.sums) {
-      if (!last_) {
-        window[key] = {};
-        continue;
-      }
-      const auto before = last_->sums.find(key);
-      window[key] = before == last_->sums.end() ? sums : sums.Since(before->second);
+    for (const auto& [key, flow] : window) {
+      if (flow.calls > 0) edge_used_[key] = now;
     }
     if (last_) io_window = IoSince(newest.io, last_->io);
-    for (const auto& [key, sums] : window) {
-      if (sums.calls > 0) edge_used_[key] = now;
-    }
-    absl::erase_if(edge_used_, [&](const auto& used) {
-      return now - used.second > kEdgeWindows * options_.window;
-    });
+    const absl::Duration kept = kEdgeWindows * window_;
+    absl::erase_if(edge_used_, [&](const auto& used) { return now - used.second > kept; });
     last_ = std::move(newest);
     for (const auto& [rid, name] : consoles_) digest.consoles.push_back(rid);
     std::erase_if(pins_, [now](const auto& pin) { return pin.second.until <= now; });
@@ -215,7 +260,8 @@ Digest ResourceManager::TakeDigest(absl::Time now) {
   return digest;
 }
 
-void ResourceManager::Fill(Digest& digest, const EdgeSumsByKey& window, const IoBySlot& io_window) {
+void ResourceManager::Fill(Digest& digest, const EdgeFlowsByKey& window,
+                           const IoBySlot& io_window) {
   const NodeId self = binding_.self().node;
   digest.node = {.node = self,
                  .name = options_.node_name,
@@ -243,31 +289,27 @@ void ResourceManager::Fill(Digest& digest, const EdgeSumsByKey& window, const Io
                             .round_trip_bytes = link.round_trip_bytes});
   }
 
-  const double s_per_tick = monitor::ThreadClock::NsPerTick() * 1e-9;
-  const auto seconds = [s_per_tick](uint64_t ticks) {
-    return static_cast<double>(ticks) * s_per_tick;
-  };
   std::map<uint32_t, placement::ObjectStatistics> used;  // by slot, what is hosted here
   std::set<uint32_t> seen;
-  for (const auto& [key, sums] : window) {
+  for (const auto& [key, flow] : window) {
     const uint32_t caller = CallerOf(key);
     const uint32_t callee = CalleeOf(key);
     seen.insert(caller);
     seen.insert(callee);
     placement::ObjectStatistics& of_callee = used[callee];
-    of_callee.voluntary_switches += static_cast<double>(sums.voluntary_switches);
-    of_callee.involuntary_switches += static_cast<double>(sums.involuntary_switches);
+    of_callee.voluntary_switches += flow.voluntary_switches;
+    of_callee.involuntary_switches += flow.involuntary_switches;
     if (IsBackground(key)) {
-      of_callee.background_cpu_s += seconds(sums.busy_ticks);
+      of_callee.background_cpu_s += flow.busy_s;
       continue;
     }
-    of_callee.cpu_s += seconds(sums.busy_ticks);
-    of_callee.own_stall_s += seconds(sums.blocked_ticks);
-    of_callee.disk_s += seconds(sums.disk_ticks);
-    of_callee.ready_s += seconds(sums.ready_ticks);
-    of_callee.calls += static_cast<double>(sums.calls - sums.remote_calls);
-    of_callee.bytes_processed += static_cast<double>(sums.request_bytes + sums.reply_bytes);
-    used[caller].stall_s += static_cast<double>(sums.remote_wait_ns) * 1e-9;
+    of_callee.cpu_s += flow.busy_s;
+    of_callee.own_stall_s += flow.blocked_s;
+    of_callee.disk_s += flow.disk_s;
+    of_callee.ready_s += flow.ready_s;
+    of_callee.calls += flow.calls - flow.remote_calls;
+    of_callee.bytes_processed += flow.request_bytes + flow.reply_bytes;
+    used[caller].stall_s += flow.remote_wait_s;
     if (caller == kOutsideSlot) continue;
     {
       MutexLock lock(mutex_);
@@ -276,9 +318,9 @@ void ResourceManager::Fill(Digest& digest, const EdgeSumsByKey& window, const Io
     if (!binding_.Slot(caller).rid.valid() || !binding_.Slot(callee).rid.valid()) continue;
     placement::EdgeStatistics edge{.from = ToObjectId(binding_.Slot(caller).rid),
                                    .to = ToObjectId(binding_.Slot(callee).rid),
-                                   .calls = static_cast<double>(sums.calls),
-                                   .request_bytes = static_cast<double>(sums.request_bytes),
-                                   .reply_bytes = static_cast<double>(sums.reply_bytes)};
+                                   .calls = flow.calls,
+                                   .request_bytes = flow.request_bytes,
+                                   .reply_bytes = flow.reply_bytes};
     MutexLock lock(mutex_);
     if (const auto steady = edge_steadiness_.find(key); steady != edge_steadiness_.end()) {
       edge.samples = steady->second.rate.samples();

@@ -4,6 +4,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "runtime/base/mutex.h"
 #include "runtime/binding/binding_manager.h"
 #include "runtime/migration/migrator.h"
+#include "runtime/resource/call_spans.h"
 #include "runtime/resource/digest.h"
 #include "runtime/resource/link_estimator.h"
 #include "runtime/resource/moments.h"
@@ -33,12 +35,21 @@ class ResourceManager final : public CallObserver, public MigrationObserver {
   // All must outlive the manager.
   ResourceManager(BindingManager* binding, monitor::Monitor* monitor, ResourceOptions options);
 
-  // What this node saw since the last call. Where an object came or left meanwhile it has no
-  // figures (window_s is 0): what was observed before a move says nothing of the placement after
-  // it. Call it several times a window; each call is a sample.
+  // What this node saw since the last call; calls that took longer are spread over several
+  // (call_spans.h). Objects that came or left meanwhile begin anew: what was observed before a move
+  // says nothing of the placement after it. The first digest has no figures (window_s is 0). Call
+  // it several times a window; each call is a sample.
   Digest TakeDigest(absl::Time now);
 
-  // The node is dead: what was measured of the way to it counts no more.
+  // H from now on.
+  void SetWindow(absl::Duration window);
+
+  // What was measured of the ways to others, and what is known of them from before a restart: it
+  // counts little, and less with every call that is measured.
+  std::vector<KnownLink> Links() const { return links_.Known(); }
+  void SetPriors(const std::vector<KnownLink>& links) { links_.SetPriors(links); }
+
+  // The node is dead: what was measured of the way to it is no more than a prior.
   void Forget(NodeInstance peer) { links_.Forget(peer); }
 
   // A console of this node, from its making to its end.
@@ -85,9 +96,14 @@ class ResourceManager final : public CallObserver, public MigrationObserver {
     absl::Time until;
   };
 
-  // An object arrived here or left: the window begins anew.
-  void ResetWindow();
-  void Fill(Digest& digest, const EdgeSumsByKey& window, const IoBySlot& io_window);
+  // Objects arrived here or left: what is known of them begins anew.
+  void BeginAnew(const std::vector<Rid>& rids);
+  // Of those that have accounts here.
+  std::set<uint32_t> SlotsOf(const std::set<Rid>& rids, const EdgeSumsByKey& sums) const;
+  // The newest sums less those before, spread; of what moved, nothing.
+  EdgeFlowsByKey FlowsOf(const EdgeSumsByKey& sums, const std::set<uint32_t>& moved,
+                         double length_s) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Fill(Digest& digest, const EdgeFlowsByKey& window, const IoBySlot& io_window);
   // What came to `before`, of objects to which something came.
   static IoBySlot IoSince(const IoBySlot& now, const IoBySlot& before);
   // Lets go what is kept of objects that are gone.
@@ -102,8 +118,10 @@ class ResourceManager final : public CallObserver, public MigrationObserver {
   LinkEstimator links_;
 
   mutable Mutex mutex_;
+  absl::Duration window_ ABSL_GUARDED_BY(mutex_);  // options_.window, until it is set
   std::optional<Sample> last_ ABSL_GUARDED_BY(mutex_);
-  bool reset_ ABSL_GUARDED_BY(mutex_) = false;
+  std::set<Rid> moved_ ABSL_GUARDED_BY(mutex_);  // since the last digest
+  CallSpans spans_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<uint32_t, Steadiness> steadiness_ ABSL_GUARDED_BY(mutex_);  // by slot
   absl::flat_hash_map<EdgeKey, Steadiness> edge_steadiness_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<EdgeKey, absl::Time> edge_used_ ABSL_GUARDED_BY(mutex_);  // last called

@@ -300,12 +300,35 @@ TEST_F(ResourceManagerTest, NothingIsKeptOfObjectsThatAreGone) {
   thread.SetBase(kOutsideSlot);
 }
 
-TEST_F(ResourceManagerTest, AMoveBeginsANewWindow) {
+TEST_F(ResourceManagerTest, AMoveBeginsANewWindowForWhatMovedAndForNobodyElse) {
+  const Ref<Worker> moved = *binding_->Create<Worker>();
+  const Ref<Worker> other = *binding_->Create<Worker>();
   resources_->TakeDigest(now_);
-  resources_->TakeDigest(now_ + absl::Seconds(1));
-  resources_->OnArriving({Rid{{9, 9}, 1}});
-  EXPECT_EQ(resources_->TakeDigest(now_ + absl::Seconds(2)).window_s, 0);
-  EXPECT_EQ(resources_->TakeDigest(now_ + absl::Milliseconds(2100)).window_s, 0.1);
+  ASSERT_TRUE(moved->Work(10, Ref<Worker>(), 0).ok());
+  ASSERT_TRUE(other->Work(10, Ref<Worker>(), 0).ok());
+  resources_->OnArriving({moved.rid()});
+  Digest digest = resources_->TakeDigest(now_ + absl::Seconds(1));
+  EXPECT_EQ(digest.window_s, 1);
+  EXPECT_THAT(digest.begin_anew, testing::ElementsAre(moved.rid()));
+  EXPECT_EQ(Of(digest, moved.rid()).calls, 0) << "of two placements";
+  EXPECT_EQ(Of(digest, other.rid()).calls, 1) << "which did not move";
+  ASSERT_TRUE(moved->Work(10, Ref<Worker>(), 0).ok());
+  digest = resources_->TakeDigest(now_ + absl::Seconds(2));
+  EXPECT_THAT(digest.begin_anew, IsEmpty());
+  EXPECT_EQ(Of(digest, moved.rid()).calls, 1);
+}
+
+TEST_F(ResourceManagerTest, HowSteadyAnObjectIsIsLearntAgainAfterAMove) {
+  const Ref<Worker> worker = *binding_->Create<Worker>();
+  for (int i = 0; i < 10; ++i) {
+    ASSERT_TRUE(worker->Work(20'000, Ref<Worker>(), 0).ok());
+    resources_->TakeDigest(now_ += absl::Milliseconds(100));
+  }
+  resources_->OnArriving({worker.rid()});
+  resources_->TakeDigest(now_ += absl::Milliseconds(100));
+  const Digest digest = resources_->TakeDigest(now_ += absl::Milliseconds(100));
+  EXPECT_LT(Of(digest, worker.rid()).samples, 4);
+  EXPECT_EQ(Of(digest, worker.rid()).cpu_s_variance, 0) << "it has rested since";
 }
 
 TEST_F(ResourceManagerTest, ACancelledMoveKeepsTheWindow) {
@@ -314,7 +337,9 @@ TEST_F(ResourceManagerTest, ACancelledMoveKeepsTheWindow) {
   report.rids = {Rid{{9, 9}, 1}};
   report.status = absl::AbortedError("drain");
   resources_->OnMoved(report);
-  EXPECT_EQ(resources_->TakeDigest(now_ + absl::Seconds(1)).window_s, 1);
+  const Digest digest = resources_->TakeDigest(now_ + absl::Seconds(1));
+  EXPECT_EQ(digest.window_s, 1);
+  EXPECT_THAT(digest.begin_anew, IsEmpty());
 }
 
 TEST_F(ResourceManagerTest, TheStateOfAMovedObjectIsWhatTheNextMoveIsExpectedToCost) {

@@ -1,0 +1,216 @@
+#include "runtime/resource/cluster_view.h"
+
+#include <algorithm>
+#include <tuple>
+
+namespace abacus::runtime {
+namespace {
+
+placement::ObjectStatistics Scaled(placement::ObjectStatistics object, double scale) {
+  for (double* figure :
+       {&object.cpu_s, &object.background_cpu_s, &object.own_stall_s, &object.disk_s,
+        &object.ready_s, &object.stall_s, &object.bytes_processed, &object.calls,
+        &object.voluntary_switches, &object.involuntary_switches, &object.io_bytes,
+        &object.io_requests, &object.io_s}) {
+    *figure *= scale;
+  }
+  object.cpu_s_variance *= scale * scale;
+  return object;
+}
+
+placement::EdgeStatistics Scaled(placement::EdgeStatistics edge, double scale) {
+  for (double* figure : {&edge.calls, &edge.request_bytes, &edge.reply_bytes}) *figure *= scale;
+  edge.bytes_variance *= scale * scale;
+  return edge;
+}
+
+double ScaleOf(double window_s, double length_s) { return length_s > 0 ? window_s / length_s : 0; }
+
+// Edges of an object that moved within a window are reported by both hosts.
+void Merge(std::vector<placement::EdgeStatistics>* edges) {
+  std::sort(edges->begin(), edges->end(), [](const auto& a, const auto& b) {
+    return std::tie(a.from, a.to) < std::tie(b.from, b.to);
+  });
+  std::vector<placement::EdgeStatistics> merged;
+  for (const auto& edge : *edges) {
+    if (merged.empty() || merged.back().from != edge.from || merged.back().to != edge.to) {
+      merged.push_back(edge);
+      continue;
+    }
+    merged.back().calls += edge.calls;
+    merged.back().request_bytes += edge.request_bytes;
+    merged.back().reply_bytes += edge.reply_bytes;
+    merged.back().bytes_variance += edge.bytes_variance;
+    merged.back().samples = std::max(merged.back().samples, edge.samples);
+  }
+  *edges = std::move(merged);
+}
+
+}  // namespace
+
+ClusterView::ClusterView(const std::map<NodeInstance, Digest>& digests) {
+  for (const auto& [from, digest] : digests) AddDigest(digest);
+}
+
+void ClusterView::AddDigest(const Digest& digest) {
+  nodes_[digest.from.node] = &digest.node;
+  for (const Rid& rid : digest.consoles) consoles_.insert(ToObjectId(rid));
+  for (const Rid& rid : digest.begin_anew) anew_.insert(ToObjectId(rid));
+  for (const PinRecord& record : digest.pins) told_[ToObjectId(record.rid)] = &record;
+  for (const auto& object : digest.objects) {
+    const bool anew = digest.window_s <= 0;
+    const auto [it, first] =
+        objects_.try_emplace(object.id, Object{&object, digest.window_s, anew});
+    if (!first) it->second.anew = true;
+  }
+  for (const auto& edge : digest.edges) {
+    calls_[edge.from].push_back({&edge, digest.window_s});
+    callers_[edge.to].push_back(edge.from);
+  }
+  for (const auto& link : digest.links) {
+    const placement::LinkStatistics*& known = links_[std::minmax(link.a, link.b)];
+    if (known == nullptr || link.measured_bytes > known->measured_bytes) known = &link;
+  }
+}
+
+ClusterView::Ids ClusterView::Reachable(const std::vector<ObjectId>& consoles) const {
+  Ids reached(consoles.begin(), consoles.end());
+  std::vector<ObjectId> next(consoles);
+  while (!next.empty()) {
+    const auto calls = calls_.find(next.back());
+    next.pop_back();
+    if (calls == calls_.end()) continue;
+    for (const Call& call : calls->second) {
+      if (reached.insert(call.figures->to).second) next.push_back(call.figures->to);
+    }
+  }
+  return reached;
+}
+
+bool ClusterView::IsMobile(const ObjectId& id) const {
+  const auto it = objects_.find(id);
+  return it != objects_.end() && it->second.figures->mobile;
+}
+
+std::set<placement::ObjectId> ClusterView::ConsolesThatReach(
+    const std::vector<ObjectId>& objects) const {
+  std::set<ObjectId> consoles;
+  Ids seen(objects.begin(), objects.end());
+  std::vector<ObjectId> next(objects);
+  while (!next.empty()) {
+    const ObjectId id = next.back();
+    next.pop_back();
+    if (consoles_.contains(id)) consoles.insert(id);
+    const auto callers = callers_.find(id);
+    if (callers == callers_.end()) continue;
+    for (const ObjectId& caller : callers->second) {
+      if (seen.insert(caller).second) next.push_back(caller);
+    }
+  }
+  return consoles;
+}
+
+// The console and all whose graphs reach a mobile object that its graph reaches, or that of one of
+// these: they cannot be decided apart. Storage that many use is no such object.
+std::vector<placement::ObjectId> ClusterView::ConsolesBeside(const ObjectId& console,
+                                                             const Ids& own) const {
+  std::vector<ObjectId> joined = {console};
+  Ids known = {console};
+  std::vector<ObjectId> mobile;
+  for (const ObjectId& id : own) {
+    if (IsMobile(id)) mobile.push_back(id);
+  }
+  while (!mobile.empty()) {
+    std::vector<ObjectId> came;
+    for (const ObjectId& id : ConsolesThatReach(mobile)) {
+      if (known.insert(id).second) came.push_back(id);
+    }
+    joined.insert(joined.end(), came.begin(), came.end());
+    mobile.clear();
+    if (came.empty()) break;
+    for (const ObjectId& id : Reachable(came)) {
+      if (IsMobile(id)) mobile.push_back(id);
+    }
+  }
+  return joined;
+}
+
+void ClusterView::AddObjects(const Ids& reached, double window_s,
+                             placement::Snapshot* snapshot) const {
+  for (const ObjectId& id : reached) {
+    if (anew_.contains(id)) snapshot->window_s = 0;
+    const auto it = objects_.find(id);
+    if (it == objects_.end()) continue;
+    if (it->second.anew) snapshot->window_s = 0;
+    snapshot->objects.push_back(
+        Scaled(*it->second.figures, ScaleOf(window_s, it->second.length_s)));
+    placement::ObjectStatistics& object = snapshot->objects.back();
+    const auto told = told_.find(id);
+    if (told == told_.end()) continue;
+    object.pinned = !told->second->reason.empty();
+    object.pinned_reason = told->second->reason;
+    object.allowed = told->second->allowed;
+    object.attach_group = told->second->attach_group;
+  }
+  // Hash order differs from run to run, and the same digests are to give the same record.
+  std::sort(snapshot->objects.begin(), snapshot->objects.end(),
+            [](const auto& a, const auto& b) { return a.id < b.id; });
+}
+
+void ClusterView::AddEdges(const Ids& reached, double window_s,
+                           placement::Snapshot* snapshot) const {
+  for (const ObjectId& id : reached) {
+    const auto calls = calls_.find(id);
+    if (calls == calls_.end()) continue;
+    for (const Call& call : calls->second) {
+      snapshot->edges.push_back(Scaled(*call.figures, ScaleOf(window_s, call.length_s)));
+    }
+  }
+  Merge(&snapshot->edges);
+}
+
+// Leaves out nodes that hold nothing of the graph and that it may not go to, and links to them: who
+// else is in the cluster is not to make another graph of it.
+void ClusterView::AddNodes(placement::Snapshot* snapshot) const {
+  std::set<NodeId> ids;
+  for (const auto& object : snapshot->objects) {
+    ids.insert(object.node);
+    ids.insert(object.allowed.begin(), object.allowed.end());
+  }
+  for (auto a = ids.begin(); a != ids.end(); ++a) {
+    if (const auto node = nodes_.find(*a); node != nodes_.end()) {
+      snapshot->nodes.push_back(*node->second);
+    }
+    for (auto b = ids.begin(); b != a; ++b) {
+      const auto link = links_.find({*b, *a});
+      if (link != links_.end()) snapshot->links.push_back(*link->second);
+    }
+  }
+}
+
+placement::Snapshot ClusterView::SnapshotOf(const Rid& console, const Digest& client) const {
+  placement::Snapshot snapshot;
+  snapshot.window_s = client.window_s;
+  snapshot.console = ToObjectId(console);
+  const Ids own = Reachable({snapshot.console});
+  const std::vector<ObjectId> consoles = ConsolesBeside(snapshot.console, own);
+  const Ids reached = consoles.size() == 1 ? own : Reachable(consoles);
+  AddObjects(reached, client.window_s, &snapshot);
+  AddEdges(reached, client.window_s, &snapshot);
+  AddNodes(&snapshot);
+  // Of several consoles the sum is predicted, of which this node sees its own part only.
+  if (consoles.size() > 1) {
+    snapshot.consoles = consoles;
+    return snapshot;
+  }
+  double t_app_s = 0;
+  for (const auto& object : snapshot.objects) {
+    if (object.node != console.home.node) continue;
+    // The activity's time as its own node saw it: what is here, and what it waited for from there.
+    t_app_s += object.cpu_s + object.ready_s + object.own_stall_s + object.stall_s;
+  }
+  if (t_app_s > 0) snapshot.measured_t_app_s = t_app_s;
+  return snapshot;
+}
+
+}  // namespace abacus::runtime
