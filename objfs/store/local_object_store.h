@@ -148,6 +148,7 @@ class LocalObjectStore : public ObjectStore {
   absl::Status FindObjects();
   absl::Status Recover();
   absl::Status ReplayJournals(Recovery& recovery);
+  absl::Status RemoveUnused(Recovery& recovery);
   absl::Status Replay(Recovery& recovery, const JournalRecord& record);
   absl::Status ReplayUpdate(Recovery& recovery, const UpdateRecord& record);
   absl::Status FinishRecovery(const Recovery& recovery);

@@ -150,7 +150,7 @@ absl::Status LocalObjectStore::ReplayJournals(Recovery& recovery) {
                          read->header->store == superblock_.store;
     if (!is_ours) {
       const bool unused = number == recovery.journals.back() && recovery.journals.size() > 1;
-      if (unused && !read->header.has_value()) continue;
+      if (unused && !read->header.has_value()) return RemoveUnused(recovery);
       return absl::DataLossError(absl::StrCat(JournalName(number), ": its header is damaged"));
     }
     cut_off = cut_off || read->cut_off;
@@ -160,6 +160,14 @@ absl::Status LocalObjectStore::ReplayJournals(Recovery& recovery) {
     }
   }
   return absl::OkStatus();
+}
+
+absl::Status LocalObjectStore::RemoveUnused(Recovery& recovery) {
+  // Before a newer one is made: one without a header is always the last.
+  const std::string name = JournalName(recovery.journals.back());
+  if (auto status = disk_.Remove(name); !status.ok()) return status;
+  recovery.journals.pop_back();
+  return disk_.SyncDirectory("");
 }
 
 absl::Status LocalObjectStore::Replay(Recovery& recovery, const JournalRecord& record) {
