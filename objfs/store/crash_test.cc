@@ -73,8 +73,7 @@ class Crash {
     if (choice < 35) return Flush(id);
     if (choice < 38) return FlushAll();
     if (choice < 40) return store_->Checkpoint();
-    const absl::Status changed =
-        ChangeBoth(random_, *store_, id, now_[id], ++version_, kSizeMax);
+    const absl::Status changed = ChangeBoth(random_, *store_, id, now_[id], ++version_, kSizeMax);
     histories_[id].push_back(now_[id]);
     return changed;
   }

@@ -56,8 +56,9 @@ absl::Status LocalObjectStore::FlushObject(StoredObject& object) {
     if (!object.listed_changed) return object.damage;
     batch = object.state.BeginFlush();
   }
-  const bool has_contents = std::any_of(batch.blocks.begin(), batch.blocks.end(),
-                                        [](const auto& block) { return block.second.version != 0; });
+  const bool has_contents =
+      std::any_of(batch.blocks.begin(), batch.blocks.end(),
+                  [](const auto& block) { return block.second.version != 0; });
   absl::Status status = has_contents ? SyncData(object) : absl::OkStatus();
   if (status.ok()) status = CommitBatch(object, batch);
   if (!status.ok()) {
@@ -86,9 +87,9 @@ absl::Status LocalObjectStore::SyncData(StoredObject& object) {
   }
   // The kernel reports a page that it could not write once and then takes it for clean: a second
   // try would succeed without the bytes.
-  object.unsynced = absl::UnavailableError(
-      absl::StrCat("object ", object.id, " could not be synced and takes no more changes until the ",
-                   "store is reopened: ", synced.message()));
+  object.unsynced = absl::UnavailableError(absl::StrCat(
+      "object ", object.id, " could not be synced and takes no more changes until the ",
+      "store is reopened: ", synced.message()));
   return object.unsynced;
 }
 
@@ -204,7 +205,8 @@ absl::Status LocalObjectStore::UnlinkRemoved(uint64_t journal, uint64_t durable)
 
 absl::Status LocalObjectStore::RemoveFiles(ObjectId id, bool data, bool table) {
   absl::Status first;
-  for (const auto& [there, path] : {std::pair(data, DataPath(id)), std::pair(table, TablePath(id))}) {
+  for (const auto& [there, path] :
+       {std::pair(data, DataPath(id)), std::pair(table, TablePath(id))}) {
     if (!there) continue;
     const absl::Status status = disk_.Remove(path);
     if (!absl::IsNotFound(status)) first.Update(status);

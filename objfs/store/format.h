@@ -46,7 +46,7 @@ absl::StatusOr<Superblock> DecodeSuperblock(std::string_view bytes);
 struct JournalHeader {
   uint64_t store = 0;
   uint64_t number = 0;
-  ObjectId ids_end = 0;  // no identifier from this one on was given before the journal began
+  ObjectId ids_end = 0;      // no identifier from this one on was given before the journal began
   uint64_t used_blocks = 0;  // of all objects, when the journal began
   friend bool operator==(const JournalHeader&, const JournalHeader&) = default;
 };

@@ -168,11 +168,10 @@ absl::StatusOr<std::vector<std::string>> LocalDisk::List(const std::string& dire
     const dirent* entry = readdir(stream.get());
     if (entry == nullptr) break;
     struct stat facts;
-    const bool regular =
-        entry->d_type == DT_REG ||
-        (entry->d_type == DT_UNKNOWN &&
-         fstatat(dirfd(stream.get()), entry->d_name, &facts, AT_SYMLINK_NOFOLLOW) == 0 &&
-         S_ISREG(facts.st_mode));
+    const bool regular = entry->d_type == DT_REG || (entry->d_type == DT_UNKNOWN &&
+                                                     fstatat(dirfd(stream.get()), entry->d_name,
+                                                             &facts, AT_SYMLINK_NOFOLLOW) == 0 &&
+                                                     S_ISREG(facts.st_mode));
     if (regular) names.emplace_back(entry->d_name);
   }
   if (errno != 0) return Error("cannot list", directory);
@@ -181,8 +180,8 @@ absl::StatusOr<std::vector<std::string>> LocalDisk::List(const std::string& dire
 }
 
 absl::Status LocalDisk::SyncDirectory(const std::string& directory) {
-  const int fd = openat(fd_, directory.empty() ? "." : directory.c_str(),
-                        O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int fd =
+      openat(fd_, directory.empty() ? "." : directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return Error("cannot open", directory);
   const absl::Status status = fsync(fd) == 0 ? absl::OkStatus() : Error("cannot sync", directory);
   close(fd);

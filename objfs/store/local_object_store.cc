@@ -32,9 +32,8 @@ absl::Status CheckRange(uint64_t offset, uint64_t bytes) {
 
 absl::Status CheckBlob(std::string_view blob) {
   if (blob.size() <= ObjectStore::kBlobBytesMax) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("attributes of ", blob.size(), " bytes; there may be ",
-                   ObjectStore::kBlobBytesMax));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "attributes of ", blob.size(), " bytes; there may be ", ObjectStore::kBlobBytesMax));
 }
 
 absl::Status CheckVersion(Version version) {
@@ -297,8 +296,8 @@ absl::StatusOr<LocalObjectStore::WritePlan> LocalObjectStore::PlanWrite(StoredOb
     plan.middle.remove_suffix(rest);
   }
   plan.added_blocks = object.state.CountHoles(plan.first, plan.first + plan.count);
-  for (const std::string_view part : {std::string_view(plan.head), plan.middle,
-                                      std::string_view(plan.tail)}) {
+  for (const std::string_view part :
+       {std::string_view(plan.head), plan.middle, std::string_view(plan.tail)}) {
     for (uint64_t at = 0; at < part.size(); at += kBlockBytes) {
       plan.crcs.push_back(Crc32c(part.substr(at, kBlockBytes)));
     }
@@ -312,8 +311,8 @@ absl::StatusOr<uint64_t> LocalObjectStore::WriteOut(StoredObject& object, const 
   // Never over contents that are in use: on an error, and after a crash, those are what there is.
   const uint64_t slot = object.state.AllocateSlots(plan.count);
   uint64_t at = slot * kBlockBytes;
-  for (const std::string_view part : {std::string_view(plan.head), plan.middle,
-                                      std::string_view(plan.tail)}) {
+  for (const std::string_view part :
+       {std::string_view(plan.head), plan.middle, std::string_view(plan.tail)}) {
     if (part.empty()) continue;
     if (auto status = (*data)->Write(at, part); !status.ok()) {
       object.state.FreeSlots({slot, plan.count});
@@ -327,8 +326,7 @@ absl::StatusOr<uint64_t> LocalObjectStore::WriteOut(StoredObject& object, const 
 void LocalObjectStore::Install(StoredObject& object, const WritePlan& plan, uint64_t slot,
                                Version version) {
   for (uint64_t i = 0; i < plan.count; ++i) {
-    object.state.Put(plan.first + i,
-                     {.slot = slot + i, .version = version, .crc = plan.crcs[i]});
+    object.state.Put(plan.first + i, {.slot = slot + i, .version = version, .crc = plan.crcs[i]});
   }
 }
 
@@ -367,8 +365,8 @@ absl::Status LocalObjectStore::Write(ObjectId id, uint64_t offset, std::string_v
                                      Version version) {
   if (auto status = CheckRange(offset, bytes.size()); !status.ok()) return status;
   if (bytes.size() > kWriteBytesMax) {
-    return absl::InvalidArgumentError(absl::StrCat("a write has at most ", kWriteBytesMax,
-                                                   " bytes"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("a write has at most ", kWriteBytesMax, " bytes"));
   }
   const auto found = Find(id);
   if (!found.ok()) return found.status();
@@ -377,8 +375,8 @@ absl::Status LocalObjectStore::Write(ObjectId id, uint64_t offset, std::string_v
   {
     MutexLock lock(object.mutex);
     if (bytes.empty()) return PrepareChange(object, version);
-    too_many = object.state.changed_blocks() + BlocksUpTo(bytes.size()) >
-               options_.changed_blocks_max;
+    too_many =
+        object.state.changed_blocks() + BlocksUpTo(bytes.size()) > options_.changed_blocks_max;
     if (!too_many) return Counted(WriteLocked(object, offset, bytes, version));
   }
   if (auto status = Flush(id); !status.ok()) return status;
@@ -448,8 +446,7 @@ absl::Status LocalObjectStore::Punch(ObjectId id, uint64_t offset, uint64_t byte
   const uint64_t size = object.state.head().size_bytes;
   if (bytes == 0 || offset >= size) return absl::OkStatus();
   // The rest of the last block is zeros already: up to there, or beyond, is all of it.
-  const uint64_t end =
-      offset + bytes >= size ? BlocksUpTo(size) * kBlockBytes : offset + bytes;
+  const uint64_t end = offset + bytes >= size ? BlocksUpTo(size) * kBlockBytes : offset + bytes;
   const uint64_t first_whole = BlocksUpTo(offset) * kBlockBytes;
   const uint64_t last_whole = end / kBlockBytes * kBlockBytes;
   const absl::Status zeroed =
@@ -545,8 +542,7 @@ absl::StatusOr<std::vector<ObjectId>> LocalObjectStore::List(ObjectId after, uin
 absl::StatusOr<StoreSpace> LocalObjectStore::Space() {
   const absl::StatusOr<DiskSpace> disk = disk_.Space();
   if (!disk.ok()) return disk.status();
-  const auto used =
-      static_cast<uint64_t>(std::max<int64_t>(used_blocks_.load(), 0)) * kBlockBytes;
+  const auto used = static_cast<uint64_t>(std::max<int64_t>(used_blocks_.load(), 0)) * kBlockBytes;
   const uint64_t quota_left = options_.quota_bytes - std::min(used, options_.quota_bytes);
   MutexLock lock(mutex_);
   return StoreSpace{.capacity_bytes = std::min(disk->capacity_bytes, options_.quota_bytes),

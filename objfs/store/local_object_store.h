@@ -26,12 +26,12 @@
 namespace abacus::objfs {
 
 struct LocalObjectStoreOptions {
-  uint64_t quota_bytes = UINT64_MAX;                  // of blocks that can be read
-  uint64_t journal_bytes_max = uint64_t{64} << 20;    // beyond it a Flush also makes a checkpoint
-  uint64_t open_files_max = 512;                      // data files that stay open between calls
-  uint64_t changed_blocks_max = uint64_t{1} << 20;    // of an object; beyond it a Write flushes first
-  uint64_t removed_max = 1024;                        // removals that wait for a Flush; then one is made
-  uint64_t ids_batch = 65'536;                        // identifiers reserved at once
+  uint64_t quota_bytes = UINT64_MAX;                // of blocks that can be read
+  uint64_t journal_bytes_max = uint64_t{64} << 20;  // beyond it a Flush also makes a checkpoint
+  uint64_t open_files_max = 512;                    // data files that stay open between calls
+  uint64_t changed_blocks_max = uint64_t{1} << 20;  // of an object; beyond it a Write flushes first
+  uint64_t removed_max = 1024;  // removals that wait for a Flush; then one is made
+  uint64_t ids_batch = 65'536;  // identifiers reserved at once
 };
 
 // An ObjectStore in a directory of a local disk; FORMAT.md describes the files and argues why a
@@ -102,9 +102,9 @@ class LocalObjectStore : public ObjectStore {
     bool has_data ABSL_GUARDED_BY(mutex) = false;        // there is a data file,
     bool data_named ABSL_GUARDED_BY(mutex) = false;      // and its name is durable
     bool has_table ABSL_GUARDED_BY(mutex) = false;
-    bool table_unsynced ABSL_GUARDED_BY(mutex) = false;  // a checkpoint is under way
-    absl::Status damage ABSL_GUARDED_BY(mutex);    // of the table: no call can use it
-    absl::Status unsynced ABSL_GUARDED_BY(mutex);  // a sync failed: no more changes
+    bool table_unsynced ABSL_GUARDED_BY(mutex) = false;     // a checkpoint is under way
+    absl::Status damage ABSL_GUARDED_BY(mutex);             // of the table: no call can use it
+    absl::Status unsynced ABSL_GUARDED_BY(mutex);           // a sync failed: no more changes
     std::shared_ptr<DiskFile> data ABSL_GUARDED_BY(mutex);  // while it is open
     // The place (0 or 1) of the table file where each page that was written is.
     absl::btree_map<uint64_t, int> places ABSL_GUARDED_BY(mutex);
@@ -138,8 +138,7 @@ class LocalObjectStore : public ObjectStore {
     absl::btree_map<ObjectId, uint64_t> blocks;  // of objects that a record named
   };
 
-  LocalObjectStore(Disk& disk, LocalObjectStoreOptions options)
-      : disk_(disk), options_(options) {}
+  LocalObjectStore(Disk& disk, LocalObjectStoreOptions options) : disk_(disk), options_(options) {}
 
   // open.cc
   static absl::Status CheckUnused(Disk& disk);
@@ -192,8 +191,7 @@ class LocalObjectStore : public ObjectStore {
   absl::StatusOr<std::string> BlockWith(StoredObject& object, uint64_t block, uint64_t within,
                                         std::string_view bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
-  absl::StatusOr<WritePlan> PlanWrite(StoredObject& object, uint64_t offset,
-                                      std::string_view bytes)
+  absl::StatusOr<WritePlan> PlanWrite(StoredObject& object, uint64_t offset, std::string_view bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
   // Writes the contents to free slots; returns the first. Nothing refers to them yet.
   absl::StatusOr<uint64_t> WriteOut(StoredObject& object, const WritePlan& plan)

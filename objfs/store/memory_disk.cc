@@ -195,8 +195,9 @@ absl::Status MemoryDisk::SyncDirectory(const std::string& directory) {
 
 absl::StatusOr<DiskSpace> MemoryDisk::Space() {
   const uint64_t used = space_->used_bytes.load();
-  return DiskSpace{.capacity_bytes = space_->capacity_bytes,
-                   .available_bytes = space_->capacity_bytes - std::min(used, space_->capacity_bytes)};
+  return DiskSpace{
+      .capacity_bytes = space_->capacity_bytes,
+      .available_bytes = space_->capacity_bytes - std::min(used, space_->capacity_bytes)};
 }
 
 }  // namespace abacus::objfs

@@ -37,8 +37,8 @@ struct DiskModel {
 // REQUIRES: the disk below outlives it.
 class ModelDisk : public Disk {
  public:
-  ModelDisk(Disk& below, DiskModel model) : device_(std::make_shared<Device>(std::move(model))),
-                                            below_(below) {}
+  ModelDisk(Disk& below, DiskModel model)
+      : device_(std::make_shared<Device>(std::move(model))), below_(below) {}
 
   absl::StatusOr<std::shared_ptr<DiskFile>> Open(const std::string& path) override;
   absl::StatusOr<std::shared_ptr<DiskFile>> Create(const std::string& path) override;
@@ -79,7 +79,8 @@ class ModelDisk : public Disk {
 
 // A disk in memory whose power can be cut. It knows what was synced and what only the (modelled)
 // page cache has; after a cut the latter survives in whole, in part or not at all, as disk.h allows
-// and a seed chooses: torn at sectors, the length without the bytes, names without the files' bytes.
+// and a seed chooses: torn at sectors, the length without the bytes, names without the files'
+// bytes.
 //
 //   disk.CutPowerAfter(17);   the 17th call from now finds the power gone, and so do all later ones
 //   ... (the store fails)

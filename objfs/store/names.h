@@ -34,10 +34,10 @@ inline std::optional<uint64_t> NumberIn(std::string_view name, std::string_view 
                                         std::string_view suffix) {
   constexpr size_t kDigits = 16;
   uint64_t number = 0;
-  const bool fits = name.size() == prefix.size() + kDigits + suffix.size() &&
-                    name.starts_with(prefix) && name.ends_with(suffix) &&
-                    name.find_first_not_of("0123456789abcdef", prefix.size()) >=
-                        prefix.size() + kDigits;
+  const bool fits =
+      name.size() == prefix.size() + kDigits + suffix.size() && name.starts_with(prefix) &&
+      name.ends_with(suffix) &&
+      name.find_first_not_of("0123456789abcdef", prefix.size()) >= prefix.size() + kDigits;
   if (!fits) return std::nullopt;
   const std::string digits(name.substr(prefix.size(), kDigits));
   if (!absl::SimpleHexAtoi(digits, &number)) return std::nullopt;

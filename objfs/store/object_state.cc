@@ -149,8 +149,7 @@ uint64_t ObjectState::PutHoles(uint64_t first, uint64_t end) {
 }
 
 FlushBatch ObjectState::BeginFlush() {
-  FlushBatch batch{
-      .head = head_, .blocks_before = durable_.size(), .blocks_after = block_count_};
+  FlushBatch batch{.head = head_, .blocks_before = durable_.size(), .blocks_after = block_count_};
   batch.blocks.assign(changed_.begin(), changed_.end());
   for (const auto& [block, entry] : batch.blocks) {
     batch_blocks_.insert(block);

@@ -36,11 +36,11 @@ struct StoreSpace {
 
 // Since the store was opened.
 struct StoreStatistics {
-  uint64_t checksum_errors = 0;       // blocks found damaged, each time they are read
-  uint64_t damaged_tables = 0;        // objects whose table could not be read
+  uint64_t checksum_errors = 0;  // blocks found damaged, each time they are read
+  uint64_t damaged_tables = 0;   // objects whose table could not be read
   uint64_t checkpoints = 0;
-  uint64_t checkpoints_failed = 0;    // they are tried again later; the journal grows meanwhile
-  uint64_t refused_for_space = 0;     // calls that ended with kResourceExhausted
+  uint64_t checkpoints_failed = 0;  // they are tried again later; the journal grows meanwhile
+  uint64_t refused_for_space = 0;   // calls that ended with kResourceExhausted
 };
 
 // Flat objects of bytes with attributes: the lowest layer of the file system, on one server.
@@ -58,11 +58,11 @@ struct StoreStatistics {
 //      never written, or punched, or cut off since; it reads as zeros.
 //
 // Errors, of every call: kNotFound           - no such object.
-//         kResourceExhausted  - the disk or the quota is full. Nothing changed; free some and retry.
-//         kDataLoss           - a damaged block or table; the message names object and block.
-//         kOutOfRange         - beyond kObjectBytesMax.
-//         kInvalidArgument    - version 0, or a blob above kBlobBytesMax.
-//         kUnavailable        - a failed sync may have lost data: the object (or, where the message
+//         kResourceExhausted  - the disk or the quota is full. Nothing changed; free some and
+//         retry. kDataLoss           - a damaged block or table; the message names object and
+//         block. kOutOfRange         - beyond kObjectBytesMax. kInvalidArgument    - version 0, or
+//         a blob above kBlobBytesMax. kUnavailable        - a failed sync may have lost data: the
+//         object (or, where the message
 //                               says so, the store) takes no more changes until it is reopened; it
 //                               then has what was durable.
 //         the disk's others, with what was done and where.

@@ -22,9 +22,8 @@ class PowerCutFile : public DiskFile {
     return inode_->cached->Read(offset, bytes);
   }
   absl::Status Write(uint64_t offset, std::string_view bytes) override {
-    return Change({.kind = PowerCutDisk::Change::kWrite,
-                   .offset = offset,
-                   .bytes = std::string(bytes)});
+    return Change(
+        {.kind = PowerCutDisk::Change::kWrite, .offset = offset, .bytes = std::string(bytes)});
   }
   absl::Status Truncate(uint64_t bytes) override {
     return Change({.kind = PowerCutDisk::Change::kTruncate, .offset = bytes});

@@ -44,8 +44,7 @@ absl::Status LocalObjectStore::LoadPages(StoredObject& object, bool torn) {
     if (absl::IsNotFound(next.status())) break;
     if (!next.ok()) return next.status();
     page = std::max(page, *next / both.size());
-    const auto read =
-        (*table)->Read(OffsetOfPage(page, 0), std::span(both.data(), both.size()));
+    const auto read = (*table)->Read(OffsetOfPage(page, 0), std::span(both.data(), both.size()));
     if (!read.ok()) return read.status();
     std::fill(both.begin() + static_cast<int64_t>(*read), both.end(), '\0');
     if (auto status = LoadPage(object, both, page, torn); !status.ok()) return status;
