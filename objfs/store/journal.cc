@@ -1,0 +1,130 @@
+#include "objfs/store/journal.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace abacus::objfs {
+
+using runtime::MutexLock;
+
+std::string JournalName(uint64_t number) { return absl::StrFormat("journal.%016x", number); }
+
+absl::StatusOr<std::unique_ptr<Journal>> Journal::Create(Disk& disk, const JournalHeader& header) {
+  const std::string name = JournalName(header.number);
+  if (const absl::Status removed = disk.Remove(name); !removed.ok() && !absl::IsNotFound(removed)) {
+    return removed;
+  }
+  auto file = disk.Create(name);
+  if (!file.ok()) return file.status();
+  if (auto status = (*file)->Write(0, EncodeJournalHeader(header)); !status.ok()) return status;
+  if (auto status = (*file)->Sync(); !status.ok()) return status;
+  if (auto status = disk.SyncDirectory(""); !status.ok()) return status;
+  return std::unique_ptr<Journal>(new Journal(*std::move(file), header));
+}
+
+uint64_t Journal::Append(std::string_view payload) {
+  MutexLock lock(mutex_);
+  buffer_ += EncodeRecord(header_, ++appended_, durable_, payload);
+  return appended_;
+}
+
+absl::Status Journal::Sync(uint64_t sequence) {
+  mutex_.Lock();
+  for (;;) {
+    if (durable_ >= sequence || !broken_.ok()) break;
+    if (syncing_) {
+      changed_.Wait(mutex_);
+      continue;
+    }
+    // This thread writes for all that wait: records that come meanwhile go with the next one.
+    syncing_ = true;
+    std::string bytes = std::exchange(buffer_, "");
+    const uint64_t last = appended_;
+    const uint64_t at = written_bytes_;
+    mutex_.Unlock();
+    const absl::Status written = file_->Write(at, bytes);
+    const absl::Status synced = written.ok() ? file_->Sync() : absl::OkStatus();
+    mutex_.Lock();
+    syncing_ = false;
+    changed_.SignalAll();
+    if (!written.ok()) {
+      buffer_.insert(0, bytes);
+      mutex_.Unlock();
+      return written;
+    }
+    written_bytes_ += bytes.size();
+    if (synced.ok()) {
+      durable_ = last;
+    } else {
+      broken_ = absl::UnavailableError(absl::StrCat(
+          "the store's journal could not be synced; reopen the store: ", synced.message()));
+    }
+  }
+  const absl::Status result = durable_ >= sequence ? absl::OkStatus() : broken_;
+  mutex_.Unlock();
+  return result;
+}
+
+uint64_t Journal::appended() {
+  MutexLock lock(mutex_);
+  return appended_;
+}
+
+uint64_t Journal::bytes() {
+  MutexLock lock(mutex_);
+  return written_bytes_ + buffer_.size();
+}
+
+namespace {
+
+absl::StatusOr<std::string> ReadWhole(Disk& disk, const std::string& name) {
+  const auto file = disk.Open(name);
+  if (!file.ok()) return file.status();
+  const absl::StatusOr<uint64_t> size = (*file)->Size();
+  if (!size.ok()) return size.status();
+  std::string bytes(*size, '\0');
+  const absl::StatusOr<uint64_t> read = (*file)->Read(0, std::span(bytes.data(), bytes.size()));
+  if (!read.ok()) return read.status();
+  bytes.resize(*read);
+  return bytes;
+}
+
+// Whether a record behind the damaged one says that the damaged one had been durable: then this is
+// no cut-off end. Records are sought at every byte, as the damaged one's length may be wrong.
+bool WasDurable(const JournalHeader& header, std::string_view rest, uint64_t sequence) {
+  for (size_t at = 1; at + kRecordHeaderBytes <= rest.size(); ++at) {
+    const std::optional<RecordView> record = DecodeRecord(header, rest.substr(at));
+    if (record.has_value()) return record->durable >= sequence;
+  }
+  return false;
+}
+
+}  // namespace
+
+absl::StatusOr<JournalEnd> ReadJournal(
+    Disk& disk, const std::string& name,
+    const std::function<absl::Status(const JournalRecord&)>& take) {
+  const absl::StatusOr<std::string> bytes = ReadWhole(disk, name);
+  if (!bytes.ok()) return bytes.status();
+  const absl::StatusOr<JournalHeader> header = DecodeJournalHeader(*bytes);
+  if (!header.ok()) return JournalEnd();
+  JournalEnd end{.header = *header};
+  std::string_view rest = std::string_view(*bytes).substr(kJournalHeaderBytes);
+  for (uint64_t sequence = 1; !rest.empty(); ++sequence) {
+    const std::optional<RecordView> view = DecodeRecord(*header, rest);
+    if (!view.has_value() || view->sequence != sequence) {
+      end.cut_off = true;
+      if (!WasDurable(*header, rest, sequence)) break;
+      return absl::DataLossError(absl::StrCat(name, ": record ", sequence, " is damaged"));
+    }
+    const absl::StatusOr<JournalRecord> record = DecodePayload(view->payload);
+    if (!record.ok()) return record.status();
+    if (auto status = take(*record); !status.ok()) return status;
+    rest.remove_prefix(kRecordHeaderBytes + view->payload.size());
+  }
+  return end;
+}
+
+}  // namespace abacus::objfs

@@ -1,0 +1,75 @@
+#ifndef ABACUS_OBJFS_STORE_JOURNAL_H_
+#define ABACUS_OBJFS_STORE_JOURNAL_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "objfs/store/disk.h"
+#include "objfs/store/format.h"
+#include "runtime/base/mutex.h"
+
+namespace abacus::objfs {
+
+// The file of a journal, "journal.0000000000000001".
+std::string JournalName(uint64_t number);
+
+// A store's log of changes: records go to its end, and those of calls that wait at the same time
+// reach the disk by one sync.
+//
+// Invariants: 1. Records are durable in the order in which they were appended.
+//             2. A failed write may be tried again; after a failed sync nothing is.
+// Thread-safety: thread-safe. Blocking: Create and Sync; Append does not.
+class Journal {
+ public:
+  // Makes the file, durable with its name. Over a left-over of the same name.
+  static absl::StatusOr<std::unique_ptr<Journal>> Create(Disk& disk, const JournalHeader& header);
+
+  // Adds a record and returns its number, from 1. Not on the disk before Sync of it.
+  uint64_t Append(std::string_view payload);
+  // Returns once that record and all before it are on the disk.
+  // Errors: kUnavailable - a sync failed, now or before; the store must be reopened. Else the
+  // disk's of the write: the record stays, and the next Sync tries again.
+  absl::Status Sync(uint64_t sequence);
+  // The last record that was appended, 0 before the first.
+  uint64_t appended();
+  uint64_t bytes();
+  const JournalHeader& header() const { return header_; }
+
+ private:
+  Journal(std::shared_ptr<DiskFile> file, JournalHeader header)
+      : file_(std::move(file)), header_(header) {}
+
+  const std::shared_ptr<DiskFile> file_;
+  const JournalHeader header_;
+
+  runtime::Mutex mutex_;
+  runtime::CondVar changed_;
+  std::string buffer_ ABSL_GUARDED_BY(mutex_);  // records that are not yet written
+  bool syncing_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status broken_ ABSL_GUARDED_BY(mutex_);
+  uint64_t appended_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t durable_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t written_bytes_ ABSL_GUARDED_BY(mutex_) = kJournalHeaderBytes;
+};
+
+struct JournalEnd {
+  std::optional<JournalHeader> header;  // nullopt: damaged, or the file was cut off before its end
+  bool cut_off = false;                 // in the middle of a record
+};
+
+// Reads a journal that was left behind, record by record, up to where it was cut off.
+// Errors: kDataLoss - a record that had been durable is damaged. What `take` returns.
+absl::StatusOr<JournalEnd> ReadJournal(
+    Disk& disk, const std::string& name,
+    const std::function<absl::Status(const JournalRecord&)>& take);
+
+}  // namespace abacus::objfs
+
+#endif  // ABACUS_OBJFS_STORE_JOURNAL_H_

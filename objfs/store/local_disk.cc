@@ -1,0 +1,202 @@
+#include "objfs/store/local_disk.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace abacus::objfs {
+namespace {
+
+constexpr mode_t kFileMode = 0600;
+constexpr mode_t kDirectoryMode = 0700;
+constexpr uint64_t kOffsetMax = static_cast<uint64_t>(std::numeric_limits<off_t>::max());
+
+absl::Status MakeDirectories(const std::string& path) {
+  for (size_t at = path.find('/', 1);; at = path.find('/', at + 1)) {
+    const std::string above = path.substr(0, at);
+    if (mkdir(above.c_str(), kDirectoryMode) != 0 && errno != EEXIST && errno != EROFS) {
+      return absl::ErrnoToStatus(errno, absl::StrCat("cannot make directory ", above));
+    }
+    if (at == std::string::npos) return absl::OkStatus();
+  }
+}
+
+class LocalFile : public DiskFile {
+ public:
+  LocalFile(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
+  ~LocalFile() override { close(fd_); }
+  LocalFile(const LocalFile&) = delete;
+  LocalFile& operator=(const LocalFile&) = delete;
+
+  absl::StatusOr<uint64_t> Read(uint64_t offset, std::span<char> bytes) override {
+    if (auto status = CheckRange(offset, bytes.size()); !status.ok()) return status;
+    uint64_t done = 0;
+    while (done < bytes.size()) {
+      const ssize_t n =
+          pread(fd_, bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset + done));
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) return Error("cannot read");
+      if (n == 0) break;
+      done += static_cast<uint64_t>(n);
+    }
+    return done;
+  }
+
+  absl::Status Write(uint64_t offset, std::string_view bytes) override {
+    if (auto status = CheckRange(offset, bytes.size()); !status.ok()) return status;
+    while (!bytes.empty()) {
+      const ssize_t n = pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) return Error("cannot write");
+      bytes.remove_prefix(static_cast<size_t>(n));
+      offset += static_cast<uint64_t>(n);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Truncate(uint64_t bytes) override {
+    if (auto status = CheckRange(bytes, 0); !status.ok()) return status;
+    return Check(ftruncate(fd_, static_cast<off_t>(bytes)), "cannot truncate");
+  }
+
+  absl::Status Punch(uint64_t offset, uint64_t bytes) override {
+    if (auto status = CheckRange(offset, bytes); !status.ok()) return status;
+    if (bytes == 0) return absl::OkStatus();
+    return Check(fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                           static_cast<off_t>(offset), static_cast<off_t>(bytes)),
+                 "cannot punch a hole into");
+  }
+
+  absl::StatusOr<uint64_t> Size() override {
+    struct stat facts;
+    if (fstat(fd_, &facts) != 0) return Error("cannot look at");
+    return static_cast<uint64_t>(facts.st_size);
+  }
+
+  absl::StatusOr<uint64_t> NextData(uint64_t offset) override {
+    if (auto status = CheckRange(offset, 0); !status.ok()) return status;
+    const off_t at = lseek(fd_, static_cast<off_t>(offset), SEEK_DATA);
+    if (at >= 0) return static_cast<uint64_t>(at);
+    if (errno == ENXIO) return absl::NotFoundError("no data follows");
+    return Error("cannot seek in");
+  }
+
+  absl::Status Sync() override { return Check(fdatasync(fd_), "cannot sync"); }
+
+ private:
+  absl::Status Error(const char* what) const {
+    return absl::ErrnoToStatus(errno, absl::StrCat(what, " ", path_));
+  }
+  absl::Status Check(int result, const char* what) const {
+    return result == 0 ? absl::OkStatus() : Error(what);
+  }
+  absl::Status CheckRange(uint64_t offset, uint64_t bytes) const {
+    if (bytes <= kOffsetMax && offset <= kOffsetMax - bytes) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("no file reaches to byte ", offset, " + ", bytes, ": ", path_));
+  }
+
+  const int fd_;
+  const std::string path_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<LocalDisk>> LocalDisk::At(const std::string& directory) {
+  if (auto status = MakeDirectories(directory); !status.ok()) return status;
+  const int fd = open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", directory));
+  auto disk = std::unique_ptr<LocalDisk>(new LocalDisk(fd, directory));
+  if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    return errno == EWOULDBLOCK ? absl::FailedPreconditionError(absl::StrCat(
+                                      directory, " is in use by another store; end that one first"))
+                                : disk->Error("cannot lock", "");
+  }
+  return disk;
+}
+
+LocalDisk::~LocalDisk() { close(fd_); }
+
+absl::Status LocalDisk::Error(const char* what, const std::string& path) const {
+  return absl::ErrnoToStatus(errno, absl::StrCat(what, " ", root_, "/", path));
+}
+
+absl::StatusOr<std::shared_ptr<DiskFile>> LocalDisk::Open(const std::string& path) {
+  const int fd = openat(fd_, path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+  if (fd < 0) return Error("cannot open", path);
+  return std::make_shared<LocalFile>(fd, absl::StrCat(root_, "/", path));
+}
+
+absl::StatusOr<std::shared_ptr<DiskFile>> LocalDisk::Create(const std::string& path) {
+  const int fd = openat(fd_, path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, kFileMode);
+  if (fd < 0) return Error("cannot create", path);
+  return std::make_shared<LocalFile>(fd, absl::StrCat(root_, "/", path));
+}
+
+absl::Status LocalDisk::MakeDirectory(const std::string& path) {
+  if (mkdirat(fd_, path.c_str(), kDirectoryMode) == 0 || errno == EEXIST) return absl::OkStatus();
+  return Error("cannot make directory", path);
+}
+
+absl::Status LocalDisk::Rename(const std::string& from, const std::string& to) {
+  if (renameat(fd_, from.c_str(), fd_, to.c_str()) == 0) return absl::OkStatus();
+  return Error("cannot rename", from);
+}
+
+absl::Status LocalDisk::Remove(const std::string& path) {
+  if (unlinkat(fd_, path.c_str(), 0) == 0) return absl::OkStatus();
+  return Error("cannot remove", path);
+}
+
+absl::StatusOr<std::vector<std::string>> LocalDisk::List(const std::string& directory) {
+  const std::string path = absl::StrCat(root_, "/", directory);
+  const std::unique_ptr<DIR, int (*)(DIR*)> stream(opendir(path.c_str()), closedir);
+  if (stream == nullptr) return Error("cannot list", directory);
+  std::vector<std::string> names;
+  for (;;) {
+    errno = 0;
+    const dirent* entry = readdir(stream.get());
+    if (entry == nullptr) break;
+    struct stat facts;
+    const bool regular = entry->d_type == DT_REG || (entry->d_type == DT_UNKNOWN &&
+                                                     fstatat(dirfd(stream.get()), entry->d_name,
+                                                             &facts, AT_SYMLINK_NOFOLLOW) == 0 &&
+                                                     S_ISREG(facts.st_mode));
+    if (regular) names.emplace_back(entry->d_name);
+  }
+  if (errno != 0) return Error("cannot list", directory);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+absl::Status LocalDisk::SyncDirectory(const std::string& directory) {
+  const int fd =
+      openat(fd_, directory.empty() ? "." : directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return Error("cannot open", directory);
+  const absl::Status status = fsync(fd) == 0 ? absl::OkStatus() : Error("cannot sync", directory);
+  close(fd);
+  return status;
+}
+
+absl::Status LocalDisk::SyncAll() {
+  return syncfs(fd_) == 0 ? absl::OkStatus() : Error("cannot sync the file system of", "");
+}
+
+absl::StatusOr<DiskSpace> LocalDisk::Space() {
+  struct statvfs facts;
+  if (fstatvfs(fd_, &facts) != 0) return Error("cannot look at the file system of", "");
+  return DiskSpace{.capacity_bytes = facts.f_blocks * facts.f_frsize,
+                   .available_bytes = facts.f_bavail * facts.f_frsize};
+}
+
+}  // namespace abacus::objfs

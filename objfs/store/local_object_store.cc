@@ -1,0 +1,562 @@
+#include "objfs/store/local_object_store.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "objfs/store/names.h"
+
+namespace abacus::objfs {
+
+using runtime::MutexLock;
+
+namespace {
+
+constexpr uint64_t kBlockBytes = ObjectStore::kBlockBytes;
+// What is read is checked while the processor's cache has it.
+constexpr uint64_t kReadBlocksMax = 16;
+constexpr uint64_t kVersionsMax = 65'536;
+
+absl::Status NoSuch(ObjectId id) {
+  return absl::NotFoundError(absl::StrCat("there is no object ", id));
+}
+
+absl::Status CheckRange(uint64_t offset, uint64_t bytes) {
+  if (bytes <= ObjectStore::kObjectBytesMax && offset <= ObjectStore::kObjectBytesMax - bytes) {
+    return absl::OkStatus();
+  }
+  return absl::OutOfRangeError(
+      absl::StrCat("an object has at most ", ObjectStore::kObjectBytesMax, " bytes"));
+}
+
+absl::Status CheckBlob(std::string_view blob) {
+  if (blob.size() <= ObjectStore::kBlobBytesMax) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "attributes of ", blob.size(), " bytes; there may be ", ObjectStore::kBlobBytesMax));
+}
+
+absl::Status CheckVersion(Version version) {
+  if (version != 0) return absl::OkStatus();
+  return absl::InvalidArgumentError("version 0 means a hole");
+}
+
+absl::Status CheckContents(ObjectId id, uint64_t block, const BlockEntry& entry,
+                           const char* bytes) {
+  if (Crc32c(std::string_view(bytes, kBlockBytes)) == entry.crc) return absl::OkStatus();
+  return absl::DataLossError(
+      absl::StrCat("object ", id, " block ", block, ": its bytes do not match their checksum"));
+}
+
+uint64_t BlocksUpTo(uint64_t bytes) { return (bytes + kBlockBytes - 1) / kBlockBytes; }
+
+}  // namespace
+
+LocalObjectStore::~LocalObjectStore() = default;
+
+absl::Status LocalObjectStore::Counted(absl::Status status) {
+  if (absl::IsDataLoss(status)) ++checksum_errors_;
+  if (absl::IsResourceExhausted(status)) ++refused_for_space_;
+  return status;
+}
+
+absl::StatusOr<LocalObjectStore::ObjectPtr> LocalObjectStore::Find(ObjectId id) {
+  MutexLock lock(mutex_);
+  const auto found = objects_.find(id);
+  if (found == objects_.end()) return NoSuch(id);
+  return found->second;
+}
+
+absl::Status LocalObjectStore::Prepare(StoredObject& object) {
+  if (object.removed) return NoSuch(object.id);
+  if (!object.damage.ok()) return object.damage;
+  return object.loaded ? absl::OkStatus() : Load(object);
+}
+
+absl::Status LocalObjectStore::PrepareChange(StoredObject& object, Version version) {
+  if (auto status = CheckVersion(version); !status.ok()) return status;
+  if (auto status = Prepare(object); !status.ok()) return status;
+  return object.unsynced;
+}
+
+void LocalObjectStore::NoteChanged(StoredObject& object) {
+  if (std::exchange(object.listed_changed, true)) return;
+  MutexLock lock(mutex_);
+  changed_.insert(object.id);
+}
+
+absl::StatusOr<std::shared_ptr<DiskFile>> LocalObjectStore::DataFile(StoredObject& object,
+                                                                     bool make) {
+  if (object.data != nullptr) return object.data;
+  const std::string path = DataPath(object.id);
+  auto file = object.has_data ? disk_.Open(path)
+              : make          ? disk_.Create(path)
+                              : absl::NotFoundError("");
+  if (!file.ok() && absl::IsNotFound(file.status())) {
+    return absl::DataLossError(absl::StrCat("object ", object.id, ": its data file is missing"));
+  }
+  if (!file.ok()) return file.status();
+  object.has_data = true;
+  object.data = *std::move(file);
+  CloseOthers(object);
+  return object.data;
+}
+
+void LocalObjectStore::CloseOthers(const StoredObject& object) {
+  ObjectPtr victim;
+  {
+    MutexLock lock(mutex_);
+    const auto found = objects_.find(object.id);
+    if (found != objects_.end()) open_.push_back(found->second);
+    if (open_.size() <= options_.open_files_max) return;
+    victim = open_.front().lock();
+    open_.pop_front();
+  }
+  if (victim == nullptr || victim->id == object.id) return;
+  // Two objects' locks are held here, hence only a try; one in use stays open.
+  if (!victim->mutex.TryLock()) {
+    MutexLock lock(mutex_);
+    open_.push_back(victim);
+    return;
+  }
+  victim->data.reset();
+  const bool is_on_disk = victim->loaded && victim->has_table && !victim->listed_changed &&
+                          !victim->table_unsynced && !victim->state.has_changed_pages();
+  if (is_on_disk) {
+    victim->loaded = false;
+    victim->state.Unload();
+    victim->places.clear();
+  }
+  victim->mutex.Unlock();
+}
+
+absl::StatusOr<ObjectId> LocalObjectStore::Create(std::string_view blob, Version version) {
+  if (auto status = CheckBlob(blob); !status.ok()) return status;
+  if (auto status = CheckVersion(version); !status.ok()) return status;
+  for (;;) {
+    {
+      MutexLock lock(mutex_);
+      if (next_id_ < ids_end_) {
+        const ObjectId id = next_id_++;
+        auto object = std::make_shared<StoredObject>(
+            id, ObjectHead{.version = version, .blob = std::string(blob)});
+        changed_.insert(id);
+        objects_.emplace_hint(objects_.end(), id, object);
+        return id;
+      }
+    }
+    if (auto status = ReserveIds(); !status.ok()) return Counted(status);
+  }
+}
+
+absl::StatusOr<LocalObjectStore::ReadPlan> LocalObjectStore::PlanRead(StoredObject& object,
+                                                                      uint64_t offset,
+                                                                      uint64_t bytes) {
+  if (auto status = Prepare(object); !status.ok()) return status;
+  ReadPlan plan;
+  const uint64_t size = object.state.head().size_bytes;
+  if (offset >= size || bytes == 0) return plan;
+  plan.offset = offset;
+  plan.bytes = std::min(bytes, size - offset);
+  plan.frees = object.state.frees();
+  const uint64_t first = offset / kBlockBytes;
+  const uint64_t end = BlocksUpTo(offset + plan.bytes);
+  plan.entries = object.state.FindRange(first, end);
+  const bool only_holes = std::all_of(plan.entries.begin(), plan.entries.end(),
+                                      [](const BlockEntry& entry) { return entry.version == 0; });
+  if (only_holes) return plan;
+  auto data = DataFile(object, false);
+  if (!data.ok()) return data.status();
+  plan.data = *std::move(data);
+  return plan;
+}
+
+absl::Status LocalObjectStore::ReadOne(ObjectId id, DiskFile* data, uint64_t block,
+                                       const BlockEntry& entry, char* to) {
+  if (entry.version == 0) {
+    std::memset(to, 0, kBlockBytes);
+    return absl::OkStatus();
+  }
+  const auto read = data->Read(entry.slot * kBlockBytes, std::span(to, kBlockBytes));
+  if (!read.ok()) return read.status();
+  std::memset(to + *read, 0, kBlockBytes - *read);
+  return CheckContents(id, block, entry, to);
+}
+
+absl::Status LocalObjectStore::ReadRun(ObjectId id, const ReadPlan& plan, uint64_t index,
+                                       uint64_t count, char* to) {
+  const uint64_t bytes = count * kBlockBytes;
+  const auto read = plan.data->Read(plan.entries[index].slot * kBlockBytes, std::span(to, bytes));
+  if (!read.ok()) return read.status();
+  std::memset(to + *read, 0, bytes - *read);
+  for (uint64_t i = 0; i < count; ++i) {
+    const uint64_t block = plan.offset / kBlockBytes + index + i;
+    const absl::Status checked =
+        CheckContents(id, block, plan.entries[index + i], to + i * kBlockBytes);
+    if (!checked.ok()) return checked;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LocalObjectStore::ReadBlocks(ObjectId id, const ReadPlan& plan, char* to) {
+  const uint64_t end = plan.offset + plan.bytes;
+  for (uint64_t at = plan.offset; at < end;) {
+    const uint64_t index = at / kBlockBytes - plan.offset / kBlockBytes;
+    const uint64_t within = at % kBlockBytes;
+    const uint64_t step = std::min(kBlockBytes - within, end - at);
+    char* const place = to + (at - plan.offset);
+    if (plan.entries[index].version == 0) {
+      std::memset(place, 0, step);
+      at += step;
+      continue;
+    }
+    if (step < kBlockBytes) {
+      char whole[kBlockBytes];
+      const absl::Status read =
+          ReadOne(id, plan.data.get(), at / kBlockBytes, plan.entries[index], whole);
+      if (!read.ok()) return read;
+      std::memcpy(place, whole + within, step);
+      at += step;
+      continue;
+    }
+    uint64_t count = 1;
+    const uint64_t count_max = std::min(kReadBlocksMax, (end - at) / kBlockBytes);
+    while (count < count_max && plan.entries[index + count].version != 0 &&
+           plan.entries[index + count].slot == plan.entries[index].slot + count) {
+      ++count;
+    }
+    if (auto status = ReadRun(id, plan, index, count, place); !status.ok()) return status;
+    at += count * kBlockBytes;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<uint64_t> LocalObjectStore::Read(ObjectId id, uint64_t offset,
+                                                std::span<char> bytes) {
+  const auto found = Find(id);
+  if (!found.ok()) return found.status();
+  StoredObject& object = **found;
+  ReadPlan plan;
+  {
+    MutexLock lock(object.mutex);
+    auto planned = PlanRead(object, offset, bytes.size());
+    if (!planned.ok()) return Counted(planned.status());
+    plan = *std::move(planned);
+  }
+  absl::Status read = ReadBlocks(id, plan, bytes.data());
+  MutexLock lock(object.mutex);
+  if (plan.bytes == 0) return 0;
+  if (object.state.frees() != plan.frees || object.removed || !object.loaded) {
+    // Slots that were read may have been given to other contents meanwhile. Once more, alone.
+    auto planned = PlanRead(object, offset, bytes.size());
+    if (!planned.ok()) return Counted(planned.status());
+    plan = *std::move(planned);
+    read = ReadBlocks(id, plan, bytes.data());
+  }
+  if (!read.ok()) return Counted(read);
+  return plan.bytes;
+}
+
+absl::StatusOr<std::string> LocalObjectStore::BlockWith(StoredObject& object, uint64_t block,
+                                                        uint64_t within, std::string_view bytes) {
+  const BlockEntry entry = object.state.Find(block);
+  std::string whole(kBlockBytes, '\0');
+  if (entry.version != 0) {
+    const auto data = DataFile(object, false);
+    if (!data.ok()) return data.status();
+    // Checked, so that a damaged block does not get a checksum that fits its damage.
+    const absl::Status read = ReadOne(object.id, data->get(), block, entry, whole.data());
+    if (!read.ok()) return read;
+  }
+  whole.replace(within, bytes.size(), bytes);
+  return whole;
+}
+
+absl::StatusOr<LocalObjectStore::WritePlan> LocalObjectStore::PlanWrite(StoredObject& object,
+                                                                        uint64_t offset,
+                                                                        std::string_view bytes) {
+  WritePlan plan;
+  const uint64_t end = offset + bytes.size();
+  plan.first = offset / kBlockBytes;
+  plan.count = BlocksUpTo(end) - plan.first;
+  plan.middle = bytes;
+  const uint64_t within = offset % kBlockBytes;
+  if (within != 0 || bytes.size() < kBlockBytes) {
+    const std::string_view part = bytes.substr(0, kBlockBytes - within);
+    auto block = BlockWith(object, plan.first, within, part);
+    if (!block.ok()) return block.status();
+    plan.head = *std::move(block);
+    plan.middle.remove_prefix(part.size());
+  }
+  if (const uint64_t rest = plan.middle.size() % kBlockBytes; rest != 0) {
+    auto block =
+        BlockWith(object, end / kBlockBytes, 0, plan.middle.substr(plan.middle.size() - rest));
+    if (!block.ok()) return block.status();
+    plan.tail = *std::move(block);
+    plan.middle.remove_suffix(rest);
+  }
+  plan.added_blocks = object.state.CountHoles(plan.first, plan.first + plan.count);
+  for (const std::string_view part :
+       {std::string_view(plan.head), plan.middle, std::string_view(plan.tail)}) {
+    for (uint64_t at = 0; at < part.size(); at += kBlockBytes) {
+      plan.crcs.push_back(Crc32c(part.substr(at, kBlockBytes)));
+    }
+  }
+  return plan;
+}
+
+absl::StatusOr<uint64_t> LocalObjectStore::WriteOut(StoredObject& object, const WritePlan& plan) {
+  auto data = DataFile(object, true);
+  if (!data.ok()) return data.status();
+  // Never over contents that are in use: on an error, and after a crash, those are what there is.
+  const uint64_t slot = object.state.AllocateSlots(plan.count);
+  uint64_t at = slot * kBlockBytes;
+  for (const std::string_view part :
+       {std::string_view(plan.head), plan.middle, std::string_view(plan.tail)}) {
+    if (part.empty()) continue;
+    if (auto status = (*data)->Write(at, part); !status.ok()) {
+      object.state.FreeSlots({slot, plan.count});
+      return status;
+    }
+    at += part.size();
+  }
+  return slot;
+}
+
+void LocalObjectStore::Install(StoredObject& object, const WritePlan& plan, uint64_t slot,
+                               Version version) {
+  for (uint64_t i = 0; i < plan.count; ++i) {
+    object.state.Put(plan.first + i, {.slot = slot + i, .version = version, .crc = plan.crcs[i]});
+  }
+}
+
+absl::Status LocalObjectStore::Reserve(uint64_t blocks) {
+  const auto added = static_cast<int64_t>(blocks);
+  const int64_t used = used_blocks_.fetch_add(added) + added;
+  const uint64_t quota_blocks = options_.quota_bytes / kBlockBytes;
+  if (blocks == 0 || used <= 0 || static_cast<uint64_t>(used) <= quota_blocks) {
+    return absl::OkStatus();
+  }
+  used_blocks_ -= added;
+  return absl::ResourceExhaustedError(
+      absl::StrCat("the store's quota of ", options_.quota_bytes, " bytes is used up"));
+}
+
+absl::Status LocalObjectStore::WriteLocked(StoredObject& object, uint64_t offset,
+                                           std::string_view bytes, Version version) {
+  if (auto status = PrepareChange(object, version); !status.ok()) return status;
+  const auto plan = PlanWrite(object, offset, bytes);
+  if (!plan.ok()) return plan.status();
+  if (auto status = Reserve(plan->added_blocks); !status.ok()) return status;
+  const auto slot = WriteOut(object, *plan);
+  if (!slot.ok()) {
+    used_blocks_ -= static_cast<int64_t>(plan->added_blocks);
+    return slot.status();
+  }
+  Install(object, *plan, *slot, version);
+  ObjectHead& head = object.state.ChangeHead();
+  head.size_bytes = std::max<uint64_t>(head.size_bytes, offset + bytes.size());
+  head.version = version;
+  NoteChanged(object);
+  return absl::OkStatus();
+}
+
+absl::Status LocalObjectStore::Write(ObjectId id, uint64_t offset, std::string_view bytes,
+                                     Version version) {
+  if (auto status = CheckRange(offset, bytes.size()); !status.ok()) return status;
+  if (bytes.size() > kWriteBytesMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a write has at most ", kWriteBytesMax, " bytes"));
+  }
+  const auto found = Find(id);
+  if (!found.ok()) return found.status();
+  StoredObject& object = **found;
+  bool too_many;
+  {
+    MutexLock lock(object.mutex);
+    if (bytes.empty()) return PrepareChange(object, version);
+    too_many =
+        object.state.changed_blocks() + BlocksUpTo(bytes.size()) > options_.changed_blocks_max;
+    if (!too_many) return Counted(WriteLocked(object, offset, bytes, version));
+  }
+  if (auto status = Flush(id); !status.ok()) return status;
+  MutexLock lock(object.mutex);
+  return Counted(WriteLocked(object, offset, bytes, version));
+}
+
+void LocalObjectStore::SetHoles(StoredObject& object, uint64_t first, uint64_t end) {
+  if (first < end) used_blocks_ -= static_cast<int64_t>(object.state.PutHoles(first, end));
+}
+
+absl::Status LocalObjectStore::ZeroParts(StoredObject& object,
+                                         const std::vector<std::pair<uint64_t, uint64_t>>& ranges,
+                                         Version version) {
+  std::vector<std::pair<WritePlan, uint64_t>> written;
+  absl::Status status;
+  for (const auto& range : ranges) {
+    if (range.first >= range.second) continue;
+    if (object.state.Find(range.first / kBlockBytes).version == 0) continue;
+    const std::string zeros(range.second - range.first, '\0');
+    auto plan = PlanWrite(object, range.first, zeros);
+    const auto slot = plan.ok() ? WriteOut(object, *plan) : plan.status();
+    if (!slot.ok()) {
+      status = slot.status();
+      break;
+    }
+    written.emplace_back(*std::move(plan), *slot);
+  }
+  for (const auto& [plan, slot] : written) {
+    if (status.ok()) {
+      Install(object, plan, slot, version);
+    } else {
+      object.state.FreeSlots({slot, plan.count});
+    }
+  }
+  return status;
+}
+
+absl::Status LocalObjectStore::Truncate(ObjectId id, uint64_t size_bytes, Version version) {
+  if (auto status = CheckRange(size_bytes, 0); !status.ok()) return status;
+  const auto found = Find(id);
+  if (!found.ok()) return found.status();
+  StoredObject& object = **found;
+  MutexLock lock(object.mutex);
+  if (auto status = PrepareChange(object, version); !status.ok()) return status;
+  if (size_bytes < object.state.head().size_bytes) {
+    const uint64_t end = BlocksUpTo(size_bytes) * kBlockBytes;
+    if (auto status = ZeroParts(object, {{size_bytes, end}}, version); !status.ok()) {
+      return Counted(status);
+    }
+    SetHoles(object, BlocksUpTo(size_bytes), kObjectBlocksMax);
+  }
+  object.state.ChangeHead().size_bytes = size_bytes;
+  object.state.ChangeHead().version = version;
+  NoteChanged(object);
+  return absl::OkStatus();
+}
+
+absl::Status LocalObjectStore::Punch(ObjectId id, uint64_t offset, uint64_t bytes,
+                                     Version version) {
+  if (auto status = CheckRange(offset, bytes); !status.ok()) return status;
+  const auto found = Find(id);
+  if (!found.ok()) return found.status();
+  StoredObject& object = **found;
+  MutexLock lock(object.mutex);
+  if (auto status = PrepareChange(object, version); !status.ok()) return status;
+  const uint64_t size = object.state.head().size_bytes;
+  if (bytes == 0 || offset >= size) return absl::OkStatus();
+  // The rest of the last block is zeros already: up to there, or beyond, is all of it.
+  const uint64_t end = offset + bytes >= size ? BlocksUpTo(size) * kBlockBytes : offset + bytes;
+  const uint64_t first_whole = BlocksUpTo(offset) * kBlockBytes;
+  const uint64_t last_whole = end / kBlockBytes * kBlockBytes;
+  const absl::Status zeroed =
+      first_whole > last_whole
+          ? ZeroParts(object, {{offset, end}}, version)
+          : ZeroParts(object, {{offset, first_whole}, {last_whole, end}}, version);
+  if (!zeroed.ok()) return Counted(zeroed);
+  SetHoles(object, first_whole / kBlockBytes, last_whole / kBlockBytes);
+  object.state.ChangeHead().version = version;
+  NoteChanged(object);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<uint64_t> LocalObjectStore::NextData(ObjectId id, uint64_t offset) {
+  const auto found = Find(id);
+  if (!found.ok()) return found.status();
+  StoredObject& object = **found;
+  MutexLock lock(object.mutex);
+  if (auto status = Prepare(object); !status.ok()) return status;
+  const uint64_t size = object.state.head().size_bytes;
+  if (offset >= size) return absl::OutOfRangeError("the object ends before");
+  const uint64_t at = object.state.NextBlock(offset / kBlockBytes) * kBlockBytes;
+  if (at >= size) return absl::OutOfRangeError("no data follows");
+  return std::max(at, offset);
+}
+
+absl::StatusOr<uint64_t> LocalObjectStore::NextHole(ObjectId id, uint64_t offset) {
+  const auto found = Find(id);
+  if (!found.ok()) return found.status();
+  StoredObject& object = **found;
+  MutexLock lock(object.mutex);
+  if (auto status = Prepare(object); !status.ok()) return status;
+  const uint64_t size = object.state.head().size_bytes;
+  if (offset >= size) return absl::OutOfRangeError("the object ends before");
+  uint64_t block = offset / kBlockBytes;
+  while (block * kBlockBytes < size && object.state.Find(block).version != 0) ++block;
+  return std::min(size, std::max(offset, block * kBlockBytes));
+}
+
+absl::StatusOr<std::vector<Version>> LocalObjectStore::ReadVersions(ObjectId id, uint64_t first,
+                                                                    uint64_t count) {
+  if (count > kVersionsMax || first > kObjectBlocksMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("versions of at most ", kVersionsMax, " blocks are read at once"));
+  }
+  const auto found = Find(id);
+  if (!found.ok()) return found.status();
+  StoredObject& object = **found;
+  MutexLock lock(object.mutex);
+  if (auto status = Prepare(object); !status.ok()) return status;
+  std::vector<Version> versions(count);
+  for (uint64_t i = 0; i < count; ++i) versions[i] = object.state.Find(first + i).version;
+  return versions;
+}
+
+absl::StatusOr<ObjectAttributes> LocalObjectStore::GetAttributes(ObjectId id) {
+  const auto found = Find(id);
+  if (!found.ok()) return found.status();
+  StoredObject& object = **found;
+  MutexLock lock(object.mutex);
+  if (auto status = Prepare(object); !status.ok()) return status;
+  const ObjectHead& head = object.state.head();
+  return ObjectAttributes{.size_bytes = head.size_bytes,
+                          .allocated_bytes = object.state.block_count() * kBlockBytes,
+                          .version = head.version,
+                          .blob = head.blob};
+}
+
+absl::Status LocalObjectStore::SetAttributes(ObjectId id, std::string_view blob, Version version) {
+  if (auto status = CheckBlob(blob); !status.ok()) return status;
+  const auto found = Find(id);
+  if (!found.ok()) return found.status();
+  StoredObject& object = **found;
+  MutexLock lock(object.mutex);
+  if (auto status = PrepareChange(object, version); !status.ok()) return status;
+  ObjectHead& head = object.state.ChangeHead();
+  head.blob = std::string(blob);
+  head.version = version;
+  NoteChanged(object);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<ObjectId>> LocalObjectStore::List(ObjectId after, uint64_t count_max) {
+  std::vector<ObjectId> ids;
+  MutexLock lock(mutex_);
+  for (auto at = objects_.upper_bound(after); at != objects_.end() && ids.size() < count_max;
+       ++at) {
+    ids.push_back(at->first);
+  }
+  return ids;
+}
+
+absl::StatusOr<StoreSpace> LocalObjectStore::Space() {
+  const absl::StatusOr<DiskSpace> disk = disk_.Space();
+  if (!disk.ok()) return disk.status();
+  const auto used = static_cast<uint64_t>(std::max<int64_t>(used_blocks_.load(), 0)) * kBlockBytes;
+  const uint64_t quota_left = options_.quota_bytes - std::min(used, options_.quota_bytes);
+  MutexLock lock(mutex_);
+  return StoreSpace{.capacity_bytes = std::min(disk->capacity_bytes, options_.quota_bytes),
+                    .used_bytes = used,
+                    .available_bytes = std::min(disk->available_bytes, quota_left),
+                    .objects = objects_.size()};
+}
+
+StoreStatistics LocalObjectStore::Statistics() {
+  return {.checksum_errors = checksum_errors_.load(),
+          .damaged_tables = damaged_tables_.load(),
+          .checkpoints = checkpoints_.load(),
+          .checkpoints_failed = checkpoints_failed_.load(),
+          .refused_for_space = refused_for_space_.load()};
+}
+
+}  // namespace abacus::objfs

@@ -1,0 +1,267 @@
+#ifndef ABACUS_OBJFS_STORE_LOCAL_OBJECT_STORE_H_
+#define ABACUS_OBJFS_STORE_LOCAL_OBJECT_STORE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/btree_map.h"
+#include "absl/container/btree_set.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "objfs/store/disk.h"
+#include "objfs/store/format.h"
+#include "objfs/store/journal.h"
+#include "objfs/store/object_state.h"
+#include "objfs/store/object_store.h"
+#include "objfs/store/shared_gate.h"
+#include "runtime/base/mutex.h"
+
+namespace abacus::objfs {
+
+struct LocalObjectStoreOptions {
+  uint64_t quota_bytes = UINT64_MAX;                // of blocks that can be read
+  uint64_t journal_bytes_max = uint64_t{64} << 20;  // beyond it a Flush also makes a checkpoint
+  uint64_t open_files_max = 512;                    // data files that stay open between calls
+  uint64_t changed_blocks_max = uint64_t{1} << 20;  // of an object; beyond it a Write flushes first
+  uint64_t removed_max = 1024;  // removals that wait for a Flush; then one is made
+  uint64_t ids_batch = 65'536;  // identifiers reserved at once
+};
+
+// An ObjectStore in a directory of a local disk; FORMAT.md describes the files and argues why a
+// crash at any moment leaves each block old or new.
+//
+//   a change                          a Flush
+//   contents -> free slots of the     1. sync the data file     3. the new entries replace the old
+//   object's data file, its entries   2. append the entries to     ones, whose slots become free
+//   -> memory                            the journal, sync it
+//
+// A checkpoint now and then brings the entries of the journal into the objects' table files and
+// begins a new journal.
+//
+// Limits: an object's table is in memory while it is in use, 40 bytes a block: 5 MB for 1 GB. An
+//         object costs some 600 bytes of memory. A write takes at most kWriteBytesMax.
+// Lock order: StoredObject::flush_mutex, commits_ (shared), StoredObject::mutex, mutex_; and
+//         checkpoint_mutex_, commits_ (exclusive), then an object's. One object's at a time.
+class LocalObjectStore : public ObjectStore {
+ public:
+  static constexpr uint64_t kWriteBytesMax = uint64_t{1} << 30;
+
+  // Opens the store of the disk, after a crash too, or makes one where the disk is empty.
+  // REQUIRES: the disk outlives the store, and no other store uses it.
+  // Errors: kFailedPrecondition - the disk has other files, or a store of a format version that is
+  //         not known; the message says what can be done. kDataLoss - the superblock or a durable
+  //         part of the journal is damaged. The disk's.
+  static absl::StatusOr<std::unique_ptr<LocalObjectStore>> Open(Disk& disk,
+                                                                LocalObjectStoreOptions options);
+  // Forgets what was not flushed, as a crash does. REQUIRES: no call is under way.
+  ~LocalObjectStore() override;
+
+  absl::StatusOr<ObjectId> Create(std::string_view blob, Version version) override;
+  absl::Status Remove(ObjectId id) override;
+  absl::StatusOr<uint64_t> Read(ObjectId id, uint64_t offset, std::span<char> bytes) override;
+  absl::Status Write(ObjectId id, uint64_t offset, std::string_view bytes,
+                     Version version) override;
+  absl::Status Truncate(ObjectId id, uint64_t size_bytes, Version version) override;
+  absl::Status Punch(ObjectId id, uint64_t offset, uint64_t bytes, Version version) override;
+  absl::StatusOr<uint64_t> NextData(ObjectId id, uint64_t offset) override;
+  absl::StatusOr<uint64_t> NextHole(ObjectId id, uint64_t offset) override;
+  absl::StatusOr<std::vector<Version>> ReadVersions(ObjectId id, uint64_t first,
+                                                    uint64_t count) override;
+  absl::StatusOr<ObjectAttributes> GetAttributes(ObjectId id) override;
+  absl::Status SetAttributes(ObjectId id, std::string_view blob, Version version) override;
+  absl::StatusOr<std::vector<ObjectId>> List(ObjectId after, uint64_t count_max) override;
+  absl::Status Flush(ObjectId id) override;
+  absl::Status FlushAll() override;
+  absl::StatusOr<StoreSpace> Space() override;
+  StoreStatistics Statistics() override;
+
+  // Brings the journal's changes into the tables and begins a new journal, so that the next Open
+  // has nothing to repeat. Flush does so when the journal is long.
+  absl::Status Checkpoint();
+
+ private:
+  struct StoredObject {
+    explicit StoredObject(ObjectId object_id) : id(object_id) {}
+    StoredObject(ObjectId object_id, ObjectHead head)  // a new one, in memory only
+        : id(object_id), state(std::move(head)), loaded(true), listed_changed(true) {}
+    const ObjectId id;
+    runtime::Mutex flush_mutex;  // one flush or removal at a time
+    runtime::Mutex mutex;
+    ObjectState state ABSL_GUARDED_BY(mutex);
+    bool loaded ABSL_GUARDED_BY(mutex) = false;
+    bool removed ABSL_GUARDED_BY(mutex) = false;
+    bool durable ABSL_GUARDED_BY(mutex) = false;         // the journal or a table knows it
+    bool listed_changed ABSL_GUARDED_BY(mutex) = false;  // it is in changed_
+    bool has_data ABSL_GUARDED_BY(mutex) = false;        // there is a data file,
+    bool data_named ABSL_GUARDED_BY(mutex) = false;      // and its name is durable
+    bool has_table ABSL_GUARDED_BY(mutex) = false;
+    bool table_unsynced ABSL_GUARDED_BY(mutex) = false;     // a checkpoint is under way
+    absl::Status damage ABSL_GUARDED_BY(mutex);             // of the table: no call can use it
+    absl::Status unsynced ABSL_GUARDED_BY(mutex);           // a sync failed: no more changes
+    std::shared_ptr<DiskFile> data ABSL_GUARDED_BY(mutex);  // while it is open
+    // The place (0 or 1) of the table file where each page that was written is.
+    absl::btree_map<uint64_t, int> places ABSL_GUARDED_BY(mutex);
+  };
+  using ObjectPtr = std::shared_ptr<StoredObject>;
+
+  // A read: where the blocks are, as long as `frees` does not change.
+  struct ReadPlan {
+    uint64_t offset = 0;
+    uint64_t bytes = 0;
+    std::vector<BlockEntry> entries;
+    std::shared_ptr<DiskFile> data;
+    uint64_t frees = 0;
+  };
+  // A write: the contents of whole blocks, of which the first and the last may be made up of old
+  // and new ones.
+  struct WritePlan {
+    uint64_t first = 0, count = 0;
+    std::string head, tail;
+    std::string_view middle;
+    uint64_t added_blocks = 0;
+    std::vector<uint32_t> crcs;
+  };
+  // What recovery knows of the journals.
+  struct Recovery {
+    std::vector<uint64_t> journals;  // numbers, rising
+    bool torn_tables = false;        // a checkpoint may have been under way
+    ObjectId ids_end = 1;
+    int64_t used_blocks = 0;
+    bool first = true;
+    absl::btree_map<ObjectId, uint64_t> blocks;  // of objects that a record named
+  };
+
+  LocalObjectStore(Disk& disk, LocalObjectStoreOptions options) : disk_(disk), options_(options) {}
+
+  // open.cc
+  static absl::Status CheckUnused(Disk& disk);
+  static absl::Status Format(Disk& disk);
+  absl::Status ReadSuperblock();
+  absl::Status FindObjects();
+  absl::Status Recover();
+  absl::Status ReplayJournals(Recovery& recovery);
+  absl::Status RemoveUnused(Recovery& recovery);
+  absl::Status Replay(Recovery& recovery, const JournalRecord& record);
+  absl::Status ReplayUpdate(Recovery& recovery, const UpdateRecord& record);
+  absl::Status FinishRecovery(const Recovery& recovery);
+  absl::Status RemoveOrphans();
+
+  // table.cc
+  absl::Status Load(StoredObject& object) ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
+  // `torn`: a page may have been cut off while it was written; the other place counts then.
+  absl::Status LoadPages(StoredObject& object, bool torn)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
+  absl::Status LoadPage(StoredObject& object, std::string_view both, uint64_t page, bool torn)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
+  absl::Status NewJournal(uint64_t number) ABSL_EXCLUSIVE_LOCKS_REQUIRED(checkpoint_mutex_);
+  absl::Status WriteTables(const absl::btree_set<ObjectId>& ids, uint64_t sequence)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(checkpoint_mutex_);
+  absl::Status WriteTable(const ObjectPtr& pointer, uint64_t sequence)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(checkpoint_mutex_);
+  void TablesWritten(bool durable) ABSL_EXCLUSIVE_LOCKS_REQUIRED(checkpoint_mutex_);
+  absl::Status CheckpointLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(checkpoint_mutex_);
+  absl::Status CheckpointTables(const absl::btree_set<ObjectId>& ids)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(checkpoint_mutex_);
+
+  // local_object_store.cc
+  absl::StatusOr<ObjectPtr> Find(ObjectId id);
+  // Makes the object's table and state usable, or says why it is not.
+  absl::Status Prepare(StoredObject& object) ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
+  absl::Status PrepareChange(StoredObject& object, Version version)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
+  absl::StatusOr<std::shared_ptr<DiskFile>> DataFile(StoredObject& object, bool make)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
+  void CloseOthers(const StoredObject& object);
+  void NoteChanged(StoredObject& object) ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
+  absl::Status Counted(absl::Status status);
+
+  absl::StatusOr<ReadPlan> PlanRead(StoredObject& object, uint64_t offset, uint64_t bytes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
+  absl::Status ReadBlocks(ObjectId id, const ReadPlan& plan, char* to);
+  absl::Status ReadRun(ObjectId id, const ReadPlan& plan, uint64_t index, uint64_t count, char* to);
+  absl::Status ReadOne(ObjectId id, DiskFile* data, uint64_t block, const BlockEntry& entry,
+                       char* to);
+  absl::StatusOr<std::string> BlockWith(StoredObject& object, uint64_t block, uint64_t within,
+                                        std::string_view bytes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
+  absl::StatusOr<WritePlan> PlanWrite(StoredObject& object, uint64_t offset, std::string_view bytes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
+  // Writes the contents to free slots; returns the first. Nothing refers to them yet.
+  absl::StatusOr<uint64_t> WriteOut(StoredObject& object, const WritePlan& plan)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
+  void Install(StoredObject& object, const WritePlan& plan, uint64_t slot, Version version)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
+  absl::Status WriteLocked(StoredObject& object, uint64_t offset, std::string_view bytes,
+                           Version version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
+  // Makes byte ranges [begin, end), each within one block, zeros: all of them or none.
+  absl::Status ZeroParts(StoredObject& object,
+                         const std::vector<std::pair<uint64_t, uint64_t>>& ranges, Version version)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
+  absl::Status Reserve(uint64_t blocks);
+  void SetHoles(StoredObject& object, uint64_t first, uint64_t end)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
+
+  // flush.cc
+  absl::Status FlushObject(StoredObject& object) ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.flush_mutex);
+  absl::Status SyncData(StoredObject& object) ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.flush_mutex);
+  absl::Status CommitBatch(StoredObject& object, const FlushBatch& batch)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.flush_mutex);
+  void GiveBackSlots(StoredObject& object) ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
+  absl::Status SyncRemovals();
+  absl::Status ReserveIds();
+  // Unlinks the files of objects whose removal is durable: that is in an older journal, or up to
+  // record `durable` of this one.
+  absl::Status UnlinkRemoved(uint64_t journal, uint64_t durable);
+  absl::Status RemoveFiles(ObjectId id, bool data, bool table);
+  void CheckpointIfLong();
+
+  Disk& disk_;
+  const LocalObjectStoreOptions options_;
+  Superblock superblock_;
+  absl::btree_set<ObjectId> found_data_;  // data files that Open found; empty afterwards
+
+  runtime::Mutex checkpoint_mutex_;
+  // Shared: records are appended and, once durable, brought into ObjectState. Exclusive: the
+  // journal changes, so that all of the old one's are in the states.
+  SharedGate commits_;
+  std::shared_ptr<Journal> journal_;  // constant while commits_ is held
+  // Tables written and not yet known to be durable: object, page, place.
+  struct NewPlace {
+    ObjectPtr object;
+    uint64_t page;
+    int place;
+  };
+  std::vector<uint64_t> old_journals_ ABSL_GUARDED_BY(checkpoint_mutex_);  // to be removed
+  std::vector<NewPlace> new_places_ ABSL_GUARDED_BY(checkpoint_mutex_);
+
+  runtime::Mutex ids_mutex_;  // held while a batch of identifiers is reserved; before commits_
+  runtime::Mutex mutex_;      // the last one
+  absl::btree_map<ObjectId, ObjectPtr> objects_ ABSL_GUARDED_BY(mutex_);
+  absl::btree_set<ObjectId> changed_ ABSL_GUARDED_BY(mutex_);         // to be flushed
+  absl::btree_set<ObjectId> changed_tables_ ABSL_GUARDED_BY(mutex_);  // to be checkpointed
+  std::deque<std::weak_ptr<StoredObject>> open_ ABSL_GUARDED_BY(mutex_);
+  struct Removed {
+    uint64_t journal, sequence;  // of the record
+    ObjectId id;
+    bool data, table;
+  };
+  std::vector<Removed> removed_ ABSL_GUARDED_BY(mutex_);
+  ObjectId next_id_ ABSL_GUARDED_BY(mutex_) = 1;
+  ObjectId ids_end_ ABSL_GUARDED_BY(mutex_) = 1;  // reserved up to here
+
+  std::atomic<int64_t> used_blocks_{0};
+  std::atomic<int64_t> durable_blocks_{0};
+  std::atomic<uint64_t> checksum_errors_{0}, damaged_tables_{0}, checkpoints_{0},
+      checkpoints_failed_{0}, refused_for_space_{0};
+};
+
+}  // namespace abacus::objfs
+
+#endif  // ABACUS_OBJFS_STORE_LOCAL_OBJECT_STORE_H_

@@ -1,0 +1,348 @@
+#include "objfs/store/local_object_store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "objfs/store/memory_disk.h"
+#include "objfs/store/model_disk.h"
+#include "objfs/store/names.h"
+#include "objfs/store/testing/model_object.h"
+
+namespace abacus::objfs {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::kBlock;
+
+class LocalObjectStoreTest : public ::testing::Test {
+ protected:
+  void SetUp() override { Open(); }
+
+  void Open(LocalObjectStoreOptions options = {}) { OpenOn(disk_, options); }
+  void OpenOn(Disk& disk, LocalObjectStoreOptions options = {}) {
+    store_.reset();
+    auto store = LocalObjectStore::Open(disk, options);
+    ASSERT_TRUE(store.ok()) << store.status();
+    store_ = *std::move(store);
+  }
+
+  ObjectId Make(const std::string& bytes = "") {
+    const auto id = store_->Create("", 1);
+    EXPECT_TRUE(id.ok()) << id.status();
+    if (bytes.empty()) return *id;
+    EXPECT_TRUE(store_->Write(*id, 0, bytes, 1).ok());
+    return *id;
+  }
+
+  absl::StatusOr<std::string> Read(ObjectId id, uint64_t offset, uint64_t count) {
+    std::string bytes(count, '?');
+    const auto read = store_->Read(id, offset, std::span(bytes.data(), bytes.size()));
+    if (!read.ok()) return read.status();
+    bytes.resize(*read);
+    return bytes;
+  }
+
+  void Flip(const std::string& path, uint64_t at) {
+    const auto file = disk_.Open(path);
+    ASSERT_TRUE(file.ok()) << file.status();
+    char byte = 0;
+    ASSERT_TRUE((*file)->Read(at, std::span(&byte, 1)).ok());
+    byte = static_cast<char>(byte ^ 1);
+    ASSERT_TRUE((*file)->Write(at, std::string_view(&byte, 1)).ok());
+  }
+
+  MemoryDisk disk_;
+  std::unique_ptr<LocalObjectStore> store_;
+};
+
+TEST_F(LocalObjectStoreTest, WhatWasFlushedIsThereAfterReopening) {
+  const ObjectId id = Make("hello");
+  ASSERT_TRUE(store_->SetAttributes(id, "blob", 7).ok());
+  ASSERT_TRUE(store_->Flush(id).ok());
+  Open();
+  EXPECT_EQ(*Read(id, 0, 100), "hello");
+  EXPECT_EQ(store_->GetAttributes(id)->blob, "blob");
+  EXPECT_EQ(store_->GetAttributes(id)->version, 7u);
+  EXPECT_EQ(store_->GetAttributes(id)->size_bytes, 5u);
+  EXPECT_EQ(store_->Space()->used_bytes, kBlock);
+}
+
+TEST_F(LocalObjectStoreTest, WhatWasNotFlushedLeavesNothingBehind) {
+  const ObjectId id = Make("hello");
+  Open();
+  EXPECT_TRUE(absl::IsNotFound(Read(id, 0, 1).status()));
+  EXPECT_THAT(*disk_.List(FolderName(id)), IsEmpty());
+  EXPECT_NE(Make(), id);
+}
+
+TEST_F(LocalObjectStoreTest, EveryCallOnAMissingObjectIsNotFound) {
+  const ObjectId id = Make("x");
+  ASSERT_TRUE(store_->Flush(id).ok());
+  ASSERT_TRUE(store_->Remove(id).ok());
+  for (const ObjectId missing : {id, ObjectId{0}, ObjectId{999'999}}) {
+    EXPECT_TRUE(absl::IsNotFound(Read(missing, 0, 1).status()));
+    EXPECT_TRUE(absl::IsNotFound(store_->Write(missing, 0, "a", 1)));
+    EXPECT_TRUE(absl::IsNotFound(store_->Truncate(missing, 0, 1)));
+    EXPECT_TRUE(absl::IsNotFound(store_->Punch(missing, 0, 1, 1)));
+    EXPECT_TRUE(absl::IsNotFound(store_->Remove(missing)));
+    EXPECT_TRUE(absl::IsNotFound(store_->GetAttributes(missing).status()));
+    EXPECT_TRUE(absl::IsNotFound(store_->SetAttributes(missing, "", 1)));
+    EXPECT_TRUE(absl::IsNotFound(store_->ReadVersions(missing, 0, 1).status()));
+    EXPECT_TRUE(absl::IsNotFound(store_->NextData(missing, 0).status()));
+    EXPECT_TRUE(absl::IsNotFound(store_->NextHole(missing, 0).status()));
+    EXPECT_TRUE(absl::IsNotFound(store_->Flush(missing)));
+  }
+}
+
+TEST_F(LocalObjectStoreTest, ARemovalIsDurableWithTheNextFlushOfAnother) {
+  const ObjectId first = Make("a"), second = Make("b"), third = Make("c");
+  ASSERT_TRUE(store_->FlushAll().ok());
+  ASSERT_TRUE(store_->Remove(first).ok());
+  ASSERT_TRUE(store_->Flush(second).ok());  // which has not changed
+  ASSERT_TRUE(store_->Remove(second).ok());
+  Open();
+  EXPECT_THAT(*store_->List(0, 10), ElementsAre(second, third));
+  EXPECT_TRUE(absl::IsNotFound(disk_.Open(DataPath(first)).status()));
+}
+
+TEST_F(LocalObjectStoreTest, ListGoesOnBehindTheCursor) {
+  const ObjectId a = Make(), b = Make(), c = Make();
+  EXPECT_THAT(*store_->List(0, 2), ElementsAre(a, b));
+  EXPECT_THAT(*store_->List(b, 2), ElementsAre(c));
+  EXPECT_THAT(*store_->List(c, 2), IsEmpty());
+}
+
+TEST_F(LocalObjectStoreTest, BlocksCarryTheVersionOfTheirLastWrite) {
+  const ObjectId id = Make(std::string(3 * kBlock, 'a'));
+  ASSERT_TRUE(store_->Write(id, kBlock + 5, "b", 42).ok());
+  EXPECT_THAT(*store_->ReadVersions(id, 0, 5), ElementsAre(1, 42, 1, 0, 0));
+  ASSERT_TRUE(store_->Punch(id, 0, kBlock, 50).ok());
+  EXPECT_THAT(*store_->ReadVersions(id, 0, 2), ElementsAre(0, 42));
+  ASSERT_TRUE(store_->Flush(id).ok());
+  Open();
+  EXPECT_THAT(*store_->ReadVersions(id, 0, 3), ElementsAre(0, 42, 1));
+  EXPECT_TRUE(absl::IsInvalidArgument(store_->ReadVersions(id, 0, 100'000).status()));
+}
+
+TEST_F(LocalObjectStoreTest, LimitsAreTypedErrors) {
+  const ObjectId id = Make();
+  EXPECT_TRUE(absl::IsInvalidArgument(store_->Write(id, 0, "a", 0)));
+  EXPECT_TRUE(absl::IsInvalidArgument(store_->SetAttributes(id, std::string(4097, 'x'), 1)));
+  EXPECT_TRUE(absl::IsInvalidArgument(store_->Create(std::string(4097, 'x'), 1).status()));
+  EXPECT_TRUE(store_->SetAttributes(id, std::string(4096, 'x'), 1).ok());
+  EXPECT_TRUE(absl::IsOutOfRange(store_->Write(id, ObjectStore::kObjectBytesMax, "a", 1)));
+  EXPECT_TRUE(absl::IsOutOfRange(store_->Write(id, UINT64_MAX, "a", 1)));
+  EXPECT_TRUE(absl::IsOutOfRange(store_->Truncate(id, ObjectStore::kObjectBytesMax + 1, 1)));
+  EXPECT_EQ(store_->GetAttributes(id)->size_bytes, 0u);
+}
+
+TEST_F(LocalObjectStoreTest, ASparseObjectReachesToTheLimit) {
+  const ObjectId id = Make();
+  const uint64_t last = ObjectStore::kObjectBytesMax - 1;
+  ASSERT_TRUE(store_->Write(id, last, "z", 3).ok());
+  ASSERT_TRUE(store_->Flush(id).ok());
+  ASSERT_TRUE(store_->Checkpoint().ok());
+  Open();
+  EXPECT_EQ(*Read(id, last - 1, 10), std::string("\0z", 2));
+  EXPECT_EQ(*store_->NextData(id, 0), last / kBlock * kBlock);
+  EXPECT_EQ(store_->GetAttributes(id)->allocated_bytes, kBlock);
+}
+
+TEST_F(LocalObjectStoreTest, AFlippedBitIsDataLossOfItsBlockOnly) {
+  const ObjectId id = Make(std::string(3 * kBlock, 'a'));
+  ASSERT_TRUE(store_->Flush(id).ok());
+  Flip(DataPath(id), kBlock + 17);
+  for (int reopened = 0; reopened < 2; ++reopened) {
+    EXPECT_TRUE(Read(id, 0, kBlock).ok());
+    EXPECT_TRUE(Read(id, 2 * kBlock, kBlock).ok());
+    const absl::Status status = Read(id, 0, 3 * kBlock).status();
+    EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("object ", id, " block 1")));
+    // A write into the block must not give the damage a checksum; one over all of it mends it.
+    EXPECT_TRUE(absl::IsDataLoss(store_->Write(id, kBlock + 1, "b", 2)));
+    EXPECT_EQ(store_->Statistics().checksum_errors, 2u);
+    Open();
+  }
+  ASSERT_TRUE(store_->Write(id, kBlock, std::string(kBlock, 'b'), 2).ok());
+  EXPECT_TRUE(Read(id, 0, 3 * kBlock).ok());
+}
+
+TEST_F(LocalObjectStoreTest, ADamagedTableIsDataLossOfItsObjectOnly) {
+  const ObjectId id = Make("a"), other = Make("b");
+  ASSERT_TRUE(store_->FlushAll().ok());
+  Open();  // which brings the journal into the tables
+  Open();
+  Flip(TablePath(id), 100);
+  Open();
+  const absl::Status status = Read(id, 0, 1).status();
+  EXPECT_TRUE(absl::IsDataLoss(status));
+  EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("object ", id)));
+  EXPECT_EQ(store_->Statistics().damaged_tables, 1u);
+  EXPECT_EQ(*Read(other, 0, 1), "b");
+  EXPECT_TRUE(store_->Remove(id).ok());
+  ASSERT_TRUE(store_->FlushAll().ok());
+  Open();
+  EXPECT_THAT(*store_->List(0, 9), ElementsAre(other));
+}
+
+TEST_F(LocalObjectStoreTest, AMissingDataFileIsDataLoss) {
+  const ObjectId id = Make("a");
+  ASSERT_TRUE(store_->Flush(id).ok());
+  ASSERT_TRUE(disk_.Remove(DataPath(id)).ok());
+  Open();
+  EXPECT_TRUE(absl::IsDataLoss(Read(id, 0, 1).status()));
+}
+
+TEST_F(LocalObjectStoreTest, ADamagedRecordThatWasDurableIsNotTakenForTheEnd) {
+  const ObjectId id = Make("a");
+  ASSERT_TRUE(store_->Flush(id).ok());
+  ASSERT_TRUE(store_->Write(id, 0, "b", 2).ok());
+  ASSERT_TRUE(store_->Flush(id).ok());
+  store_.reset();
+  std::string name;
+  const auto files = disk_.List("");
+  ASSERT_TRUE(files.ok());
+  for (const std::string& file : *files) {
+    if (NumberIn(file, kJournalPrefix, "").has_value()) name = file;
+  }
+  Flip(name, kJournalHeaderBytes + 30);
+  const absl::Status status = LocalObjectStore::Open(disk_, {}).status();
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr(name));
+}
+
+TEST_F(LocalObjectStoreTest, AnUnknownFormatVersionIsRefused) {
+  store_.reset();
+  const auto file = disk_.Open(kSuperblockName);
+  ASSERT_TRUE((*file)->Write(8, std::string_view("\x09", 1)).ok());
+  const absl::Status status = LocalObjectStore::Open(disk_, {}).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(status));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("version 9"));
+}
+
+TEST_F(LocalObjectStoreTest, AFolderOfOtherFilesIsLeftAlone) {
+  MemoryDisk disk;
+  ASSERT_TRUE(disk.Create("letter.txt").ok());
+  EXPECT_TRUE(absl::IsFailedPrecondition(LocalObjectStore::Open(disk, {}).status()));
+  EXPECT_THAT(*disk.List(""), ElementsAre("letter.txt"));
+}
+
+TEST_F(LocalObjectStoreTest, AStoreWithoutItsSuperblockIsNotMadeAnew) {
+  const ObjectId id = Make("a");
+  ASSERT_TRUE(store_->Flush(id).ok());
+  store_.reset();
+  ASSERT_TRUE(disk_.Remove(kSuperblockName).ok());
+  EXPECT_TRUE(absl::IsFailedPrecondition(LocalObjectStore::Open(disk_, {}).status()));
+  EXPECT_TRUE(disk_.Open(DataPath(id)).ok());
+}
+
+TEST_F(LocalObjectStoreTest, TheQuotaRefusesAndLetsGoOn) {
+  Open({.quota_bytes = 2 * kBlock});
+  const ObjectId id = Make(std::string(2 * kBlock, 'a'));
+  EXPECT_TRUE(absl::IsResourceExhausted(store_->Write(id, 2 * kBlock, "b", 2)));
+  EXPECT_TRUE(store_->Write(id, 0, "b", 2).ok());
+  EXPECT_EQ(store_->GetAttributes(id)->size_bytes, 2 * kBlock);
+  EXPECT_EQ(store_->Space()->available_bytes, 0u);
+  EXPECT_EQ(store_->Statistics().refused_for_space, 1u);
+  ASSERT_TRUE(store_->Punch(id, 0, kBlock, 3).ok());
+  EXPECT_TRUE(store_->Write(id, 2 * kBlock, "b", 4).ok());
+}
+
+TEST_F(LocalObjectStoreTest, AFullDiskRefusesAndTearsNothing) {
+  MemoryDisk small(100 * kBlock);
+  OpenOn(small);
+  const ObjectId id = Make(std::string(40 * kBlock, 'a'));
+  ASSERT_TRUE(store_->Flush(id).ok());
+  EXPECT_TRUE(absl::IsResourceExhausted(store_->Write(id, 0, std::string(90 * kBlock, 'b'), 2)));
+  EXPECT_EQ(*Read(id, 0, 100 * kBlock), std::string(40 * kBlock, 'a'));
+  // What the failed write took is free again.
+  EXPECT_TRUE(store_->Write(id, 0, std::string(30 * kBlock, 'c'), 3).ok());
+  EXPECT_TRUE(store_->Flush(id).ok());
+  OpenOn(small);
+  EXPECT_EQ(*Read(id, 0, 100 * kBlock),
+            std::string(30 * kBlock, 'c') + std::string(10 * kBlock, 'a'));
+}
+
+TEST_F(LocalObjectStoreTest, AFailedSyncOfAnObjectIsNotTriedAgain) {
+  bool fails = false;
+  ModelDisk faulty(disk_, {.fault = [&fails](std::string_view call, const std::string& path) {
+                     const bool hit = fails && call == "sync" && path.ends_with(".d");
+                     return hit ? absl::InternalError("bad sector") : absl::OkStatus();
+                   }});
+  OpenOn(faulty);
+  const ObjectId id = Make("old"), other = Make("x");
+  ASSERT_TRUE(store_->FlushAll().ok());
+  ASSERT_TRUE(store_->Write(id, 0, "new", 2).ok());
+  fails = true;
+  EXPECT_TRUE(absl::IsUnavailable(store_->Flush(id)));
+  fails = false;
+  EXPECT_TRUE(absl::IsUnavailable(store_->Flush(id)));
+  EXPECT_TRUE(absl::IsUnavailable(store_->Write(id, 0, "newer", 3)));
+  ASSERT_TRUE(store_->Write(other, 0, "y", 2).ok());
+  EXPECT_TRUE(store_->Flush(other).ok());
+  Open();
+  EXPECT_EQ(*Read(id, 0, 9), "old");
+  EXPECT_EQ(*Read(other, 0, 9), "y");
+}
+
+// A record whose write failed may be written later, beside those of flushes after it.
+TEST_F(LocalObjectStoreTest, AFlushThatFoundTheJournalFullIsTriedAgain) {
+  bool full = false;
+  ModelDisk faulty(disk_, {.fault = [&full](std::string_view call, const std::string& path) {
+                     const bool hit = full && call == "write" && path.starts_with(kJournalPrefix);
+                     return hit ? absl::ResourceExhaustedError("no space") : absl::OkStatus();
+                   }});
+  OpenOn(faulty);
+  const ObjectId id = Make("old"), other = Make("x");
+  ASSERT_TRUE(store_->FlushAll().ok());
+  ASSERT_TRUE(store_->Write(id, 0, std::string(2 * kBlock, 'n'), 2).ok());
+  full = true;
+  EXPECT_TRUE(absl::IsResourceExhausted(store_->Flush(id)));
+  full = false;
+  // Over what the first flush had named, and then without a flush of it.
+  ASSERT_TRUE(store_->Truncate(id, 0, 3).ok());
+  for (Version version = 4; version < 10; ++version) {
+    ASSERT_TRUE(store_->Write(id, 0, std::string(3 * kBlock, 'm'), version).ok());
+  }
+  ASSERT_TRUE(store_->Write(other, 0, "y", 4).ok());
+  ASSERT_TRUE(store_->Flush(other).ok());
+  Open();
+  const std::string found = *Read(id, 0, 9 * kBlock);
+  EXPECT_TRUE(found == "old" || found == std::string(2 * kBlock, 'n')) << found.size();
+  EXPECT_EQ(store_->Space()->used_bytes, kBlock * (found == "old" ? 2 : 3));
+}
+
+TEST_F(LocalObjectStoreTest, AFailedCheckpointIsCountedAndTriedAgain) {
+  bool fails = false;
+  ModelDisk faulty(disk_, {.fault = [&fails](std::string_view call, const std::string& path) {
+                     const bool hit = fails && call == "write" && path.ends_with(".t");
+                     return hit ? absl::ResourceExhaustedError("no space") : absl::OkStatus();
+                   }});
+  OpenOn(faulty);
+  const ObjectId id = Make("old");
+  fails = true;
+  ASSERT_TRUE(store_->Flush(id).ok());
+  EXPECT_TRUE(absl::IsResourceExhausted(store_->Checkpoint()));
+  EXPECT_EQ(store_->Statistics().checkpoints_failed, 1u);
+  fails = false;
+  EXPECT_TRUE(store_->Checkpoint().ok());
+  Open();
+  EXPECT_EQ(*Read(id, 0, 9), "old");
+}
+
+TEST_F(LocalObjectStoreTest, OverwritingAgainAndAgainTakesNoMoreSpaceThanTwice) {
+  const ObjectId id = Make();
+  for (Version version = 1; version < 20; ++version) {
+    ASSERT_TRUE(store_->Write(id, 0, std::string(300 * kBlock, 'a'), version).ok());
+    ASSERT_TRUE(store_->Flush(id).ok());
+  }
+  EXPECT_LE(*(*disk_.Open(DataPath(id)))->Size(), 2 * 300 * kBlock);
+}
+
+}  // namespace
+}  // namespace abacus::objfs

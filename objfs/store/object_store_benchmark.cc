@@ -1,0 +1,134 @@
+// ./dev bench objfs: the object store against raw calls on files of the same file system, in the
+// working directory. Neither side syncs.
+
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <iostream>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "objfs/store/local_disk.h"
+#include "objfs/store/local_object_store.h"
+#include "runtime/testing/bench_report.h"
+
+namespace abacus::objfs {
+namespace {
+
+constexpr uint64_t kFileBytes = uint64_t{1} << 30;
+constexpr uint64_t kStepBytes = uint64_t{1} << 20;
+constexpr int kSmallFiles = 20'000;
+
+double Seconds(const std::function<absl::Status()>& work) {
+  const auto begin = std::chrono::steady_clock::now();
+  if (const absl::Status status = work(); !status.ok()) {
+    std::cerr << status << "\n";
+    std::exit(1);
+  }
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+absl::Status Steps(const std::function<absl::Status(uint64_t offset)>& step) {
+  for (uint64_t at = 0; at < kFileBytes; at += kStepBytes) {
+    if (auto status = step(at); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+// Both rates in units a second; the goal is a share of the raw one.
+void Add(runtime::BenchReport& report, const std::string& name, const std::string& unit,
+         double ours, double raw, double goal) {
+  runtime::BenchRow row{.name = name,
+                        .value = ours,
+                        .unit = unit,
+                        .baseline_name = "raw files",
+                        .baseline = raw,
+                        .ratio = ours / raw};
+  if (goal > 0) {
+    row.goal = absl::StrCat(">= ", goal, " x raw");
+    row.met = row.ratio >= goal;
+  }
+  report.Add(row);
+}
+
+void Sequential(runtime::BenchReport& report, Disk& disk, ObjectStore& store) {
+  std::string bytes(kStepBytes, 'x');
+  const std::span<char> to(bytes.data(), bytes.size());
+  const auto file = *disk.Create("raw");
+  const ObjectId id = *store.Create("", 1);
+  const double mib = static_cast<double>(kFileBytes) / (1 << 20);
+  for (const std::string what : {"write", "overwrite"}) {
+    const double raw =
+        Seconds([&] { return Steps([&](uint64_t at) { return file->Write(at, bytes); }); });
+    const double ours =
+        Seconds([&] { return Steps([&](uint64_t at) { return store.Write(id, at, bytes, 1); }); });
+    Add(report, absl::StrCat("sequential ", what, ", 1 MiB of 1 GiB"), "MiB/s", mib / ours,
+        mib / raw, 0.8);
+    Seconds([&] { return store.Flush(id); });
+    Seconds([&] { return file->Sync(); });
+  }
+  const double raw =
+      Seconds([&] { return Steps([&](uint64_t at) { return file->Read(at, to).status(); }); });
+  const double ours =
+      Seconds([&] { return Steps([&](uint64_t at) { return store.Read(id, at, to).status(); }); });
+  Add(report, "sequential read, 1 MiB of 1 GiB", "MiB/s", mib / ours, mib / raw, 0.8);
+}
+
+void Small(runtime::BenchReport& report, Disk& disk, ObjectStore& store) {
+  const std::string bytes(4096, 'x');
+  const double raw = Seconds([&]() -> absl::Status {
+    for (int i = 0; i < kSmallFiles; ++i) {
+      const auto file = disk.Create("small");
+      if (!file.ok()) return file.status();
+      if (auto status = (*file)->Write(0, bytes); !status.ok()) return status;
+      if (auto status = disk.Remove("small"); !status.ok()) return status;
+    }
+    return absl::OkStatus();
+  });
+  const double ours = Seconds([&]() -> absl::Status {
+    for (int i = 0; i < kSmallFiles; ++i) {
+      const auto id = store.Create("", 1);
+      if (!id.ok()) return id.status();
+      if (auto status = store.Write(*id, 0, bytes, 1); !status.ok()) return status;
+      if (auto status = store.Remove(*id); !status.ok()) return status;
+    }
+    return absl::OkStatus();
+  });
+  Add(report, "create, write 4 KiB, remove", "1/s", kSmallFiles / ours, kSmallFiles / raw, 0);
+}
+
+int Run(const std::string& json) {
+  const std::string root = std::filesystem::current_path() / "object-store-benchmark";
+  std::filesystem::remove_all(root);
+  runtime::BenchReport report("objfs");
+  report.Note("one thread, page cache warm, no sync inside the times");
+  {
+    const auto raw = *LocalDisk::At(root + "/raw");
+    const auto disk = *LocalDisk::At(root + "/store");
+    const auto store = LocalObjectStore::Open(*disk, {});
+    if (!store.ok()) {
+      std::cerr << store.status() << "\n";
+      return 1;
+    }
+    Sequential(report, *raw, **store);
+    Small(report, *raw, **store);
+  }
+  std::filesystem::remove_all(root);
+  std::cout << report.ToText();
+  if (json.empty()) return 0;
+  const absl::Status written = report.WriteJson(json);
+  if (!written.ok()) std::cerr << written << "\n";
+  return written.ok() ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace abacus::objfs
+
+int main(int argc, char** argv) {
+  if (argc != 1 && !(argc == 3 && std::strcmp(argv[1], "--json") == 0)) {
+    std::cerr << "usage: abacus_objfs_benchmark [--json FILE]\n";
+    return 2;
+  }
+  return abacus::objfs::Run(argc == 3 ? argv[2] : "");
+}

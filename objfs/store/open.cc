@@ -1,0 +1,259 @@
+// LocalObjectStore: making a store, and opening one after whatever happened to it.
+
+#include <algorithm>
+#include <random>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "objfs/store/local_object_store.h"
+#include "objfs/store/names.h"
+
+namespace abacus::objfs {
+
+using runtime::MutexLock;
+
+namespace {
+
+absl::Status InUse(const std::string& name) {
+  return absl::FailedPreconditionError(absl::StrCat(
+      "there is no superblock, but a file ", name,
+      ": this is no object store, or one that lost its superblock. Nothing was changed; give an ",
+      "empty directory for a new store"));
+}
+
+absl::Status RemoveIfThere(Disk& disk, const std::string& name) {
+  const absl::Status removed = disk.Remove(name);
+  return absl::IsNotFound(removed) ? absl::OkStatus() : removed;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<LocalObjectStore>> LocalObjectStore::Open(
+    Disk& disk, LocalObjectStoreOptions options) {
+  const auto names = disk.List("");
+  if (!names.ok()) return names.status();
+  if (!std::binary_search(names->begin(), names->end(), kSuperblockName)) {
+    if (auto status = CheckUnused(disk); !status.ok()) return status;
+    if (auto status = Format(disk); !status.ok()) return status;
+  }
+  auto store = std::unique_ptr<LocalObjectStore>(new LocalObjectStore(disk, options));
+  if (auto status = store->ReadSuperblock(); !status.ok()) return status;
+  // What is read from here on may be in the page cache only, left there by a store that was killed;
+  // what recovery does must not rest on that.
+  if (auto status = disk.SyncAll(); !status.ok()) return status;
+  if (auto status = store->FindObjects(); !status.ok()) return status;
+  if (auto status = store->Recover(); !status.ok()) return status;
+  return store;
+}
+
+absl::Status LocalObjectStore::CheckUnused(Disk& disk) {
+  const auto names = disk.List("");
+  if (!names.ok()) return names.status();
+  for (const std::string& name : *names) {
+    // What a Format that was cut off leaves: a first journal without records.
+    if (name == kNewSuperblockName) continue;
+    if (name != JournalName(1)) return InUse(name);
+    const auto file = disk.Open(name);
+    if (!file.ok()) return file.status();
+    const auto size = (*file)->Size();
+    if (!size.ok()) return size.status();
+    if (*size > kJournalHeaderBytes) return InUse(name);
+  }
+  for (uint64_t folder = 0; folder < kFolders; ++folder) {
+    const auto objects = disk.List(FolderName(folder));
+    if (objects.ok() && !objects->empty()) return InUse(objects->front());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LocalObjectStore::Format(Disk& disk) {
+  for (uint64_t folder = 0; folder < kFolders; ++folder) {
+    if (auto status = disk.MakeDirectory(FolderName(folder)); !status.ok()) return status;
+  }
+  std::random_device random;
+  const Superblock superblock{.store = (uint64_t{random()} << 32) | random()};
+  const auto journal =
+      Journal::Create(disk, {.store = superblock.store, .number = 1, .ids_end = 1});
+  if (!journal.ok()) return journal.status();
+  // The superblock comes last: with it, everything is there.
+  if (auto status = RemoveIfThere(disk, kNewSuperblockName); !status.ok()) return status;
+  const auto file = disk.Create(kNewSuperblockName);
+  if (!file.ok()) return file.status();
+  if (auto status = (*file)->Write(0, EncodeSuperblock(superblock)); !status.ok()) return status;
+  if (auto status = (*file)->Sync(); !status.ok()) return status;
+  if (auto status = disk.Rename(kNewSuperblockName, kSuperblockName); !status.ok()) return status;
+  return disk.SyncDirectory("");
+}
+
+absl::Status LocalObjectStore::ReadSuperblock() {
+  const auto file = disk_.Open(kSuperblockName);
+  if (!file.ok()) return file.status();
+  std::string bytes(kSuperblockBytes, '\0');
+  const auto read = (*file)->Read(0, std::span(bytes.data(), bytes.size()));
+  if (!read.ok()) return read.status();
+  bytes.resize(*read);
+  const auto superblock = DecodeSuperblock(bytes);
+  if (!superblock.ok()) return superblock.status();
+  superblock_ = *superblock;
+  return absl::OkStatus();
+}
+
+absl::Status LocalObjectStore::FindObjects() {
+  for (uint64_t folder = 0; folder < kFolders; ++folder) {
+    const auto names = disk_.List(FolderName(folder));
+    if (!names.ok()) return names.status();
+    for (const std::string& name : *names) {
+      if (const auto id = NumberIn(name, "", ".d"); id.has_value()) found_data_.insert(*id);
+      const auto id = NumberIn(name, "", ".t");
+      if (!id.has_value() || *id == 0) continue;
+      auto object = std::make_shared<StoredObject>(*id);
+      {
+        MutexLock object_lock(object->mutex);
+        object->durable = object->has_table = true;
+      }
+      MutexLock lock(mutex_);
+      objects_.emplace(*id, std::move(object));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LocalObjectStore::Recover() {
+  const auto names = disk_.List("");
+  if (!names.ok()) return names.status();
+  Recovery recovery;
+  for (const std::string& name : *names) {
+    if (const auto number = NumberIn(name, kJournalPrefix, ""); number.has_value()) {
+      recovery.journals.push_back(*number);
+    }
+  }
+  if (recovery.journals.empty()) {
+    return absl::DataLossError("the store's journal is missing: restore the store from a copy");
+  }
+  recovery.torn_tables = recovery.journals.size() > 1;
+  if (auto status = ReplayJournals(recovery); !status.ok()) return status;
+  return FinishRecovery(recovery);
+}
+
+absl::Status LocalObjectStore::ReplayJournals(Recovery& recovery) {
+  bool cut_off = false;
+  for (const uint64_t number : recovery.journals) {
+    // A journal is begun when all of the one before is durable; one that was begun and never used
+    // does not count.
+    const auto take = [&](const JournalRecord& record) {
+      return cut_off ? absl::DataLossError(absl::StrCat("journal ", number - 1, " is damaged"))
+                     : Replay(recovery, record);
+    };
+    const auto read = ReadJournal(disk_, JournalName(number), take);
+    if (!read.ok()) return read.status();
+    const bool is_ours = read->header.has_value() && read->header->number == number &&
+                         read->header->store == superblock_.store;
+    if (!is_ours) {
+      const bool unused = number == recovery.journals.back() && recovery.journals.size() > 1;
+      if (unused && !read->header.has_value()) return RemoveUnused(recovery);
+      return absl::DataLossError(absl::StrCat(JournalName(number), ": its header is damaged"));
+    }
+    cut_off = cut_off || read->cut_off;
+    recovery.ids_end = std::max(recovery.ids_end, read->header->ids_end);
+    if (std::exchange(recovery.first, false)) {
+      recovery.used_blocks += static_cast<int64_t>(read->header->used_blocks);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LocalObjectStore::RemoveUnused(Recovery& recovery) {
+  // Before a newer one is made: one without a header is always the last.
+  const std::string name = JournalName(recovery.journals.back());
+  if (auto status = disk_.Remove(name); !status.ok()) return status;
+  recovery.journals.pop_back();
+  return disk_.SyncDirectory("");
+}
+
+absl::Status LocalObjectStore::Replay(Recovery& recovery, const JournalRecord& record) {
+  if (const auto* ids = std::get_if<IdsRecord>(&record)) {
+    recovery.ids_end = std::max(recovery.ids_end, ids->ids_end);
+    return absl::OkStatus();
+  }
+  if (const auto* update = std::get_if<UpdateRecord>(&record)) {
+    return ReplayUpdate(recovery, *update);
+  }
+  const auto& remove = std::get<RemoveRecord>(record);
+  const auto known = recovery.blocks.find(remove.id);
+  const bool is_known = known != recovery.blocks.end();
+  recovery.used_blocks -= static_cast<int64_t>(is_known ? known->second : remove.blocks_before);
+  if (is_known) recovery.blocks.erase(known);
+  {
+    MutexLock lock(mutex_);
+    objects_.erase(remove.id);
+  }
+  found_data_.erase(remove.id);
+  return RemoveFiles(remove.id, true, true);
+}
+
+absl::Status LocalObjectStore::ReplayUpdate(Recovery& recovery, const UpdateRecord& update) {
+  const auto [blocks, is_new] = recovery.blocks.try_emplace(update.id, update.blocks_before);
+  recovery.used_blocks += static_cast<int64_t>(update.blocks_after - blocks->second);
+  blocks->second = update.blocks_after;
+  ObjectPtr object;
+  {
+    MutexLock lock(mutex_);
+    ObjectPtr& place = objects_[update.id];
+    if (place == nullptr) place = std::make_shared<StoredObject>(update.id);
+    object = place;
+  }
+  MutexLock lock(object->mutex);
+  if (is_new && object->has_table) {
+    const absl::Status loaded = LoadPages(*object, recovery.torn_tables);
+    if (!loaded.ok() && !absl::IsDataLoss(loaded)) return loaded;
+    object->damage = loaded;
+  }
+  object->durable = true;
+  object->loaded = true;
+  object->state.Replay(update);
+  return absl::OkStatus();
+}
+
+absl::Status LocalObjectStore::FinishRecovery(const Recovery& recovery) {
+  absl::btree_set<ObjectId> ids;
+  for (const auto& [id, blocks] : recovery.blocks) {
+    ids.insert(id);
+    const auto object = Find(id);
+    if (!object.ok()) continue;
+    MutexLock lock((*object)->mutex);
+    if ((*object)->damage.ok() && !(*object)->state.Recovered()) {
+      (*object)->damage = absl::DataLossError(
+          absl::StrCat("object ", id, ": its table gives one slot to two blocks"));
+    }
+    if (!(*object)->damage.ok()) ++damaged_tables_;
+  }
+  if (auto status = RemoveOrphans(); !status.ok()) return status;
+  {
+    MutexLock lock(mutex_);
+    const ObjectId last = objects_.empty() ? 0 : objects_.rbegin()->first;
+    next_id_ = std::max(recovery.ids_end, last + 1);
+    ids_end_ = next_id_ + options_.ids_batch;
+  }
+  used_blocks_ = durable_blocks_ = recovery.used_blocks;
+  MutexLock lock(checkpoint_mutex_);
+  old_journals_ = recovery.journals;
+  if (auto status = NewJournal(recovery.journals.back() + 1); !status.ok()) return status;
+  return CheckpointTables(ids);
+}
+
+absl::Status LocalObjectStore::RemoveOrphans() {
+  for (const ObjectId id : found_data_) {
+    const auto object = Find(id);
+    if (!object.ok()) {
+      // It was created and never flushed.
+      if (auto status = RemoveFiles(id, true, false); !status.ok()) return status;
+      continue;
+    }
+    MutexLock lock((*object)->mutex);
+    (*object)->has_data = (*object)->data_named = true;
+  }
+  found_data_.clear();
+  return absl::OkStatus();
+}
+
+}  // namespace abacus::objfs

@@ -1,0 +1,195 @@
+// LocalObjectStore: table files, read when an object is used and written by checkpoints.
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "objfs/store/local_object_store.h"
+#include "objfs/store/names.h"
+
+namespace abacus::objfs {
+
+using runtime::MutexLock;
+
+absl::Status LocalObjectStore::Load(StoredObject& object) {
+  absl::Status loaded = LoadPages(object, false);
+  if (loaded.ok() && !object.state.Recovered()) {
+    loaded = absl::DataLossError(
+        absl::StrCat("object ", object.id, ": its table gives one slot to two blocks"));
+  }
+  object.loaded = loaded.ok();
+  // Other errors may pass.
+  if (absl::IsDataLoss(loaded)) {
+    object.damage = loaded;
+    ++damaged_tables_;
+  }
+  return loaded;
+}
+
+absl::Status LocalObjectStore::LoadPages(StoredObject& object, bool torn) {
+  object.state.Unload();
+  object.places.clear();
+  auto table = disk_.Open(TablePath(object.id));
+  if (!table.ok()) {
+    return absl::IsNotFound(table.status())
+               ? absl::DataLossError(absl::StrCat("object ", object.id, ": its table is missing"))
+               : table.status();
+  }
+  const auto size = (*table)->Size();
+  if (!size.ok()) return size.status();
+  std::string both(2 * kTablePageBytes, '\0');
+  for (uint64_t page = 0; OffsetOfPage(page, 0) < *size; ++page) {
+    // Pages of holes were never written; a sparse object has many.
+    const auto next = (*table)->NextData(OffsetOfPage(page, 0));
+    if (absl::IsNotFound(next.status())) break;
+    if (!next.ok()) return next.status();
+    page = std::max(page, *next / both.size());
+    const auto read = (*table)->Read(OffsetOfPage(page, 0), std::span(both.data(), both.size()));
+    if (!read.ok()) return read.status();
+    std::fill(both.begin() + static_cast<int64_t>(*read), both.end(), '\0');
+    if (auto status = LoadPage(object, both, page, torn); !status.ok()) return status;
+  }
+  if (!torn && !object.places.contains(0)) {
+    return absl::DataLossError(absl::StrCat("object ", object.id, ": its table is empty"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LocalObjectStore::LoadPage(StoredObject& object, std::string_view both, uint64_t page,
+                                        bool torn) {
+  std::optional<TablePage> newest;
+  int damaged = 0;
+  for (const int place : {0, 1}) {
+    auto read = DecodeTablePage(
+        object.id, page,
+        both.substr(static_cast<uint64_t>(place) * kTablePageBytes, kTablePageBytes));
+    if (absl::IsNotFound(read.status())) continue;
+    if (!read.ok()) {
+      ++damaged;
+      continue;
+    }
+    if (newest.has_value() && newest->sequence >= read->sequence) continue;
+    newest = *std::move(read);
+    object.places[page] = place;
+  }
+  // Only a checkpoint that a crash cut off leaves one place damaged, and then the journal has what
+  // the other one lacks. The page is written anew, so that later this means damage.
+  if (damaged > 0) object.state.ChangedPages({page});
+  if (damaged > 0 && (!torn || damaged == 2)) {
+    return absl::DataLossError(
+        absl::StrCat("object ", object.id, ": page ", page, " of its table is damaged"));
+  }
+  if (newest.has_value()) object.state.Load(*std::move(newest));
+  return absl::OkStatus();
+}
+
+absl::Status LocalObjectStore::Checkpoint() {
+  MutexLock lock(checkpoint_mutex_);
+  return CheckpointLocked();
+}
+
+absl::Status LocalObjectStore::CheckpointLocked() {
+  commits_.Close();
+  const uint64_t old = journal_->header().number;
+  absl::Status status = journal_->Sync(journal_->appended());
+  if (status.ok()) status = NewJournal(old + 1);
+  absl::btree_set<ObjectId> ids;
+  if (status.ok()) {
+    MutexLock lock(mutex_);
+    ids = std::exchange(changed_tables_, {});
+  }
+  commits_.Open();
+  // Before the old journal goes: it has the removals.
+  if (status.ok()) status = UnlinkRemoved(old + 1, 0);
+  if (status.ok()) {
+    status = CheckpointTables(ids);
+  } else if (!ids.empty()) {
+    MutexLock lock(mutex_);
+    changed_tables_.insert(ids.begin(), ids.end());
+  }
+  ++(status.ok() ? checkpoints_ : checkpoints_failed_);
+  return status;
+}
+
+absl::Status LocalObjectStore::NewJournal(uint64_t number) {
+  JournalHeader header{.store = superblock_.store, .number = number};
+  {
+    MutexLock lock(mutex_);
+    header.ids_end = ids_end_;
+  }
+  header.used_blocks = static_cast<uint64_t>(std::max<int64_t>(durable_blocks_.load(), 0));
+  auto journal = Journal::Create(disk_, header);
+  if (!journal.ok()) return journal.status();
+  if (journal_ != nullptr) old_journals_.push_back(journal_->header().number);
+  journal_ = *std::move(journal);
+  return absl::OkStatus();
+}
+
+absl::Status LocalObjectStore::CheckpointTables(const absl::btree_set<ObjectId>& ids) {
+  absl::Status status = WriteTables(ids, journal_->header().number);
+  if (status.ok()) status = disk_.SyncAll();
+  TablesWritten(status.ok());
+  if (!status.ok()) {
+    MutexLock lock(mutex_);
+    // Those that were removed meanwhile are skipped when it is their turn.
+    changed_tables_.insert(ids.begin(), ids.end());
+    return status;
+  }
+  for (const uint64_t number : old_journals_) {
+    const absl::Status removed = disk_.Remove(JournalName(number));
+    if (!removed.ok() && !absl::IsNotFound(removed)) return removed;
+  }
+  old_journals_.clear();
+  return disk_.SyncDirectory("");
+}
+
+absl::Status LocalObjectStore::WriteTables(const absl::btree_set<ObjectId>& ids,
+                                           uint64_t sequence) {
+  for (const ObjectId id : ids) {
+    const auto object = Find(id);
+    if (!object.ok()) continue;  // removed
+    if (auto status = WriteTable(*object, sequence); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LocalObjectStore::WriteTable(const ObjectPtr& pointer, uint64_t sequence) {
+  StoredObject& object = *pointer;
+  MutexLock lock(object.mutex);
+  if (object.removed || !object.damage.ok() || !object.state.has_changed_pages()) {
+    return absl::OkStatus();
+  }
+  const std::string path = TablePath(object.id);
+  auto table = disk_.Open(path);
+  if (absl::IsNotFound(table.status())) table = disk_.Create(path);
+  if (!table.ok()) return table.status();
+  object.has_table = true;
+  object.table_unsynced = true;
+  absl::Status first;
+  for (const uint64_t page : object.state.TakeChangedPages()) {
+    // To the place that does not count now: it does until the other one is durable.
+    const auto now = object.places.find(page);
+    const int place = now == object.places.end() ? 0 : 1 - now->second;
+    new_places_.push_back({pointer, page, place});  // of all, written or not: see TablesWritten
+    if (!first.ok()) continue;
+    TablePage contents = object.state.MakePage(object.id, page);
+    contents.sequence = sequence;
+    first = (*table)->Write(OffsetOfPage(page, place), EncodeTablePage(contents));
+  }
+  return first;
+}
+
+void LocalObjectStore::TablesWritten(bool durable) {
+  for (const NewPlace& place : new_places_) {
+    MutexLock lock(place.object->mutex);
+    place.object->table_unsynced = false;
+    if (durable) {
+      place.object->places[place.page] = place.place;
+    } else {
+      place.object->state.ChangedPages({place.page});
+    }
+  }
+  new_places_.clear();
+}
+
+}  // namespace abacus::objfs
