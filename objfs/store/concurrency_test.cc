@@ -35,7 +35,7 @@ class ConcurrencyTest : public ::testing::Test {
   // One client's work on objects of its own; returns what they are in the end.
   void OwnObjects(uint64_t seed, std::vector<std::pair<ObjectId, ModelObject>>& kept) {
     std::mt19937_64 random(seed);
-    Version version = 0;
+    VersionNumber version = 0;
     for (int round = 0; round < 12; ++round) {
       const auto id = store_->Create("", ++version);
       ASSERT_TRUE(id.ok()) << id.status();
@@ -105,7 +105,7 @@ TEST_F(ConcurrencyTest, AReaderSeesAWriteWholeOrNotAtAll) {
   threads.emplace_back([&] {
     while (!stop.load()) failed += store_->Flush(id).ok() ? 0 : 1;
   });
-  for (Version version = 2; version < 500 || reads.load() < 100; ++version) {
+  for (VersionNumber version = 2; version < 500 || reads.load() < 100; ++version) {
     const std::string bytes(2 * kBlock, static_cast<char>('a' + version % 26));
     ASSERT_TRUE(store_->Write(id, 0, bytes, version).ok());
   }

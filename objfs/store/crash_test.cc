@@ -149,7 +149,7 @@ class Crash {
   std::map<ObjectId, ModelObject> now_;
   std::map<ObjectId, History> histories_;
   std::set<ObjectId> ids_;
-  Version version_ = 0;
+  VersionNumber version_ = 0;
 };
 
 // One history of operations, cut off at each of its calls to the disk in turn.

@@ -56,7 +56,7 @@ absl::StatusOr<JournalHeader> DecodeJournalHeader(std::string_view bytes);
 // Where a block's contents are, and what they are.
 struct BlockEntry {
   uint64_t slot = 0;  // of the data file, in blocks
-  Version version = 0;
+  VersionNumber version = 0;
   uint32_t crc = 0;
   friend bool operator==(const BlockEntry&, const BlockEntry&) = default;
 };
@@ -64,7 +64,7 @@ using BlockMap = absl::btree_map<uint64_t, BlockEntry>;  // by block
 
 struct ObjectHead {
   uint64_t size_bytes = 0;
-  Version version = 0;
+  VersionNumber version = 0;
   std::string blob;
   friend bool operator==(const ObjectHead&, const ObjectHead&) = default;
 };
@@ -75,7 +75,7 @@ struct BlockRun {
   uint64_t first = 0;
   uint64_t count = 0;
   std::optional<uint64_t> slot;
-  Version version = 0;
+  VersionNumber version = 0;
   std::vector<uint32_t> crcs;
   friend bool operator==(const BlockRun&, const BlockRun&) = default;
 };

@@ -36,7 +36,7 @@ absl::Status CheckBlob(std::string_view blob) {
       "attributes of ", blob.size(), " bytes; there may be ", ObjectStore::kBlobBytesMax));
 }
 
-absl::Status CheckVersion(Version version) {
+absl::Status CheckVersion(VersionNumber version) {
   if (version != 0) return absl::OkStatus();
   return absl::InvalidArgumentError("version 0 means a hole");
 }
@@ -73,7 +73,7 @@ absl::Status LocalObjectStore::Prepare(StoredObject& object) {
   return object.loaded ? absl::OkStatus() : Load(object);
 }
 
-absl::Status LocalObjectStore::PrepareChange(StoredObject& object, Version version) {
+absl::Status LocalObjectStore::PrepareChange(StoredObject& object, VersionNumber version) {
   if (auto status = CheckVersion(version); !status.ok()) return status;
   if (auto status = Prepare(object); !status.ok()) return status;
   return object.unsynced;
@@ -130,7 +130,7 @@ void LocalObjectStore::CloseOthers(const StoredObject& object) {
   victim->mutex.Unlock();
 }
 
-absl::StatusOr<ObjectId> LocalObjectStore::Create(std::string_view blob, Version version) {
+absl::StatusOr<ObjectId> LocalObjectStore::Create(std::string_view blob, VersionNumber version) {
   if (auto status = CheckBlob(blob); !status.ok()) return status;
   if (auto status = CheckVersion(version); !status.ok()) return status;
   for (;;) {
@@ -324,7 +324,7 @@ absl::StatusOr<uint64_t> LocalObjectStore::WriteOut(StoredObject& object, const 
 }
 
 void LocalObjectStore::Install(StoredObject& object, const WritePlan& plan, uint64_t slot,
-                               Version version) {
+                               VersionNumber version) {
   for (uint64_t i = 0; i < plan.count; ++i) {
     object.state.Put(plan.first + i, {.slot = slot + i, .version = version, .crc = plan.crcs[i]});
   }
@@ -343,7 +343,7 @@ absl::Status LocalObjectStore::Reserve(uint64_t blocks) {
 }
 
 absl::Status LocalObjectStore::WriteLocked(StoredObject& object, uint64_t offset,
-                                           std::string_view bytes, Version version) {
+                                           std::string_view bytes, VersionNumber version) {
   if (auto status = PrepareChange(object, version); !status.ok()) return status;
   const auto plan = PlanWrite(object, offset, bytes);
   if (!plan.ok()) return plan.status();
@@ -362,7 +362,7 @@ absl::Status LocalObjectStore::WriteLocked(StoredObject& object, uint64_t offset
 }
 
 absl::Status LocalObjectStore::Write(ObjectId id, uint64_t offset, std::string_view bytes,
-                                     Version version) {
+                                     VersionNumber version) {
   if (auto status = CheckRange(offset, bytes.size()); !status.ok()) return status;
   if (bytes.size() > kWriteBytesMax) {
     return absl::InvalidArgumentError(
@@ -390,7 +390,7 @@ void LocalObjectStore::SetHoles(StoredObject& object, uint64_t first, uint64_t e
 
 absl::Status LocalObjectStore::ZeroParts(StoredObject& object,
                                          const std::vector<std::pair<uint64_t, uint64_t>>& ranges,
-                                         Version version) {
+                                         VersionNumber version) {
   std::vector<std::pair<WritePlan, uint64_t>> written;
   absl::Status status;
   for (const auto& range : ranges) {
@@ -415,7 +415,7 @@ absl::Status LocalObjectStore::ZeroParts(StoredObject& object,
   return status;
 }
 
-absl::Status LocalObjectStore::Truncate(ObjectId id, uint64_t size_bytes, Version version) {
+absl::Status LocalObjectStore::Truncate(ObjectId id, uint64_t size_bytes, VersionNumber version) {
   if (auto status = CheckRange(size_bytes, 0); !status.ok()) return status;
   const auto found = Find(id);
   if (!found.ok()) return found.status();
@@ -436,7 +436,7 @@ absl::Status LocalObjectStore::Truncate(ObjectId id, uint64_t size_bytes, Versio
 }
 
 absl::Status LocalObjectStore::Punch(ObjectId id, uint64_t offset, uint64_t bytes,
-                                     Version version) {
+                                     VersionNumber version) {
   if (auto status = CheckRange(offset, bytes); !status.ok()) return status;
   const auto found = Find(id);
   if (!found.ok()) return found.status();
@@ -486,8 +486,9 @@ absl::StatusOr<uint64_t> LocalObjectStore::NextHole(ObjectId id, uint64_t offset
   return std::min(size, std::max(offset, block * kBlockBytes));
 }
 
-absl::StatusOr<std::vector<Version>> LocalObjectStore::ReadVersions(ObjectId id, uint64_t first,
-                                                                    uint64_t count) {
+absl::StatusOr<std::vector<VersionNumber>> LocalObjectStore::ReadVersions(ObjectId id,
+                                                                          uint64_t first,
+                                                                          uint64_t count) {
   if (count > kVersionsMax || first > kObjectBlocksMax) {
     return absl::InvalidArgumentError(
         absl::StrCat("versions of at most ", kVersionsMax, " blocks are read at once"));
@@ -497,7 +498,7 @@ absl::StatusOr<std::vector<Version>> LocalObjectStore::ReadVersions(ObjectId id,
   StoredObject& object = **found;
   MutexLock lock(object.mutex);
   if (auto status = Prepare(object); !status.ok()) return status;
-  std::vector<Version> versions(count);
+  std::vector<VersionNumber> versions(count);
   for (uint64_t i = 0; i < count; ++i) versions[i] = object.state.Find(first + i).version;
   return versions;
 }
@@ -515,7 +516,8 @@ absl::StatusOr<ObjectAttributes> LocalObjectStore::GetAttributes(ObjectId id) {
                           .blob = head.blob};
 }
 
-absl::Status LocalObjectStore::SetAttributes(ObjectId id, std::string_view blob, Version version) {
+absl::Status LocalObjectStore::SetAttributes(ObjectId id, std::string_view blob,
+                                             VersionNumber version) {
   if (auto status = CheckBlob(blob); !status.ok()) return status;
   const auto found = Find(id);
   if (!found.ok()) return found.status();

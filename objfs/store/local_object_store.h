@@ -63,19 +63,19 @@ class LocalObjectStore : public ObjectStore {
   // Forgets what was not flushed, as a crash does. REQUIRES: no call is under way.
   ~LocalObjectStore() override;
 
-  absl::StatusOr<ObjectId> Create(std::string_view blob, Version version) override;
+  absl::StatusOr<ObjectId> Create(std::string_view blob, VersionNumber version) override;
   absl::Status Remove(ObjectId id) override;
   absl::StatusOr<uint64_t> Read(ObjectId id, uint64_t offset, std::span<char> bytes) override;
   absl::Status Write(ObjectId id, uint64_t offset, std::string_view bytes,
-                     Version version) override;
-  absl::Status Truncate(ObjectId id, uint64_t size_bytes, Version version) override;
-  absl::Status Punch(ObjectId id, uint64_t offset, uint64_t bytes, Version version) override;
+                     VersionNumber version) override;
+  absl::Status Truncate(ObjectId id, uint64_t size_bytes, VersionNumber version) override;
+  absl::Status Punch(ObjectId id, uint64_t offset, uint64_t bytes, VersionNumber version) override;
   absl::StatusOr<uint64_t> NextData(ObjectId id, uint64_t offset) override;
   absl::StatusOr<uint64_t> NextHole(ObjectId id, uint64_t offset) override;
-  absl::StatusOr<std::vector<Version>> ReadVersions(ObjectId id, uint64_t first,
-                                                    uint64_t count) override;
+  absl::StatusOr<std::vector<VersionNumber>> ReadVersions(ObjectId id, uint64_t first,
+                                                          uint64_t count) override;
   absl::StatusOr<ObjectAttributes> GetAttributes(ObjectId id) override;
-  absl::Status SetAttributes(ObjectId id, std::string_view blob, Version version) override;
+  absl::Status SetAttributes(ObjectId id, std::string_view blob, VersionNumber version) override;
   absl::StatusOr<std::vector<ObjectId>> List(ObjectId after, uint64_t count_max) override;
   absl::Status Flush(ObjectId id) override;
   absl::Status FlushAll() override;
@@ -174,7 +174,7 @@ class LocalObjectStore : public ObjectStore {
   absl::StatusOr<ObjectPtr> Find(ObjectId id);
   // Makes the object's table and state usable, or says why it is not.
   absl::Status Prepare(StoredObject& object) ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
-  absl::Status PrepareChange(StoredObject& object, Version version)
+  absl::Status PrepareChange(StoredObject& object, VersionNumber version)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
   absl::StatusOr<std::shared_ptr<DiskFile>> DataFile(StoredObject& object, bool make)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
@@ -196,14 +196,14 @@ class LocalObjectStore : public ObjectStore {
   // Writes the contents to free slots; returns the first. Nothing refers to them yet.
   absl::StatusOr<uint64_t> WriteOut(StoredObject& object, const WritePlan& plan)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
-  void Install(StoredObject& object, const WritePlan& plan, uint64_t slot, Version version)
+  void Install(StoredObject& object, const WritePlan& plan, uint64_t slot, VersionNumber version)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
   absl::Status WriteLocked(StoredObject& object, uint64_t offset, std::string_view bytes,
-                           Version version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
+                           VersionNumber version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
   // Makes byte ranges [begin, end), each within one block, zeros: all of them or none.
   absl::Status ZeroParts(StoredObject& object,
-                         const std::vector<std::pair<uint64_t, uint64_t>>& ranges, Version version)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
+                         const std::vector<std::pair<uint64_t, uint64_t>>& ranges,
+                         VersionNumber version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
   absl::Status Reserve(uint64_t blocks);
   void SetHoles(StoredObject& object, uint64_t first, uint64_t end)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);

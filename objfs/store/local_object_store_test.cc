@@ -306,7 +306,7 @@ TEST_F(LocalObjectStoreTest, AFlushThatFoundTheJournalFullIsTriedAgain) {
   full = false;
   // Over what the first flush had named, and then without a flush of it.
   ASSERT_TRUE(store_->Truncate(id, 0, 3).ok());
-  for (Version version = 4; version < 10; ++version) {
+  for (VersionNumber version = 4; version < 10; ++version) {
     ASSERT_TRUE(store_->Write(id, 0, std::string(3 * kBlock, 'm'), version).ok());
   }
   ASSERT_TRUE(store_->Write(other, 0, "y", 4).ok());
@@ -337,7 +337,7 @@ TEST_F(LocalObjectStoreTest, AFailedCheckpointIsCountedAndTriedAgain) {
 
 TEST_F(LocalObjectStoreTest, OverwritingAgainAndAgainTakesNoMoreSpaceThanTwice) {
   const ObjectId id = Make();
-  for (Version version = 1; version < 20; ++version) {
+  for (VersionNumber version = 1; version < 20; ++version) {
     ASSERT_TRUE(store_->Write(id, 0, std::string(300 * kBlock, 'a'), version).ok());
     ASSERT_TRUE(store_->Flush(id).ok());
   }

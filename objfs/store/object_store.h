@@ -16,14 +16,14 @@ namespace abacus::objfs {
 // whatever was removed, lost or restarted in between.
 using ObjectId = uint64_t;
 
-// A time of the caller's hybrid logical clock, never 0. The store keeps it and does not interpret
-// it: that the versions of one block rise is the caller's affair.
-using Version = uint64_t;
+// The value of a Version (objfs/layer/version.h), never 0. The store keeps it and does not
+// interpret it: that the versions of one block rise is the caller's affair.
+using VersionNumber = uint64_t;
 
 struct ObjectAttributes {
   uint64_t size_bytes = 0;
   uint64_t allocated_bytes = 0;  // blocks that are no holes
-  Version version = 0;           // of the last change of any kind
+  VersionNumber version = 0;     // of the last change of any kind
   std::string blob;              // the caller's, opaque
 };
 
@@ -54,18 +54,20 @@ struct StoreStatistics {
 //      part of both, whatever sectors the disk tore; the block is never reported damaged for it.
 //   4. Bytes that come back are those that were written: every block has a checksum, and a block
 //      that fails it is kDataLoss for those who read it and for nobody else.
-//   5. Each block carries the version of its last write. Version 0 means a hole: a block that was
+//   5. Each block carries the version of its last write. VersionNumber 0 means a hole: a block that
+//   was
 //      never written, or punched, or cut off since; it reads as zeros.
 //
-// Errors, of every call: kNotFound           - no such object.
-//         kResourceExhausted  - the disk or the quota is full. Nothing changed; free some and
-//         retry. kDataLoss           - a damaged block or table; the message names object and
-//         block. kOutOfRange         - beyond kObjectBytesMax. kInvalidArgument    - version 0, or
-//         a blob above kBlobBytesMax. kUnavailable        - a failed sync may have lost data: the
-//         object (or, where the message
-//                               says so, the store) takes no more changes until it is reopened; it
-//                               then has what was durable.
-//         the disk's others, with what was done and where.
+// Errors, of every call:
+//   kNotFound          - no such object.
+//   kResourceExhausted - the disk or the quota is full. Nothing changed; free some and retry.
+//   kDataLoss          - a damaged block or table; the message names object and block.
+//   kOutOfRange        - beyond kObjectBytesMax.
+//   kInvalidArgument   - version 0, or a blob above kBlobBytesMax.
+//   kUnavailable       - a failed sync may have lost data. The object takes no more changes until
+//                        the store is reopened; where the message names the store, no flush will
+//                        succeed until then. Reopened, it has what was durable.
+//   the disk's others, with what was done and where.
 // Thread-safety: thread-safe; calls on different objects run in parallel. Blocking: disk I/O in
 // every call; Flush waits for the disk.
 // Source: ours: the storage object of the paper needs a local file; checksums, versions and
@@ -79,7 +81,7 @@ class ObjectStore {
   virtual ~ObjectStore() = default;
 
   // Makes an empty object.
-  virtual absl::StatusOr<ObjectId> Create(std::string_view blob, Version version) = 0;
+  virtual absl::StatusOr<ObjectId> Create(std::string_view blob, VersionNumber version) = 0;
   // The object is gone for every later call, and for calls under way at some point of theirs.
   // Durable with the next Flush of any object that returns OK.
   virtual absl::Status Remove(ObjectId id) = 0;
@@ -87,11 +89,12 @@ class ObjectStore {
   // Reads into `bytes`; returns how many, fewer only where the object ends.
   virtual absl::StatusOr<uint64_t> Read(ObjectId id, uint64_t offset, std::span<char> bytes) = 0;
   virtual absl::Status Write(ObjectId id, uint64_t offset, std::string_view bytes,
-                             Version version) = 0;
+                             VersionNumber version) = 0;
   // Cuts the object off or extends it by a hole.
-  virtual absl::Status Truncate(ObjectId id, uint64_t size_bytes, Version version) = 0;
+  virtual absl::Status Truncate(ObjectId id, uint64_t size_bytes, VersionNumber version) = 0;
   // Makes the range read as zeros; whole blocks become holes. The size stays.
-  virtual absl::Status Punch(ObjectId id, uint64_t offset, uint64_t bytes, Version version) = 0;
+  virtual absl::Status Punch(ObjectId id, uint64_t offset, uint64_t bytes,
+                             VersionNumber version) = 0;
 
   // The first byte from `offset` on that is in no hole, or that is. Holes are whole blocks, and the
   // end is one. Errors: kOutOfRange - `offset` is at the end or beyond, or no data follows.
@@ -100,11 +103,11 @@ class ObjectStore {
 
   // Versions of `count` blocks from block `first` on, 0 for holes and beyond the end.
   // Limits: `count` <= 65,536, else kInvalidArgument.
-  virtual absl::StatusOr<std::vector<Version>> ReadVersions(ObjectId id, uint64_t first,
-                                                            uint64_t count) = 0;
+  virtual absl::StatusOr<std::vector<VersionNumber>> ReadVersions(ObjectId id, uint64_t first,
+                                                                  uint64_t count) = 0;
 
   virtual absl::StatusOr<ObjectAttributes> GetAttributes(ObjectId id) = 0;
-  virtual absl::Status SetAttributes(ObjectId id, std::string_view blob, Version version) = 0;
+  virtual absl::Status SetAttributes(ObjectId id, std::string_view blob, VersionNumber version) = 0;
 
   // Up to `count_max` identifiers above `after` that name objects now, rising. Begin with 0; fewer
   // than asked for means that it was the end.

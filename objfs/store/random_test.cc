@@ -110,7 +110,7 @@ class RandomTest : public ::testing::Test {
   std::mt19937_64 random_;
   std::map<ObjectId, ModelObject> model_;
   std::set<ObjectId> ids_;
-  Version version_ = 0;
+  VersionNumber version_ = 0;
 };
 
 TEST_F(RandomTest, AStoreDoesWhatAPlainModelDoes) {

@@ -7,11 +7,10 @@ namespace abacus::runtime {
 namespace {
 
 placement::ObjectStatistics Scaled(placement::ObjectStatistics object, double scale) {
-  for (double* figure :
-       {&object.cpu_s, &object.background_cpu_s, &object.own_stall_s, &object.disk_s,
-        &object.ready_s, &object.stall_s, &object.bytes_processed, &object.calls,
-        &object.voluntary_switches, &object.involuntary_switches, &object.io_bytes,
-        &object.io_requests, &object.io_s}) {
+  for (double* figure : {&object.cpu_s, &object.background_cpu_s, &object.own_stall_s,
+                         &object.disk_s, &object.ready_s, &object.stall_s, &object.bytes_processed,
+                         &object.calls, &object.voluntary_switches, &object.involuntary_switches,
+                         &object.io_bytes, &object.io_requests, &object.io_s}) {
     *figure *= scale;
   }
   object.cpu_s_variance *= scale * scale;

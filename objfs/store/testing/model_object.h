@@ -20,26 +20,26 @@ inline constexpr uint64_t kBlock = ObjectStore::kBlockBytes;
 struct ModelObject {
   std::string bytes;
   std::string blob;
-  Version version = 0;
-  std::vector<Version> versions;  // by block, beyond the end 0
+  VersionNumber version = 0;
+  std::vector<VersionNumber> versions;  // by block, beyond the end 0
 
   void Resize(uint64_t size) {
     bytes.resize(size, '\0');
     versions.resize((size + kBlock - 1) / kBlock, 0);
   }
-  void Write(uint64_t offset, const std::string& data, Version v) {
+  void Write(uint64_t offset, const std::string& data, VersionNumber v) {
     Resize(std::max<uint64_t>(bytes.size(), offset + data.size()));
     bytes.replace(offset, data.size(), data);
     for (uint64_t b = offset / kBlock; b * kBlock < offset + data.size(); ++b) versions[b] = v;
     version = v;
   }
-  void Truncate(uint64_t size, Version v) {
+  void Truncate(uint64_t size, VersionNumber v) {
     const bool shrinks = size < bytes.size();
     Resize(size);
     if (shrinks && size % kBlock != 0 && versions.back() != 0) versions.back() = v;
     version = v;
   }
-  void Punch(uint64_t offset, uint64_t count, Version v) {
+  void Punch(uint64_t offset, uint64_t count, VersionNumber v) {
     if (offset >= bytes.size() || count == 0) return;
     const uint64_t end = std::min<uint64_t>(bytes.size(), offset + count);
     std::fill(bytes.begin() + static_cast<int64_t>(offset),
@@ -52,7 +52,7 @@ struct ModelObject {
   }
   uint64_t AllocatedBytes() const {
     return kBlock * static_cast<uint64_t>(std::count_if(versions.begin(), versions.end(),
-                                                        [](Version v) { return v != 0; }));
+                                                        [](VersionNumber v) { return v != 0; }));
   }
   friend bool operator==(const ModelObject&, const ModelObject&) = default;
 };
@@ -89,7 +89,7 @@ inline std::string RandomBytes(std::mt19937_64& random, uint64_t count) {
 
 // Makes a random change to the model at once, and to the store: what that answers is returned.
 inline absl::Status ChangeBoth(std::mt19937_64& random, ObjectStore& store, ObjectId id,
-                               ModelObject& model, Version version, uint64_t size_max) {
+                               ModelObject& model, VersionNumber version, uint64_t size_max) {
   const uint64_t offset = random() % size_max;
   uint64_t count = random() % 3 == 0 ? 1 + random() % 300 : 1 + random() % (size_max - offset);
   count = std::min(count, size_max - offset);
