@@ -44,7 +44,8 @@ namespace {
 TEST_F(BpfMonitorTest, SleepIsBlockedAndNotDiskNorReady) {
   const Times times = Watched(*monitor_, [](ThreadClock&) { BlockFor(100 * kMs); });
   std::cout << times << "\n";
-  EXPECT_GE(times.blocked, 95 * kMs);
+  EXPECT_GE(times.off(), 95 * kMs);
+  EXPECT_GE(times.blocked, 50 * kMs);
   EXPECT_LE(times.disk, 1 * kMs);
   EXPECT_LE(times.busy, 20 * kMs);
 }
@@ -123,6 +124,7 @@ TEST_F(BpfMonitorTest, SwitchesAreCountedByTheirKind) {
     SpinFor(20 * kMs);
     ASSERT_EQ(getrusage(RUSAGE_THREAD, &after), 0);
     const Interval lap = clock.Lap();
+    const Interval next = clock.Lap();
     const auto blocked = static_cast<double>(after.ru_nvcsw - before.ru_nvcsw);
     const auto preempted = static_cast<double>(after.ru_nivcsw - before.ru_nivcsw);
     std::cout << lap.voluntary_switches << " voluntary of " << blocked << ", "
@@ -131,7 +133,8 @@ TEST_F(BpfMonitorTest, SwitchesAreCountedByTheirKind) {
     EXPECT_LE(lap.voluntary_switches, blocked + 1);
     EXPECT_GE(lap.voluntary_switches, 0.75 * blocked - 1);
     EXPECT_LE(lap.involuntary_switches, preempted + 1);
-    EXPECT_EQ(clock.Lap().voluntary_switches, 0u) << "they are charged once";
+    EXPECT_EQ(next.voluntary_switches, 0u) << "they are charged once";
+    clock.Lap();
     clock.BeginWait();
     for (int i = 0; i < 10; ++i) BlockFor(kMs / 10);
     clock.EndWait();
@@ -145,26 +148,27 @@ TEST_F(BpfMonitorTest, WaitForALockIsBlocked) {
   std::thread holder([&] {
     std::lock_guard<std::mutex> lock(mutex);
     holds.count_down();
-    BlockFor(80 * kMs);
+    BlockFor(300 * kMs);
   });
   holds.wait();
   const Times times =
       Watched(*monitor_, [&](ThreadClock&) { std::lock_guard<std::mutex> lock(mutex); });
   holder.join();
   std::cout << times << "\n";
-  EXPECT_GE(times.blocked, 40 * kMs);
+  EXPECT_GE(times.blocked, 100 * kMs);
   EXPECT_LE(times.disk, 1 * kMs);
 }
 
 TEST_F(BpfMonitorTest, TwoThreadsOnOneProcessorAreReadyHalfOfTheTime) {
+  const int cpu = sched_getcpu();  // one that this process may use
   std::atomic<bool> stop{false};
   std::thread rival([&] {
-    BindTo(0);
+    EXPECT_TRUE(BindTo(cpu));
     while (!stop) {
     }
   });
-  const Times times = Watched(*monitor_, [](ThreadClock& clock) {
-    BindTo(0);
+  const Times times = Watched(*monitor_, [cpu](ThreadClock& clock) {
+    EXPECT_TRUE(BindTo(cpu));
     clock.Lap();
     SpinFor(300 * kMs);
   });
@@ -418,7 +422,7 @@ TEST(NodeMonitorTest, AnOrdinaryUserWithTheTwoCapabilitiesHasEbpf) {
     auto monitor = NewMonitor({.plain = {.rate = 1}});
     if (!monitor.ok() || (*monitor)->Source() != "ebpf") return 3;
     const Times times = Watched(**monitor, [](ThreadClock&) { BlockFor(20 * kMs); });
-    return times.blocked >= 19 * kMs ? 0 : 4;
+    return times.off() >= 19 * kMs && times.blocked >= 5 * kMs ? 0 : 4;
   });
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
 }

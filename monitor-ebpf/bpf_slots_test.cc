@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <fstream>
+#include <iterator>
 #include <latch>
 #include <string>
 #include <thread>
@@ -132,6 +134,57 @@ std::pair<uint32_t, uint32_t> EndUnseen(Monitor& monitor, const SlotTable& table
   BlockFor(20 * kMs);  // join() returns a little before the last switch
   table.Put(entry.first, entry.second);
   return entry;
+}
+
+// Whether the thread of this process is off its processor and waits.
+bool Sleeps(pid_t tid) {
+  std::ifstream file("/proc/self/task/" + std::to_string(tid) + "/stat");
+  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  const size_t name_end = text.rfind(") ");
+  return name_end != std::string::npos && text[name_end + 2] == 'S';
+}
+
+// The thread is made to look as if the switch in which it went to sleep had not been seen: while it
+// goes, its entry is not there.
+TEST_F(BpfMonitorTest, SleepWhoseBeginningWasNotSeenIsNotBusy) {
+  monitor_.reset();
+  const InKernel before;
+  Make({.threads_max = 1});
+  const SlotTable table(before);
+  if (!table.good()) GTEST_SKIP() << "another monitor was made beside this one";
+  std::latch attached(1);
+  std::atomic<bool> taken{false};
+  std::atomic<pid_t> goes_to_sleep{0};
+  int pipe_ends[2];
+  ASSERT_EQ(pipe(pipe_ends), 0);
+  Times times;
+  std::thread sleeper([&] {
+    ThreadClock clock;
+    monitor_->AttachThread(clock);
+    EXPECT_EQ(clock.Source(), "external");
+    for (int i = 0; i < 5; ++i) BlockFor(kMs);  // the kernel's account of it is known from now on
+    attached.count_down();
+    while (!taken) {  // and does not sleep here
+    }
+    clock.Lap();
+    char byte;
+    goes_to_sleep = gettid();
+    EXPECT_EQ(read(pipe_ends[0], &byte, 1), 1);
+    times += clock.Lap();
+  });
+  attached.wait();
+  const auto [tid, slot] = table.Take();
+  taken = true;
+  EXPECT_TRUE(Eventually([&] { return goes_to_sleep != 0 && Sleeps(goes_to_sleep); }));
+  table.Put(tid, slot);
+  BlockFor(50 * kMs);
+  EXPECT_EQ(write(pipe_ends[1], "x", 1), 1);
+  sleeper.join();
+  close(pipe_ends[0]);
+  close(pipe_ends[1]);
+  // Ready time, where the entry was taken just when the thread was set aside.
+  EXPECT_GE(times.off(), 40 * kMs) << times;
+  EXPECT_LE(times.busy, 20 * kMs) << times;
 }
 
 bool IsWatched(Monitor& monitor) {

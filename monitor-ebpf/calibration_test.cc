@@ -54,9 +54,12 @@ TEST(CachedRateTest, AFileThatCannotBeWrittenIsDoneWithout) {
   EXPECT_GT(CachedRate(""), 0);
 }
 
+// Of several: a hypervisor's neighbours share caches and frequency.
+double BestRate() { return std::max({CalibrateRate(), CalibrateRate(), CalibrateRate()}); }
+
 // As many busy neighbours as to halve this thread's share of every processor, at least.
 TEST(CalibrationTest, RateUnderBusyNeighboursIsTheRateOfAnUncontendedCore) {
-  const double alone = CalibrateRate();
+  const double alone = BestRate();
   std::atomic<bool> stop = false;
   std::vector<std::thread> neighbours;
   for (unsigned i = 0; i < 2 * std::max(1u, std::thread::hardware_concurrency()); ++i) {
@@ -65,7 +68,7 @@ TEST(CalibrationTest, RateUnderBusyNeighboursIsTheRateOfAnUncontendedCore) {
       while (!stop.load(std::memory_order_relaxed)) ++n;
     });
   }
-  const double contended = CalibrateRate();
+  const double contended = BestRate();
   stop = true;
   for (std::thread& neighbour : neighbours) neighbour.join();
   // By wall time it would be a third or less.

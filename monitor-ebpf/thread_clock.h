@@ -68,8 +68,13 @@ class MachineTime {
     for (;;) {
       const Pair now = ReadPair();
       const uint64_t age_ns = now.ns - origin_.at.ns;
-      if (age_ns < kShortestBaseNs || now.ticks <= origin_.at.ticks) continue;
-      return static_cast<double>(age_ns) / static_cast<double>(now.ticks - origin_.at.ticks);
+      if (age_ns < kShortestBaseNs) continue;
+      // A machine that was stopped and resumed elsewhere may have a counter that began anew.
+      if (now.ticks <= origin_.at.ticks) return last_ns_per_tick_.load(std::memory_order_relaxed);
+      const double ns_per_tick =
+          static_cast<double>(age_ns) / static_cast<double>(now.ticks - origin_.at.ticks);
+      last_ns_per_tick_.store(ns_per_tick, std::memory_order_relaxed);
+      return ns_per_tick;
     }
   }
 
@@ -78,6 +83,7 @@ class MachineTime {
  private:
   static constexpr uint64_t kShortestBaseNs = 5'000'000;
   static constexpr uint64_t kPairGapMaxNs = 1'000;
+  static inline std::atomic<double> last_ns_per_tick_{1.0};
 
   struct Pair {
     uint64_t ticks = 0;

@@ -31,6 +31,7 @@ struct task_struct {
 	int pid;
 	unsigned int __state;
 	unsigned in_iowait : 1;
+	int on_cpu; /* it is on a processor, or still on its way off one */
 	__u64 start_time;
 	struct sched_entity se;
 	struct bio_list *bio_list; /* not null inside a submission of block I/O */

@@ -50,7 +50,7 @@ struct {
 /* How many registered threads have these low bits in their id. */
 __u32 filter[ABACUS_FILTER_BUCKETS];
 
-/* I/O that could not be charged because a map was full. */
+/* I/O that could not be charged, or not its time, because a map was full or a request too long. */
 __u64 lost_io;
 
 static __always_inline struct abacus_thread *find(__u32 tid)
@@ -100,17 +100,17 @@ static __always_inline void end_state(struct abacus_thread *thread, __u64 now)
 	thread->since_ns = now;
 }
 
-/* How long the thread ran is what the kernel accounted to it, so that both never drift apart. It is
- * not what passes between two switches as seen here:
+/* The part of the time since `since_ns` that the thread did not run. How long it ran is what the
+ * kernel accounted to it, so that both never drift apart. It is not what passes between two
+ * switches as seen here:
  * - the kernel leaves out what a hypervisor or an interrupt took; to us the thread was ready then;
  * - it dates a thread's time from before it chose it, microseconds before we see the switch, and
  *   more where the virtual processor is stopped in between: counted as ready time, this piece comes
  *   off the next;
  * - there are kernels where a few switches in a thousand do not reach the tracepoint: then the
- *   thread is not RUNNING to us, and all that it did not run since is ready time.
+ *   thread is not in the state that we believe it to be in, and was away in between.
  */
-static __always_inline void end_running(struct task_struct *task, struct abacus_thread *thread,
-					__u64 now)
+static __always_inline __u64 away(struct task_struct *task, struct abacus_thread *thread, __u64 now)
 {
 	__u64 passed = now - thread->since_ns, ran = passed;
 	__u64 exec_ns = task->se.sum_exec_runtime;
@@ -119,11 +119,11 @@ static __always_inline void end_running(struct task_struct *task, struct abacus_
 		ran = exec_ns - thread->exec_ns;
 	thread->exec_ns = exec_ns;
 	thread->run_ns += ran;
-	if (ran <= passed)
-		thread->ready_ns += passed - ran;
-	else
-		thread->debt_ns += ran - passed;
 	thread->since_ns = now;
+	if (ran <= passed)
+		return passed - ran;
+	thread->debt_ns += ran - passed;
+	return 0;
 }
 
 static __always_inline void leave_processor(struct task_struct *task, struct abacus_thread *thread,
@@ -131,7 +131,7 @@ static __always_inline void leave_processor(struct task_struct *task, struct aba
 {
 	__u32 state = state_of(task);
 
-	end_running(task, thread, bpf_ktime_get_ns());
+	thread->ready_ns += away(task, thread, bpf_ktime_get_ns());
 	if (state & TASK_DEAD) {
 		let_go(task->pid);
 		thread->state = ABACUS_THREAD_DEAD;
@@ -145,9 +145,13 @@ static __always_inline void leave_processor(struct task_struct *task, struct aba
 	}
 }
 
-static __always_inline void enter_processor(struct abacus_thread *thread)
+static __always_inline void enter_processor(struct task_struct *task, struct abacus_thread *thread)
 {
-	end_state(thread, bpf_ktime_get_ns());
+	/* RUNNING: that it left was not seen, nor that it was woken. So it was only set aside. */
+	if (thread->state == ABACUS_THREAD_RUNNING)
+		thread->ready_ns += away(task, thread, bpf_ktime_get_ns());
+	else
+		end_state(thread, bpf_ktime_get_ns());
 	thread->state = ABACUS_THREAD_RUNNING;
 	barrier();
 	thread->changes++;
@@ -162,7 +166,7 @@ int BPF_PROG(on_switch, bool preempted, struct task_struct *prev, struct task_st
 		leave_processor(prev, thread, preempted);
 	thread = find(next->pid);
 	if (thread)
-		enter_processor(thread);
+		enter_processor(next, thread);
 	return 0;
 }
 
@@ -171,10 +175,20 @@ int BPF_PROG(on_wakeup, struct task_struct *task)
 {
 	struct abacus_thread *thread = find(task->pid);
 
-	/* A thread that is woken before it has left its processor never was blocked. */
-	if (thread &&
-	    (thread->state == ABACUS_THREAD_BLOCKED || thread->state == ABACUS_THREAD_DISK)) {
+	if (!thread)
+		return 0;
+	if (thread->state == ABACUS_THREAD_BLOCKED || thread->state == ABACUS_THREAD_DISK) {
 		end_state(thread, bpf_ktime_get_ns());
+		thread->state = ABACUS_THREAD_READY;
+	} else if (thread->state == ABACUS_THREAD_RUNNING && !task->on_cpu) {
+		/* It has slept, and that it left its processor was not seen. (A thread that is
+		 * woken before it has left never was blocked.) */
+		__u64 slept = away(task, thread, bpf_ktime_get_ns());
+
+		thread->blocked_ns += slept;
+		if (BPF_CORE_READ_BITFIELD(task, in_iowait))
+			thread->disk_ns += slept;
+		thread->voluntary++;
 		thread->state = ABACUS_THREAD_READY;
 	}
 	return 0;
@@ -205,8 +219,12 @@ int BPF_PROG(on_submit, struct bio *bio)
 	__u64 key = (__u64)bio;
 
 	/* Inside a submission: a stacked device passes on what was counted above it. */
-	if (!thread || task->bio_list || (bio->bi_opf & REQ_OP_MASK) > REQ_OP_WRITE)
+	if (!thread || task->bio_list || (bio->bi_opf & REQ_OP_MASK) > REQ_OP_WRITE) {
+		/* Whose completion was not seen had this address: it is not completed by ours. */
+		if (!task->bio_list)
+			bpf_map_delete_elem(&requests, &key);
 		return 0;
+	}
 	request.object = thread->object;
 	request.queued_ns = bpf_ktime_get_ns();
 	sums = io_of(request.object);
@@ -216,7 +234,8 @@ int BPF_PROG(on_submit, struct bio *bio)
 	}
 	__sync_fetch_and_add(&sums->bytes, bio->bi_iter.bi_size);
 	__sync_fetch_and_add(&sums->requests, 1);
-	bpf_map_update_elem(&requests, &key, &request, BPF_ANY);
+	if (bpf_map_update_elem(&requests, &key, &request, BPF_ANY))
+		__sync_fetch_and_add(&lost_io, 1);
 	return 0;
 }
 
@@ -248,11 +267,13 @@ int BPF_PROG(on_request_complete, struct request *rq, int error, unsigned int by
 		unsigned int size = bio->bi_iter.bi_size;
 
 		if (size > bytes)
-			break;
+			return 0;
 		bytes -= size;
 		finish(bio);
 		bio = bio->bi_next;
 	}
+	if (bio && bytes > 0)
+		__sync_fetch_and_add(&lost_io, 1);
 	return 0;
 }
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <latch>
 #include <memory>
@@ -12,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "monitor-ebpf/node_monitor.h"
 #include "monitor-ebpf/testing/block_for.h"
@@ -139,8 +141,23 @@ class ChargingTest : public ::testing::TestWithParam<MonitorSource> {
     }
     return charged;
   }
-  // Plays the script from object 0 on several threads at once, and compares.
+  // Plays the script from object 0 on several threads at once, and compares. What a hypervisor took
+  // is found when the thread leaves its processor, and then comes off the object that it is in; so
+  // on a shared machine a play may go wrong. A charge that is wrong is so in all three.
   void Check(const std::string& script, int threads) {
+    std::string mistakes;
+    for (int play = 0; play < 3; ++play) {
+      std::vector<Charged> before, after;
+      for (size_t i = 0; i < kObjects; ++i) before.push_back(Of(i));
+      Play(script, threads);
+      for (size_t i = 0; i < kObjects; ++i) after.push_back(Of(i));
+      mistakes = MistakesIn(script, threads, before, after);
+      if (mistakes.empty()) return;
+      std::printf("%s", mistakes.c_str());
+    }
+    ADD_FAILURE() << script << "\n" << mistakes;
+  }
+  void Play(const std::string& script, int threads) {
     auto pool = std::make_unique<WorkerPool>();
     Scripted::pool = pool.get();
     std::vector<std::thread> players;
@@ -152,26 +169,36 @@ class ChargingTest : public ::testing::TestWithParam<MonitorSource> {
     }
     for (std::thread& player : players) player.join();
     pool.reset();  // once all of its work is done
+  }
+  // A line for each charge that is further from the truth than a tenth, and a step a thread.
+  std::string MistakesIn(const std::string& script, int threads, const std::vector<Charged>& before,
+                         const std::vector<Charged>& after) {
     std::vector<Steps> steps(kObjects);
     Count(script, 0, steps);
+    std::string mistakes;
     for (size_t i = 0; i < kObjects; ++i) {
-      const Charged charged = Of(i);
       const double step_ms = kStepNs / 1e6 * threads;
       const double compute_ms = steps[i].compute * step_ms;
       const double block_ms = steps[i].block * step_ms;
+      const double computed_ms = after[i].compute_ms - before[i].compute_ms;
+      const double off_ms = after[i].off_ms - before[i].off_ms;
+      const double ready_ms = after[i].ready_ms - before[i].ready_ms;
       std::printf("%s: object %zu: computed %.1f ms of %.1f, blocked %.1f ms of %.1f, ready %.1f\n",
-                  monitors_[0]->Source().c_str(), i, charged.compute_ms, compute_ms, charged.off_ms,
-                  block_ms, charged.ready_ms);
-      // A tenth, and a step for what a busy machine does to each thread: what a hypervisor took is
-      // found when the thread leaves its processor, and then comes off the object that it is in.
-      EXPECT_NEAR(charged.compute_ms, compute_ms, 0.1 * compute_ms + step_ms) << script;
+                  monitors_[0]->Source().c_str(), i, computed_ms, compute_ms, off_ms, block_ms,
+                  ready_ms);
+      if (std::abs(computed_ms - compute_ms) > 0.1 * compute_ms + step_ms) {
+        absl::StrAppend(&mistakes, "object ", i, ": computing\n");
+      }
       // A thread that is stopped just before it would block finds its timer run out.
-      EXPECT_GE(charged.off_ms + charged.ready_ms, 0.9 * block_ms - step_ms) << script;
+      if (off_ms + ready_ms < 0.9 * block_ms - step_ms) {
+        absl::StrAppend(&mistakes, "object ", i, ": too little blocked\n");
+      }
       // The thread clock alone cannot tell blocked from ready.
-      if (GetParam() != MonitorSource::kThreadClock) {
-        EXPECT_LE(charged.off_ms, 1.5 * block_ms + step_ms) << script;
+      if (GetParam() != MonitorSource::kThreadClock && off_ms > 1.5 * block_ms + step_ms) {
+        absl::StrAppend(&mistakes, "object ", i, ": too much blocked\n");
       }
     }
+    return mistakes;
   }
 
   std::vector<std::unique_ptr<monitor::Monitor>> monitors_;

@@ -307,7 +307,8 @@ void ResourceManager::Fill(Digest& digest, const EdgeFlowsByKey& window,
     of_callee.own_stall_s += flow.blocked_s;
     of_callee.disk_s += flow.disk_s;
     of_callee.ready_s += flow.ready_s;
-    of_callee.calls += flow.calls - flow.remote_calls;
+    // An account is read while it is written: a call may be seen as remote and not yet as one.
+    of_callee.calls += std::max(0.0, flow.calls - flow.remote_calls);
     of_callee.bytes_processed += flow.request_bytes + flow.reply_bytes;
     used[caller].stall_s += flow.remote_wait_s;
     if (caller == kOutsideSlot) continue;
