@@ -176,6 +176,8 @@ void PhaseTracker::Keep(absl::Span<const size_t> places) {
     return kept;
   };
   if (reference_.mean.empty()) return;
+  // Places of samples that were not learnt of, because they had no cost.
+  for (const size_t place : places) Widen(place + 1);
   std::vector<double> sums = keep(sums_, 0);
   const std::vector<double> down = keep(sums_, reference_.mean.size());
   sums.insert(sums.end(), down.begin(), down.end());

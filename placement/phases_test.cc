@@ -203,6 +203,16 @@ TEST(PhaseTrackerTest, CostsThatAreKeptKeepWhatIsKnownOfThem) {
   EXPECT_NEAR(*tracker.LengthRefS(), 5, 0.3);
 }
 
+// A sample without cost names places and is not learnt of.
+TEST(PhaseTrackerTest, PlacesThatWereNeverLearntOfAreKeptAsCostless) {
+  Random random(15);
+  PhaseTracker tracker({});
+  double now_s = 0;
+  Feed(tracker, {0.7, 0.3}, 50, 0.1, random, now_s);
+  tracker.Keep({1, 200, 0});
+  EXPECT_EQ(Feed(tracker, {0.3, 0, 0.7}, 50, 0.1, random, now_s), 0);
+}
+
 TEST(PhaseTrackerTest, NewConstantsHoldForWhatIsKnown) {
   Random random(14);
   PhaseTracker tracker({});

@@ -242,6 +242,10 @@ void Reader::CheckAcrossKeys() {
                 2);
   RequireLonger("membership.dead_after", m.dead_after, "membership.lease", m.lease, 1);
 
+  // An engine that hears less than once in a window decides nothing.
+  RequireLonger("placement.window", config_.placement.window, "placement.digest_interval",
+                config_.placement.digest_interval, 1);
+
   const std::string& address = config_.node.control_address;
   if (address == config_.node.data_address && address.substr(address.rfind(':')) != ":0") {
     if (const auto at = LaterOf("node.control_address", "node.data_address")) {

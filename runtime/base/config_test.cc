@@ -226,6 +226,13 @@ TEST(ConfigTest, DeathMustComeAfterTheLease) {
                           "membership.lease (3s)"));
 }
 
+TEST(ConfigTest, AWindowIsLongerThanTheTimeBetweenDigests) {
+  EXPECT_THAT(ErrorsOf("[placement]\ndigest_interval = \"1s\"\n"),
+              ElementsAre("f.toml:2:19: placement.window (1s) must be longer than "
+                          "placement.digest_interval (1s)"));
+  EXPECT_THAT(ErrorsOf("[placement]\ndigest_interval = \"1s\"\nwindow = \"1001ms\"\n"), IsEmpty());
+}
+
 TEST(ConfigTest, RuleAcrossKeysStandsAtTheLaterOfThem) {
   EXPECT_THAT(ErrorsOf("[membership]\ndead_after = \"4s\"\n\nlease = \"6s\"\n"),
               ElementsAre(StartsWith("f.toml:4:9: membership.dead_after (4s)")));
@@ -365,6 +372,13 @@ TEST(ConfigSchemaTest, EachRowTakesItsBoundsAndShowConfigBringsThemBack) {
             std::min(config.membership.heartbeat_interval, absl::Milliseconds(20));
         config.membership.dead_after =
             std::max(config.membership.dead_after, config.membership.lease + absl::Seconds(1));
+      }
+      if (row.name() == "placement.window") {
+        config.placement.digest_interval =
+            std::min(config.placement.digest_interval, config.placement.window / 2);
+      } else {
+        config.placement.window =
+            std::max(config.placement.window, 2 * config.placement.digest_interval);
       }
       const auto again = ParseConfig(ShowConfig(config), "shown.toml");
       ASSERT_TRUE(again.ok()) << row.name() << ": " << again.status();

@@ -59,6 +59,7 @@ absl::Status DigestLoop::Accept(Digest digest) {
     return absl::FailedPreconditionError("this node is a client: it decides nothing");
   }
   if (!membership_.FindInstance(digest.from).has_value()) {
+    engine_->RefuseStranger();
     return absl::FailedPreconditionError(
         absl::StrCat("node ", digest.from.ToString(), " has not joined this server"));
   }

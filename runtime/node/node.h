@@ -106,7 +106,7 @@ class Node {
   virtual absl::Status Attach(const std::vector<Rid>& rids) = 0;
 
   // Takes over what [placement] and [planner] of a changed configuration say of the engine: all of
-  // it but digest_interval and decision_log_bytes_max, which hold until a restart. At a client: OK.
+  // it but decision_log_bytes_max, which holds until a restart. A client takes over the interval.
   // Errors: kInvalidArgument - nothing was changed.
   virtual absl::Status Reconfigure(const Config& config) = 0;
 

@@ -1,7 +1,7 @@
 #include "runtime/resource/link_estimator.h"
 
 #include <algorithm>
-#include <set>
+#include <map>
 
 namespace abacus::runtime {
 namespace {
@@ -64,16 +64,17 @@ void LinkEstimator::SetPriors(const std::vector<KnownLink>& links) {
 }
 
 std::vector<KnownLink> LinkEstimator::Known() const {
-  std::vector<KnownLink> known;
-  std::set<NodeId> measured;
+  // Of several processes at one node the one that began last comes last, and counts.
+  std::map<NodeId, KnownLink> by_node;
   for (const Estimate& link : Estimates()) {
     if (!link.bandwidth_bytes_s || !link.round_trip_s || *link.round_trip_s <= 0) continue;
-    if (!measured.insert(link.peer.node).second) continue;
-    known.push_back({link.peer.node, *link.bandwidth_bytes_s, *link.round_trip_s});
+    by_node[link.peer.node] = {link.peer.node, *link.bandwidth_bytes_s, *link.round_trip_s};
   }
+  std::vector<KnownLink> known;
+  for (const auto& [node, link] : by_node) known.push_back(link);
   MutexLock lock(mutex_);
   for (const auto& [node, prior] : priors_) {
-    if (!measured.contains(node)) known.push_back(prior);
+    if (!by_node.contains(node)) known.push_back(prior);
   }
   return known;
 }

@@ -46,7 +46,7 @@ class LinkEstimator {
   // it. It counts as kPriorBytes, less and less as calls are measured.
   void SetPriors(const std::vector<KnownLink>& links);
   // What is worth being a prior: links whose bandwidth was measured, and priors of peers that have
-  // not come back, newest first.
+  // not come back.
   std::vector<KnownLink> Known() const;
 
   // The process there has ended: what was measured is a prior for the next one at its node.

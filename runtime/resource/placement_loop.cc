@@ -24,6 +24,10 @@ absl::Status CheckDigest(const Digest& digest) {
   };
   if (!digest.from.valid()) return bad("the sender");
   if (!Sane(digest.window_s)) return bad("window_s");
+  // A console stays where it began, and ends when that node says so.
+  for (const Rid& console : digest.consoles) {
+    if (console.home != digest.from) return bad("a console of another node");
+  }
   if (!Sane(digest.node.rate) || !Sane(digest.node.cores) || !Sane(digest.node.load)) {
     return bad("the node's rate, cores or load");
   }
@@ -122,6 +126,11 @@ absl::Status PlacementLoop::Accept(Digest digest, absl::Time now) {
   return absl::OkStatus();
 }
 
+void PlacementLoop::RefuseStranger() {
+  MutexLock lock(inbox_mutex_);
+  ++strangers_;
+}
+
 void PlacementLoop::Forget(NodeInstance node) {
   MutexLock lock(mutex_);
   {
@@ -186,8 +195,8 @@ std::vector<PlannedMove> PlacementLoop::DecideAll(absl::Time now,
                                                   std::vector<LoggedDecision>* to_log) {
   std::vector<PlannedMove> moves;
   MutexLock lock(mutex_);
-  if (!options_.enabled) return moves;
   const std::vector<NodeInstance> fresh = TakeSamples(now);
+  if (!options_.enabled) return moves;
   std::set<Rid> consoles;
   std::set<NodeInstance> reporting;
   for (const auto& [from, sample] : samples_) {
@@ -335,7 +344,17 @@ std::map<std::string, uint64_t> PlacementLoop::Counters() const {
   MutexLock lock(mutex_);
   std::map<std::string, uint64_t> counters = counters_;
   MutexLock inbox(inbox_mutex_);
-  if (digests_refused_ > 0) counters["digest_refused"] = digests_refused_;
+  const placement::Planner::Counters& planner = planner_.counters();
+  for (const auto& [name, count] :
+       {std::pair("digest_refused", digests_refused_),
+        std::pair("digest_of_a_stranger", strangers_),
+        std::pair("sample_late", planner.samples_late),
+        std::pair("clock_step", planner.clock_steps), std::pair("audit", planner.audits),
+        std::pair("audit_dropped", planner.audits_dropped),
+        std::pair("move_undone", planner.undone), std::pair("move_failed", planner.moves_failed),
+        std::pair("graph_evicted", planner.graphs_evicted)}) {
+    if (count > 0) counters[name] = count;
+  }
   return counters;
 }
 

@@ -86,9 +86,11 @@ class PlacementLoop {
     planner_.DryRun(options_.dry_run);
   }
 
-  // Takes over a digest; an older one of the same node is dropped.
+  // Takes over a digest. Those of one node are to come in their order.
   // Errors: kInvalidArgument names the figure that cannot be (not a number, negative).
   absl::Status Accept(Digest digest, absl::Time now);
+  // A digest came from a process that is none of the cluster's: it is counted.
+  void RefuseStranger();
   // The node is dead: what it reported counts no more.
   void Forget(NodeInstance node);
 
@@ -191,6 +193,7 @@ class PlacementLoop {
   std::map<NodeInstance, Reported> reported_ ABSL_GUARDED_BY(inbox_mutex_);
   absl::Duration window_ ABSL_GUARDED_BY(inbox_mutex_);
   uint64_t digests_refused_ ABSL_GUARDED_BY(inbox_mutex_) = 0;
+  uint64_t strangers_ ABSL_GUARDED_BY(inbox_mutex_) = 0;
 };
 
 // The snapshot as JSON, and back: a recorded decision can be replayed from it.

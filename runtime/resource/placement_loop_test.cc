@@ -215,6 +215,12 @@ TEST_F(PlacementLoopTest, AFigureThatCannotBeIsRefusedAndCounted) {
   EXPECT_EQ(loop_.Counters()["digest_refused"], 1u);
 }
 
+TEST_F(PlacementLoopTest, AConsoleOfAnotherNodeIsRefused) {
+  Digest client = ClientDigest(0.05);
+  client.consoles.push_back(Rid{kServer, 77});
+  EXPECT_EQ(loop_.Accept(client, now_).code(), absl::StatusCode::kInvalidArgument);
+}
+
 TEST_F(PlacementLoopTest, WhatWasDecidedOnAGraphCanBeAskedForWhenItHasEnded) {
   ASSERT_THAT(DecideOn(ClientDigest(1.05)), IsEmpty());
   Digest without = ClientDigest(1.05);
@@ -461,6 +467,9 @@ TEST_F(PlacementLoopTest, ADecisionTakesTimeByTheConsolesAndNotByTheirSquare) {
       const absl::Time begin = absl::Now();
       loop.Decide(now);
       best = std::min(best, absl::Now() - begin);
+      uint64_t decided = 0;
+      for (const auto& [reason, count] : loop.Counters()) decided += count;
+      EXPECT_EQ(decided, consoles) << "each console was decided for";
     }
     return best;
   };
