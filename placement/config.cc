@@ -34,6 +34,7 @@ absl::Status Validate(const Config& config) {
       {"protocol_round_trips", config.protocol_round_trips, 0, 1000},
       {"confidence_z", config.confidence_z, 0, 10},
       {"stack_objects_max", static_cast<double>(config.stack_objects_max), 2, 4096},
+      {"cpu_share_max", config.cpu_share_max, 0, 1},
       {"candidates_max", static_cast<double>(config.candidates_max), 2, 4096},
   };
   for (const Rule& rule : rules) {

@@ -44,6 +44,11 @@ struct Config {
   // chain are all listed. 2 to 4096.
   size_t candidates_max = 16;
 
+  // Share of a server's capacity, rate x cores, that objects which are pulled there (mobile ones,
+  // on a node where no console of theirs is) may use together. 1: no limit. Lowering it ejects
+  // nothing by itself, but nothing more comes while they use more. 0 to 1.
+  double cpu_share_max = 1;
+
   // Takes the client's load as measured whatever the split, to the letter of the paper's section
   // 5.4.2. Otherwise only the load that others put on the client is constant and the stack's own
   // share follows the split, as it does at the server.

@@ -38,6 +38,9 @@ TEST(ConfigTest, ValidateNamesTheFieldThatIsOutOfRange) {
       {"fixed_point_tolerance", [](Config& c) { c.fixed_point_tolerance = 0.2; }},
       {"quiesce_prior_s", [](Config& c) { c.quiesce_prior_s = -1e-9; }},
       {"protocol_round_trips", [](Config& c) { c.protocol_round_trips = 1001; }},
+      {"cpu_share_max", [](Config& c) { c.cpu_share_max = -0.01; }},
+      {"cpu_share_max", [](Config& c) { c.cpu_share_max = 1.01; }},
+      {"cpu_share_max", [](Config& c) { c.cpu_share_max = kNaN; }},
       {"stack_objects_max", [](Config& c) { c.stack_objects_max = 1; }},
       {"stack_objects_max", [](Config& c) { c.stack_objects_max = 4097; }},
   };

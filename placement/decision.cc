@@ -20,6 +20,8 @@ std::string_view ReasonName(Reason reason) {
       return "pinned";
     case Reason::kNoMemory:
       return "no_memory";
+    case Reason::kNoCpu:
+      return "no_cpu";
     case Reason::kNothingMobile:
       return "nothing_mobile";
     case Reason::kSuspended:
@@ -114,6 +116,8 @@ std::string_view VerdictName(Verdict verdict) {
       return "anchored";
     case Verdict::kNoMemory:
       return "no_memory";
+    case Verdict::kNoCpu:
+      return "no_cpu";
     case Verdict::kNotConverged:
       return "not_converged";
   }

@@ -28,6 +28,7 @@ enum class Reason : uint8_t {
   kUncertain,       // one would be above it, but its figures vary too much to be sure
   kPinned,          // one would pay, but an object that it moves is pinned
   kNoMemory,        // one would pay, but its objects do not fit into the target's free memory
+  kNoCpu,           // one would pay, but its objects would use more CPU than a server lends
   kNothingMobile,   // no object of the stack may move
   kSuspended,       // one pays, but the engine is told to leave everything alone
   kNotConverged,    // equations 5 and 6 were cut off where it would have mattered
@@ -84,6 +85,7 @@ enum class Verdict : uint8_t {
   kPinned,          // moves an object that is pinned
   kAnchored,        // moves an object that can never move
   kNoMemory,        // does not fit into the target's free memory
+  kNoCpu,           // would use more CPU of a server than cpu_share_max
   kNotConverged,    // its prediction was cut off
 };
 
@@ -157,6 +159,7 @@ struct Decision {
   double window_s = 0;      // H
   double b_thresh = 0;
   double confidence_z = 0;
+  double cpu_share_max = 1;
 
   bool chain = false;              // decided by trying every split
   std::vector<StackObject> stack;  // callers before those they call

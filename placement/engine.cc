@@ -54,6 +54,7 @@ Reason ReasonToStay(const Decision& decision) {
   if (!decision.present->converged) return Reason::kNotConverged;
   if (any(would_pay(Verdict::kPinned))) return Reason::kPinned;
   if (any(would_pay(Verdict::kNoMemory))) return Reason::kNoMemory;
+  if (any(would_pay(Verdict::kNoCpu))) return Reason::kNoCpu;
   if (any(with(Verdict::kNotConverged))) return Reason::kNotConverged;
   if (any(with(Verdict::kUncertain))) return Reason::kUncertain;
   if (any(with(Verdict::kBelowThreshold))) return Reason::kBelowThreshold;
@@ -263,6 +264,7 @@ Decision Decide(const Snapshot& snapshot, const Config& config) {
   decision.window_s = config.window_s;
   decision.b_thresh = config.b_thresh;
   decision.confidence_z = config.confidence_z;
+  decision.cpu_share_max = config.cpu_share_max;
 
   const SnapshotReader::Graphs read = SnapshotReader(snapshot, {}, config).ReadAll();
   const SnapshotReader::Console& console = read.consoles.front();

@@ -259,6 +259,14 @@ std::string ExplainStay(const Decision& d) {
                                 *c);
       }
       break;
+    case Reason::kNoCpu:
+      if (const Candidate* c = BestWith(d, Verdict::kNoCpu)) {
+        const std::string opening =
+            absl::StrCat("the server's CPU limit, ", absl::StrFormat("%.6g", 100 * d.cpu_share_max),
+                         " % of its capacity for objects that it pulls, is in the way; ");
+        return ExplainCandidate(d, opening.c_str(), *c);
+      }
+      break;
     case Reason::kBelowThreshold:
       if (const Candidate* c = BestWith(d, Verdict::kBelowThreshold)) {
         return ExplainCandidate(d, "", *c);

@@ -330,6 +330,7 @@ std::optional<Refusal> SnapshotReader::Impl::FindNodes(Reading& reading) const {
     const ObjectStatistics& console = *objects_[root].value;
     if (auto refusal = AddNode(console.node, &console, reading)) return refusal;
   }
+  const size_t consoles_nodes = graph.nodes.size();
   // By number, whoever is there now: what is decided must not depend on an order that moves change.
   std::map<NodeId, const ObjectStatistics*> others;  // who is there; nullptr: only allowed
   for (const GraphObject& object : graph.objects) {
@@ -343,6 +344,9 @@ std::optional<Refusal> SnapshotReader::Impl::FindNodes(Reading& reading) const {
     } else if (auto refusal = AddNode(node, object, reading)) {
       return refusal;
     }
+  }
+  for (size_t n = consoles_nodes; n < graph.nodes.size() && config_.cpu_share_max < 1; ++n) {
+    graph.nodes[n].cpu_limit = config_.cpu_share_max * graph.nodes[n].host.cores;
   }
   for (const GraphObject& object : graph.objects) {
     graph.present.push_back(reading.node[object.statistics->node]);

@@ -45,6 +45,9 @@ struct GraphNode {
   double others = 0;
   bool load_is_constant = false;
   double memory_free_bytes = std::numeric_limits<double>::infinity();
+  // Cores that mobile objects may use together there; infinite on consoles' nodes and without a
+  // limit (config.cpu_share_max).
+  double cpu_limit = std::numeric_limits<double>::infinity();
 };
 
 struct GraphLink {

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "placement/limits.h"
+
 namespace abacus::placement {
 
 Judge::Judge(const Situation& from, const MigrationHistory& history, const Config& config,
@@ -35,12 +37,13 @@ Candidate Judge::Of(const Placement& to, int split) const {
       candidate.net_benefit_s - config_.confidence_z * candidate.benefit_deviation_s;
   candidate.above_threshold = candidate.objects_moved > 0 && there.possible && at_.converged &&
                               there.converged && sure_s > candidate.threshold_s;
-  candidate.verdict = VerdictOf(candidate, to);
+  candidate.verdict = VerdictOf(candidate, to, there);
   if (!graph.chain) candidate.node_loads.assign(there.loads.begin(), there.loads.end());
   return candidate;
 }
 
-Verdict Judge::VerdictOf(const Candidate& candidate, const Placement& to) const {
+Verdict Judge::VerdictOf(const Candidate& candidate, const Placement& to,
+                         const Evaluation& there) const {
   const Graph& graph = *from_.graph;
   if (candidate.objects_moved == 0) return Verdict::kPresent;
   bool pinned = false;
@@ -53,6 +56,7 @@ Verdict Judge::VerdictOf(const Candidate& candidate, const Placement& to) const 
   if (pinned) return Verdict::kPinned;
   if (!candidate.prediction.converged || !at_.converged) return Verdict::kNotConverged;
   if (!Fits(from_, to)) return Verdict::kNoMemory;
+  if (!FitsCpu(from_, at_, to, there)) return Verdict::kNoCpu;
   if (candidate.benefit_s <= 0) return Verdict::kSlower;
   if (candidate.above_threshold) return Verdict::kPays;
   return candidate.net_benefit_s > candidate.threshold_s ? Verdict::kUncertain

@@ -26,11 +26,11 @@ class Judge {
   const Evaluation& at() const { return at_; }
 
   // The verdict is kPays if (benefit - confidence_z x deviation) - cost > b_thresh x T_app there,
-  // everything that moves may move, and it fits into free memory.
+  // everything that moves may move, and it fits into free memory and the limit on CPU.
   Candidate Of(const Placement& to, int split) const;
 
  private:
-  Verdict VerdictOf(const Candidate& candidate, const Placement& to) const;
+  Verdict VerdictOf(const Candidate& candidate, const Placement& to, const Evaluation& there) const;
 
   const Situation& from_;
   const MigrationHistory& history_;

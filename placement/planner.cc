@@ -443,6 +443,9 @@ bool Planner::MayTakeTurn(const Decision& decision, double now_s, bool in_round)
     const double step = planner_.load_step * node.cores;
     // The decision's window does not show what has been let go at this very moment, in one round.
     const double unseen = in_round ? ledger_.ChangedWithin(node.node, now_s, kAtOnce_s) : 0;
+    // What moved there before this round has no figures yet that a limit on CPU could be held to.
+    const bool limited = config_.cpu_share_max < 1 && change.load > 0;
+    if (limited && ledger_.ChangedWithin(node.node, now_s, config_.window_s) > unseen) return false;
     if (node.load + unseen + std::max(0.0, change.load) <= step) return true;
     const double changed = ledger_.ChangedWithin(node.node, now_s, config_.window_s);
     return changed == 0 || changed + std::abs(change.load) <= step;
@@ -536,7 +539,9 @@ void Planner::Weigh(double now_s, Proposal* proposal) {
     return;
   }
   proposal->goes = true;
-  proposal->harmless = graph.settled.sure && graph.settled.moves == decision.moves;
+  // A limit on CPU is one on all together: without a round nobody would see it.
+  proposal->harmless =
+      config_.cpu_share_max >= 1 && graph.settled.sure && graph.settled.moves == decision.moves;
 }
 
 // A proposal that no other console has a say in.

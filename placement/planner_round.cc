@@ -257,6 +257,11 @@ void Planner::Refrain(const Round& round, double now_s, Proposal* proposal) {
          &proposal->decision);
   } else if (reason == Reason::kNoMemory) {
     Hold(reason, "others gain more by the memory that is free there", &proposal->decision);
+  } else if (reason == Reason::kNoCpu) {
+    Hold(reason,
+         absl::StrCat("the server's CPU limit, ", 100 * config_.cpu_share_max,
+                      " % of its capacity for objects that it pulls, is used by others"),
+         &proposal->decision);
   } else if (!round.steps.empty()) {
     Hold(Reason::kWaitsForTurn, &proposal->decision);
   } else {

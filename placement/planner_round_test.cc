@@ -143,6 +143,22 @@ TEST_F(PlannerRoundTest, WhoWouldCostTheOthersMoreThanItGainsStaysAndSaysHowMuch
       << "by itself it would go";
 }
 
+// Each uses 0.1 s of 0.7 s there: 0.14 cores. A limit of 0.2 lends enough for one, and the second
+// gains too little more than the first to eject it.
+TEST_F(PlannerRoundTest, WhatTheServersCpuLimitKeepsAwayIsHeldForThatAndSaysSo) {
+  first_ = {.at = kServerNode, .passes = 0.6, .cpu_s = 0.1};
+  second_ = {.at = kSecond, .passes = 0.55, .cpu_s = 0.1};
+  ASSERT_TRUE(planner_.SetConfig({.cpu_share_max = 0.2}, PlannerConfig()).ok());
+  Watch(21);
+  const std::vector<Decision> decisions = RoundOfBoth();
+  ASSERT_EQ(decisions.size(), 2u);
+  EXPECT_EQ(decisions[1].reason, Reason::kNoCpu) << decisions[1].explanation;
+  EXPECT_EQ(decisions[1].outcome, Outcome::kStay);
+  EXPECT_THAT(decisions[1].explanation, HasSubstr("the server's CPU limit, 20 % of its capacity"));
+  EXPECT_EQ(planner_.Decide(ConsoleAt(kSecond), now_s_).outcome, Outcome::kMove)
+      << "by itself it would go";
+}
+
 TEST_F(PlannerRoundTest, TheFilterThatGainsMoreEjectsTheOtherAsOneStep) {
   FillTheServer();
   Watch(21);

@@ -12,6 +12,7 @@
 #include "absl/types/span.h"
 #include "placement/engine.h"
 #include "placement/graph.h"
+#include "placement/limits.h"
 #include "placement/model.h"
 #include "placement/search.h"
 
@@ -30,6 +31,8 @@ struct Place {
   double load = 0;     // not floored
   double cpu_s = 0;    // of all consoles decided on
   double squares = 0;  // sum of cpu_s^2 / (T^2 c)
+  double pulled = 0;   // cores that objects pulled here use; 0 without a limit on them
+  double cpu_limit = std::numeric_limits<double>::infinity();  // on that
 };
 
 // One graph, where its objects are by now, and what it makes of each of its nodes.
@@ -41,6 +44,7 @@ struct Member {
   std::vector<double> load;  // by node of the graph
   std::vector<double> cpu_s;
   std::vector<double> squares;
+  std::vector<double> pulled;  // cores (limits.h)
   bool uncertain = false;
   Reason reason = Reason::kPresentIsBest;
   bool touched = false;  // in this pass
@@ -60,6 +64,7 @@ struct Way {
   double benefit_s = 0;
   double deviation_s = 0;
   double threshold_s = 0;
+  double freed = 0;  // of what it leaves for: bytes or cores
 };
 
 // Ways that are gone together: the first for its benefit, the others to make room.
@@ -131,8 +136,14 @@ class RoundMaker {
   std::vector<Placement> PlacementsOf(const Situation& situation) const;
   Way WayTo(uint32_t m, const Situation& situation, const Evaluation& now, const Placement& to,
             const Evaluation& then) const;
-  bool MakeRoom(Step& step);
-  const std::vector<Way>& LeaversOf(uint32_t place);
+  enum class Scarce : uint8_t { kMemory, kCpu };
+  bool MakeRoom(const Situation& situation, const Evaluation& then, Step& step);
+  bool FreeMemory(Step& step);
+  bool FreeCpu(const Evaluation& then, Step& step);
+  void Eject(uint32_t place, Scarce scarce, double lack, Step* step);
+  const std::vector<Way>& LeaversOf(uint32_t place, Scarce scarce);
+  std::optional<Way> WayHome(uint32_t m, uint32_t place, Scarce scarce) const;
+  bool CpuIsKeptTo(absl::Span<const Place> before) const;
   std::vector<Step> Pass();
   void Apply(const Step& step);
   bool Improve();
@@ -150,7 +161,8 @@ class RoundMaker {
   std::vector<double> response_s_;                   // by console of all members
   std::vector<double> first_response_s_;
   std::vector<Step> made_;
-  std::map<uint32_t, std::vector<Way>> leavers_;  // by place, at the last prediction
+  // By place and what is scarce there, at the last prediction.
+  std::map<std::pair<uint32_t, Scarce>, std::vector<Way>> leavers_;
   bool converged_ = true;
   int cut_off_ = 0;
   int passes_ = 0;
@@ -164,7 +176,9 @@ uint32_t RoundMaker::PlaceOf(const GraphNode& node) {
                        .base = {.cores = node.host.cores, .load = node.statistics->load},
                        .free_bytes = node.memory_free_bytes});
   }
-  places_[it->second].base.load_is_constant |= node.load_is_constant;
+  Place& place = places_[it->second];
+  place.base.load_is_constant |= node.load_is_constant;
+  place.cpu_limit = std::min(place.cpu_limit, node.cpu_limit);
   return it->second;
 }
 
@@ -255,7 +269,7 @@ void RoundMaker::Predict() {
   response_s_.assign(solved.response_s.begin(), solved.response_s.end());
   for (size_t p = 0; p < places_.size(); ++p) {
     places_[p].load = places_[p].base.load;
-    places_[p].cpu_s = places_[p].squares = 0;
+    places_[p].cpu_s = places_[p].squares = places_[p].pulled = 0;
   }
   for (size_t m = 0; m < members_.size(); ++m) {
     Member& member = members_[m];
@@ -273,6 +287,10 @@ void RoundMaker::Weigh(Member& member, const Trial& trial, absl::Span<const doub
   member.load.assign(nodes, 0);
   member.cpu_s.assign(nodes, 0);
   member.squares.assign(nodes, 0);
+  member.pulled.assign(nodes, 0);
+  if (config_.cpu_share_max < 1) {
+    member.pulled = PulledCores(*member.graph, trial.placement(), response_s);
+  }
   for (uint32_t n = 0; n < nodes; ++n) {
     const NodeBase& base = places_[member.places[n]].base;
     if (base.load_is_constant) continue;
@@ -294,6 +312,7 @@ void RoundMaker::Count(const Member& member, double sign) {
     place.load += sign * member.load[n];
     place.cpu_s += sign * member.cpu_s[n];
     place.squares += sign * member.squares[n];
+    place.pulled += sign * member.pulled[n];
   }
 }
 
@@ -308,6 +327,10 @@ Situation RoundMaker::SituationOf(const Member& member) const {
   for (size_t n = 0; n < member.places.size(); ++n) {
     const Place& place = places_[member.places[n]];
     situation.free_bytes.push_back(place.free_bytes);
+    if (config_.cpu_share_max < 1) {
+      const double others = std::max(0.0, place.pulled - member.pulled[n]);
+      situation.free_cores.push_back(std::max(0.0, member.graph->nodes[n].cpu_limit - others));
+    }
     const double load = place.load - member.load[n];
     const bool busy = load > std::max(1.0, place.base.cores);
     const double squares = std::max(0.0, place.squares - member.squares[n]);
@@ -434,13 +457,15 @@ std::optional<Step> RoundMaker::StepOf(uint32_t m, bool final) {
       continue;
     } else if (!step.Pays(config_.confidence_z)) {
       const bool unsure = step.Net() > step.Threshold();
-      if (reason != Reason::kNoMemory && reason != Reason::kOthersLose) {
+      if (reason != Reason::kNoMemory && reason != Reason::kNoCpu &&
+          reason != Reason::kOthersLose) {
         reason = unsure ? Reason::kUncertain : Reason::kBelowThreshold;
       }
-    } else if (Fits(situation, to) || MakeRoom(step)) {
+    } else if ((Fits(situation, to) && FitsCpu(situation, now, to, then)) ||
+               MakeRoom(situation, then, step)) {
       consider(std::move(step));
     } else if (reason != Reason::kOthersLose) {
-      reason = Reason::kNoMemory;
+      reason = Fits(situation, to) ? Reason::kNoCpu : Reason::kNoMemory;
     }
   }
   if (final) member.reason = reason;
@@ -463,78 +488,130 @@ bool RoundMaker::RefusedForOthers(Member& member, const Step& step, const Situat
   return true;
 }
 
-// Adds to a step that lacks memory the graphs that have to leave for it; false if that does not pay
-// or is not enough.
-bool RoundMaker::MakeRoom(Step& step) {
-  const Way& first = step.ways.front();
-  const Member& member = members_[first.member];
-  std::map<uint32_t, double> lacks;  // by place
-  for (size_t j = 0; j < first.to.size(); ++j) {
-    if (first.to[j] == member.at[j]) continue;
-    const auto bytes = static_cast<double>(member.graph->objects[j].statistics->memory_bytes);
-    lacks[member.places[first.to[j]]] += bytes;
-    lacks[member.places[member.at[j]]] -= bytes;
-  }
-  std::vector<bool> leaves;
-  for (auto& [place, gained] : lacks) {
-    double lack = gained - places_[place].free_bytes;
-    if (gained <= 0 || lack <= 0) continue;
-    for (const Way& leaver : LeaversOf(place)) {
-      if (lack <= 0) break;
-      const Member& other = members_[leaver.member];
-      const bool taken = std::any_of(step.ways.begin(), step.ways.end(),
-                                     [&](const Way& way) { return way.member == leaver.member; });
-      if (taken || other.touched || step.ways.size() > kEjectedMax) continue;
-      for (size_t j = 0; j < leaver.to.size(); ++j) {
-        if (leaver.to[j] == other.at[j] || other.places[other.at[j]] != place) continue;
-        lack -= static_cast<double>(other.graph->objects[j].statistics->memory_bytes);
-      }
-      step.ways.push_back(leaver);
-    }
-    if (lack > 0) return false;
-  }
+// Adds to a step that lacks memory or CPU the graphs that have to leave for it; false if that does
+// not pay or is not enough.
+bool RoundMaker::MakeRoom(const Situation& situation, const Evaluation& then, Step& step) {
+  if (!Fits(situation, step.ways.front().to) && !FreeMemory(step)) return false;
+  if (config_.cpu_share_max < 1 && !FreeCpu(then, step)) return false;
   return step.Pays(config_.confidence_z);
 }
 
-// Who can leave a place, by what all lose by it a byte: each graph to its first console's node.
-const std::vector<Way>& RoundMaker::LeaversOf(uint32_t place) {
-  const auto [it, added] = leavers_.try_emplace(place);
-  if (!added) return it->second;
-  struct Leaver {
-    double loss_s_byte;
-    Way way;
-  };
-  std::vector<Leaver> leavers;
-  for (uint32_t m = 0; m < members_.size(); ++m) {
-    const Member& member = members_[m];
-    const Graph& graph = *member.graph;
-    if (member.touched || !member.may_be_ejected) continue;
-    Placement to = member.at;
-    double bytes = 0;
-    for (uint32_t u = 0; u < graph.units.size(); ++u) {
-      const uint32_t at = member.at[graph.units[u].objects.front()];
-      const uint32_t home = member.at.front();
-      if (graph.units[u].fixed || member.places[at] != place || at == home) continue;
-      if (!MayBe(graph, member.at, u, home)) continue;
-      for (const uint32_t j : graph.units[u].objects) {
-        to[j] = home;
-        bytes += static_cast<double>(graph.objects[j].statistics->memory_bytes);
-      }
-    }
-    if (bytes <= 0) continue;
-    const Situation situation = SituationOf(member);
-    if (!Fits(situation, to)) continue;
-    const Evaluation now = Trial(graph, options_, member.at, situation.beside).Evaluate();
-    const Evaluation then = Trial(graph, options_, to, situation.beside).Evaluate();
-    if (!now.converged || !then.converged || !then.possible) continue;
-    Way way = WayTo(m, situation, now, to, then);
-    const double loss_s = way.cost.Total() - way.benefit_s;
-    leavers.push_back({loss_s / bytes, std::move(way)});
+bool RoundMaker::FreeMemory(Step& step) {
+  const Way first = step.ways.front();
+  const Member& member = members_[first.member];
+  std::map<uint32_t, double> gained;  // by place
+  for (size_t j = 0; j < first.to.size(); ++j) {
+    if (first.to[j] == member.at[j]) continue;
+    const auto bytes = static_cast<double>(member.graph->objects[j].statistics->memory_bytes);
+    gained[member.places[first.to[j]]] += bytes;
+    gained[member.places[member.at[j]]] -= bytes;
   }
+  for (const auto& [place, bytes] : gained) {
+    const double lack = bytes - places_[place].free_bytes;
+    if (bytes <= 0 || lack <= 0) continue;
+    const size_t ways = step.ways.size();
+    Eject(place, Scarce::kMemory, lack, &step);
+    double freed = 0;
+    for (size_t w = ways; w < step.ways.size(); ++w) freed += step.ways[w].freed;
+    if (freed < lack) return false;
+  }
+  return true;
+}
+
+// What others that leave for memory free of CPU is not counted on: their use is of the graph that
+// they are of, and one step rarely lacks both.
+bool RoundMaker::FreeCpu(const Evaluation& then, Step& step) {
+  const Way first = step.ways.front();
+  const Member& member = members_[first.member];
+  const std::vector<double> cores = PulledCores(*member.graph, first.to, then.response_s);
+  for (size_t n = 0; n < cores.size(); ++n) {
+    const Place& place = places_[member.places[n]];
+    const double lack = place.pulled - member.pulled[n] + cores[n] - place.cpu_limit;
+    if (cores[n] <= member.pulled[n] * (1 + kSameUse) || lack <= place.cpu_limit * kSameUse) {
+      continue;
+    }
+    const size_t ways = step.ways.size();
+    Eject(member.places[n], Scarce::kCpu, lack, &step);
+    double freed = 0;
+    for (size_t w = ways; w < step.ways.size(); ++w) freed += step.ways[w].freed;
+    if (freed < lack) return false;
+  }
+  return true;
+}
+
+// Adds those that leave `place` until as much as is lacking is free, or nobody is left.
+void RoundMaker::Eject(uint32_t place, Scarce scarce, double lack, Step* step) {
+  for (const Way& leaver : LeaversOf(place, scarce)) {
+    if (lack <= 0) return;
+    const bool taken = std::any_of(step->ways.begin(), step->ways.end(),
+                                   [&](const Way& way) { return way.member == leaver.member; });
+    if (taken || members_[leaver.member].touched || step->ways.size() > kEjectedMax) continue;
+    lack -= leaver.freed;
+    step->ways.push_back(leaver);
+  }
+}
+
+// All that a graph has on a place to its first console's node, if that frees anything.
+std::optional<Way> RoundMaker::WayHome(uint32_t m, uint32_t place, Scarce scarce) const {
+  const Member& member = members_[m];
+  const Graph& graph = *member.graph;
+  if (member.touched || !member.may_be_ejected) return std::nullopt;
+  Placement to = member.at;
+  const uint32_t home = member.at.front();
+  double bytes = 0;
+  for (uint32_t u = 0; u < graph.units.size(); ++u) {
+    const uint32_t at = member.at[graph.units[u].objects.front()];
+    if (graph.units[u].fixed || member.places[at] != place || at == home) continue;
+    if (!MayBe(graph, member.at, u, home)) continue;
+    for (const uint32_t j : graph.units[u].objects) {
+      to[j] = home;
+      bytes += static_cast<double>(graph.objects[j].statistics->memory_bytes);
+    }
+  }
+  if (to == member.at || (scarce == Scarce::kMemory && bytes <= 0)) return std::nullopt;
+  const Situation situation = SituationOf(member);
+  if (!Fits(situation, to)) return std::nullopt;
+  const Evaluation now = Trial(graph, options_, member.at, situation.beside).Evaluate();
+  const Evaluation then = Trial(graph, options_, to, situation.beside).Evaluate();
+  if (!now.converged || !then.converged || !then.possible) return std::nullopt;
+  if (!FitsCpu(situation, now, to, then)) return std::nullopt;
+  Way way = WayTo(m, situation, now, to, then);
+  way.freed = bytes;
+  if (scarce == Scarce::kMemory) return way;
+  const std::vector<double> cores = PulledCores(graph, to, then.response_s);
+  way.freed = 0;
+  for (size_t n = 0; n < cores.size(); ++n) {
+    if (member.places[n] == place) way.freed += member.pulled[n] - cores[n];
+  }
+  if (way.freed <= 0) return std::nullopt;
+  return way;
+}
+
+// Who can leave a place, by what all lose by it a byte or core.
+const std::vector<Way>& RoundMaker::LeaversOf(uint32_t place, Scarce scarce) {
+  const auto [it, added] = leavers_.try_emplace({place, scarce});
+  if (!added) return it->second;
+  std::vector<Way>& leavers = it->second;
+  for (uint32_t m = 0; m < members_.size(); ++m) {
+    if (std::optional<Way> way = WayHome(m, place, scarce)) leavers.push_back(*std::move(way));
+  }
+  const auto loss = [](const Way& way) { return (way.cost.Total() - way.benefit_s) / way.freed; };
   std::stable_sort(leavers.begin(), leavers.end(),
-                   [](const Leaver& a, const Leaver& b) { return a.loss_s_byte < b.loss_s_byte; });
-  for (Leaver& leaver : leavers) it->second.push_back(std::move(leaver.way));
-  return it->second;
+                   [&](const Way& a, const Way& b) { return loss(a) < loss(b); });
+  return leavers;
+}
+
+// Whether nowhere more CPU is used by what was pulled there than before and than is allowed: a step
+// is judged at what others use by then, and what others gain by it may let them use more.
+bool RoundMaker::CpuIsKeptTo(absl::Span<const Place> before) const {
+  for (size_t p = 0; p < places_.size(); ++p) {
+    const double cores = places_[p].pulled;
+    if (cores > before[p].pulled * (1 + kSameUse) &&
+        cores > places_[p].cpu_limit * (1 + kSameUse)) {
+      return false;
+    }
+  }
+  return true;
 }
 
 void RoundMaker::Apply(const Step& step) {
@@ -595,6 +672,7 @@ bool RoundMaker::Improve() {
   for (const Member& member : members_) saved.at.push_back(member.at);
   for (const Place& place : places_) saved.free_bytes.push_back(place.free_bytes);
   const double before_s = Total();
+  const std::vector<Place> before = places_;
   std::vector<Step> steps = Pass();
   if (steps.empty()) return false;
   while (!steps.empty()) {
@@ -614,7 +692,7 @@ bool RoundMaker::Improve() {
       }
     }
     Predict();
-    if (converged_ && Total() + cost_s < before_s * (1 - kProgress)) {
+    if (converged_ && Total() + cost_s < before_s * (1 - kProgress) && CpuIsKeptTo(before)) {
       made_.insert(made_.end(), std::make_move_iterator(steps.begin()),
                    std::make_move_iterator(steps.end()));
       return true;

@@ -97,6 +97,38 @@ TEST(DecideAllTest, TheFilterThatGainsMoreEjectsTheOtherInOneStep) {
   EXPECT_THAT(MovesOf(DecideAll(After(s, MovesOf(round), {}), {}, {})), IsEmpty());
 }
 
+// Each filter computes 0.1 s. There filter 1 uses 0.1 / 0.7 = 0.14 cores, filter 2 0.1 / 0.4 =
+// 0.25; together 0.39. A limit of 0.3 has room for one of them, and 2 gains 0.7 s and 1 only 0.4 s.
+Snapshot TwoFiltersThatCompute() {
+  Snapshot s = TwoFilters(0.6, 0.3);
+  for (const NodeId client : {kFirst, kSecond}) {
+    ObjectOf(s, Filter(client)).cpu_s = 0.1;
+    NodeOf(s, client).load = 0.1;
+  }
+  return s;
+}
+
+TEST(DecideAllTest, WithCpuLentForOneTheOneThatGainsMoreGoes) {
+  const Snapshot s = TwoFiltersThatCompute();
+  EXPECT_EQ(MovesOf(DecideAll(s, {}, {.cpu_share_max = 0.5})).size(), 2u);
+  const Config config{.cpu_share_max = 0.3};
+  const Round round = DecideAll(s, {}, config);
+  EXPECT_THAT(MovesOf(round), ElementsAre(Move{Filter(kSecond), kSecond, 1}));
+  ASSERT_EQ(round.consoles.size(), 2u);
+  EXPECT_EQ(round.consoles[0].reason, Reason::kNoCpu);
+  EXPECT_THAT(MovesOf(DecideAll(After(s, MovesOf(round), config), {}, config)), IsEmpty());
+}
+
+TEST(DecideAllTest, WhereCpuIsLentForOneTheFilterThatGainsMoreEjectsTheOther) {
+  const Snapshot s = After(TwoFiltersThatCompute(), {Move{Filter(kFirst), kFirst, 1}}, {});
+  const Config config{.cpu_share_max = 0.3};
+  const Round round = DecideAll(s, {}, config);
+  ASSERT_EQ(round.steps.size(), 1u);
+  EXPECT_THAT(round.steps[0].moves, UnorderedElementsAre(Move{Filter(kSecond), kSecond, 1},
+                                                         Move{Filter(kFirst), 1, kFirst}));
+  EXPECT_THAT(MovesOf(DecideAll(After(s, MovesOf(round), config), {}, config)), IsEmpty());
+}
+
 TEST(DecideAllTest, AStepIsExplainedInOneSentence) {
   Snapshot s = TwoFilters(0.6, 0.3);
   NodeOf(s, 1).memory_free_bytes = 1.5e6;
@@ -291,6 +323,20 @@ TEST(DecideAllPropertyTest, TheMeanFallsByMoreThanTheCostAndMemoryIsNeverExceede
       ASSERT_GE(after.nodes[n].memory_free_bytes.value_or(0), 0) << "round " << i;
     }
   }
+}
+
+TEST(DecideAllPropertyTest, WithinCpuLimitsTheRoundThatWasCarriedOutIsFollowedByAnEmptyOne) {
+  Random random(kSeed + 4);
+  size_t refused = 0;
+  for (int i = 0; i < kRounds; ++i) {
+    const Snapshot s = RandomRound(random, 2 + random.Below(7));
+    const Config config{.cpu_share_max = random.LogUniform(0.005, 0.5)};
+    const Round round = DecideAll(s, {}, config);
+    for (const RoundConsole& console : round.consoles) refused += console.reason == Reason::kNoCpu;
+    const Round again = DecideAll(After(s, MovesOf(round), config), {}, config);
+    ASSERT_THAT(MovesOf(again), IsEmpty()) << "round " << i;
+  }
+  EXPECT_GT(refused, 50u);
 }
 
 TEST(DecideAllPropertyTest, TheOrderOfEntriesDoesNotMatter) {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "placement/cut.h"
+#include "placement/limits.h"
 
 namespace abacus::placement {
 namespace {
@@ -19,19 +20,28 @@ constexpr double kImprovement = 1e-9;
 constexpr size_t kPairNodesMax = 6;    // nodes between each two of which cuts are tried
 constexpr size_t kExactUnitsMax = 48;  // units whose every move is evaluated in full
 constexpr size_t kHeavyEdgesMax = 64;  // edges along which pairs are moved
-constexpr int kPriceStepsMax = 40;     // of memory, each doubling it
+constexpr int kPriceStepsMax = 40;     // of what is full, each doubling it
+
+// Of what is limited, by node; 0 where there is room.
+struct LimitPrices {
+  std::vector<double> memory;  // seconds a byte
+  std::vector<double> cpu;     // seconds a core used
+};
 
 // One placement under way, with the sums that the objective needs beside the trial's.
 class State {
  public:
   State(const Situation& situation, double time_weight, Placement placement,
-        const std::vector<double>* prices, bool keep_to_limits)
+        const LimitPrices* prices, bool keep_to_limits)
       : situation_(&situation),
         time_weight_(time_weight),
         prices_(prices),
         keep_to_limits_(keep_to_limits),
         trial_(*situation.graph, situation.options, situation.at, situation.beside),
         gained_bytes_(situation.graph->nodes.size(), 0) {
+    if (!situation.free_cores.empty()) {
+      cores_at_ = PulledCores(*situation.graph, situation.at, trial_.Evaluate().response_s);
+    }
     for (uint32_t j = 0; j < placement.size(); ++j) PutObject(j, placement[j]);
     Evaluate();
   }
@@ -46,6 +56,12 @@ class State {
     for (const uint32_t j : situation_->graph->units[unit].objects) PutObject(j, node);
   }
 
+  // Whether `cores` used on node `n` are more than now and more than allowed.
+  bool IsFull(size_t n, double cores) const {
+    return cores > cores_at_[n] * (1 + kSameUse) &&
+           cores > situation_->free_cores[n] * (1 + kSameUse);
+  }
+
   double Evaluate() {
     evaluation_ = trial_.Evaluate();
     objective_ = kInf;
@@ -55,7 +71,15 @@ class State {
       if (keep_to_limits_ && gained_bytes_[n] > 0 && gained_bytes_[n] > situation_->free_bytes[n]) {
         return objective_;
       }
-      price_s += (*prices_)[n] * gained_bytes_[n];
+      price_s += prices_->memory[n] * gained_bytes_[n];
+    }
+    if (!cores_at_.empty()) {
+      const std::vector<double> cores =
+          PulledCores(*situation_->graph, placement(), evaluation_.response_s);
+      for (size_t n = 0; n < cores.size(); ++n) {
+        if (keep_to_limits_ && IsFull(n, cores[n])) return objective_;
+        price_s += prices_->cpu[n] * cores[n];
+      }
     }
     objective_ = time_weight_ * evaluation_.Total() + transfer_s_ + price_s;
     return objective_;
@@ -79,11 +103,12 @@ class State {
 
   const Situation* situation_;
   double time_weight_;
-  const std::vector<double>* prices_;
+  const LimitPrices* prices_;
   bool keep_to_limits_;
   Trial trial_;
   Evaluation evaluation_;
   std::vector<double> gained_bytes_;
+  std::vector<double> cores_at_;  // used at situation_->at; empty: no limits
   double transfer_s_ = 0;
   double objective_ = kInf;
 };
@@ -93,8 +118,8 @@ class Prices {
  public:
   // `marginal`: with what the graph's own consoles lose by the load that an object adds.
   Prices(const Situation& situation, const State& state, double time_weight,
-         const std::vector<double>& memory, bool marginal)
-      : situation_(&situation), time_weight_(time_weight), memory_(&memory) {
+         const LimitPrices& limits, bool marginal)
+      : situation_(&situation), time_weight_(time_weight), limits_(&limits) {
     const Graph& graph = *situation.graph;
     const Evaluation& at = state.evaluation();
     for (const double response_s : at.response_s) {
@@ -127,10 +152,12 @@ class Prices {
     const double background = object.background_work / graph.nodes[n].host.rate / graph.window_s;
     const double time_s =
         cpu_s * slow_down_[n] + cpu_s * load * load_[n] + background * background_[n];
-    return time_weight_ * time_s +
+    const double cores =
+        limits_->cpu[n] > 0 && object.statistics->mobile ? cpu_s * load + background : 0;
+    return time_weight_ * time_s + limits_->cpu[n] * cores +
            static_cast<double>(object.statistics->checkpoint_bytes) *
                graph.LinkOf(situation_->at[j], n).transfer_s_byte +
-           (*memory_)[n] * static_cast<double>(object.statistics->memory_bytes);
+           limits_->memory[n] * static_cast<double>(object.statistics->memory_bytes);
   }
 
   double OfEdge(const GraphEdge& edge, uint32_t a, uint32_t b) const {
@@ -142,7 +169,7 @@ class Prices {
  private:
   const Situation* situation_;
   double time_weight_;
-  const std::vector<double>* memory_;
+  const LimitPrices* limits_;
   std::vector<double> share_;       // 1 / T by console
   std::vector<double> slow_down_;   // by node
   std::vector<double> load_;        // seconds that a load of 1 costs, by node
@@ -261,7 +288,8 @@ class Searcher {
       : situation_(situation),
         graph_(*situation.graph),
         time_weight_(time_weight),
-        memory_(graph_.nodes.size(), 0) {
+        limits_{.memory = std::vector<double>(graph_.nodes.size(), 0),
+                .cpu = std::vector<double>(graph_.nodes.size(), 0)} {
     std::vector<bool> is_target(graph_.nodes.size(), false);
     for (uint32_t u = 0; u < graph_.units.size(); ++u) {
       if (graph_.units[u].fixed) continue;
@@ -278,7 +306,7 @@ class Searcher {
   Found Run() {
     Found found;
     found.best = Settled(Best(), false);
-    if (Fits(situation_, found.best)) return found;
+    if (FitsAll(found.best)) return found;
     found.unlimited = found.best;
     found.best = Settled(WithinLimits(), true);
     return found;
@@ -291,12 +319,18 @@ class Searcher {
   }
 
  private:
+  bool FitsAll(const Placement& to) const {
+    if (!Fits(situation_, to)) return false;
+    if (situation_.free_cores.empty()) return true;
+    return FitsCpu(situation_, At(situation_.at, false).evaluation(), to,
+                   At(to, false).evaluation());
+  }
   uint32_t NodeOf(const Placement& placement, uint32_t unit) const {
     return placement[graph_.units[unit].objects.front()];
   }
   bool May(uint32_t unit, uint32_t node) const { return MayBe(graph_, situation_.at, unit, node); }
   State At(const Placement& placement, bool keep_to_limits) const {
-    return State(situation_, time_weight_, placement, &memory_, keep_to_limits);
+    return State(situation_, time_weight_, placement, &limits_, keep_to_limits);
   }
   static bool Better(double objective, double than) {
     return objective < than - kImprovement * std::abs(than);
@@ -350,29 +384,50 @@ class Searcher {
     return best.placement();
   }
 
-  // Doubles the price of memory on nodes that are too full until they are not. A cut moves a whole
-  // step at one price, so what fits may leave room: the last search fills it.
+  // Doubles the price of memory or CPU on nodes that are too full until they are not. A cut moves a
+  // whole step at one price, so what fits may leave room: the last search fills it.
   Placement WithinLimits() {
     const double objective = At(situation_.at, true).objective();
     Placement found = situation_.at;
     for (int step = 0; step < kPriceStepsMax; ++step) {
       const Placement next = Best();
-      const std::vector<bool> full = FullNodes(next);
-      if (std::find(full.begin(), full.end(), true) == full.end()) {
-        found = next;
-        break;
-      }
-      for (size_t n = 0; n < full.size(); ++n) {
-        const double first = objective / (1024 * (1 + situation_.free_bytes[n]));
-        if (full[n]) memory_[n] = memory_[n] == 0 ? first : 2 * memory_[n];
-      }
+      const bool memory = RaiseMemory(next, objective);
+      const bool cpu = RaiseCpu(next, objective);
+      if (memory || cpu) continue;
+      found = next;
+      break;
     }
-    std::fill(memory_.begin(), memory_.end(), 0);
+    std::fill(limits_.memory.begin(), limits_.memory.end(), 0);
+    std::fill(limits_.cpu.begin(), limits_.cpu.end(), 0);
     State best = At(situation_.at, true);
     Climb(best);
     State priced = At(found, true);
     Climb(priced);
     return Better(priced.objective(), best.objective()) ? priced.placement() : best.placement();
+  }
+
+  static void Raise(double first, double* price) { *price = *price == 0 ? first : 2 * *price; }
+
+  bool RaiseMemory(const Placement& to, double objective) {
+    const std::vector<bool> full = FullNodes(to);
+    for (size_t n = 0; n < full.size(); ++n) {
+      if (!full[n]) continue;
+      Raise(objective / (1024 * (1 + situation_.free_bytes[n])), &limits_.memory[n]);
+    }
+    return std::find(full.begin(), full.end(), true) != full.end();
+  }
+
+  bool RaiseCpu(const Placement& to, double objective) {
+    if (situation_.free_cores.empty()) return false;
+    const State there = At(to, false);
+    const std::vector<double> cores = PulledCores(graph_, to, there.evaluation().response_s);
+    bool any = false;
+    for (size_t n = 0; n < cores.size(); ++n) {
+      if (!there.IsFull(n, cores[n])) continue;
+      Raise(objective / (1024 * cores[n]), &limits_.cpu[n]);
+      any = true;
+    }
+    return any;
   }
 
   std::vector<bool> FullNodes(const Placement& to) const {
@@ -415,7 +470,7 @@ class Searcher {
       State state = best;
       for (int round = 0; round < kSearchRoundsMax; ++round) {
         const std::vector<uint32_t> other = Others(state.placement(), a, b, swap);
-        const Prices prices(situation_, state, time_weight_, memory_, marginal);
+        const Prices prices(situation_, state, time_weight_, limits_, marginal);
         const std::vector<bool> goes = Choice(graph_, state.placement(), other, prices).Best();
         bool any = false;
         for (uint32_t u = 0; u < goes.size(); ++u) {
@@ -466,7 +521,7 @@ class Searcher {
       for (const uint32_t n : nodes_) {
         if (n == NodeOf(state.placement(), u) || !May(u, n)) continue;
         if (large) {
-          if (!prices) prices.emplace(situation_, state, time_weight_, memory_, true);
+          if (!prices) prices.emplace(situation_, state, time_weight_, limits_, true);
           if (Estimate(state, *prices, u, n) >= 0) continue;
         }
         if (!TryMove(state, {{u, n}})) continue;
@@ -537,7 +592,7 @@ class Searcher {
   const Situation& situation_;
   const Graph& graph_;
   const double time_weight_;
-  std::vector<double> memory_;   // seconds a byte, by node
+  LimitPrices limits_;
   std::vector<uint32_t> free_;   // units that may move
   std::vector<uint32_t> nodes_;  // where any of them may be
   std::vector<const GraphEdge*> heavy_;
@@ -547,10 +602,14 @@ class Searcher {
 
 Situation Situation::Of(const Graph& graph, const FixedPointOptions& options) {
   Situation situation{.graph = &graph, .at = graph.present, .options = options};
+  bool limited = false;
   for (const GraphNode& node : graph.nodes) {
     situation.free_bytes.push_back(node.memory_free_bytes);
     situation.beside.push_back({.load = node.others});
+    limited |= std::isfinite(node.cpu_limit);
   }
+  if (!limited) return situation;
+  for (const GraphNode& node : graph.nodes) situation.free_cores.push_back(node.cpu_limit);
   return situation;
 }
 

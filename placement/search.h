@@ -9,7 +9,8 @@
 // neither changes. Several nodes: cuts between each two, and cuts "stay or go to this node" for
 // each, then moves of single units and of pairs that call each other. Whatever is found is judged
 // by the full model (model.h) and never by the cut's own sum. Memory: a price per byte on what is
-// full, raised until it fits, and a last search that keeps to the limit.
+// full, raised until it fits, and a last search that keeps to the limit. A limit on CPU likewise,
+// by a price per core used.
 //
 // Source: ours; the paper's splits and greedy allocation are what it has to beat.
 
@@ -34,6 +35,8 @@ struct Situation {
   Placement at;
   std::vector<double> free_bytes;  // by node, at `at`; infinite: not limited
   std::vector<Beside> beside;      // by node
+  // By node: cores that the graph's mobile objects may use there (limits.h). Empty: no limits.
+  std::vector<double> free_cores;
   FixedPointOptions options;
 
   // The graph as the snapshot has it.
@@ -60,8 +63,8 @@ bool MayBe(const Graph& graph, const Placement& at, uint32_t unit, uint32_t node
 bool Allowed(const Graph& graph, const Placement& at, const Placement& to);
 
 struct Found {
-  Placement best;  // keeps to the memory limits; `at` if nothing is better
-  // The best one that does not keep to them, where that is another: what memory would bring.
+  Placement best;  // keeps to the limits; `at` if nothing is better
+  // The best one that does not keep to them, where that is another: what more room would bring.
   std::optional<Placement> unlimited;
 };
 
@@ -75,7 +78,7 @@ struct Found {
 inline constexpr int kSearchRoundsMax = 8;
 Found Search(const Situation& situation, double time_weight);
 
-// Tries moves of single units and of neighbouring pairs from `from` only, within memory limits.
+// Tries moves of single units and of neighbouring pairs from `from` only, within limits.
 Placement Improve(const Situation& situation, double time_weight, const Placement& from);
 
 }  // namespace abacus::placement

@@ -40,10 +40,10 @@ void CheckPlacement(const Situation& situation, const Placement& to, int i) {
   }
 }
 
-Score ScoreOf(uint64_t seed, int graphs, const GraphShape& shape, double weight) {
+Score ScoreOf(uint64_t seed, int graphs, const GraphShape& shape, double weight,
+              const Config& config = {}) {
   Random random(seed);
   Score score;
-  const Config config;
   for (int i = 0; i < graphs; ++i) {
     const Snapshot s = RandomGraph(random, shape);
     Graph graph;
@@ -85,6 +85,19 @@ TEST(SearchTest, ReachesNearlyAllOfTheOraclesGainWithinMemoryLimits) {
   EXPECT_GE(score.gained, 150);
   EXPECT_GE(score.found_s, 0.95 * score.oracle_s)
       << "worst: " << score.worst << " of graph " << score.worst_graph;
+}
+
+TEST(SearchTest, ReachesNearlyAllOfTheOraclesGainWithinCpuLimits) {
+  for (const double share : {0.05, 0.2, 0.5}) {
+    Config config;
+    config.cpu_share_max = share;
+    const Score score = ScoreOf(kSeed + 2, 300, {.memory_limits = 0.2}, 1.3, config);
+    RecordProperty("part_percent_at_" + std::to_string(static_cast<int>(100 * share)),
+                   static_cast<int>(100 * score.found_s / score.oracle_s));
+    EXPECT_GE(score.gained, 100) << share;
+    EXPECT_GE(score.found_s, 0.95 * score.oracle_s)
+        << share << ", worst: " << score.worst << " of graph " << score.worst_graph;
+  }
 }
 
 }  // namespace

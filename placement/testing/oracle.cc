@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <limits>
 
+#include "placement/limits.h"
 #include "placement/model.h"
 
 namespace abacus::placement::testing {
@@ -14,6 +15,8 @@ double ObjectiveOf(const Situation& situation, double time_weight, const Placeme
   if (!at.possible || !at.converged || !Fits(situation, to)) {
     return std::numeric_limits<double>::infinity();
   }
+  const Evaluation now = Trial(graph, situation.options, situation.at, situation.beside).Evaluate();
+  if (!FitsCpu(situation, now, to, at)) return std::numeric_limits<double>::infinity();
   double transfer_s = 0;
   for (size_t j = 0; j < to.size(); ++j) {
     const auto bytes = static_cast<double>(graph.objects[j].statistics->checkpoint_bytes);

@@ -78,6 +78,7 @@ struct Config {
     double fixed_point_tolerance = 1e-9;
     uint64_t stack_objects_max = 1024;
     uint64_t candidates_max = 16;
+    double cpu_share_max = 1;
     bool client_load_constant = false;
     bool dry_run = false;
     uint64_t decision_log_bytes_max = uint64_t{8} << 20;

@@ -261,6 +261,13 @@ constexpr std::array kRows = {
         .min = 2,
         .max = 4096},
     Row{.section = "placement",
+        .key = "cpu_share_max",
+        .field = At<&C::placement, &C::Placement::cpu_share_max>,
+        .help =
+            "part of a server's capacity that objects pulled there may use together; 1: no limit",
+        .min = 0,
+        .max = 1},
+    Row{.section = "placement",
         .key = "client_load_constant",
         .field = At<&C::placement, &C::Placement::client_load_constant>,
         .help = "takes a client's load as measured whatever the placement (paper 5.4.2)"},

@@ -16,6 +16,7 @@ placement::Config ToEngineConfig(const Config& config) {
   to.fixed_point_tolerance = from.fixed_point_tolerance;
   to.stack_objects_max = from.stack_objects_max;
   to.candidates_max = from.candidates_max;
+  to.cpu_share_max = from.cpu_share_max;
   to.client_load_constant = from.client_load_constant;
   return to;
 }

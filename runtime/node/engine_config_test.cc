@@ -19,6 +19,7 @@ TEST(EngineConfigTest, DefaultsAreThoseOfTheEngine) {
   EXPECT_EQ(mine.fixed_point_tolerance, theirs.fixed_point_tolerance);
   EXPECT_EQ(mine.stack_objects_max, theirs.stack_objects_max);
   EXPECT_EQ(mine.candidates_max, theirs.candidates_max);
+  EXPECT_EQ(mine.cpu_share_max, theirs.cpu_share_max);
   EXPECT_EQ(mine.client_load_constant, theirs.client_load_constant);
 }
 
