@@ -139,27 +139,28 @@ void ResourceManager::ForgetTheGone(absl::Time now) {
 
 void ResourceManager::NoteRates(const EdgeSumsByKey& sums, double length_s) {
   const double s_per_tick = monitor::ThreadClock::NsPerTick() * 1e-9;
-  absl::flat_hash_map<uint32_t, double> busy_s;
+  // In ticks: their length is known better and better, and a sum of seconds would grow by that.
+  absl::flat_hash_map<uint32_t, double> busy_ticks;
   absl::flat_hash_map<EdgeKey, double> bytes;
   for (const auto& [key, edge] : sums) {
     if (IsBackground(key)) continue;
-    busy_s[CalleeOf(key)] += static_cast<double>(edge.busy_ticks) * s_per_tick;
+    busy_ticks[CalleeOf(key)] += static_cast<double>(edge.busy_ticks);
     if (edge.calls > 0) bytes[key] = static_cast<double>(edge.request_bytes + edge.reply_bytes);
   }
   const double window_s = absl::ToDoubleSeconds(window_);
-  const auto note = [&](auto& known, const auto& now) {
+  const auto note = [&](auto& known, const auto& now, double unit) {
     for (const auto& [name, sum] : now) {
       Steadiness& of_it = known[name];
       // A sum shrinks when callers that are gone are dropped from it; this sample says nothing
       // then.
       const double since = sum - std::exchange(of_it.sum, sum);
       // The first look only says where the sums stand.
-      if (length_s > 0 && since >= 0) of_it.rate.Add(since / length_s, length_s, window_s);
+      if (length_s > 0 && since >= 0) of_it.rate.Add(since * unit / length_s, length_s, window_s);
     }
     absl::erase_if(known, [&](const auto& one) { return !now.contains(one.first); });
   };
-  note(steadiness_, busy_s);
-  note(edge_steadiness_, bytes);
+  note(steadiness_, busy_ticks, s_per_tick);
+  note(edge_steadiness_, bytes, 1);
 }
 
 ResourceManager::IoBySlot ResourceManager::IoSince(const IoBySlot& now, const IoBySlot& before) {
