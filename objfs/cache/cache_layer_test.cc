@@ -1,0 +1,295 @@
+// The cache object against a plain model: over stores that fail, on several nodes, over each other.
+
+#include "objfs/cache/cache_layer.h"
+
+#include <atomic>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "objfs/layer/probe_layer.h"
+#include "objfs/layer/testing/memory_layer.h"
+#include "runtime/testing/cluster.h"
+
+namespace abacus::objfs {
+namespace {
+
+using runtime::Block;
+using runtime::Ref;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using testing::MemoryLayer;
+using ::testing::Pair;
+using Options = std::vector<std::pair<std::string, std::string>>;
+
+constexpr uint64_t kBudget = 64 << 10;
+
+class CacheLayerTest : public ::testing::Test {
+ protected:
+  static constexpr size_t kNodes = 2;
+
+  CacheLayerTest() {
+    runtime::testing::ClusterOptions options;
+    options.nodes = kNodes;
+    options.types = [](size_t, runtime::testing::TestPoints&, runtime::ObjectTypes& types) {
+      types.Add<MemoryLayer>().Add<ErrorLayer>().Add<StatisticsLayer>().Add<CacheLayer>(
+          [] { return std::make_unique<CacheManager>(kBudget); });
+    };
+    cluster_ = std::make_unique<runtime::testing::Cluster>(options);
+  }
+
+  template <typename T>
+  Ref<Layer> Make(const std::vector<Ref<Layer>>& below, const Options& options = {}) {
+    return Ref<Layer>(cluster_->Create<T>(0, below, options).base());
+  }
+  Version Now() { return Version::Of(++ticks_, 1); }
+  void MoveTo(const Ref<Layer>& layer, size_t node) {
+    const auto host = cluster_->HostOf(layer.rid());
+    ASSERT_TRUE(host.has_value());
+    if (*host == node) return;
+    const auto moved = cluster_->Move(layer.rid(), *host, node);
+    ASSERT_TRUE(moved.ok()) << moved.status();
+    ASSERT_TRUE(moved->status.ok()) << moved->status;
+  }
+  std::string ReadAll(const Ref<Layer>& layer, uint64_t offset = 0, uint64_t bytes = 1 << 20) {
+    const auto read = layer->Read(offset, bytes, Now());
+    EXPECT_TRUE(read.ok()) << read.status();
+    return read.ok() ? std::string(read->bytes.view()) : "";
+  }
+  absl::Status Write(const Ref<Layer>& layer, uint64_t offset, const std::string& bytes) {
+    return layer->Write(offset, Block::CopyOf(bytes), Now());
+  }
+  std::string Fact(const Ref<Layer>& layer, const std::string& name) {
+    const auto state = layer->Describe();
+    EXPECT_TRUE(state.ok()) << state.status();
+    if (!state.ok()) return "";
+    for (const auto& [fact, value] : state->facts) {
+      if (fact == name) return value;
+    }
+    return "";
+  }
+
+  std::unique_ptr<runtime::testing::Cluster> cluster_;
+  uint64_t ticks_ = 0;
+};
+
+TEST_F(CacheLayerTest, IsItsModelWhileItMovesOverAnotherCache) {
+  for (const bool through : {false, true}) {
+    const auto seed = static_cast<uint32_t>(runtime::testing::Seed(through ? 8 : 7));
+    std::mt19937 random(seed);
+    const Ref<Layer> memory = Make<MemoryLayer>({});
+    const Ref<Layer> lower = Make<CacheLayer>({memory}, {{"block", "1 KiB"}});
+    const Ref<Layer> top = Make<CacheLayer>(
+        {lower}, {{"block", "512 B"}, {"ahead", "2 KiB"}, {"through", through ? "on" : "off"}});
+    std::string model;
+    const auto draw = [&](uint64_t most) { return random() % (most + 1); };
+    const int steps = runtime::testing::kSanitized ? 400 : 3000;
+    for (int i = 0; i < steps; ++i) {
+      SCOPED_TRACE(absl::StrCat("seed ", seed, ", step ", i, ", through ", through));
+      const uint64_t offset = draw(20000), bytes = draw(3000);
+      switch (random() % 12) {
+        case 0:
+        case 1:
+        case 2: {
+          std::string text(bytes, '\0');
+          for (char& c : text) c = static_cast<char>('a' + random() % 26);
+          ASSERT_TRUE(Write(top, offset, text).ok());
+          if (text.empty()) break;
+          model.resize(std::max(model.size(), offset + bytes));
+          model.replace(offset, bytes, text);
+          break;
+        }
+        case 3: {
+          ASSERT_TRUE(top->Truncate(offset, Now()).ok());
+          model.resize(offset);
+          break;
+        }
+        case 4: {
+          ASSERT_TRUE(top->Punch(Range{offset, bytes}, Now()).ok());
+          for (uint64_t at = offset; at < model.size() && (bytes == 0 || at < offset + bytes);
+               ++at) {
+            model[at] = '\0';
+          }
+          break;
+        }
+        case 5:
+          MoveTo(random() % 2 == 0 ? top : lower, draw(kNodes - 1));
+          break;
+        case 6:
+          ASSERT_TRUE(top->Flush(Now()).ok());
+          ASSERT_TRUE(lower->Flush(Now()).ok());
+          ASSERT_EQ(ReadAll(memory), model) << "all of it is below";
+          break;
+        case 7:
+          ASSERT_TRUE(top->Recall(Range{offset, bytes}, Now()).ok());
+          break;
+        case 8:
+          ASSERT_TRUE(top->Invalidate(Range{offset, bytes}, Now()).ok());
+          break;
+        default: {
+          ASSERT_EQ(ReadAll(top, offset, bytes),
+                    offset < model.size() ? model.substr(offset, bytes) : std::string());
+          const auto attributes = top->GetAttributes(Now());
+          ASSERT_TRUE(attributes.ok()) << attributes.status();
+          ASSERT_EQ(attributes->size, model.size());
+        }
+      }
+    }
+  }
+}
+
+TEST_F(CacheLayerTest, WhatIsCachedIsNotReadBelowAgain) {
+  const Ref<Layer> memory = Make<MemoryLayer>({});
+  const Ref<Layer> counted = Make<StatisticsLayer>({memory});
+  const Ref<Layer> cache = Make<CacheLayer>({counted});
+  ASSERT_TRUE(Write(memory, 0, std::string(20000, 'x')).ok());
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(ReadAll(cache, 100, 5000), std::string(5000, 'x'));
+  EXPECT_THAT(Fact(counted, "read"), HasSubstr("1 calls"));
+  EXPECT_THAT(Fact(counted, "get-attributes"), HasSubstr("1 calls"));
+}
+
+TEST_F(CacheLayerTest, ASequentialReaderIsReadAheadOf) {
+  const Ref<Layer> memory = Make<MemoryLayer>({});
+  const Ref<Layer> counted = Make<StatisticsLayer>({memory});
+  const Ref<Layer> cache = Make<CacheLayer>({counted}, {{"ahead", "16 KiB"}});
+  ASSERT_TRUE(Write(memory, 0, std::string(48 << 10, 'x')).ok());
+  for (uint64_t at = 0; at < 48 << 10; at += 4096) {
+    ASSERT_EQ(ReadAll(cache, at, 4096).size(), 4096u);
+  }
+  // Blocks 0; 1 with 2 and 3; 4 with 5 (the file ends).
+  EXPECT_THAT(Fact(counted, "read"), HasSubstr("3 calls, 0 errors, 49152 bytes"));
+}
+
+TEST_F(CacheLayerTest, WritesStayHereUntilTheyAreFlushed) {
+  const Ref<Layer> memory = Make<MemoryLayer>({});
+  const Ref<Layer> cache = Make<CacheLayer>({memory});
+  ASSERT_TRUE(Write(cache, 0, "hello").ok());
+  EXPECT_EQ(ReadAll(memory), "");
+  EXPECT_EQ(cache->GetAttributes(Now())->size, 5u);
+  MoveTo(cache, 1);  // and it is not lost on the way
+  EXPECT_EQ(ReadAll(cache), "hello");
+  EXPECT_EQ(ReadAll(memory), "");
+  ASSERT_TRUE(cache->Flush(Now()).ok());
+  EXPECT_EQ(ReadAll(memory), "hello");
+  EXPECT_EQ(Fact(cache, "dirty"), "0 bytes");
+}
+
+TEST_F(CacheLayerTest, WriteThroughIsBelowWhenWriteReturns) {
+  const Ref<Layer> memory = Make<MemoryLayer>({});
+  const Ref<Layer> cache = Make<CacheLayer>({memory}, {{"through", "on"}});
+  ASSERT_TRUE(Write(cache, 3, "abc").ok());
+  EXPECT_EQ(ReadAll(memory), std::string("\0\0\0abc", 6));
+}
+
+TEST_F(CacheLayerTest, TooMuchThatIsDirtyIsWrittenBackByTheWriter) {
+  const Ref<Layer> memory = Make<MemoryLayer>({});
+  const Ref<Layer> cache = Make<CacheLayer>({memory}, {{"dirty", "0.25"}});
+  for (uint64_t i = 0; i < 32; ++i) ASSERT_TRUE(Write(cache, i << 13, std::string(8192, 'x')).ok());
+  EXPECT_GE(ReadAll(memory).size(), 28u << 13) << "all but a quarter of 64 KiB, and one";
+}
+
+TEST_F(CacheLayerTest, AWriteBackThatFailsKeepsTheBytesAndTells) {
+  const Ref<Layer> memory = Make<MemoryLayer>({});
+  const Ref<Layer> full = Make<ErrorLayer>(
+      {memory}, {{"calls", "write"}, {"code", "no-space"}, {"share", "0.5"}, {"seed", "3"}});
+  const Ref<Layer> cache = Make<CacheLayer>({full}, {{"block", "512 B"}});
+  std::string model;
+  for (int i = 0; i < 40; ++i) {
+    // Not next to each other, so that each is a write of its own.
+    const uint64_t at = static_cast<uint64_t>(i) * 1024;
+    ASSERT_TRUE(Write(cache, at, "data").ok());
+    model.resize(at);
+    model += "data";
+  }
+  int failures = 0;
+  absl::Status status;
+  for (int i = 0; i < 1000; ++i) {
+    status = cache->Flush(Now());
+    if (status.ok()) break;
+    ++failures;
+    ASSERT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+    ASSERT_EQ(ReadAll(cache), model);
+  }
+  EXPECT_GT(failures, 0);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(ReadAll(memory), model);
+}
+
+TEST_F(CacheLayerTest, RecallShowsTheStoreWhatIsDirtyAndForgetsIt) {
+  const Ref<Layer> memory = Make<MemoryLayer>({});
+  const Ref<Layer> lower = Make<CacheLayer>({memory});
+  const Ref<Layer> top = Make<CacheLayer>({lower});
+  ASSERT_TRUE(lower->Attach(1, top).ok());
+  ASSERT_TRUE(Write(top, 0, "mine").ok());
+  ASSERT_TRUE(lower->Recall(Range{0, 4}, Now()).ok());
+  EXPECT_EQ(ReadAll(memory), "mine");
+  ASSERT_TRUE(Write(memory, 0, "his!").ok());  // another client
+  EXPECT_EQ(ReadAll(top), "his!");
+}
+
+TEST_F(CacheLayerTest, InvalidateForgetsTheSizeToo) {
+  const Ref<Layer> memory = Make<MemoryLayer>({});
+  const Ref<Layer> cache = Make<CacheLayer>({memory});
+  EXPECT_EQ(ReadAll(cache), "");
+  ASSERT_TRUE(Write(memory, 0, "longer").ok());
+  ASSERT_TRUE(cache->Invalidate(Range{0, 0}, Now()).ok());
+  EXPECT_EQ(ReadAll(cache), "longer");
+}
+
+TEST_F(CacheLayerTest, AReaderSeesWholeBlocksWhileWritersAndFlushesRun) {
+  const Ref<Layer> memory = Make<MemoryLayer>({});
+  const Ref<Layer> cache = Make<CacheLayer>({memory}, {{"block", "512 B"}, {"dirty", "0.05"}});
+  constexpr uint64_t kBytes = 64 * 512;
+  ASSERT_TRUE(Write(cache, 0, std::string(kBytes, 'a')).ok());
+  const int rounds = runtime::testing::kSanitized ? 50 : 400;
+  std::atomic<bool> stop{false};
+  std::atomic<uint64_t> ticks{1000};
+  const auto now = [&] { return Version::Of(++ticks, 1); };
+  std::thread flusher([&] {
+    while (!stop) EXPECT_TRUE(cache->Flush(now()).ok());
+  });
+  std::thread reader([&] {
+    while (!stop) {
+      const auto read = cache->Read(0, kBytes, now());
+      ASSERT_TRUE(read.ok()) << read.status();
+      ASSERT_EQ(read->bytes.size(), kBytes);
+      for (uint64_t at = 0; at < kBytes; at += 512) {
+        const std::string_view block = read->bytes.view().substr(at, 512);
+        ASSERT_EQ(block.find_first_not_of(block[0]), std::string_view::npos) << at;
+      }
+    }
+  });
+  for (int round = 0; round < rounds; ++round) {
+    const char c = static_cast<char>('a' + round % 26);
+    for (uint64_t at = 0; at < kBytes; at += 512) {
+      ASSERT_TRUE(cache->Write(at, Block::CopyOf(std::string(512, c)), now()).ok());
+    }
+    if (round % 10 == 0) MoveTo(cache, static_cast<size_t>(round / 10 % 2));
+  }
+  stop = true;
+  flusher.join();
+  reader.join();
+  ASSERT_TRUE(cache->Flush(now()).ok());
+  EXPECT_EQ(ReadAll(memory), std::string(kBytes, static_cast<char>('a' + (rounds - 1) % 26)));
+}
+
+TEST_F(CacheLayerTest, ACacheWhoseDirtyBlocksDoNotFitDoesNotMove) {
+  const Ref<Layer> memory = Make<MemoryLayer>({});
+  const Ref<Layer> here = Make<CacheLayer>({memory}, {{"dirty", "1"}});
+  const Ref<Layer> there = Make<CacheLayer>({memory}, {{"dirty", "1"}});
+  MoveTo(there, 1);
+  ASSERT_TRUE(Write(there, 0, std::string(48 << 10, 't')).ok());
+  ASSERT_TRUE(Write(here, 1 << 20, std::string(40 << 10, 'h')).ok());
+  const auto moved = cluster_->Move(here.rid(), 0, 1);
+  EXPECT_TRUE(!moved.ok() || !moved->status.ok());
+  EXPECT_EQ(ReadAll(here, 1 << 20, 10), "hhhhhhhhhh") << "it goes on where it was";
+}
+
+}  // namespace
+}  // namespace abacus::objfs
