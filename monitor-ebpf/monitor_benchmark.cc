@@ -20,7 +20,6 @@
 #include <cstring>
 #include <fstream>
 #include <functional>
-#include <iostream>
 #include <latch>
 #include <memory>
 #include <mutex>
@@ -696,8 +695,7 @@ void Memory(BenchReport& report) {
   }
 }
 
-int Run(const std::string& json) {
-  BenchReport report("monitor");
+void MeasureAll(BenchReport& report) {
   const bool bound = BindTo(1);
   report.Note(bound ? "calls are measured on processor 1, switches on processor 0"
                     : "threads are not bound to processors here");
@@ -717,20 +715,11 @@ int Run(const std::string& json) {
     const MonitorLosses losses = monitor->Losses();
     report.Note(absl::StrCat("lost: ", losses.all()));
   }
-  std::cout << report.ToText();
-  if (json.empty()) return 0;
-  const absl::Status written = report.WriteJson(json);
-  if (!written.ok()) std::cerr << written << "\n";
-  return written.ok() ? 0 : 1;
 }
 
 }  // namespace
 }  // namespace abacus::monitor
 
 int main(int argc, char** argv) {
-  if (argc != 1 && !(argc == 3 && std::strcmp(argv[1], "--json") == 0)) {
-    std::cerr << "usage: abacus_monitor_benchmark [--json FILE]\n";
-    return 2;
-  }
-  return abacus::monitor::Run(argc == 3 ? argv[2] : "");
+  return abacus::runtime::BenchMain(argc, argv, "monitor", abacus::monitor::MeasureAll);
 }

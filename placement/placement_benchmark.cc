@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
-#include <iostream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -181,26 +180,16 @@ void Decisions(BenchReport& report) {
               .unit = "ms"});
 }
 
-int Run(const std::string& json) {
-  BenchReport report("placement");
+void Measure(BenchReport& report) {
   report.Note("one thread; medians of 9 runs");
   Rounds(report);  // first: the peak of memory is the process's
   Cuts(report);
   Decisions(report);
-  std::cout << report.ToText();
-  if (json.empty()) return 0;
-  const absl::Status written = report.WriteJson(json);
-  if (!written.ok()) std::cerr << written << "\n";
-  return written.ok() ? 0 : 1;
 }
 
 }  // namespace
 }  // namespace abacus::placement
 
 int main(int argc, char** argv) {
-  if (argc != 1 && !(argc == 3 && std::strcmp(argv[1], "--json") == 0)) {
-    std::cerr << "usage: abacus_placement_benchmark [--json FILE]\n";
-    return 2;
-  }
-  return abacus::placement::Run(argc == 3 ? argv[2] : "");
+  return abacus::runtime::BenchMain(argc, argv, "placement", abacus::placement::Measure);
 }

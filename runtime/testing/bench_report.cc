@@ -3,7 +3,9 @@
 #include <sys/utsname.h>
 
 #include <cstdio>
+#include <cstring>
 #include <fstream>
+#include <iostream>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -83,6 +85,22 @@ absl::Status BenchReport::WriteJson(const std::string& path) const {
         absl::StrCat("cannot write ", path, ": is the directory there and writable?"));
   }
   return absl::OkStatus();
+}
+
+int BenchMain(int argc, char** argv, const std::string& room,
+              const std::function<void(BenchReport&)>& measure) {
+  const std::string json = argc == 3 && std::strcmp(argv[1], "--json") == 0 ? argv[2] : "";
+  if (argc != 1 && json.empty()) {
+    std::cerr << "usage: " << argv[0] << " [--json FILE]\n";
+    return 2;
+  }
+  BenchReport report(room);
+  measure(report);
+  std::cout << report.ToText();
+  if (json.empty()) return 0;
+  const absl::Status written = report.WriteJson(json);
+  if (!written.ok()) std::cerr << written << "\n";
+  return written.ok() ? 0 : 1;
 }
 
 }  // namespace abacus::runtime

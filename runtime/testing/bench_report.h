@@ -4,6 +4,7 @@
 // What every `./dev bench ROOM` prints and writes: rows of a measured value beside a baseline that
 // was measured in the same run, because absolute times of shared machines mean little.
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -42,6 +43,12 @@ class BenchReport {
   std::vector<std::string> notes_;
   std::vector<BenchRow> rows_;
 };
+
+// What main() of a room's benchmark does: takes [--json FILE], lets `measure` fill the report,
+// prints it and writes it. Returns main()'s result: 0; 1 where the file cannot be written; 2 for
+// other arguments.
+int BenchMain(int argc, char** argv, const std::string& room,
+              const std::function<void(BenchReport&)>& measure);
 
 }  // namespace abacus::runtime
 
