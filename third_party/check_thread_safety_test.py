@@ -27,20 +27,28 @@ void Add(Counter& counter) {
 }
 """
 
+SHARED = """
+#include "runtime/base/mutex.h"
+inline abacus::runtime::Mutex shared_mutex;
+inline int shared ABSL_GUARDED_BY(shared_mutex) = 0;
+"""
+
 
 @unittest.skipUnless(shutil.which("clang++"), "clang++ is not installed")
 class ThreadSafety(unittest.TestCase):
-    def run_on(self, body, flags="-DNEEDED=1", generated=""):
+    def run_on(self, body, flags="-DNEEDED=1", generated="", other=""):
         with tempfile.TemporaryDirectory() as folder:
             build = Path(folder, "build")
             build.mkdir()
             Path(folder, "counter.cc").write_text(SOURCE % body)
             (build / "generated.cc").write_text(generated)
-            command = (f"ccache /usr/bin/c++ {flags} -I {ROOT} -std=c++20 -O1 -Wno-tsan "
+            Path(folder, "other.cc").write_text(other)
+            Path(folder, "shared.h").write_text(SHARED)
+            command = (f"ccache /usr/bin/c++ {flags} -I {ROOT} -I{folder} -std=c++20 -O1 -Wno-tsan "
                        "-fno-sanitize-recover=all -fconcepts-diagnostics-depth=2 -o counter.o -c ")
             (build / "compile_commands.json").write_text(json.dumps([
                 {"directory": str(build), "file": name, "command": command + name}
-                for name in ("../counter.cc", "../counter.cc", "generated.cc")]))
+                for name in ("../counter.cc", "../counter.cc", "../other.cc", "generated.cc")]))
             return subprocess.run([sys.executable, SCRIPT, build, "1"], capture_output=True,
                                   text=True, check=False)
 
@@ -59,6 +67,18 @@ class ThreadSafety(unittest.TestCase):
         result = self.run_on("abacus::runtime::MutexLock lock(counter.mutex);", flags="")
         self.assertEqual(1, result.returncode)
         self.assertIn("the definition was lost", result.stdout)
+
+    def test_access_to_what_a_header_guards_is_found(self):
+        result = self.run_on("abacus::runtime::MutexLock lock(counter.mutex);",
+                             other='#include "shared.h"\nint Read() { return shared; }\n')
+        self.assertEqual(1, result.returncode)
+        self.assertIn("reading variable 'shared' requires holding mutex", result.stdout)
+
+    def test_files_that_know_no_locks_are_left_out(self):
+        result = self.run_on("abacus::runtime::MutexLock lock(counter.mutex);",
+                             other="#error parsed\n")
+        self.assertEqual((0, "thread safety: 1 files, 0 with findings\n"),
+                         (result.returncode, result.stdout))
 
     def test_generated_files_are_left_out(self):
         result = self.run_on("abacus::runtime::MutexLock lock(counter.mutex);",
