@@ -38,8 +38,7 @@ namespace abacus::placement {
 // Invariants:
 //  1. The same calls in the same order give the same decisions: no clock, no chance.
 //  2. A move is only ever made to a placement that Decide() lists as paying, or (kUndo) back from
-//  the
-//     last one.
+//     the last one.
 //  3. Nothing is remembered that a restart would miss for longer than a window, but the learnt
 //     phases, corrections and cool-downs, without which it decides like the engine alone.
 //
