@@ -89,7 +89,7 @@ absl::StatusOr<std::vector<BlockPool::Found>> CacheLayer::ReadBelow(uint64_t fir
     Block block = Block::Allocate(block_bytes_);
     const uint64_t at = std::min<uint64_t>(i * block_bytes_, read.bytes.size());
     const uint64_t there = std::min<uint64_t>(block_bytes_, read.bytes.size() - at);
-    std::memcpy(block.mutable_data(), read.bytes.data() + at, there);
+    std::copy_n(read.bytes.view().substr(at, there).begin(), there, block.mutable_data());
     std::memset(block.mutable_data() + there, 0, block_bytes_ - there);
     blocks.push_back({std::move(block), read.version});
   }
