@@ -1,0 +1,156 @@
+#ifndef ABACUS_OBJFS_FS_FILE_SYSTEM_H_
+#define ABACUS_OBJFS_FS_FILE_SYSTEM_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "objfs/directory/directory.h"
+#include "objfs/fs/error.h"
+#include "objfs/layer/layer.h"
+#include "objfs/layer/stack.h"
+#include "objfs/volume/transaction.h"
+#include "objfs/volume/volume.h"
+#include "runtime/base/block.h"
+#include "runtime/object/ref.h"
+
+namespace abacus::objfs {
+
+// Who asks. Where the operating system's kernel has checked permissions already (a mount with
+// default_permissions), `checked` spares doing it again.
+struct Caller {
+  uint32_t uid = 0, gid = 0;
+  std::vector<uint32_t> groups;  // beside gid
+  bool checked = false;
+};
+
+struct SetAttributes {
+  std::optional<uint32_t> permissions;  // 07777
+  std::optional<uint32_t> uid, gid;
+  std::optional<uint64_t> size;
+  std::optional<int64_t> accessed_ns, modified_ns;  // since 1970
+  bool accessed_now = false, modified_now = false;
+};
+
+enum class RenameRule : uint8_t { kReplace = 0, kNoReplace, kExchange };
+
+// Of an open file; never 0.
+using FileHandle = uint64_t;
+
+// One client's view of a volume, by POSIX rules: the anchored front end of its stacks (paper,
+// figure 3). Names are resolved by directory objects, bytes go through the layers of the file's
+// stack, and what changes more than one inode is one transaction of the volume.
+//
+// Files are named by ObjectId, which is never reused; the root's is root().
+// Errors: of every call: FsErrorOf() tells which. kStale where the file is no more.
+// Thread-safety: thread-safe. Blocking: all calls, as the layers below; never for another client.
+class FileSystem {
+ public:
+  // How objects are brought into the runtime and taken away, without knowing a node.
+  struct Host {
+    LayerHost layers;  // of kinds that are not anchored
+    std::function<absl::StatusOr<runtime::Ref<Directory>>(const runtime::Ref<Volume>& volume,
+                                                          const runtime::Ref<Layer>& below,
+                                                          ObjectId id, uint16_t writer)>
+        make_directory;
+    std::function<void(const runtime::Ref<Directory>&)> end_directory;
+    std::function<int64_t()> now_us;  // since 1970
+  };
+  struct Options {
+    std::string client = "client";  // for people
+    // Takes the place of the volume's for files that this client makes; empty: the volume's.
+    std::string file_stack;
+  };
+
+  // Joins the volume. REQUIRES: `kinds` outlives the file system.
+  // Errors: as Volume::Join and CheckStack.
+  static absl::StatusOr<std::unique_ptr<FileSystem>> Make(runtime::Ref<Volume> volume,
+                                                          const LayerKinds& kinds, Host host,
+                                                          Options options);
+  // Closes what is open, writes back what is dirty, and leaves the volume.
+  virtual ~FileSystem() = default;
+
+  virtual ObjectId root() const = 0;
+
+  // -- names -------------------------------------------------------------------------------------
+
+  virtual absl::StatusOr<Node> Lookup(const Caller& caller, ObjectId directory,
+                                      const std::string& name) = 0;
+  // `mode`: type and permissions; the umask is off already. `contents`: a symbolic link's target.
+  virtual absl::StatusOr<Node> Make(const Caller& caller, ObjectId directory,
+                                    const std::string& name, uint32_t mode, uint64_t device,
+                                    const std::string& contents) = 0;
+  virtual absl::StatusOr<Node> Link(const Caller& caller, ObjectId file, ObjectId directory,
+                                    const std::string& name) = 0;
+  virtual absl::Status Unlink(const Caller& caller, ObjectId directory,
+                              const std::string& name) = 0;
+  virtual absl::Status RemoveDirectory(const Caller& caller, ObjectId directory,
+                                       const std::string& name) = 0;
+  virtual absl::Status Rename(const Caller& caller, ObjectId from_directory,
+                              const std::string& from, ObjectId to_directory, const std::string& to,
+                              RenameRule rule) = 0;
+  virtual absl::StatusOr<std::string> ReadLink(const Caller& caller, ObjectId link) = 0;
+
+  struct Listed {
+    std::string name;
+    uint64_t cookie = 0;
+    Node node;  // without attributes, id and type are all that it has
+  };
+  // Entries behind `cookie` (0: the beginning), "." and ".." first; none: the end.
+  virtual absl::StatusOr<std::vector<Listed>> List(const Caller& caller, ObjectId directory,
+                                                   uint64_t cookie, uint32_t max,
+                                                   bool with_attributes) = 0;
+
+  // -- inodes ------------------------------------------------------------------------------------
+
+  virtual absl::StatusOr<Node> Stat(ObjectId file) = 0;
+  virtual absl::StatusOr<Node> Set(const Caller& caller, ObjectId file,
+                                   const SetAttributes& set) = 0;
+  // `want`: R_OK, W_OK, X_OK or F_OK of access(2).
+  virtual absl::Status Access(const Caller& caller, ObjectId file, int want) = 0;
+
+  virtual absl::StatusOr<std::string> GetXattr(const Caller& caller, ObjectId file,
+                                               const std::string& name) = 0;
+  virtual absl::Status SetXattr(const Caller& caller, ObjectId file, const std::string& name,
+                                const std::string& value, XattrRule rule) = 0;
+  virtual absl::Status RemoveXattr(const Caller& caller, ObjectId file,
+                                   const std::string& name) = 0;
+  virtual absl::StatusOr<std::vector<std::string>> ListXattrs(const Caller& caller,
+                                                              ObjectId file) = 0;
+
+  // -- open files --------------------------------------------------------------------------------
+
+  // `want` as for Access(). `flags`: O_TRUNC and O_APPEND of open(2) are looked at.
+  virtual absl::StatusOr<FileHandle> Open(const Caller& caller, ObjectId file, int flags) = 0;
+  // Writes back what is dirty where `handle` is the last one; its error is what close(2) tells.
+  virtual absl::Status Release(FileHandle handle) = 0;
+
+  virtual absl::StatusOr<runtime::Block> Read(FileHandle handle, uint64_t offset,
+                                              uint64_t bytes) = 0;
+  virtual absl::Status Write(FileHandle handle, uint64_t offset, const runtime::Block& bytes) = 0;
+  // Brings what was written to the volume, where other clients see it.
+  virtual absl::Status Push(FileHandle handle) = 0;
+  // And makes it durable, with the names that were given to the file.
+  virtual absl::Status Sync(FileHandle handle) = 0;
+  virtual absl::Status SyncDirectory(ObjectId directory) = 0;
+  // `mode` as fallocate(2) has it: 0, KEEP_SIZE, or PUNCH_HOLE with KEEP_SIZE.
+  virtual absl::Status Allocate(FileHandle handle, int mode, uint64_t offset, uint64_t bytes) = 0;
+  virtual absl::StatusOr<uint64_t> SeekData(FileHandle handle, uint64_t offset) = 0;
+  virtual absl::StatusOr<uint64_t> SeekHole(FileHandle handle, uint64_t offset) = 0;
+  // Returns how many bytes: fewer where the source ends.
+  virtual absl::StatusOr<uint64_t> CopyRange(FileHandle from, uint64_t from_offset, FileHandle to,
+                                             uint64_t to_offset, uint64_t bytes) = 0;
+
+  virtual absl::StatusOr<VolumeSpace> Space() = 0;
+  // The stack of a file as text, top first.
+  virtual absl::StatusOr<std::string> StackOf(ObjectId file) = 0;
+};
+
+}  // namespace abacus::objfs
+
+#endif  // ABACUS_OBJFS_FS_FILE_SYSTEM_H_

@@ -1,0 +1,64 @@
+#ifndef ABACUS_OBJFS_VOLUME_TRANSACTION_H_
+#define ABACUS_OBJFS_VOLUME_TRANSACTION_H_
+
+// What a client asks a volume to do in one step: the paper's CommitAction(readSet, writeSet)
+// (section 4.3.1) over one object or several.
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "objfs/layer/layer.h"
+#include "objfs/volume/inode.h"
+
+namespace abacus::objfs {
+
+// An inode as a client sees it.
+struct Node {
+  ObjectId id = 0;
+  Inode inode;
+  uint64_t size = 0;       // bytes
+  uint64_t allocated = 0;  // bytes
+  Version version;         // of the last change of any kind
+  ABACUS_FIELDS(id, inode, size, allocated, version)
+};
+
+// The part of a transaction that one object takes.
+struct Part {
+  ObjectId id = 0;
+  // What was read, with the version that the read returned: committed only where it is the newest.
+  std::vector<RangeVersion> reads;
+  std::vector<RangeWrite> writes;
+  InodeChange change;
+  bool must_be_linked = false;  // refused where no name leads to the object any more
+  bool must_be_empty = false;   // refused where the directory has entries
+  ABACUS_FIELDS(id, reads, writes, change, must_be_linked, must_be_empty)
+};
+
+struct Transaction {
+  std::vector<Part> parts;  // each object once
+  // A directory changes its parent: committed only where no other did since this value of
+  // Volume::TreeVersion(), or two clients could build a cycle.
+  std::optional<uint64_t> tree;
+  ABACUS_FIELDS(parts, tree)
+};
+
+enum class CommitState : uint8_t {
+  kCommitted = 0,
+  kStale,     // `id` was changed since it was read: read it again, and try again
+  kGone,      // `id` is no more, or no name leads to it
+  kNotEmpty,  // `id` has entries
+  kTree,      // another directory was moved meanwhile
+};
+
+struct Outcome {
+  CommitState state = CommitState::kCommitted;
+  ObjectId id = 0;
+  std::vector<Node> nodes;  // where committed: of the parts, as they are now
+  Version version;          // where committed: of what was written
+  ABACUS_FIELDS(state, id, nodes, version)
+};
+
+}  // namespace abacus::objfs
+
+#endif  // ABACUS_OBJFS_VOLUME_TRANSACTION_H_

@@ -1,0 +1,108 @@
+#ifndef ABACUS_OBJFS_VOLUME_VOLUME_H_
+#define ABACUS_OBJFS_VOLUME_VOLUME_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "objfs/layer/layer.h"
+#include "objfs/store/object_store.h"
+#include "objfs/volume/inode.h"
+#include "objfs/volume/transaction.h"
+#include "objfs/volume/turns.h"
+#include "runtime/base/mutex.h"
+#include "runtime/object/mobile_object.h"
+#include "runtime/object/ref.h"
+
+namespace abacus::objfs {
+
+// What a client is told when it begins with a volume.
+struct VolumeInfo {
+  std::string name;
+  ObjectId root = 0;
+  uint16_t writer = 0;  // the client's, in versions
+  std::string file_stack, directory_stack;
+  ABACUS_FIELDS(name, root, writer, file_stack, directory_stack)
+};
+
+struct VolumeSpace {
+  uint64_t block_bytes = 0;
+  uint64_t capacity_bytes = 0, available_bytes = 0;
+  uint64_t objects = 0;
+  ABACUS_FIELDS(block_bytes, capacity_bytes, available_bytes, objects)
+};
+
+// A volume's server side: where its inodes are made, changed and removed, and where transactions
+// are put in an order. One for all clients, anchored at the volume's store.
+//
+// Invariants:
+// 1. Transactions and changes of one object happen one after the other, each seen whole by every
+//    Stat() and transaction that begins after it; their versions rise.
+// 2. An inode without a name is removed when the last client that had it open has closed it or has
+//    left, and not before.
+// 3. The removal of a name is on the disk before the object behind it is removed.
+// Errors: kNotFound - no such object. kResourceExhausted - no space. Those of the store.
+// Thread-safety: thread-safe. Blocking: disk I/O; never for a client.
+class Volume final : public runtime::AnchoredObject {
+ public:
+  // How the volume brings the lowest layers of files into the runtime.
+  struct Host {
+    std::function<runtime::Ref<Layer>(std::unique_ptr<Layer>)> adopt;
+    std::function<void(const runtime::Ref<Layer>&)> end;
+    std::function<int64_t()> now_ns;  // since 1970
+  };
+  struct Options {
+    std::string name;
+    std::string file_stack = "cache/isolation/storage";
+    std::string directory_stack = "isolation/storage";
+  };
+
+  // The volume that the store holds; makes its root directory where the store is new.
+  // Errors: kFailedPrecondition - the store is of something else.
+  static absl::StatusOr<std::unique_ptr<Volume>> Make(std::shared_ptr<ObjectStore> store,
+                                                      Options options, Host host);
+  ~Volume() override;
+
+  // A client begins; `client` names it for people. Its number is free again when it has left.
+  absl::StatusOr<VolumeInfo> Join(const std::string& client);
+  // All that the client has open is closed.
+  absl::Status Leave(uint16_t writer);
+
+  // In the order asked for; an object that is not there has id 0.
+  absl::StatusOr<std::vector<Node>> Stat(const std::vector<ObjectId>& ids);
+  // Makes an object that no name leads to yet; `inode.links` says how many will.
+  absl::StatusOr<Node> MakeInode(uint16_t writer, const Inode& inode, const std::string& contents);
+  // Takes back one that MakeInode() made and that no transaction named.
+  absl::Status Discard(ObjectId id);
+  absl::StatusOr<Outcome> Commit(uint16_t writer, const Transaction& transaction);
+  // Changes of one inode that depend on nothing that was read.
+  absl::StatusOr<Node> Change(uint16_t writer, ObjectId id, const InodeChange& change);
+  absl::StatusOr<uint64_t> TreeVersion();
+
+  // The object's lowest layer, and that the client needs it: it stays while it is open, with a name
+  // or without. Each Open() needs a Close().
+  absl::StatusOr<runtime::Ref<Layer>> Open(uint16_t writer, ObjectId id);
+  absl::Status Close(uint16_t writer, ObjectId id);
+
+  // Returns once all changes of these objects that returned before are durable.
+  absl::Status Flush(const std::vector<ObjectId>& ids);
+  absl::StatusOr<VolumeSpace> Space();
+
+  ABACUS_OBJECT(Volume, "objfs.Volume", 1, Join, Leave, Stat, MakeInode, Discard, Commit, Change,
+                TreeVersion, Open, Close, Flush, Space)
+
+ private:
+  class Bottom;
+  struct Impl;
+  explicit Volume(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+  const std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace abacus::objfs
+
+#endif  // ABACUS_OBJFS_VOLUME_VOLUME_H_
