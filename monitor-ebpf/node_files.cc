@@ -244,6 +244,31 @@ std::optional<TaskTimes> ParseSchedstat(std::string_view text) {
   return TaskTimes{*run, *wait};
 }
 
+// "cpu0 0 0 0 0 0 0 RUN WAIT SLICES": the fields of task time have stood there since version 15.
+absl::StatusOr<std::vector<CpuTimes>> ParseMachineSchedstat(std::string_view text) {
+  const auto version = FindKey(text, "version");
+  if (!version || *version < 15 || *version > 17) {
+    return absl::DataLossError("a version that is not known");
+  }
+  std::vector<CpuTimes> cpus;
+  bool any = false;
+  for (const std::string_view line : Split(text, '\n')) {
+    if (line.substr(0, 3) != "cpu") continue;
+    const auto words = Split(line, ' ');
+    if (words.size() != 10) return absl::DataLossError("a processor's line of another length");
+    const auto cpu = ParseNumber(words[0].substr(3));
+    const auto run = ParseNumber(words[7]);
+    const auto wait = ParseNumber(words[8]);
+    if (!cpu || *cpu > kCpuMax || !run || !wait) {
+      return absl::DataLossError("a processor's line without its numbers");
+    }
+    cpus.push_back({static_cast<int>(*cpu), {*run, *wait}});
+    any = any || *run > 0;
+  }
+  if (!any) return absl::DataLossError("no task's time in it");
+  return cpus;
+}
+
 std::optional<uint64_t> ParsePressureSomeTotal(std::string_view text) {
   for (const std::string_view line : Split(text, '\n')) {
     if (line.substr(0, 5) != "some ") continue;

@@ -52,6 +52,15 @@ struct TaskTimes {
 };
 std::optional<TaskTimes> ParseSchedstat(std::string_view text);
 
+// The same sums of each processor, of all tasks that ran on it, ended ones included:
+// /proc/schedstat. Errors: kDataLoss - malformed, of a version that is not known here (15 to 17
+// are), or all zero.
+struct CpuTimes {
+  int cpu = 0;
+  TaskTimes times;
+};
+absl::StatusOr<std::vector<CpuTimes>> ParseMachineSchedstat(std::string_view text);
+
 // "some ... total=N": the time in which at least one task waited. Units: microseconds.
 std::optional<uint64_t> ParsePressureSomeTotal(std::string_view text);
 

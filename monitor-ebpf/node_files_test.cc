@@ -85,6 +85,34 @@ TEST(ParseSchedstatTest, ThreeNumbersOrNothing) {
   }
 }
 
+// As kernels of versions 15 to 17 write it: lines of scheduling domains follow each processor's.
+TEST(ParseMachineSchedstatTest, RunAndWaitOfEachProcessor) {
+  for (const char* version : {"15", "17"}) {
+    const auto cpus = ParseMachineSchedstat(
+        std::string("version ") + version +
+        "\ntimestamp 4303049600\ncpu0 0 0 0 0 0 0 700 90 5\ndomain0 MC 03 1 2 3 4 5 6 7 8 9\n"
+        "cpu3 1 2 3 4 5 6 800 91 8\n");
+    ASSERT_TRUE(cpus.ok()) << cpus.status();
+    ASSERT_EQ(cpus->size(), 2u);
+    EXPECT_EQ((*cpus)[0].cpu, 0);
+    EXPECT_EQ((*cpus)[0].times.run_ns, 700u);
+    EXPECT_EQ((*cpus)[0].times.wait_ns, 90u);
+    EXPECT_EQ((*cpus)[1].cpu, 3);
+    EXPECT_EQ((*cpus)[1].times.wait_ns, 91u);
+  }
+}
+
+TEST(ParseMachineSchedstatTest, WhatIsNotKnownForCertainIsDataLoss) {
+  for (const char* text :
+       {"", "version 15\n", "version x\ncpu0 0 0 0 0 0 0 700 90 5\n",
+        "version 14\ncpu0 0 0 0 0 0 0 700 90 5\n", "version 99\ncpu0 0 0 0 0 0 0 700 90 5\n",
+        "version 15\ncpu0 0 0 0 0 0 0 700 90\n", "version 15\ncpu0 0 0 0 0 0 0 700 x 5\n",
+        "version 15\ncpux 0 0 0 0 0 0 700 90 5\n", "version 15\ncpu0 0 0 0 0 0 0 0 0 0\n",
+        "version 15\ncpu0 0 0 0 0 0 0 700 90 5\ncpu1 cut sho"}) {
+    EXPECT_EQ(ParseMachineSchedstat(text).status().code(), absl::StatusCode::kDataLoss) << text;
+  }
+}
+
 TEST(ParsePressureTest, TotalOfTheSomeLine) {
   EXPECT_EQ(ParsePressureSomeTotal("some avg10=0.00 avg60=0.04 avg300=0.19 total=5267395\n"
                                    "full avg10=0.00 avg60=0.00 avg300=0.00 total=7\n"),
@@ -97,7 +125,8 @@ TEST(ParsePressureTest, TotalOfTheSomeLine) {
 // Whatever bytes stand in the files, the parsers come back; the sanitizers see to the rest.
 TEST(ParsersTest, RandomDamageNeverCrashes) {
   const std::string good =
-      "cpu0 10 0 20 700 30 1 2 4 0 0\nprocs_running 6\n4:cpu:/a\n1 2 3\n0-3,5\n"
+      "version 15\ncpu0 10 0 20 700 30 1 2 4 0\ncpu0 10 0 20 700 30 1 2 4 0 0\nprocs_running "
+      "6\n4:cpu:/a\n1 2 3\n0-3,5\n"
       "31 23 0:28 / /sys rw - cgroup cgroup rw,cpu\nsome avg10=0 total=5\n";
   std::mt19937_64 random(20260401);
   for (int round = 0; round < 20'000; ++round) {
@@ -107,6 +136,7 @@ TEST(ParsersTest, RandomDamageNeverCrashes) {
     }
     static_cast<void>(ParseMachineStat(text));
     static_cast<void>(ParseSchedstat(text));
+    static_cast<void>(ParseMachineSchedstat(text));
     static_cast<void>(ParseCpuList(text));
     static_cast<void>(ParsePressureSomeTotal(text));
     static_cast<void>(FindKey(text, "procs_running"));

@@ -27,7 +27,7 @@ namespace {
 // /proc/stat counts in 10 ms steps, so a shorter stretch says nothing.
 constexpr uint64_t kWindowMinNs = 50'000'000;
 // A window is made of so many samples: asked again sooner, Load() repeats its last answer. Looking
-// at 110 tasks costs 0.4-0.7 ms, and a host may have twelve nodes.
+// at 110 tasks costs 0.15 ms, and a host may have twelve nodes.
 constexpr uint64_t kSamplesOfWindow = 4;
 constexpr double kRateShareMin = 0.001;
 // Tasks' time that a window must hold before their waiting says anything about neighbours: less is
@@ -37,6 +37,13 @@ constexpr double kEvidenceMin = 0.1;
 constexpr char kClockSourceFile[] =
     "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
+// Where the time comes from that tasks waited for a processor, the best first.
+enum class WaitSource : uint8_t {
+  kMachine,  // /proc/schedstat: of all tasks, in one file
+  kTasks,    // the sum of each task's own
+  kGuess,
+};
+
 // Cumulative figures at one moment.
 struct Sample {
   uint64_t t_ns = 0;
@@ -44,6 +51,7 @@ struct Sample {
   uint64_t idle_ns = 0;  // of a machine
   size_t cpus = 0;       // that idle_ns is the sum of
   bool run_by_scan = false;
+  WaitSource wait_source = WaitSource::kGuess;
   uint64_t wait_ns = 0;
   uint64_t throttled_ns = 0;
   uint64_t stolen_ns = 0;
@@ -78,9 +86,13 @@ class PlainMonitor : public Monitor {
   TaskScan::Options ScanOptions() const;
   absl::StatusOr<Sample> TakeSample();
   absl::Status ReadRunning(Sample* sample, uint64_t* procs_running) const;
+  std::optional<uint64_t> ReadMachineWait() const;
   uint64_t EstimateWait(const Sample& sample, uint64_t procs_running);
   NodeLoad Describe(const Sample& from, const Sample& to) const;
   bool ClockSourceChanged() const;
+  bool IsOurs(int cpu) const {
+    return cpus_.empty() || std::find(cpus_.begin(), cpus_.end(), cpu) != cpus_.end();
+  }
   uint64_t SampleGapNs() const {
     return static_cast<uint64_t>(absl::ToInt64Nanoseconds(options_.window)) / kSamplesOfWindow;
   }
@@ -199,7 +211,7 @@ absl::Status PlainMonitor::ReadRunning(Sample* sample, uint64_t* procs_running) 
     return absl::UnavailableError(absl::StrCat(path, ": ", stat.status().message()));
   }
   for (const CpuLine& line : stat->cpus) {
-    if (!cpus_.empty() && std::find(cpus_.begin(), cpus_.end(), line.cpu) == cpus_.end()) continue;
+    if (!IsOurs(line.cpu)) continue;
     sample->idle_ns += line.idle * clock_tick_ns_;
     sample->stolen_ns += line.steal * clock_tick_ns_;
     ++sample->cpus;
@@ -211,12 +223,38 @@ absl::Status PlainMonitor::ReadRunning(Sample* sample, uint64_t* procs_running) 
 absl::StatusOr<Sample> PlainMonitor::TakeSample() {
   Sample sample;
   sample.t_ns = options_.now_ns();
-  scan_->Step(samples_.empty() ? 0 : Since(sample.t_ns, samples_.back().t_ns));
+  const std::optional<uint64_t> machine_wait_ns = ReadMachineWait();
+  if (!machine_wait_ns) {
+    scan_->Step(samples_.empty() ? 0 : Since(sample.t_ns, samples_.back().t_ns));
+  }
   uint64_t procs_running = 0;
   if (absl::Status status = ReadRunning(&sample, &procs_running); !status.ok()) return status;
   sample.throttled_ns = ReadThrottledNs(cgroup_);
-  sample.wait_ns = scan_->works() ? scan_->total().wait_ns : EstimateWait(sample, procs_running);
+  if (machine_wait_ns) {
+    sample.wait_source = WaitSource::kMachine;
+    sample.wait_ns = *machine_wait_ns;
+  } else if (scan_->works()) {
+    sample.wait_source = WaitSource::kTasks;
+    sample.wait_ns = scan_->total().wait_ns;
+  } else {
+    sample.wait_ns = EstimateWait(sample, procs_running);
+  }
   return sample;
+}
+
+// Has tasks that ended between two looks as well, which the tasks' own files cannot tell. Nothing
+// of a cgroup, and where the kernel has no such file.
+std::optional<uint64_t> PlainMonitor::ReadMachineWait() const {
+  if (cgroup_.limits_cpu) return std::nullopt;
+  const auto text = ReadSmallFile(proc_ + "/schedstat");
+  if (!text.ok()) return std::nullopt;
+  const auto cpus = ParseMachineSchedstat(*text);
+  if (!cpus.ok()) return std::nullopt;
+  uint64_t wait_ns = 0;
+  for (const CpuTimes& of_cpu : *cpus) {
+    if (IsOurs(of_cpu.cpu)) wait_ns += of_cpu.times.wait_ns;
+  }
+  return wait_ns;
 }
 
 // Without schedstat: the larger of two estimates, both of which err low on average.
@@ -249,8 +287,9 @@ absl::StatusOr<NodeLoad> PlainMonitor::Load() {
   auto sample = TakeSample();
   if (!sample.ok()) return sample.status();
   // A processor or a file that came or went makes the sums incomparable: begin anew.
-  if (!samples_.empty() && (samples_.back().cpus != sample->cpus ||
-                            samples_.back().run_by_scan != sample->run_by_scan)) {
+  if (!samples_.empty() &&
+      (samples_.back().cpus != sample->cpus || samples_.back().run_by_scan != sample->run_by_scan ||
+       samples_.back().wait_source != sample->wait_source)) {
     samples_.clear();
   }
   samples_.push_back(*sample);
@@ -273,12 +312,13 @@ NodeLoad PlainMonitor::Describe(const Sample& from, const Sample& to) const {
   NodeLoad load;
   std::vector<std::string> missing;
   if (!found_missing_.empty()) missing.push_back(found_missing_);
-  const bool by_scan = scan_->works();
-  load.source =
-      absl::StrCat(cgroup_.limits_cpu ? "cgroup" : "proc-stat", by_scan         ? "+task-schedstat"
-                                                                : has_pressure_ ? "+pressure"
-                                                                                : "+procs-running");
-  if (!by_scan) {
+  const bool guessed = to.wait_source == WaitSource::kGuess;
+  load.source = absl::StrCat(cgroup_.limits_cpu ? "cgroup" : "proc-stat",
+                             to.wait_source == WaitSource::kMachine ? "+schedstat"
+                             : !guessed                             ? "+task-schedstat"
+                             : has_pressure_                        ? "+pressure"
+                                                                    : "+procs-running");
+  if (guessed) {
     missing.push_back(
         has_pressure_
             ? "no task schedstat: ready time is a lower bound from CPU pressure"
@@ -311,7 +351,7 @@ NodeLoad PlainMonitor::Describe(const Sample& from, const Sample& to) const {
   // there counts it as waiting. With k tasks on each processor in use it is k times as much.
   const double stopped = static_cast<double>(Since(to.throttled_ns, from.throttled_ns)) / span;
   const double tasks_per_cpu = std::max(1.0, (load.running + waiting) / most);
-  load.throttled = by_scan ? std::min(waiting, stopped * tasks_per_cpu) : stopped;
+  load.throttled = guessed ? stopped : std::min(waiting, stopped * tasks_per_cpu);
   load.ready = std::max(0.0, waiting - load.throttled);
   load.load = std::max(1.0, load.running + load.ready);
   load.rate_share = RateShare(load.running, waiting, load.throttled, load.load);

@@ -30,11 +30,12 @@ struct PlainMonitorOptions {
 //
 // Running time of a machine is wall time less idle time from /proc/stat, which the kernel keeps
 // exactly but prints in steps of 10 ms: +-1 % per processor and second (the columns of busy time
-// are sampled at ticks and 1-3 % low). Of a cgroup it is its own counter, exact. Ready time is the
-// sum of the tasks' run-queue waits (see task_scan.h for what that misses). Where the kernel has no
-// schedstat, it is estimated from pressure (which sees that somebody waits, but not how many: a
-// lower bound) and from the length of the run queue at the moments of asking (four numbers a
-// second, so +-50 %); NodeLoad::degraded then says so.
+// are sampled at ticks and 1-3 % low). Of a cgroup it is its own counter, exact. Ready time of a
+// machine is /proc/schedstat's sum where the kernel has that file (CONFIG_SCHEDSTATS), else, and of
+// a cgroup, the sum of the tasks' run-queue waits (see task_scan.h for what that misses). Where
+// tasks have no schedstat either, it is estimated from pressure (which sees that somebody waits,
+// but not how many: a lower bound) and from the length of the run queue at the moments of asking
+// (four numbers a second, so +-50 %); NodeLoad::degraded then says so.
 //
 // A quota's throttled time counts neither as running nor as ready; the rate is lowered so that
 // Rate() x min(1, Cores() / load) is the share of a core that the tasks in fact had. The same goes

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -56,39 +57,100 @@ std::string TaskFile(const std::string& proc_root, int pid, int tid, std::string
 
 }  // namespace
 
+size_t TaskScan::FilesThatMayStayOpen() {
+  constexpr rlim_t kMost = 512;
+  rlimit files = {};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return 0;
+  return std::min(files.rlim_cur / 8, kMost);
+}
+
+// The kernel tells the last id of the reader's own pid namespace: of no use with another one's
+// /proc.
+TaskScan::TaskScan(Options options) : options_(std::move(options)) {
+  char text[32];
+  const ssize_t bytes = readlink((options_.proc_root + "/self").c_str(), text, sizeof(text));
+  if (bytes <= 0) return;
+  const auto pid = ParseId(std::string_view(text, static_cast<size_t>(bytes)));
+  ids_are_ours_ = pid == getpid();
+}
+
+TaskScan::~TaskScan() {
+  for (auto& [tid, known] : known_) Close(known);
+}
+
+void TaskScan::Close(Known& known) {
+  if (known.file < 0) return;
+  close(std::exchange(known.file, -1));
+  --files_;
+}
+
 void TaskScan::Step(uint64_t elapsed_ns) {
   round_ns_ += elapsed_ns;
+  listed_ns_ += elapsed_ns;
   if (queue_.empty() && pids_.empty()) BeginRound();
-  size_t visits = options_.tasks_per_step;
-  while (visits > 0) {
-    if (queue_.empty()) {
-      if (pids_.empty()) break;
+  size_t cost = 0;
+  while (cost < kCostOfOpening * options_.tasks_per_step) {
+    if (!queue_.empty()) {
+      const Task task = queue_.back();
+      queue_.pop_back();
+      cost += Visit(task);
+    } else if (!pids_.empty()) {
       const int pid = pids_.back();
       pids_.pop_back();
-      const std::string dir = options_.proc_root + "/" + std::to_string(pid) + "/task";
-      ForEachEntry(dir, [&](const dirent& entry) {
-        if (const auto tid = ParseId(entry.d_name)) queue_.push_back({pid, *tid});
-      });
-      --visits;  // listing a process costs about as much as looking at a task
-      continue;
+      ListProcess(pid);
+      cost += kCostOfOpening;
+    } else {
+      break;
     }
-    const Task task = queue_.back();
-    queue_.pop_back();
-    Visit(task);
-    --visits;
   }
 }
 
+void TaskScan::ListProcess(int pid) {
+  const std::string dir = options_.proc_root + "/" + std::to_string(pid) + "/task";
+  ForEachEntry(dir, [&](const dirent& entry) {
+    if (const auto tid = ParseId(entry.d_name)) queue_.push_back({pid, *tid});
+  });
+}
+
 void TaskScan::BeginRound() {
-  // A task that the last round did not come across has ended.
-  std::erase_if(known_, [this](const auto& entry) { return entry.second.round != round_; });
+  ForgetEnded();
   ++round_;
   last_round_ns_ = std::exchange(round_ns_, 0);
-  if (options_.cgroup_dir.empty()) {
-    ListMachine();
-  } else {
+  if (!options_.cgroup_dir.empty()) {
     ListCgroup(options_.cgroup_dir, 0);
+  } else if (!ListNewTasks()) {
+    listed_ns_ = 0;
+    ListMachine();
   }
+}
+
+// A task that the last round did not come across has ended.
+void TaskScan::ForgetEnded() {
+  for (auto entry = known_.begin(); entry != known_.end();) {
+    if (entry->second.round == round_) {
+      ++entry;
+    } else {
+      Close(entry->second);
+      entry = known_.erase(entry);
+    }
+  }
+}
+
+// "0.08 0.03 0.01 1/110 4242": the last number is the id that was given away last.
+bool TaskScan::ListNewTasks() {
+  std::array<char, 128> buffer;
+  std::string_view text = ReadInto(options_.proc_root + "/loadavg", buffer);
+  text = text.substr(0, text.find('\n'));
+  const auto last = ParseId(text.substr(std::min(text.rfind(' '), text.size() - 1) + 1));
+  const int before = std::exchange(last_id_, last.value_or(0));
+  const int from = std::exchange(looked_from_, before);
+  if (options_.list_always || !ids_are_ours_ || listed_ns_ >= kListingNs) return false;
+  if (from == 0 || last_id_ < before || before < from || last_id_ - from > kNewIdsMax) return false;
+  for (const auto& [tid, known] : known_) queue_.push_back({known.pid, tid});
+  for (int id = from + 1; id <= last_id_; ++id) {
+    if (!known_.contains(id)) queue_.push_back({id, id});
+  }
+  return true;
 }
 
 void TaskScan::ListMachine() {
@@ -117,21 +179,42 @@ void TaskScan::ListCgroup(const std::string& dir, int depth) {
   });
 }
 
-void TaskScan::Visit(const Task& task) {
+std::optional<TaskTimes> TaskScan::ReadOpen(Known& known) {
   std::array<char, 128> buffer;
-  const auto times = ParseSchedstat(
-      ReadInto(TaskFile(options_.proc_root, task.pid, task.tid, "schedstat"), buffer));
-  if (!times) return;  // ended meanwhile, or the kernel does not tell
-  works_ = true;
+  const ssize_t bytes = pread(known.file, buffer.data(), buffer.size(), 0);
+  if (bytes <= 0) return std::nullopt;
+  return ParseSchedstat(std::string_view(buffer.data(), static_cast<size_t>(bytes)));
+}
+
+// Returns what it cost.
+size_t TaskScan::Visit(const Task& task) {
   auto found = known_.find(task.tid);
+  if (found != known_.end() && found->second.file >= 0) {
+    if (const auto times = ReadOpen(found->second)) {
+      Charge(task, found->second, *times);
+      return kCostOfReading;
+    }
+    // It has ended: who has its id now, if anybody, is another.
+    Close(found->second);
+    known_.erase(found);
+    found = known_.end();
+  }
+  const int file = open(TaskFile(options_.proc_root, task.pid, task.tid, "schedstat").c_str(),
+                        O_RDONLY | O_CLOEXEC);
+  if (file < 0) return kCostOfOpening;  // ended meanwhile, or the kernel does not tell
+  Known fresh{.pid = task.pid, .file = file};
+  const auto times = ReadOpen(fresh);
+  const bool keep = times && files_ < options_.files_max && known_.size() < kTasksMax;
+  if (!keep) close(std::exchange(fresh.file, -1));
+  if (!times) return kCostOfOpening;
+  works_ = true;
   if (found == known_.end()) {
     if (known_.size() >= kTasksMax) {
       ++left_out_;
-      return;
+      return kCostOfOpening;
     }
     // In the first round all tasks are new and none has done anything for the sums. Later a new
     // task has done it all since the last round began, unless it was moved into the cgroup.
-    Known fresh;
     if (round_ == 1) {
       fresh.times = *times;
     } else {
@@ -140,14 +223,20 @@ void TaskScan::Visit(const Task& task) {
       fresh.times.wait_ns = times->wait_ns - std::min(times->wait_ns, most_ns);
     }
     found = known_.emplace(task.tid, fresh).first;
+  } else {
+    found->second.file = fresh.file;
   }
-  Known& known = found->second;
+  if (keep) ++files_;
+  Charge(task, found->second, *times);
+  return kCostOfOpening;
+}
+
+void TaskScan::Charge(const Task& task, Known& known, const TaskTimes& times) {
   known.round = round_;
   // A thread id that was given to a new thread starts again from zero.
-  if (times->run_ns < known.times.run_ns || times->wait_ns < known.times.wait_ns) known.times = {};
-  const TaskTimes delta = {times->run_ns - known.times.run_ns,
-                           times->wait_ns - known.times.wait_ns};
-  known.times = *times;
+  if (times.run_ns < known.times.run_ns || times.wait_ns < known.times.wait_ns) known.times = {};
+  const TaskTimes delta = {times.run_ns - known.times.run_ns, times.wait_ns - known.times.wait_ns};
+  known.times = times;
   if ((delta.run_ns == 0 && delta.wait_ns == 0) || !CountsHere(task)) return;
   total_.run_ns += delta.run_ns;
   total_.wait_ns += delta.wait_ns;

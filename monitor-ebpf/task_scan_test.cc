@@ -1,10 +1,19 @@
 #include "monitor-ebpf/task_scan.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <iterator>
 #include <string>
+#include <thread>
+#include <vector>
 
+#include "monitor-ebpf/testing/block_for.h"
 #include "monitor-ebpf/testing/fake_root.h"
+#include "monitor-ebpf/thread_clock.h"
 
 namespace abacus::monitor {
 namespace {
@@ -127,6 +136,132 @@ TEST(TaskScanTest, KernelWithoutSchedstatDoesNotWork) {
   scan.Step(0);
   scan.Step(kQuarter);
   EXPECT_FALSE(scan.works());
+}
+
+// -- listing seldom -------------------------------------------------------------------------------
+
+// A machine whose kernel tells the last id. Two rounds have passed, in which all tasks are listed.
+class NewIdsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    root_.WriteTask(10, 10, 0, 0);
+    TellLastId(100);
+    scan_.Step(0);
+    scan_.Step(kQuarter);
+  }
+  void TellLastId(int id) { root_.Write("proc/loadavg", "0.1 0.2 0.3 1/9 " + ToLine(id)); }
+  // What waiting it finds of a task that has waited 7 ns.
+  uint64_t WaitFoundOf(int id) {
+    root_.WriteTask(id, id, 0, 7);
+    const uint64_t before = scan_.total().wait_ns;
+    scan_.Step(kQuarter);
+    return scan_.total().wait_ns - before;
+  }
+
+  FakeRoot root_;
+  TaskScan scan_{{.proc_root = root_.proc()}};
+
+ private:
+  static std::string ToLine(int id) { return std::to_string(id) + "\n"; }
+};
+
+TEST_F(NewIdsTest, NewTasksAreFoundByTheirIdsAndAllAreListedAtTimes) {
+  EXPECT_EQ(WaitFoundOf(50), 0u);  // below the last id: listing alone would find it
+  TellLastId(103);
+  EXPECT_EQ(WaitFoundOf(102), 7u);
+  EXPECT_EQ(WaitFoundOf(103), 7u);  // its id was given away before it could be seen
+  EXPECT_EQ(WaitFoundOf(101), 0u);
+  scan_.Step(TaskScan::kListingNs);
+  EXPECT_EQ(scan_.total().wait_ns, 4 * 7u);
+}
+
+TEST_F(NewIdsTest, IdsThatBeginAgainFromBelowHaveAllListed) {
+  TellLastId(60);
+  EXPECT_EQ(WaitFoundOf(55), 7u);
+}
+
+TEST_F(NewIdsTest, ManyNewIdsHaveAllListed) {
+  TellLastId(5'000);
+  EXPECT_EQ(WaitFoundOf(50), 7u);
+}
+
+TEST_F(NewIdsTest, GarbageInPlaceOfTheLastIdHasAllListed) {
+  for (const char* text : {"", "\n", "7", "0.1 0.2 0.3 1/9 x\n", "0.1 0.2 0.3 1/9 -4\n"}) {
+    root_.Write("proc/loadavg", text);
+    root_.Remove("proc/50");
+    scan_.Step(kQuarter);
+    EXPECT_EQ(WaitFoundOf(50), 7u) << text;
+  }
+}
+
+TEST_F(NewIdsTest, ProcOfAnotherPidNamespaceHasAllListed) {
+  root_.Remove("proc/self");
+  std::filesystem::create_symlink("1", root_.proc() + "/self");
+  TaskScan scan({.proc_root = root_.proc()});
+  for (int i = 0; i < 3; ++i) scan.Step(kQuarter);
+  root_.WriteTask(50, 50, 0, 7);
+  scan.Step(kQuarter);
+  EXPECT_EQ(scan.total().wait_ns, 7u);
+}
+
+TEST(TaskScanTest, FilesThatStayOpenAreNoMoreThanAllowedAndAreClosed) {
+  const auto open_files = [] {
+    const std::filesystem::directory_iterator files("/proc/self/fd");
+    return std::distance(begin(files), end(files));
+  };
+  FakeRoot root;
+  for (int pid = 1; pid <= 30; ++pid) root.WriteTask(pid, pid, 0, 0);
+  const auto before = open_files();
+  {
+    TaskScan scan({.proc_root = root.proc(), .files_max = 20});
+    scan.Step(0);
+    EXPECT_EQ(open_files(), before + 20);
+    for (int pid = 1; pid <= 30; ++pid) root.WriteTask(pid, pid, 0, 1);
+    scan.Step(kQuarter);
+    EXPECT_EQ(scan.total().wait_ns, 30u);
+    for (int pid = 6; pid <= 30; ++pid) root.Remove("proc/" + std::to_string(pid));
+    for (int i = 0; i < 2; ++i) scan.Step(kQuarter);
+    EXPECT_LE(open_files(), before + 5);
+  }
+  EXPECT_EQ(open_files(), before);
+}
+
+// Threads that live for 100 ms each, more of them than processors: whoever does not find the new
+// ones finds next to nothing.
+TEST(RealTaskScanTest, FilesKeptOpenAndIdsSayTheSameAsListingAndOpeningAll) {
+  if (access("/proc/thread-self/schedstat", R_OK) != 0)
+    GTEST_SKIP() << "no schedstat of tasks here";
+  TaskScan cached({});
+  TaskScan plain({.files_max = 0, .list_always = true});
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> parents;
+  for (int i = 0; i < 5; ++i) {
+    parents.emplace_back([&stop] {
+      while (!stop) {
+        std::thread([] {
+          const uint64_t end_ns = MachineTime::MonotonicNs() + 100 * kMs;
+          while (MachineTime::MonotonicNs() < end_ns) {
+          }
+        }).join();
+      }
+    });
+  }
+  uint64_t last_ns = MachineTime::MonotonicNs();
+  for (int i = 0; i < 40; ++i) {
+    BlockFor(25 * kMs);
+    const uint64_t now_ns = MachineTime::MonotonicNs();
+    cached.Step(now_ns - last_ns);
+    plain.Step(now_ns - last_ns);
+    last_ns = now_ns;
+  }
+  stop = true;
+  for (std::thread& parent : parents) parent.join();
+  const auto ms = [](uint64_t ns) { return static_cast<double>(ns) / kMs; };
+  EXPECT_GT(ms(plain.total().run_ns), 200);
+  EXPECT_NEAR(ms(cached.total().run_ns), ms(plain.total().run_ns),
+              0.25 * ms(plain.total().run_ns) + 50);
+  EXPECT_NEAR(ms(cached.total().wait_ns), ms(plain.total().wait_ns),
+              0.25 * ms(plain.total().wait_ns) + 50);
 }
 
 TEST(TaskScanTest, MissingProcAndMissingCgroupAreNoTasks) {
