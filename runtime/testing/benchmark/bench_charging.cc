@@ -30,32 +30,68 @@ constexpr int kThreads = 3;  // on two processors, so that they wait for one as 
 
 // What the objects themselves know.
 struct Known {
-  std::atomic<uint64_t> cpu_ns{0};
-  std::atomic<uint64_t> wall_ns{0};
-  std::atomic<uint64_t> segments{0};
+  double cpu_ns = 0;
+  double wall_ns = 0;
 };
-std::array<Known, kObjects> known;
+using KnownOfAll = std::array<Known, kObjects>;
 uint64_t step_ns = 0;
 
-// The time of its scope is that of one object.
-class Segment {
+// Whose time a thread's is, by its CPU clock, read whenever the thread passes from one object to
+// another. The runtime takes its own reading just before a method begins and just after it has
+// ended, and reading this clock takes longer than what is between: so the reading is dated back to
+// where it began, or forward to where it ended, and what it takes is its object's as well.
+class Ledger {
  public:
-  explicit Segment(uint64_t object)
-      : object_(object),
-        cpu_ns_(MachineTime::ThreadCpuNs()),
-        wall_ns_(MachineTime::MonotonicNs()) {}
-  ~Segment() {
-    known[object_].cpu_ns += MachineTime::ThreadCpuNs() - cpu_ns_;
-    known[object_].wall_ns += MachineTime::MonotonicNs() - wall_ns_;
-    ++known[object_].segments;
+  void Enter(size_t object) {
+    const Reading at = Read();
+    Credit(at.cpu_ns - at.half_ns, at.wall_ns - at.half_ns);
+    inside_.push_back(object);
   }
-  Segment(const Segment&) = delete;
-  Segment& operator=(const Segment&) = delete;
+  void Leave() {
+    const Reading at = Read();
+    Credit(at.cpu_ns + at.half_ns, at.wall_ns + at.half_ns);
+    inside_.pop_back();
+  }
+  const KnownOfAll& known() const { return known_; }
 
  private:
-  const uint64_t object_;
-  const uint64_t cpu_ns_;
-  const uint64_t wall_ns_;
+  struct Reading {
+    double cpu_ns;
+    double wall_ns;
+    double half_ns;  // of the time that the reading took
+  };
+  Reading Read() {
+    // One in which the thread was set aside says nothing of what the others take.
+    constexpr double kUndisturbedNs = 5'000;
+    const uint64_t begin = MachineTime::Ticks();
+    const auto wall_ns = static_cast<double>(MachineTime::MonotonicNs());
+    const auto cpu_ns = static_cast<double>(MachineTime::ThreadCpuNs());
+    const double took_ns = static_cast<double>(MachineTime::Ticks() - begin) * ns_per_tick_;
+    if (took_ns < kUndisturbedNs) half_ns_ = took_ns / 2;
+    return {cpu_ns, wall_ns, half_ns_};
+  }
+  void Credit(double cpu_ns, double wall_ns) {
+    if (!inside_.empty()) {
+      known_[inside_.back()].cpu_ns += cpu_ns - cpu_ns_;
+      known_[inside_.back()].wall_ns += wall_ns - wall_ns_;
+    }
+    cpu_ns_ = cpu_ns;
+    wall_ns_ = wall_ns;
+  }
+
+  const double ns_per_tick_ = MachineTime::NsPerTick();
+  std::vector<size_t> inside_;
+  double cpu_ns_ = 0, wall_ns_ = 0, half_ns_ = 0;
+  KnownOfAll known_;
+};
+thread_local Ledger* ledger = nullptr;
+
+class Inside {
+ public:
+  explicit Inside(size_t object) { ledger->Enter(object); }
+  ~Inside() { ledger->Leave(); }
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
 };
 
 void SpinFor(uint64_t cpu_ns) {
@@ -70,14 +106,11 @@ class Player : public MobileObject {
  public:
   using Cast = std::vector<Ref<Player>>;
 
-  absl::Status Play(uint64_t self, Cast cast) {
-    {
-      const Segment mine(self);
-      SpinFor(step_ns + self * step_ns / 2);
-      if (self % 2 == 1) monitor::BlockFor(3 * step_ns);
-    }
+  absl::Status Play(uint64_t self, const Cast& cast) {
+    const Inside mine(self);
+    SpinFor(step_ns + self * step_ns / 2);
+    if (self % 2 == 1) monitor::BlockFor(3 * step_ns);
     if (self % 2 == 0) ABACUS_RETURN_IF_ERROR(cast[self + 1]->Play(self + 1, cast));
-    const Segment mine(self);
     SpinFor(step_ns);
     return absl::OkStatus();
   }
@@ -86,20 +119,8 @@ class Player : public MobileObject {
   ABACUS_OBJECT(Player, "bench.Player", 1, Play)
 };
 
-// What an object's noting down takes beside what it notes.
-double NotingUs() {
-  constexpr int kTimes = 10'000;
-  for (Known& one : known) one.cpu_ns = one.wall_ns = 0;
-  const uint64_t before = MachineTime::ThreadCpuNs();
-  for (int i = 0; i < kTimes; ++i) const Segment mine(0);
-  const uint64_t all_ns = MachineTime::ThreadCpuNs() - before;
-  return static_cast<double>(all_ns - known[0].cpu_ns.load()) / kTimes / kUs;
-}
-
 // Of the worst object: how far the CPU time that it was charged with is off, as a part of its time.
 double WorstError(monitor::Monitor& monitor, uint64_t window_ns) {
-  const double noting_ns = 1e3 * NotingUs();
-  for (Known& one : known) one.cpu_ns = one.wall_ns = one.segments = 0;
   BenchNode node({1, 1}, "127.0.0.1:0");
   node.types.Add<Player>();
   node.binding->threads().UseMonitor(&monitor);
@@ -107,11 +128,15 @@ double WorstError(monitor::Monitor& monitor, uint64_t window_ns) {
   for (size_t i = 0; i < kObjects; ++i) cast.push_back(*node.binding->Create<Player>());
   const uint64_t end_ns = MachineTime::MonotonicNs() + window_ns;
   std::vector<std::thread> threads;
+  std::array<KnownOfAll, kThreads> known;
   for (size_t i = 0; i < kThreads; ++i) {
     threads.emplace_back([&, i] {
+      Ledger own;
+      ledger = &own;
       for (size_t at = i; MachineTime::MonotonicNs() < end_ns; ++at) {
         if (!cast[at % kObjects]->Play(at % kObjects, cast).ok()) std::abort();
       }
+      known[i] = own.known();
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -124,10 +149,16 @@ double WorstError(monitor::Monitor& monitor, uint64_t window_ns) {
   }
   double worst = 0;
   for (size_t i = 0; i < kObjects; ++i) {
-    const auto cpu = static_cast<double>(known[i].cpu_ns.load());
-    const auto wall = static_cast<double>(known[i].wall_ns.load());
-    const double noting = noting_ns * static_cast<double>(known[i].segments.load());
-    worst = std::max(worst, std::abs(charged_ns[i] - noting - cpu) / wall);
+    double cpu_ns = 0, wall_ns = 0;
+    for (const KnownOfAll& of_thread : known) {
+      cpu_ns += of_thread[i].cpu_ns;
+      wall_ns += of_thread[i].wall_ns;
+    }
+    if (getenv("DEBUGC"))
+      fprintf(stderr, "object %zu: charged %.3f ms known %.3f ms wall %.3f: %+.3f %%\n", i,
+              charged_ns[i] / 1e6, cpu_ns / 1e6, wall_ns / 1e6,
+              100 * (charged_ns[i] - cpu_ns) / wall_ns);
+    worst = std::max(worst, std::abs(charged_ns[i] - cpu_ns) / wall_ns);
   }
   return worst;
 }
@@ -153,9 +184,6 @@ double CellNs(ThreadAccounts& accounts, uint32_t edges) {
 }  // namespace
 
 void ChargingExactness(BenchReport& report) {
-  report.Note(absl::StrFormat(
-      "charging: what an object's noting down takes, %.1f us a step, is taken off its charge",
-      NotingUs()));
   for (const MonitorSource source : {MonitorSource::kEbpf, MonitorSource::kSchedstat}) {
     auto monitor = monitor::NewMonitor({.source = source, .plain = {.rate = 1}});
     if (!monitor.ok()) {
