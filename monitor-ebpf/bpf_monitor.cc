@@ -32,6 +32,7 @@ static_assert(offsetof(abacus_thread, object) == offsetof(ThreadCounters, object
                   offsetof(abacus_thread, disk_ns) == offsetof(ThreadCounters, disk_ns) &&
                   offsetof(abacus_thread, involuntary) ==
                       offsetof(ThreadCounters, involuntary_switches) &&
+                  offsetof(abacus_thread, late_ns) == offsetof(ThreadCounters, late_ns) &&
                   sizeof(abacus_thread) == 128,
               "a thread's record begins with its counters");
 

@@ -49,14 +49,25 @@ struct {
 
 /* How many registered threads have these low bits in their id. */
 __u32 filter[ABACUS_FILTER_BUCKETS];
+/* The slot of the last of them: as a rule it is the one, and the hash map is not asked. */
+__u32 last_slot[ABACUS_FILTER_BUCKETS];
 
 /* I/O that could not be charged, or not its time, because a map was full or a request too long. */
 __u64 lost_io;
 
 static __always_inline struct abacus_thread *find(__u32 tid)
 {
-	if (filter[tid % ABACUS_FILTER_BUCKETS] == 0)
+	__u32 bucket = tid % ABACUS_FILTER_BUCKETS;
+
+	if (filter[bucket] == 0)
 		return 0;
+	__u32 last = last_slot[bucket];
+	struct abacus_thread *thread = bpf_map_lookup_elem(&threads, &last);
+
+	/* A slot that was let go keeps its id until it is given to another thread. */
+	if (thread && thread->tid == tid && thread->state != ABACUS_THREAD_FREE &&
+	    thread->state != ABACUS_THREAD_DEAD)
+		return thread;
 	__u32 *slot = bpf_map_lookup_elem(&slots, &tid);
 	return slot ? bpf_map_lookup_elem(&threads, slot) : 0;
 }
@@ -126,12 +137,19 @@ static __always_inline __u64 away(struct task_struct *task, struct abacus_thread
 	return 0;
 }
 
+/* Time that the thread seemed to run and did not. */
+static __always_inline void charge_late(struct abacus_thread *thread, __u64 late_ns)
+{
+	thread->ready_ns += late_ns;
+	thread->late_ns += late_ns;
+}
+
 static __always_inline void leave_processor(struct task_struct *task, struct abacus_thread *thread,
-					    bool preempted)
+					    bool preempted, __u64 now)
 {
 	__u32 state = state_of(task);
 
-	thread->ready_ns += away(task, thread, bpf_ktime_get_ns());
+	charge_late(thread, away(task, thread, now));
 	if (state & TASK_DEAD) {
 		let_go(task->pid);
 		thread->state = ABACUS_THREAD_DEAD;
@@ -145,13 +163,14 @@ static __always_inline void leave_processor(struct task_struct *task, struct aba
 	}
 }
 
-static __always_inline void enter_processor(struct task_struct *task, struct abacus_thread *thread)
+static __always_inline void enter_processor(struct task_struct *task, struct abacus_thread *thread,
+					    __u64 now)
 {
 	/* RUNNING: that it left was not seen, nor that it was woken. So it was only set aside. */
 	if (thread->state == ABACUS_THREAD_RUNNING)
-		thread->ready_ns += away(task, thread, bpf_ktime_get_ns());
+		charge_late(thread, away(task, thread, now));
 	else
-		end_state(thread, bpf_ktime_get_ns());
+		end_state(thread, now);
 	thread->state = ABACUS_THREAD_RUNNING;
 	barrier();
 	thread->changes++;
@@ -161,12 +180,15 @@ SEC("tp_btf/sched_switch")
 int BPF_PROG(on_switch, bool preempted, struct task_struct *prev, struct task_struct *next)
 {
 	struct abacus_thread *thread = find(prev->pid);
+	__u64 now = 0;
 
-	if (thread)
-		leave_processor(prev, thread, preempted);
+	if (thread) {
+		now = bpf_ktime_get_ns();
+		leave_processor(prev, thread, preempted, now);
+	}
 	thread = find(next->pid);
 	if (thread)
-		enter_processor(next, thread);
+		enter_processor(next, thread, now ? now : bpf_ktime_get_ns());
 	return 0;
 }
 
@@ -313,6 +335,7 @@ int register_thread(__u64 *ctx)
 		thread->state = ABACUS_THREAD_FREE;
 		return -2;
 	}
+	last_slot[tid % ABACUS_FILTER_BUCKETS] = slot;
 	__sync_fetch_and_add(&filter[tid % ABACUS_FILTER_BUCKETS], 1);
 	return 0;
 }

@@ -21,7 +21,7 @@ enum abacus_thread_state {
 };
 
 /* One registered thread. The kernel's side alone writes it, but for `object`. Times: nanoseconds of
- * CLOCK_MONOTONIC. The first seven fields are monitor::ThreadCounters. */
+ * CLOCK_MONOTONIC. The first eight fields are monitor::ThreadCounters. */
 struct abacus_thread {
 	__u64 changes; /* written last */
 	__u64 blocked_ns;
@@ -30,6 +30,7 @@ struct abacus_thread {
 	__u64 object;	 /* slot of the object that the thread is in; the thread writes it */
 	__u64 voluntary; /* context switches: it blocked */
 	__u64 involuntary;
+	__u64 late_ns;	/* part of ready_ns: passed at some moment while it seemed to run */
 	__u64 since_ns; /* when `state` began */
 	__u64 run_ns;	/* up to the last time that the thread left its processor */
 	__u64 exec_ns;	/* the kernel's own account of its CPU time, then; 0: not known yet */
@@ -37,7 +38,7 @@ struct abacus_thread {
 	__u64 born_ns;	/* the kernel's start time: tells threads of one id apart */
 	__u32 state;
 	__u32 tid;	 /* as the kernel counts, outside of all pid namespaces */
-	__u64 unused[3]; /* to two cache lines: neighbours are written by other processors */
+	__u64 unused[2]; /* to two cache lines: neighbours are written by other processors */
 };
 
 /* Block I/O that the threads of this process began while they were in one object. */
