@@ -32,7 +32,6 @@ static_assert(offsetof(abacus_thread, object) == offsetof(ThreadCounters, object
                   offsetof(abacus_thread, disk_ns) == offsetof(ThreadCounters, disk_ns) &&
                   offsetof(abacus_thread, involuntary) ==
                       offsetof(ThreadCounters, involuntary_switches) &&
-                  offsetof(abacus_thread, late_ns) == offsetof(ThreadCounters, late_ns) &&
                   sizeof(abacus_thread) == 128,
               "a thread's record begins with its counters");
 
@@ -65,7 +64,9 @@ class KeepWarnings {
 };
 
 absl::Status LoadError(int error, const std::string& warnings) {
-  if (error == EPERM || error == EACCES) {
+  // The verifier has the same code for an access that it refuses, but it explains itself.
+  const bool verified = warnings.find("PROG LOAD LOG") != std::string::npos;
+  if (error == EPERM || (error == EACCES && !verified)) {
     char path[4096];
     const ssize_t bytes = readlink("/proc/self/exe", path, sizeof(path));
     return absl::PermissionDeniedError(absl::StrCat(
@@ -146,6 +147,7 @@ absl::StatusOr<Loaded> Load(const BpfMonitorOptions& options, bool with_block_io
   bpf_map__set_max_entries(skeleton->maps.threads, options.threads_max);
   bpf_map__set_max_entries(skeleton->maps.slots, options.threads_max);
   bpf_map__set_max_entries(skeleton->maps.io, options.io_objects_max);
+  skeleton->rodata->unacceptable = options.unacceptable;
   for (bpf_program* of_block_io : {skeleton->progs.on_submit, skeleton->progs.on_request_complete,
                                    skeleton->progs.on_bio_complete}) {
     bpf_program__set_autoload(of_block_io, with_block_io);
@@ -282,7 +284,7 @@ void BpfMonitor::SweepGone(uint64_t now_ns) {
       // Whichever side deletes the entry counts it out of the filter.
       const uint32_t tid = threads_[used.slot].tid;
       if (bpf_map_delete_elem(bpf_map__fd(skeleton_->maps.slots), &tid) == 0) {
-        std::atomic_ref(skeleton_->bss->filter[tid % ABACUS_FILTER_BUCKETS]).fetch_sub(1);
+        std::atomic_ref(skeleton_->bss->filter[tid % ABACUS_FILTER_BUCKETS].threads).fetch_sub(1);
       }
       std::atomic_ref(threads_[used.slot].state)
           .store(ABACUS_THREAD_DEAD, std::memory_order_release);

@@ -20,6 +20,8 @@ struct BpfMonitorOptions {
   // Types of the running kernel's structures, for a kernel that does not bring them in
   // /sys/kernel/btf; empty: the kernel's own.
   std::string btf_path;
+  // For tests: the programs hold what the kernel's verifier refuses.
+  bool unacceptable = false;
 };
 
 // A monitor whose kernel side watches the scheduler (bpf/thread_time.bpf.c): blocked time (disk

@@ -438,6 +438,23 @@ TEST(NodeMonitorTest, KernelWithoutTypesFallsBackAndSaysWhy) {
   EXPECT_EQ(NewMonitor(options).status().code(), absl::StatusCode::kFailedPrecondition);
 }
 
+TEST(NodeMonitorTest, ProgramThatTheVerifierRefusesIsNoQuestionOfRights) {
+  if (!NewBpfMonitor({.rate = 1}).ok()) GTEST_SKIP() << "no eBPF here";
+  const InKernel before;
+  MonitorOptions options{.plain = {.rate = 1}, .bpf = {.unacceptable = true}};
+  auto monitor = NewMonitor(options);
+  ASSERT_TRUE(monitor.ok()) << monitor.status();
+  EXPECT_EQ((*monitor)->Source(), NewPlainMonitor({.rate = 1})->Source());
+  EXPECT_FALSE((*monitor)->Sees().switches);
+  EXPECT_THAT((*monitor)->Missing(), ::testing::HasSubstr("does not take the eBPF programs"));
+  EXPECT_THAT((*monitor)->Missing(), ::testing::HasSubstr("register_thread"));
+  EXPECT_THAT((*monitor)->Missing(), ::testing::Not(::testing::HasSubstr("setcap")));
+  EXPECT_EQ((*monitor)->Missing().find('\n'), std::string::npos);
+  options.source = MonitorSource::kEbpf;
+  EXPECT_EQ(NewMonitor(options).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(Eventually([&] { return New(before.maps, InKernel().maps).empty(); }));
+}
+
 TEST(NodeMonitorTest, TheThreeSourcesGiveTheSameAnswerOnTheSameWork) {
   std::map<std::string, Times> by_source;
   for (const MonitorSource source :

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <latch>
 #include <string>
@@ -93,6 +94,8 @@ class SlotTable {
     std::pair<uint32_t, uint32_t> entry;
     EXPECT_EQ(bpf_map_get_next_key(slots_, nullptr, &entry.first), 0);
     EXPECT_EQ(bpf_map_lookup_elem(slots_, &entry.first, &entry.second), 0);
+    // Its bucket's shortcut to the slot leads nowhere from now on.
+    ChangeBucket(entry.first, [](abacus_bucket& bucket) { bucket.last_slot = UINT32_MAX; });
     EXPECT_EQ(bpf_map_delete_elem(slots_, &entry.first), 0);
     return entry;
   }
@@ -105,17 +108,21 @@ class SlotTable {
   }
   // Adds to the number of registered threads with the low bits of `tid`.
   void Count(uint32_t tid, uint32_t by) const {
-    bpf_map_info info = {};
-    uint32_t bytes = sizeof(info);
-    ASSERT_EQ(bpf_obj_get_info_by_fd(globals_, &info, &bytes), 0);
-    std::vector<uint32_t> words(info.value_size / sizeof(uint32_t));
-    const uint32_t zero = 0;
-    ASSERT_EQ(bpf_map_lookup_elem(globals_, &zero, words.data()), 0);
-    words[tid % ABACUS_FILTER_BUCKETS] += by;
-    ASSERT_EQ(bpf_map_update_elem(globals_, &zero, words.data(), BPF_ANY), 0);
+    ChangeBucket(tid, [by](abacus_bucket& bucket) { bucket.threads += by; });
   }
 
  private:
+  // The globals begin with the filter.
+  void ChangeBucket(uint32_t tid, const std::function<void(abacus_bucket&)>& change) const {
+    bpf_map_info info = {};
+    uint32_t bytes = sizeof(info);
+    ASSERT_EQ(bpf_obj_get_info_by_fd(globals_, &info, &bytes), 0);
+    std::vector<abacus_bucket> buckets(info.value_size / sizeof(abacus_bucket));
+    const uint32_t zero = 0;
+    ASSERT_EQ(bpf_map_lookup_elem(globals_, &zero, buckets.data()), 0);
+    change(buckets[tid % ABACUS_FILTER_BUCKETS]);
+    ASSERT_EQ(bpf_map_update_elem(globals_, &zero, buckets.data(), BPF_ANY), 0);
+  }
   static int Open(const std::string& name, const std::vector<uint32_t>& before) {
     const std::vector<uint32_t> added = New(before, MapsNamed(name));
     return added.size() == 1 ? bpf_map_get_fd_by_id(added[0]) : -1;

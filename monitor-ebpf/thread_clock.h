@@ -174,11 +174,8 @@ struct ThreadCounters {
   std::atomic<uint64_t> object = 0;
   std::atomic<uint64_t> voluntary_switches = 0;
   std::atomic<uint64_t> involuntary_switches = 0;
-  // The part of ready_ns that was found when the thread left its processor, and passed at some
-  // moment since it had come there: what a hypervisor took, mostly.
-  std::atomic<uint64_t> late_ns = 0;
 };
-static_assert(std::atomic<uint64_t>::is_always_lock_free && sizeof(ThreadCounters) == 64,
+static_assert(std::atomic<uint64_t>::is_always_lock_free && sizeof(ThreadCounters) == 56,
               "the kernel's side writes this layout");
 
 // How a declared wait for a reply was spent, as far as the waiter knows.
@@ -211,15 +208,7 @@ struct ThreadClockOptions {
 // sync_period_ns late and charged to the objects that follow; up to kPublishNs of it is still
 // unseen at any time; the CPU that the kernel spends on putting the thread to sleep in a declared
 // wait (2-5 us each) hides as much real off-CPU time. busy_ticks errs upwards, never above wall
-// time.
-//
-// Where another party sees the switches, time that was taken from a running thread is known only
-// when the thread leaves its processor, and then nobody knows which of the objects that it was in
-// meanwhile it was taken from. An object that blocks is always there at that moment, and one that
-// computes and calls it never is: so this time is not charged there and then, but spread over the
-// computing that follows, whoever does it.
-//
-// With schedstat, what a hypervisor took from a thread that did not block is ready time; of
+// time. With schedstat, what a hypervisor took from a thread that did not block is ready time; of
 // one that did block it cannot be told apart, and is blocked time.
 //
 // Thread-safety: owner-thread, the one that constructed it; counters() may be read by any.
@@ -313,10 +302,6 @@ class BasicThreadClock {
   static constexpr int64_t kPublishNs = 50'000;
   // A spin is believed up to this length: longer means the spinner was preempted.
   static constexpr uint64_t kSpinMaxNs = 100'000;
-  // Late time comes off this part of the computing that follows, or more where there is much of it:
-  // what is not charged yet is as a rule no more than is taken in kLateNs.
-  static constexpr double kLateShare = 1.0 / 64;
-  static constexpr uint64_t kLateNs = 10'000'000;
 
  private:
   static constexpr int64_t kOverdrawnMaxNs = 10'000;
@@ -326,7 +311,6 @@ class BasicThreadClock {
     uint64_t blocked = 0;
     uint64_t ready = 0;
     uint64_t disk = 0;
-    uint64_t late = 0;  // not in `ready` where it is owed
   };
   struct Switches {
     uint64_t voluntary = 0;
@@ -348,7 +332,6 @@ class BasicThreadClock {
   Switches LoadSwitches() const noexcept;
   void TakeNewCounters() noexcept;
   Interval Settle(uint64_t wall) noexcept;
-  uint64_t SettleLate(uint64_t busy) noexcept;
 
   // Read by every lap: one cache line.
   uint64_t last_ticks_ = 0;
@@ -373,10 +356,6 @@ class BasicThreadClock {
   uint64_t plain_long_interval_ticks_ = 0;
   uint64_t sync_period_ticks_ = 0;
   uint64_t spin_max_ticks_ = 0;
-  uint64_t late_settled_ticks_ = 0;  // up to when late time was spread
-  double late_due_ = 0;              // ticks of it that are to come off next
-  uint64_t late_pause_ticks_ = 0;
-  double late_ticks_ = 0;  // kLateNs
   int schedstat_fd_ = -1;
   ThreadCounters own_counters_;
 };
@@ -392,8 +371,6 @@ BasicThreadClock<Time>::BasicThreadClock(const ThreadClockOptions& options) {
   plain_long_interval_ticks_ = ticks(options.long_interval_ns);
   sync_period_ticks_ = ticks(options.sync_period_ns);
   spin_max_ticks_ = ticks(kSpinMaxNs);
-  late_pause_ticks_ = ticks(20'000);
-  late_ticks_ = static_cast<double>(ticks(kLateNs));
   if (!options.proc_root.empty()) {
     const std::string path = options.proc_root + "/thread-self/schedstat";
     schedstat_fd_ = open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -439,12 +416,9 @@ void BasicThreadClock<Time>::SlowEndWait(uint64_t now, uint64_t wait) noexcept {
   if (!is_plain()) {
     // The kernel saw the thread asleep, but it was asleep in a wait that is already accounted for.
     // What it found before the wait was taken over by BeginWait().
-    // Late time passed before the wait, while the thread seemed to run.
-    const OffTime owed = owed_ticks_;
-    TakeNewCounters();
-    owed_ticks_ = {owed.blocked, owed.ready, owed.disk, owed_ticks_.late};
-    new_switches_ = {};
-    if (owed_ticks_.late > 0) check_at_ticks_ = 0;
+    seen_changes_ = counters_->changes.load(std::memory_order_acquire);
+    seen_ns_ = LoadCounters();
+    seen_switches_ = LoadSwitches();
     return;
   }
   if (wait <= long_interval_ticks_ && now < sync_at_ticks_) return;  // here only because of a debt
@@ -532,8 +506,7 @@ template <typename Time>
 auto BasicThreadClock<Time>::LoadCounters() const noexcept -> OffTime {
   return {counters_->blocked_ns.load(std::memory_order_relaxed),
           counters_->ready_ns.load(std::memory_order_relaxed),
-          counters_->disk_ns.load(std::memory_order_relaxed),
-          counters_->late_ns.load(std::memory_order_relaxed)};
+          counters_->disk_ns.load(std::memory_order_relaxed)};
 }
 
 template <typename Time>
@@ -554,13 +527,7 @@ void BasicThreadClock<Time>::TakeNewCounters() noexcept {
     *owed += static_cast<uint64_t>(static_cast<double>(new_ns - old_ns) / ns_per_tick_);
   };
   owe(&owed_ticks_.blocked, now_ns.blocked, seen_ns_.blocked);
-  // Each sum on its own may stand still; what is late is in the sum of ready time.
-  owe(&owed_ticks_.ready, now_ns.ready - now_ns.late, seen_ns_.ready - seen_ns_.late);
-  if (owed_ticks_.late == 0) {
-    late_settled_ticks_ = last_ticks_;
-    late_due_ = 0;
-  }
-  owe(&owed_ticks_.late, now_ns.late, seen_ns_.late);
+  owe(&owed_ticks_.ready, now_ns.ready, seen_ns_.ready);
   owe(&owed_ticks_.disk, now_ns.disk, seen_ns_.disk);
   seen_ns_ = now_ns;
   const auto since = [](uint64_t now, uint64_t then) { return now > then ? now - then : 0; };
@@ -581,38 +548,13 @@ Interval BasicThreadClock<Time>::Settle(uint64_t wall) noexcept {
   interval.busy_ticks = wall - interval.blocked_ticks - interval.ready_ticks;
   owed_ticks_.blocked -= interval.blocked_ticks;
   owed_ticks_.ready -= interval.ready_ticks;
-  const bool owes = owed_ticks_.blocked + owed_ticks_.ready > 0;
-  check_at_ticks_ = owes ? 0 : sync_at_ticks_;
-  if (owed_ticks_.late > 0) {
-    const uint64_t late = SettleLate(interval.busy_ticks);
-    interval.ready_ticks += late;
-    interval.busy_ticks -= late;
-  }
   owed_ticks_.disk = std::min(owed_ticks_.disk - interval.disk_ticks, owed_ticks_.blocked);
   interval.voluntary_switches = static_cast<uint32_t>(new_switches_.voluntary);
   interval.involuntary_switches = static_cast<uint32_t>(new_switches_.involuntary);
   new_switches_ = {};
+  const bool owes = owed_ticks_.blocked + owed_ticks_.ready > 0;
+  check_at_ticks_ = owes ? 0 : sync_at_ticks_;
   return interval;
-}
-
-// What of the late time comes off `busy`, the computing of the interval that ends now: as much as
-// its length and those of the intervals before it, since the last that came here, ask for.
-template <typename Time>
-uint64_t BasicThreadClock<Time>::SettleLate(uint64_t busy) noexcept {
-  const auto owed = static_cast<double>(owed_ticks_.late);
-  const uint64_t passed = std::exchange(late_settled_ticks_, last_ticks_);
-  // Time that was blocked bears nothing. Laps that did not come here were short.
-  const uint64_t since = std::min(last_ticks_ - passed, busy + late_pause_ticks_);
-  late_due_ += static_cast<double>(since) * std::max(kLateShare, owed / late_ticks_);
-  const double late = std::min({late_due_, owed, static_cast<double>(busy)});
-  late_due_ -= late;
-  const auto ticks = static_cast<uint64_t>(late);
-  owed_ticks_.late -= ticks;
-  // A lap that is too short to bear its part leaves it to the next.
-  if (owed_ticks_.late > 0 && check_at_ticks_ != 0) {
-    check_at_ticks_ = late_due_ > 1 ? 0 : last_ticks_ + late_pause_ticks_;
-  }
-  return ticks;
 }
 
 }  // namespace abacus::monitor

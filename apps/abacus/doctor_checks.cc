@@ -131,12 +131,18 @@ std::string LevelName(Level level) {
   return "?";
 }
 
-Finding JudgeBpf(int error) {
+Finding JudgeBpf(int error, bool has_types) {
+  const std::string effect =
+      "what objects cost is read from the threads' clocks and schedstat, at a higher price per "
+      "call and with less detail";
+  if (!has_types) {
+    return {"BPF", Level::kDegraded,
+            "the kernel does not tell its types: no /sys/kernel/btf/vmlinux", effect,
+            "a kernel with CONFIG_DEBUG_INFO_BTF; in a container: do not mask /sys"};
+  }
   if (error == 0)
     return {"BPF", Level::kOk, "programs that watch the scheduler may be loaded", "", ""};
-  return {"BPF", Level::kDegraded, absl::StrCat("not permitted: ", ErrorText(error)),
-          "what objects cost is read from the threads' clocks and schedstat, at a higher price per "
-          "call and with less detail",
+  return {"BPF", Level::kDegraded, absl::StrCat("not permitted: ", ErrorText(error)), effect,
           "sudo setcap cap_bpf,cap_perfmon+ep \"$(command -v abacus)\"; in a container: "
           "--cap-add BPF --cap-add PERFMON"};
 }
@@ -270,7 +276,7 @@ std::vector<Finding> Examine() {
       JudgeDescriptors(descriptors.rlim_cur, descriptors.rlim_max),
       Figures(),
       JudgeCgroup(ReadFile("/proc/self/cgroup")),
-      JudgeBpf(TryBpf()),
+      JudgeBpf(TryBpf(), access("/sys/kernel/btf/vmlinux", R_OK) == 0),
       JudgeNamespaces(TryNamespace(), InPath("ip"), InPath("tc")),
       JudgeFuse(TryOpen("/dev/fuse"), InPath("fusermount3")),
       Spill(),

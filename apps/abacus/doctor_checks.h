@@ -34,8 +34,9 @@ std::vector<Finding> Examine();
 
 // -- judgements, apart from how the figures are found ------------------------------------------
 
-// `errno_of_try` is 0 where a BPF program could be loaded.
-Finding JudgeBpf(int errno_of_try);
+// `errno_of_try` is 0 where a BPF program could be loaded. One that watches the scheduler also
+// needs the types of the kernel's structures.
+Finding JudgeBpf(int errno_of_try, bool has_types);
 Finding JudgeNamespaces(int errno_of_try, bool has_ip, bool has_tc);
 Finding JudgeFuse(int errno_of_open, bool has_fusermount);
 // `commands` is what membarrier(2) says that it can do, or negative.

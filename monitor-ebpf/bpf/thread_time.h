@@ -4,8 +4,8 @@
 #ifndef ABACUS_MONITOR_EBPF_BPF_THREAD_TIME_H_
 #define ABACUS_MONITOR_EBPF_BPF_THREAD_TIME_H_
 
-/* Threads are found by id in a hash map; before it, a table of counters by the id's low bits tells
- * for the price of one load that a thread is not one of ours. */
+/* Threads are found by id in a hash map; before it, a table by the id's low bits tells for the
+ * price of one load that a thread is not one of ours, and as a rule where it is. */
 #define ABACUS_FILTER_BUCKETS 8192
 
 /* Bios that are looked at in one request; the kernel's own limit of segments is 128 by default. */
@@ -20,8 +20,15 @@ enum abacus_thread_state {
 	ABACUS_THREAD_DEAD,    /* has exited; the slot may be given away */
 };
 
+/* The registered threads with the same low bits in their id. */
+struct abacus_bucket {
+	__u32 threads; /* how many there are */
+	__u32
+	    last_slot; /* of the last that registered: as a rule it is the one that is looked for */
+};
+
 /* One registered thread. The kernel's side alone writes it, but for `object`. Times: nanoseconds of
- * CLOCK_MONOTONIC. The first eight fields are monitor::ThreadCounters. */
+ * CLOCK_MONOTONIC. The first seven fields are monitor::ThreadCounters. */
 struct abacus_thread {
 	__u64 changes; /* written last */
 	__u64 blocked_ns;
@@ -30,7 +37,6 @@ struct abacus_thread {
 	__u64 object;	 /* slot of the object that the thread is in; the thread writes it */
 	__u64 voluntary; /* context switches: it blocked */
 	__u64 involuntary;
-	__u64 late_ns;	/* part of ready_ns: passed at some moment while it seemed to run */
 	__u64 since_ns; /* when `state` began */
 	__u64 run_ns;	/* up to the last time that the thread left its processor */
 	__u64 exec_ns;	/* the kernel's own account of its CPU time, then; 0: not known yet */
@@ -38,7 +44,7 @@ struct abacus_thread {
 	__u64 born_ns;	/* the kernel's start time: tells threads of one id apart */
 	__u32 state;
 	__u32 tid;	 /* as the kernel counts, outside of all pid namespaces */
-	__u64 unused[2]; /* to two cache lines: neighbours are written by other processors */
+	__u64 unused[3]; /* to two cache lines: neighbours are written by other processors */
 };
 
 /* Block I/O that the threads of this process began while they were in one object. */

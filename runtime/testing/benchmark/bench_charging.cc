@@ -154,10 +154,6 @@ double WorstError(monitor::Monitor& monitor, uint64_t window_ns) {
       cpu_ns += of_thread[i].cpu_ns;
       wall_ns += of_thread[i].wall_ns;
     }
-    if (getenv("DEBUGC"))
-      fprintf(stderr, "object %zu: charged %.3f ms known %.3f ms wall %.3f: %+.3f %%\n", i,
-              charged_ns[i] / 1e6, cpu_ns / 1e6, wall_ns / 1e6,
-              100 * (charged_ns[i] - cpu_ns) / wall_ns);
     worst = std::max(worst, std::abs(charged_ns[i] - cpu_ns) / wall_ns);
   }
   return worst;
