@@ -3,18 +3,24 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "objfs/layer/layer.h"
+#include "objfs/storage/storage_layer.h"
 #include "objfs/store/object_store.h"
 #include "objfs/volume/inode.h"
+#include "objfs/volume/isolation_layer.h"
+#include "objfs/volume/object_table.h"
 #include "objfs/volume/transaction.h"
-#include "objfs/volume/turns.h"
 #include "runtime/base/mutex.h"
 #include "runtime/object/mobile_object.h"
 #include "runtime/object/ref.h"
@@ -52,7 +58,8 @@ class Volume final : public runtime::AnchoredObject {
  public:
   // How the volume brings the lowest layers of files into the runtime.
   struct Host {
-    std::function<runtime::Ref<Layer>(std::unique_ptr<Layer>)> adopt;
+    std::function<runtime::Ref<Layer>(std::unique_ptr<StorageLayer>)> adopt_storage;
+    std::function<runtime::Ref<Layer>(std::unique_ptr<IsolationLayer>)> adopt_isolation;
     std::function<void(const runtime::Ref<Layer>&)> end;
     std::function<int64_t()> now_ns;  // since 1970
   };
@@ -60,6 +67,8 @@ class Volume final : public runtime::AnchoredObject {
     std::string name;
     std::string file_stack = "cache/isolation/storage";
     std::string directory_stack = "isolation/storage";
+    // What nobody asked to be durable is so after this time.
+    absl::Duration flush_interval = absl::Seconds(5);
   };
 
   // The volume that the store holds; makes its root directory where the store is new.
@@ -97,10 +106,28 @@ class Volume final : public runtime::AnchoredObject {
                 TreeVersion, Open, Close, Flush, Space)
 
  private:
-  class Bottom;
-  struct Impl;
-  explicit Volume(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
-  const std::shared_ptr<Impl> impl_;
+  class InHand;
+  struct Bottom {
+    runtime::Ref<Layer> storage, isolation;
+  };
+  Volume(std::shared_ptr<ObjectStore> store, Options options, Host host);
+  absl::Status FindRoot();
+  absl::StatusOr<runtime::Ref<Layer>> MakeBottom(ObjectId id);
+  void EndBottom(ObjectId id);
+  void FlushNowAndThen();
+
+  const Options options_;
+  const Host host_;
+  const std::shared_ptr<ObjectTable> table_;
+  ObjectId root_ = 0;
+
+  runtime::Mutex mutex_;
+  runtime::CondVar changed_;
+  std::map<uint16_t, std::string> clients_ ABSL_GUARDED_BY(mutex_);  // by writer
+  absl::flat_hash_map<ObjectId, Bottom> bottoms_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_set<ObjectId> in_hand_ ABSL_GUARDED_BY(mutex_);  // being opened or closed
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread flusher_;
 };
 
 }  // namespace abacus::objfs
