@@ -145,6 +145,11 @@ absl::StatusOr<Outcome> ObjectTable::Commit(uint16_t writer, const Transaction& 
   outcome.version = Next(writer);
   ABACUS_RETURN_IF_ERROR(Update(updates, outcome.version));
   if (transaction.tree.has_value()) ++tree_;
+  for (const Part& part : transaction.parts) {
+    if (part.writes.empty()) continue;
+    MutexLock lock(mutex_);
+    committed_[part.id] = outcome.version;
+  }
   for (Node& node : outcome.nodes) {
     node.version = outcome.version;
     ForgetWritten(node.id);
@@ -289,7 +294,24 @@ absl::Status ObjectTable::Flush(ObjectId id) {
     const Turns::Turn turn(turns_, id);
     ABACUS_RETURN_IF_ERROR(SaveTimes(id));
   }
-  return FlushStored(id);
+  ABACUS_RETURN_IF_ERROR(FlushStored(id));
+  return FlushCommitted();
+}
+
+absl::Status ObjectTable::FlushCommitted() {
+  absl::flat_hash_map<ObjectId, Version> committed;
+  {
+    MutexLock lock(mutex_);
+    committed = committed_;
+  }
+  for (const auto& [id, version] : committed) {
+    const absl::Status flushed = FlushStored(id);
+    if (!flushed.ok() && !absl::IsNotFound(flushed)) return flushed;
+    MutexLock lock(mutex_);
+    const auto found = committed_.find(id);
+    if (found != committed_.end() && found->second == version) committed_.erase(found);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status ObjectTable::SaveAllTimes() {
@@ -319,6 +341,7 @@ absl::Status ObjectTable::FlushAndRemove() {
     for (const ObjectId id : removal.names_in) directories[id] = absl::OkStatus();
   }
   absl::Status first;
+  first.Update(FlushCommitted());
   for (auto& [id, status] : directories) {
     status = FlushStored(id);
     if (absl::IsNotFound(status)) status = absl::OkStatus();  // removed, and all names in it

@@ -65,6 +65,7 @@ class ObjectTable {
 
   // -- what becomes durable, and what is removed -------------------------------------------------
 
+  // The object, and all names: what transactions wrote, to whatever object.
   absl::Status Flush(ObjectId id);
   // Flushes all, then removes the objects without a name whose removed names are on the disk now.
   absl::Status FlushAndRemove();
@@ -90,6 +91,7 @@ class ObjectTable {
   absl::StatusOr<bool> IsNewest(ObjectId id, const RangeVersion& read, uint64_t size);
   absl::Status Update(std::span<const ObjectUpdate> updates, Version version);
   absl::Status FlushStored(ObjectId id);
+  absl::Status FlushCommitted();
   void Written(ObjectId id);
   void ForgetWritten(ObjectId id);
   // Has it removed when nobody has it open any more.
@@ -109,6 +111,8 @@ class ObjectTable {
   runtime::Mutex mutex_;
   absl::flat_hash_map<ObjectId, Opened> opened_ ABSL_GUARDED_BY(mutex_);
   std::vector<Removal> removals_ ABSL_GUARDED_BY(mutex_);
+  // Objects that transactions wrote to since they were flushed, and the last that did.
+  absl::flat_hash_map<ObjectId, Version> committed_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace abacus::objfs

@@ -185,29 +185,8 @@ void Volume::EndBottom(ObjectId id) {
   host_.end(bottom.storage);
 }
 
-// Opening and closing of one object happen one after the other: its layers are made by the first
-// and ended by the last.
-class Volume::InHand {
- public:
-  InHand(Volume& volume, ObjectId id) : volume_(volume), id_(id) {
-    MutexLock lock(volume_.mutex_);
-    while (!volume_.in_hand_.insert(id_).second) volume_.changed_.Wait(volume_.mutex_);
-  }
-  ~InHand() {
-    MutexLock lock(volume_.mutex_);
-    volume_.in_hand_.erase(id_);
-    volume_.changed_.SignalAll();
-  }
-  InHand(const InHand&) = delete;
-  InHand& operator=(const InHand&) = delete;
-
- private:
-  Volume& volume_;
-  const ObjectId id_;
-};
-
 absl::StatusOr<Ref<Layer>> Volume::Open(uint16_t writer, ObjectId id) {
-  const InHand in_hand(*this, id);
+  const Turns::Turn turn(openings_, id);
   {
     MutexLock lock(mutex_);
     if (!clients_.contains(writer)) {
@@ -228,7 +207,7 @@ absl::StatusOr<Ref<Layer>> Volume::Open(uint16_t writer, ObjectId id) {
 }
 
 absl::Status Volume::Close(uint16_t writer, ObjectId id) {
-  const InHand in_hand(*this, id);
+  const Turns::Turn turn(openings_, id);
   const absl::StatusOr<bool> last = table_->Close(writer, id);
   if (!last.ok()) return last.status();
   if (*last) EndBottom(id);

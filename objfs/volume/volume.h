@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -21,6 +20,7 @@
 #include "objfs/volume/isolation_layer.h"
 #include "objfs/volume/object_table.h"
 #include "objfs/volume/transaction.h"
+#include "objfs/volume/turns.h"
 #include "runtime/base/mutex.h"
 #include "runtime/object/mobile_object.h"
 #include "runtime/object/ref.h"
@@ -106,7 +106,6 @@ class Volume final : public runtime::AnchoredObject {
                 TreeVersion, Open, Close, Flush, Space)
 
  private:
-  class InHand;
   struct Bottom {
     runtime::Ref<Layer> storage, isolation;
   };
@@ -120,12 +119,14 @@ class Volume final : public runtime::AnchoredObject {
   const Host host_;
   const std::shared_ptr<ObjectTable> table_;
   ObjectId root_ = 0;
+  // Opening and closing of one object happen one after the other: its layers are made by the first
+  // and ended by the last.
+  Turns openings_;
 
   runtime::Mutex mutex_;
   runtime::CondVar changed_;
   std::map<uint16_t, std::string> clients_ ABSL_GUARDED_BY(mutex_);  // by writer
   absl::flat_hash_map<ObjectId, Bottom> bottoms_ ABSL_GUARDED_BY(mutex_);
-  absl::flat_hash_set<ObjectId> in_hand_ ABSL_GUARDED_BY(mutex_);  // being opened or closed
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread flusher_;
 };
