@@ -1,5 +1,6 @@
 #include "objfs/fs/file_system.h"
 
+#include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -30,9 +31,33 @@ FileSystemImpl::FileSystemImpl(Ref<Volume> volume, VolumeInfo info, const LayerK
       kinds_(kinds),
       host_(std::move(host)),
       options_(std::move(options)),
-      clock_(info_.writer, host_.now_us) {}
+      clock_(info_.writer, host_.now_us),
+      renewer_([this] { RenewNowAndThen(); }) {}
+
+// Well within Volume::Options::lease.
+void FileSystemImpl::RenewNowAndThen() {
+  constexpr auto kInterval = std::chrono::seconds(10);
+  renew_mutex_.Lock();
+  while (!stopping_) {
+    const auto due = std::chrono::steady_clock::now() + kInterval;
+    while (!stopping_ && renew_changed_.WaitUntil(renew_mutex_, due)) {
+    }
+    if (stopping_) break;
+    renew_mutex_.Unlock();
+    // Where the server does not answer, every call says so.
+    volume_->Renew(info_.writer).IgnoreError();
+    renew_mutex_.Lock();
+  }
+  renew_mutex_.Unlock();
+}
 
 FileSystemImpl::~FileSystemImpl() {
+  {
+    MutexLock lock(renew_mutex_);
+    stopping_ = true;
+    renew_changed_.SignalAll();
+  }
+  renewer_.join();
   absl::flat_hash_map<FileHandle, Handle> handles;
   std::list<DirectoryPtr> directories;
   {

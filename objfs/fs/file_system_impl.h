@@ -8,6 +8,7 @@
 #include <list>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -115,6 +116,7 @@ class FileSystemImpl final : public FileSystem {
   absl::StatusOr<Node> StatAtVolume(ObjectId id);
   friend class FileSystem;
   absl::Status CheckStacks() const;
+  void RenewNowAndThen();
   // The stack `text` over the volume's part of it.
   absl::StatusOr<BuiltStack> BuildOver(const std::string& text, const runtime::Ref<Layer>& bottom);
   void EndStack(const BuiltStack& stack);
@@ -136,6 +138,7 @@ class FileSystemImpl final : public FileSystem {
                            RenameRule rule);
   absl::StatusOr<bool> CommitRename(const Named& from, const Named& to, bool exchange,
                                     const std::optional<uint64_t>& tree);
+  void TakeStack(const Inode& directory, Inode* inode) const;
   static absl::StatusOr<Outcome> Commit(const OpenDirectory& directory,
                                         const std::vector<EntryChange>& changes,
                                         const InodeChange& own, const std::vector<Part>& others,
@@ -160,6 +163,10 @@ class FileSystemImpl final : public FileSystem {
   const Host host_;
   const Options options_;
   HybridClock clock_;
+  runtime::Mutex renew_mutex_;
+  runtime::CondVar renew_changed_;
+  bool stopping_ ABSL_GUARDED_BY(renew_mutex_) = false;
+  std::thread renewer_;
   // One file's stack, or one directory's, is made or ended at a time.
   Turns openings_;
 

@@ -204,6 +204,18 @@ absl::StatusOr<Outcome> FileSystemImpl::Commit(const OpenDirectory& directory,
   return directory.object->Commit(changes, own, others, tree);
 }
 
+// A directory hands its files' stack down to the directories in it.
+void FileSystemImpl::TakeStack(const Inode& directory, Inode* inode) const {
+  const auto stack = directory.xattrs.find(kStackXattr);
+  if (stack == directory.xattrs.end()) {
+    if (inode->IsRegular()) inode->stack = options_.file_stack;
+  } else if (inode->IsRegular()) {
+    inode->stack = stack->second;
+  } else if (inode->IsDirectory()) {
+    inode->xattrs[kStackXattr] = stack->second;
+  }
+}
+
 absl::StatusOr<Node> FileSystemImpl::Make(const Caller& caller, ObjectId directory,
                                           const std::string& name, uint32_t mode, uint64_t device,
                                           const std::string& contents) {
@@ -216,12 +228,7 @@ absl::StatusOr<Node> FileSystemImpl::Make(const Caller& caller, ObjectId directo
     ABACUS_RETURN_IF_ERROR(MayAccess(caller, named.parent.inode, W_OK | X_OK));
     Inode inode = NewInode(caller, named.parent.inode, mode, device);
     if (inode.IsDirectory()) inode.parent = directory;
-    if (const auto stack = named.parent.inode.xattrs.find(kStackXattr);
-        inode.IsRegular() && stack != named.parent.inode.xattrs.end()) {
-      inode.stack = stack->second;
-    } else if (inode.IsRegular() && !options_.file_stack.empty()) {
-      inode.stack = options_.file_stack;
-    }
+    TakeStack(named.parent.inode, &inode);
     ABACUS_ASSIGN_OR_RETURN(Node made, volume_->MakeInode(info_.writer, inode, contents));
     const bool replaces_dead = named.entry.has_value();
     const auto outcome =

@@ -21,6 +21,11 @@ absl::Status NotThere(ObjectId id) {
   return absl::NotFoundError(absl::StrCat("there is no object ", id));
 }
 
+absl::Status HasLeft(const std::string& volume, uint16_t writer) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("client ", writer, " has left volume '", volume, "', or was silent too long"));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Volume>> Volume::Make(std::shared_ptr<ObjectStore> store,
@@ -81,6 +86,7 @@ void Volume::FlushNowAndThen() {
     }
     if (stopping_) break;
     mutex_.Unlock();
+    DropTheSilent();
     // What fails is tried again, and told to whoever asks for it to be durable.
     table_->FlushAndRemove().IgnoreError();
     mutex_.Lock();
@@ -92,21 +98,61 @@ void Volume::FlushNowAndThen() {
 
 absl::StatusOr<VolumeInfo> Volume::Join(const std::string& client) {
   MutexLock lock(mutex_);
-  uint32_t writer = 1;
-  for (const auto& [taken, name] : clients_) {
-    if (taken != writer) break;
-    ++writer;
-  }
-  if (writer > UINT16_MAX) {
+  if (retired_) return absl::NotFoundError("the volume is being deleted");
+  if (clients_.size() >= UINT16_MAX) {
     return absl::ResourceExhaustedError(
         absl::StrCat("volume '", options_.name, "' has as many clients as it can"));
   }
-  clients_[static_cast<uint16_t>(writer)] = client;
+  // Rising: what a client that was taken for dead still says is not said in another's name.
+  uint16_t writer = last_writer_;
+  do {
+    ++writer;
+  } while (writer == 0 || clients_.contains(writer));
+  last_writer_ = writer;
+  clients_[writer] = {client, std::chrono::steady_clock::now()};
   return VolumeInfo{.name = options_.name,
                     .root = root_,
-                    .writer = static_cast<uint16_t>(writer),
+                    .writer = writer,
                     .file_stack = options_.file_stack,
                     .directory_stack = options_.directory_stack};
+}
+
+absl::Status Volume::Renew(uint16_t writer) {
+  MutexLock lock(mutex_);
+  const auto found = clients_.find(writer);
+  if (found == clients_.end()) return HasLeft(options_.name, writer);
+  found->second.seen = std::chrono::steady_clock::now();
+  return absl::OkStatus();
+}
+
+void Volume::DropTheSilent() {
+  const auto due = std::chrono::steady_clock::now() - absl::ToChronoNanoseconds(options_.lease);
+  std::vector<uint16_t> silent;
+  {
+    MutexLock lock(mutex_);
+    for (const auto& [writer, client] : clients_) {
+      if (client.seen < due) silent.push_back(writer);
+    }
+  }
+  for (const uint16_t writer : silent) Leave(writer).IgnoreError();
+}
+
+absl::StatusOr<std::vector<std::string>> Volume::Clients() {
+  std::vector<std::string> names;
+  MutexLock lock(mutex_);
+  for (const auto& [writer, client] : clients_) names.push_back(client.name);
+  return names;
+}
+
+absl::Status Volume::Retire() {
+  MutexLock lock(mutex_);
+  if (!clients_.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("volume '", options_.name, "' is in use by ", clients_.size(), " client(s), '",
+                     clients_.begin()->second.name, "' among them: unmount it"));
+  }
+  retired_ = true;
+  return absl::OkStatus();
 }
 
 absl::Status Volume::Leave(uint16_t writer) {
@@ -189,10 +235,7 @@ absl::StatusOr<Ref<Layer>> Volume::Open(uint16_t writer, ObjectId id) {
   const Turns::Turn turn(openings_, id);
   {
     MutexLock lock(mutex_);
-    if (!clients_.contains(writer)) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("client ", writer, " has left volume '", options_.name, "'"));
-    }
+    if (!clients_.contains(writer)) return HasLeft(options_.name, writer);
   }
   ABACUS_ASSIGN_OR_RETURN(const bool first, table_->Open(writer, id));
   if (!first) {

@@ -1,6 +1,7 @@
 #ifndef ABACUS_OBJFS_VOLUME_VOLUME_H_
 #define ABACUS_OBJFS_VOLUME_VOLUME_H_
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -69,6 +70,7 @@ class Volume final : public runtime::AnchoredObject {
     std::string directory_stack = "isolation/storage";
     // What nobody asked to be durable is so after this time.
     absl::Duration flush_interval = absl::Seconds(5);
+    absl::Duration lease = absl::Seconds(60);
   };
 
   // The volume that the store holds; makes its root directory where the store is new.
@@ -77,8 +79,10 @@ class Volume final : public runtime::AnchoredObject {
                                                       Options options, Host host);
   ~Volume() override;
 
-  // A client begins; `client` names it for people. Its number is free again when it has left.
+  // A client begins; `client` names it for people. Its number is given again when all others were.
   absl::StatusOr<VolumeInfo> Join(const std::string& client);
+  // The client lives. One that has not said so for Options::lease has left.
+  absl::Status Renew(uint16_t writer);
   // All that the client has open is closed.
   absl::Status Leave(uint16_t writer);
 
@@ -101,9 +105,12 @@ class Volume final : public runtime::AnchoredObject {
   // Returns once all changes of these objects that returned before are durable.
   absl::Status Flush(const std::vector<ObjectId>& ids);
   absl::StatusOr<VolumeSpace> Space();
+  absl::StatusOr<std::vector<std::string>> Clients();
+  // From now on nobody can join. Errors: kFailedPrecondition - clients are there.
+  absl::Status Retire();
 
-  ABACUS_OBJECT(Volume, "objfs.Volume", 1, Join, Leave, Stat, MakeInode, Discard, Commit, Change,
-                TreeVersion, Open, Close, Flush, Space)
+  ABACUS_OBJECT(Volume, "objfs.Volume", 1, Join, Renew, Leave, Stat, MakeInode, Discard, Commit,
+                Change, TreeVersion, Open, Close, Flush, Space, Clients, Retire)
 
  private:
   struct Bottom {
@@ -114,6 +121,7 @@ class Volume final : public runtime::AnchoredObject {
   absl::StatusOr<runtime::Ref<Layer>> MakeBottom(ObjectId id);
   void EndBottom(ObjectId id);
   void FlushNowAndThen();
+  void DropTheSilent();
 
   const Options options_;
   const Host host_;
@@ -125,7 +133,13 @@ class Volume final : public runtime::AnchoredObject {
 
   runtime::Mutex mutex_;
   runtime::CondVar changed_;
-  std::map<uint16_t, std::string> clients_ ABSL_GUARDED_BY(mutex_);  // by writer
+  struct Client {
+    std::string name;
+    std::chrono::steady_clock::time_point seen;
+  };
+  std::map<uint16_t, Client> clients_ ABSL_GUARDED_BY(mutex_);  // by writer
+  uint16_t last_writer_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool retired_ ABSL_GUARDED_BY(mutex_) = false;
   absl::flat_hash_map<ObjectId, Bottom> bottoms_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread flusher_;
