@@ -229,6 +229,7 @@ absl::Status TreePlanner::SplitRoot(Draft& root) {
   Halve(*lower, *upper);
   root.head.kind = BlockKind::kTable;
   root.head.depth = 1;
+  root.head.entries = root.head.entry_bytes = 0;
   root.slots = {lower->head.number, upper->head.number};
   root.changed = true;
   return absl::OkStatus();
