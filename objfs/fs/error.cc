@@ -42,6 +42,7 @@ constexpr std::array kRows = {
     Row{FsError::kTextBusy, absl::StatusCode::kFailedPrecondition, "text-busy"},
     Row{FsError::kTooManyOpen, absl::StatusCode::kResourceExhausted, "too-many-open"},
     Row{FsError::kInterrupted, absl::StatusCode::kCancelled, "interrupted"},
+    Row{FsError::kBadHandle, absl::StatusCode::kFailedPrecondition, "bad-handle"},
     Row{FsError::kInputOutput, absl::StatusCode::kDataLoss, "input-output"},
 };
 

@@ -26,12 +26,12 @@ void Begin(void* user_data, fuse_conn_info* connection) {
   connection->max_background = options.background_max;
   connection->congestion_threshold = options.background_max - options.background_max / 4;
 
-  // Set-id bits fall where the file system decides (HANDLE_KILLPRIV): else the kernel would ask for
-  // an extended attribute before every write. Data goes through memory, not through pipes: a splice
-  // costs small requests two more system calls, and layers want their bytes in memory anyway.
+  // Data goes through memory, not through pipes: a splice costs small requests two more system
+  // calls, and layers want their bytes in memory anyway. Set-id bits that a writer may not keep
+  // fall by a SETATTR of the kernel's, which knows the writer also where it collects writes: so no
+  // HANDLE_KILLPRIV.
   unsigned want = FUSE_CAP_ASYNC_READ | FUSE_CAP_ASYNC_DIO | FUSE_CAP_PARALLEL_DIROPS |
-                  FUSE_CAP_ATOMIC_O_TRUNC | FUSE_CAP_HANDLE_KILLPRIV | FUSE_CAP_READDIRPLUS |
-                  FUSE_CAP_READDIRPLUS_AUTO;
+                  FUSE_CAP_ATOMIC_O_TRUNC | FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO;
   want |= options.exclusive ? FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_CACHE_SYMLINKS
                             : FUSE_CAP_AUTO_INVAL_DATA;
   connection->want = want & connection->capable;

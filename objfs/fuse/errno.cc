@@ -55,6 +55,10 @@ int ErrnoOf(FsError error) {
       return ENFILE;
     case FsError::kInterrupted:
       return EINTR;
+    case FsError::kBadHandle:
+      return EBADF;
+    case FsError::kBadHandle:
+      return EBADF;
     case FsError::kInputOutput:
       return EIO;
   }

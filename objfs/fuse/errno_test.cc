@@ -36,6 +36,8 @@ const std::map<FsError, int> kTable = {
     {FsError::kTextBusy, ETXTBSY},
     {FsError::kTooManyOpen, ENFILE},
     {FsError::kInterrupted, EINTR},
+    {FsError::kBadHandle, EBADF},
+    {FsError::kBadHandle, EBADF},
     {FsError::kInputOutput, EIO},
 };
 

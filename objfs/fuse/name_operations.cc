@@ -19,6 +19,7 @@ namespace {
 
 constexpr int64_t kNsPerS = 1'000'000'000;
 constexpr std::string_view kAclPrefix = "system.posix_acl_";
+constexpr std::string_view kCapabilities = "security.capability";
 
 int64_t NsOf(const timespec& time) { return time.tv_sec * kNsPerS + time.tv_nsec; }
 
@@ -157,13 +158,17 @@ void Space(fuse_req_t raw, fuse_ino_t) {
 // -- extended attributes
 // ---------------------------------------------------------------------------
 
-// Kept like any other attribute they would grant nothing, and who set them would think they did.
-bool IsAcl(const char* name) { return std::string_view(name).starts_with(kAclPrefix); }
+// Access control lists: kept like any other attribute they would grant nothing, and who set them
+// would think they did. Capabilities of programs: before each write(2) the kernel asks whether the
+// file has some to lose, and the answer would come from the volume.
+bool IsRefused(std::string_view name) {
+  return name.starts_with(kAclPrefix) || name == kCapabilities;
+}
 
 void SetXattr(fuse_req_t raw, fuse_ino_t inode, const char* name, const char* value, size_t bytes,
               int flags) {
   Serve(raw, "setxattr", [&](Request& request) {
-    if (IsAcl(name)) return request.Fail(FsError::kNotSupported);
+    if (IsRefused(name)) return request.Fail(FsError::kNotSupported);
     XattrRule rule = XattrRule::kAny;
     if (flags & XATTR_CREATE) rule = XattrRule::kMustBeNew;
     if (flags & XATTR_REPLACE) rule = XattrRule::kMustExist;
@@ -181,7 +186,8 @@ void AnswerXattr(Request& request, std::string_view bytes, size_t buffer_bytes) 
 
 void GetXattr(fuse_req_t raw, fuse_ino_t inode, const char* name, size_t buffer_bytes) {
   Serve(raw, "getxattr", [&](Request& request) {
-    if (IsAcl(name)) return request.Fail(FsError::kNotSupported);
+    if (name == kCapabilities) return request.Fail(FsError::kNoAttribute);
+    if (IsRefused(name)) return request.Fail(FsError::kNotSupported);
     const auto value = request.files().GetXattr(request.caller(), request.Id(inode), name);
     if (!value.ok()) return request.Fail(value.status());
     AnswerXattr(request, *value, buffer_bytes);
@@ -200,7 +206,7 @@ void ListXattrs(fuse_req_t raw, fuse_ino_t inode, size_t buffer_bytes) {
 
 void RemoveXattr(fuse_req_t raw, fuse_ino_t inode, const char* name) {
   Serve(raw, "removexattr", [&](Request& request) {
-    if (IsAcl(name)) return request.Fail(FsError::kNotSupported);
+    if (IsRefused(name)) return request.Fail(FsError::kNotSupported);
     request.Answer(request.files().RemoveXattr(request.caller(), request.Id(inode), name));
   });
 }

@@ -311,5 +311,22 @@ TEST_F(NameOperationsTest, AclsAreRefusedAndNotKept) {
             EOPNOTSUPP);
 }
 
+TEST_F(NameOperationsTest, CapabilitiesOfProgramsAreRefusedSoThatAWriteNeedNotAsk) {
+  EXPECT_CALL(files_, GetXattr(_, _, _)).Times(0);
+  EXPECT_CALL(files_, SetXattr(_, _, _, _, _)).Times(0);
+  ON_CALL(files_, Write(_, _, _)).WillByDefault(Return(absl::OkStatus()));
+  Begin();
+  const int fd = open(Path("file").c_str(), O_WRONLY | O_CLOEXEC);
+  EXPECT_EQ(write(fd, "x", 1), 1);
+  close(fd);
+  // Version 3, no capability, of user 0.
+  const std::array<unsigned char, 24> none = {0, 0, 0, 3};
+  EXPECT_EQ(ErrnoOfCall(
+                setxattr(Path("file").c_str(), "security.capability", none.data(), none.size(), 0)),
+            EOPNOTSUPP);
+  EXPECT_EQ(ErrnoOfCall(getxattr(Path("file").c_str(), "security.capability", nullptr, 0)),
+            ENODATA);
+}
+
 }  // namespace
 }  // namespace abacus::objfs

@@ -44,9 +44,6 @@ class MockMountTest : public testing::Test {
     ON_CALL(files_, root()).WillByDefault(Return(kRoot));
     ON_CALL(files_, Lookup(_, _, _)).WillByDefault(Return(gone));
     ON_CALL(files_, Stat(_)).WillByDefault(Return(FsStatus(FsError::kStale, "no such object")));
-    // The kernel asks for "security.capability" when it likes.
-    ON_CALL(files_, GetXattr(_, _, _))
-        .WillByDefault(Return(FsStatus(FsError::kNoAttribute, "no such attribute")));
     Add(kRoot, "file", MakeNode(kFile, S_IFREG | 0644, 100));
     Add(kRoot, "directory", MakeNode(kDirectory, S_IFDIR | 0755));
     ON_CALL(files_, Stat(kRoot)).WillByDefault(Return(MakeNode(kRoot, S_IFDIR | 0755)));
