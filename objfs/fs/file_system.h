@@ -39,6 +39,9 @@ struct SetAttributes {
 
 enum class RenameRule : uint8_t { kReplace = 0, kNoReplace, kExchange };
 
+// An extended attribute of a directory: the stack, as text, of the files that are made in it.
+inline constexpr char kStackXattr[] = "user.abacus.stack";
+
 // Of an open file; never 0.
 using FileHandle = uint64_t;
 
