@@ -181,8 +181,14 @@ void ExpectComplete(const Finding& finding, Level level) {
 }
 
 TEST(DoctorChecksTest, BpfIsDegradedWithoutTheRight) {
-  ExpectComplete(JudgeBpf(0), Level::kOk);
-  ExpectComplete(JudgeBpf(EPERM), Level::kDegraded);
+  ExpectComplete(JudgeBpf(0, true), Level::kOk);
+  ExpectComplete(JudgeBpf(EPERM, true), Level::kDegraded);
+  EXPECT_THAT(JudgeBpf(EPERM, true).mend, HasSubstr("setcap"));
+  // A right that is of no use is not asked for.
+  for (const int error : {0, EPERM}) {
+    ExpectComplete(JudgeBpf(error, false), Level::kDegraded);
+    EXPECT_THAT(JudgeBpf(error, false).mend, HasSubstr("CONFIG_DEBUG_INFO_BTF"));
+  }
 }
 
 TEST(DoctorChecksTest, NamespacesNeedTheRightAndBothTools) {
