@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -35,21 +36,34 @@ struct ProgramCost {
   uint64_t ns = 0;
 };
 
-// What the kernel says of all programs of that name.
-ProgramCost CostOf(const std::string& name) {
-  ProgramCost cost;
+// What the kernel says of each program of that name, by its id: other processes have some too.
+using ProgramCosts = std::map<uint32_t, ProgramCost>;
+
+ProgramCosts CostsOf(const std::string& name) {
+  ProgramCosts costs;
   for (uint32_t id = 0; bpf_prog_get_next_id(id, &id) == 0;) {
     const int fd = bpf_prog_get_fd_by_id(id);
     if (fd < 0) continue;
     bpf_prog_info info = {};
     uint32_t bytes = sizeof(info);
     if (bpf_obj_get_info_by_fd(fd, &info, &bytes) == 0 && name == info.name) {
-      cost.runs += info.run_cnt;
-      cost.ns += info.run_time_ns;
+      costs[id] = {info.run_cnt, info.run_time_ns};
     }
     close(fd);
   }
-  return cost;
+  return costs;
+}
+
+// Since `before`, of the programs that were there then and are there now.
+ProgramCost Since(const ProgramCosts& before, const std::string& name) {
+  ProgramCost sum;
+  for (const auto& [id, cost] : CostsOf(name)) {
+    const auto then = before.find(id);
+    if (then == before.end()) continue;
+    sum.runs += cost.runs - then->second.runs;
+    sum.ns += cost.ns - then->second.ns;
+  }
+  return sum;
 }
 
 // A program at context switches that does nothing: what is timed then is the kernel's own timing.
@@ -66,9 +80,8 @@ class EmptyProgram {
   const std::unique_ptr<bpf_link, int (*)(bpf_link*)> link_;
 };
 
-double NsPerRun(const ProgramCost& before, const ProgramCost& after) {
-  return static_cast<double>(after.ns - before.ns) /
-         static_cast<double>(std::max<uint64_t>(1, after.runs - before.runs));
+double NsPerRun(const ProgramCost& cost) {
+  return static_cast<double>(cost.ns) / static_cast<double>(std::max<uint64_t>(1, cost.runs));
 }
 
 // Two threads that wake each other `rounds` times on one processor, so that all switches there are
@@ -174,10 +187,10 @@ void BenchSwitches(Monitor& ebpf, BenchReport& report) {
   if (!empty.runs()) report.Note("no empty program to compare with");
   constexpr int kSwitches = 200'000;
   for (const bool ours : {true, false}) {
-    const ProgramCost before = CostOf("on_switch"), empty_before = CostOf("do_nothing");
+    const ProgramCosts before = CostsOf("on_switch"), empty_before = CostsOf("do_nothing");
     std::thread([&] { PingPong(ours ? &ebpf : nullptr, kSwitches); }).join();
-    const double timing = NsPerRun(empty_before, CostOf("do_nothing"));
-    const double ns = NsPerRun(before, CostOf("on_switch")) - timing;
+    const double timing = NsPerRun(Since(empty_before, "do_nothing"));
+    const double ns = NsPerRun(Since(before, "on_switch")) - timing;
     const double goal = ours ? 300 : 50;
     report.Add({.name = ours ? "the program at a switch between two threads of ours"
                              : "the program at a switch between two other threads",
@@ -206,11 +219,8 @@ void BenchTwelveNodes(BenchReport& report) {
     return report.Note("twelve monitors could not be made: their rows are missing");
   }
   BlockFor(1000 * kMs);
-  const auto programs = [] {
-    const ProgramCost on_switch = CostOf("on_switch"), on_wakeup = CostOf("on_wakeup");
-    return ProgramCost{on_switch.runs + on_wakeup.runs, on_switch.ns + on_wakeup.ns};
-  };
-  const ProgramCost before = programs(), empty_before = CostOf("do_nothing");
+  const ProgramCosts switch_before = CostsOf("on_switch"), wakeup_before = CostsOf("on_wakeup");
+  const ProgramCosts empty_before = CostsOf("do_nothing");
   std::atomic<bool> stop{false};
   std::atomic<uint64_t> switches{0};
   std::thread others([&] {
@@ -224,14 +234,15 @@ void BenchTwelveNodes(BenchReport& report) {
   stop = true;
   others.join();
   const auto wall = static_cast<double>(MachineTime::MonotonicNs() - begin);
-  const ProgramCost after = programs();
-  const double timing = NsPerRun(empty_before, CostOf("do_nothing"));
+  const ProgramCost on_switch = Since(switch_before, "on_switch");
+  const ProgramCost on_wakeup = Since(wakeup_before, "on_wakeup");
+  const double timing = NsPerRun(Since(empty_before, "do_nothing"));
   const double used_ns = nodes.UsedNs();
   close(stats);
   if (!nodes.all()) return report.Note("a node of twelve ended: their rows are missing");
-  const double timed = 100 * static_cast<double>(after.ns - before.ns) / wall;
-  const double percent =
-      timed - 100 * timing * static_cast<double>(after.runs - before.runs) / wall;
+  const double timed = 100 * static_cast<double>(on_switch.ns + on_wakeup.ns) / wall;
+  const auto runs = static_cast<double>(on_switch.runs + on_wakeup.runs);
+  const double percent = timed - 100 * timing * runs / wall;
   report.Add(
       {.name = absl::StrFormat("twelve nodes on one host: their programs at %.0f switches/s",
                                static_cast<double>(switches) * 1e9 / wall),
