@@ -37,6 +37,7 @@ const std::map<FsError, int> kTable = {
     {FsError::kTooManyOpen, ENFILE},
     {FsError::kInterrupted, EINTR},
     {FsError::kBadHandle, EBADF},
+    {FsError::kBadHandle, EBADF},
     {FsError::kInputOutput, EIO},
 };
 

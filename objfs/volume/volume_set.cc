@@ -63,13 +63,15 @@ absl::StatusOr<std::unique_ptr<VolumeSet>> VolumeSet::Make(const std::string& di
 }
 
 absl::Status VolumeSet::OpenVolume(const std::string& name) {
-  Opened opened;
-  ABACUS_ASSIGN_OR_RETURN(opened.disk, LocalDisk::At(PathOf(name)));
-  ABACUS_ASSIGN_OR_RETURN(opened.store, LocalObjectStore::Open(*opened.disk, {}));
-  ABACUS_ASSIGN_OR_RETURN(auto volume, Volume::Make(opened.store, {.name = name}, host_.volume));
-  opened.volume = host_.adopt(std::move(volume));
+  auto both = std::make_shared<StoreOnDisk>();
+  ABACUS_ASSIGN_OR_RETURN(both->disk, LocalDisk::At(PathOf(name)));
+  ABACUS_ASSIGN_OR_RETURN(both->store, LocalObjectStore::Open(*both->disk, {}));
+  std::shared_ptr<ObjectStore> store(both, both->store.get());
+  ABACUS_ASSIGN_OR_RETURN(auto volume,
+                          Volume::Make(std::move(store), {.name = name}, host_.volume));
+  Ref<Volume> ref = host_.adopt(std::move(volume));
   MutexLock lock(mutex_);
-  volumes_[name] = std::move(opened);
+  volumes_[name] = std::move(ref);
   return absl::OkStatus();
 }
 
