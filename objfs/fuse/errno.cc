@@ -57,8 +57,6 @@ int ErrnoOf(FsError error) {
       return EINTR;
     case FsError::kBadHandle:
       return EBADF;
-    case FsError::kBadHandle:
-      return EBADF;
     case FsError::kInputOutput:
       return EIO;
   }

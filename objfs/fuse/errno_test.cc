@@ -37,7 +37,6 @@ const std::map<FsError, int> kTable = {
     {FsError::kTooManyOpen, ENFILE},
     {FsError::kInterrupted, EINTR},
     {FsError::kBadHandle, EBADF},
-    {FsError::kBadHandle, EBADF},
     {FsError::kInputOutput, EIO},
 };
 

@@ -78,8 +78,9 @@ absl::StatusOr<Created> OpenExisting(Request& request, ObjectId directory, const
   ABACUS_ASSIGN_OR_RETURN(created.node, files.Lookup(request.caller(), directory, name));
   // Stale makes the kernel walk the path again: it then follows the link, or refuses the directory.
   if (!created.node.inode.IsRegular()) return FsStatus(FsError::kStale, "not a regular file");
-  ABACUS_ASSIGN_OR_RETURN(created.file,
-                          OpenFile::Make(files, request.UncheckedCaller(), created.node.id, flags));
+  Caller caller = request.CallerWithGroups();
+  caller.checked = false;
+  ABACUS_ASSIGN_OR_RETURN(created.file, OpenFile::Make(files, caller, created.node.id, flags));
   auto now = files.Stat(created.node.id);  // O_TRUNC has changed it
   if (now.ok()) created.node = *std::move(now);
   return created;
@@ -88,8 +89,9 @@ absl::StatusOr<Created> OpenExisting(Request& request, ObjectId directory, const
 absl::StatusOr<Created> CreateOrOpen(Request& request, ObjectId directory, const char* name,
                                      uint32_t mode, int flags, bool must_be_new) {
   absl::Status last;
+  const Caller caller = mode & S_ISGID ? request.CallerWithGroups() : request.caller();
   for (int i = 0; i < kCreateTries; ++i) {
-    auto node = request.files().Make(request.caller(), directory, name, mode, 0, "");
+    auto node = request.files().Make(caller, directory, name, mode, 0, "");
     if (node.ok()) {
       ABACUS_ASSIGN_OR_RETURN(auto file,
                               OpenFile::Make(request.files(), request.caller(), node->id, flags));

@@ -41,6 +41,12 @@ void GetAttributes(fuse_req_t raw, fuse_ino_t inode, fuse_file_info*) {
   });
 }
 
+// Who may give a file the set-group-id bit depends on all groups, and for nothing else is it worth
+// asking for them.
+Caller CallerFor(const Request& request, uint32_t mode) {
+  return mode & S_ISGID ? request.CallerWithGroups() : request.caller();
+}
+
 SetAttributes SetOf(const struct stat& attributes, int which) {
   SetAttributes set;
   if (which & FUSE_SET_ATTR_MODE) set.permissions = attributes.st_mode & 07777;
@@ -66,7 +72,9 @@ void SetInodeAttributes(fuse_req_t raw, fuse_ino_t inode, struct stat* attribute
     const ObjectId id = request.Id(inode);
     // The time of the last change is the volume's to tell, also where the kernel caches writes.
     if (which == FUSE_SET_ATTR_CTIME) return request.AnswerAttributes(request.files().Stat(id));
-    request.AnswerAttributes(request.files().Set(request.caller(), id, SetOf(*attributes, which)));
+    const SetAttributes set = SetOf(*attributes, which);
+    request.AnswerAttributes(
+        request.files().Set(CallerFor(request, set.permissions.value_or(0)), id, set));
   });
 }
 
@@ -143,7 +151,9 @@ void Link(fuse_req_t raw, fuse_ino_t inode, fuse_ino_t directory, const char* na
 
 void Access(fuse_req_t raw, fuse_ino_t inode, int want) {
   Serve(raw, "access", [&](Request& request) {
-    request.Answer(request.files().Access(request.UncheckedCaller(), request.Id(inode), want));
+    Caller caller = request.CallerWithGroups();
+    caller.checked = false;
+    request.Answer(request.files().Access(caller, request.Id(inode), want));
   });
 }
 

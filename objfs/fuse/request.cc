@@ -29,11 +29,6 @@ timespec TimeOf(int64_t ns) {
   return {.tv_sec = seconds, .tv_nsec = rest};
 }
 
-Caller CallerOf(fuse_req* request, bool checked) {
-  const fuse_ctx* context = fuse_req_ctx(request);
-  return {.uid = context->uid, .gid = context->gid, .groups = {}, .checked = checked};
-}
-
 }  // namespace
 
 Request::Request(fuse_req* request, const char* operation)
@@ -51,10 +46,13 @@ bool Request::Claim() {
   return true;
 }
 
-Caller Request::caller() const { return CallerOf(request_, true); }
+Caller Request::caller() const {
+  const fuse_ctx* context = fuse_req_ctx(request_);
+  return {.uid = context->uid, .gid = context->gid, .groups = {}, .checked = true};
+}
 
-Caller Request::UncheckedCaller() const {
-  Caller caller = CallerOf(request_, false);
+Caller Request::CallerWithGroups() const {
+  Caller caller = this->caller();
   std::vector<gid_t> groups(kGroupsGuess);
   int count = fuse_req_getgroups(request_, static_cast<int>(groups.size()), groups.data());
   if (count > static_cast<int>(groups.size())) {

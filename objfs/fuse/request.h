@@ -36,8 +36,8 @@ class Request {
 
   // Whom the kernel has checked.
   Caller caller() const;
-  // The same, to be checked by the file system; costs a look into /proc.
-  Caller UncheckedCaller() const;
+  // The same with all its groups, which costs a look into /proc.
+  Caller CallerWithGroups() const;
 
   // -- answers -----------------------------------------------------------------------------------
 
