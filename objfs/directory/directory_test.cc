@@ -30,17 +30,21 @@ using Names = std::map<std::string, Entry>;
 // Lets others do something after each read of a directory's blocks.
 class HookLayer final : public Layer {
  public:
-  static constexpr LayerKind kKind = {"hook", "test.HookLayer", {}};
+  static constexpr bool kAnchored = true;
+  static constexpr LayerKind kKind = {"hook", "test.HookLayer", {}, 1, 1, true};
+  explicit HookLayer(const std::function<void()>& after_read) : after_read_(after_read) {}
+
   absl::StatusOr<ReadResult> Read(uint64_t offset, uint64_t bytes, Version now) override {
     auto read = below()->Read(offset, bytes, now);
-    if (const auto others = after_read; others != nullptr) others();
+    // A copy: it may put another one in its place.
+    if (const auto others = after_read_; others != nullptr) others();
     return read;
   }
   ABACUS_LAYER(HookLayer, 1)
 
-  static std::function<void()> after_read;
+ private:
+  const std::function<void()>& after_read_;
 };
-std::function<void()> HookLayer::after_read;
 
 Entry File(ObjectId id) { return {id, S_IFREG}; }
 InodeChange Entries(int64_t more) {
@@ -52,9 +56,6 @@ InodeChange Entries(int64_t more) {
 
 class DirectoryTest : public ::testing::Test {
  protected:
-  DirectoryTest() = default;
-  ~DirectoryTest() override { HookLayer::after_read = nullptr; }
-
   absl::StatusOr<Outcome> Commit(const Ref<Directory>& directory,
                                  const std::vector<EntryChange>& changes) {
     int64_t more = 0;
@@ -71,12 +72,11 @@ class DirectoryTest : public ::testing::Test {
   }
   // A directory object whose reads are hooked.
   Ref<Directory> Hooked(size_t node, const DirectoryWorld::Client& client) {
+    auto hook = std::make_unique<HookLayer>(after_read_);
+    EXPECT_TRUE(hook->Init({client.below}, {}).ok());
     auto hooked = client;
     hooked.below =
-        Ref<Layer>(world_.cluster()
-                       .Create<HookLayer>(node, std::vector<Ref<Layer>>{client.below},
-                                          std::vector<std::pair<std::string, std::string>>())
-                       .base());
+        Ref<Layer>(world_.cluster()[0].binding().Adopt<HookLayer>(std::move(hook)).base());
     return world_.Root(node, hooked);
   }
   Names ListAll(const Ref<Directory>& directory) {
@@ -105,6 +105,7 @@ class DirectoryTest : public ::testing::Test {
     ASSERT_TRUE(moved->status.ok()) << moved->status;
   }
 
+  std::function<void()> after_read_;
   MemoryDisk disk_;
   DirectoryWorld world_{disk_, 3, [](runtime::ObjectTypes& types) { types.Add<HookLayer>(); }};
 };
@@ -163,7 +164,6 @@ Names Replay(const std::vector<Worker>& workers) {
   std::map<uint64_t, const std::vector<EntryChange>*> order;
   for (const Worker& worker : workers) {
     for (const auto& done : worker.done()) {
-      // A change that changes nothing writes nothing, and has no place of its own.
       EXPECT_TRUE(order.emplace(done.version.value, &done.changes).second);
     }
   }
@@ -233,8 +233,8 @@ TEST_F(DirectoryTest, WhatACommitMeetsItTriesAgain) {
   const Ref<Directory> other = world_.Root(0, world_.Join());
   const Ref<Directory> mine = Hooked(0, client);
   ObjectId id = 100;
-  HookLayer::after_read = [&] {
-    HookLayer::after_read = nullptr;
+  after_read_ = [&] {
+    after_read_ = nullptr;
     Must(Commit(other, {{"other", std::nullopt, File(++id)}}));
   };
   Must(Commit(mine, {{"mine", std::nullopt, File(1)}}));
@@ -247,7 +247,7 @@ TEST_F(DirectoryTest, WhatACommitMeetsItTriesAgain) {
   EXPECT_EQ(*mine->Lookup("mine"), File(1));
   MoveTo(mine, 0);
 
-  HookLayer::after_read = [&] {
+  after_read_ = [&] {
     const Entry before = File(id);
     Must(Commit(other, {{"other", before, File(++id)}}));
   };
@@ -255,8 +255,8 @@ TEST_F(DirectoryTest, WhatACommitMeetsItTriesAgain) {
   EXPECT_TRUE(IsWouldBlock(never.status()) && !IsChanged(never.status())) << never.status();
   EXPECT_EQ(*mine->Retries(), 1u + Directory::kCommitsMax);
 
-  HookLayer::after_read = [&] {
-    HookLayer::after_read = nullptr;
+  after_read_ = [&] {
+    after_read_ = nullptr;
     Must(Commit(other, {{"mine", File(1), std::nullopt}}));
   };
   const auto changed = Commit(mine, {{"mine", File(1), File(2)}});

@@ -17,9 +17,15 @@ absl::Status Changed(const std::string& name) {
   return absl::AbortedError(absl::StrCat(kChangedMark, "\"", name, "\" is not what it was"));
 }
 
+// The first entry that is not before the position.
+template <typename Entries>
+auto Behind(Entries& entries, Position position) {
+  return std::lower_bound(entries.begin(), entries.end(), position,
+                          [](const LeafEntry& entry, Position p) { return entry.position < p; });
+}
+
 LeafEntry* Find(std::vector<LeafEntry>& entries, Position first, std::string_view name) {
-  auto at = std::lower_bound(entries.begin(), entries.end(), first,
-                             [](const LeafEntry& e, Position p) { return e.position < p; });
+  auto at = Behind(entries, first);
   for (; at != entries.end() && KeyOf(at->position) == KeyOf(first); ++at) {
     if (at->name == name) return &*at;
   }
@@ -30,8 +36,8 @@ LeafEntry* Find(std::vector<LeafEntry>& entries, Position first, std::string_vie
 // taken.
 Position FreePosition(const std::vector<LeafEntry>& entries, Position first) {
   Position position = first;
-  for (const LeafEntry& entry : entries) {
-    if (entry.position == position && KeyOf(position) == KeyOf(first)) ++position;
+  for (auto at = Behind(entries, first); at != entries.end() && at->position == position; ++at) {
+    if (KeyOf(++position) != KeyOf(first)) break;
   }
   return position;
 }
@@ -180,9 +186,7 @@ absl::Status TreePlanner::Add(const EntryChange& change) {
     ABACUS_ASSIGN_OR_RETURN(place.leaf, LeafAt(position));
   }
   Draft& leaf = *place.leaf;
-  const auto at = std::lower_bound(leaf.entries.begin(), leaf.entries.end(), position,
-                                   [](const LeafEntry& e, Position p) { return e.position < p; });
-  leaf.entries.insert(at, {position, *change.after, change.name});
+  leaf.entries.insert(Behind(leaf.entries, position), {position, *change.after, change.name});
   leaf.entry_bytes += bytes;
   leaf.changed = true;
   return absl::OkStatus();
@@ -209,9 +213,7 @@ void TreePlanner::Halve(Draft& leaf, Draft& upper) {
   ++leaf.head.bits;
   upper.head.bits = leaf.head.bits;
   upper.head.first = leaf.head.end();
-  const auto middle = std::lower_bound(
-      leaf.entries.begin(), leaf.entries.end(), upper.head.first,
-      [](const LeafEntry& entry, Position position) { return entry.position < position; });
+  const auto middle = Behind(leaf.entries, upper.head.first);
   upper.entries.assign(middle, leaf.entries.end());
   leaf.entries.erase(middle, leaf.entries.end());
   for (const LeafEntry& entry : upper.entries) upper.entry_bytes += BytesOf(entry.name);

@@ -47,7 +47,9 @@ class DirectoryWorld {
                  std::chrono::system_clock::now().time_since_epoch())
           .count();
     };
-    volume_ = binding.Adopt(Must(Volume::Make(store_, {.name = "test"}, host)));
+    // Nobody here says that a client lives.
+    const Volume::Options volume{.name = "test", .lease = absl::Hours(24)};
+    volume_ = binding.Adopt(Must(Volume::Make(store_, volume, host)));
   }
   ~DirectoryWorld() {
     volume_ = runtime::Ref<Volume>();
