@@ -90,6 +90,7 @@ absl::StatusOr<std::string> FileSystemImpl::GetXattr(const Caller& caller, Objec
   ABACUS_RETURN_IF_ERROR(CheckXattr(caller, name));
   ABACUS_ASSIGN_OR_RETURN(const Node node, StatAtVolume(file));
   ABACUS_RETURN_IF_ERROR(MayAccess(caller, node.inode, R_OK));
+  if (name == kOwnStackXattr) return StackOf(file);
   const auto found = node.inode.xattrs.find(name);
   if (found != node.inode.xattrs.end()) return found->second;
   return FsStatus(FsError::kNoAttribute, absl::StrCat("there is no attribute '", name, "'"));
@@ -102,6 +103,9 @@ absl::Status FileSystemImpl::ChangeXattr(const Caller& caller, ObjectId file, Xa
   if (absl::StartsWith(change.name, "user.") && !node.inode.IsRegular() &&
       !node.inode.IsDirectory()) {
     return FsStatus(FsError::kNotPermitted, "only files and directories have user attributes");
+  }
+  if (change.name == kOwnStackXattr) {
+    return FsStatus(FsError::kNotPermitted, "a file keeps the stack that it was made with");
   }
   if (change.name == kStackXattr && change.value.has_value()) {
     ABACUS_ASSIGN_OR_RETURN(const Stack stack, ParseStack(*change.value));
