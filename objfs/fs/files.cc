@@ -25,6 +25,14 @@ constexpr uint64_t kCopyBytes = uint64_t{1} << 20;
 
 bool HoldsBack(const BuiltStack& stack) { return stack.layers.size() > 1; }
 
+// To the layers an offset beyond their limit is an argument like any other that is wrong.
+absl::Status CheckEnd(uint64_t offset, uint64_t bytes) {
+  if (offset <= Layer::kFileBytesMax && bytes <= Layer::kFileBytesMax - offset) {
+    return absl::OkStatus();
+  }
+  return FsStatus(FsError::kTooBig, "beyond the largest file there can be");
+}
+
 // Of the file's own bytes an unprivileged writer may make no program that runs as its owner.
 bool HasSetId(const Inode& inode) {
   return inode.IsRegular() && (inode.mode & (S_ISUID | S_ISGID)) != 0;
@@ -58,6 +66,7 @@ absl::StatusOr<Node> FileSystemImpl::Set(const Caller& caller, ObjectId file,
       return node.inode.IsDirectory() ? FsStatus(FsError::kIsDirectory, "it is a directory")
                                       : FsStatus(FsError::kInvalid, "it has no size");
     }
+    ABACUS_RETURN_IF_ERROR(CheckEnd(0, set.size.value_or(0)));
     ABACUS_ASSIGN_OR_RETURN(const FilePtr open, Use(file));
     // What was written before is older than the times that are set now.
     absl::Status status = PushFile(*open);
@@ -280,6 +289,7 @@ absl::StatusOr<Block> FileSystemImpl::Read(FileHandle handle, uint64_t offset, u
 absl::Status FileSystemImpl::Write(FileHandle handle, uint64_t offset, const Block& bytes) {
   ABACUS_ASSIGN_OR_RETURN(const Handle open, HandleOf(handle));
   if (!open.may_write) return FsStatus(FsError::kBadHandle, "it is open for reading only");
+  ABACUS_RETURN_IF_ERROR(CheckEnd(offset, bytes.size()));
   ABACUS_RETURN_IF_ERROR(open.file->top()->Write(offset, bytes, Now()));
   if (open.file->holds_back) open.file->written_ns = host_.now_us() * 1000;
   if (!open.drops_setid) return absl::OkStatus();
@@ -313,9 +323,7 @@ absl::Status FileSystemImpl::Allocate(FileHandle handle, int mode, uint64_t offs
   ABACUS_ASSIGN_OR_RETURN(const Handle open, HandleOf(handle));
   if (!open.may_write) return FsStatus(FsError::kBadHandle, "it is open for reading only");
   if (bytes == 0) return FsStatus(FsError::kInvalid, "no bytes to allocate");
-  if (offset > Layer::kFileBytesMax || bytes > Layer::kFileBytesMax - offset) {
-    return FsStatus(FsError::kTooBig, "beyond the largest file there can be");
-  }
+  ABACUS_RETURN_IF_ERROR(CheckEnd(offset, bytes));
   const auto touch = absl::MakeCleanup([&] {
     if (open.file->holds_back) open.file->written_ns = host_.now_us() * 1000;
   });

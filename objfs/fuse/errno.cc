@@ -67,4 +67,8 @@ int ErrnoOf(const absl::Status& status) { return ErrnoOf(FsErrorOf(status)); }
 
 int ErrnoOfSmallBuffer() { return ERANGE; }
 
+bool IsEndOfConnection(int result) {
+  return result == 0 || result == -ENODEV || result == -ECONNABORTED;
+}
+
 }  // namespace abacus::objfs::fuse

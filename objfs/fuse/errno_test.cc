@@ -63,5 +63,13 @@ TEST(ErrnoTest, AnErrorOfAnotherBuildIsInputOutput) {
   EXPECT_EQ(ErrnoOf(static_cast<FsError>(200)), EIO);
 }
 
+TEST(ErrnoTest, TheEndOfTheConnectionIsNoError) {
+  EXPECT_TRUE(IsEndOfConnection(0));
+  EXPECT_TRUE(IsEndOfConnection(-ENODEV));
+  EXPECT_TRUE(IsEndOfConnection(-ECONNABORTED));
+  EXPECT_FALSE(IsEndOfConnection(-EPROTO));
+  EXPECT_FALSE(IsEndOfConnection(-EIO));
+}
+
 }  // namespace
 }  // namespace abacus::objfs::fuse

@@ -18,6 +18,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "objfs/fuse/adapter.h"
+#include "objfs/fuse/errno.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/status.h"
 
@@ -172,7 +173,7 @@ absl::Status Mount::Run() {
   // Ends the connection, which fails what still waits for an answer; so it precedes the join.
   fuse_session_unmount(impl_->session);
   closer.join();
-  if (result == 0) return absl::OkStatus();
+  if (fuse::IsEndOfConnection(result)) return absl::OkStatus();
   return absl::InternalError(
       absl::StrCat(directory_, ": the connection with the kernel ended with ", result));
 }

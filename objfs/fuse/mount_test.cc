@@ -78,7 +78,7 @@ TEST_F(MountTest, EndsWhereSomebodyElseUnmountsIt) {
   Begin();
   EXPECT_EQ(access(Path("file").c_str(), F_OK), 0);
   EXPECT_TRUE(Unmount(mounted_->path(), false).ok());
-  EXPECT_TRUE(mounted_->Wait().ok());
+  EXPECT_EQ(mounted_->Wait(), absl::OkStatus());
 }
 
 TEST_F(MountTest, UnmountRefusesWhatIsInUseAndLazilyTakesItAway) {
@@ -89,7 +89,7 @@ TEST_F(MountTest, UnmountRefusesWhatIsInUseAndLazilyTakesItAway) {
   EXPECT_FALSE(IsMounted(mounted_->path()));
   EXPECT_EQ(write(fd, "x", 1), 1);  // still served
   close(fd);
-  EXPECT_TRUE(mounted_->Wait().ok());
+  EXPECT_EQ(mounted_->Wait(), absl::OkStatus());
 }
 
 TEST_F(MountTest, WhatIsDirtyIsWrittenBeforeItEnds) {
