@@ -66,7 +66,7 @@ class Volume final : public runtime::AnchoredObject {
   };
   struct Options {
     std::string name;
-    std::string file_stack = "cache/isolation/storage";
+    std::string file_stack = "isolation/storage";
     std::string directory_stack = "isolation/storage";
     // What nobody asked to be durable is so after this time.
     absl::Duration flush_interval = absl::Seconds(5);

@@ -40,8 +40,23 @@ struct StoreOnDisk {
   std::unique_ptr<ObjectStore> store;
 };
 
+constexpr char kDeleted[] = ".deleted-";
+
 absl::Status OsError(const std::error_code& error, const std::string& what) {
   return absl::ErrnoToStatus(error.value(), what);
+}
+
+// Also where somebody removes a part of it meanwhile.
+absl::Status RemoveAll(const std::string& path) {
+  std::error_code error;
+  for (int i = 0; i < 100; ++i) {
+    std::filesystem::remove_all(path, error);
+    if (!error) return absl::OkStatus();
+    if (error != std::errc::no_such_file_or_directory && error != std::errc::directory_not_empty) {
+      break;
+    }
+  }
+  return OsError(error, absl::StrCat("cannot remove ", path));
 }
 
 }  // namespace
@@ -55,6 +70,9 @@ absl::StatusOr<std::unique_ptr<VolumeSet>> VolumeSet::Make(const std::string& di
   for (auto it = std::filesystem::directory_iterator(directory, error);
        !error && it != std::filesystem::directory_iterator(); it.increment(error)) {
     const std::string name = it->path().filename().string();
+    if (name.rfind(kDeleted, 0) == 0) {  // what a crash left of a deletion
+      ABACUS_RETURN_IF_ERROR(RemoveAll(it->path().string()));
+    }
     if (!CheckName(name).ok()) continue;
     ABACUS_RETURN_IF_ERROR(set->OpenVolume(name));
   }
@@ -136,9 +154,12 @@ absl::Status VolumeSet::Delete(const std::string& name) {
     MutexLock lock(mutex_);
     volumes_.erase(name);
   }
+  // Under another name first: the volume may still be flushing, and a crash leaves no half of one.
+  const std::string deleted = absl::StrCat(directory_, "/", kDeleted, name);
   std::error_code error;
-  std::filesystem::remove_all(PathOf(name), error);
-  return error ? OsError(error, absl::StrCat("cannot remove ", PathOf(name))) : absl::OkStatus();
+  std::filesystem::rename(PathOf(name), deleted, error);
+  if (error) return OsError(error, absl::StrCat("cannot remove ", PathOf(name)));
+  return RemoveAll(deleted);
 }
 
 }  // namespace abacus::objfs
