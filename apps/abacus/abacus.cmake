@@ -26,3 +26,7 @@ abacus_test(abacus_end_to_end_test
   SRCS abacus/end_to_end_test.cc
   DEPS abacus_command_testing nlohmann_json::nlohmann_json
   LABELS serial TIMEOUT 300)
+abacus_test(abacus_mount_end_to_end_test
+  SRCS abacus/mount_end_to_end_test.cc
+  DEPS abacus_command_testing
+  LABELS serial TIMEOUT 300)

@@ -1,0 +1,149 @@
+// A server, volumes and mounts as processes of their own: what a user of `abacus mount` gets.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "apps/abacus/testing/command.h"
+
+namespace abacus::apps::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+class MountEndToEndTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (access("/dev/fuse", R_OK | W_OK) != 0) GTEST_SKIP() << "no /dev/fuse to mount with";
+    StartServer();
+  }
+  void TearDown() override {
+    // A mount that a failed test left would outlive it.
+    for (const std::string& directory : mounted_) {
+      if (IsMounted(directory)) RunAbacus({"umount", "--lazy", directory});
+    }
+    // Its process ends behind it, and then the server has no client of that name any more.
+    server_.reset();
+  }
+
+  void StartServer() {
+    std::array<int, 2> ready;
+    ASSERT_EQ(pipe2(ready.data(), O_CLOEXEC), 0);
+    server_ = std::make_unique<Command>(
+        std::vector<std::string>{"serve", "--data", folder_.Path("data"), "--listen", "127.0.0.1:0",
+                                 "--ready-fd", std::to_string(ready[1])},
+        Command::Options{.keep_fd = ready[1]});
+    close(ready[1]);
+    address_.clear();
+    for (char c = 0; read(ready[0], &c, 1) == 1 && c != '\n';) address_ += c;
+    close(ready[0]);
+    ASSERT_NE(address_, "") << server_->Wait().err;
+  }
+  Outcome Abacus(std::vector<std::string> arguments) const {
+    return RunAbacus(arguments, {.environment = {"ABACUS_SERVER=" + address_}});
+  }
+  static bool IsMounted(const std::string& directory) {
+    std::ifstream mounts("/proc/self/mounts");
+    for (std::string line; std::getline(mounts, line);) {
+      if (line.find(" " + directory + " ") != std::string::npos) return true;
+    }
+    return false;
+  }
+  // Where it is mounted.
+  std::string Mount(const std::string& name, const std::string& volume) {
+    const std::string directory = folder_.Path(name);
+    mkdir(directory.c_str(), 0755);
+    mounted_.push_back(directory);
+    const Outcome mounted = Abacus({"mount", address_ + "/" + volume, directory});
+    EXPECT_EQ(mounted.code, 0) << mounted.err;
+    EXPECT_TRUE(IsMounted(directory));
+    return directory;
+  }
+  static int Run(const std::string& command) { return std::system(command.c_str()); }
+
+  const Folder folder_;
+  std::string address_;
+  std::unique_ptr<Command> server_;
+  std::vector<std::string> mounted_;
+};
+
+TEST_F(MountEndToEndTest, OrdinaryProgramsWorkAndASecondMountSeesAllOfIt) {
+  ASSERT_EQ(Abacus({"volume", "create", "home"}).code, 0);
+  const std::string one = Mount("one", "home"), two = Mount("two", "home");
+  const std::string source = folder_.Path("source");
+  ASSERT_EQ(Run("mkdir -p " + source + "/a/b && head -c 3000000 /dev/urandom > " + source +
+                "/a/b/big && seq 10000 > " + source + "/numbers && ln -s a/b " + source + "/link"),
+            0);
+  EXPECT_EQ(Run("cp -a " + source + " " + one + "/copy"), 0);
+  EXPECT_EQ(Run("diff -r " + source + " " + two + "/copy"), 0);
+  EXPECT_EQ(Run("tar -C " + two + " -cf - copy | tar -C " + one + " -xf - --transform s/copy/tar/"),
+            0);
+  EXPECT_EQ(Run("diff -r " + source + " " + two + "/tar"), 0);
+  EXPECT_EQ(Run("sort -rn " + two + "/copy/numbers > " + one + "/sorted && mv " + one + "/sorted " +
+                one + "/copy/numbers"),
+            0);
+  EXPECT_EQ(Run("test \"$(head -1 " + two + "/copy/numbers)\" = 10000"), 0);
+  EXPECT_EQ(Run("rm -rf " + one + "/copy && test ! -e " + two + "/copy"), 0);
+  EXPECT_EQ(Abacus({"umount", one}).code, 0);
+  EXPECT_EQ(Abacus({"umount", two}).code, 0);
+}
+
+TEST_F(MountEndToEndTest, WhatWasSyncedOutlivesTheServer) {
+  ASSERT_EQ(Abacus({"volume", "create", "home"}).code, 0);
+  const std::string one = Mount("one", "home");
+  ASSERT_EQ(Run("mkdir " + one + "/d && echo kept > " + one + "/d/f && sync " + one + "/d/f"), 0);
+  server_->Signal(SIGKILL);
+  server_->Wait();
+  RunAbacus({"umount", "--lazy", one});
+  StartServer();
+  const std::string two = Mount("two", "home");
+  EXPECT_EQ(folder_.Read("two/d/f"), "kept\n");
+  EXPECT_EQ(Abacus({"umount", two}).code, 0);
+}
+
+TEST_F(MountEndToEndTest, VolumesAreMadeListedAndDeletedWhenNobodyUsesThem) {
+  ASSERT_EQ(Abacus({"volume", "create", "home"}).code, 0);
+  EXPECT_THAT(Abacus({"volume", "create", "home"}).err, HasSubstr("there is a volume 'home'"));
+  EXPECT_THAT(Abacus({"volume", "create", "a/b"}).err, HasSubstr("is no name of a volume"));
+  const std::string one = Mount("one", "home");
+  EXPECT_THAT(Abacus({"volume", "list"}).out, HasSubstr("home"));
+  const Outcome refused = Abacus({"volume", "delete", "home"});
+  EXPECT_NE(refused.code, 0);
+  EXPECT_THAT(refused.err, HasSubstr("unmount it"));
+  EXPECT_EQ(Abacus({"umount", one}).code, 0);
+  // Its process leaves the volume after the directory is gone.
+  Outcome deleted;
+  for (int i = 0; i < 600 && (deleted = Abacus({"volume", "delete", "home"})).code != 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  EXPECT_EQ(deleted.code, 0) << deleted.err;
+  EXPECT_THAT(Abacus({"mount", address_ + "/home", one}).err, HasSubstr("there is no volume"));
+}
+
+TEST_F(MountEndToEndTest, StackTellsAFilesLayersAndSetsThoseOfNewOnes) {
+  ASSERT_EQ(Abacus({"volume", "create", "home"}).code, 0);
+  const std::string one = Mount("one", "home");
+  ASSERT_EQ(Run("echo x > " + one + "/plain && mkdir " + one + "/cached"), 0);
+  EXPECT_EQ(Abacus({"stack", one + "/plain"}).out, "isolation/storage\n");
+  EXPECT_EQ(
+      Abacus({"stack", "--set", "cache(block=4 KiB)/isolation/storage", one + "/cached"}).code, 0);
+  EXPECT_NE(Abacus({"stack", "--set", "nonsense/storage", one + "/cached"}).code, 0);
+  ASSERT_EQ(Run("echo y > " + one + "/cached/f"), 0);
+  EXPECT_EQ(Abacus({"stack", one + "/cached/f"}).out, "cache(block=4 KiB)/isolation/storage\n");
+  EXPECT_EQ(Abacus({"umount", one}).code, 0);
+}
+
+}  // namespace
+}  // namespace abacus::apps::testing
