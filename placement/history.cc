@@ -201,7 +201,8 @@ Snapshot GraphHistory::Window(double from_s) const {
     edge.bytes_variance = deviation * deviation;
     for (const auto figure : kEdgeFigures) edge.*figure = sum[i++];
   }
-  if (has_t_app) window.measured_t_app_s = sum[i];
+  // Not the last sample's, where an earlier one has none: that would be of another length.
+  window.measured_t_app_s = has_t_app ? std::optional(sum[i]) : std::nullopt;
   return window;
 }
 

@@ -32,6 +32,17 @@ TEST(GraphHistoryTest, AWindowIsTheSumOfItsSamplesAndTheMeanOfTheirLoads) {
   EXPECT_NEAR(EdgeOf(window, kGrep, kStorage).calls, 36, 1e-3);
 }
 
+// The time of the last sample alone would be taken for that of the whole window.
+TEST(GraphHistoryTest, AWindowOfWhichAPartWasNotTimedHasNoTime) {
+  GraphHistory history(8);
+  Snapshot untimed = Sample(0.1, 0.01, 1);
+  untimed.measured_t_app_s.reset();
+  history.Add(untimed, 0.1);
+  history.Add(Sample(0.3, 0.03, 2), 0.4);
+  EXPECT_FALSE(history.Window(0).measured_t_app_s.has_value());
+  EXPECT_NEAR(*history.Window(0.1).measured_t_app_s, 0.15, 1e-6);
+}
+
 TEST(GraphHistoryTest, SamplesThatBeganBeforeAreLeftOutButNeverAll) {
   GraphHistory history(8);
   for (int i = 1; i <= 4; ++i) history.Add(Sample(0.1, 0.01 * i, 1), 0.1 * i);
