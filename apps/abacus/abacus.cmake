@@ -1,10 +1,12 @@
 # The command. Paths are from apps/, whose CMakeLists.txt includes this file.
 abacus_library(abacus_command
   SRCS abacus/client_node.cc abacus/config_command.cc abacus/control.cc abacus/doctor.cc
-       abacus/doctor_checks.cc abacus/files.cc abacus/log_setup.cc abacus/output.cc
+       abacus/doctor_checks.cc abacus/files.cc abacus/log_setup.cc abacus/mount_command.cc
+       abacus/output.cc
        abacus/monitor_of.cc abacus/run_grep.cc abacus/serve.cc abacus/status.cc
-       abacus/top.cc abacus/top_view.cc
-  DEPS abacus_cli abacus_config abacus_grep_object abacus_bpf_monitor abacus_node abacus_storage
+       abacus/top.cc abacus/top_view.cc abacus/volume_command.cc abacus/volumes.cc
+  DEPS abacus_cli abacus_config abacus_grep_object abacus_bpf_monitor abacus_cache abacus_file_system
+    abacus_fuse abacus_node abacus_storage
   PRIVATE_DEPS nlohmann_json::nlohmann_json spdlog::spdlog)
 abacus_program(abacus SRCS abacus/main.cc DEPS abacus_command abacus_memory CLI11::CLI11)
 target_compile_definitions(abacus PRIVATE ABACUS_VERSION="${PROJECT_VERSION}")

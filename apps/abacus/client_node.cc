@@ -4,6 +4,7 @@
 
 #include "apps/abacus/log_setup.h"
 #include "apps/abacus/monitor_of.h"
+#include "apps/abacus/volumes.h"
 #include "apps/grep/grep_object.h"
 #include "runtime/base/status.h"
 
@@ -12,6 +13,7 @@ namespace abacus::apps {
 runtime::ObjectTypes Classes() {
   runtime::ObjectTypes types;
   types.Add<objfs::FileStore>().Add<objfs::StorageObject>().Add<Grep>();
+  AddFileSystemClasses(types);
   return types;
 }
 

@@ -56,6 +56,36 @@ struct ListOptions {
 };
 int List(const ListOptions& options);
 
+struct VolumeOptions {
+  enum class What : uint8_t { kList, kCreate, kDelete };
+  ClientOptions client;
+  What what = What::kList;
+  std::string name;
+  std::string json;
+};
+int VolumeCommand(const VolumeOptions& options);
+
+struct MountOptions {
+  std::string source;  // SERVER[,SERVER...][/VOLUME]
+  std::string directory;
+  std::vector<std::string> options;  // as mount(8) takes them by -o
+  std::string config;
+  bool foreground = false;
+};
+int Mount(const MountOptions& options);
+
+struct UnmountOptions {
+  std::string directory;
+  bool lazily = false;
+};
+int Unmount(const UnmountOptions& options);
+
+struct StackOptions {
+  std::string path;
+  std::optional<std::string> stack;  // of the files that will be made in directory `path`
+};
+int StackCommand(const StackOptions& options);
+
 struct RunGrepOptions {
   ClientOptions client;
   std::string pattern;

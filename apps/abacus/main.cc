@@ -22,6 +22,8 @@ examples:
   abacus put LinuxBible.txt /tmp/text       store a file there
   abacus run grep kernel LinuxBible.txt     search it; the engine decides where grep runs
   abacus run grep --pin client kernel LinuxBible.txt
+  abacus volume create home                 a volume of that server
+  abacus mount 127.0.0.1:7070/home /mnt     and a directory that shows it
   abacus status                             nodes, objects, the last moves and why
   abacus top                                what each object costs, live
   abacus explain 1073741824.5.2             why that object is where it is
@@ -44,6 +46,7 @@ class CommandLine {
                 std::function<int()> command);
   void AddServer();
   void AddFiles();
+  void AddVolumes();
   void AddRun();
   void AddTop();
   void AddControl();
@@ -60,6 +63,10 @@ class CommandLine {
   ServeOptions serve_;
   PutOptions put_;
   ListOptions list_;
+  VolumeOptions volume_list_, volume_create_, volume_delete_;
+  MountOptions mount_;
+  UnmountOptions unmount_;
+  StackOptions stack_;
   RunGrepOptions grep_;
   StatusOptions status_;
   TopOptions top_;
@@ -82,6 +89,7 @@ CommandLine::CommandLine() {
   app_.footer(kFooter);
   AddServer();
   AddFiles();
+  AddVolumes();
   AddRun();
   AddTop();
   AddControl();
@@ -152,6 +160,55 @@ void CommandLine::AddFiles() {
   CLI::App* list = Add(&app_, "ls", "list a server's files", [this] { return List(list_); });
   AddClientOptions(list, &list_.client);
   AddJson(list, &list_.json);
+}
+
+void CommandLine::AddVolumes() {
+  CLI::App* volume = app_.add_subcommand("volume", "a server's volumes: what can be mounted");
+  volume->require_subcommand(1);
+  CLI::App* list = Add(volume, "list", "the volumes, their space and clients",
+                       [this] { return VolumeCommand(volume_list_); });
+  AddClientOptions(list, &volume_list_.client);
+  AddJson(list, &volume_list_.json);
+  const auto add_named = [&](const char* name, const char* what, VolumeOptions* options,
+                             VolumeOptions::What which) {
+    options->what = which;
+    CLI::App* added = Add(volume, name, what, [options] { return VolumeCommand(*options); });
+    AddClientOptions(added, &options->client);
+    added->add_option("NAME", options->name, "the volume")->required();
+  };
+  add_named("create", "make an empty volume", &volume_create_, VolumeOptions::What::kCreate);
+  add_named("delete", "remove a volume that nobody uses, with all that is in it", &volume_delete_,
+            VolumeOptions::What::kDelete);
+
+  CLI::App* mount = Add(&app_, "mount", "show a volume as a directory of this machine",
+                        [this] { return Mount(mount_); });
+  mount->add_option("SOURCE", mount_.source, "where the volume is; alone there, it needs no name")
+      ->type_name("SERVER[,SERVER...][/VOLUME]")
+      ->required();
+  mount->add_option("DIR", mount_.directory, "where to show it")->required();
+  mount
+      ->add_option("-o", mount_.options,
+                   "as mount(8) has them, and: exclusive (no other client changes the volume), "
+                   "stack=TEXT (layers of the files that are made), direct_io")
+      ->type_name("WORD[,...]")
+      ->allow_extra_args(false);
+  mount->add_flag("-f,--foreground", mount_.foreground, "do not return until it is unmounted");
+  mount->add_option("--config", mount_.config, "configuration of this process as a client")
+      ->type_name("FILE");
+
+  CLI::App* unmount =
+      Add(&app_, "umount", "take the directory away again", [this] { return Unmount(unmount_); });
+  unmount->add_option("DIR", unmount_.directory, "where the volume is shown")->required();
+  unmount->add_flag("-l,--lazy", unmount_.lazily, "also where it is in use");
+
+  CLI::App* stack = Add(&app_, "stack", "the layers of a file on a mount, top first",
+                        [this] { return StackCommand(stack_); });
+  stack->add_option("PATH", stack_.path, "a file, or a directory")->required();
+  stack
+      ->add_option_function<std::string>(
+          "--set", [this](const std::string& text) { stack_.stack = text; },
+          "the layers of the files that will be made in directory PATH, and below")
+      ->type_name("TEXT");
 }
 
 void CommandLine::AddRun() {

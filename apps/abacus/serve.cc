@@ -15,6 +15,7 @@
 #include "apps/abacus/log_setup.h"
 #include "apps/abacus/monitor_of.h"
 #include "apps/abacus/output.h"
+#include "apps/abacus/volumes.h"
 #include "objfs/storage/file_store.h"
 #include "runtime/base/status.h"
 #include "runtime/node/node.h"
@@ -116,6 +117,8 @@ int Serve(const ServeOptions& options) {
   {
     const auto store = PublishStore(**node, data_dir);
     if (!store.ok()) return Fail(store.status());
+    const auto volumes = PublishVolumes(**node, data_dir + "/volumes");
+    if (!volumes.ok()) return Fail(volumes.status());
     printf("abacus server %s is ready at %s, its files are in %s\n", (*node)->name().c_str(),
            (*node)->control_address().c_str(), data_dir.c_str());
     fflush(stdout);

@@ -258,6 +258,11 @@ absl::Status CacheLayer::WriteBack(Blocks blocks) {
   return absl::OkStatus();
 }
 
+absl::Status CacheLayer::Push(Version now) {
+  ABACUS_RETURN_IF_ERROR(WriteBack({0, kNoEnd}));
+  return below()->Push(now);
+}
+
 absl::Status CacheLayer::Flush(Version now) {
   ABACUS_RETURN_IF_ERROR(WriteBack({0, kNoEnd}));
   return below()->Flush(now);

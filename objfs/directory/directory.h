@@ -1,6 +1,8 @@
 #ifndef ABACUS_OBJFS_DIRECTORY_DIRECTORY_H_
 #define ABACUS_OBJFS_DIRECTORY_DIRECTORY_H_
 
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -8,6 +10,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "objfs/directory/directory_tree.h"
+#include "objfs/directory/entry.h"
 #include "objfs/layer/layer.h"
 #include "objfs/volume/transaction.h"
 #include "objfs/volume/volume.h"
@@ -16,47 +20,27 @@
 
 namespace abacus::objfs {
 
-// What a name stands for.
-struct Entry {
-  ObjectId id = 0;
-  uint32_t type = 0;  // S_IFMT of its mode
-  friend bool operator==(const Entry&, const Entry&) = default;
-  ABACUS_FIELDS(id, type)
-};
-
-struct ListedEntry {
-  std::string name;
-  Entry entry;
-  uint64_t cookie = 0;  // List() from here gives what follows
-  ABACUS_FIELDS(name, entry, cookie)
-};
-
-// A name's entry before and after. Neither: the name is to be absent and stays so.
-struct EntryChange {
-  std::string name;
-  std::optional<Entry> before, after;
-  ABACUS_FIELDS(name, before, after)
-};
-
 // A directory object: finds, lists and changes the names of one directory (paper, section 4.3.1).
 // It keeps no names of its own: they are in the directory's object, below it, in a hashed tree of
-// blocks (FORMAT.md), and a change is committed against what was read of them.
+// blocks (FORMAT.md), and a change is committed against what was read of them. What it remembers of
+// the tree (DirectoryTree) may be out of date without harm, and stays behind when it moves.
 //
 // Invariants:
 // 1. An entry has one cookie from its insertion to its removal, whatever else is inserted: a
-// listing
-//    that goes on from a cookie gives each entry that was there all the time once.
-// 2. A change reads the path to its names and the leaf that proves their absence, and no more, so
-//    that changes of unlike names seldom meet.
+//    listing that goes on from a cookie gives each entry that was there all the time once.
+// 2. A change rests on the leaf that has its name, or proves its absence, and on nothing else; one
+//    that splits the leaf, on the path to it as well. So changes of unlike names seldom meet.
 // Names: 1 to 255 bytes without '/' and NUL, not "." and "..".
 // Errors: kInvalidArgument - a name. kDataLoss - the directory's blocks are wrong. kAborted, with
 //         IsChanged() - a name's entry is not what the change says it was before: look again.
 //         Those of the layers below and of the volume.
 // Thread-safety: thread-safe. Blocking: as the layer below.
-class Directory final : public runtime::MobileObject {
+class Directory final : public runtime::MobileObject, private BlockSource {
  public:
-  static constexpr size_t kNameBytesMax = 255;
-  static constexpr uint32_t kListMax = 4096;  // entries of one List()
+  static constexpr size_t kNameBytesMax = objfs::kNameBytesMax;
+  static constexpr uint32_t kListMax = DirectoryTree::kListMax;  // entries of one List()
+  // Commits of one call; then it would have to wait for others.
+  static constexpr int kCommitsMax = 64;
 
   // REQUIRES: `below` is a stack over object `id` of `volume`, opened by client `writer`.
   absl::Status Init(const runtime::Ref<Volume>& volume, const runtime::Ref<Layer>& below,
@@ -64,7 +48,7 @@ class Directory final : public runtime::MobileObject {
 
   absl::StatusOr<std::optional<Entry>> Lookup(const std::string& name);
   // Up to `max` entries behind `cookie` (0: from the beginning), rising by cookie; none: the end.
-  // Cookies are below 2^63.
+  // Cookies are at least 16 and below 2^63.
   absl::StatusOr<std::vector<ListedEntry>> List(uint64_t cookie, uint32_t max);
 
   // What a transaction has to do to this directory for these changes; inode counts and times are
@@ -72,6 +56,7 @@ class Directory final : public runtime::MobileObject {
   absl::StatusOr<Part> Plan(const std::vector<EntryChange>& changes);
   // Commits `changes` with `own`, the change of the directory's inode, and with `others`. Where
   // blocks of this directory were changed meanwhile, it plans again; any other state is returned.
+  // Errors: IsWouldBlock() - they were changed kCommitsMax times.
   absl::StatusOr<Outcome> Commit(const std::vector<EntryChange>& changes, const InodeChange& own,
                                  const std::vector<Part>& others,
                                  const std::optional<uint64_t>& tree);
@@ -83,14 +68,17 @@ class Directory final : public runtime::MobileObject {
   ABACUS_OBJECT(Directory, "objfs.Directory", 1, Lookup, List, Plan, Commit, Retries)
 
  private:
+  absl::StatusOr<BlockRead> Read(uint32_t number) override;
+
+  // Constant after Init() or Restore().
   runtime::Ref<Volume> volume_;
   runtime::Ref<Layer> below_;
   ObjectId id_ = 0;
   uint16_t writer_ = 0;
-};
 
-// Whether an error says that an entry is not what a change took it to be.
-bool IsChanged(const absl::Status& status);
+  DirectoryTree tree_{*this};
+  std::atomic<uint64_t> retries_{0};
+};
 
 }  // namespace abacus::objfs
 

@@ -37,6 +37,7 @@ enum class FsError : uint8_t {
   kTextBusy,
   kTooManyOpen,
   kInterrupted,
+  kBadHandle,    // not open, or not for that
   kInputOutput,  // stored bytes are wrong, or the server does not answer
 };
 

@@ -39,6 +39,11 @@ struct SetAttributes {
 
 enum class RenameRule : uint8_t { kReplace = 0, kNoReplace, kExchange };
 
+// An extended attribute of a directory: the stack, as text, of the files that are made in it.
+inline constexpr char kStackXattr[] = "user.abacus.stack";
+// And one of every file and directory, which can be read and is not listed: its own stack.
+inline constexpr char kOwnStackXattr[] = "user.abacus.own-stack";
+
 // Of an open file; never 0.
 using FileHandle = uint64_t;
 

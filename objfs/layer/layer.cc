@@ -74,6 +74,7 @@ absl::Status Layer::Punch(Range range, Version now) { return below()->Punch(rang
 absl::StatusOr<uint64_t> Layer::Seek(uint64_t offset, bool data, Version now) {
   return below()->Seek(offset, data, now);
 }
+absl::Status Layer::Push(Version now) { return below()->Push(now); }
 absl::Status Layer::Flush(Version now) { return below()->Flush(now); }
 absl::StatusOr<Attributes> Layer::GetAttributes(Version now) { return below()->GetAttributes(now); }
 absl::Status Layer::SetInode(const std::string& inode, Version now) {

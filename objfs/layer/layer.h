@@ -122,7 +122,9 @@ class Layer : public runtime::MobileObject {
   // The first byte of data (or of a hole) at or after `offset`; the end of the file is a hole.
   // Errors: kOutOfRange - `offset` is at or behind the end, or no data follows.
   virtual absl::StatusOr<uint64_t> Seek(uint64_t offset, bool data, Version now);
-  // Returns once all that was written before is durable.
+  // Returns once all that was written before is at the store, where other clients see it.
+  virtual absl::Status Push(Version now);
+  // And is durable.
   virtual absl::Status Flush(Version now);
 
   virtual absl::StatusOr<Attributes> GetAttributes(Version now);
@@ -155,8 +157,8 @@ class Layer : public runtime::MobileObject {
   void Checkpoint(runtime::CheckpointWriter& writer) const override;
   absl::Status Restore(runtime::CheckpointReader& reader) override;
 
-  ABACUS_OBJECT(Layer, "objfs.Layer", 1, Read, Write, Truncate, Punch, Seek, Flush, GetAttributes,
-                SetInode, Commit, Attach, Detach, Invalidate, Recall, Describe)
+  ABACUS_OBJECT(Layer, "objfs.Layer", 1, Read, Write, Truncate, Punch, Seek, Push, Flush,
+                GetAttributes, SetInode, Commit, Attach, Detach, Invalidate, Recall, Describe)
 
  protected:
   // What the layer is; ABACUS_LAYER defines it.
@@ -192,11 +194,11 @@ class Layer : public runtime::MobileObject {
 
 // Makes class Class, derived from Layer, one that stacks can be built of (see ABACUS_OBJECT). Class
 // has a `static constexpr LayerKind kKind`; `version` counts the changes of its checkpoint's form.
-#define ABACUS_LAYER(Class, version)                                                         \
-  ABACUS_OBJECT(Class, Class::kKind.class_name, version, Read, Write, Truncate, Punch, Seek, \
-                Flush, GetAttributes, SetInode, Commit, Attach, Detach, Invalidate, Recall,  \
-                Describe)                                                                    \
- protected:                                                                                  \
+#define ABACUS_LAYER(Class, version)                                                               \
+  ABACUS_OBJECT(Class, Class::kKind.class_name, version, Read, Write, Truncate, Punch, Seek, Push, \
+                Flush, GetAttributes, SetInode, Commit, Attach, Detach, Invalidate, Recall,        \
+                Describe)                                                                          \
+ protected:                                                                                        \
   const ::abacus::objfs::LayerKind& Kind() const override { return kKind; }
 
 }  // namespace abacus::objfs

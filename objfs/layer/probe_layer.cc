@@ -14,8 +14,8 @@ namespace {
 using runtime::MutexLock;
 
 constexpr const char* kCallNames[kLayerCalls] = {
-    "read",           "write",     "truncate", "punch",      "seek",  "flush",
-    "get-attributes", "set-inode", "commit",   "invalidate", "recall"};
+    "read",  "write",          "truncate",  "punch",  "seek",       "push",
+    "flush", "get-attributes", "set-inode", "commit", "invalidate", "recall"};
 
 uint64_t BytesOf(const std::vector<RangeWrite>& writes) {
   uint64_t bytes = 0;
@@ -71,6 +71,9 @@ absl::Status ProbeLayer::Punch(Range range, Version now) {
 absl::StatusOr<uint64_t> ProbeLayer::Seek(uint64_t offset, bool data, Version now) {
   return Through({LayerCall::kSeek, {offset, 0}, now},
                  [&] { return Layer::Seek(offset, data, now); });
+}
+absl::Status ProbeLayer::Push(Version now) {
+  return Through({LayerCall::kPush, {}, now}, [&] { return Layer::Push(now); });
 }
 absl::Status ProbeLayer::Flush(Version now) {
   return Through({LayerCall::kFlush, {}, now}, [&] { return Layer::Flush(now); });

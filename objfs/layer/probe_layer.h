@@ -24,6 +24,7 @@ enum class LayerCall : uint8_t {
   kTruncate,
   kPunch,
   kSeek,
+  kPush,
   kFlush,
   kGetAttributes,
   kSetInode,
@@ -31,7 +32,7 @@ enum class LayerCall : uint8_t {
   kInvalidate,
   kRecall,
 };
-inline constexpr size_t kLayerCalls = 11;
+inline constexpr size_t kLayerCalls = 12;
 // "read", "write", ...: as options name them.
 const char* LayerCallName(LayerCall call);
 
@@ -42,6 +43,7 @@ class ProbeLayer : public Layer {
   absl::Status Truncate(uint64_t size, Version now) override;
   absl::Status Punch(Range range, Version now) override;
   absl::StatusOr<uint64_t> Seek(uint64_t offset, bool data, Version now) override;
+  absl::Status Push(Version now) override;
   absl::Status Flush(Version now) override;
   absl::StatusOr<Attributes> GetAttributes(Version now) override;
   absl::Status SetInode(const std::string& inode, Version now) override;

@@ -55,6 +55,7 @@ absl::StatusOr<uint64_t> StorageLayer::Seek(uint64_t offset, bool data, Version)
   return data ? store_->NextData(id_, offset) : store_->NextHole(id_, offset);
 }
 
+absl::Status StorageLayer::Push(Version) { return absl::OkStatus(); }
 absl::Status StorageLayer::Flush(Version) { return store_->Flush(id_); }
 
 absl::StatusOr<Attributes> StorageLayer::GetAttributes(Version) {

@@ -36,6 +36,7 @@ class StorageLayer final : public Layer {
   absl::Status Truncate(uint64_t size, Version now) override;
   absl::Status Punch(Range range, Version now) override;
   absl::StatusOr<uint64_t> Seek(uint64_t offset, bool data, Version now) override;
+  absl::Status Push(Version now) override;
   absl::Status Flush(Version now) override;
   absl::StatusOr<Attributes> GetAttributes(Version now) override;
   absl::Status SetInode(const std::string& inode, Version now) override;

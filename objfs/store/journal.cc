@@ -94,9 +94,11 @@ absl::StatusOr<std::string> ReadWhole(Disk& disk, const std::string& name) {
 // Whether a record behind the damaged one says that the damaged one had been durable: then this is
 // no cut-off end. Records are sought at every byte, as the damaged one's length may be wrong.
 bool WasDurable(const JournalHeader& header, std::string_view rest, uint64_t sequence) {
-  for (size_t at = 1; at + kRecordHeaderBytes <= rest.size(); ++at) {
+  for (size_t at = 1; at + kRecordHeaderBytes <= rest.size();) {
     const std::optional<RecordView> record = DecodeRecord(header, rest.substr(at));
-    if (record.has_value()) return record->durable >= sequence;
+    // Those that reached the disk together with the damaged one do not tell.
+    if (record.has_value() && record->durable >= sequence) return true;
+    at += record.has_value() ? kRecordHeaderBytes + record->payload.size() : 1;
   }
   return false;
 }

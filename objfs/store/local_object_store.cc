@@ -30,6 +30,31 @@ absl::Status CheckRange(uint64_t offset, uint64_t bytes) {
       absl::StrCat("an object has at most ", ObjectStore::kObjectBytesMax, " bytes"));
 }
 
+absl::Status CheckWrite(uint64_t offset, std::string_view bytes) {
+  if (auto status = CheckRange(offset, bytes.size()); !status.ok()) return status;
+  if (bytes.size() <= LocalObjectStore::kWriteBytesMax) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("a write has at most ", LocalObjectStore::kWriteBytesMax, " bytes"));
+}
+
+// A second write to a block would be planned over what it was before the first one.
+absl::Status CheckWrites(const std::vector<ObjectWrite>& writes) {
+  std::vector<std::pair<uint64_t, uint64_t>> blocks;  // first and last
+  for (const ObjectWrite& write : writes) {
+    if (write.bytes.empty()) return absl::InvalidArgumentError("an update writes no bytes");
+    if (auto status = CheckWrite(write.offset, write.bytes); !status.ok()) return status;
+    blocks.emplace_back(write.offset / kBlockBytes,
+                        (write.offset + write.bytes.size() - 1) / kBlockBytes);
+  }
+  std::sort(blocks.begin(), blocks.end());
+  for (size_t i = 1; i < blocks.size(); ++i) {
+    if (blocks[i].first <= blocks[i - 1].second) {
+      return absl::InvalidArgumentError("two writes of an update touch one block");
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckBlob(std::string_view blob) {
   if (blob.size() <= ObjectStore::kBlobBytesMax) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
@@ -133,15 +158,18 @@ void LocalObjectStore::CloseOthers(const StoredObject& object) {
 absl::StatusOr<ObjectId> LocalObjectStore::Create(std::string_view blob, VersionNumber version) {
   if (auto status = CheckBlob(blob); !status.ok()) return status;
   if (auto status = CheckVersion(version); !status.ok()) return status;
+  ObjectHead head{.version = version, .blob = std::string(blob)};
   for (;;) {
     {
+      // In the journal before whatever refers to it, and in no hurry to be durable.
+      const SharedGate::Pass pass(commits_);
       MutexLock lock(mutex_);
       if (next_id_ < ids_end_) {
         const ObjectId id = next_id_++;
-        auto object = std::make_shared<StoredObject>(
-            id, ObjectHead{.version = version, .blob = std::string(blob)});
+        journal_->Append(EncodePayload(UpdateRecord{.id = id, .head = head}));
+        objects_.emplace_hint(objects_.end(), id, std::make_shared<StoredObject>(id, head));
         changed_.insert(id);
-        objects_.emplace_hint(objects_.end(), id, object);
+        changed_tables_.insert(id);
         return id;
       }
     }
@@ -323,13 +351,6 @@ absl::StatusOr<uint64_t> LocalObjectStore::WriteOut(StoredObject& object, const 
   return slot;
 }
 
-void LocalObjectStore::Install(StoredObject& object, const WritePlan& plan, uint64_t slot,
-                               VersionNumber version) {
-  for (uint64_t i = 0; i < plan.count; ++i) {
-    object.state.Put(plan.first + i, {.slot = slot + i, .version = version, .crc = plan.crcs[i]});
-  }
-}
-
 absl::Status LocalObjectStore::Reserve(uint64_t blocks) {
   const auto added = static_cast<int64_t>(blocks);
   const int64_t used = used_blocks_.fetch_add(added) + added;
@@ -342,32 +363,59 @@ absl::Status LocalObjectStore::Reserve(uint64_t blocks) {
       absl::StrCat("the store's quota of ", options_.quota_bytes, " bytes is used up"));
 }
 
-absl::Status LocalObjectStore::WriteLocked(StoredObject& object, uint64_t offset,
-                                           std::string_view bytes, VersionNumber version) {
-  if (auto status = PrepareChange(object, version); !status.ok()) return status;
-  const auto plan = PlanWrite(object, offset, bytes);
-  if (!plan.ok()) return plan.status();
-  if (auto status = Reserve(plan->added_blocks); !status.ok()) return status;
-  const auto slot = WriteOut(object, *plan);
-  if (!slot.ok()) {
-    used_blocks_ -= static_cast<int64_t>(plan->added_blocks);
-    return slot.status();
+absl::StatusOr<LocalObjectStore::WrittenOut> LocalObjectStore::WriteOutAll(
+    StoredObject& object, std::span<const ObjectWrite> writes) {
+  WrittenOut written;
+  for (const ObjectWrite& write : writes) {
+    auto plan = PlanWrite(object, write.offset, write.bytes);
+    if (!plan.ok()) return plan.status();
+    written.added_blocks += plan->added_blocks;
+    written.end = std::max<uint64_t>(written.end, write.offset + write.bytes.size());
+    written.writes.push_back({*std::move(plan)});
   }
-  Install(object, *plan, *slot, version);
+  if (auto status = Reserve(written.added_blocks); !status.ok()) return status;
+  for (auto it = written.writes.begin(); it != written.writes.end(); ++it) {
+    const auto slot = WriteOut(object, it->plan);
+    if (!slot.ok()) {
+      written.writes.erase(it, written.writes.end());
+      Drop(object, written);
+      return slot.status();
+    }
+    it->slot = *slot;
+  }
+  return written;
+}
+
+void LocalObjectStore::Drop(StoredObject& object, const WrittenOut& written) {
+  for (const auto& [plan, slot] : written.writes) object.state.FreeSlots({slot, plan.count});
+  used_blocks_ -= static_cast<int64_t>(written.added_blocks);
+}
+
+void LocalObjectStore::Install(StoredObject& object, const WrittenOut& written,
+                               VersionNumber version) {
+  for (const auto& [plan, slot] : written.writes) {
+    for (uint64_t i = 0; i < plan.count; ++i) {
+      object.state.Put(plan.first + i, {.slot = slot + i, .version = version, .crc = plan.crcs[i]});
+    }
+  }
   ObjectHead& head = object.state.ChangeHead();
-  head.size_bytes = std::max<uint64_t>(head.size_bytes, offset + bytes.size());
+  head.size_bytes = std::max(head.size_bytes, written.end);
   head.version = version;
   NoteChanged(object);
+}
+
+absl::Status LocalObjectStore::WriteLocked(StoredObject& object, const ObjectWrite& write,
+                                           VersionNumber version) {
+  if (auto status = PrepareChange(object, version); !status.ok()) return status;
+  const auto written = WriteOutAll(object, std::span(&write, 1));
+  if (!written.ok()) return written.status();
+  Install(object, *written, version);
   return absl::OkStatus();
 }
 
 absl::Status LocalObjectStore::Write(ObjectId id, uint64_t offset, std::string_view bytes,
                                      VersionNumber version) {
-  if (auto status = CheckRange(offset, bytes.size()); !status.ok()) return status;
-  if (bytes.size() > kWriteBytesMax) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a write has at most ", kWriteBytesMax, " bytes"));
-  }
+  if (auto status = CheckWrite(offset, bytes); !status.ok()) return status;
   const auto found = Find(id);
   if (!found.ok()) return found.status();
   StoredObject& object = **found;
@@ -377,11 +425,59 @@ absl::Status LocalObjectStore::Write(ObjectId id, uint64_t offset, std::string_v
     if (bytes.empty()) return PrepareChange(object, version);
     too_many =
         object.state.changed_blocks() + BlocksUpTo(bytes.size()) > options_.changed_blocks_max;
-    if (!too_many) return Counted(WriteLocked(object, offset, bytes, version));
+    if (!too_many) return Counted(WriteLocked(object, {offset, bytes}, version));
   }
   if (auto status = Flush(id); !status.ok()) return status;
   MutexLock lock(object.mutex);
-  return Counted(WriteLocked(object, offset, bytes, version));
+  return Counted(WriteLocked(object, {offset, bytes}, version));
+}
+
+// The locks are as many as there are objects: more than the analysis can follow.
+absl::Status LocalObjectStore::Update(std::span<const ObjectUpdate> updates,
+                                      VersionNumber version) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  std::vector<ObjectPtr> objects;
+  for (const ObjectUpdate& update : updates) {
+    if (auto status = CheckWrites(update.writes); !status.ok()) return status;
+    if (update.blob.has_value()) {
+      if (auto status = CheckBlob(*update.blob); !status.ok()) return status;
+    }
+    auto found = Find(update.id);
+    if (!found.ok()) return found.status();
+    objects.push_back(*std::move(found));
+  }
+  std::vector<ObjectPtr> locked = objects;
+  std::sort(locked.begin(), locked.end(),
+            [](const ObjectPtr& a, const ObjectPtr& b) { return a->id < b->id; });
+  if (std::adjacent_find(locked.begin(), locked.end()) != locked.end()) {
+    return absl::InvalidArgumentError("an update names an object twice");
+  }
+  for (const ObjectPtr& object : locked) object->mutex.Lock();
+  const absl::Status status = UpdateLocked(objects, updates, version);
+  for (const ObjectPtr& object : locked) object->mutex.Unlock();
+  return Counted(status);
+}
+
+absl::Status LocalObjectStore::UpdateLocked(std::span<const ObjectPtr> objects,
+                                            std::span<const ObjectUpdate> updates,
+                                            VersionNumber version) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  std::vector<WrittenOut> written;
+  absl::Status status;
+  for (size_t i = 0; i < updates.size() && status.ok(); ++i) {
+    status = PrepareChange(*objects[i], version);
+    if (!status.ok()) break;
+    auto one = WriteOutAll(*objects[i], updates[i].writes);
+    status = one.status();
+    if (one.ok()) written.push_back(*std::move(one));
+  }
+  for (size_t i = 0; i < written.size(); ++i) {
+    if (!status.ok()) {
+      Drop(*objects[i], written[i]);
+      continue;
+    }
+    if (updates[i].blob.has_value()) objects[i]->state.ChangeHead().blob = *updates[i].blob;
+    Install(*objects[i], written[i], version);
+  }
+  return status;
 }
 
 void LocalObjectStore::SetHoles(StoredObject& object, uint64_t first, uint64_t end) {
@@ -391,28 +487,20 @@ void LocalObjectStore::SetHoles(StoredObject& object, uint64_t first, uint64_t e
 absl::Status LocalObjectStore::ZeroParts(StoredObject& object,
                                          const std::vector<std::pair<uint64_t, uint64_t>>& ranges,
                                          VersionNumber version) {
-  std::vector<std::pair<WritePlan, uint64_t>> written;
-  absl::Status status;
-  for (const auto& range : ranges) {
-    if (range.first >= range.second) continue;
-    if (object.state.Find(range.first / kBlockBytes).version == 0) continue;
-    const std::string zeros(range.second - range.first, '\0');
-    auto plan = PlanWrite(object, range.first, zeros);
-    const auto slot = plan.ok() ? WriteOut(object, *plan) : plan.status();
-    if (!slot.ok()) {
-      status = slot.status();
-      break;
-    }
-    written.emplace_back(*std::move(plan), *slot);
+  static constexpr char kZeros[kBlockBytes] = {};
+  absl::InlinedVector<ObjectWrite, 2> writes;
+  for (const auto& [begin, end] : ranges) {
+    if (begin >= end || object.state.Find(begin / kBlockBytes).version == 0) continue;
+    writes.push_back({begin, std::string_view(kZeros, end - begin)});
   }
-  for (const auto& [plan, slot] : written) {
-    if (status.ok()) {
-      Install(object, plan, slot, version);
-    } else {
-      object.state.FreeSlots({slot, plan.count});
-    }
-  }
-  return status;
+  if (writes.empty()) return absl::OkStatus();
+  // No block is added, and the size is the caller's.
+  const uint64_t size = object.state.head().size_bytes;
+  const auto written = WriteOutAll(object, writes);
+  if (!written.ok()) return written.status();
+  Install(object, *written, version);
+  object.state.ChangeHead().size_bytes = size;
+  return absl::OkStatus();
 }
 
 absl::Status LocalObjectStore::Truncate(ObjectId id, uint64_t size_bytes, VersionNumber version) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/container/btree_map.h"
 #include "absl/container/btree_set.h"
+#include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "objfs/store/disk.h"
@@ -48,7 +50,8 @@ struct LocalObjectStoreOptions {
 // Limits: an object's table is in memory while it is in use, 40 bytes a block: 5 MB for 1 GB. An
 //         object costs some 600 bytes of memory. A write takes at most kWriteBytesMax.
 // Lock order: StoredObject::flush_mutex, commits_ (shared), StoredObject::mutex, mutex_; and
-//         checkpoint_mutex_, commits_ (exclusive), then an object's. One object's at a time.
+//         checkpoint_mutex_, commits_ (exclusive), then an object's. One object's at a time, but
+//         for Update(), which takes them by rising identifier.
 class LocalObjectStore : public ObjectStore {
  public:
   static constexpr uint64_t kWriteBytesMax = uint64_t{1} << 30;
@@ -68,6 +71,7 @@ class LocalObjectStore : public ObjectStore {
   absl::StatusOr<uint64_t> Read(ObjectId id, uint64_t offset, std::span<char> bytes) override;
   absl::Status Write(ObjectId id, uint64_t offset, std::string_view bytes,
                      VersionNumber version) override;
+  absl::Status Update(std::span<const ObjectUpdate> updates, VersionNumber version) override;
   absl::Status Truncate(ObjectId id, uint64_t size_bytes, VersionNumber version) override;
   absl::Status Punch(ObjectId id, uint64_t offset, uint64_t bytes, VersionNumber version) override;
   absl::StatusOr<uint64_t> NextData(ObjectId id, uint64_t offset) override;
@@ -89,15 +93,19 @@ class LocalObjectStore : public ObjectStore {
  private:
   struct StoredObject {
     explicit StoredObject(ObjectId object_id) : id(object_id) {}
-    StoredObject(ObjectId object_id, ObjectHead head)  // a new one, in memory only
-        : id(object_id), state(std::move(head)), loaded(true), listed_changed(true) {}
+    StoredObject(ObjectId object_id, ObjectHead head)  // a new one, in the journal only
+        : id(object_id),
+          state(std::move(head)),
+          loaded(true),
+          durable(true),
+          listed_changed(true) {}
     const ObjectId id;
     runtime::Mutex flush_mutex;  // one flush or removal at a time
     runtime::Mutex mutex;
     ObjectState state ABSL_GUARDED_BY(mutex);
     bool loaded ABSL_GUARDED_BY(mutex) = false;
     bool removed ABSL_GUARDED_BY(mutex) = false;
-    bool durable ABSL_GUARDED_BY(mutex) = false;         // the journal or a table knows it
+    bool durable ABSL_GUARDED_BY(mutex) = false;         // the journal or a table knows of it
     bool listed_changed ABSL_GUARDED_BY(mutex) = false;  // it is in changed_
     bool has_data ABSL_GUARDED_BY(mutex) = false;        // there is a data file,
     bool data_named ABSL_GUARDED_BY(mutex) = false;      // and its name is durable
@@ -127,6 +135,16 @@ class LocalObjectStore : public ObjectStore {
     std::string_view middle;
     uint64_t added_blocks = 0;
     std::vector<uint32_t> crcs;
+  };
+  // Writes whose contents are in free slots, and nothing refers to them yet.
+  struct WrittenOut {
+    struct One {
+      WritePlan plan;
+      uint64_t slot = 0;
+    };
+    absl::InlinedVector<One, 1> writes;
+    uint64_t added_blocks = 0;
+    uint64_t end = 0;  // the furthest byte written
   };
   // What recovery knows of the journals.
   struct Recovery {
@@ -196,10 +214,17 @@ class LocalObjectStore : public ObjectStore {
   // Writes the contents to free slots; returns the first. Nothing refers to them yet.
   absl::StatusOr<uint64_t> WriteOut(StoredObject& object, const WritePlan& plan)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
-  void Install(StoredObject& object, const WritePlan& plan, uint64_t slot, VersionNumber version)
+  // Reserves the space of these writes and writes their contents out: all of them or none.
+  absl::StatusOr<WrittenOut> WriteOutAll(StoredObject& object, std::span<const ObjectWrite> writes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
-  absl::Status WriteLocked(StoredObject& object, uint64_t offset, std::string_view bytes,
-                           VersionNumber version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
+  void Install(StoredObject& object, const WrittenOut& written, VersionNumber version)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
+  void Drop(StoredObject& object, const WrittenOut& written)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
+  absl::Status WriteLocked(StoredObject& object, const ObjectWrite& write, VersionNumber version)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
+  absl::Status UpdateLocked(std::span<const ObjectPtr> objects,
+                            std::span<const ObjectUpdate> updates, VersionNumber version);
   // Makes byte ranges [begin, end), each within one block, zeros: all of them or none.
   absl::Status ZeroParts(StoredObject& object,
                          const std::vector<std::pair<uint64_t, uint64_t>>& ranges,

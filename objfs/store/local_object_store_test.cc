@@ -344,5 +344,45 @@ TEST_F(LocalObjectStoreTest, OverwritingAgainAndAgainTakesNoMoreSpaceThanTwice) 
   EXPECT_LE(*(*disk_.Open(DataPath(id)))->Size(), 2 * 300 * kBlock);
 }
 
+TEST_F(LocalObjectStoreTest, AnUpdateOfTwoObjectsIsWholeOrNotAtAll) {
+  const ObjectId a = *store_->Create("a", 1), b = *store_->Create("b", 1);
+  const std::string text(100, 'x');
+  const std::vector<ObjectUpdate> both = {{b, {{8192, text}}, "B"}, {a, {{0, text}}, "A"}};
+  ASSERT_TRUE(store_->Update(both, 2).ok());
+  EXPECT_EQ(store_->GetAttributes(a)->blob, "A");
+  EXPECT_EQ(store_->GetAttributes(b)->size_bytes, 8292u);
+
+  // The second one cannot be: the first is as it was, and its space is given back.
+  const uint64_t used = store_->Space()->used_bytes;
+  const std::vector<ObjectUpdate> wrong = {{a, {{80000, text}}, "?"}, {b, {{8192, text}}, "?"}};
+  ASSERT_TRUE(store_->Remove(b).ok());
+  EXPECT_TRUE(absl::IsNotFound(store_->Update(wrong, 3)));
+  EXPECT_EQ(store_->GetAttributes(a)->blob, "A");
+  EXPECT_EQ(store_->GetAttributes(a)->size_bytes, 100u);
+  EXPECT_LT(store_->Space()->used_bytes, used);
+}
+
+TEST_F(LocalObjectStoreTest, AnUpdateThatContradictsItselfIsRefused) {
+  const ObjectId a = *store_->Create("", 1);
+  const std::vector<ObjectUpdate> twice = {{a, {}, "1"}, {a, {}, "2"}};
+  EXPECT_TRUE(absl::IsInvalidArgument(store_->Update(twice, 2)));
+  const ObjectUpdate one_block{a, {{0, "x"}, {100, "y"}}, std::nullopt};
+  EXPECT_TRUE(absl::IsInvalidArgument(store_->Update(std::span(&one_block, 1), 2)));
+  EXPECT_EQ(store_->GetAttributes(a)->size_bytes, 0u);
+}
+
+// What refers to an object is never found without it, also where nobody asked for its creation to
+// be durable.
+TEST_F(LocalObjectStoreTest, ACreationIsDurableBeforeWhatFollowsIt) {
+  const ObjectId directory = *store_->Create("", 1);
+  const ObjectId file = *store_->Create("file", 2);
+  ASSERT_TRUE(store_->Write(directory, 0, std::to_string(file), 3).ok());
+  ASSERT_TRUE(store_->Flush(directory).ok());
+  Open();
+  const auto found = store_->GetAttributes(file);
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(found->blob, "file");
+}
+
 }  // namespace
 }  // namespace abacus::objfs

@@ -33,8 +33,9 @@ struct FlushBatch {
 // Why not write in place and log the old or new bytes: large overwrites would be written twice.
 class ObjectState {
  public:
-  // An object that is in memory only.
-  explicit ObjectState(ObjectHead head) : head_(std::move(head)), head_changed_(true) {}
+  // A new object: of its creation the journal knows, and a flush is to wait for that.
+  explicit ObjectState(ObjectHead head)
+      : head_(head), durable_head_(std::move(head)), head_changed_(true), changed_pages_{0} {}
   ObjectState() = default;
 
   // Recovery: what a checkpoint left, then the records after it, then Recovered(): false where two

@@ -2,6 +2,7 @@
 #define ABACUS_OBJFS_STORE_OBJECT_STORE_H_
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -34,6 +35,17 @@ struct StoreSpace {
   uint64_t objects = 0;
 };
 
+struct ObjectWrite {
+  uint64_t offset = 0;
+  std::string_view bytes;  // not empty
+};
+// What Update() does to one object. No two writes may touch one block.
+struct ObjectUpdate {
+  ObjectId id = 0;
+  std::vector<ObjectWrite> writes;
+  std::optional<std::string> blob;  // takes the place of the attributes
+};
+
 // Since the store was opened.
 struct StoreStatistics {
   uint64_t checksum_errors = 0;  // blocks found damaged, each time they are read
@@ -49,7 +61,7 @@ struct StoreStatistics {
 //   1. A change is seen by every call that begins after it returned. It is whole or not at all for
 //      concurrent calls, and where it fails nothing has changed.
 //   2. A change is durable once a Flush that begins after it returned OK, and need not be before. A
-//      creation is a change like any other.
+//      creation is a change like any other; it is durable before any later change of any object.
 //   3. After a crash each attribute update and each block has its old or its new contents, never
 //      part of both, whatever sectors the disk tore; the block is never reported damaged for it.
 //   4. Bytes that come back are those that were written: every block has a checksum, and a block
@@ -90,6 +102,10 @@ class ObjectStore {
   virtual absl::StatusOr<uint64_t> Read(ObjectId id, uint64_t offset, std::span<char> bytes) = 0;
   virtual absl::Status Write(ObjectId id, uint64_t offset, std::string_view bytes,
                              VersionNumber version) = 0;
+  // Changes several objects in one step: for concurrent calls, and where it fails, all of it or
+  // nothing; after a crash what is done to one object, but not what is done to two.
+  // Errors: kInvalidArgument - an object named twice, two writes to one block.
+  virtual absl::Status Update(std::span<const ObjectUpdate> updates, VersionNumber version) = 0;
   // Cuts the object off or extends it by a hole.
   virtual absl::Status Truncate(ObjectId id, uint64_t size_bytes, VersionNumber version) = 0;
   // Makes the range read as zeros; whole blocks become holes. The size stays.

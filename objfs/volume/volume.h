@@ -1,18 +1,25 @@
 #ifndef ABACUS_OBJFS_VOLUME_VOLUME_H_
 #define ABACUS_OBJFS_VOLUME_VOLUME_H_
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "objfs/layer/layer.h"
+#include "objfs/storage/storage_layer.h"
 #include "objfs/store/object_store.h"
 #include "objfs/volume/inode.h"
+#include "objfs/volume/isolation_layer.h"
+#include "objfs/volume/object_table.h"
 #include "objfs/volume/transaction.h"
 #include "objfs/volume/turns.h"
 #include "runtime/base/mutex.h"
@@ -52,7 +59,8 @@ class Volume final : public runtime::AnchoredObject {
  public:
   // How the volume brings the lowest layers of files into the runtime.
   struct Host {
-    std::function<runtime::Ref<Layer>(std::unique_ptr<Layer>)> adopt;
+    std::function<runtime::Ref<Layer>(std::unique_ptr<StorageLayer>)> adopt_storage;
+    std::function<runtime::Ref<Layer>(std::unique_ptr<IsolationLayer>)> adopt_isolation;
     std::function<void(const runtime::Ref<Layer>&)> end;
     std::function<int64_t()> now_ns;  // since 1970
   };
@@ -60,6 +68,9 @@ class Volume final : public runtime::AnchoredObject {
     std::string name;
     std::string file_stack = "cache/isolation/storage";
     std::string directory_stack = "isolation/storage";
+    // What nobody asked to be durable is so after this time.
+    absl::Duration flush_interval = absl::Seconds(5);
+    absl::Duration lease = absl::Seconds(60);
   };
 
   // The volume that the store holds; makes its root directory where the store is new.
@@ -68,8 +79,10 @@ class Volume final : public runtime::AnchoredObject {
                                                       Options options, Host host);
   ~Volume() override;
 
-  // A client begins; `client` names it for people. Its number is free again when it has left.
+  // A client begins; `client` names it for people. Its number is given again when all others were.
   absl::StatusOr<VolumeInfo> Join(const std::string& client);
+  // The client lives. One that has not said so for Options::lease has left.
+  absl::Status Renew(uint16_t writer);
   // All that the client has open is closed.
   absl::Status Leave(uint16_t writer);
 
@@ -92,15 +105,44 @@ class Volume final : public runtime::AnchoredObject {
   // Returns once all changes of these objects that returned before are durable.
   absl::Status Flush(const std::vector<ObjectId>& ids);
   absl::StatusOr<VolumeSpace> Space();
+  absl::StatusOr<std::vector<std::string>> Clients();
+  // From now on nobody can join. Errors: kFailedPrecondition - clients are there.
+  absl::Status Retire();
 
-  ABACUS_OBJECT(Volume, "objfs.Volume", 1, Join, Leave, Stat, MakeInode, Discard, Commit, Change,
-                TreeVersion, Open, Close, Flush, Space)
+  ABACUS_OBJECT(Volume, "objfs.Volume", 1, Join, Renew, Leave, Stat, MakeInode, Discard, Commit,
+                Change, TreeVersion, Open, Close, Flush, Space, Clients, Retire)
 
  private:
-  class Bottom;
-  struct Impl;
-  explicit Volume(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
-  const std::shared_ptr<Impl> impl_;
+  struct Bottom {
+    runtime::Ref<Layer> storage, isolation;
+  };
+  Volume(std::shared_ptr<ObjectStore> store, Options options, Host host);
+  absl::Status FindRoot();
+  absl::StatusOr<runtime::Ref<Layer>> MakeBottom(ObjectId id);
+  void EndBottom(ObjectId id);
+  void FlushNowAndThen();
+  void DropTheSilent();
+
+  const Options options_;
+  const Host host_;
+  const std::shared_ptr<ObjectTable> table_;
+  ObjectId root_ = 0;
+  // Opening and closing of one object happen one after the other: its layers are made by the first
+  // and ended by the last.
+  Turns openings_;
+
+  runtime::Mutex mutex_;
+  runtime::CondVar changed_;
+  struct Client {
+    std::string name;
+    std::chrono::steady_clock::time_point seen;
+  };
+  std::map<uint16_t, Client> clients_ ABSL_GUARDED_BY(mutex_);  // by writer
+  uint16_t last_writer_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool retired_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::flat_hash_map<ObjectId, Bottom> bottoms_ ABSL_GUARDED_BY(mutex_);
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread flusher_;
 };
 
 }  // namespace abacus::objfs

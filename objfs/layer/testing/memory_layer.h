@@ -49,6 +49,7 @@ class MemoryLayer final : public Layer {
     if (offset >= bytes_.size()) return absl::OutOfRangeError("behind the end");
     return data ? offset : bytes_.size();
   }
+  absl::Status Push(Version) override { return absl::OkStatus(); }
   absl::Status Flush(Version) override { return absl::OkStatus(); }
   absl::StatusOr<Attributes> GetAttributes(Version) override {
     runtime::MutexLock lock(mutex_);

@@ -95,7 +95,17 @@ inline absl::Status ChangeBoth(std::mt19937_64& random, ObjectStore& store, Obje
   count = std::min(count, size_max - offset);
   const bool aligned = random() % 3 == 0;
   const uint64_t at = aligned ? offset / kBlock * kBlock : offset;
-  switch (random() % 8) {
+  switch (random() % 9) {
+    case 3: {  // two writes and the attributes in one step
+      const std::string first = RandomBytes(random, 1 + random() % kBlock);
+      const std::string second = RandomBytes(random, 1 + random() % kBlock);
+      const uint64_t gap = offset / kBlock * kBlock;
+      model.Write(gap, first, version);
+      model.Write(gap + 2 * kBlock, second, version);
+      model.blob = RandomBytes(random, random() % 100);
+      const ObjectUpdate update{id, {{gap + 2 * kBlock, second}, {gap, first}}, model.blob};
+      return store.Update(std::span(&update, 1), version);
+    }
     case 0:
       model.Truncate(at, version);
       return store.Truncate(id, at, version);

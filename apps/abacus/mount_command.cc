@@ -1,0 +1,164 @@
+// abacus mount: a volume as a directory of this machine.
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "apps/abacus/client_node.h"
+#include "apps/abacus/commands.h"
+#include "apps/abacus/output.h"
+#include "apps/abacus/volumes.h"
+#include "objfs/fs/file_system.h"
+#include "objfs/fuse/mount.h"
+#include "runtime/base/status.h"
+
+namespace abacus::apps {
+namespace {
+
+// What -o says.
+struct MountWords {
+  objfs::Mount::Options mount;
+  std::string stack;
+};
+
+absl::StatusOr<MountWords> ParseWords(const std::vector<std::string>& options) {
+  MountWords words;
+  for (const std::string& option : options) {
+    const std::vector<std::string> several = absl::StrSplit(option, ',', absl::SkipEmpty());
+    for (const std::string& word : several) {
+      const std::vector<std::string> parts = absl::StrSplit(word, absl::MaxSplits('=', 1));
+      if (word == "exclusive") {
+        words.mount.exclusive = true;
+      } else if (word == "direct_io") {
+        words.mount.direct_io = true;
+      } else if (parts[0] == "stack" && parts.size() == 2) {
+        words.stack = parts[1];
+      } else if (word == "defaults" || word == "_netdev" || word == "auto" || word == "noauto" ||
+                 word == "user" || word == "nofail" || parts[0].rfind("x-", 0) == 0) {
+        // Of fstab: for others than us.
+      } else {
+        words.mount.more.push_back(word);
+      }
+    }
+  }
+  return words;
+}
+
+// Stops the mount on SIGTERM and SIGINT, which all other threads leave to it.
+class StopOnSignal {
+ public:
+  explicit StopOnSignal(objfs::Mount& mount)
+      : thread_([this, &mount] {
+          int signal = 0;
+          sigwait(&Signals(), &signal);
+          if (signal != SIGUSR1) mount.Stop();
+        }) {}
+  ~StopOnSignal() {
+    pthread_kill(thread_.native_handle(), SIGUSR1);
+    thread_.join();
+  }
+  // REQUIRES: called before the first thread.
+  static void Block() { pthread_sigmask(SIG_BLOCK, &Signals(), nullptr); }
+
+ private:
+  static const sigset_t& Signals() {
+    static const sigset_t signals = [] {
+      sigset_t set;
+      sigemptyset(&set);
+      for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) sigaddset(&set, signal);
+      return set;
+    }();
+    return signals;
+  }
+  std::thread thread_;
+};
+
+// A process of its own that goes on when the command has returned. The parent learns by a pipe what
+// became of the mount: nothing where all is well, else the message.
+class Daemon {
+ public:
+  // Returns in the child, and in the parent only where the mount is there or has failed.
+  // nullopt: this is the child.
+  std::optional<int> Begin() {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) return Fail(absl::ErrnoToStatus(errno, "cannot make a pipe"));
+    const pid_t child = fork();
+    if (child < 0) return Fail(absl::ErrnoToStatus(errno, "cannot fork"));
+    if (child == 0) {
+      close(ends[0]);
+      report_ = ends[1];
+      setsid();
+      return std::nullopt;
+    }
+    close(ends[1]);
+    char byte = 0;
+    const bool ready = read(ends[0], &byte, 1) == 1;
+    if (ready) return kExitOk;
+    int status = 0;
+    waitpid(child, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : kExitError;
+  }
+  void Ready() const {
+    if (report_ < 0) return;
+    const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    for (const int fd : {0, 1, 2}) dup2(null, fd);
+    if (chdir("/") != 0) return;  // holds no other file system in use
+    const char byte = 1;
+    if (write(report_, &byte, 1) == 1) close(report_);
+  }
+
+ private:
+  int report_ = -1;
+};
+
+int Serve(const MountOptions& options, const Daemon& daemon) {
+  auto words = ParseWords(options.options);
+  if (!words.ok()) return Fail(words.status());
+  ClientOptions client_options;
+  client_options.config = options.config;
+  const size_t slash = options.source.find('/');
+  client_options.servers = absl::StrSplit(options.source.substr(0, slash), ',');
+  const std::string name = slash == std::string::npos ? "" : options.source.substr(slash + 1);
+
+  const auto client = ClientNode::Start(client_options);
+  if (!client.ok()) return Fail(client.status());
+  runtime::Node& node = (*client)->node();
+  auto volume = VolumeOf(node, name);
+  if (!volume.ok()) return Fail(volume.status());
+  auto files = objfs::FileSystem::Make(*volume, Kinds(), HostOf(node),
+                                       {.client = node.name(), .file_stack = words->stack});
+  if (!files.ok()) return Fail(files.status());
+  words->mount.name = options.source;
+  auto mount = objfs::Mount::Make(**files, options.directory, words->mount);
+  if (!mount.ok()) return Fail(mount.status());
+  daemon.Ready();
+  absl::Status status;
+  {
+    const StopOnSignal stop(**mount);
+    status = (*mount)->Run();
+  }
+  return status.ok() ? kExitOk : Fail(status);
+}
+
+}  // namespace
+
+int Mount(const MountOptions& options) {
+  StopOnSignal::Block();
+  Daemon daemon;
+  if (!options.foreground) {
+    // Before the first thread: a fork has one.
+    if (const auto done = daemon.Begin(); done.has_value()) return *done;
+  }
+  return Serve(options, daemon);
+}
+
+}  // namespace abacus::apps

@@ -1,0 +1,97 @@
+// abacus volume and abacus stack: a server's volumes, and what a file's layers are.
+
+#include <sys/stat.h>
+#include <sys/xattr.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "apps/abacus/client_node.h"
+#include "apps/abacus/commands.h"
+#include "apps/abacus/output.h"
+#include "apps/abacus/volumes.h"
+#include "apps/cli/table.h"
+#include "objfs/fuse/mount.h"
+#include "runtime/base/byte_size.h"
+#include "runtime/base/status.h"
+
+namespace abacus::apps {
+namespace {
+
+absl::Status ListVolumes(const runtime::Ref<objfs::VolumeSet>& volumes, const std::string& json) {
+  ABACUS_ASSIGN_OR_RETURN(const auto all, volumes->List());
+  if (!json.empty()) {
+    nlohmann::json rows = nlohmann::json::array();
+    for (const auto& volume : all) {
+      rows.push_back({{"name", volume.name},
+                      {"objects", volume.space.objects},
+                      {"capacity_bytes", volume.space.capacity_bytes},
+                      {"available_bytes", volume.space.available_bytes},
+                      {"clients", volume.clients}});
+    }
+    ABACUS_RETURN_IF_ERROR(WriteFile(json, nlohmann::json{{"volumes", rows}}.dump(2) + "\n"));
+  }
+  Table table({"volume", "objects", "available", "of", "clients"});
+  for (const auto& volume : all) {
+    table.AddRow({volume.name, absl::StrCat(volume.space.objects),
+                  runtime::FormatBytes(volume.space.available_bytes),
+                  runtime::FormatBytes(volume.space.capacity_bytes),
+                  volume.clients.empty() ? "-" : absl::StrJoin(volume.clients, ", ")});
+  }
+  printf("%s", table.ToString().c_str());
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+int VolumeCommand(const VolumeOptions& options) {
+  const auto client = ClientNode::Start(options.client);
+  if (!client.ok()) return Fail(client.status());
+  const auto volumes = VolumesOf((*client)->node());
+  if (!volumes.ok()) return Fail(volumes.status());
+  absl::Status status;
+  switch (options.what) {
+    case VolumeOptions::What::kCreate:
+      status = (*volumes)->Create(options.name);
+      break;
+    case VolumeOptions::What::kDelete:
+      status = (*volumes)->Delete(options.name);
+      break;
+    case VolumeOptions::What::kList:
+      status = ListVolumes(*volumes, options.json);
+      break;
+  }
+  return status.ok() ? kExitOk : Fail(status);
+}
+
+int StackCommand(const StackOptions& options) {
+  if (options.stack.has_value()) {
+    const int set = setxattr(options.path.c_str(), objfs::kStackXattr, options.stack->data(),
+                             options.stack->size(), 0);
+    if (set == 0) return kExitOk;
+    return Fail(
+        absl::ErrnoToStatus(errno, absl::StrCat("cannot set the stack of files in ", options.path,
+                                                " to '", *options.stack, "'")));
+  }
+  char text[4096];
+  const ssize_t bytes = lgetxattr(options.path.c_str(), objfs::kOwnStackXattr, text, sizeof(text));
+  if (bytes < 0) {
+    return Fail(absl::ErrnoToStatus(errno, absl::StrCat("cannot tell the stack of ", options.path,
+                                                        errno == ENODATA || errno == EOPNOTSUPP
+                                                            ? " (is it on a mount of abacus?)"
+                                                            : "")));
+  }
+  printf("%.*s\n", static_cast<int>(bytes), text);
+  return kExitOk;
+}
+
+int Unmount(const UnmountOptions& options) {
+  const absl::Status status = objfs::Unmount(options.directory, options.lazily);
+  return status.ok() ? kExitOk : Fail(status);
+}
+
+}  // namespace abacus::apps

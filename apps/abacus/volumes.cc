@@ -1,0 +1,118 @@
+#include "apps/abacus/volumes.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "objfs/cache/cache_layer.h"
+#include "objfs/layer/probe_layer.h"
+#include "runtime/base/status.h"
+
+namespace abacus::apps {
+namespace {
+
+using objfs::Directory;
+using objfs::IsolationLayer;
+using objfs::Layer;
+using objfs::StorageLayer;
+using objfs::Volume;
+using objfs::VolumeSet;
+using runtime::Ref;
+
+// Of one node, for all its cache objects.
+constexpr uint64_t kCacheBytes = uint64_t{256} << 20;
+
+// Ends an object of this node's, wherever it is now.
+void End(runtime::Node& node, const runtime::Rid& rid) {
+  if (node.binding().Destroy(rid).ok()) return;
+  // An object is ended where it is. One whose node is gone is gone as well.
+  const auto moved = node.Move({rid}, node.instance().node);
+  if (moved.ok()) node.binding().Destroy(rid).IgnoreError();
+}
+
+}  // namespace
+
+const objfs::LayerKinds& Kinds() {
+  static const objfs::LayerKinds kinds = [] {
+    objfs::LayerKinds all;
+    all.Add<objfs::CacheLayer>()
+        .Add<objfs::ErrorLayer>()
+        .Add<objfs::DelayLayer>()
+        .Add<objfs::TraceLayer>()
+        .Add<objfs::StatisticsLayer>()
+        .Add<IsolationLayer>()
+        .Add<StorageLayer>();
+    return all;
+  }();
+  return kinds;
+}
+
+void AddFileSystemClasses(runtime::ObjectTypes& types) {
+  types.Add<VolumeSet>().Add<Volume>().Add<Directory>().Add<IsolationLayer>().Add<StorageLayer>();
+  types.Add<objfs::ErrorLayer>().Add<objfs::DelayLayer>().Add<objfs::TraceLayer>();
+  types.Add<objfs::StatisticsLayer>();
+  types.Add<objfs::CacheLayer>([] { return std::make_unique<objfs::CacheManager>(kCacheBytes); });
+}
+
+absl::StatusOr<Ref<VolumeSet>> PublishVolumes(runtime::Node& node, const std::string& directory) {
+  runtime::BindingManager& binding = node.binding();
+  const auto end = [&binding](const runtime::Rid& rid) {
+    binding.Destroy(rid).IgnoreError();  // not there any more is what is wanted
+  };
+  VolumeSet::Host host;
+  host.volume.adopt_storage = [&binding](std::unique_ptr<StorageLayer> layer) {
+    return Ref<Layer>(binding.Adopt(std::move(layer)).base());
+  };
+  host.volume.adopt_isolation = [&binding](std::unique_ptr<IsolationLayer> layer) {
+    return Ref<Layer>(binding.Adopt(std::move(layer)).base());
+  };
+  host.volume.end = [end](const Ref<Layer>& layer) { end(layer.rid()); };
+  host.volume.now_ns = [] { return absl::GetCurrentTimeNanos(); };
+  host.adopt = [&binding](std::unique_ptr<Volume> volume) {
+    return binding.Adopt(std::move(volume));
+  };
+  host.end = [end](const Ref<Volume>& volume) { end(volume.rid()); };
+  ABACUS_ASSIGN_OR_RETURN(auto set, VolumeSet::Make(directory, std::move(host)));
+  Ref<VolumeSet> ref = binding.Adopt(std::move(set));
+  node.Publish(kVolumesName, ref.rid());
+  return ref;
+}
+
+absl::StatusOr<Ref<VolumeSet>> VolumesOf(runtime::Node& node) {
+  ABACUS_ASSIGN_OR_RETURN(const runtime::Rid rid, node.Lookup(kVolumesName));
+  return node.binding().RefTo<VolumeSet>(rid);
+}
+
+absl::StatusOr<Ref<Volume>> VolumeOf(runtime::Node& node, const std::string& name) {
+  ABACUS_ASSIGN_OR_RETURN(const Ref<VolumeSet> volumes, VolumesOf(node));
+  if (!name.empty()) return volumes->Open(name);
+  ABACUS_ASSIGN_OR_RETURN(const auto all, volumes->List());
+  if (all.size() == 1) return volumes->Open(all[0].name);
+  if (all.empty()) {
+    return absl::NotFoundError("the server has no volume; make one: abacus volume create NAME");
+  }
+  std::string names;
+  for (const auto& volume : all) absl::StrAppend(&names, names.empty() ? "" : ", ", volume.name);
+  return absl::InvalidArgumentError(
+      absl::StrCat("which volume? There are: ", names, ". Say SERVER/VOLUME"));
+}
+
+objfs::FileSystem::Host HostOf(runtime::Node& node) {
+  objfs::FileSystem::Host host;
+  host.layers.make = [&node](const objfs::LayerKind& kind, const std::vector<Ref<Layer>>& below,
+                             const std::vector<std::pair<std::string, std::string>>& options,
+                             size_t) -> absl::StatusOr<Ref<Layer>> {
+    auto made = node.binding().CreateObject(kind.class_name,
+                                            runtime::internal::EncodeInit<Layer>(below, options));
+    if (!made.ok()) return made.status();
+    return Ref<Layer>(*std::move(made));
+  };
+  host.layers.end = [&node](const Ref<Layer>& layer) { End(node, layer.rid()); };
+  host.make_directory = [&node](const Ref<Volume>& volume, const Ref<Layer>& below,
+                                objfs::ObjectId id, uint16_t writer) {
+    return node.Create<Directory>(volume, below, id, writer);
+  };
+  host.end_directory = [&node](const Ref<Directory>& directory) { End(node, directory.rid()); };
+  host.now_us = [] { return absl::GetCurrentTimeNanos() / 1000; };
+  return host;
+}
+
+}  // namespace abacus::apps

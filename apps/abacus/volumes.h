@@ -1,0 +1,41 @@
+#ifndef ABACUS_APPS_ABACUS_VOLUMES_H_
+#define ABACUS_APPS_ABACUS_VOLUMES_H_
+
+// Ties the file system to a node: what it leaves to others by its hosts.
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "objfs/fs/file_system.h"
+#include "objfs/layer/stack.h"
+#include "objfs/volume/volume_set.h"
+#include "runtime/node/node.h"
+
+namespace abacus::apps {
+
+// The name under which a server publishes its VolumeSet.
+inline constexpr char kVolumesName[] = "volumes";
+
+// The kinds of layers that stacks may name in this program, and their classes.
+const objfs::LayerKinds& Kinds();
+void AddFileSystemClasses(runtime::ObjectTypes& types);
+
+// Opens the volumes under `directory` and publishes them.
+absl::StatusOr<runtime::Ref<objfs::VolumeSet>> PublishVolumes(runtime::Node& node,
+                                                              const std::string& directory);
+
+// The volumes of the servers that `node` has joined.
+absl::StatusOr<runtime::Ref<objfs::VolumeSet>> VolumesOf(runtime::Node& node);
+// One of them; where `name` is empty, the only one that there is.
+absl::StatusOr<runtime::Ref<objfs::Volume>> VolumeOf(runtime::Node& node, const std::string& name);
+
+// How a file system brings its objects into `node`, which outlives it.
+objfs::FileSystem::Host HostOf(runtime::Node& node);
+
+}  // namespace abacus::apps
+
+#endif  // ABACUS_APPS_ABACUS_VOLUMES_H_

@@ -1,0 +1,310 @@
+// Directory objects over a volume: clients that meet, and objects that are moved meanwhile.
+
+#include "objfs/directory/directory.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "objfs/directory/testing/directory_world.h"
+#include "objfs/store/memory_disk.h"
+
+namespace abacus::objfs {
+namespace {
+
+using runtime::Ref;
+using runtime::testing::kSanitized;
+using testing::DirectoryWorld;
+using ::testing::HasSubstr;
+using Names = std::map<std::string, Entry>;
+
+// Lets others do something after each read of a directory's blocks.
+class HookLayer final : public Layer {
+ public:
+  static constexpr LayerKind kKind = {"hook", "test.HookLayer", {}};
+  absl::StatusOr<ReadResult> Read(uint64_t offset, uint64_t bytes, Version now) override {
+    auto read = below()->Read(offset, bytes, now);
+    if (const auto others = after_read; others != nullptr) others();
+    return read;
+  }
+  ABACUS_LAYER(HookLayer, 1)
+
+  static std::function<void()> after_read;
+};
+std::function<void()> HookLayer::after_read;
+
+Entry File(ObjectId id) { return {id, S_IFREG}; }
+InodeChange Entries(int64_t more) {
+  InodeChange change;
+  change.entries = more;
+  change.touch_modified = change.touch_changed = true;
+  return change;
+}
+
+class DirectoryTest : public ::testing::Test {
+ protected:
+  DirectoryTest() = default;
+  ~DirectoryTest() override { HookLayer::after_read = nullptr; }
+
+  absl::StatusOr<Outcome> Commit(const Ref<Directory>& directory,
+                                 const std::vector<EntryChange>& changes) {
+    int64_t more = 0;
+    for (const EntryChange& change : changes) {
+      more += change.after.has_value() ? 1 : 0;
+      more -= change.before.has_value() ? 1 : 0;
+    }
+    return directory->Commit(changes, Entries(more), std::vector<Part>(),
+                             std::optional<uint64_t>());
+  }
+  void Must(const absl::StatusOr<Outcome>& outcome) {
+    ASSERT_TRUE(outcome.ok()) << outcome.status();
+    ASSERT_EQ(outcome->state, CommitState::kCommitted);
+  }
+  // A directory object whose reads are hooked.
+  Ref<Directory> Hooked(size_t node, const DirectoryWorld::Client& client) {
+    auto hooked = client;
+    hooked.below =
+        Ref<Layer>(world_.cluster()
+                       .Create<HookLayer>(node, std::vector<Ref<Layer>>{client.below},
+                                          std::vector<std::pair<std::string, std::string>>())
+                       .base());
+    return world_.Root(node, hooked);
+  }
+  Names ListAll(const Ref<Directory>& directory) {
+    Names names;
+    for (uint64_t cookie = 0;;) {
+      const auto some = directory->List(cookie, 50);
+      EXPECT_TRUE(some.ok()) << some.status();
+      if (!some.ok() || some->empty()) return names;
+      for (const ListedEntry& listed : *some) {
+        EXPECT_TRUE(names.emplace(listed.name, listed.entry).second) << listed.name;
+      }
+      cookie = some->back().cookie;
+    }
+  }
+  uint64_t EntriesOfRoot(const DirectoryWorld::Client& client) {
+    const auto nodes = world_.volume()->Stat(std::vector<ObjectId>{client.root});
+    EXPECT_TRUE(nodes.ok()) << nodes.status();
+    return nodes.ok() ? nodes->at(0).inode.entries : 0;
+  }
+  void MoveTo(const Ref<Directory>& directory, size_t node) {
+    const auto host = world_.cluster().HostOf(directory.rid());
+    ASSERT_TRUE(host.has_value());
+    if (*host == node) return;
+    const auto moved = world_.cluster().Move(directory.rid(), *host, node);
+    ASSERT_TRUE(moved.ok()) << moved.status();
+    ASSERT_TRUE(moved->status.ok()) << moved->status;
+  }
+
+  MemoryDisk disk_;
+  DirectoryWorld world_{disk_, 3, [](runtime::ObjectTypes& types) { types.Add<HookLayer>(); }};
+};
+
+// One client's thread: changes names that all others change as well, and keeps what it committed.
+class Worker {
+ public:
+  struct Done {
+    Version version;
+    std::vector<EntryChange> changes;
+  };
+  Worker(Ref<Directory> directory, uint32_t seed, ObjectId first_id)
+      : directory_(std::move(directory)), random_(seed), id_(first_id) {}
+
+  void Run(int steps) {
+    for (int i = 0; i < steps; ++i) Step();
+  }
+  const std::vector<Done>& done() const { return done_; }
+
+ private:
+  // Adds the change that the name is to get, as it was just seen.
+  void Draw(std::vector<EntryChange>* changes, InodeChange* own) {
+    const std::string name = absl::StrCat("contended-", random_() % 40);
+    if (!changes->empty() && changes->back().name == name) return;
+    const auto before = directory_->Lookup(name);
+    ASSERT_TRUE(before.ok()) << before.status();
+    EntryChange change{name, *before, std::nullopt};
+    if (random_() % 2 == 0) change.after = File(++id_);
+    own->entries += (change.after.has_value() ? 1 : 0) - (change.before.has_value() ? 1 : 0);
+    changes->push_back(change);
+  }
+  void Step() {
+    std::vector<EntryChange> changes;
+    InodeChange own;
+    Draw(&changes, &own);
+    if (random_() % 3 == 0) Draw(&changes, &own);
+    const auto outcome =
+        directory_->Commit(changes, own, std::vector<Part>(), std::optional<uint64_t>());
+    if (!outcome.ok()) {
+      ASSERT_TRUE(IsChanged(outcome.status()) || IsWouldBlock(outcome.status()))
+          << outcome.status();
+      return;
+    }
+    ASSERT_EQ(outcome->state, CommitState::kCommitted);
+    done_.push_back({outcome->version, changes});
+  }
+
+  const Ref<Directory> directory_;
+  std::mt19937 random_;
+  ObjectId id_;
+  std::vector<Done> done_;
+};
+
+// What was committed, one change after the other in the order of their versions.
+Names Replay(const std::vector<Worker>& workers) {
+  std::map<uint64_t, const std::vector<EntryChange>*> order;
+  for (const Worker& worker : workers) {
+    for (const auto& done : worker.done()) {
+      // A change that changes nothing writes nothing, and has no place of its own.
+      EXPECT_TRUE(order.emplace(done.version.value, &done.changes).second);
+    }
+  }
+  Names names;
+  for (const auto& [version, changes] : order) {
+    for (const EntryChange& change : *changes) {
+      const auto now = names.find(change.name);
+      const auto before = now == names.end() ? std::nullopt : std::optional(now->second);
+      EXPECT_EQ(before, change.before) << change.name << " at " << version;
+      if (change.after.has_value()) {
+        names[change.name] = *change.after;
+      } else {
+        names.erase(change.name);
+      }
+    }
+  }
+  return names;
+}
+
+TEST_F(DirectoryTest, ClientsThatChangeTheSameNamesAreOneAfterTheOtherWhileTheyAreMoved) {
+  constexpr size_t kClients = 3;
+  const auto seed = static_cast<uint32_t>(runtime::testing::Seed(11));
+  SCOPED_TRACE(absl::StrCat("seed ", seed));
+  std::vector<Ref<Directory>> directories;
+  std::vector<Worker> workers;
+  const DirectoryWorld::Client first = world_.Join();
+  for (uint32_t i = 0; i < kClients; ++i) {
+    directories.push_back(world_.Root(i, i == 0 ? first : world_.Join()));
+    workers.emplace_back(directories[i], seed + i, (i + 1) * 1'000'000);
+  }
+  // Names that nobody touches, in as many leaves as it takes.
+  std::vector<EntryChange> stay;
+  for (uint64_t i = 0; i < 300; ++i) {
+    stay.push_back({absl::StrCat("stays-", i, std::string(100, '.')), std::nullopt, File(i + 1)});
+  }
+  Must(Commit(directories[0], stay));
+
+  const int steps = kSanitized ? 60 : 300;
+  std::atomic<size_t> running{kClients};
+  std::vector<std::thread> threads;
+  for (Worker& worker : workers) {
+    threads.emplace_back([&worker, &running, steps] {
+      worker.Run(steps);
+      --running;
+    });
+  }
+  std::mt19937 random(seed);
+  while (running > 0) {
+    MoveTo(directories[random() % kClients], random() % kClients);
+    const Names listed = ListAll(directories[random() % kClients]);
+    for (const EntryChange& change : stay) {
+      const auto found = listed.find(change.name);
+      EXPECT_TRUE(found != listed.end() && found->second == *change.after) << change.name;
+    }
+  }
+  for (std::thread& thread : threads) thread.join();
+
+  Names expected = Replay(workers);
+  EXPECT_FALSE(expected.empty());
+  for (const EntryChange& change : stay) expected.emplace(change.name, *change.after);
+  for (const auto& directory : directories) EXPECT_EQ(ListAll(directory), expected);
+  EXPECT_EQ(EntriesOfRoot(first), expected.size());
+}
+
+TEST_F(DirectoryTest, WhatACommitMeetsItTriesAgain) {
+  const auto client = world_.Join();
+  const Ref<Directory> other = world_.Root(0, world_.Join());
+  const Ref<Directory> mine = Hooked(0, client);
+  ObjectId id = 100;
+  HookLayer::after_read = [&] {
+    HookLayer::after_read = nullptr;
+    Must(Commit(other, {{"other", std::nullopt, File(++id)}}));
+  };
+  Must(Commit(mine, {{"mine", std::nullopt, File(1)}}));
+  EXPECT_EQ(*mine->Retries(), 1u);
+  EXPECT_EQ(*other->Retries(), 0u);
+  EXPECT_EQ(ListAll(mine), (Names{{"mine", File(1)}, {"other", File(101)}}));
+
+  MoveTo(mine, 1);
+  EXPECT_EQ(*mine->Retries(), 1u) << "it moves along";
+  EXPECT_EQ(*mine->Lookup("mine"), File(1));
+  MoveTo(mine, 0);
+
+  HookLayer::after_read = [&] {
+    const Entry before = File(id);
+    Must(Commit(other, {{"other", before, File(++id)}}));
+  };
+  const auto never = Commit(mine, {{"mine", File(1), File(2)}});
+  EXPECT_TRUE(IsWouldBlock(never.status()) && !IsChanged(never.status())) << never.status();
+  EXPECT_EQ(*mine->Retries(), 1u + Directory::kCommitsMax);
+
+  HookLayer::after_read = [&] {
+    HookLayer::after_read = nullptr;
+    Must(Commit(other, {{"mine", File(1), std::nullopt}}));
+  };
+  const auto changed = Commit(mine, {{"mine", File(1), File(2)}});
+  EXPECT_TRUE(IsChanged(changed.status())) << changed.status();
+}
+
+TEST_F(DirectoryTest, AnErrorThatSaysChangedDoesSoOnOtherNodes) {
+  const Ref<Directory> directory = world_.Root(0, world_.Join());
+  MoveTo(directory, 1);
+  const auto outcome = Commit(directory, {{"a", File(1), std::nullopt}});
+  EXPECT_TRUE(IsChanged(outcome.status())) << outcome.status();
+  EXPECT_THAT(std::string(outcome.status().message()), HasSubstr("\"a\""));
+  EXPECT_FALSE(IsChanged(WouldBlock("a lock")));
+}
+
+TEST_F(DirectoryTest, NothingIsInsertedIntoADirectoryThatWasRemoved) {
+  const auto client = world_.Join();
+  const Ref<Directory> directory = world_.Root(0, client);
+  Must(Commit(directory, {{"a", std::nullopt, File(1)}}));
+  InodeChange unlinked;
+  unlinked.links = -2;
+  ASSERT_TRUE(world_.volume()->Change(client.writer, client.root, unlinked).ok());
+  const auto gone = Commit(directory, {{"b", std::nullopt, File(2)}});
+  ASSERT_TRUE(gone.ok()) << gone.status();
+  EXPECT_EQ(gone->state, CommitState::kGone);
+  EXPECT_EQ(gone->id, client.root);
+  EXPECT_EQ(ListAll(directory), (Names{{"a", File(1)}}));
+  Must(Commit(directory, {{"a", File(1), std::nullopt}}));
+}
+
+TEST_F(DirectoryTest, WhatElseRefusesATransactionIsTheCallersToSee) {
+  const auto client = world_.Join();
+  const Ref<Directory> directory = world_.Root(0, client);
+  Inode file;
+  file.mode = S_IFREG | 0644;
+  const auto made = world_.volume()->MakeInode(client.writer, file, "bytes");
+  ASSERT_TRUE(made.ok()) << made.status();
+  Part other{.id = made->id, .reads = {{{0, 8192}, Version::Of(1, 1)}}, .writes = {}};
+  const auto outcome =
+      directory->Commit(std::vector<EntryChange>{{"a", {}, File(made->id)}}, Entries(1),
+                        std::vector<Part>{other}, std::optional<uint64_t>());
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(outcome->state, CommitState::kStale);
+  EXPECT_EQ(outcome->id, made->id);
+  EXPECT_EQ(*directory->Retries(), 0u);
+  EXPECT_EQ(*directory->Lookup("a"), std::nullopt);
+  EXPECT_EQ(EntriesOfRoot(client), 0u);
+}
+
+}  // namespace
+}  // namespace abacus::objfs

@@ -1,0 +1,185 @@
+#ifndef ABACUS_OBJFS_FS_FILE_SYSTEM_IMPL_H_
+#define ABACUS_OBJFS_FS_FILE_SYSTEM_IMPL_H_
+
+// The implementation of FileSystem: names.cc resolves and changes names, files.cc reads and writes,
+// file_system.cc has what both need.
+
+#include <atomic>
+#include <list>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "objfs/fs/file_system.h"
+#include "objfs/layer/version.h"
+#include "objfs/volume/turns.h"
+#include "runtime/base/mutex.h"
+
+namespace abacus::objfs {
+
+class FileSystemImpl final : public FileSystem {
+ public:
+  // Directory objects that stay between calls.
+  static constexpr size_t kDirectoriesMax = 1024;
+  // How often a change of names is tried while others change the same ones.
+  static constexpr int kTriesMax = 64;
+
+  FileSystemImpl(runtime::Ref<Volume> volume, VolumeInfo info, const LayerKinds& kinds, Host host,
+                 Options options);
+  ~FileSystemImpl() override;
+
+  ObjectId root() const override { return info_.root; }
+
+  absl::StatusOr<Node> Lookup(const Caller& caller, ObjectId directory,
+                              const std::string& name) override;
+  absl::StatusOr<Node> Make(const Caller& caller, ObjectId directory, const std::string& name,
+                            uint32_t mode, uint64_t device, const std::string& contents) override;
+  absl::StatusOr<Node> Link(const Caller& caller, ObjectId file, ObjectId directory,
+                            const std::string& name) override;
+  absl::Status Unlink(const Caller& caller, ObjectId directory, const std::string& name) override;
+  absl::Status RemoveDirectory(const Caller& caller, ObjectId directory,
+                               const std::string& name) override;
+  absl::Status Rename(const Caller& caller, ObjectId from_directory, const std::string& from,
+                      ObjectId to_directory, const std::string& to, RenameRule rule) override;
+  absl::StatusOr<std::string> ReadLink(const Caller& caller, ObjectId link) override;
+  absl::StatusOr<std::vector<Listed>> List(const Caller& caller, ObjectId directory,
+                                           uint64_t cookie, uint32_t max,
+                                           bool with_attributes) override;
+  absl::StatusOr<Node> Stat(ObjectId file) override;
+  absl::StatusOr<Node> Set(const Caller& caller, ObjectId file, const SetAttributes& set) override;
+  absl::Status Access(const Caller& caller, ObjectId file, int want) override;
+  absl::StatusOr<std::string> GetXattr(const Caller& caller, ObjectId file,
+                                       const std::string& name) override;
+  absl::Status SetXattr(const Caller& caller, ObjectId file, const std::string& name,
+                        const std::string& value, XattrRule rule) override;
+  absl::Status RemoveXattr(const Caller& caller, ObjectId file, const std::string& name) override;
+  absl::StatusOr<std::vector<std::string>> ListXattrs(const Caller& caller, ObjectId file) override;
+  absl::StatusOr<FileHandle> Open(const Caller& caller, ObjectId file, int flags) override;
+  absl::Status Release(FileHandle handle) override;
+  absl::StatusOr<runtime::Block> Read(FileHandle handle, uint64_t offset, uint64_t bytes) override;
+  absl::Status Write(FileHandle handle, uint64_t offset, const runtime::Block& bytes) override;
+  absl::Status Push(FileHandle handle) override;
+  absl::Status Sync(FileHandle handle) override;
+  absl::Status SyncDirectory(ObjectId directory) override;
+  absl::Status Allocate(FileHandle handle, int mode, uint64_t offset, uint64_t bytes) override;
+  absl::StatusOr<uint64_t> SeekData(FileHandle handle, uint64_t offset) override;
+  absl::StatusOr<uint64_t> SeekHole(FileHandle handle, uint64_t offset) override;
+  absl::StatusOr<uint64_t> CopyRange(FileHandle from, uint64_t from_offset, FileHandle to,
+                                     uint64_t to_offset, uint64_t bytes) override;
+  absl::StatusOr<VolumeSpace> Space() override;
+  absl::StatusOr<std::string> StackOf(ObjectId file) override;
+
+ private:
+  // An open directory object, closed when nobody holds it any more.
+  struct OpenDirectory {
+    FileSystemImpl* owner = nullptr;
+    ObjectId id = 0;
+    BuiltStack stack;
+    runtime::Ref<Directory> object;
+    ~OpenDirectory();
+  };
+  using DirectoryPtr = std::shared_ptr<OpenDirectory>;
+  // The stack of a file that is open, however often.
+  struct OpenFile {
+    FileSystemImpl* owner = nullptr;
+    ObjectId id = 0;
+    BuiltStack stack;
+    bool holds_back = false;             // a layer may keep what was written to itself for a while
+    std::atomic<int64_t> written_ns{0};  // of what is held back; 0: nothing is
+    int uses = 0;                        // handles, and calls without one; under mutex_
+    const runtime::Ref<Layer>& top() const { return stack.top(); }
+  };
+  using FilePtr = std::shared_ptr<OpenFile>;
+  // Keeps a file open.
+  class FileUse;
+  struct Handle {
+    FilePtr file;
+    bool may_read = false, may_write = false;
+    bool drops_setid = false;  // with its next write
+  };
+
+  // A name of a directory, looked up, with all that the rules ask for.
+  struct Named {
+    DirectoryPtr directory;
+    Node parent;
+    std::string name;
+    std::optional<Entry> entry;
+    Node node;  // where there is an entry
+  };
+
+  Version Now() { return clock_.Next(); }
+  // Errors: kStale - it is gone.
+  absl::StatusOr<Node> StatAtVolume(ObjectId id);
+  friend class FileSystem;
+  absl::Status CheckStacks() const;
+  void RenewNowAndThen();
+  // The stack `text` over the volume's part of it.
+  absl::StatusOr<BuiltStack> BuildOver(const std::string& text, const runtime::Ref<Layer>& bottom);
+  void EndStack(const BuiltStack& stack);
+
+  // names.cc
+  absl::StatusOr<DirectoryPtr> DirectoryOf(ObjectId id);
+  void ForgetDirectory(ObjectId id);
+  absl::StatusOr<Node> DirectoryNode(ObjectId id);
+  absl::StatusOr<Named> Find(const Caller& caller, ObjectId directory, const std::string& name);
+  absl::Status CheckNotBelow(ObjectId directory, ObjectId above);
+  absl::Status Remove(const Caller& caller, ObjectId directory, const std::string& name,
+                      bool is_directory);
+  absl::StatusOr<bool> TryRemove(const Caller& caller, ObjectId directory, const std::string& name,
+                                 bool is_directory);
+  absl::StatusOr<bool> TryRename(const Caller& caller, ObjectId from_directory,
+                                 const std::string& from, ObjectId to_directory,
+                                 const std::string& to, RenameRule rule);
+  absl::Status CheckRename(const Caller& caller, const Named& from, const Named& to,
+                           RenameRule rule);
+  absl::StatusOr<bool> CommitRename(const Named& from, const Named& to, bool exchange,
+                                    const std::optional<uint64_t>& tree);
+  void TakeStack(const Inode& directory, Inode* inode) const;
+  static absl::StatusOr<Outcome> Commit(const OpenDirectory& directory,
+                                        const std::vector<EntryChange>& changes,
+                                        const InodeChange& own, const std::vector<Part>& others,
+                                        const std::optional<uint64_t>& tree);
+  // Whether a commit ended the matter, or it is to be tried again from the beginning.
+  static absl::StatusOr<bool> Settled(const absl::StatusOr<Outcome>& outcome);
+
+  // files.cc
+  // The stack of a file, made by its first use and ended by the last; each Use() needs an Unuse(),
+  // whose error is that of writing back what was held back.
+  absl::StatusOr<FilePtr> Use(ObjectId id);
+  absl::Status Unuse(ObjectId id);
+  FilePtr UsedNow(ObjectId id);  // null where it is not open
+  absl::StatusOr<Handle> HandleOf(FileHandle handle);
+  absl::Status PushFile(OpenFile& file);
+  absl::StatusOr<uint64_t> Seek(FileHandle handle, uint64_t offset, bool data);
+  absl::Status ChangeXattr(const Caller& caller, ObjectId file, XattrChange change);
+
+  const runtime::Ref<Volume> volume_;
+  const VolumeInfo info_;
+  const LayerKinds& kinds_;
+  const Host host_;
+  const Options options_;
+  HybridClock clock_;
+  runtime::Mutex renew_mutex_;
+  runtime::CondVar renew_changed_;
+  bool stopping_ ABSL_GUARDED_BY(renew_mutex_) = false;
+  std::thread renewer_;
+  // One file's stack, or one directory's, is made or ended at a time.
+  Turns openings_;
+
+  runtime::Mutex mutex_;
+  std::atomic<uint64_t> last_handle_{0};
+  absl::flat_hash_map<FileHandle, Handle> handles_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<ObjectId, FilePtr> files_ ABSL_GUARDED_BY(mutex_);
+  // Most recently used first.
+  std::list<DirectoryPtr> recent_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<ObjectId, std::list<DirectoryPtr>::iterator> directories_
+      ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace abacus::objfs
+
+#endif  // ABACUS_OBJFS_FS_FILE_SYSTEM_IMPL_H_

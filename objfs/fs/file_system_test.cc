@@ -1,0 +1,527 @@
+// The file system by its rules: facts, and random work of two clients against a plain model.
+
+#include "objfs/fs/file_system.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <map>
+#include <memory>
+#include <random>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "objfs/fs/testing/file_system_world.h"
+
+namespace abacus::objfs {
+namespace {
+
+using runtime::Block;
+using ::testing::ElementsAre;
+using testing::FileSystemWorld;
+using ::testing::UnorderedElementsAre;
+
+const Caller kRoot;
+
+class FileSystemTest : public ::testing::Test {
+ protected:
+  void Restart() {
+    a_.reset();
+    b_.reset();
+    world_.Restart();
+    a_ = world_.Client(1);
+    b_ = world_.Client(2);
+  }
+  ObjectId Root() const { return a_->root(); }
+
+  ObjectId MakeFile(FileSystem& at, ObjectId directory, const std::string& name,
+                    const std::string& bytes = "") {
+    const auto made = at.Make(kRoot, directory, name, S_IFREG | 0644, 0, "");
+    EXPECT_TRUE(made.ok()) << made.status();
+    if (!made.ok()) return 0;
+    if (!bytes.empty()) Write(at, made->id, 0, bytes);
+    return made->id;
+  }
+  ObjectId MakeDirectory(FileSystem& at, ObjectId directory, const std::string& name) {
+    const auto made = at.Make(kRoot, directory, name, S_IFDIR | 0755, 0, "");
+    EXPECT_TRUE(made.ok()) << made.status();
+    return made.ok() ? made->id : 0;
+  }
+  static void Write(FileSystem& at, ObjectId file, uint64_t offset, const std::string& bytes) {
+    const auto handle = at.Open(kRoot, file, O_WRONLY);
+    ASSERT_TRUE(handle.ok()) << handle.status();
+    EXPECT_TRUE(at.Write(*handle, offset, Block::CopyOf(bytes)).ok());
+    EXPECT_TRUE(at.Release(*handle).ok());
+  }
+  static std::string Read(FileSystem& at, ObjectId file) {
+    const auto handle = at.Open(kRoot, file, O_RDONLY);
+    EXPECT_TRUE(handle.ok()) << handle.status();
+    if (!handle.ok()) return "";
+    const auto bytes = at.Read(*handle, 0, 1 << 20);
+    EXPECT_TRUE(bytes.ok()) << bytes.status();
+    EXPECT_TRUE(at.Release(*handle).ok());
+    return bytes.ok() ? std::string(bytes->view()) : "";
+  }
+  static std::vector<std::string> Names(FileSystem& at, ObjectId directory) {
+    std::vector<std::string> names;
+    uint64_t cookie = 0;
+    for (;;) {
+      const auto listed = at.List(kRoot, directory, cookie, 7, false);
+      EXPECT_TRUE(listed.ok()) << listed.status();
+      if (!listed.ok() || listed->empty()) return names;
+      for (const auto& one : *listed) {
+        if (one.name != "." && one.name != "..") names.push_back(one.name);
+      }
+      cookie = listed->back().cookie;
+    }
+  }
+  static FsError ErrorOf(const absl::Status& status) { return FsErrorOf(status); }
+  static FsError LookupError(FileSystem& at, ObjectId directory, const std::string& name) {
+    return FsErrorOf(at.Lookup(kRoot, directory, name).status());
+  }
+
+  FileSystemWorld world_;
+  std::unique_ptr<FileSystem> a_ = world_.Client(1), b_ = world_.Client(2);
+};
+
+TEST_F(FileSystemTest, WhatOneClientMakesTheOtherSeesAtOnce) {
+  const ObjectId directory = MakeDirectory(*a_, Root(), "d");
+  const ObjectId file = MakeFile(*a_, directory, "f", "hello");
+  const auto found = b_->Lookup(kRoot, directory, "f");
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(found->id, file);
+  EXPECT_EQ(found->size, 5u);
+  EXPECT_EQ(Read(*b_, file), "hello");
+  Write(*b_, file, 5, " there");
+  EXPECT_EQ(Read(*a_, file), "hello there");
+  EXPECT_THAT(Names(*b_, directory), ElementsAre("f"));
+  EXPECT_EQ(b_->Stat(Root())->inode.links, 3u);
+  EXPECT_EQ(b_->Stat(directory)->inode.entries, 1u);
+}
+
+TEST_F(FileSystemTest, WhatWasSyncedIsThereAfterARestartWithItsName) {
+  const ObjectId directory = MakeDirectory(*a_, Root(), "d");
+  const auto file = a_->Make(kRoot, directory, "f", S_IFREG | 0600, 0, "");
+  ASSERT_TRUE(file.ok());
+  const auto handle = a_->Open(kRoot, file->id, O_RDWR);
+  ASSERT_TRUE(handle.ok());
+  ASSERT_TRUE(a_->Write(*handle, 0, Block::CopyOf("synced")).ok());
+  ASSERT_TRUE(a_->Sync(*handle).ok());
+  ASSERT_TRUE(a_->Release(*handle).ok());
+  Restart();
+  const auto d = a_->Lookup(kRoot, Root(), "d");
+  ASSERT_TRUE(d.ok()) << d.status();
+  const auto f = a_->Lookup(kRoot, d->id, "f");
+  ASSERT_TRUE(f.ok()) << f.status();
+  EXPECT_EQ(f->inode.mode, S_IFREG | 0600u);
+  EXPECT_EQ(Read(*a_, f->id), "synced");
+}
+
+TEST_F(FileSystemTest, AFileThatIsOpenOutlivesItsName) {
+  const ObjectId file = MakeFile(*a_, Root(), "f", "still here");
+  const auto handle = a_->Open(kRoot, file, O_RDWR);
+  ASSERT_TRUE(handle.ok());
+  ASSERT_TRUE(b_->Unlink(kRoot, Root(), "f").ok());
+  EXPECT_EQ(LookupError(*a_, Root(), "f"), FsError::kNoEntry);
+  ASSERT_TRUE(world_.volume()->Flush(std::vector<ObjectId>{Root()}).ok());
+  EXPECT_EQ(a_->Read(*handle, 0, 100)->view(), "still here");
+  EXPECT_EQ(a_->Stat(file)->inode.links, 0u);
+  EXPECT_TRUE(a_->Write(*handle, 10, Block::CopyOf("!")).ok());
+  EXPECT_TRUE(a_->Release(*handle).ok());
+  // The space comes back with the next flush of the volume.
+  EXPECT_TRUE(runtime::testing::Eventually(
+      [&] { return FsErrorOf(a_->Stat(file).status()) == FsError::kStale; }));
+}
+
+TEST_F(FileSystemTest, DirectoriesGoWhenTheyAreEmptyOnly) {
+  const ObjectId d = MakeDirectory(*a_, Root(), "d");
+  MakeFile(*b_, d, "f");
+  EXPECT_EQ(ErrorOf(a_->RemoveDirectory(kRoot, Root(), "d")), FsError::kNotEmpty);
+  EXPECT_EQ(ErrorOf(a_->Unlink(kRoot, Root(), "d")), FsError::kIsDirectory);
+  EXPECT_EQ(ErrorOf(a_->RemoveDirectory(kRoot, d, "f")), FsError::kNotDirectory);
+  ASSERT_TRUE(a_->Unlink(kRoot, d, "f").ok());
+  ASSERT_TRUE(a_->RemoveDirectory(kRoot, Root(), "d").ok());
+  // Who still knows the directory makes nothing in it any more.
+  EXPECT_EQ(ErrorOf(b_->Make(kRoot, d, "g", S_IFREG | 0644, 0, "").status()), FsError::kNoEntry);
+  EXPECT_EQ(a_->Stat(Root())->inode.links, 2u);
+  EXPECT_EQ(a_->Stat(Root())->inode.entries, 0u);
+}
+
+TEST_F(FileSystemTest, ARenameReplacesByTheRules) {
+  const ObjectId d = MakeDirectory(*a_, Root(), "d"), e = MakeDirectory(*a_, Root(), "e");
+  const ObjectId f = MakeFile(*a_, d, "f", "f"), g = MakeFile(*a_, e, "g", "g");
+  const auto rename = [&](ObjectId from, const char* name, ObjectId to, const char* as,
+                          RenameRule rule = RenameRule::kReplace) {
+    return ErrorOf(b_->Rename(kRoot, from, name, to, as, rule));
+  };
+  EXPECT_EQ(rename(d, "f", e, "g", RenameRule::kNoReplace), FsError::kExists);
+  EXPECT_EQ(rename(d, "f", e, "x", RenameRule::kExchange), FsError::kNoEntry);
+  EXPECT_EQ(rename(d, "f", e, "g", RenameRule::kExchange), FsError::kNone);
+  EXPECT_EQ(a_->Lookup(kRoot, e, "g")->id, f);
+  EXPECT_EQ(a_->Lookup(kRoot, d, "f")->id, g);
+  EXPECT_EQ(rename(d, "f", e, "g"), FsError::kNone);
+  EXPECT_EQ(a_->Lookup(kRoot, e, "g")->id, g);
+  EXPECT_EQ(LookupError(*a_, d, "f"), FsError::kNoEntry);
+
+  EXPECT_EQ(rename(Root(), "d", e, "g"), FsError::kNotDirectory);
+  EXPECT_EQ(rename(e, "g", Root(), "d"), FsError::kIsDirectory);
+  EXPECT_EQ(rename(Root(), "d", Root(), "e"), FsError::kNotEmpty);
+  EXPECT_EQ(rename(Root(), "e", e, "below"), FsError::kInvalid);
+  EXPECT_EQ(rename(Root(), "e", d, "moved"), FsError::kNone);
+  EXPECT_EQ(a_->Lookup(kRoot, e, "..")->id, d);
+  EXPECT_EQ(rename(Root(), "d", e, "cycle"), FsError::kInvalid);
+  EXPECT_EQ(a_->Stat(Root())->inode.links, 3u);
+  EXPECT_EQ(a_->Stat(d)->inode.links, 3u);
+}
+
+TEST_F(FileSystemTest, TwoNamesOfAFileAreOneFile) {
+  const ObjectId f = MakeFile(*a_, Root(), "f", "x");
+  ASSERT_TRUE(b_->Link(kRoot, f, Root(), "g").ok());
+  EXPECT_EQ(a_->Stat(f)->inode.links, 2u);
+  EXPECT_TRUE(a_->Rename(kRoot, Root(), "f", Root(), "g", RenameRule::kReplace).ok());
+  EXPECT_THAT(Names(*a_, Root()), UnorderedElementsAre("f", "g"));
+  ASSERT_TRUE(a_->Unlink(kRoot, Root(), "f").ok());
+  EXPECT_EQ(Read(*b_, f), "x");
+  EXPECT_EQ(ErrorOf(a_->Link(kRoot, Root(), Root(), "h").status()), FsError::kNotPermitted);
+}
+
+TEST_F(FileSystemTest, PermissionsAreAskedWhereNobodyDidBefore) {
+  const Caller other{.uid = 7, .gid = 7, .groups = {}, .checked = false};
+  const ObjectId d = MakeDirectory(*a_, Root(), "d");
+  MakeFile(*a_, d, "f");
+  EXPECT_EQ(ErrorOf(a_->Make(other, d, "g", S_IFREG | 0644, 0, "").status()), FsError::kAccess);
+  EXPECT_EQ(ErrorOf(a_->Unlink(other, d, "f")), FsError::kAccess);
+  ASSERT_TRUE(a_->Set(kRoot, d, {.permissions = 01777}).ok());
+  EXPECT_EQ(ErrorOf(a_->Unlink(other, d, "f")), FsError::kNotPermitted);  // sticky
+  EXPECT_TRUE(a_->Make(other, d, "g", S_IFREG | 0600, 0, "").ok());
+  EXPECT_TRUE(a_->Unlink(other, d, "g").ok());
+}
+
+TEST_F(FileSystemTest, ASymbolicLinkKeepsItsTarget) {
+  const auto link = a_->Make(kRoot, Root(), "l", S_IFLNK | 0777, 0, "over/there");
+  ASSERT_TRUE(link.ok()) << link.status();
+  EXPECT_EQ(*b_->ReadLink(kRoot, link->id), "over/there");
+  EXPECT_EQ(b_->Stat(link->id)->size, 10u);
+}
+
+TEST_F(FileSystemTest, ExtendedAttributesFollowTheirRules) {
+  const ObjectId f = MakeFile(*a_, Root(), "f");
+  EXPECT_EQ(ErrorOf(a_->SetXattr(kRoot, f, "user.x", "1", XattrRule::kMustExist)),
+            FsError::kNoAttribute);
+  ASSERT_TRUE(a_->SetXattr(kRoot, f, "user.x", "1", XattrRule::kMustBeNew).ok());
+  EXPECT_EQ(ErrorOf(a_->SetXattr(kRoot, f, "user.x", "2", XattrRule::kMustBeNew)),
+            FsError::kExists);
+  EXPECT_EQ(*b_->GetXattr(kRoot, f, "user.x"), "1");
+  EXPECT_THAT(*b_->ListXattrs(kRoot, f), ElementsAre("user.x"));
+  EXPECT_EQ(ErrorOf(a_->SetXattr(kRoot, f, "user.big", std::string(5000, 'x'), XattrRule::kAny)),
+            FsError::kNoSpace);
+  EXPECT_EQ(ErrorOf(a_->SetXattr(kRoot, f, "system.posix_acl_access", "", XattrRule::kAny)),
+            FsError::kNotSupported);
+  ASSERT_TRUE(a_->RemoveXattr(kRoot, f, "user.x").ok());
+  EXPECT_EQ(ErrorOf(b_->GetXattr(kRoot, f, "user.x").status()), FsError::kNoAttribute);
+}
+
+TEST_F(FileSystemTest, ADirectorySaysOfWhichLayersItsFilesAre) {
+  const ObjectId d = MakeDirectory(*a_, Root(), "d");
+  EXPECT_EQ(ErrorOf(a_->SetXattr(kRoot, d, kStackXattr, "cache/nonsense", XattrRule::kAny)),
+            FsError::kInvalid);
+  ASSERT_TRUE(
+      a_->SetXattr(kRoot, d, kStackXattr, "cache/statistics/isolation/storage", XattrRule::kAny)
+          .ok());
+  const ObjectId below = MakeDirectory(*a_, d, "e");
+  const ObjectId f = MakeFile(*a_, below, "f", "through a cache");
+  EXPECT_EQ(*a_->StackOf(f), "cache/statistics/isolation/storage");
+  EXPECT_EQ(Read(*a_, f), "through a cache");
+  // What a cache held back is at the volume when the file is closed.
+  EXPECT_EQ(Read(*b_, f), "through a cache");
+}
+
+// Each client's own names, and names that both want: all that was made is there, once.
+TEST_F(FileSystemTest, ClientsThatMakeNamesInOneDirectoryLoseNone) {
+  constexpr int kEach = 60;
+  std::vector<std::thread> threads;
+  std::atomic<int> won{0};
+  for (FileSystem* at : {a_.get(), b_.get()}) {
+    for (int t = 0; t < 2; ++t) {
+      threads.emplace_back([&, at, t] {
+        for (int i = 0; i < kEach; ++i) {
+          const std::string own = absl::StrCat(at == a_.get() ? "a" : "b", t, "-", i);
+          EXPECT_TRUE(at->Make(kRoot, Root(), own, S_IFREG | 0644, 0, "").ok());
+          const auto both =
+              at->Make(kRoot, Root(), absl::StrCat("both-", i), S_IFREG | 0644, 0, "");
+          if (both.ok()) ++won;
+          EXPECT_EQ(FsErrorOf(both.status()), both.ok() ? FsError::kNone : FsError::kExists);
+        }
+      });
+    }
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(won, kEach);
+  EXPECT_EQ(Names(*a_, Root()).size(), 5u * kEach);
+  EXPECT_EQ(a_->Stat(Root())->inode.entries, 5u * kEach);
+}
+
+// Two clients that move directories below each other: one is refused, or a part of the tree would
+// hang on itself.
+TEST_F(FileSystemTest, CrossingRenamesMakeNoCycle) {
+  const int rounds = runtime::testing::kSanitized ? 10 : 60;
+  for (int i = 0; i < rounds; ++i) {
+    const ObjectId top = MakeDirectory(*a_, Root(), absl::StrCat("top", i));
+    const ObjectId x = MakeDirectory(*a_, top, "x"), y = MakeDirectory(*a_, top, "y");
+    FsError first = FsError::kNone, second = FsError::kNone;
+    std::thread one(
+        [&] { first = ErrorOf(a_->Rename(kRoot, top, "x", y, "x", RenameRule::kReplace)); });
+    std::thread two(
+        [&] { second = ErrorOf(b_->Rename(kRoot, top, "y", x, "y", RenameRule::kReplace)); });
+    one.join();
+    two.join();
+    // Who comes second finds its own directory above, or the other's name gone.
+    EXPECT_NE(first == FsError::kNone, second == FsError::kNone)
+        << FsErrorName(first) << " and " << FsErrorName(second);
+    EXPECT_EQ(Names(*a_, top).size(), 1u);
+  }
+}
+
+// -- random work against a model ------------------------------------------------------------------
+
+struct ModelNode {
+  bool is_directory = false;
+  std::string bytes;
+  std::map<std::string, std::shared_ptr<ModelNode>> entries;
+  ModelNode* parent = nullptr;
+  int links = 0;
+};
+using ModelPtr = std::shared_ptr<ModelNode>;
+
+class Model {
+ public:
+  ModelPtr root = std::make_shared<ModelNode>(ModelNode{.is_directory = true});
+
+  static FsError Make(const ModelPtr& directory, const std::string& name, bool is_directory,
+                      ModelPtr* made) {
+    if (directory->entries.contains(name)) return FsError::kExists;
+    *made = std::make_shared<ModelNode>();
+    (*made)->is_directory = is_directory;
+    (*made)->parent = directory.get();
+    (*made)->links = 1;
+    directory->entries[name] = *made;
+    return FsError::kNone;
+  }
+  static FsError Remove(const ModelPtr& directory, const std::string& name, bool is_directory) {
+    const auto found = directory->entries.find(name);
+    if (found == directory->entries.end()) return FsError::kNoEntry;
+    if (is_directory && !found->second->is_directory) return FsError::kNotDirectory;
+    if (!is_directory && found->second->is_directory) return FsError::kIsDirectory;
+    if (is_directory && !found->second->entries.empty()) return FsError::kNotEmpty;
+    --found->second->links;
+    directory->entries.erase(found);
+    return FsError::kNone;
+  }
+  static FsError Link(const ModelPtr& file, const ModelPtr& directory, const std::string& name) {
+    if (directory->entries.contains(name)) return FsError::kExists;
+    if (file->is_directory) return FsError::kNotPermitted;
+    if (file->links == 0) return FsError::kNoEntry;
+    ++file->links;
+    directory->entries[name] = file;
+    return FsError::kNone;
+  }
+  static bool IsBelow(const ModelNode* node, const ModelNode* above) {
+    for (; node != nullptr; node = node->parent) {
+      if (node == above) return true;
+    }
+    return false;
+  }
+  static FsError Rename(const ModelPtr& from, const std::string& name, const ModelPtr& to,
+                        const std::string& as, RenameRule rule) {
+    const auto found = from->entries.find(name);
+    if (found == from->entries.end()) return FsError::kNoEntry;
+    const ModelPtr moved = found->second;
+    const auto there = to->entries.find(as);
+    const ModelPtr replaced = there == to->entries.end() ? nullptr : there->second;
+    const bool exchange = rule == RenameRule::kExchange;
+    if (exchange && replaced == nullptr) return FsError::kNoEntry;
+    const bool moves = from != to;
+    if (moved->is_directory && moves && IsBelow(to.get(), moved.get())) return FsError::kInvalid;
+    if (replaced != nullptr && replaced->is_directory && moves &&
+        IsBelow(from.get(), replaced.get())) {
+      return exchange ? FsError::kInvalid : FsError::kNotEmpty;
+    }
+    if (replaced != nullptr && rule == RenameRule::kNoReplace) return FsError::kExists;
+    if (replaced != nullptr && !exchange) {
+      if (moved->is_directory && !replaced->is_directory) return FsError::kNotDirectory;
+      if (!moved->is_directory && replaced->is_directory) return FsError::kIsDirectory;
+    }
+    if (replaced == moved) return FsError::kNone;
+    if (replaced != nullptr && !exchange && !replaced->entries.empty()) return FsError::kNotEmpty;
+    if (exchange) {
+      from->entries[name] = replaced;
+      replaced->parent = from.get();
+    } else {
+      from->entries.erase(name);
+      if (replaced != nullptr) --replaced->links;
+    }
+    to->entries[as] = moved;
+    moved->parent = to.get();
+    return FsError::kNone;
+  }
+};
+
+class RandomWork {
+ public:
+  RandomWork(FileSystemWorld& world, std::vector<FileSystem*> clients, uint64_t seed)
+      : world_(world), clients_(std::move(clients)), random_(seed) {
+    known_.push_back({model_.root, clients_[0]->root()});
+  }
+
+  void Step() {
+    FileSystem& at = *clients_[random_() % clients_.size()];
+    const Known directory = Draw(true), other = Draw(true), any = Draw(false);
+    const std::string name = Name(), as = Name();
+    switch (random_() % 10) {
+      case 0:
+      case 1:
+      case 2: {
+        const bool is_directory = random_() % 3 == 0;
+        ModelPtr made;
+        const FsError expected = Model::Make(directory.model, name, is_directory, &made);
+        const auto node = at.Make(kRoot, directory.id, name,
+                                  is_directory ? S_IFDIR | 0755 : S_IFREG | 0644, 0, "");
+        ASSERT_EQ(FsErrorOf(node.status()), expected) << node.status();
+        if (node.ok()) known_.push_back({made, node->id});
+        break;
+      }
+      case 3:
+        ASSERT_EQ(FsErrorOf(at.Unlink(kRoot, directory.id, name)),
+                  Model::Remove(directory.model, name, false));
+        break;
+      case 4:
+        ASSERT_EQ(FsErrorOf(at.RemoveDirectory(kRoot, directory.id, name)),
+                  Model::Remove(directory.model, name, true));
+        break;
+      case 5:
+        if (any.model->is_directory || any.model->links == 0) break;
+        ASSERT_EQ(FsErrorOf(at.Link(kRoot, any.id, directory.id, name).status()),
+                  Model::Link(any.model, directory.model, name));
+        break;
+      case 6:
+      case 7: {
+        const auto rule = static_cast<RenameRule>(random_() % 3);
+        ASSERT_EQ(FsErrorOf(at.Rename(kRoot, directory.id, name, other.id, as, rule)),
+                  Model::Rename(directory.model, name, other.model, as, rule));
+        break;
+      }
+      default:
+        if (!any.model->is_directory && any.model->links > 0) WriteTo(at, any);
+    }
+    std::erase_if(known_, [](const Known& known) {
+      return known.model->parent != nullptr && known.model->links == 0;
+    });
+  }
+
+  // All that can be reached is as the model has it, for every client.
+  void Check() {
+    for (FileSystem* at : clients_) CheckBelow(*at, model_.root, at->root());
+  }
+
+ private:
+  struct Known {
+    ModelPtr model;
+    ObjectId id = 0;
+  };
+  std::string Name() { return std::string(1, static_cast<char>('a' + random_() % 5)); }
+  Known Draw(bool is_directory) {
+    for (;;) {
+      const Known& known = known_[random_() % known_.size()];
+      if (!is_directory || known.model->is_directory) return known;
+    }
+  }
+  void WriteTo(FileSystem& at, const Known& file) {
+    const auto handle = at.Open(kRoot, file.id, O_RDWR);
+    ASSERT_TRUE(handle.ok()) << handle.status();
+    const uint64_t offset = random_() % 20000;
+    if (random_() % 4 == 0) {
+      ASSERT_TRUE(at.Set(kRoot, file.id, {.size = offset}).ok());
+      file.model->bytes.resize(offset);
+    }
+    const std::string bytes(1 + random_() % 9000, static_cast<char>('A' + random_() % 26));
+    ASSERT_TRUE(at.Write(*handle, offset, Block::CopyOf(bytes)).ok());
+    file.model->bytes.resize(std::max<uint64_t>(file.model->bytes.size(), offset + bytes.size()));
+    file.model->bytes.replace(offset, bytes.size(), bytes);
+    const auto read = at.Read(*handle, 0, 1 << 20);
+    ASSERT_TRUE(read.ok()) << read.status();
+    ASSERT_EQ(read->view(), file.model->bytes);
+    ASSERT_TRUE(at.Release(*handle).ok());
+  }
+  void CheckBelow(FileSystem& at, const ModelPtr& directory, ObjectId id) {
+    std::set<std::string> names;
+    uint64_t directories = 0;
+    for (uint64_t cookie = 0;;) {
+      const auto listed = at.List(kRoot, id, cookie, 3, true);
+      ASSERT_TRUE(listed.ok()) << listed.status();
+      if (listed->empty()) break;
+      for (const auto& one : *listed) {
+        if (one.name == "." || one.name == "..") continue;
+        ASSERT_TRUE(names.insert(one.name).second) << "listed twice: " << one.name;
+        ASSERT_TRUE(directory->entries.contains(one.name)) << one.name;
+        const ModelPtr& model = directory->entries[one.name];
+        ASSERT_EQ(one.node.inode.IsDirectory(), model->is_directory);
+        if (model->is_directory) {
+          ++directories;
+          ASSERT_NO_FATAL_FAILURE(CheckBelow(at, model, one.node.id));
+        } else {
+          ASSERT_EQ(one.node.size, model->bytes.size());
+          ASSERT_EQ(one.node.inode.links, static_cast<uint32_t>(model->links));
+        }
+      }
+      cookie = listed->back().cookie;
+    }
+    ASSERT_EQ(names.size(), directory->entries.size());
+    const auto node = at.Stat(id);
+    ASSERT_TRUE(node.ok());
+    ASSERT_EQ(node->inode.entries, names.size());
+    ASSERT_EQ(node->inode.links, 2 + directories);
+  }
+
+  FileSystemWorld& world_;
+  const std::vector<FileSystem*> clients_;
+  std::mt19937_64 random_;
+  Model model_;
+  std::vector<Known> known_;
+};
+
+TEST_F(FileSystemTest, TwoClientsWorkIsThatOfTheModel) {
+  const uint64_t seed = runtime::testing::Seed(31);
+  RandomWork work(world_, {a_.get(), b_.get()}, seed);
+  const int steps = runtime::testing::kSanitized ? 300 : runtime::testing::LongRun() ? 50000 : 3000;
+  for (int i = 0; i < steps; ++i) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed, ", step ", i));
+    ASSERT_NO_FATAL_FAILURE(work.Step());
+    if (i % 100 == 0) {
+      ASSERT_NO_FATAL_FAILURE(work.Check());
+    }
+  }
+  ASSERT_NO_FATAL_FAILURE(work.Check());
+}
+
+// The same through caches, one client.
+TEST_F(FileSystemTest, OneClientsWorkThroughCachesIsThatOfTheModel) {
+  const uint64_t seed = runtime::testing::Seed(32);
+  b_.reset();
+  const auto cached = world_.Client(2, "cache(block=4 KiB)/isolation/storage");
+  RandomWork work(world_, {cached.get()}, seed);
+  const int steps = runtime::testing::kSanitized ? 300 : 2000;
+  for (int i = 0; i < steps; ++i) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed, ", step ", i));
+    ASSERT_NO_FATAL_FAILURE(work.Step());
+  }
+  ASSERT_NO_FATAL_FAILURE(work.Check());
+}
+
+}  // namespace
+}  // namespace abacus::objfs

@@ -1,0 +1,363 @@
+// FileSystem: inodes and open files.
+
+#include <fcntl.h>
+#include <linux/falloc.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "objfs/fs/file_system_impl.h"
+#include "objfs/fs/permissions.h"
+#include "runtime/base/status.h"
+
+namespace abacus::objfs {
+
+using runtime::Block;
+using runtime::MutexLock;
+
+namespace {
+
+constexpr uint64_t kCopyBytes = uint64_t{1} << 20;
+
+bool HoldsBack(const BuiltStack& stack) { return stack.layers.size() > 1; }
+
+// Of the file's own bytes an unprivileged writer may make no program that runs as its owner.
+bool HasSetId(const Inode& inode) {
+  return inode.IsRegular() && (inode.mode & (S_ISUID | S_ISGID)) != 0;
+}
+
+absl::Status CheckXattr(const Caller& caller, const std::string& name) {
+  if (name.empty() || name.size() > Inode::kXattrNameBytesMax) {
+    return FsStatus(FsError::kInvalid, absl::StrCat("the name of an extended attribute has 1 to ",
+                                                    Inode::kXattrNameBytesMax, " bytes"));
+  }
+  if (absl::StartsWith(name, "system.")) {
+    return FsStatus(FsError::kNotSupported, "there are no access control lists");
+  }
+  if (absl::StartsWith(name, "trusted.") && caller.uid != 0) {
+    return FsStatus(FsError::kNotPermitted, "trusted attributes are the superuser's");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+// -- inodes ---------------------------------------------------------------------------------------
+
+absl::StatusOr<Node> FileSystemImpl::Set(const Caller& caller, ObjectId file,
+                                         const SetAttributes& set) {
+  ABACUS_ASSIGN_OR_RETURN(const Node node, StatAtVolume(file));
+  ABACUS_RETURN_IF_ERROR(MaySet(caller, node.inode, set));
+  const bool is_open = UsedNow(file) != nullptr;
+  if (set.size.has_value() || is_open) {
+    if (set.size.has_value() && !node.inode.IsRegular()) {
+      return node.inode.IsDirectory() ? FsStatus(FsError::kIsDirectory, "it is a directory")
+                                      : FsStatus(FsError::kInvalid, "it has no size");
+    }
+    ABACUS_ASSIGN_OR_RETURN(const FilePtr open, Use(file));
+    // What was written before is older than the times that are set now.
+    absl::Status status = PushFile(*open);
+    if (status.ok() && set.size.has_value()) status = open->top()->Truncate(*set.size, Now());
+    status.Update(Unuse(file));
+    if (!status.ok()) return status;
+  }
+  const InodeChange change = ChangeOf(caller, node.inode, set);
+  // The truncation has set the times that it sets.
+  ABACUS_ASSIGN_OR_RETURN(Node changed, volume_->Change(info_.writer, file, change));
+  return changed;
+}
+
+absl::Status FileSystemImpl::Access(const Caller& caller, ObjectId file, int want) {
+  ABACUS_ASSIGN_OR_RETURN(const Node node, StatAtVolume(file));
+  return MayAccess(caller, node.inode, want);
+}
+
+absl::StatusOr<std::string> FileSystemImpl::GetXattr(const Caller& caller, ObjectId file,
+                                                     const std::string& name) {
+  ABACUS_RETURN_IF_ERROR(CheckXattr(caller, name));
+  ABACUS_ASSIGN_OR_RETURN(const Node node, StatAtVolume(file));
+  ABACUS_RETURN_IF_ERROR(MayAccess(caller, node.inode, R_OK));
+  if (name == kOwnStackXattr) return StackOf(file);
+  const auto found = node.inode.xattrs.find(name);
+  if (found != node.inode.xattrs.end()) return found->second;
+  return FsStatus(FsError::kNoAttribute, absl::StrCat("there is no attribute '", name, "'"));
+}
+
+absl::Status FileSystemImpl::ChangeXattr(const Caller& caller, ObjectId file, XattrChange change) {
+  ABACUS_RETURN_IF_ERROR(CheckXattr(caller, change.name));
+  ABACUS_ASSIGN_OR_RETURN(const Node node, StatAtVolume(file));
+  ABACUS_RETURN_IF_ERROR(MayAccess(caller, node.inode, W_OK));
+  if (absl::StartsWith(change.name, "user.") && !node.inode.IsRegular() &&
+      !node.inode.IsDirectory()) {
+    return FsStatus(FsError::kNotPermitted, "only files and directories have user attributes");
+  }
+  if (change.name == kOwnStackXattr) {
+    return FsStatus(FsError::kNotPermitted, "a file keeps the stack that it was made with");
+  }
+  if (change.name == kStackXattr && change.value.has_value()) {
+    ABACUS_ASSIGN_OR_RETURN(const Stack stack, ParseStack(*change.value));
+    ABACUS_RETURN_IF_ERROR(CheckStack(stack, kinds_));
+  }
+  InodeChange changes;
+  changes.touch_changed = true;
+  changes.xattrs.push_back(std::move(change));
+  const absl::StatusOr<Node> changed = volume_->Change(info_.writer, file, changes);
+  if (absl::IsAlreadyExists(changed.status())) {
+    return FsStatus(FsError::kExists, runtime::ToStd(changed.status().message()));
+  }
+  if (absl::IsNotFound(changed.status())) {
+    return FsStatus(FsError::kNoAttribute, runtime::ToStd(changed.status().message()));
+  }
+  return changed.status();
+}
+
+absl::Status FileSystemImpl::SetXattr(const Caller& caller, ObjectId file, const std::string& name,
+                                      const std::string& value, XattrRule rule) {
+  return ChangeXattr(caller, file, {name, value, rule});
+}
+
+absl::Status FileSystemImpl::RemoveXattr(const Caller& caller, ObjectId file,
+                                         const std::string& name) {
+  return ChangeXattr(caller, file, {name, std::nullopt, XattrRule::kMustExist});
+}
+
+absl::StatusOr<std::vector<std::string>> FileSystemImpl::ListXattrs(const Caller& caller,
+                                                                    ObjectId file) {
+  ABACUS_ASSIGN_OR_RETURN(const Node node, StatAtVolume(file));
+  std::vector<std::string> names;
+  for (const auto& [name, value] : node.inode.xattrs) {
+    if (!absl::StartsWith(name, "trusted.") || caller.uid == 0) names.push_back(name);
+  }
+  return names;
+}
+
+absl::StatusOr<std::string> FileSystemImpl::ReadLink(const Caller&, ObjectId link) {
+  ABACUS_ASSIGN_OR_RETURN(const Node node, StatAtVolume(link));
+  if (!S_ISLNK(node.inode.mode)) return FsStatus(FsError::kInvalid, "it is no symbolic link");
+  ABACUS_ASSIGN_OR_RETURN(const FilePtr open, Use(link));
+  const auto target = open->top()->Read(0, node.size, Now());
+  const absl::Status unused = Unuse(link);
+  if (!target.ok()) return target.status();
+  ABACUS_RETURN_IF_ERROR(unused);
+  return std::string(target->bytes.view());
+}
+
+// -- the stacks of open files ---------------------------------------------------------------------
+
+FileSystemImpl::FilePtr FileSystemImpl::UsedNow(ObjectId id) {
+  MutexLock lock(mutex_);
+  const auto found = files_.find(id);
+  return found == files_.end() ? nullptr : found->second;
+}
+
+absl::StatusOr<FileSystemImpl::FilePtr> FileSystemImpl::Use(ObjectId id) {
+  const Turns::Turn turn(openings_, id);
+  {
+    MutexLock lock(mutex_);
+    const auto found = files_.find(id);
+    if (found != files_.end()) {
+      ++found->second->uses;
+      return found->second;
+    }
+  }
+  ABACUS_ASSIGN_OR_RETURN(const Node node, StatAtVolume(id));
+  auto bottom = volume_->Open(info_.writer, id);
+  if (absl::IsNotFound(bottom.status())) {
+    return FsStatus(FsError::kStale, runtime::ToStd(bottom.status().message()));
+  }
+  if (!bottom.ok()) return bottom.status();
+  auto file = std::make_shared<OpenFile>();
+  file->id = id;
+  // Only regular files are worth layers of their own.
+  const std::string& own = node.inode.stack.empty() ? info_.file_stack : node.inode.stack;
+  auto stack = BuildOver(node.inode.IsRegular() ? own : info_.directory_stack, *bottom);
+  if (!stack.ok()) {
+    volume_->Close(info_.writer, id).IgnoreError();
+    return stack.status();
+  }
+  file->stack = *std::move(stack);
+  file->holds_back = HoldsBack(file->stack);
+  file->uses = 1;
+  MutexLock lock(mutex_);
+  files_[id] = file;
+  return file;
+}
+
+absl::Status FileSystemImpl::Unuse(ObjectId id) {
+  const Turns::Turn turn(openings_, id);
+  FilePtr file;
+  {
+    MutexLock lock(mutex_);
+    file = files_.at(id);
+    if (file->uses > 1) {
+      --file->uses;
+      return absl::OkStatus();
+    }
+  }
+  const absl::Status pushed = PushFile(*file);
+  {
+    MutexLock lock(mutex_);
+    files_.erase(id);
+  }
+  EndStack(file->stack);
+  const absl::Status closed = volume_->Close(info_.writer, id);
+  return pushed.ok() ? closed : pushed;
+}
+
+absl::Status FileSystemImpl::PushFile(OpenFile& file) {
+  if (!file.holds_back) return absl::OkStatus();
+  const int64_t written_ns = file.written_ns;
+  if (written_ns == 0) return absl::OkStatus();
+  ABACUS_RETURN_IF_ERROR(file.top()->Push(Now()));
+  // Written when it was written here, whenever the volume heard of it.
+  InodeChange change;
+  change.modified_ns = written_ns;
+  ABACUS_RETURN_IF_ERROR(volume_->Change(info_.writer, file.id, change).status());
+  int64_t expected = written_ns;
+  file.written_ns.compare_exchange_strong(expected, 0);
+  return absl::OkStatus();
+}
+
+// -- open files -----------------------------------------------------------------------------------
+
+absl::StatusOr<FileHandle> FileSystemImpl::Open(const Caller& caller, ObjectId file, int flags) {
+  ABACUS_ASSIGN_OR_RETURN(const Node node, StatAtVolume(file));
+  const int mode = flags & O_ACCMODE;
+  Handle handle;
+  handle.may_read = mode != O_WRONLY;
+  handle.may_write = mode != O_RDONLY;
+  if (node.inode.IsDirectory()) return FsStatus(FsError::kIsDirectory, "it is a directory");
+  if (!node.inode.IsRegular()) return FsStatus(FsError::kInvalid, "it has no bytes to open");
+  const int want = (handle.may_read ? R_OK : 0) | (handle.may_write ? W_OK : 0);
+  ABACUS_RETURN_IF_ERROR(MayAccess(caller, node.inode, want));
+  handle.drops_setid = !caller.checked && caller.uid != 0 && HasSetId(node.inode);
+  ABACUS_ASSIGN_OR_RETURN(handle.file, Use(file));
+  if ((flags & O_TRUNC) != 0 && handle.may_write) {
+    const absl::Status cut = handle.file->top()->Truncate(0, Now());
+    if (!cut.ok()) {
+      Unuse(file).IgnoreError();
+      return cut;
+    }
+  }
+  const FileHandle number = ++last_handle_;
+  MutexLock lock(mutex_);
+  handles_[number] = std::move(handle);
+  return number;
+}
+
+absl::StatusOr<FileSystemImpl::Handle> FileSystemImpl::HandleOf(FileHandle handle) {
+  MutexLock lock(mutex_);
+  const auto found = handles_.find(handle);
+  if (found != handles_.end()) return found->second;
+  return FsStatus(FsError::kBadHandle, absl::StrCat("no file is open as ", handle));
+}
+
+absl::Status FileSystemImpl::Release(FileHandle handle) {
+  ObjectId id = 0;
+  {
+    MutexLock lock(mutex_);
+    const auto found = handles_.find(handle);
+    if (found == handles_.end()) {
+      return FsStatus(FsError::kBadHandle, absl::StrCat("no file is open as ", handle));
+    }
+    id = found->second.file->id;
+    handles_.erase(found);
+  }
+  return Unuse(id);
+}
+
+absl::StatusOr<Block> FileSystemImpl::Read(FileHandle handle, uint64_t offset, uint64_t bytes) {
+  ABACUS_ASSIGN_OR_RETURN(const Handle open, HandleOf(handle));
+  if (!open.may_read) return FsStatus(FsError::kBadHandle, "it is open for writing only");
+  ABACUS_ASSIGN_OR_RETURN(ReadResult read, open.file->top()->Read(offset, bytes, Now()));
+  return std::move(read.bytes);
+}
+
+absl::Status FileSystemImpl::Write(FileHandle handle, uint64_t offset, const Block& bytes) {
+  ABACUS_ASSIGN_OR_RETURN(const Handle open, HandleOf(handle));
+  if (!open.may_write) return FsStatus(FsError::kBadHandle, "it is open for reading only");
+  ABACUS_RETURN_IF_ERROR(open.file->top()->Write(offset, bytes, Now()));
+  if (open.file->holds_back) open.file->written_ns = host_.now_us() * 1000;
+  if (!open.drops_setid) return absl::OkStatus();
+  InodeChange change;
+  change.drop_setid = true;
+  ABACUS_RETURN_IF_ERROR(volume_->Change(info_.writer, open.file->id, change).status());
+  MutexLock lock(mutex_);
+  const auto found = handles_.find(handle);
+  if (found != handles_.end()) found->second.drops_setid = false;
+  return absl::OkStatus();
+}
+
+absl::Status FileSystemImpl::Push(FileHandle handle) {
+  ABACUS_ASSIGN_OR_RETURN(const Handle open, HandleOf(handle));
+  return PushFile(*open.file);
+}
+
+absl::Status FileSystemImpl::Sync(FileHandle handle) {
+  ABACUS_ASSIGN_OR_RETURN(const Handle open, HandleOf(handle));
+  ABACUS_RETURN_IF_ERROR(PushFile(*open.file));
+  // Through the layers, which may have to make something durable of their own.
+  return open.file->top()->Flush(Now());
+}
+
+absl::Status FileSystemImpl::SyncDirectory(ObjectId directory) {
+  return volume_->Flush(std::vector<ObjectId>{directory});
+}
+
+absl::Status FileSystemImpl::Allocate(FileHandle handle, int mode, uint64_t offset,
+                                      uint64_t bytes) {
+  ABACUS_ASSIGN_OR_RETURN(const Handle open, HandleOf(handle));
+  if (!open.may_write) return FsStatus(FsError::kBadHandle, "it is open for reading only");
+  if (bytes == 0) return FsStatus(FsError::kInvalid, "no bytes to allocate");
+  if (offset > Layer::kFileBytesMax || bytes > Layer::kFileBytesMax - offset) {
+    return FsStatus(FsError::kTooBig, "beyond the largest file there can be");
+  }
+  const auto touch = absl::MakeCleanup([&] {
+    if (open.file->holds_back) open.file->written_ns = host_.now_us() * 1000;
+  });
+  if (mode == (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE)) {
+    return open.file->top()->Punch(Range{offset, bytes}, Now());
+  }
+  // Blocks are never written in place, so that none can be set aside for a later write.
+  if (mode == FALLOC_FL_KEEP_SIZE) return absl::OkStatus();
+  if (mode != 0) return FsStatus(FsError::kNotSupported, "that kind of allocation");
+  ABACUS_ASSIGN_OR_RETURN(const Attributes attributes, open.file->top()->GetAttributes(Now()));
+  if (offset + bytes <= attributes.size) return absl::OkStatus();
+  return open.file->top()->Truncate(offset + bytes, Now());
+}
+
+absl::StatusOr<uint64_t> FileSystemImpl::Seek(FileHandle handle, uint64_t offset, bool data) {
+  ABACUS_ASSIGN_OR_RETURN(const Handle open, HandleOf(handle));
+  const absl::StatusOr<uint64_t> at = open.file->top()->Seek(offset, data, Now());
+  if (!absl::IsOutOfRange(at.status())) return at;
+  return FsStatus(FsError::kOutOfRange, runtime::ToStd(at.status().message()));
+}
+
+absl::StatusOr<uint64_t> FileSystemImpl::SeekData(FileHandle handle, uint64_t offset) {
+  return Seek(handle, offset, true);
+}
+absl::StatusOr<uint64_t> FileSystemImpl::SeekHole(FileHandle handle, uint64_t offset) {
+  return Seek(handle, offset, false);
+}
+
+absl::StatusOr<uint64_t> FileSystemImpl::CopyRange(FileHandle from, uint64_t from_offset,
+                                                   FileHandle to, uint64_t to_offset,
+                                                   uint64_t bytes) {
+  uint64_t copied = 0;
+  while (copied < bytes) {
+    const absl::StatusOr<Block> block =
+        Read(from, from_offset + copied, std::min(kCopyBytes, bytes - copied));
+    if (!block.ok()) return copied > 0 ? absl::StatusOr<uint64_t>(copied) : block.status();
+    if (block->empty()) break;
+    const absl::Status written = Write(to, to_offset + copied, *block);
+    if (!written.ok()) return copied > 0 ? absl::StatusOr<uint64_t>(copied) : written;
+    copied += block->size();
+  }
+  return copied;
+}
+
+}  // namespace abacus::objfs

@@ -1,0 +1,455 @@
+// FileSystem: names.
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "objfs/fs/file_system_impl.h"
+#include "objfs/fs/permissions.h"
+#include "runtime/base/status.h"
+
+namespace abacus::objfs {
+
+using runtime::MutexLock;
+
+namespace {
+
+constexpr uint64_t kDot = 1, kDotDot = 2;  // cookies; those of entries follow
+
+absl::Status CheckName(const std::string& name) {
+  if (name.empty()) return FsStatus(FsError::kNoEntry, "an empty name");
+  if (name.size() > Directory::kNameBytesMax) {
+    return FsStatus(FsError::kNameTooLong,
+                    absl::StrCat("a name has at most ", Directory::kNameBytesMax, " bytes"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status NoEntry(const std::string& name) {
+  return FsStatus(FsError::kNoEntry, absl::StrCat("there is no '", name, "'"));
+}
+
+Entry EntryOf(const Node& node) { return {node.id, node.inode.mode & S_IFMT}; }
+
+// What a directory's inode takes of an entry that comes (+1) or goes (-1).
+InodeChange NameChange(int entries, bool is_directory) {
+  InodeChange change;
+  change.entries = entries;
+  change.links = is_directory ? entries : 0;
+  change.touch_modified = change.touch_changed = true;
+  return change;
+}
+
+// What an inode takes that loses a name: a directory its last one, and "." with it.
+Part Unlinked(const Node& node) {
+  Part part{.id = node.id};
+  part.change.links = node.inode.IsDirectory() ? -2 : -1;
+  part.change.touch_changed = true;
+  part.must_be_empty = node.inode.IsDirectory();
+  part.must_be_linked = true;
+  return part;
+}
+
+}  // namespace
+
+// -- directory objects ----------------------------------------------------------------------------
+
+FileSystemImpl::OpenDirectory::~OpenDirectory() {
+  if (object) owner->host_.end_directory(object);
+  owner->EndStack(stack);
+  owner->volume_->Close(owner->info_.writer, id).IgnoreError();
+}
+
+absl::StatusOr<FileSystemImpl::DirectoryPtr> FileSystemImpl::DirectoryOf(ObjectId id) {
+  const auto find = [this, id]() -> DirectoryPtr {
+    MutexLock lock(mutex_);
+    const auto found = directories_.find(id);
+    if (found == directories_.end()) return nullptr;
+    recent_.splice(recent_.begin(), recent_, found->second);
+    return recent_.front();
+  };
+  if (DirectoryPtr directory = find()) return directory;
+  const Turns::Turn turn(openings_, id);
+  if (DirectoryPtr directory = find()) return directory;
+  auto bottom = volume_->Open(info_.writer, id);
+  if (!bottom.ok()) return bottom.status();
+  auto made = std::make_shared<OpenDirectory>();
+  made->owner = this;
+  made->id = id;
+  ABACUS_ASSIGN_OR_RETURN(made->stack, BuildOver(info_.directory_stack, *bottom));
+  ABACUS_ASSIGN_OR_RETURN(made->object,
+                          host_.make_directory(volume_, made->stack.top(), id, info_.writer));
+  DirectoryPtr oldest;
+  {
+    MutexLock lock(mutex_);
+    recent_.push_front(made);
+    directories_[id] = recent_.begin();
+    if (recent_.size() > kDirectoriesMax) {
+      oldest = std::move(recent_.back());
+      directories_.erase(oldest->id);
+      recent_.pop_back();
+    }
+  }
+  return made;
+}
+
+void FileSystemImpl::ForgetDirectory(ObjectId id) {
+  DirectoryPtr forgotten;  // it ends when the lock is free
+  MutexLock lock(mutex_);
+  const auto found = directories_.find(id);
+  if (found == directories_.end()) return;
+  forgotten = std::move(*found->second);
+  recent_.erase(found->second);
+  directories_.erase(found);
+}
+
+absl::StatusOr<Node> FileSystemImpl::DirectoryNode(ObjectId id) {
+  ABACUS_ASSIGN_OR_RETURN(Node node, StatAtVolume(id));
+  if (node.inode.IsDirectory()) return node;
+  return FsStatus(FsError::kNotDirectory, absl::StrCat("object ", id, " is no directory"));
+}
+
+// -- looking --------------------------------------------------------------------------------------
+
+absl::StatusOr<FileSystemImpl::Named> FileSystemImpl::Find(const Caller& caller, ObjectId directory,
+                                                           const std::string& name) {
+  Named named{.directory = nullptr, .parent = {}, .name = name, .entry = {}, .node = {}};
+  ABACUS_ASSIGN_OR_RETURN(named.parent, DirectoryNode(directory));
+  ABACUS_RETURN_IF_ERROR(MayAccess(caller, named.parent.inode, X_OK));
+  ABACUS_RETURN_IF_ERROR(CheckName(name));
+  ABACUS_ASSIGN_OR_RETURN(named.directory, DirectoryOf(directory));
+  ABACUS_ASSIGN_OR_RETURN(named.entry, named.directory->object->Lookup(name));
+  if (!named.entry.has_value()) return named;
+  ABACUS_ASSIGN_OR_RETURN(std::vector<Node> nodes,
+                          volume_->Stat(std::vector<ObjectId>{named.entry->id}));
+  // An entry whose object is gone is of a removal that is under way, or was cut off by a crash.
+  if (nodes.size() == 1 && nodes[0].id != 0) named.node = std::move(nodes[0]);
+  return named;
+}
+
+absl::StatusOr<Node> FileSystemImpl::Lookup(const Caller& caller, ObjectId directory,
+                                            const std::string& name) {
+  if (name == "." || name == "..") {
+    ABACUS_ASSIGN_OR_RETURN(const Node node, DirectoryNode(directory));
+    ABACUS_RETURN_IF_ERROR(MayAccess(caller, node.inode, X_OK));
+    return name == "." ? node : StatAtVolume(node.inode.parent);
+  }
+  ABACUS_ASSIGN_OR_RETURN(const Named named, Find(caller, directory, name));
+  if (named.node.id == 0) return NoEntry(name);
+  return Stat(named.node.id);
+}
+
+absl::StatusOr<std::vector<FileSystem::Listed>> FileSystemImpl::List(const Caller& caller,
+                                                                     ObjectId directory,
+                                                                     uint64_t cookie, uint32_t max,
+                                                                     bool with_attributes) {
+  ABACUS_ASSIGN_OR_RETURN(const Node node, DirectoryNode(directory));
+  ABACUS_RETURN_IF_ERROR(MayAccess(caller, node.inode, R_OK));
+  std::vector<Listed> listed;
+  const auto add = [&](std::string name, uint64_t at, ObjectId id, uint32_t type) {
+    Listed one{.name = std::move(name), .cookie = at, .node = {}};
+    one.node.id = id;
+    one.node.inode.mode = type;
+    listed.push_back(std::move(one));
+  };
+  if (cookie < kDot && max > 0) add(".", kDot, directory, S_IFDIR);
+  if (cookie < kDotDot && listed.size() < max) {
+    add("..", kDotDot, node.inode.parent, S_IFDIR);
+  }
+  if (listed.size() < max && node.inode.links > 0) {
+    ABACUS_ASSIGN_OR_RETURN(const DirectoryPtr open, DirectoryOf(directory));
+    const uint64_t after = cookie <= kDotDot ? 0 : cookie - kDotDot;
+    const auto left = static_cast<uint32_t>(max - listed.size());
+    ABACUS_ASSIGN_OR_RETURN(std::vector<ListedEntry> entries, open->object->List(after, left));
+    for (ListedEntry& entry : entries) {
+      add(std::move(entry.name), entry.cookie + kDotDot, entry.entry.id, entry.entry.type);
+    }
+  }
+  if (!with_attributes) return listed;
+  std::vector<ObjectId> ids;
+  ids.reserve(listed.size());
+  for (const Listed& one : listed) ids.push_back(one.node.id);
+  ABACUS_ASSIGN_OR_RETURN(std::vector<Node> nodes, volume_->Stat(ids));
+  for (size_t i = 0; i < listed.size() && i < nodes.size(); ++i) {
+    if (nodes[i].id != 0) listed[i].node = std::move(nodes[i]);
+  }
+  return listed;
+}
+
+// -- changing -------------------------------------------------------------------------------------
+
+absl::StatusOr<bool> FileSystemImpl::Settled(const absl::StatusOr<Outcome>& outcome) {
+  if (IsChanged(outcome.status())) return false;
+  if (!outcome.ok()) return outcome.status();
+  switch (outcome->state) {
+    case CommitState::kCommitted:
+      return true;
+    case CommitState::kNotEmpty:
+      return FsStatus(FsError::kNotEmpty, "the directory has entries");
+    case CommitState::kGone:
+    case CommitState::kStale:
+    case CommitState::kTree:
+      return false;
+  }
+  return absl::InternalError("a commit ended in a state that is not known");
+}
+
+absl::StatusOr<Outcome> FileSystemImpl::Commit(const OpenDirectory& directory,
+                                               const std::vector<EntryChange>& changes,
+                                               const InodeChange& own,
+                                               const std::vector<Part>& others,
+                                               const std::optional<uint64_t>& tree) {
+  return directory.object->Commit(changes, own, others, tree);
+}
+
+// A directory hands its files' stack down to the directories in it.
+void FileSystemImpl::TakeStack(const Inode& directory, Inode* inode) const {
+  const auto stack = directory.xattrs.find(kStackXattr);
+  if (stack == directory.xattrs.end()) {
+    if (inode->IsRegular()) inode->stack = options_.file_stack;
+  } else if (inode->IsRegular()) {
+    inode->stack = stack->second;
+  } else if (inode->IsDirectory()) {
+    inode->xattrs[kStackXattr] = stack->second;
+  }
+}
+
+absl::StatusOr<Node> FileSystemImpl::Make(const Caller& caller, ObjectId directory,
+                                          const std::string& name, uint32_t mode, uint64_t device,
+                                          const std::string& contents) {
+  for (int i = 0; i < kTriesMax; ++i) {
+    ABACUS_ASSIGN_OR_RETURN(const Named named, Find(caller, directory, name));
+    if (named.entry.has_value() && named.node.id != 0) {
+      return FsStatus(FsError::kExists, absl::StrCat("there is a '", name, "'"));
+    }
+    if (named.parent.inode.links == 0) return NoEntry(name);
+    ABACUS_RETURN_IF_ERROR(MayAccess(caller, named.parent.inode, W_OK | X_OK));
+    Inode inode = NewInode(caller, named.parent.inode, mode, device);
+    if (inode.IsDirectory()) inode.parent = directory;
+    TakeStack(named.parent.inode, &inode);
+    ABACUS_ASSIGN_OR_RETURN(Node made, volume_->MakeInode(info_.writer, inode, contents));
+    const bool replaces_dead = named.entry.has_value();
+    const auto outcome =
+        Commit(*named.directory, {{name, named.entry, EntryOf(made)}},
+               NameChange(replaces_dead ? 0 : 1, inode.IsDirectory()), {}, std::nullopt);
+    const absl::StatusOr<bool> settled = Settled(outcome);
+    if (settled.ok() && *settled) return made;
+    volume_->Discard(made.id).IgnoreError();  // nobody has heard of it
+    if (!settled.ok()) return settled.status();
+  }
+  return WouldBlock("others change the same directory");
+}
+
+absl::StatusOr<Node> FileSystemImpl::Link(const Caller& caller, ObjectId file, ObjectId directory,
+                                          const std::string& name) {
+  for (int i = 0; i < kTriesMax; ++i) {
+    ABACUS_ASSIGN_OR_RETURN(const Named named, Find(caller, directory, name));
+    if (named.entry.has_value()) {
+      return FsStatus(FsError::kExists, absl::StrCat("there is a '", name, "'"));
+    }
+    if (named.parent.inode.links == 0) return NoEntry(name);
+    ABACUS_ASSIGN_OR_RETURN(const Node node, Stat(file));
+    if (node.inode.IsDirectory()) {
+      return FsStatus(FsError::kNotPermitted, "a directory has one name");
+    }
+    if (node.inode.links == 0) return NoEntry(name);
+    ABACUS_RETURN_IF_ERROR(MayAccess(caller, named.parent.inode, W_OK | X_OK));
+    Part linked{.id = file};
+    linked.change.links = 1;
+    linked.change.touch_changed = true;
+    linked.must_be_linked = true;
+    const auto outcome = Commit(*named.directory, {{name, std::nullopt, EntryOf(node)}},
+                                NameChange(1, false), {linked}, std::nullopt);
+    if (absl::IsOutOfRange(outcome.status())) {
+      return FsStatus(FsError::kTooManyLinks, runtime::ToStd(outcome.status().message()));
+    }
+    ABACUS_ASSIGN_OR_RETURN(const bool settled, Settled(outcome));
+    if (settled) return Stat(file);
+  }
+  return WouldBlock("others change the same directory");
+}
+
+absl::Status FileSystemImpl::Unlink(const Caller& caller, ObjectId directory,
+                                    const std::string& name) {
+  return Remove(caller, directory, name, false);
+}
+
+absl::Status FileSystemImpl::RemoveDirectory(const Caller& caller, ObjectId directory,
+                                             const std::string& name) {
+  if (name == ".") return FsStatus(FsError::kInvalid, "'.' cannot be removed");
+  if (name == "..") return FsStatus(FsError::kNotEmpty, "'..' has entries");
+  return Remove(caller, directory, name, true);
+}
+
+absl::Status FileSystemImpl::Remove(const Caller& caller, ObjectId directory,
+                                    const std::string& name, bool is_directory) {
+  for (int i = 0; i < kTriesMax; ++i) {
+    ABACUS_ASSIGN_OR_RETURN(const bool settled, TryRemove(caller, directory, name, is_directory));
+    if (settled) return absl::OkStatus();
+  }
+  return WouldBlock("others change the same directory");
+}
+
+absl::StatusOr<bool> FileSystemImpl::TryRemove(const Caller& caller, ObjectId directory,
+                                               const std::string& name, bool is_directory) {
+  ABACUS_ASSIGN_OR_RETURN(const Named named, Find(caller, directory, name));
+  if (!named.entry.has_value()) return NoEntry(name);
+  if (named.node.id == 0) {  // its object is gone already
+    const bool was_directory = S_ISDIR(named.entry->type);
+    return Settled(Commit(*named.directory, {{name, named.entry, std::nullopt}},
+                          NameChange(-1, was_directory), {}, std::nullopt));
+  }
+  ABACUS_RETURN_IF_ERROR(MayRemove(caller, named.parent.inode, named.node.inode));
+  if (is_directory && !named.node.inode.IsDirectory()) {
+    return FsStatus(FsError::kNotDirectory, absl::StrCat("'", name, "' is no directory"));
+  }
+  if (!is_directory && named.node.inode.IsDirectory()) {
+    return FsStatus(FsError::kIsDirectory, absl::StrCat("'", name, "' is a directory"));
+  }
+  const auto outcome = Commit(*named.directory, {{name, named.entry, std::nullopt}},
+                              NameChange(-1, is_directory), {Unlinked(named.node)}, std::nullopt);
+  ABACUS_ASSIGN_OR_RETURN(const bool settled, Settled(outcome));
+  if (settled && is_directory) ForgetDirectory(named.node.id);
+  return settled;
+}
+
+// -- renaming -------------------------------------------------------------------------------------
+
+absl::Status FileSystemImpl::Rename(const Caller& caller, ObjectId from_directory,
+                                    const std::string& from, ObjectId to_directory,
+                                    const std::string& to, RenameRule rule) {
+  for (const std::string& name : {from, to}) {
+    if (name == "." || name == "..") {
+      return FsStatus(FsError::kInvalid, "'.' and '..' cannot be renamed");
+    }
+  }
+  for (int i = 0; i < kTriesMax; ++i) {
+    ABACUS_ASSIGN_OR_RETURN(const bool settled,
+                            TryRename(caller, from_directory, from, to_directory, to, rule));
+    if (settled) return absl::OkStatus();
+  }
+  return WouldBlock("others change the same directories");
+}
+
+// A directory that came below itself would be cut off from the root.
+absl::Status FileSystemImpl::CheckNotBelow(ObjectId directory, ObjectId above) {
+  for (ObjectId id = directory;;) {
+    if (id == above) {
+      return FsStatus(FsError::kInvalid, "a directory cannot come below itself");
+    }
+    if (id == info_.root) return absl::OkStatus();
+    ABACUS_ASSIGN_OR_RETURN(const Node node, DirectoryNode(id));
+    id = node.inode.parent;
+  }
+}
+
+absl::Status FileSystemImpl::CheckRename(const Caller& caller, const Named& from, const Named& to,
+                                         RenameRule rule) {
+  ABACUS_RETURN_IF_ERROR(MayRemove(caller, from.parent.inode, from.node.inode));
+  ABACUS_RETURN_IF_ERROR(MayAccess(caller, to.parent.inode, W_OK | X_OK));
+  const bool moves = from.parent.id != to.parent.id;
+  const bool from_is_directory = from.node.inode.IsDirectory();
+  if (moves && from_is_directory) {  // its ".." is written
+    ABACUS_RETURN_IF_ERROR(MayAccess(caller, from.node.inode, W_OK));
+  }
+  if (to.node.id == 0) return absl::OkStatus();
+  if (rule == RenameRule::kNoReplace) {
+    return FsStatus(FsError::kExists, absl::StrCat("there is a '", to.name, "'"));
+  }
+  ABACUS_RETURN_IF_ERROR(MayRemove(caller, to.parent.inode, to.node.inode));
+  const bool to_is_directory = to.node.inode.IsDirectory();
+  if (rule == RenameRule::kExchange) {
+    return moves && to_is_directory ? MayAccess(caller, to.node.inode, W_OK) : absl::OkStatus();
+  }
+  if (from_is_directory && !to_is_directory) {
+    return FsStatus(FsError::kNotDirectory, absl::StrCat("'", to.name, "' is no directory"));
+  }
+  if (!from_is_directory && to_is_directory) {
+    return FsStatus(FsError::kIsDirectory, absl::StrCat("'", to.name, "' is a directory"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> FileSystemImpl::TryRename(const Caller& caller, ObjectId from_directory,
+                                               const std::string& from_name, ObjectId to_directory,
+                                               const std::string& to_name, RenameRule rule) {
+  // Before all that is looked at: where it is the same at the commit, the tree was.
+  ABACUS_ASSIGN_OR_RETURN(const uint64_t tree, volume_->TreeVersion());
+  ABACUS_ASSIGN_OR_RETURN(const Named from, Find(caller, from_directory, from_name));
+  ABACUS_ASSIGN_OR_RETURN(const Named to, Find(caller, to_directory, to_name));
+  if (from.node.id == 0) return NoEntry(from_name);
+  const bool exchange = rule == RenameRule::kExchange;
+  if (exchange && to.node.id == 0) return NoEntry(to_name);
+  if (to.parent.inode.links == 0) return NoEntry(to_name);
+  // Before the question of who may: a cycle is wrong for everybody.
+  const bool moves = from_directory != to_directory;
+  const bool moves_directory =
+      moves && (from.node.inode.IsDirectory() || (exchange && to.node.inode.IsDirectory()));
+  if (from.node.inode.IsDirectory() && moves) {
+    ABACUS_RETURN_IF_ERROR(CheckNotBelow(to_directory, from.node.id));
+  }
+  if (to.node.id != 0 && to.node.inode.IsDirectory() && moves) {
+    const absl::Status below = CheckNotBelow(from_directory, to.node.id);
+    if (!below.ok())
+      return exchange ? below : FsStatus(FsError::kNotEmpty, runtime::ToStd(below.message()));
+  }
+  ABACUS_RETURN_IF_ERROR(CheckRename(caller, from, to, rule));
+  if (from.node.id == to.node.id) return true;  // two names of one file: both stay
+  const absl::StatusOr<bool> settled = CommitRename(
+      from, to, exchange, moves_directory ? std::optional<uint64_t>(tree) : std::nullopt);
+  if (settled.ok() && *settled && !exchange && to.node.id != 0 && to.node.inode.IsDirectory()) {
+    ForgetDirectory(to.node.id);
+  }
+  return settled;
+}
+
+absl::StatusOr<bool> FileSystemImpl::CommitRename(const Named& from, const Named& to, bool exchange,
+                                                  const std::optional<uint64_t>& tree) {
+  const bool moves = from.parent.id != to.parent.id;
+  const bool from_is_directory = from.node.inode.IsDirectory();
+  const bool to_is_directory = to.node.id != 0 && to.node.inode.IsDirectory();
+  const EntryChange leaves{from.name, from.entry, exchange ? to.entry : std::nullopt};
+  const EntryChange arrives{to.name, to.entry, from.entry};
+
+  // What each directory has more or less than before.
+  const int came = to.entry.has_value() ? 0 : 1;
+  InodeChange from_change = NameChange(0, false), to_change = NameChange(0, false);
+  from_change.entries = exchange ? 0 : -1;
+  to_change.entries = exchange ? 0 : came;
+  from_change.links = (exchange && to_is_directory ? 1 : 0) - (from_is_directory ? 1 : 0);
+  to_change.links = (from_is_directory ? 1 : 0) - (to_is_directory ? 1 : 0);
+
+  std::vector<Part> others;
+  Part moved{.id = from.node.id};
+  moved.change.touch_changed = true;
+  moved.must_be_linked = true;
+  if (moves && from_is_directory) moved.change.parent = to.parent.id;
+  if (to.node.id != 0 && exchange) {
+    Part other{.id = to.node.id};
+    other.change.touch_changed = true;
+    other.must_be_linked = true;
+    if (moves && to_is_directory) other.change.parent = from.parent.id;
+    others.push_back(std::move(other));
+  } else if (to.node.id != 0) {
+    others.push_back(Unlinked(to.node));
+  }
+  others.push_back(std::move(moved));
+
+  if (!moves) {
+    from_change.entries += to_change.entries;
+    from_change.links += to_change.links;
+    return Settled(Commit(*from.directory, {leaves, arrives}, from_change, others, tree));
+  }
+  absl::StatusOr<Part> plan = to.directory->object->Plan(std::vector<EntryChange>{arrives});
+  if (IsChanged(plan.status())) return false;
+  if (!plan.ok()) return plan.status();
+  plan->change = to_change;
+  plan->must_be_linked = true;
+  // Behind the directory that loses the name and before the inodes: see ObjectTable::Update.
+  others.insert(others.begin(), *std::move(plan));
+  return Settled(Commit(*from.directory, {leaves}, from_change, others, tree));
+}
+
+}  // namespace abacus::objfs

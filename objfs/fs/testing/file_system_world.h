@@ -1,0 +1,143 @@
+#ifndef ABACUS_OBJFS_FS_TESTING_FILE_SYSTEM_WORLD_H_
+#define ABACUS_OBJFS_FS_TESTING_FILE_SYSTEM_WORLD_H_
+
+// A volume on one node of a test cluster, over a disk in memory, and clients of it on others.
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "objfs/cache/cache_layer.h"
+#include "objfs/directory/directory.h"
+#include "objfs/fs/file_system.h"
+#include "objfs/layer/probe_layer.h"
+#include "objfs/store/local_object_store.h"
+#include "objfs/store/memory_disk.h"
+#include "objfs/volume/volume.h"
+#include "runtime/testing/cluster.h"
+
+namespace abacus::objfs::testing {
+
+inline LayerKinds AllKinds() {
+  LayerKinds kinds;
+  kinds.Add<CacheLayer>().Add<StatisticsLayer>().Add<IsolationLayer>().Add<StorageLayer>();
+  return kinds;
+}
+
+class FileSystemWorld {
+ public:
+  static constexpr size_t kServer = 0;
+
+  explicit FileSystemWorld(size_t nodes = 3, Disk* disk = nullptr)
+      : nodes_(nodes), disk_(disk == nullptr ? &memory_ : disk) {
+    Begin();
+  }
+  ~FileSystemWorld() { End(); }
+
+  // As a crash of the server and all its clients. REQUIRES: no client is left.
+  void Restart() {
+    End();
+    Begin();
+  }
+
+  std::unique_ptr<FileSystem> Client(size_t node, const std::string& file_stack = "") {
+    runtime::BindingManager& binding = (*cluster_)[node].binding();
+    FileSystem::Host host;
+    host.layers.make = [&binding](const LayerKind& kind,
+                                  const std::vector<runtime::Ref<Layer>>& below,
+                                  const std::vector<std::pair<std::string, std::string>>& options,
+                                  size_t) -> absl::StatusOr<runtime::Ref<Layer>> {
+      auto made = binding.CreateObject(kind.class_name,
+                                       runtime::internal::EncodeInit<Layer>(below, options));
+      if (!made.ok()) return made.status();
+      return runtime::Ref<Layer>(*std::move(made));
+    };
+    // What has moved away is the test's to end.
+    host.layers.end = [&binding](const runtime::Ref<Layer>& layer) {
+      binding.Destroy(layer.rid()).IgnoreError();
+    };
+    host.make_directory = [this, node, &binding](const runtime::Ref<Volume>& volume,
+                                                 const runtime::Ref<Layer>& below, ObjectId id,
+                                                 uint16_t writer) {
+      auto made = binding.Create<Directory>(volume, below, id, writer);
+      if (made.ok() && on_directory) on_directory(node, made->rid());
+      return made;
+    };
+    host.end_directory = [&binding](const runtime::Ref<Directory>& directory) {
+      binding.Destroy(directory.rid()).IgnoreError();
+    };
+    host.now_us = [] {
+      return std::chrono::duration_cast<std::chrono::microseconds>(
+                 std::chrono::system_clock::now().time_since_epoch())
+          .count();
+    };
+    auto made =
+        FileSystem::Make((*cluster_)[node].RefTo<Volume>(volume_.rid()), kinds_, host,
+                         {.client = absl::StrCat("client ", node), .file_stack = file_stack});
+    EXPECT_TRUE(made.ok()) << made.status();
+    return made.ok() ? *std::move(made) : nullptr;
+  }
+
+  runtime::testing::Cluster& cluster() { return *cluster_; }
+  ObjectStore& store() { return *store_; }
+  const runtime::Ref<Volume>& volume() { return volume_; }
+
+  // Told of each directory object that a client makes.
+  std::function<void(size_t node, const runtime::Rid& rid)> on_directory;
+
+ private:
+  void Begin() {
+    auto store = LocalObjectStore::Open(*disk_, {});
+    ASSERT_TRUE(store.ok()) << store.status();
+    store_ = *std::move(store);
+    runtime::testing::ClusterOptions options;
+    options.nodes = nodes_;
+    options.types = [](size_t, runtime::testing::TestPoints&, runtime::ObjectTypes& types) {
+      types.Add<Volume>().Add<IsolationLayer>().Add<StorageLayer>().Add<Directory>();
+      types.Add<StatisticsLayer>().Add<CacheLayer>(
+          [] { return std::make_unique<CacheManager>(1 << 20); });
+    };
+    cluster_ = std::make_unique<runtime::testing::Cluster>(options);
+    runtime::BindingManager& binding = (*cluster_)[kServer].binding();
+    Volume::Host host;
+    host.adopt_storage = [&binding](std::unique_ptr<StorageLayer> layer) {
+      return runtime::Ref<Layer>(binding.Adopt(std::move(layer)).base());
+    };
+    host.adopt_isolation = [&binding](std::unique_ptr<IsolationLayer> layer) {
+      return runtime::Ref<Layer>(binding.Adopt(std::move(layer)).base());
+    };
+    host.end = [&binding](const runtime::Ref<Layer>& layer) {
+      binding.Destroy(layer.rid()).IgnoreError();
+    };
+    host.now_ns = [] {
+      return std::chrono::duration_cast<std::chrono::nanoseconds>(
+                 std::chrono::system_clock::now().time_since_epoch())
+          .count();
+    };
+    auto volume =
+        Volume::Make(store_, {.name = "test", .flush_interval = absl::Milliseconds(100)}, host);
+    ASSERT_TRUE(volume.ok()) << volume.status();
+    volume_ = binding.Adopt(*std::move(volume));
+  }
+  void End() {
+    volume_ = runtime::Ref<Volume>();
+    cluster_.reset();
+    store_.reset();
+  }
+
+  const size_t nodes_;
+  const LayerKinds kinds_ = AllKinds();
+  MemoryDisk memory_;
+  Disk* const disk_;
+  std::shared_ptr<ObjectStore> store_;
+  std::unique_ptr<runtime::testing::Cluster> cluster_;
+  runtime::Ref<Volume> volume_;
+};
+
+}  // namespace abacus::objfs::testing
+
+#endif  // ABACUS_OBJFS_FS_TESTING_FILE_SYSTEM_WORLD_H_

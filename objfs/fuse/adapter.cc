@@ -1,0 +1,88 @@
+#include "objfs/fuse/adapter.h"
+
+#define FUSE_USE_VERSION 314
+#include <fuse3/fuse_lowlevel.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "runtime/base/status.h"
+
+namespace abacus::objfs::fuse {
+namespace {
+
+double Seconds(const Mount::Options& options, absl::Duration otherwise) {
+  return absl::ToDoubleSeconds(options.exclusive ? options.exclusive_for : otherwise);
+}
+
+void Begin(void* user_data, fuse_conn_info* connection) {
+  const auto& options = static_cast<Adapter*>(user_data)->options();
+  connection->max_write = options.request_bytes_max;
+  connection->max_readahead = std::min(connection->max_readahead, options.request_bytes_max);
+  connection->max_background = options.background_max;
+  connection->congestion_threshold = options.background_max - options.background_max / 4;
+
+  // Data goes through memory, not through pipes: a splice costs small requests two more system
+  // calls, and layers want their bytes in memory anyway. Set-id bits that a writer may not keep
+  // fall by a SETATTR of the kernel's, which knows the writer also where it collects writes: so no
+  // HANDLE_KILLPRIV.
+  unsigned want = FUSE_CAP_ASYNC_READ | FUSE_CAP_ASYNC_DIO | FUSE_CAP_PARALLEL_DIROPS |
+                  FUSE_CAP_ATOMIC_O_TRUNC | FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO;
+  want |= options.exclusive ? FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_CACHE_SYMLINKS
+                            : FUSE_CAP_AUTO_INVAL_DATA;
+  connection->want = want & connection->capable;
+}
+
+}  // namespace
+
+Adapter::Adapter(FileSystem& files, Mount::Options options)
+    : files_(files),
+      options_(std::move(options)),
+      root_(files.root()),
+      attributes_for_(Seconds(options_, options_.attributes_for)),
+      names_for_(Seconds(options_, options_.names_for)) {}
+
+void Adapter::Log(std::string_view operation, const absl::Status& status) {
+  uint64_t untold = 0;
+  {
+    const absl::Time now = absl::Now();
+    runtime::MutexLock lock(mutex_);
+    // A clock that was set back begins a new second as well.
+    if (now - second_ >= absl::Seconds(1) || now < second_) {
+      second_ = now;
+      told_ = 0;
+    }
+    if (told_ >= options_.logs_per_second_max) {
+      ++untold_;
+      return;
+    }
+    ++told_;
+    std::swap(untold, untold_);
+  }
+  std::string message =
+      absl::StrCat("mount: ", runtime::ToAbsl(operation), ": ", status.ToString());
+  if (untold > 0) absl::StrAppend(&message, " (before it, ", untold, " more)");
+  if (options_.log) {
+    options_.log(message);
+  } else {
+    spdlog::error("{}", message);
+  }
+}
+
+const fuse_lowlevel_ops& Operations() {
+  static const fuse_lowlevel_ops table = [] {
+    fuse_lowlevel_ops made = {};
+    made.init = Begin;
+    AddNameOperations(&made);
+    AddFileOperations(&made);
+    AddListOperations(&made);
+    return made;
+  }();
+  return table;
+}
+
+}  // namespace abacus::objfs::fuse

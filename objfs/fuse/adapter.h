@@ -1,0 +1,66 @@
+#ifndef ABACUS_OBJFS_FUSE_ADAPTER_H_
+#define ABACUS_OBJFS_FUSE_ADAPTER_H_
+
+// What the operations of one mount share, and the table of them. libfuse's types stay in .cc files.
+
+#include <cstdint>
+#include <string_view>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "objfs/fs/file_system.h"
+#include "objfs/fuse/mount.h"
+#include "runtime/base/mutex.h"
+
+struct fuse_lowlevel_ops;
+
+namespace abacus::objfs::fuse {
+
+// Thread-safety: thread-safe.
+class Adapter {
+ public:
+  Adapter(FileSystem& files, Mount::Options options);
+
+  FileSystem& files() const { return files_; }
+  const Mount::Options& options() const { return options_; }
+
+  // How long the kernel may use an answer, in seconds.
+  double attributes_for() const { return attributes_for_; }
+  double names_for() const { return names_for_; }
+
+  // Between the kernel's inode numbers and ours: its 1 and our root change places. One function,
+  // for it is its own inverse.
+  uint64_t Swap(uint64_t number) const {
+    if (number == kKernelRoot) return root_;
+    return number == root_ ? kKernelRoot : number;
+  }
+
+  // Logs that `operation` failed; no more often than Options allow.
+  void Log(std::string_view operation, const absl::Status& status);
+
+ private:
+  static constexpr uint64_t kKernelRoot = 1;
+
+  FileSystem& files_;
+  const Mount::Options options_;
+  const uint64_t root_;
+  const double attributes_for_, names_for_;
+
+  runtime::Mutex mutex_;
+  absl::Time second_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();  // begin of the current one
+  unsigned told_ ABSL_GUARDED_BY(mutex_) = 0;                         // within it
+  uint64_t untold_ ABSL_GUARDED_BY(mutex_) = 0;                       // since the last that was
+};
+
+// The operations, whose user data is an Adapter.
+const fuse_lowlevel_ops& Operations();
+
+// Parts of that table: each sets the entries that its file defines.
+void AddNameOperations(fuse_lowlevel_ops* table);  // names and inodes
+void AddFileOperations(fuse_lowlevel_ops* table);  // open files
+void AddListOperations(fuse_lowlevel_ops* table);  // open directories
+
+}  // namespace abacus::objfs::fuse
+
+#endif  // ABACUS_OBJFS_FUSE_ADAPTER_H_

@@ -1,0 +1,52 @@
+#ifndef ABACUS_OBJFS_FUSE_OPEN_FILE_H_
+#define ABACUS_OBJFS_FUSE_OPEN_FILE_H_
+
+#include <memory>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "objfs/fs/file_system.h"
+#include "runtime/base/mutex.h"
+
+namespace abacus::objfs::fuse {
+
+// What the kernel's handle of an open file stands for.
+//
+// Why more than a FileHandle: a file that is open to append has two. What a program writes goes to
+// the end, wherever another client has put it; what it stores into a mapping of the file comes as
+// writes too, and these belong where they say.
+//
+// Thread-safety: thread-safe. Blocking: as the file system.
+class OpenFile {
+ public:
+  // Errors: as FileSystem::Open.
+  static absl::StatusOr<std::unique_ptr<OpenFile>> Make(FileSystem& files, const Caller& caller,
+                                                        ObjectId id, int flags);
+  OpenFile(FileSystem& files, ObjectId id, int flags, FileHandle handle);
+
+  // The handles are the file system's to close; REQUIRES: no other call is going on.
+  absl::Status Release();
+
+  bool writes() const;  // whether it was opened to write
+  FileHandle handle() const { return handle_; }
+  // For pages: where they are, whatever the file is opened for.
+  absl::StatusOr<FileHandle> PageHandle();
+  // Makes what was written through it visible (FileSystem::Push) or durable (Sync).
+  absl::Status Push();
+  absl::Status Sync();
+
+ private:
+  FileHandle pages();
+
+  FileSystem& files_;
+  const ObjectId id_;
+  const int flags_;
+  const FileHandle handle_;
+  runtime::Mutex mutex_;                          // not held over calls
+  FileHandle pages_ ABSL_GUARDED_BY(mutex_) = 0;  // the second handle; 0: none yet
+};
+
+}  // namespace abacus::objfs::fuse
+
+#endif  // ABACUS_OBJFS_FUSE_OPEN_FILE_H_

@@ -1,0 +1,386 @@
+#include "objfs/volume/object_table.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
+
+namespace abacus::objfs {
+
+using runtime::MutexLock;
+
+namespace {
+
+// Takes part in the turns of transactions that move directories; no object has it.
+constexpr ObjectId kTreeTurn = 0;
+// Versions are read at most so many at once.
+constexpr uint64_t kVersionsAtOnce = 4096;
+
+}  // namespace
+
+ObjectTable::ObjectTable(std::shared_ptr<ObjectStore> store, std::function<int64_t()> now_ns)
+    : store_(std::move(store)),
+      now_ns_(std::move(now_ns)),
+      clock_(0, [now = now_ns_] { return now() / 1000; }) {}
+
+Version ObjectTable::Next(uint16_t writer) { return Version::Of(clock_.Next().ticks(), writer); }
+
+// -- inodes ---------------------------------------------------------------------------------------
+
+absl::StatusOr<std::optional<Node>> ObjectTable::Load(ObjectId id) {
+  int64_t written_ns = 0;
+  {
+    MutexLock lock(mutex_);
+    const auto opened = opened_.find(id);
+    if (opened != opened_.end()) written_ns = opened->second.written_ns;
+  }
+  const auto attributes = store_->GetAttributes(id);
+  if (absl::IsNotFound(attributes.status())) return std::nullopt;
+  if (!attributes.ok()) return attributes.status();
+  // Whatever the clock did since: what is written next is newer.
+  ABACUS_RETURN_IF_ERROR(clock_.Observe(Version{attributes->version}));
+  ABACUS_ASSIGN_OR_RETURN(Inode inode, Inode::Decode(attributes->blob));
+  if (written_ns != 0) inode.modified_ns = inode.changed_ns = written_ns;
+  return Node{id, std::move(inode), attributes->size_bytes, attributes->allocated_bytes,
+              Version{attributes->version}};
+}
+
+absl::StatusOr<Node> ObjectTable::Stat(ObjectId id) {
+  ABACUS_ASSIGN_OR_RETURN(std::optional<Node> node, Load(id));
+  return node.has_value() ? *std::move(node) : Node();
+}
+
+absl::StatusOr<Node> ObjectTable::Make(uint16_t writer, const Inode& inode,
+                                       std::string_view contents) {
+  Inode made = inode;
+  made.accessed_ns = made.modified_ns = made.changed_ns = made.born_ns = now_ns_();
+  const Version version = Next(writer);
+  ABACUS_ASSIGN_OR_RETURN(const ObjectId id, store_->Create(made.Encode(), version.value));
+  if (!contents.empty()) {
+    const absl::Status written = store_->Write(id, 0, contents, version.value);
+    if (!written.ok()) {
+      store_->Remove(id).IgnoreError();  // nobody has heard of it
+      return written;
+    }
+  }
+  return Node{id, std::move(made), contents.size(), 0, version};
+}
+
+absl::Status ObjectTable::Discard(ObjectId id) {
+  const Turns::Turn turn(turns_, id);
+  {
+    MutexLock lock(mutex_);
+    if (opened_.contains(id)) {
+      return absl::FailedPreconditionError(absl::StrCat("object ", id, " is open"));
+    }
+  }
+  return store_->Remove(id);
+}
+
+absl::StatusOr<Node> ObjectTable::Change(uint16_t writer, ObjectId id, const InodeChange& change) {
+  Transaction transaction;
+  transaction.parts.push_back({.id = id, .change = change});
+  ABACUS_ASSIGN_OR_RETURN(Outcome outcome, Commit(writer, transaction));
+  if (outcome.state != CommitState::kCommitted) {
+    return absl::NotFoundError(absl::StrCat("there is no object ", id));
+  }
+  return std::move(outcome.nodes.front());
+}
+
+// -- transactions ---------------------------------------------------------------------------------
+
+absl::StatusOr<bool> ObjectTable::IsNewest(ObjectId id, const RangeVersion& read, uint64_t size) {
+  constexpr uint64_t kBlock = ObjectStore::kBlockBytes;
+  const uint64_t first = read.range.offset / kBlock;
+  const uint64_t bytes = read.range.bytes != 0
+                             ? read.range.bytes
+                             : std::max(size, read.range.offset + 1) - read.range.offset;
+  const uint64_t end = (read.range.offset + bytes + kBlock - 1) / kBlock;
+  VersionNumber newest = 0;
+  for (uint64_t at = first; at < end; at += kVersionsAtOnce) {
+    ABACUS_ASSIGN_OR_RETURN(const std::vector<VersionNumber> versions,
+                            store_->ReadVersions(id, at, std::min(kVersionsAtOnce, end - at)));
+    newest = std::max(newest, *std::max_element(versions.begin(), versions.end()));
+  }
+  return newest == read.version.value;
+}
+
+absl::StatusOr<CommitState> ObjectTable::CheckPart(const Part& part, const Node& node) {
+  if (part.must_be_linked && node.inode.links == 0) return CommitState::kGone;
+  if (part.must_be_empty && node.inode.entries != 0) return CommitState::kNotEmpty;
+  for (const RangeVersion& read : part.reads) {
+    ABACUS_ASSIGN_OR_RETURN(const bool newest, IsNewest(part.id, read, node.size));
+    if (!newest) return CommitState::kStale;
+  }
+  return CommitState::kCommitted;
+}
+
+absl::StatusOr<Outcome> ObjectTable::Commit(uint16_t writer, const Transaction& transaction) {
+  std::vector<ObjectId> ids;
+  for (const Part& part : transaction.parts) ids.push_back(part.id);
+  if (transaction.tree.has_value()) ids.push_back(kTreeTurn);
+  const Turns::Turn turn(turns_, ids);
+  if (transaction.tree.has_value() && *transaction.tree != tree_) {
+    return Outcome{.state = CommitState::kTree};
+  }
+
+  const int64_t now_ns = now_ns_();
+  Outcome outcome;
+  std::vector<ObjectUpdate> updates;
+  for (const Part& part : transaction.parts) {
+    ABACUS_ASSIGN_OR_RETURN(std::optional<Node> node, Load(part.id));
+    if (!node.has_value()) return Outcome{.state = CommitState::kGone, .id = part.id};
+    ABACUS_ASSIGN_OR_RETURN(const CommitState state, CheckPart(part, *node));
+    if (state != CommitState::kCommitted) return Outcome{.state = state, .id = part.id};
+    ABACUS_RETURN_IF_ERROR(Apply(part.change, now_ns, &node->inode));
+    ObjectUpdate update{.id = part.id, .writes = {}, .blob = node->inode.Encode()};
+    for (const RangeWrite& write : part.writes) {
+      update.writes.push_back({write.offset, write.bytes.view()});
+      node->size = std::max<uint64_t>(node->size, write.offset + write.bytes.size());
+    }
+    updates.push_back(std::move(update));
+    outcome.nodes.push_back(*std::move(node));
+  }
+  outcome.version = Next(writer);
+  ABACUS_RETURN_IF_ERROR(Update(updates, outcome.version));
+  if (transaction.tree.has_value()) ++tree_;
+  for (const Part& part : transaction.parts) {
+    if (part.writes.empty()) continue;
+    MutexLock lock(mutex_);
+    committed_[part.id] = outcome.version;
+  }
+  for (Node& node : outcome.nodes) {
+    node.version = outcome.version;
+    ForgetWritten(node.id);
+    if (node.inode.links == 0) LostItsName(node.id, transaction.parts);
+  }
+  return outcome;
+}
+
+// A name that goes from one directory to another is never missing from both after a crash: no flush
+// comes between the update and that of all directories but the one that loses it, the first.
+absl::Status ObjectTable::Update(std::span<const ObjectUpdate> updates, Version version) {
+  const auto writes = [](const ObjectUpdate& update) { return !update.writes.empty(); };
+  if (std::count_if(updates.begin(), updates.end(), writes) < 2) {
+    return store_->Update(updates, version.value);
+  }
+  flushes_.Close();
+  absl::Status status = store_->Update(updates, version.value);
+  if (status.ok()) {
+    for (const ObjectUpdate& update : updates.subspan(1)) {
+      if (writes(update)) status.Update(store_->Flush(update.id));
+    }
+  }
+  flushes_.Open();
+  return status;
+}
+
+absl::Status ObjectTable::FlushStored(ObjectId id) {
+  const SharedGate::Pass pass(flushes_);
+  return store_->Flush(id);
+}
+
+absl::Status ObjectTable::ChangeBytes(uint16_t writer, ObjectId id,
+                                      const std::function<absl::Status(Version)>& change) {
+  const Turns::Turn turn(turns_, id);
+  const absl::Status changed = change(Next(writer));
+  if (changed.ok()) Written(id);
+  return changed;
+}
+
+void ObjectTable::Written(ObjectId id) {
+  const int64_t now_ns = now_ns_();
+  MutexLock lock(mutex_);
+  const auto opened = opened_.find(id);
+  if (opened != opened_.end()) opened->second.written_ns = now_ns;
+}
+
+void ObjectTable::ForgetWritten(ObjectId id) {
+  MutexLock lock(mutex_);
+  const auto opened = opened_.find(id);
+  if (opened != opened_.end()) opened->second.written_ns = 0;
+}
+
+// -- open objects ---------------------------------------------------------------------------------
+
+absl::StatusOr<bool> ObjectTable::Open(uint16_t writer, ObjectId id) {
+  // In its turn: a removal does not come between the question and the counting.
+  const Turns::Turn turn(turns_, id);
+  ABACUS_ASSIGN_OR_RETURN(const std::optional<Node> node, Load(id));
+  if (!node.has_value()) return absl::NotFoundError(absl::StrCat("there is no object ", id));
+  MutexLock lock(mutex_);
+  const auto [opened, first] = opened_.try_emplace(id);
+  if (node->inode.links == 0) {
+    // It waits to be removed; now it waits for the last Close().
+    std::erase_if(removals_, [&opened = *opened](const Removal& removal) {
+      if (removal.id != opened.first) return false;
+      opened.second.names_in = removal.names_in;
+      return true;
+    });
+  }
+  ++opened->second.by[writer];
+  return first;
+}
+
+absl::StatusOr<bool> ObjectTable::Close(uint16_t writer, ObjectId id) {
+  const Turns::Turn turn(turns_, id);
+  {
+    MutexLock lock(mutex_);
+    const auto opened = opened_.find(id);
+    if (opened == opened_.end() || !opened->second.by.contains(writer)) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("object ", id, " is not open by client ", writer));
+    }
+    auto& by = opened->second.by;
+    if (--by[writer] == 0) by.erase(writer);
+    if (!by.empty()) return false;
+  }
+  // Where the store refuses that, the times of the last writes are lost and nothing else.
+  SaveTimes(id).IgnoreError();
+  ABACUS_ASSIGN_OR_RETURN(const std::optional<Node> node, Load(id));
+  {
+    MutexLock lock(mutex_);
+    const auto opened = opened_.find(id);
+    if (node.has_value() && node->inode.links == 0) {
+      removals_.push_back({id, std::move(opened->second.names_in)});
+    }
+    opened_.erase(opened);
+  }
+  return true;
+}
+
+std::vector<ObjectId> ObjectTable::OpenedBy(uint16_t writer) {
+  std::vector<ObjectId> ids;
+  MutexLock lock(mutex_);
+  for (const auto& [id, opened] : opened_) {
+    const auto by = opened.by.find(writer);
+    if (by != opened.by.end()) ids.insert(ids.end(), by->second, id);
+  }
+  return ids;
+}
+
+void ObjectTable::LostItsName(ObjectId id, const std::vector<Part>& parts) {
+  std::vector<ObjectId> names_in;
+  for (const Part& part : parts) {
+    if (part.id != id) names_in.push_back(part.id);
+  }
+  MutexLock lock(mutex_);
+  const auto opened = opened_.find(id);
+  if (opened != opened_.end()) {
+    opened->second.names_in = std::move(names_in);
+  } else {
+    removals_.push_back({id, std::move(names_in)});
+  }
+}
+
+// -- what becomes durable, and what is removed ----------------------------------------------------
+
+absl::Status ObjectTable::SaveTimes(ObjectId id) {
+  ABACUS_ASSIGN_OR_RETURN(const std::optional<Node> node, Load(id));
+  if (!node.has_value()) return absl::OkStatus();
+  bool written = false;
+  {
+    MutexLock lock(mutex_);
+    const auto opened = opened_.find(id);
+    written = opened != opened_.end() && std::exchange(opened->second.written_ns, 0) != 0;
+  }
+  if (!written) return absl::OkStatus();
+  return store_->SetAttributes(id, node->inode.Encode(), Next(0).value);
+}
+
+absl::Status ObjectTable::Flush(ObjectId id) {
+  {
+    const Turns::Turn turn(turns_, id);
+    ABACUS_RETURN_IF_ERROR(SaveTimes(id));
+  }
+  ABACUS_RETURN_IF_ERROR(FlushStored(id));
+  return FlushCommitted();
+}
+
+absl::Status ObjectTable::FlushCommitted() {
+  absl::flat_hash_map<ObjectId, Version> committed;
+  {
+    MutexLock lock(mutex_);
+    committed = committed_;
+  }
+  for (const auto& [id, version] : committed) {
+    const absl::Status flushed = FlushStored(id);
+    if (!flushed.ok() && !absl::IsNotFound(flushed)) return flushed;
+    MutexLock lock(mutex_);
+    const auto found = committed_.find(id);
+    if (found != committed_.end() && found->second == version) committed_.erase(found);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ObjectTable::SaveAllTimes() {
+  std::vector<ObjectId> written;
+  {
+    MutexLock lock(mutex_);
+    for (const auto& [id, opened] : opened_) {
+      if (opened.written_ns != 0) written.push_back(id);
+    }
+  }
+  absl::Status first;
+  for (const ObjectId id : written) {
+    const Turns::Turn turn(turns_, id);
+    first.Update(SaveTimes(id));
+  }
+  return first;
+}
+
+absl::Status ObjectTable::FlushAndRemove() {
+  std::vector<Removal> removals;
+  {
+    MutexLock lock(mutex_);
+    removals = std::exchange(removals_, {});
+  }
+  std::map<ObjectId, absl::Status> directories;
+  for (const Removal& removal : removals) {
+    for (const ObjectId id : removal.names_in) directories[id] = absl::OkStatus();
+  }
+  absl::Status first;
+  first.Update(FlushCommitted());
+  for (auto& [id, status] : directories) {
+    status = FlushStored(id);
+    if (absl::IsNotFound(status)) status = absl::OkStatus();  // removed, and all names in it
+    first.Update(status);
+  }
+  for (Removal& removal : removals) {
+    const bool is_durable =
+        std::all_of(removal.names_in.begin(), removal.names_in.end(),
+                    [&directories](ObjectId id) { return directories[id].ok(); });
+    if (is_durable) {
+      first.Update(RemoveNow(removal.id));
+    } else {
+      MutexLock lock(mutex_);
+      removals_.push_back(std::move(removal));
+    }
+  }
+  first.Update(SaveAllTimes());
+  const SharedGate::Pass pass(flushes_);
+  first.Update(store_->FlushAll());
+  return first;
+}
+
+absl::Status ObjectTable::RemoveNow(ObjectId id) {
+  const Turns::Turn turn(turns_, id);
+  {
+    MutexLock lock(mutex_);
+    const auto opened = opened_.find(id);
+    if (opened != opened_.end()) {  // its last Close() will see to it
+      opened->second.names_in.clear();
+      return absl::OkStatus();
+    }
+  }
+  const absl::Status removed = store_->Remove(id);
+  return absl::IsNotFound(removed) ? absl::OkStatus() : removed;
+}
+
+size_t ObjectTable::waiting_removals() {
+  MutexLock lock(mutex_);
+  return removals_.size();
+}
+
+}  // namespace abacus::objfs

@@ -1,0 +1,120 @@
+#ifndef ABACUS_OBJFS_VOLUME_OBJECT_TABLE_H_
+#define ABACUS_OBJFS_VOLUME_OBJECT_TABLE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "objfs/layer/version.h"
+#include "objfs/store/object_store.h"
+#include "objfs/store/shared_gate.h"
+#include "objfs/volume/inode.h"
+#include "objfs/volume/transaction.h"
+#include "objfs/volume/turns.h"
+#include "runtime/base/mutex.h"
+
+namespace abacus::objfs {
+
+// The inodes of a volume over its object store: orders what changes them, and removes those that
+// nobody needs any more. It knows nothing of the runtime; volume.h puts it before the clients.
+//
+// Invariants: those of Volume, and:
+// 1. Each change has a version greater than every earlier one of this volume.
+// 2. A write to an open object changes its times in memory; they reach the store with the next
+//    change of the inode, with Flush(), or when it is closed.
+// Thread-safety: thread-safe. Blocking: disk I/O, and while another change of the object lasts.
+// Lock order: a turn, then flushes_, then mutex_; no store call under mutex_.
+class ObjectTable {
+ public:
+  ObjectTable(std::shared_ptr<ObjectStore> store, std::function<int64_t()> now_ns);
+
+  ObjectStore& store() { return *store_; }
+  std::shared_ptr<ObjectStore> shared_store() const { return store_; }
+
+  // Id 0 where there is none.
+  absl::StatusOr<Node> Stat(ObjectId id);
+  absl::StatusOr<Node> Make(uint16_t writer, const Inode& inode, std::string_view contents);
+  absl::Status Discard(ObjectId id);
+  absl::StatusOr<Outcome> Commit(uint16_t writer, const Transaction& transaction);
+  absl::StatusOr<Node> Change(uint16_t writer, ObjectId id, const InodeChange& change);
+  uint64_t TreeVersion() const { return tree_.load(); }
+
+  // -- open objects ------------------------------------------------------------------------------
+
+  // Counts an opening by `writer`; true where it is the first of all.
+  absl::StatusOr<bool> Open(uint16_t writer, ObjectId id);
+  // True where it was the last of all. Errors: kFailedPrecondition - it was not open.
+  absl::StatusOr<bool> Close(uint16_t writer, ObjectId id);
+  // What `writer` has open, each as often as it is.
+  std::vector<ObjectId> OpenedBy(uint16_t writer);
+
+  // Runs a change of an object's bytes in its turn, with the version that it is to have. Its times
+  // become now.
+  absl::Status ChangeBytes(uint16_t writer, ObjectId id,
+                           const std::function<absl::Status(Version)>& change);
+
+  // -- what becomes durable, and what is removed -------------------------------------------------
+
+  // The object, and all names: what transactions wrote, to whatever object.
+  absl::Status Flush(ObjectId id);
+  // Flushes all, then removes the objects without a name whose removed names are on the disk now.
+  absl::Status FlushAndRemove();
+  // How many wait for it.
+  size_t waiting_removals();
+
+ private:
+  struct Opened {
+    std::map<uint16_t, uint32_t> by;  // writer: how often
+    // Of bytes that were written; 0: the inode has it.
+    int64_t written_ns = 0;
+    std::vector<ObjectId> names_in;  // directories that it was removed from
+  };
+  struct Removal {
+    ObjectId id = 0;
+    std::vector<ObjectId> names_in;
+  };
+  // An inode as it is now, with the times of its last write. nullopt: there is none.
+  absl::StatusOr<std::optional<Node>> Load(ObjectId id);
+  Version Next(uint16_t writer);
+  // The state that refuses the part; kCommitted where none does.
+  absl::StatusOr<CommitState> CheckPart(const Part& part, const Node& node);
+  absl::StatusOr<bool> IsNewest(ObjectId id, const RangeVersion& read, uint64_t size);
+  absl::Status Update(std::span<const ObjectUpdate> updates, Version version);
+  absl::Status FlushStored(ObjectId id);
+  absl::Status FlushCommitted();
+  void Written(ObjectId id);
+  void ForgetWritten(ObjectId id);
+  // Has it removed when nobody has it open any more.
+  void LostItsName(ObjectId id, const std::vector<Part>& parts);
+  // In the object's turn.
+  absl::Status SaveTimes(ObjectId id);
+  absl::Status SaveAllTimes();
+  absl::Status RemoveNow(ObjectId id);
+
+  const std::shared_ptr<ObjectStore> store_;
+  const std::function<int64_t()> now_ns_;
+  HybridClock clock_;
+  Turns turns_;
+  SharedGate flushes_;
+  std::atomic<uint64_t> tree_{1};
+
+  runtime::Mutex mutex_;
+  absl::flat_hash_map<ObjectId, Opened> opened_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Removal> removals_ ABSL_GUARDED_BY(mutex_);
+  // Objects that transactions wrote to since they were flushed, and the last that did.
+  absl::flat_hash_map<ObjectId, Version> committed_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace abacus::objfs
+
+#endif  // ABACUS_OBJFS_VOLUME_OBJECT_TABLE_H_

@@ -1,0 +1,273 @@
+#include "objfs/volume/volume.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
+
+namespace abacus::objfs {
+
+using runtime::MutexLock;
+using runtime::Ref;
+
+namespace {
+
+// A removal frees no space until the next flush: where so many wait, it comes at once.
+constexpr size_t kRemovalsWaitingMax = 1024;
+
+absl::Status NotThere(ObjectId id) {
+  return absl::NotFoundError(absl::StrCat("there is no object ", id));
+}
+
+absl::Status HasLeft(const std::string& volume, uint16_t writer) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("client ", writer, " has left volume '", volume, "', or was silent too long"));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Volume>> Volume::Make(std::shared_ptr<ObjectStore> store,
+                                                     Options options, Host host) {
+  auto volume =
+      std::unique_ptr<Volume>(new Volume(std::move(store), std::move(options), std::move(host)));
+  ABACUS_RETURN_IF_ERROR(volume->FindRoot());
+  volume->flusher_ = std::thread([raw = volume.get()] { raw->FlushNowAndThen(); });
+  return volume;
+}
+
+Volume::Volume(std::shared_ptr<ObjectStore> store, Options options, Host host)
+    : options_(std::move(options)),
+      host_(std::move(host)),
+      table_(std::make_shared<ObjectTable>(std::move(store), host_.now_ns)) {}
+
+Volume::~Volume() {
+  {
+    MutexLock lock(mutex_);
+    stopping_ = true;
+    changed_.SignalAll();
+  }
+  if (flusher_.joinable()) flusher_.join();
+  // What fails now is as after a crash: nobody was told that it is durable.
+  table_->FlushAndRemove().IgnoreError();
+}
+
+absl::Status Volume::FindRoot() {
+  ABACUS_ASSIGN_OR_RETURN(const std::vector<ObjectId> ids, table_->store().List(0, 1));
+  if (!ids.empty()) {
+    ABACUS_ASSIGN_OR_RETURN(const Node node, table_->Stat(ids[0]));
+    if (!node.inode.IsDirectory() || node.inode.parent != ids[0]) {
+      return absl::FailedPreconditionError(absl::StrCat("the store of volume '", options_.name,
+                                                        "' holds something else: its first ",
+                                                        "object is no root directory"));
+    }
+    root_ = ids[0];
+    return absl::OkStatus();
+  }
+  Inode root;
+  root.mode = S_IFDIR | 0755;
+  root.links = 2;
+  ABACUS_ASSIGN_OR_RETURN(const Node node, table_->Make(0, root, ""));
+  root_ = node.id;
+  InodeChange own_parent;
+  own_parent.parent = root_;
+  ABACUS_RETURN_IF_ERROR(table_->Change(0, root_, own_parent).status());
+  return table_->Flush(root_);
+}
+
+void Volume::FlushNowAndThen() {
+  const auto interval = absl::ToChronoNanoseconds(options_.flush_interval);
+  mutex_.Lock();
+  while (!stopping_) {
+    const auto due = std::chrono::steady_clock::now() + interval;
+    while (!stopping_ && table_->waiting_removals() < kRemovalsWaitingMax &&
+           changed_.WaitUntil(mutex_, due)) {
+    }
+    if (stopping_) break;
+    mutex_.Unlock();
+    DropTheSilent();
+    // What fails is tried again, and told to whoever asks for it to be durable.
+    table_->FlushAndRemove().IgnoreError();
+    mutex_.Lock();
+  }
+  mutex_.Unlock();
+}
+
+// -- clients --------------------------------------------------------------------------------------
+
+absl::StatusOr<VolumeInfo> Volume::Join(const std::string& client) {
+  MutexLock lock(mutex_);
+  if (retired_) return absl::NotFoundError("the volume is being deleted");
+  if (clients_.size() >= UINT16_MAX) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("volume '", options_.name, "' has as many clients as it can"));
+  }
+  // Rising: what a client that was taken for dead still says is not said in another's name.
+  uint16_t writer = last_writer_;
+  do {
+    ++writer;
+  } while (writer == 0 || clients_.contains(writer));
+  last_writer_ = writer;
+  clients_[writer] = {client, std::chrono::steady_clock::now()};
+  return VolumeInfo{.name = options_.name,
+                    .root = root_,
+                    .writer = writer,
+                    .file_stack = options_.file_stack,
+                    .directory_stack = options_.directory_stack};
+}
+
+absl::Status Volume::Renew(uint16_t writer) {
+  MutexLock lock(mutex_);
+  const auto found = clients_.find(writer);
+  if (found == clients_.end()) return HasLeft(options_.name, writer);
+  found->second.seen = std::chrono::steady_clock::now();
+  return absl::OkStatus();
+}
+
+void Volume::DropTheSilent() {
+  const auto due = std::chrono::steady_clock::now() - absl::ToChronoNanoseconds(options_.lease);
+  std::vector<uint16_t> silent;
+  {
+    MutexLock lock(mutex_);
+    for (const auto& [writer, client] : clients_) {
+      if (client.seen < due) silent.push_back(writer);
+    }
+  }
+  for (const uint16_t writer : silent) Leave(writer).IgnoreError();
+}
+
+absl::StatusOr<std::vector<std::string>> Volume::Clients() {
+  std::vector<std::string> names;
+  MutexLock lock(mutex_);
+  for (const auto& [writer, client] : clients_) names.push_back(client.name);
+  return names;
+}
+
+absl::Status Volume::Retire() {
+  MutexLock lock(mutex_);
+  if (!clients_.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("volume '", options_.name, "' is in use by ", clients_.size(), " client(s), '",
+                     clients_.begin()->second.name, "' among them: unmount it"));
+  }
+  retired_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status Volume::Leave(uint16_t writer) {
+  absl::Status first;
+  for (const ObjectId id : table_->OpenedBy(writer)) first.Update(Close(writer, id));
+  MutexLock lock(mutex_);
+  clients_.erase(writer);
+  return first;
+}
+
+// -- inodes ---------------------------------------------------------------------------------------
+
+absl::StatusOr<std::vector<Node>> Volume::Stat(const std::vector<ObjectId>& ids) {
+  std::vector<Node> nodes;
+  nodes.reserve(ids.size());
+  for (const ObjectId id : ids) {
+    ABACUS_ASSIGN_OR_RETURN(Node node, table_->Stat(id));
+    nodes.push_back(std::move(node));
+  }
+  return nodes;
+}
+
+absl::StatusOr<Node> Volume::MakeInode(uint16_t writer, const Inode& inode,
+                                       const std::string& contents) {
+  return table_->Make(writer, inode, contents);
+}
+
+absl::Status Volume::Discard(ObjectId id) { return table_->Discard(id); }
+
+absl::StatusOr<Outcome> Volume::Commit(uint16_t writer, const Transaction& transaction) {
+  auto outcome = table_->Commit(writer, transaction);
+  const bool full = absl::IsResourceExhausted(outcome.status());
+  if (full && table_->waiting_removals() > 0) {
+    // What was removed still takes space.
+    ABACUS_RETURN_IF_ERROR(table_->FlushAndRemove());
+    outcome = table_->Commit(writer, transaction);
+  }
+  if (table_->waiting_removals() >= kRemovalsWaitingMax) {
+    MutexLock lock(mutex_);
+    changed_.SignalAll();
+  }
+  return outcome;
+}
+
+absl::StatusOr<Node> Volume::Change(uint16_t writer, ObjectId id, const InodeChange& change) {
+  return table_->Change(writer, id, change);
+}
+
+absl::StatusOr<uint64_t> Volume::TreeVersion() { return table_->TreeVersion(); }
+
+// -- open objects ---------------------------------------------------------------------------------
+
+absl::StatusOr<Ref<Layer>> Volume::MakeBottom(ObjectId id) {
+  auto storage = std::make_unique<StorageLayer>(table_->shared_store(), id);
+  ABACUS_RETURN_IF_ERROR(storage->Init({}, {}));
+  Bottom bottom;
+  bottom.storage = host_.adopt_storage(std::move(storage));
+  auto isolation = std::make_unique<IsolationLayer>(table_, id);
+  ABACUS_RETURN_IF_ERROR(isolation->Init({bottom.storage}, {}));
+  bottom.isolation = host_.adopt_isolation(std::move(isolation));
+  MutexLock lock(mutex_);
+  bottoms_[id] = bottom;
+  return bottom.isolation;
+}
+
+void Volume::EndBottom(ObjectId id) {
+  Bottom bottom;
+  {
+    MutexLock lock(mutex_);
+    const auto found = bottoms_.find(id);
+    if (found == bottoms_.end()) return;
+    bottom = std::move(found->second);
+    bottoms_.erase(found);
+  }
+  host_.end(bottom.isolation);
+  host_.end(bottom.storage);
+}
+
+absl::StatusOr<Ref<Layer>> Volume::Open(uint16_t writer, ObjectId id) {
+  const Turns::Turn turn(openings_, id);
+  {
+    MutexLock lock(mutex_);
+    if (!clients_.contains(writer)) return HasLeft(options_.name, writer);
+  }
+  ABACUS_ASSIGN_OR_RETURN(const bool first, table_->Open(writer, id));
+  if (!first) {
+    MutexLock lock(mutex_);
+    const auto found = bottoms_.find(id);
+    if (found == bottoms_.end()) return NotThere(id);
+    return found->second.isolation;
+  }
+  auto bottom = MakeBottom(id);
+  if (!bottom.ok()) table_->Close(writer, id).status().IgnoreError();
+  return bottom;
+}
+
+absl::Status Volume::Close(uint16_t writer, ObjectId id) {
+  const Turns::Turn turn(openings_, id);
+  const absl::StatusOr<bool> last = table_->Close(writer, id);
+  if (!last.ok()) return last.status();
+  if (*last) EndBottom(id);
+  return absl::OkStatus();
+}
+
+absl::Status Volume::Flush(const std::vector<ObjectId>& ids) {
+  for (const ObjectId id : ids) ABACUS_RETURN_IF_ERROR(table_->Flush(id));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<VolumeSpace> Volume::Space() {
+  ABACUS_ASSIGN_OR_RETURN(const StoreSpace space, table_->store().Space());
+  return VolumeSpace{.block_bytes = ObjectStore::kBlockBytes,
+                     .capacity_bytes = space.capacity_bytes,
+                     .available_bytes = space.available_bytes,
+                     .objects = space.objects};
+}
+
+}  // namespace abacus::objfs

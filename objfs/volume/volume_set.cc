@@ -1,0 +1,144 @@
+#include "objfs/volume/volume_set.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "objfs/store/local_disk.h"
+#include "objfs/store/local_object_store.h"
+#include "runtime/base/status.h"
+
+namespace abacus::objfs {
+
+using runtime::MutexLock;
+using runtime::Ref;
+
+namespace {
+
+constexpr size_t kNameBytesMax = 64;
+constexpr ObjectId kTheTurn = 1;
+
+absl::Status CheckName(const std::string& name) {
+  const bool good = !name.empty() && name.size() <= kNameBytesMax && name[0] != '.' &&
+                    std::all_of(name.begin(), name.end(), [](char c) {
+                      return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-' ||
+                             c == '_' || c == '.';
+                    });
+  if (good) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", name, "' is no name of a volume: 1 to ", kNameBytesMax,
+                   " letters, digits, '-', '_' and '.', the first of them no dot"));
+}
+
+// The disk lives as long as anybody uses the store on it.
+struct StoreOnDisk {
+  std::unique_ptr<Disk> disk;
+  std::unique_ptr<ObjectStore> store;
+};
+
+absl::Status OsError(const std::error_code& error, const std::string& what) {
+  return absl::ErrnoToStatus(error.value(), what);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<VolumeSet>> VolumeSet::Make(const std::string& directory,
+                                                           Host host) {
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  if (error) return OsError(error, absl::StrCat("cannot make ", directory));
+  auto set = std::unique_ptr<VolumeSet>(new VolumeSet(directory, std::move(host)));
+  for (auto it = std::filesystem::directory_iterator(directory, error);
+       !error && it != std::filesystem::directory_iterator(); it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (!CheckName(name).ok()) continue;
+    ABACUS_RETURN_IF_ERROR(set->OpenVolume(name));
+  }
+  if (error) return OsError(error, absl::StrCat("cannot read ", directory));
+  return set;
+}
+
+absl::Status VolumeSet::OpenVolume(const std::string& name) {
+  auto both = std::make_shared<StoreOnDisk>();
+  ABACUS_ASSIGN_OR_RETURN(both->disk, LocalDisk::At(PathOf(name)));
+  ABACUS_ASSIGN_OR_RETURN(both->store, LocalObjectStore::Open(*both->disk, {}));
+  std::shared_ptr<ObjectStore> store(both, both->store.get());
+  ABACUS_ASSIGN_OR_RETURN(auto volume,
+                          Volume::Make(std::move(store), {.name = name}, host_.volume));
+  Ref<Volume> ref = host_.adopt(std::move(volume));
+  MutexLock lock(mutex_);
+  volumes_[name] = std::move(ref);
+  return absl::OkStatus();
+}
+
+absl::Status VolumeSet::NoSuch(const std::string& name) {
+  if (volumes_.empty()) {
+    return absl::NotFoundError(absl::StrCat("there is no volume '", name,
+                                            "', nor any other: abacus volume create ", name));
+  }
+  const auto append = [](std::string* out, const auto& volume) { out->append(volume.first); };
+  return absl::NotFoundError(absl::StrCat("there is no volume '", name,
+                                          "'; there are: ", absl::StrJoin(volumes_, ", ", append)));
+}
+
+absl::Status VolumeSet::Create(const std::string& name) {
+  ABACUS_RETURN_IF_ERROR(CheckName(name));
+  const Turns::Turn turn(names_, kTheTurn);
+  {
+    MutexLock lock(mutex_);
+    if (volumes_.contains(name)) {
+      return absl::AlreadyExistsError(absl::StrCat("there is a volume '", name, "'"));
+    }
+  }
+  return OpenVolume(name);
+}
+
+absl::StatusOr<Ref<Volume>> VolumeSet::Open(const std::string& name) {
+  MutexLock lock(mutex_);
+  const auto found = volumes_.find(name);
+  if (found == volumes_.end()) return NoSuch(name);
+  return found->second;
+}
+
+absl::StatusOr<std::vector<VolumeSummary>> VolumeSet::List() {
+  std::vector<std::pair<std::string, Ref<Volume>>> volumes;
+  {
+    MutexLock lock(mutex_);
+    volumes.assign(volumes_.begin(), volumes_.end());
+  }
+  std::vector<VolumeSummary> summaries;
+  for (const auto& [name, volume] : volumes) {
+    VolumeSummary summary{.name = name, .space = {}, .clients = {}};
+    ABACUS_ASSIGN_OR_RETURN(summary.space, volume->Space());
+    ABACUS_ASSIGN_OR_RETURN(summary.clients, volume->Clients());
+    summaries.push_back(std::move(summary));
+  }
+  return summaries;
+}
+
+absl::Status VolumeSet::Delete(const std::string& name) {
+  const Turns::Turn turn(names_, kTheTurn);
+  Ref<Volume> volume;
+  {
+    MutexLock lock(mutex_);
+    const auto found = volumes_.find(name);
+    if (found == volumes_.end()) return NoSuch(name);
+    volume = found->second;
+  }
+  // From here on nobody joins it.
+  ABACUS_RETURN_IF_ERROR(volume->Retire());
+  host_.end(volume);
+  {
+    MutexLock lock(mutex_);
+    volumes_.erase(name);
+  }
+  std::error_code error;
+  std::filesystem::remove_all(PathOf(name), error);
+  return error ? OsError(error, absl::StrCat("cannot remove ", PathOf(name))) : absl::OkStatus();
+}
+
+}  // namespace abacus::objfs
