@@ -35,6 +35,7 @@ Json Of(const placement::NodeStatistics& node) {
           {"load", node.load},
           {"memory_bytes", Maybe(node.memory_bytes)},
           {"memory_free_bytes", Maybe(node.memory_free_bytes)},
+          {"memory_limit_bytes", Maybe(node.memory_limit_bytes)},
           {"source", node.source},
           {"sees_switches", node.sees_switches},
           {"sees_io", node.sees_io},
