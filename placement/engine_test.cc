@@ -422,5 +422,16 @@ TEST(ReasonTest, EveryReasonHasANameOfItsOwn) {
   EXPECT_EQ(ReasonName(static_cast<Reason>(names.size())), "unknown") << "AllReasons() misses one";
 }
 
+TEST(DecideTest, WhatHoldsNobodyKnowsHowMuchIsNotMovedToWhereMemoryIsLimitedByHand) {
+  Snapshot s = GrepSnapshot();
+  ASSERT_EQ(Decide(s, {}).outcome, Outcome::kMove);
+  NodeOf(s, kServer).memory_limit_bytes = 1e12;
+  EXPECT_EQ(Decide(s, {}).outcome, Outcome::kMove) << "what it holds is known";
+  NodeOf(s, kClient).sees_memory = false;
+  EXPECT_EQ(Decide(s, {}).outcome, Outcome::kStay);
+  NodeOf(s, kServer).memory_limit_bytes.reset();
+  EXPECT_EQ(Decide(s, {}).outcome, Outcome::kMove) << "no limit was set";
+}
+
 }  // namespace
 }  // namespace abacus::placement

@@ -62,7 +62,11 @@ double ResponseTime(absl::Span<const double> processing_s, absl::Span<const doub
 double WorkOf(double cpu_s, double rate) { return cpu_s * rate; }
 
 double EffectiveRate(const Host& host, double load) {
-  return host.rate * std::min(1.0, host.cores / std::max(1.0, load));
+  return host.rate / SlowDown(load, host.cores, host.contention);
+}
+
+double SlowDown(double load, double cores, double contention) {
+  return 1 + contention * (std::max(1.0, std::max(1.0, load) / cores) - 1);
 }
 
 double ProcessingTime(double work, double effective_rate) { return work / effective_rate; }

@@ -42,8 +42,9 @@ struct Flow {
 };
 
 struct Host {
-  double rate = 1;   // R: work units per second of one core
-  double cores = 1;  // c
+  double rate = 1;        // R: work units per second of one core
+  double cores = 1;       // c
+  double contention = 1;  // see SlowDown()
 };
 
 struct Link {
@@ -89,6 +90,15 @@ double WorkOf(double cpu_s, double rate);
 // gets more than one of them. L below 1 counts as 1: a task that runs finds at least itself there.
 //   R = 3e8, c = 2: L = 1.5 gives 3e8; L = 5 gives 3e8 x 2/5 = 1.2e8.
 double EffectiveRate(const Host& host, double load);
+
+// How much longer than at full rate a task takes: R / r = 1 + contention x (max(1, L / c) - 1),
+// with L at least 1. At a contention of 1 that is the r above. Source: the factor is ours; a
+// scheduler lets a task that has slept run at once, so that it is slowed less than equation 2 says.
+//   c = 2: L = 1.5 gives 1; L = 5 gives 2.5; L = 5 at a contention of 0.2 gives 1.3.
+double SlowDown(double load, double cores, double contention);
+inline double SlowDownOn(const Host& host, double load) {
+  return SlowDown(load, host.cores, host.contention);
+}
 
 // A processing term of equation 2: P_j = h_j b_j / r.
 //   6e7 units at 1.2e8 units/s: 0.5 s.

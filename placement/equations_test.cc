@@ -65,6 +65,16 @@ TEST(Equation2Test, EffectiveRateIsTheFullRateUpToOneTaskPerCore) {
   EXPECT_LT(EffectiveRate(host, 4.1), 3e8);
 }
 
+// L = 5 on 2 cores: 2.5 times as long where all of it is suffered, 1 + 0.2 x 1.5 = 1.3 times where
+// a fifth was, not at all where nothing was. 3e8 / 1.3 = 2.30769e8 units/s.
+TEST(Equation2Test, ASlowDownIsThatPartOfWhatTheLoadSaysThatWasSeen) {
+  EXPECT_NEAR(SlowDown(5, 2, 1), 2.5, kExact);
+  EXPECT_NEAR(SlowDown(5, 2, 0.2), 1.3, kExact);
+  EXPECT_EQ(SlowDown(5, 2, 0), 1);
+  EXPECT_EQ(SlowDown(1.5, 2, 1), 1);
+  EXPECT_NEAR(EffectiveRate({.rate = 3e8, .cores = 2, .contention = 0.2}, 5), 3e8 / 1.3, 1e-3);
+}
+
 // A task that runs is itself a load of 1: alone on half a core it gets half the rate.
 TEST(Equation2Test, ALoadBelowOneCountsAsOne) {
   EXPECT_EQ(EffectiveRate({.rate = 3e8, .cores = 0.5}, 0.1), 1.5e8);

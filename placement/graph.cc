@@ -302,8 +302,10 @@ std::optional<Refusal> SnapshotReader::Impl::AddNode(NodeId node, const ObjectSt
   }
   reading.node[node] = static_cast<uint32_t>(reading.graph->nodes.size());
   const NodeStatistics& statistics = *it->second.value;
-  GraphNode added{.statistics = &statistics,
-                  .host = {.rate = statistics.rate, .cores = statistics.cores}};
+  GraphNode added{
+      .statistics = &statistics,
+      .host = {
+          .rate = statistics.rate, .cores = statistics.cores, .contention = statistics.contention}};
   if (statistics.memory_free_bytes) added.memory_free_bytes = *statistics.memory_free_bytes;
   reading.graph->nodes.push_back(added);
   return std::nullopt;
@@ -387,6 +389,7 @@ std::optional<Refusal> SnapshotReader::Impl::CheckNode(const NodeStatistics& nod
   check.Within("rate", node.rate, figures::kRateMin, figures::kRateMax);
   check.Within("cores", node.cores, figures::kCoresMin, figures::kCoresMax);
   check.Within("load", node.load, 0, figures::kLoadMax);
+  check.Within("contention", node.contention, 0, 1);
   check.Within("memory_bytes", node.memory_bytes.value_or(0), 0, figures::kCountMax);
   check.Within("memory_free_bytes", node.memory_free_bytes.value_or(0), 0, figures::kCountMax);
   // More free than there is: one of the two is wrong, and nothing says which.
@@ -665,7 +668,10 @@ void SnapshotReader::Impl::FindLabels(Reading& reading) const {
                                            graph.nodes[n].statistics->node) != allowed.end();
       });
       const bool reachable = std::isfinite(graph.LinkOf(present, n).transfer_s_byte);
-      if ((!unit.fixed || unit.pinned) && may && reachable) unit.targets.push_back(n);
+      // Whether it fits there nobody can say.
+      const bool unknown = n != present && graph.nodes[n].statistics->memory_limit_bytes &&
+                           !graph.nodes[present].statistics->sees_memory;
+      if ((!unit.fixed || unit.pinned) && may && reachable && !unknown) unit.targets.push_back(n);
     }
   }
 }

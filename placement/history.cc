@@ -4,6 +4,8 @@
 #include <cmath>
 #include <tuple>
 
+#include "absl/container/flat_hash_map.h"
+
 namespace abacus::placement {
 namespace {
 
@@ -201,8 +203,57 @@ Snapshot GraphHistory::Window(double from_s) const {
     edge.bytes_variance = deviation * deviation;
     for (const auto figure : kEdgeFigures) edge.*figure = sum[i++];
   }
-  if (has_t_app) window.measured_t_app_s = sum[i];
+  // Not the last sample's, where an earlier one has none: that would be of another length.
+  window.measured_t_app_s = has_t_app ? std::optional(sum[i]) : std::nullopt;
+  AlignCalls(&window);
   return window;
+}
+
+void AlignCalls(Snapshot* window) {
+  absl::flat_hash_map<ObjectId, ObjectStatistics*> objects;
+  absl::flat_hash_map<ObjectId, std::vector<EdgeStatistics*>> called, calls;
+  for (auto& object : window->objects) objects[object.id] = &object;
+  for (auto& edge : window->edges) {
+    if (!objects.contains(edge.from) || !objects.contains(edge.to)) return;
+    called[edge.to].push_back(&edge);
+    calls[edge.from].push_back(&edge);
+  }
+  const double consoles = static_cast<double>(std::max<size_t>(1, window->consoles.size()));
+  // From the top, each object after all that call it; of a cycle none, as there is no top.
+  absl::flat_hash_map<ObjectId, size_t> callers_left;
+  std::vector<ObjectId> next;
+  for (const auto& [id, object] : objects) {
+    callers_left[id] = called[id].size();
+    if (called[id].empty()) next.push_back(id);
+  }
+  absl::flat_hash_map<const EdgeStatistics*, double> raw_calls;
+  for (const auto& edge : window->edges) raw_calls[&edge] = edge.calls;
+  while (!next.empty()) {
+    const ObjectId id = next.back();
+    next.pop_back();
+    double seen = 0, raw = 0;
+    bool from_afar = false;
+    for (const EdgeStatistics* edge : called[id]) {
+      seen += edge->calls;
+      raw += raw_calls[edge];
+      from_afar = from_afar || objects[edge->from]->node != objects[id]->node;
+    }
+    ObjectStatistics& object = *objects[id];
+    const bool off = from_afar && object.calls > 0 && std::abs(raw - object.calls) <= consoles;
+    const double counted = off ? object.calls : raw;
+    const double factor = seen > 0 && counted > 0 ? seen / counted : 1;
+    if (factor != 1) {
+      for (const auto figure : kObjectFigures) object.*figure *= factor;
+      object.cpu_s_variance *= factor * factor;
+    }
+    for (EdgeStatistics* edge : calls[id]) {
+      if (factor != 1) {
+        for (const auto figure : kEdgeFigures) edge->*figure *= factor;
+        edge->bytes_variance *= factor * factor;
+      }
+      if (--callers_left[edge->to] == 0) next.push_back(edge->to);
+    }
+  }
 }
 
 }  // namespace abacus::placement

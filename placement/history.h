@@ -37,6 +37,8 @@ class GraphHistory {
   // bandwidths are estimated from the samples, of which a prior is worth two, as one sample says
   // nothing of how it varies: by how much the figure varied in the samples left out, 20 % at most
   // and where there are few of them.
+  // What nodes counted of calls between them is brought to what the console's side has seen
+  // (AlignCalls below).
   // REQUIRES: not empty().
   Snapshot Window(double from_s) const;
 
@@ -61,6 +63,17 @@ class GraphHistory {
   Snapshot latest_;
   std::vector<Row> rows_;  // the oldest first
 };
+
+// Brings the figures of callees to the number of calls that their callers have seen.
+//
+// A callee counts a call when it has run, its caller when it has the answer, and the two nodes'
+// samples end at times of their own. So in a short window a caller may have seen the answers of one
+// call of 26 ms, and its callee have run two: the costs of two would be set against the time of
+// one. An object that is called from another node and has run up to one call a console more or less
+// than came of it has its figures and those of the calls that it makes multiplied by callers' calls
+// / own calls, and so on downwards. Larger differences have other reasons and stay.
+//   1 call over the edge, 2 inside the callee for 1 ms and 2 calls of 8 KiB: 0.5 ms and 1 call.
+void AlignCalls(Snapshot* window);
 
 }  // namespace abacus::placement
 

@@ -32,6 +32,17 @@ TEST(GraphHistoryTest, AWindowIsTheSumOfItsSamplesAndTheMeanOfTheirLoads) {
   EXPECT_NEAR(EdgeOf(window, kGrep, kStorage).calls, 36, 1e-3);
 }
 
+// The time of the last sample alone would be taken for that of the whole window.
+TEST(GraphHistoryTest, AWindowOfWhichAPartWasNotTimedHasNoTime) {
+  GraphHistory history(8);
+  Snapshot untimed = Sample(0.1, 0.01, 1);
+  untimed.measured_t_app_s.reset();
+  history.Add(untimed, 0.1);
+  history.Add(Sample(0.3, 0.03, 2), 0.4);
+  EXPECT_FALSE(history.Window(0).measured_t_app_s.has_value());
+  EXPECT_NEAR(*history.Window(0.1).measured_t_app_s, 0.15, 1e-6);
+}
+
 TEST(GraphHistoryTest, SamplesThatBeganBeforeAreLeftOutButNeverAll) {
   GraphHistory history(8);
   for (int i = 1; i <= 4; ++i) history.Add(Sample(0.1, 0.01 * i, 1), 0.1 * i);
@@ -53,6 +64,42 @@ TEST(GraphHistoryTest, AnObjectElsewhereOrAnotherObjectBeginsTheHistoryAnew) {
   EXPECT_FALSE(history.Add(more, 0.3));
   std::reverse(more.objects.begin(), more.objects.end());
   EXPECT_TRUE(history.Add(more, 0.4)) << "the order of entries carries no meaning";
+}
+
+// The console has the answer of one call, which took 13 blocks from storage on the grep's own node;
+// the grep has run a second one.
+TEST(AlignCallsTest, CalleesAreBroughtToTheCallsThatTheirCallersHaveSeen) {
+  Snapshot s = GrepSnapshot();
+  ObjectOf(s, kGrep).node = kServer;
+  ObjectOf(s, kGrep).calls = 2;
+  ObjectOf(s, kGrep).cpu_s = 0.02;
+  ObjectOf(s, kGrep).cpu_s_variance = 4e-6;
+  EdgeOf(s, kConsole, kGrep).calls = 1;
+  EdgeOf(s, kConsole, kGrep).reply_bytes = 100;
+  EdgeOf(s, kGrep, kStorage).calls = 26;
+  EdgeOf(s, kGrep, kStorage).reply_bytes = 26e3;
+  ObjectOf(s, kStorage).calls = 26;
+  ObjectOf(s, kStorage).own_stall_s = 0.004;
+  AlignCalls(&s);
+  EXPECT_EQ(EdgeOf(s, kConsole, kGrep).reply_bytes, 100);
+  EXPECT_NEAR(ObjectOf(s, kGrep).cpu_s, 0.01, 1e-12);
+  EXPECT_NEAR(ObjectOf(s, kGrep).cpu_s_variance, 1e-6, 1e-15);
+  EXPECT_NEAR(EdgeOf(s, kGrep, kStorage).calls, 13, 1e-9);
+  EXPECT_NEAR(EdgeOf(s, kGrep, kStorage).reply_bytes, 13e3, 1e-6);
+  EXPECT_NEAR(ObjectOf(s, kStorage).own_stall_s, 0.002, 1e-12);
+  Snapshot again = s;
+  AlignCalls(&again);
+  EXPECT_NEAR(ObjectOf(again, kGrep).cpu_s, 0.01, 1e-12) << "once is enough";
+}
+
+TEST(AlignCallsTest, LargerDifferencesStayAsTheyAre) {
+  Snapshot s = GrepSnapshot();
+  ObjectOf(s, kGrep).node = kServer;
+  ObjectOf(s, kGrep).calls = 20;
+  EdgeOf(s, kConsole, kGrep).calls = 10;
+  ObjectOf(s, kGrep).cpu_s = 0.02;
+  AlignCalls(&s);
+  EXPECT_EQ(ObjectOf(s, kGrep).cpu_s, 0.02);
 }
 
 TEST(GraphHistoryTest, KeepsTheNewestSamplesUpToItsLimit) {

@@ -22,7 +22,7 @@ Loads SolveOne(double fixed_s, absl::Span<const Use> uses, absl::Span<const Node
       if (response_s > 0 && !node.load_is_constant) {
         solved.loads[use.node] = Floored(node.load + use.cpu_s / response_s);
       }
-      total_s += use.cpu_s * SlowDown(solved.loads[use.node], node.cores);
+      total_s += use.cpu_s * SlowDown(solved.loads[use.node], node.cores, node.contention);
     }
     return total_s;
   };
@@ -47,8 +47,6 @@ Loads SolveOne(double fixed_s, absl::Span<const Use> uses, absl::Span<const Node
 
 }  // namespace
 
-double SlowDown(double load, double cores) { return 1 / std::min(1.0, cores / Floored(load)); }
-
 Loads SolveLoads(absl::Span<const double> fixed_s, absl::Span<const Use> uses,
                  absl::Span<const NodeBase> nodes, const FixedPointOptions& options) {
   if (fixed_s.size() == 1) return SolveOne(fixed_s[0], uses, nodes, options);
@@ -62,7 +60,7 @@ Loads SolveLoads(absl::Span<const double> fixed_s, absl::Span<const Use> uses,
     }
     for (size_t n = 0; n < nodes.size(); ++n) {
       solved.loads[n] = Floored(solved.loads[n]);
-      slow_down[n] = SlowDown(solved.loads[n], nodes[n].cores);
+      slow_down[n] = SlowDown(solved.loads[n], nodes[n].cores, nodes[n].contention);
     }
     solved.response_s.assign(fixed_s.begin(), fixed_s.end());
     for (const Use& use : uses) solved.response_s[use.console] += use.cpu_s * slow_down[use.node];
@@ -167,6 +165,7 @@ Evaluation Trial::Evaluate() const {
   for (uint32_t n = 0; n < nodes_; ++n) {
     const GraphNode& node = graph_->nodes[n];
     nodes[n] = {.cores = node.host.cores,
+                .contention = node.host.contention,
                 .load = beside_[n].load,
                 .load_is_constant = node.load_is_constant};
     if (!node.load_is_constant) nodes[n].load += std::max(0.0, background_[n]);
@@ -187,7 +186,7 @@ Evaluation Trial::Evaluate() const {
     if (beside.cpu_s == 0) continue;
     const double added = beside.remains * (solved.loads[n] - Floored(beside.load));
     evaluation.beside_s +=
-        beside.cpu_s * SlowDown(Floored(beside.load) + added, graph_->nodes[n].host.cores);
+        beside.cpu_s * SlowDownOn(graph_->nodes[n].host, Floored(beside.load) + added);
   }
   evaluation.loads = std::move(solved.loads);
   evaluation.iterations = solved.iterations;
@@ -211,7 +210,7 @@ Prediction Trial::ToPrediction(const Evaluation& evaluation, uint32_t client,
     prediction.terms.own_stall_s += stall_s_[c];
     for (uint32_t n = 0; n < nodes_; ++n) {
       const double cpu_s = CpuOf(static_cast<uint32_t>(c), n) *
-                           SlowDown(evaluation.loads[n], graph_->nodes[n].host.cores);
+                           SlowDownOn(graph_->nodes[n].host, evaluation.loads[n]);
       (is_client[n] ? prediction.terms.client_cpu_s : prediction.terms.server_cpu_s) += cpu_s;
     }
   }
@@ -230,7 +229,7 @@ double BenefitDeviation(const Graph& graph, const Placement& from, const Evaluat
   };
   const auto seconds_a_unit = [&](const Evaluation& at, uint32_t n) {
     const Host& host = graph.nodes[n].host;
-    return SlowDown(at.loads[n], host.cores) / host.rate;
+    return SlowDownOn(host, at.loads[n]) / host.rate;
   };
   for (size_t j = 0; j < graph.objects.size(); ++j) {
     const GraphObject& object = graph.objects[j];

@@ -9,9 +9,10 @@
 //   L_n = load of others + background work there / (R H) + sum over consoles of work there / (R
 //   T_c)
 //
-// with r = R x min(1, c / L). For one console and two nodes these are equations 5 and 6
-// (equations.h), for several consoles equation 7. Background work makes load and is in no T_c.
-// Functions trust their graph: graph.h lets no figure through that could make a NaN.
+// with r = R / SlowDown(L, c), which is R x min(1, c / L) at a contention of 1. For one console and
+// two nodes these are equations 5 and 6 (equations.h), for several consoles equation 7. Background
+// work makes load and is in no T_c. Functions trust their graph: graph.h lets no figure through
+// that could make a NaN.
 
 #include <algorithm>
 #include <cstddef>
@@ -34,6 +35,7 @@ struct Use {
 
 struct NodeBase {
   double cores = 1;
+  double contention = 1;
   double load = 0;                // without the consoles in question
   bool load_is_constant = false;  // what they add does not count
 };
@@ -47,10 +49,6 @@ struct Loads {
   int iterations = 0;
   bool converged = true;  // false: cut off; the other fields hold the last iteration
 };
-
-// How much longer than at full rate a task takes: R / r = max(1, L / c), with L at least 1.
-//   c = 2: L = 1.5 gives 1; L = 5 gives 2.5.
-double SlowDown(double load, double cores);
 
 // The fixed point of the two equations above for any number of consoles. `fixed_s` is of each
 // console what does not depend on loads: own stalls and crossings.

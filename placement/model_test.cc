@@ -36,10 +36,10 @@ Stack StackOf(const Graph& graph) {
 
 // R / r: 1.5 tasks on two cores run at full rate, 5 at 2/5 of it; below 1 a load counts as 1.
 TEST(ModelTest, SlowDownIsTheLoadOverTheCoresAndAtLeastOne) {
-  EXPECT_EQ(SlowDown(1.5, 2), 1);
-  EXPECT_EQ(SlowDown(5, 2), 2.5);
-  EXPECT_EQ(SlowDown(0.2, 1), 1);
-  EXPECT_EQ(SlowDown(0.2, 0.5), 2);
+  EXPECT_EQ(SlowDown(1.5, 2, 1), 1);
+  EXPECT_EQ(SlowDown(5, 2, 1), 2.5);
+  EXPECT_EQ(SlowDown(0.2, 1, 1), 1);
+  EXPECT_EQ(SlowDown(0.2, 0.5, 1), 2);
 }
 
 TEST(ModelTest, ForAChainItIsEquationsFiveAndSix) {
@@ -107,6 +107,7 @@ Problem RandomProblem(Random& random, uint64_t consoles) {
   const uint64_t nodes = 1 + random.Below(4);
   for (uint64_t n = 0; n < nodes; ++n) {
     p.nodes.push_back({.cores = static_cast<double>(1 + random.Below(4)),
+                       .contention = random.Chance(0.5) ? 1 : random.Uniform(0, 1),
                        .load = random.Chance(0.3) ? 0 : random.LogUniform(0.01, 50),
                        .load_is_constant = random.Chance(0.1)});
   }
@@ -128,7 +129,7 @@ double TimeOf(const Problem& p, uint32_t console, const std::vector<double>& res
       if (other.node != use.node || p.nodes[use.node].load_is_constant) continue;
       load += other.cpu_s / response_s[other.console];
     }
-    total_s += use.cpu_s * SlowDown(load, p.nodes[use.node].cores);
+    total_s += use.cpu_s * SlowDown(load, p.nodes[use.node].cores, p.nodes[use.node].contention);
   }
   return total_s;
 }

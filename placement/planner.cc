@@ -34,7 +34,9 @@ bool Sane(double x) { return std::isfinite(x) && x >= 0; }
 bool AllSane(const Snapshot& s) {
   if (!Sane(s.window_s) || s.window_s <= 0 || !Sane(s.measured_t_app_s.value_or(0))) return false;
   for (const auto& node : s.nodes) {
-    if (!Sane(node.load) || !Sane(node.rate) || !Sane(node.cores)) return false;
+    if (!Sane(node.load) || !Sane(node.rate) || !Sane(node.cores) || !Sane(node.contention)) {
+      return false;
+    }
   }
   for (const auto& o : s.objects) {
     for (const double x : {o.cpu_s, o.background_cpu_s, o.bytes_processed, o.own_stall_s, o.disk_s,
@@ -304,8 +306,8 @@ void Planner::Correct(double now_s, Decision* decision) const {
       if (object == nullptr || to == nullptr) continue;
       const double factor = corrections_.Factor(object->class_name, move.to, now_s) /
                             corrections_.Factor(object->class_name, move.from, now_s);
-      const double cpu_s =
-          object->layer.work / to->rate * std::max(1.0, LoadOf(*decision, c, move.to) / to->cores);
+      const double cpu_s = object->layer.work / to->rate *
+                           SlowDown(LoadOf(*decision, c, move.to), to->cores, to->contention);
       extra_s += (factor - 1) * cpu_s;
       const bool at_client = move.to == decision->client.node;
       (at_client ? c.prediction.terms.client_cpu_s : c.prediction.terms.server_cpu_s) +=

@@ -21,7 +21,7 @@ double LoadOf(const Decision& decision, const std::vector<double>& node_loads, c
 // The part of the response time that the object is running or ready on the node.
 double ShareOf(const StackObject& object, const NodeStatistics& node, double load,
                double response_s) {
-  return object.layer.work / node.rate * std::max(1.0, load / node.cores) /
+  return object.layer.work / node.rate * SlowDown(load, node.cores, node.contention) /
          std::max(kResponseMin_s, response_s);
 }
 

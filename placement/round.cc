@@ -173,7 +173,9 @@ uint32_t RoundMaker::PlaceOf(const GraphNode& node) {
       place_of_.try_emplace(node.statistics, static_cast<uint32_t>(places_.size()));
   if (added) {
     places_.push_back({.statistics = node.statistics,
-                       .base = {.cores = node.host.cores, .load = node.statistics->load},
+                       .base = {.cores = node.host.cores,
+                                .contention = node.host.contention,
+                                .load = node.statistics->load},
                        .free_bytes = node.memory_free_bytes});
   }
   Place& place = places_[it->second];
@@ -301,7 +303,7 @@ void RoundMaker::Weigh(Member& member, const Trial& trial, absl::Span<const doub
       const double share = cpu_s / response_s[c];
       member.load[n] += share;
       member.cpu_s[n] += cpu_s;
-      member.squares[n] += share * share / base.cores;
+      member.squares[n] += base.contention * share * share / base.cores;
     }
   }
 }
@@ -371,7 +373,7 @@ double RoundMaker::OthersLoss(const Situation& situation, const Evaluation& now,
   double slow_down = 1;
   for (size_t n = 0; n < situation.beside.size(); ++n) {
     if (situation.beside[n].cpu_s <= 0) continue;
-    slow_down = std::max(slow_down, SlowDown(then.loads[n], situation.graph->nodes[n].host.cores));
+    slow_down = std::max(slow_down, SlowDownOn(situation.graph->nodes[n].host, then.loads[n]));
   }
   return slow_down * lost_s;
 }
@@ -398,8 +400,8 @@ RoundMaker::Least RoundMaker::LeastOf(const Situation& situation, const Placemen
   for (size_t j = 0; j < to.size(); ++j) {
     const GraphObject& object = graph.objects[j];
     const GraphNode& node = graph.nodes[to[j]];
-    least_s += object.own_stall_s + object.work / node.host.rate *
-                                        SlowDown(situation.beside[to[j]].load, node.host.cores);
+    least_s += object.own_stall_s +
+               object.work / node.host.rate * SlowDownOn(node.host, situation.beside[to[j]].load);
   }
   for (const GraphEdge& edge : graph.edges) {
     least_s += CrossingTime(graph, edge, to[edge.above], to[edge.below]);
@@ -407,7 +409,7 @@ RoundMaker::Least RoundMaker::LeastOf(const Situation& situation, const Placemen
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const Beside& beside = situation.beside[n];
     if (beside.cpu_s == 0) continue;
-    beside_s += beside.cpu_s * SlowDown(beside.load, graph.nodes[n].host.cores);
+    beside_s += beside.cpu_s * SlowDownOn(graph.nodes[n].host, beside.load);
   }
   return {least_s, beside_s};
 }

@@ -126,17 +126,17 @@ class Prices {
       share_.push_back(response_s > 0 ? 1 / response_s : 0);
     }
     for (uint32_t n = 0; n < graph.nodes.size(); ++n) {
-      const double cores = graph.nodes[n].host.cores;
-      slow_down_.push_back(SlowDown(at.loads[n], cores));
-      const bool busy = at.loads[n] > std::max(1.0, cores) && !graph.nodes[n].load_is_constant;
+      const Host& host = graph.nodes[n].host;
+      slow_down_.push_back(SlowDownOn(host, at.loads[n]));
+      const bool busy = at.loads[n] > std::max(1.0, host.cores) && !graph.nodes[n].load_is_constant;
       double stretched_s = situation.beside[n].cpu_s * situation.beside[n].remains;
       double background_s = stretched_s;
       for (uint32_t c = 0; c < graph.consoles.size(); ++c) {
         background_s += state.trial().CpuOf(c, n);
       }
       if (marginal) stretched_s = background_s;
-      load_.push_back(busy ? stretched_s / cores : 0);
-      background_.push_back(busy ? background_s / cores : 0);
+      load_.push_back(busy ? host.contention * stretched_s / host.cores : 0);
+      background_.push_back(busy ? host.contention * background_s / host.cores : 0);
     }
   }
 
@@ -649,6 +649,15 @@ MigrationCost CostOf(const Graph& graph, const Placement& from, const Placement&
 }
 
 bool Fits(const Situation& situation, const Placement& to) {
+  const Graph& graph = *situation.graph;
+  for (size_t j = 0; j < to.size(); ++j) {
+    // Whether what nobody knows fits cannot be said; the limits that the machine sets are soft.
+    const uint32_t from = situation.at[j];
+    if (to[j] != from && graph.nodes[to[j]].statistics->memory_limit_bytes &&
+        !graph.nodes[from].statistics->sees_memory) {
+      return false;
+    }
+  }
   std::vector<double> gained(situation.free_bytes.size(), 0);
   for (size_t j = 0; j < to.size(); ++j) {
     if (to[j] == situation.at[j]) continue;

@@ -64,15 +64,25 @@ struct NodeStatistics {
   // where the figure is used. A figure already floored at 1 is accepted; it makes an idle node of
   // one core look up to half as fast as it is, and makes no difference with two cores or more.
   double load = 1;
+  // How much of the slow-down that the load suggests the tasks of objects there were seen to
+  // suffer, 0 to 1. A running task shares the cores with all others, as the paper has it: 1, also
+  // where nothing was measured. One that mostly waits is let in at once when it wakes, and a load
+  // of tasks of low priority slows nobody down: 0.
+  double contention = 1;
 
   std::optional<double> memory_bytes;       // what the node may use in all; display
   std::optional<double> memory_free_bytes;  // what is left for objects; empty: not limited by it
+  // What objects there may hold in all, by hand; empty: what the machine has. Where it is set, an
+  // object whose own memory is not known (sees_memory) is not moved there.
+  std::optional<double> memory_limit_bytes;
 
   std::string source;  // where the figures come from ("ebpf", "schedstat"); display
   // Whether that source counts context switches and block I/O of objects; where it does not, the
   // objects' figures are 0 and mean nothing. Display.
   bool sees_switches = false;
   bool sees_io = false;
+  // Whether what its objects hold is measured. Where it is not, their memory_bytes mean nothing.
+  bool sees_memory = true;
 };
 
 // What one object used during the window.

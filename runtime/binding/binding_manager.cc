@@ -29,6 +29,29 @@ thread_local bool waiting_for_answer = false;
 // have. Registered in Start().
 void BarrierOnAllThreads() { syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0); }
 
+// Charges an object for its method alone. Decoding and encoding are the way's: they count for the
+// network in what the caller takes from its wait, and go away where caller and callee meet.
+class MethodAccounts final : public MethodScope {
+ public:
+  explicit MethodAccounts(ThreadContext& thread) : thread_(thread) {}
+
+  // From the arrival, or from the wait for a turn, which was charged.
+  void Begin() override { coding_ticks_ += thread_.clock.EndWait(monitor::WaitKind::kSpun); }
+  void End() override {
+    thread_.AccountHere();
+    ended_ = true;
+  }
+  void Encoded() {
+    if (ended_) coding_ticks_ += thread_.clock.EndWait(monitor::WaitKind::kSpun);
+  }
+  uint64_t coding_ticks() const { return coding_ticks_; }
+
+ private:
+  ThreadContext& thread_;
+  uint64_t coding_ticks_ = 0;
+  bool ended_ = false;
+};
+
 }  // namespace
 
 // One call of a thread, from Start() to Finish().
@@ -47,10 +70,14 @@ class BindingManager::Call final : public OutgoingCall {
   std::shared_ptr<Waiter> waiter;
   NodeInstance reader_of;  // whose answer the thread waits for; read under the core's lock
   uint64_t request_bytes = 0;
-  uint64_t sent_ticks = 0;  // when it was given to the transport
-  // What giving it to the transport took. It is part of the way there, as the link is measured, and
-  // not of what the caller computes: an object that comes to its data does not take it along.
-  uint64_t sending_ticks = 0;
+  uint64_t reply_bytes = 0;
+  uint64_t begun_ticks = 0;  // when the caller turned from its own work to this call
+  uint64_t sent_ticks = 0;   // when it was given to the transport
+  // What the call took of its thread: waits, and work for it. It is part of the way, as the link is
+  // measured, and not of what the caller computes: an object that comes to its data does not take
+  // it along.
+  uint64_t waited_ticks = 0;
+  bool waited_at_once = false;
   bool finished = false;
 
  private:
@@ -371,6 +398,7 @@ void BindingManager::Execute(Actions::Execute& execution) {
   thread.Push(&entry);  // the core has admitted it, whatever the gate says
   if (accounting) thread.AccountArrival();
   const ThreadContext::Totals before = thread.totals;
+  MethodAccounts method_accounts(thread);
 
   Writer result;
   absl::Status status;
@@ -387,11 +415,16 @@ void BindingManager::Execute(Actions::Execute& execution) {
     Reader arguments(execution.frame.payload, this, execution.tail);
     if (entry.turn != nullptr) {
       entry.turn->Enter({thread.activity, thread.level()}, thread.lineage);
+      if (accounting) thread.AccountHere();
     }
-    status = method->invoke(*entry.object, arguments, result);
+    status =
+        method->invoke(*entry.object, arguments, result, accounting ? &method_accounts : nullptr);
     if (entry.turn != nullptr) entry.turn->Leave();
   }
-  if (accounting) thread.AccountLeave(request_bytes, result.bytes());
+  if (accounting) {
+    method_accounts.Encoded();
+    thread.AccountLeave(request_bytes, result.bytes());
+  }
   thread.Pop(&entry);
 
   ReplyMessage reply;
@@ -401,7 +434,9 @@ void BindingManager::Execute(Actions::Execute& execution) {
   const auto ns = [ns_per_tick](uint64_t ticks) {
     return static_cast<uint64_t>(static_cast<double>(ticks) * ns_per_tick);
   };
-  reply.residence = {.total_ns = ns(monitor::ThreadClock::Ticks() - begin_ticks),
+  const uint64_t coding_ticks = method_accounts.coding_ticks();
+  const uint64_t here_ticks = monitor::ThreadClock::Ticks() - begin_ticks;
+  reply.residence = {.total_ns = ns(here_ticks - std::min(coding_ticks, here_ticks)),
                      .busy_ns = ns(thread.totals.busy_ticks - before.busy_ticks),
                      .ready_ns = ns(thread.totals.ready_ticks - before.ready_ticks),
                      .below_ns = ns(thread.totals.waited_ticks - before.waited_ticks)};
@@ -442,7 +477,14 @@ Invoker::Route BindingManager::Start(ThreadContext& thread, Entry& entry, Method
                                      absl::FunctionRef<Payload()> encode,
                                      std::unique_ptr<OutgoingCall>* call, absl::Status* status) {
   assert(HeldLocks() == 0 && "a lock is held across a call to another object");
+  // Whatever is done here for the call, encoding too, is part of the way and not the caller's work.
+  const bool accounting = this->accounting();
+  if (accounting) thread.BeginWait();
   auto started = std::make_unique<Call>(this);
+  started->begun_ticks = monitor::ThreadClock::Ticks();
+  const auto end_wait = [&thread, &started, accounting](monitor::WaitKind kind) {
+    if (accounting) started->waited_ticks += thread.EndWait(kind);
+  };
   PendingCall& pending = started->pending;
   pending.rid = entry.rid;
   pending.root = thread.root;
@@ -454,8 +496,7 @@ Invoker::Route BindingManager::Start(ThreadContext& thread, Entry& entry, Method
     started->Arm();
     started->sent_ticks = monitor::ThreadClock::Ticks();
     bool parked = false;
-    const bool sends = has_arguments && accounting();
-    if (sends) thread.BeginWait();
+    end_wait(monitor::WaitKind::kSpun);
     const Core::Started outcome = WithCore([&](Core& core, Nanos now, Actions& out) {
       if (stopped_.load(std::memory_order_relaxed)) {
         pending.reply.SetStatus(MakeError(ErrorKind::kNodeUnreachable, "this node is stopped"));
@@ -470,7 +511,8 @@ Invoker::Route BindingManager::Start(ThreadContext& thread, Entry& entry, Method
       started->reader_of = pending.destination;
       return begun;
     });
-    if (sends) started->sending_ticks += thread.EndWait();
+    // A sending may block.
+    end_wait(has_arguments ? monitor::WaitKind::kParked : monitor::WaitKind::kSpun);
     switch (outcome) {
       case Core::Started::kRunLocal:
         started->finished = true;
@@ -491,6 +533,7 @@ Invoker::Route BindingManager::Start(ThreadContext& thread, Entry& entry, Method
         return Route::kFailed;
       case Core::Started::kNeedArguments:
         pending.arguments = encode();
+        end_wait(monitor::WaitKind::kSpun);
         if (absl::Status fits =
                 CheckFits(pending.arguments.bytes(), pending.arguments.blocks.size(), "arguments");
             !fits.ok()) {
@@ -509,9 +552,10 @@ Invoker::Route BindingManager::Start(ThreadContext& thread, Entry& entry, Method
       *call = std::move(started);
       return Route::kRemote;
     }
-    if (accounting()) thread.BeginWait();
     while (!started->waiter->done()) started->waiter->Sleep(absl::InfiniteDuration());
-    if (accounting()) thread.EndWait();
+    if (accounting) thread.EndWait();
+    started->begun_ticks = monitor::ThreadClock::Ticks();
+    started->waited_ticks = 0;
     if (pending.state == PendingCall::State::kAnswered) {
       started->finished = true;
       *status = pending.reply.status();
@@ -539,30 +583,16 @@ Invoker::Route BindingManager::Finish(ThreadContext& thread, OutgoingCall& outgo
     }
   }
   waiting_for_answer = was_waiting;
-  const uint64_t wait_ticks = accounting ? thread.EndWait() : 0;
+  if (accounting) call.waited_ticks += thread.EndWait();
   call.finished = true;
   if (pending.state == PendingCall::State::kRetry) return Route::kRunLocal;
 
   *status = Answer(thread, call, result);
-  if (accounting) {
-    const auto ns = [&thread](uint64_t ticks) {
-      return static_cast<uint64_t>(static_cast<double>(ticks) * thread.ns_per_tick);
-    };
-    // The answer may have come before the wait began: the network's share counts from the sending.
-    const uint64_t away_ns = ns(begin_ticks - call.sent_ticks + wait_ticks);
-    const uint64_t network_ns = away_ns - std::min(pending.reply.residence.total_ns, away_ns);
-    Entry* entry = Intern(pending.rid);
-    thread.AccountRemote(entry->slot, call.request_bytes, result->bytes(),
-                         ns(call.sending_ticks + wait_ticks), network_ns);
-    RefBase(entry).Reset();
-    // Only the plain case says something of the link: one message there, one back, and a thread
-    // that did nothing in between (a branch of a fork does).
-    const bool waited_at_once = ns(begin_ticks - call.sent_ticks) <= kWaitedAtOnceNs;
-    if (observer_ != nullptr && pending.transmissions == 1 && pending.reply.epoch != 0 &&
-        waited_at_once) {
-      observer_->OnRemoteCall(pending.destination, call.request_bytes, result->bytes(), network_ns);
-    }
-  }
+  call.reply_bytes = result->bytes();
+  // Only the plain case says something of the link: one message there, one back, and a thread that
+  // did nothing in between (a branch of a fork does).
+  call.waited_at_once =
+      static_cast<double>(begin_ticks - call.sent_ticks) * thread.ns_per_tick <= kWaitedAtOnceNs;
   // The object has forgotten this activity, and this call was sent once: it has not run. Under
   // another name it can.
   if (KindOf(*status) == ErrorKind::kDuplicateEvicted && pending.transmissions == 1) {
@@ -576,9 +606,34 @@ Invoker::Route BindingManager::Finish(ThreadContext& thread, OutgoingCall& outgo
       thread.lineage.push_back({thread.activity, thread.level()});
     }
     thread.SetActivity(fresh, is_root ? fresh : thread.root, thread.base_level, thread.sequence);
+    AccountRemote(thread, call);
     return Route::kRunLocal;
   }
   return Route::kRemote;
+}
+
+void BindingManager::Decoded(ThreadContext& thread, std::unique_ptr<OutgoingCall> outgoing) {
+  AccountRemote(thread, static_cast<Call&>(*outgoing));
+}
+
+void BindingManager::AccountRemote(ThreadContext& thread, Call& call) {
+  if (!accounting()) return;
+  const PendingCall& pending = call.pending;
+  const auto ns = [&thread](uint64_t ticks) {
+    return static_cast<uint64_t>(static_cast<double>(ticks) * thread.ns_per_tick);
+  };
+  Entry* entry = Intern(pending.rid);
+  call.waited_ticks += thread.EndWait(monitor::WaitKind::kSpun);
+  // The answer may have come before the wait began: the network's share counts from the sending.
+  const uint64_t away_ns = ns(monitor::ThreadClock::Ticks() - call.begun_ticks);
+  const uint64_t network_ns = away_ns - std::min(pending.reply.residence.total_ns, away_ns);
+  thread.AccountRemote(entry->slot, call.request_bytes, call.reply_bytes, ns(call.waited_ticks),
+                       network_ns);
+  RefBase(entry).Reset();
+  if (observer_ != nullptr && pending.transmissions == 1 && pending.reply.epoch != 0 &&
+      call.waited_at_once) {
+    observer_->OnRemoteCall(pending.destination, call.request_bytes, call.reply_bytes, network_ns);
+  }
 }
 
 absl::Status BindingManager::Answer(ThreadContext& thread, Call& call, Payload* result) {

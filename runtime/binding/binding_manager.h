@@ -194,6 +194,7 @@ class BindingManager final : public Invoker,
               absl::Status* status) override;
   Route Finish(ThreadContext& thread, OutgoingCall& call, Payload* result,
                absl::Status* status) override;
+  void Decoded(ThreadContext& thread, std::unique_ptr<OutgoingCall> call) override;
   void LeftInside(ThreadContext& thread, Entry& entry) override;
   void Left(Entry& entry) override;
   Entry* Intern(const Rid& rid) override;
@@ -245,6 +246,8 @@ class BindingManager final : public Invoker,
   uint32_t NewSlot();
   void SetObject(Entry* entry, std::unique_ptr<MobileObject> object, const ClassInfo* info);
   absl::Status Answer(ThreadContext& thread, Call& call, Payload* result);
+  // Counts a call whose answer was taken in: the time since is the way's.
+  void AccountRemote(ThreadContext& thread, Call& call);
   void Tick();
 
   const NodeInstance self_;

@@ -360,7 +360,10 @@ void ToProto(const placement::NodeStatistics& from, v1::NodeStatistics* to) {
   to->set_source(from.source);
   to->set_sees_switches(from.sees_switches);
   to->set_sees_io(from.sees_io);
+  to->set_less_contention(1 - from.contention);
+  to->set_blind_to_memory(!from.sees_memory);
   to->set_memory_bytes(from.memory_bytes.value_or(0));
+  to->set_memory_limit_bytes(from.memory_limit_bytes.value_or(0));
   to->set_memory_free_bytes(OrMinus(from.memory_free_bytes));
 }
 placement::NodeStatistics FromProto(const v1::NodeStatistics& from) {
@@ -371,10 +374,13 @@ placement::NodeStatistics FromProto(const v1::NodeStatistics& from) {
                                .cores = from.cores(),
                                .load = from.load()};
   if (from.memory_bytes() != 0) to.memory_bytes = from.memory_bytes();
+  if (from.memory_limit_bytes() != 0) to.memory_limit_bytes = from.memory_limit_bytes();
   to.memory_free_bytes = UnlessNegative(from.memory_free_bytes());
   to.source = from.source();
   to.sees_switches = from.sees_switches();
   to.sees_io = from.sees_io();
+  to.contention = 1 - from.less_contention();
+  to.sees_memory = !from.blind_to_memory();
   return to;
 }
 

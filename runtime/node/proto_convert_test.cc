@@ -116,11 +116,14 @@ Digest SomeDigest() {
                  .rate = 1.5,
                  .cores = 2,
                  .load = 0.25,
+                 .contention = 0.75,
                  .memory_bytes = 1e9,
                  .memory_free_bytes = 5e8,
+                 .memory_limit_bytes = 6e8,
                  .source = "plain",
                  .sees_switches = true,
-                 .sees_io = true};
+                 .sees_io = true,
+                 .sees_memory = false};
   placement::ObjectStatistics object;
   object.id = ToObjectId(kRid);
   object.class_name = "demo.Grep";
@@ -181,6 +184,9 @@ TEST(ProtoConvertTest, DigestSurvivesFieldByField) {
   EXPECT_EQ(digest.node.source, "plain");
   EXPECT_TRUE(digest.node.sees_switches);
   EXPECT_TRUE(digest.node.sees_io);
+  EXPECT_EQ(digest.node.contention, 0.75);
+  EXPECT_EQ(digest.node.memory_limit_bytes, 6e8);
+  EXPECT_FALSE(digest.node.sees_memory);
   ASSERT_EQ(digest.objects.size(), 1u);
   const placement::ObjectStatistics& object = digest.objects[0];
   EXPECT_EQ(object.id, ToObjectId(kRid));

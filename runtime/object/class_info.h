@@ -25,11 +25,24 @@ class ObjectManager;
 // that builds which disagree about a method cannot call it by mistake.
 using MethodId = uint32_t;
 
+// Told when the method of a call from another node begins and ends: what is decoded before and
+// encoded after is not the object's work, and is not done where the caller is on the same node.
+class MethodScope {
+ public:
+  virtual void Begin() = 0;
+  virtual void End() = 0;
+
+ protected:
+  ~MethodScope() = default;
+};
+
 struct MethodInfo {
   MethodId id = 0;
   std::string name;
   // Decodes the arguments, calls the method, encodes the result. On an error nothing is written.
-  absl::Status (*invoke)(MobileObject& object, Reader& arguments, Writer& result) = nullptr;
+  // `scope` is told of the method itself, if it comes to that; it may be null.
+  absl::Status (*invoke)(MobileObject& object, Reader& arguments, Writer& result,
+                         MethodScope* scope) = nullptr;
 };
 
 struct ClassInfo {

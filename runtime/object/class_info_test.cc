@@ -174,7 +174,7 @@ class InvokeTest : public ::testing::Test {
       if (method.name != name) continue;
       Reader reader(arguments);
       Writer result;
-      absl::Status status = method.invoke(*object_, reader, result);
+      absl::Status status = method.invoke(*object_, reader, result, nullptr);
       const Payload payload = std::move(result).Finish();
       if (status.ok()) return payload;
       EXPECT_EQ(payload.bytes(), 0u) << "something was written beside the error";

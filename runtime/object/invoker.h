@@ -42,10 +42,15 @@ class Invoker {
   virtual Route Start(ThreadContext& thread, Entry& entry, MethodId method,
                       absl::FunctionRef<Payload()> encode, std::unique_ptr<OutgoingCall>* call,
                       absl::Status* status) = 0;
-  // Blocks until the call is answered: kRemote with `status` and, where it is OK, `result`; or,
-  // when the object has come here meanwhile and the call has not run, a route as from Start().
+  // Blocks until the call is answered: kRemote with `status` and, where it is OK, `result`, whose
+  // decoding Decoded() has to follow; or, when the object has come here meanwhile and the call has
+  // not run, a route as from Start().
   virtual Route Finish(ThreadContext& thread, OutgoingCall& call, Payload* result,
                        absl::Status* status) = 0;
+  // The result of a call that ended kRemote was decoded: what the thread did from Start() to now
+  // was for the call to cross the link, and is charged to that edge and no object. Not of failed
+  // calls.
+  virtual void Decoded(ThreadContext& thread, std::unique_ptr<OutgoingCall> call) = 0;
   virtual void LeftInside(ThreadContext& thread, Entry& entry) = 0;
 
   // A thread left `entry` while its gate was not open. Never blocks.

@@ -186,17 +186,20 @@ MethodId MethodIdOf() {
 
 // How an invocation from another node enters the method.
 template <auto kMethod>
-absl::Status InvokeDecoded(MobileObject& object, Reader& arguments, Writer& result) {
+absl::Status InvokeDecoded(MobileObject& object, Reader& arguments, Writer& result,
+                           MethodScope* scope) {
   using Traits = MethodTraits<decltype(kMethod)>;
   auto values = typename Traits::Arguments();
   DecodeParts(arguments, values);
   if (arguments.ok() && !arguments.AtEnd()) arguments.Fail("more arguments came than are taken");
   if (!arguments.ok()) return arguments.status();
+  if (scope != nullptr) scope->Begin();
   auto outcome = std::apply(
       [&object](auto&... value) {
         return (static_cast<typename Traits::Class&>(object).*kMethod)(std::move(value)...);
       },
       values);
+  if (scope != nullptr) scope->End();
   if constexpr (Traits::kReturnsValue) {
     if (!outcome.ok()) return std::move(outcome).status();
     Encode<typename Traits::Value>(result, *outcome);

@@ -139,8 +139,11 @@ template <auto kMethod, typename... Args>
       route = entry.invoker->Finish(thread, *call, &payload, &status);
     }
     switch (route) {
-      case Invoker::Route::kRemote:
-        return DecodeResult<kMethod, Result>(status, payload, entry.invoker);
+      case Invoker::Route::kRemote: {
+        Result decoded = DecodeResult<kMethod, Result>(status, payload, entry.invoker);
+        entry.invoker->Decoded(thread, std::move(call));
+        return decoded;
+      }
       case Invoker::Route::kFailed:
         return status;
       case Invoker::Route::kRunInside:
@@ -308,7 +311,9 @@ auto Ref<T>::Fork(Args&&... args) const {
       const Invoker::Route route = entry.invoker->Finish(thread, *state->call, &payload, &status);
       if (route == Invoker::Route::kFailed) return status;
       if (route == Invoker::Route::kRemote) {
-        return internal::DecodeResult<kMethod, Result>(status, payload, entry.invoker);
+        Result decoded = internal::DecodeResult<kMethod, Result>(status, payload, entry.invoker);
+        entry.invoker->Decoded(thread, std::move(state->call));
+        return decoded;
       }
       if (route == Invoker::Route::kRunInside) entry.invoker->LeftInside(thread, entry);
     }

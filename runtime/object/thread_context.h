@@ -98,9 +98,10 @@ class ThreadContext {
   // Around a wait for another node: the time until now belongs to the object that the thread is in,
   // the wait to nobody. What is allocated meanwhile still counts for the object: it is the answer.
   // EndWait() returns the wait's length in ticks.
+  // kSpun: the thread was at work for the call, which is the way's time and not the object's.
   void BeginWait() { AccountHere(); }
-  uint64_t EndWait() {
-    const uint64_t ticks = clock.EndWait();
+  uint64_t EndWait(monitor::WaitKind kind = monitor::WaitKind::kParked) {
+    const uint64_t ticks = clock.EndWait(kind);
     totals.waited_ticks += ticks;
     return ticks;
   }

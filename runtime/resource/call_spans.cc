@@ -118,7 +118,10 @@ EdgeFlowsByKey CallSpans::Take(const EdgeSumsByKey& grown, double length_s) {
     if (sums.calls > 0) edge.inside_s = 0;
     EdgeFlow& now = flows[key];
     edge.calls.Take(calls, sums.calls > 0, took_s, length_s, now);
-    edge.times.Take(times, SpentIn(times) > 0, SpentIn(times), length_s, now);
+    // What was charged up to the end of a call is as much of it as its bytes: at once, it would
+    // stand against an eighth of the call where that took eight samples.
+    const double spent_s = SpentIn(times);
+    edge.times.Take(times, spent_s > 0, std::max(spent_s, took_s), length_s, now);
   }
   return flows;
 }

@@ -61,6 +61,17 @@ TEST_F(CallSpansTest, LongCallsOneAfterTheOtherMakeSamplesThatAreAllAlike) {
   EXPECT_LT(most, 1.01 * 1'000'000 / 17);
 }
 
+// A turn reads for 0.85 s and then computes for 1 ms. Were that credited at once, the sample would
+// say that a turn takes 17 ms to compute.
+TEST_F(CallSpansTest, WhatALongCallComputedIsSpreadAsItIs) {
+  for (int i = 0; i < 16; ++i) Rest();
+  Sample(Remote(1, 1'000'000, 0.85), {.calls = 1, .busy_ticks = Ticks(0.001)});
+  for (int i = 0; i < 15; ++i) {
+    const EdgeFlow turn = Rest()[kTurn];
+    EXPECT_NEAR(turn.busy_s / turn.calls, 0.001, 1e-5) << i;
+  }
+}
+
 TEST_F(CallSpansTest, ShortCallsCountAtOnce) {
   const EdgeFlow flow = Sample(Remote(5, 5000, 5 * 0.04))[kRead];
   EXPECT_EQ(flow.calls, 5);

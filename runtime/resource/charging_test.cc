@@ -31,6 +31,33 @@ using monitor::MonitorSource;
 
 constexpr uint64_t kStepNs = 2'000'000;
 
+// Takes a step to be written, and one to be read.
+struct Costly {};
+
+void ComputeAStep() {
+  const uint64_t end = MachineTime::ThreadCpuNs() + kStepNs;
+  while (MachineTime::ThreadCpuNs() < end) {
+  }
+}
+
+}  // namespace
+
+template <>
+struct Codec<Costly> {
+  static void Encode(Writer& writer, const Costly&) {
+    ComputeAStep();
+    runtime::Encode(writer, uint32_t{1});
+  }
+  static void Decode(Reader& reader, Costly&) {
+    Decoded<uint32_t>(reader);
+    ComputeAStep();
+  }
+  static size_t Bytes(const Costly&) { return 4; }
+  static std::string Name() { return "costly"; }
+};
+
+namespace {
+
 // Follows a script: c computes for 2 ms of its thread's CPU time, b blocks for 2 ms, 1(...) calls
 // object 1 of the cast, which follows what stands in the parentheses; p1(...) has a thread of the
 // pool make that call for object 1 and does not wait for it; d reads 1 MiB from a device.
@@ -41,9 +68,7 @@ class Scripted : public MobileObject {
   absl::Status Play(std::string script, Cast cast) {
     for (size_t at = 0; at < script.size(); ++at) {
       if (script[at] == 'c') {
-        const uint64_t end = MachineTime::ThreadCpuNs() + kStepNs;
-        while (MachineTime::ThreadCpuNs() < end) {
-        }
+        ComputeAStep();
       } else if (script[at] == 'b') {
         monitor::BlockFor(kStepNs);
       } else if (script[at] == 'd') {
@@ -67,6 +92,13 @@ class Scripted : public MobileObject {
     return absl::OkStatus();
   }
 
+  absl::StatusOr<Costly> Relay(const Costly& costly, uint32_t times, Ref<Scripted> to) {
+    for (uint32_t i = 0; i < times; ++i) {
+      ABACUS_RETURN_IF_ERROR(to->Relay(costly, 0, to).status());
+    }
+    return Costly();
+  }
+
   // As an object's manager does, on a thread that is inside of no object.
   static void HandOver(const Cast& cast, size_t who, const std::string& part) {
     pool->Run([cast, who, part] {
@@ -80,7 +112,7 @@ class Scripted : public MobileObject {
 
   void Checkpoint(CheckpointWriter&) const override {}
   absl::Status Restore(CheckpointReader&) override { return absl::OkStatus(); }
-  ABACUS_OBJECT(Scripted, "test.Scripted", 1, Play)
+  ABACUS_OBJECT(Scripted, "test.Scripted", 1, Play, Relay)
 };
 
 // What a script makes each object of the cast do itself, in steps.
@@ -267,6 +299,24 @@ TEST_P(ChargingTest, WaitsOfAWorkerBetweenInvocationsAreNobodys) {
               compute_ms + 0.5 * kRounds * kWaitNs / 1e6)
         << i;
   }
+}
+
+// An object that comes to the one that it calls has nothing to encode any more: were it charged for
+// that, a move would be predicted to save less than it does.
+TEST_P(ChargingTest, EncodingAndDecodingForAnotherNodeAreTheWays) {
+  constexpr uint32_t kCalls = 20;
+  const Scripted::Cast cast = CastAt(0);
+  EXPECT_TRUE(cast[0]->Relay(Costly(), kCalls, cast[2]).ok());
+  EXPECT_LE(Of(0).compute_ms, 0.5 * kCalls * kStepNs / 1e6) << "of twice as much for its calls";
+  EXPECT_LE(Of(2).compute_ms, 0.5 * kCalls * kStepNs / 1e6) << "of twice as much for its answers";
+  uint64_t wait_ns = 0;
+  uint64_t network_ns = 0;
+  for (const auto& [key, sums] : (*cluster_)[0].binding().threads().CollectAccounts()) {
+    wait_ns += sums.remote_wait_ns;
+    network_ns += sums.remote_network_ns;
+  }
+  EXPECT_GE(wait_ns, 4 * kCalls * kStepNs) << "the caller's time is complete";
+  EXPECT_GE(network_ns, 4 * kCalls * kStepNs) << "and none of it was the callee's";
 }
 
 // From the kernel's side through the accounts to the digest.

@@ -208,7 +208,8 @@ placement::Snapshot ClusterView::SnapshotOf(const Rid& console, const Digest& cl
     // The activity's time as its own node saw it: what is here, and what it waited for from there.
     t_app_s += object.cpu_s + object.ready_s + object.own_stall_s + object.stall_s;
   }
-  if (t_app_s > 0) snapshot.measured_t_app_s = t_app_s;
+  // A sample in which no call ended has a time of 0, which is as well measured as any.
+  snapshot.measured_t_app_s = t_app_s;
   return snapshot;
 }
 

@@ -9,6 +9,11 @@ namespace {
 // The bytes of a large call take most of its time, so this small part of the fastest one is a
 // cautious guess of the round trip until a small call has been seen.
 constexpr double kRoundTripOfLarge = 0.05;
+// A call counts for no more than so many round trips: one that was lost and sent again, or waited
+// behind a large one, says nothing of the next.
+constexpr double kSmallMax = 4;
+// How much of the past round trips count: they follow what the nodes do, and that changes fast.
+constexpr double kSmallDecay = 1.0 / 8;
 
 }  // namespace
 
@@ -23,15 +28,14 @@ void LinkEstimator::Observe(NodeInstance peer, uint64_t request_bytes, uint64_t 
     link = FromPrior(prior->second);
   }
   if (bytes <= kSmallBytes) {
-    // A quantile without a history: a faster call pulls the estimate down at once, a slower one
-    // pushes it up a little, so that it settles near the fast end and still follows a change.
-    link.small_bytes += link.small_s < 0 ? static_cast<double>(bytes)
-                                         : (static_cast<double>(bytes) - link.small_bytes) * kDecay;
-    if (link.small_s < 0 || seconds < link.small_s) {
-      link.small_s = seconds;
-    } else {
-      link.small_s += (std::min(seconds, 4 * link.small_s) - link.small_s) * kDecay;
-    }
+    // The mean, as that is what many calls take: the fastest one did not wait for its thread to
+    // wake, which nearly all of them do.
+    const double weight = link.small_s < 0 ? 1 : kSmallDecay;
+    const double known_s = std::max(0.0, link.small_s);
+    const double counted_s =
+        link.small_s < 0 ? seconds : std::min(seconds, kSmallMax * std::max(known_s, 1e-6));
+    link.small_bytes += weight * (static_cast<double>(bytes) - link.small_bytes);
+    link.small_s = known_s + weight * (counted_s - known_s);
   } else if (bytes >= kLargeBytes) {
     link.large_bytes += static_cast<double>(bytes) - link.large_bytes * kDecay;
     link.large_s += seconds - link.large_s * kDecay;

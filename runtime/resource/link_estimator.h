@@ -16,7 +16,7 @@ namespace abacus::runtime {
 // traffic is sent.
 //
 // A call's network time is its wait less the callee's residence. Small calls show the round trip
-// (their lower quantile: a null call can be late but not early). Large ones show the bandwidth:
+// (their mean, in which very late ones count for little). Large ones show the bandwidth:
 // bytes / (network time - round trip), over all of the last calls together, so that each byte
 // counts alike.
 //   Worked: 64 KiB replies that wait 52.8 ms on a link with a 0.3 ms round trip:
@@ -72,7 +72,7 @@ class LinkEstimator {
     // Products of transfer time t and bytes b of large calls, summed with the squares of the
     // weights that the sums above have.
     double tt = 0, tb = 0, bb = 0;
-    double small_s = -1;     // lower quantile of small calls
+    double small_s = -1;     // mean of small calls, -1: none
     double small_bytes = 0;  // decayed mean of what they carried
     double fastest_large_s = -1;
   };

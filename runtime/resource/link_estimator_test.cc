@@ -85,6 +85,15 @@ TEST(LinkEstimatorTest, AFewSlowCallsHardlyMoveTheRoundTrip) {
   EXPECT_LT(*Only(links).round_trip_s, 2 * kRoundTrip);
 }
 
+// Half of them take twice as long, as their threads were asleep: 1.5 round trips are to be
+// expected.
+TEST(LinkEstimatorTest, TheRoundTripIsWhatCallsTakeInTheMean) {
+  LinkEstimator links;
+  for (int i = 0; i < 1000; ++i) links.Observe(kPeer, 40, 24, NetworkNs(64) * (1 + i % 2));
+  const double once = static_cast<double>(NetworkNs(64)) * 1e-9;
+  EXPECT_NEAR(*Only(links).round_trip_s, 1.5 * once, 0.1 * once);
+}
+
 TEST(LinkEstimatorTest, ALinkThatBecomesTenTimesFasterIsSeenWithinAHundredCalls) {
   LinkEstimator links;
   for (int i = 0; i < 100; ++i) links.Observe(kPeer, 40, 65536, NetworkNs(65576));

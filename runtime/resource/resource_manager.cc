@@ -15,6 +15,10 @@ constexpr uint64_t kCheckpointBytesPrior = 16 * 1024;
 // edges are used now and then is the same graph all the time.
 constexpr double kEdgeWindows = 5;
 
+// What load does to tasks changes with who makes it: half of what was seen counts after so many
+// windows.
+constexpr double kContentionWindows = 10;
+
 }  // namespace
 
 ResourceManager::ResourceManager(BindingManager* binding, monitor::Monitor* monitor,
@@ -163,6 +167,21 @@ void ResourceManager::NoteRates(const EdgeSumsByKey& sums, double length_s) {
   note(edge_steadiness_, bytes, 1);
 }
 
+double ResourceManager::NoteContention(const EdgeFlowsByKey& window,
+                                       const placement::NodeStatistics& node, double length_s) {
+  double busy_s = 0;
+  double ready_s = 0;
+  for (const auto& [key, flow] : window) {
+    if (CalleeOf(key) == kOutsideSlot) continue;
+    busy_s += flow.busy_s;
+    ready_s += flow.ready_s;
+  }
+  MutexLock lock(mutex_);
+  contention_.Add(busy_s, ready_s, node.load, node.cores, length_s,
+                  kContentionWindows * absl::ToDoubleSeconds(window_));
+  return contention_.part();
+}
+
 ResourceManager::IoBySlot ResourceManager::IoSince(const IoBySlot& now, const IoBySlot& before) {
   IoBySlot since;
   for (const auto& [slot, io] : now) {
@@ -276,6 +295,7 @@ void ResourceManager::Fill(Digest& digest, const EdgeFlowsByKey& window,
     digest.node.load = load->running + load->ready;
     digest.node.source += "; load: " + load->source;
   }
+  digest.node.contention = NoteContention(window, digest.node, digest.window_s);
   if (const auto memory = monitor_.Memory(); memory.ok()) {
     digest.node.memory_bytes = static_cast<double>(memory->total_bytes);
     digest.node.memory_free_bytes = static_cast<double>(memory->available_bytes);
@@ -343,7 +363,9 @@ void ResourceManager::Fill(Digest& digest, const EdgeFlowsByKey& window,
     object.class_name = status.class_name;
     object.node = self;
     object.mobile = !status.anchored;
-    object.memory_bytes = monitor_.MemoryOf(status.slot).value_or(0);
+    const std::optional<uint64_t> memory_bytes = monitor_.MemoryOf(status.slot);
+    object.memory_bytes = memory_bytes.value_or(0);
+    digest.node.sees_memory &= memory_bytes.has_value();
     object.checkpoint_bytes = kCheckpointBytesPrior;
     {
       MutexLock lock(mutex_);

@@ -15,6 +15,7 @@
 #include "runtime/binding/binding_manager.h"
 #include "runtime/migration/migrator.h"
 #include "runtime/resource/call_spans.h"
+#include "runtime/resource/contention.h"
 #include "runtime/resource/digest.h"
 #include "runtime/resource/link_estimator.h"
 #include "runtime/resource/moments.h"
@@ -111,6 +112,10 @@ class ResourceManager final : public CallObserver, public MigrationObserver {
   // Takes the newest sample's rates into account.
   void NoteRates(const EdgeSumsByKey& sums, double length_s) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  // Takes the newest sample into account; returns NodeStatistics::contention.
+  double NoteContention(const EdgeFlowsByKey& window, const placement::NodeStatistics& node,
+                        double length_s);
+
   BindingManager& binding_;
   monitor::Monitor& monitor_;
   const ResourceOptions options_;
@@ -125,6 +130,7 @@ class ResourceManager final : public CallObserver, public MigrationObserver {
   absl::flat_hash_map<uint32_t, Steadiness> steadiness_ ABSL_GUARDED_BY(mutex_);  // by slot
   absl::flat_hash_map<EdgeKey, Steadiness> edge_steadiness_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<EdgeKey, absl::Time> edge_used_ ABSL_GUARDED_BY(mutex_);  // last called
+  Contention contention_ ABSL_GUARDED_BY(mutex_);
   std::deque<Retired> retired_ ABSL_GUARDED_BY(mutex_);
   std::map<Rid, std::string> consoles_ ABSL_GUARDED_BY(mutex_);
   std::map<Rid, PinState> pins_ ABSL_GUARDED_BY(mutex_);

@@ -35,9 +35,12 @@ Json Of(const placement::NodeStatistics& node) {
           {"load", node.load},
           {"memory_bytes", Maybe(node.memory_bytes)},
           {"memory_free_bytes", Maybe(node.memory_free_bytes)},
+          {"memory_limit_bytes", Maybe(node.memory_limit_bytes)},
           {"source", node.source},
           {"sees_switches", node.sees_switches},
-          {"sees_io", node.sees_io}};
+          {"sees_io", node.sees_io},
+          {"contention", node.contention},
+          {"sees_memory", node.sees_memory}};
 }
 
 Json Of(const placement::ObjectStatistics& object) {
@@ -75,11 +78,14 @@ placement::NodeStatistics NodeOf(const Json& json) {
           .rate = json.at("rate"),
           .cores = json.at("cores"),
           .load = json.at("load"),
+          .contention = json.value("contention", 1.0),
           .memory_bytes = Maybe(json, "memory_bytes"),
           .memory_free_bytes = Maybe(json, "memory_free_bytes"),
+          .memory_limit_bytes = Maybe(json, "memory_limit_bytes"),
           .source = json.at("source"),
           .sees_switches = json.value("sees_switches", false),
-          .sees_io = json.value("sees_io", false)};
+          .sees_io = json.value("sees_io", false),
+          .sees_memory = json.value("sees_memory", true)};
 }
 
 placement::ObjectStatistics ObjectOf(const Json& json) {

@@ -47,7 +47,7 @@ class FakeInvoker : public Invoker, private ObjectHost {
       on_start;
   std::function<Route(ThreadContext&, OutgoingCall&, Payload*, absl::Status*)> on_finish;
 
-  std::atomic<int> starts{0}, finishes{0}, lefts{0}, lefts_inside{0}, unreferenced{0};
+  std::atomic<int> starts{0}, finishes{0}, decoded{0}, lefts{0}, lefts_inside{0}, unreferenced{0};
   std::atomic<int> calls_ended{0};
 
   Route Start(ThreadContext& thread, Entry& entry, MethodId method,
@@ -65,6 +65,7 @@ class FakeInvoker : public Invoker, private ObjectHost {
     *status = absl::UnavailableError("nobody answers");
     return Route::kFailed;
   }
+  void Decoded(ThreadContext&, std::unique_ptr<OutgoingCall>) override { ++decoded; }
   void LeftInside(ThreadContext& thread, Entry& entry) override {
     ++lefts_inside;
     thread.Pop(&entry);
