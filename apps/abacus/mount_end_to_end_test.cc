@@ -1,5 +1,6 @@
 // A server, volumes and mounts as processes of their own: what a user of `abacus mount` gets.
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
