@@ -14,9 +14,9 @@ namespace {
 
 // The graph's own history of quiesces forgets: means are over at most so many.
 constexpr uint64_t kQuiescesMax = 32;
-// Others' load on a node that changes by this part how long a task takes there makes before and
-// after incomparable. A load that leaves a core free slows nobody down, however it changed.
-constexpr double kOthersSlowDown = 0.25;
+// Others' load on a node that changed by this many cores since a move makes before and after
+// incomparable: it alone can slow a task down by half on two cores.
+constexpr double kOthersChangedCores = 0.5;
 
 double CpuOf(const Snapshot& snapshot, const ObjectId& id) {
   for (const auto& object : snapshot.objects) {
@@ -130,16 +130,13 @@ bool Planner::AuditLastMove(Graph& graph, const Snapshot& window, const Decision
   LastMove& last = *graph.last_move;
   last.audited = true;
   const double amount = graph.history.empty() ? 0 : AmountOf(graph, window);
-  // One more than the others' load: a task that runs.
-  const auto changed = [](const NodeStatistics& node, double before, double now) {
-    const double was = SlowDown(before + 1, node.cores, node.contention);
-    const double is = SlowDown(now + 1, node.cores, node.contention);
-    return std::abs(is - was) > kOthersSlowDown * std::min(is, was);
+  const auto changed = [](double before, double now) {
+    return std::abs(now - before) > kOthersChangedCores;
   };
   if (amount <= 0 || !window.measured_t_app_s || *window.measured_t_app_s <= 0 ||
       last.phase_changes != graph.phases.changes() ||
-      changed(decision.client, last.others.client, decision.others.client) ||
-      changed(decision.server, last.others.server, decision.others.server)) {
+      changed(last.others.client, decision.others.client) ||
+      changed(last.others.server, decision.others.server)) {
     ++counters_.audits_dropped;
     return false;
   }

@@ -28,5 +28,5 @@ abacus_test(abacus_end_to_end_test
   LABELS serial TIMEOUT 300)
 abacus_test(abacus_mount_end_to_end_test
   SRCS abacus/mount_end_to_end_test.cc
-  DEPS abacus_command_testing
+  DEPS abacus_command_testing abacus_testing
   LABELS serial TIMEOUT 300)

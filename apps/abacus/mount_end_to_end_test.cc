@@ -8,16 +8,15 @@
 
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "apps/abacus/testing/command.h"
+#include "runtime/testing/cluster.h"
 
 namespace abacus::apps::testing {
 namespace {
@@ -126,10 +125,10 @@ TEST_F(MountEndToEndTest, VolumesAreMadeListedAndDeletedWhenNobodyUsesThem) {
   EXPECT_EQ(Abacus({"umount", one}).code, 0);
   // Its process leaves the volume after the directory is gone.
   Outcome deleted;
-  for (int i = 0; i < 600 && (deleted = Abacus({"volume", "delete", "home"})).code != 0; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  }
-  EXPECT_EQ(deleted.code, 0) << deleted.err;
+  EXPECT_TRUE(runtime::testing::Eventually([&] {
+    deleted = Abacus({"volume", "delete", "home"});
+    return deleted.code == 0;
+  })) << deleted.err;
   EXPECT_THAT(Abacus({"mount", address_ + "/home", one}).err, HasSubstr("there is no volume"));
 }
 
