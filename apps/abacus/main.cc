@@ -390,11 +390,45 @@ int CommandLine::Run(int argc, char** argv) {
   return command_();
 }
 
+// As mount(8) calls the helper of a file system: SOURCE DIR [-sfnv] [-N namespace] [-o options]
+// [-t type]. Linked to as /sbin/mount.fuse.abacus, the program takes that for `abacus mount`.
+bool IsMountHelper(const std::string& program) {
+  return program.substr(program.rfind('/') + 1) == "mount.fuse.abacus";
+}
+
+int RunMountHelper(const std::vector<std::string>& arguments) {
+  MountOptions mount;
+  std::vector<std::string> names;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& argument = arguments[i];
+    const bool has_next = i + 1 < arguments.size();
+    if (argument == "-o" && has_next) {
+      mount.options.push_back(arguments[++i]);
+    } else if ((argument == "-t" || argument == "-N") && has_next) {
+      ++i;
+    } else if (argument == "-f") {
+      return kExitOk;  // to look as if
+    } else if (argument[0] != '-') {
+      names.push_back(argument);
+    }
+  }
+  if (names.size() != 2) {
+    fprintf(stderr, "mount.fuse.abacus: SERVER[,SERVER...][/VOLUME] DIR are what it needs\n");
+    return kExitError;
+  }
+  mount.source = names[0];
+  mount.directory = names[1];
+  return Mount(mount);
+}
+
 }  // namespace
 }  // namespace abacus::apps
 
 int main(int argc, char** argv) {
   // Output that nobody reads any more is an error of the write, told as such.
   signal(SIGPIPE, SIG_IGN);
+  if (argc > 0 && abacus::apps::IsMountHelper(argv[0])) {
+    return abacus::apps::RunMountHelper({argv + 1, argv + argc});
+  }
   return abacus::apps::CommandLine().Run(argc, argv);
 }

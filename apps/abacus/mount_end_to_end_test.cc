@@ -145,5 +145,19 @@ TEST_F(MountEndToEndTest, StackTellsAFilesLayersAndSetsThoseOfNewOnes) {
   EXPECT_EQ(Abacus({"umount", one}).code, 0);
 }
 
+// As mount(8) calls it for the type fuse.abacus, once it is linked to under /sbin.
+TEST_F(MountEndToEndTest, ServesAsTheHelperOfMount) {
+  ASSERT_EQ(Abacus({"volume", "create", "home"}).code, 0);
+  const std::string helper = folder_.Path("mount.fuse.abacus"), one = folder_.Path("one");
+  std::filesystem::create_symlink(ProgramPath(), helper);
+  mkdir(one.c_str(), 0755);
+  mounted_.push_back(one);
+  EXPECT_EQ(Run(helper + " " + address_ + "/home " + one + " -o rw,_netdev,noatime"), 0);
+  EXPECT_TRUE(IsMounted(one));
+  EXPECT_EQ(Run("echo x > " + one + "/f"), 0);
+  EXPECT_EQ(Abacus({"umount", one}).code, 0);
+  EXPECT_NE(Run(helper + " " + address_ + "/home 2> /dev/null"), 0);
+}
+
 }  // namespace
 }  // namespace abacus::apps::testing

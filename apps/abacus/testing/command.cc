@@ -54,6 +54,8 @@ std::string Folder::Read(const std::string& name) const {
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
+std::string ProgramPath() { return ABACUS_PROGRAM; }
+
 Command::Command(const std::vector<std::string>& arguments, const Options& options) {
   std::vector<char*> argv = {const_cast<char*>(ABACUS_PROGRAM)};
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));

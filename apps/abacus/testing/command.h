@@ -10,6 +10,9 @@
 
 namespace abacus::apps::testing {
 
+// Where the program is.
+std::string ProgramPath();
+
 // A folder for one test, removed with the object.
 class Folder {
  public:

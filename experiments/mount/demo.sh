@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# Ordinary programs on a mount, while the objects below it are moved between client and server; then
+# a second client's mount is compared with what the same programs left on the local disk.
+#
+# usage: demo.sh PROGRAM FOLDER     the `abacus` program; a git repository to work with
+set -euo pipefail
+
+abacus=$1
+repository=$2
+# shellcheck source=world.sh
+source "$(dirname "${BASH_SOURCE[0]}")/world.sh"
+
+# work NAME DIR: what is done on the mount and on the local disk alike.
+work() {
+  local name=$1 dir=$2 began=$EPOCHREALTIME ended
+  case $name in
+    cp) cp -r "$repository/runtime" "$dir/copied" ;;
+    tar) mkdir "$dir/unpacked" && tar -C "$repository" -cf - objfs placement | tar -C "$dir/unpacked" -xf - ;;
+    git) git -c safe.directory='*' clone -q "$repository" "$dir/clone" ;;
+    sqlite) python3 - "$dir/words.db" <<'PY'
+import sqlite3, sys
+base = sqlite3.connect(sys.argv[1])
+base.execute("create table words(id integer primary key, word text)")
+for i in range(20):
+    with base:
+        base.executemany("insert into words(word) values (?)", ((f"word {i} {j}",) for j in range(500)))
+with base:
+    base.execute("delete from words where id % 3 = 0")
+base.execute("vacuum")
+PY
+      ;;
+    sort) (cd "$dir" && find copied -type f -exec cat {} + | sort >sorted) ;;
+  esac
+  ended=$EPOCHREALTIME
+  seconds=$(python3 -c "print(f'{$ended - $began:.2f}')")
+}
+
+begin_server
+mount_as first
+mkdir "$world/local"
+"$abacus" stack --set 'cache/isolation/storage' "$world/first"
+begin_moving
+printf '%-8s %14s %14s\n' job 'mount, s' 'local disk, s'
+for job in cp tar git sqlite sort; do
+  work "$job" "$world/first"
+  on_mount=$seconds
+  work "$job" "$world/local"
+  printf '%-8s %14s %14s\n' "$job" "$on_mount" "$seconds"
+done
+end_moving
+
+mount_as second
+# What git notes of when and where is its own.
+for tree in copied unpacked clone sorted words.db; do
+  diff -r --no-dereference --exclude=.git "$world/local/$tree" "$world/second/$tree" ||
+    fail "'$tree' is not the same on the second client's mount"
+done
+git -c safe.directory='*' -C "$world/second/clone" fsck --no-progress ||
+  fail "git finds damage in the clone"
+echo "every byte is the same on a second client's mount;" \
+  "objects were moved $(cat "$world/moved") times meanwhile"
