@@ -4,6 +4,7 @@
 #
 # usage: demo.sh PROGRAM FOLDER     the `abacus` program; a git repository to work with
 set -euo pipefail
+export LC_ALL=C
 
 abacus=$1
 repository=$2
@@ -29,7 +30,8 @@ with base:
 base.execute("vacuum")
 PY
       ;;
-    sort) (cd "$dir" && find copied -type f -exec cat {} + | sort >sorted) ;;
+    sort) # In an order that does not depend on the directories'.
+      (cd "$dir" && find copied -type f -print0 | sort -z | xargs -0 cat | sort >sorted) ;;
   esac
   ended=$EPOCHREALTIME
   seconds=$(python3 -c "print(f'{$ended - $began:.2f}')")
@@ -52,10 +54,10 @@ end_moving
 mount_as second
 # What git notes of when and where is its own.
 for tree in copied unpacked clone sorted words.db; do
-  diff -r --no-dereference --exclude=.git "$world/local/$tree" "$world/second/$tree" ||
+  diff -rq --no-dereference --exclude=.git "$world/local/$tree" "$world/second/$tree" ||
     fail "'$tree' is not the same on the second client's mount"
 done
-git -c safe.directory='*' -C "$world/second/clone" fsck --no-progress ||
+git -c safe.directory='*' -C "$world/second/clone" fsck --no-progress --no-dangling ||
   fail "git finds damage in the clone"
 echo "every byte is the same on a second client's mount;" \
   "objects were moved $(cat "$world/moved") times meanwhile"
