@@ -42,11 +42,15 @@ absl::Status HybridClock::Observe(Version seen) {
         (seen.ticks() - physical) / (1'000'000 / Version::kTickUs),
         " s ahead of this machine's clock: set the clocks of client and server right"));
   }
-  uint64_t last = last_.load(std::memory_order_relaxed);
-  while (last < seen.ticks() &&
-         !last_.compare_exchange_weak(last, seen.ticks(), std::memory_order_relaxed)) {
-  }
+  Follow(seen);
   return absl::OkStatus();
+}
+
+void HybridClock::Follow(Version own) {
+  uint64_t last = last_.load(std::memory_order_relaxed);
+  while (last < own.ticks() &&
+         !last_.compare_exchange_weak(last, own.ticks(), std::memory_order_relaxed)) {
+  }
 }
 
 }  // namespace abacus::objfs

@@ -56,6 +56,9 @@ class HybridClock {
   // Makes later versions greater than `seen`.
   // Errors: kInvalidArgument - more than an hour ahead of the physical clock; nothing is changed.
   absl::Status Observe(Version seen);
+  // The same for a version that comes from where this clock's own versions are kept: it is not
+  // refused, or what was written before the physical clock was set back could not be used any more.
+  void Follow(Version own);
 
  private:
   uint64_t PhysicalTicks() const;

@@ -88,5 +88,16 @@ TEST(HybridClockTest, ThreadsGetVersionsOfTheirOwn) {
   EXPECT_EQ(all.size(), size_t{kThreads} * kEach);
 }
 
+TEST(HybridClockTest, ItsOwnVersionsAreFollowedHoweverFarAhead) {
+  int64_t now_us = int64_t{1'700'000'000} * 1'000'000;
+  HybridClock clock(1, [&now_us] { return now_us; });
+  const Version before = clock.Next();
+  now_us -= int64_t{86'400} * 1'000'000;
+  HybridClock restarted(1, [&now_us] { return now_us; });
+  EXPECT_FALSE(restarted.Observe(before).ok());
+  restarted.Follow(before);
+  EXPECT_GT(restarted.Next(), before);
+}
+
 }  // namespace
 }  // namespace abacus::objfs

@@ -39,7 +39,7 @@ absl::StatusOr<std::optional<Node>> ObjectTable::Load(ObjectId id) {
   if (absl::IsNotFound(attributes.status())) return std::nullopt;
   if (!attributes.ok()) return attributes.status();
   // Whatever the clock did since: what is written next is newer.
-  ABACUS_RETURN_IF_ERROR(clock_.Observe(Version{attributes->version}));
+  clock_.Follow(Version{attributes->version});
   ABACUS_ASSIGN_OR_RETURN(Inode inode, Inode::Decode(attributes->blob));
   if (written_ns != 0) inode.modified_ns = inode.changed_ns = written_ns;
   return Node{id, std::move(inode), attributes->size_bytes, attributes->allocated_bytes,

@@ -57,7 +57,11 @@ absl::Status Volume::FindRoot() {
   ABACUS_ASSIGN_OR_RETURN(const std::vector<ObjectId> ids, table_->store().List(0, 1));
   if (!ids.empty()) {
     ABACUS_ASSIGN_OR_RETURN(const Node node, table_->Stat(ids[0]));
-    if (!node.inode.IsDirectory() || node.inode.parent != ids[0]) {
+    const bool is_root = node.inode.IsDirectory() && node.inode.parent == ids[0];
+    // A crash came between its creation and its first change: nobody has seen the volume yet.
+    const bool is_unfinished = node.inode.IsDirectory() && node.inode.parent == 0;
+    if (is_unfinished) return FinishRoot(ids[0]);
+    if (!is_root) {
       return absl::FailedPreconditionError(absl::StrCat("the store of volume '", options_.name,
                                                         "' holds something else: its first ",
                                                         "object is no root directory"));
@@ -69,7 +73,11 @@ absl::Status Volume::FindRoot() {
   root.mode = S_IFDIR | 0755;
   root.links = 2;
   ABACUS_ASSIGN_OR_RETURN(const Node node, table_->Make(0, root, ""));
-  root_ = node.id;
+  return FinishRoot(node.id);
+}
+
+absl::Status Volume::FinishRoot(ObjectId id) {
+  root_ = id;
   InodeChange own_parent;
   own_parent.parent = root_;
   ABACUS_RETURN_IF_ERROR(table_->Change(0, root_, own_parent).status());

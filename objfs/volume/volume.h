@@ -118,6 +118,7 @@ class Volume final : public runtime::AnchoredObject {
   };
   Volume(std::shared_ptr<ObjectStore> store, Options options, Host host);
   absl::Status FindRoot();
+  absl::Status FinishRoot(ObjectId id);
   absl::StatusOr<runtime::Ref<Layer>> MakeBottom(ObjectId id);
   void EndBottom(ObjectId id);
   void FlushNowAndThen();

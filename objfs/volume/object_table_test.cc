@@ -1,0 +1,170 @@
+// The order of a volume's changes, without the runtime: over a disk in memory and a clock that the
+// test sets.
+
+#include "objfs/volume/object_table.h"
+
+#include <sys/stat.h>
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "objfs/store/local_object_store.h"
+#include "objfs/store/memory_disk.h"
+
+namespace abacus::objfs {
+namespace {
+
+using runtime::Block;
+
+constexpr uint16_t kWriter = 7;
+
+class ObjectTableTest : public ::testing::Test {
+ protected:
+  ObjectTableTest() { Restart(); }
+  // As after a crash: what was not flushed is gone.
+  void Restart() {
+    table_.reset();
+    auto store = LocalObjectStore::Open(disk_, {});
+    ASSERT_TRUE(store.ok()) << store.status();
+    table_ = std::make_unique<ObjectTable>(*std::move(store), [this] { return now_ns_.load(); });
+  }
+  ObjectId Make(uint32_t mode, uint32_t links) {
+    Inode inode;
+    inode.mode = mode;
+    inode.links = links;
+    const auto node = table_->Make(kWriter, inode, "");
+    EXPECT_TRUE(node.ok()) << node.status();
+    return node.ok() ? node->id : 0;
+  }
+  Outcome Commit(const std::vector<Part>& parts, std::optional<uint64_t> tree = std::nullopt) {
+    const auto outcome = table_->Commit(kWriter, {parts, tree});
+    EXPECT_TRUE(outcome.ok()) << outcome.status();
+    return outcome.ok() ? *outcome : Outcome();
+  }
+  static Part WriteOf(ObjectId id, const std::string& bytes, Version read = {}) {
+    Part part{.id = id};
+    part.reads = {{{0, ObjectStore::kBlockBytes}, read}};
+    part.writes = {{0, Block::CopyOf(bytes)}};
+    return part;
+  }
+
+  MemoryDisk disk_;
+  std::atomic<int64_t> now_ns_{int64_t{1'700'000'000} * 1'000'000'000};
+  std::unique_ptr<ObjectTable> table_;
+};
+
+TEST_F(ObjectTableTest, ACommitIsRefusedWhereWhatItReadHasChanged) {
+  const ObjectId id = Make(S_IFDIR | 0755, 2);
+  const Outcome first = Commit({WriteOf(id, "one")});
+  ASSERT_EQ(first.state, CommitState::kCommitted);
+  EXPECT_EQ(first.version.writer(), kWriter);
+  // It read the block as it was before there was one.
+  const Outcome stale = Commit({WriteOf(id, "two")});
+  EXPECT_EQ(stale.state, CommitState::kStale);
+  EXPECT_EQ(stale.id, id);
+  EXPECT_EQ(Commit({WriteOf(id, "two", first.version)}).state, CommitState::kCommitted);
+}
+
+TEST_F(ObjectTableTest, OneRefusedPartLeavesAllOthersAlone) {
+  const ObjectId a = Make(S_IFDIR | 0755, 2), b = Make(S_IFREG | 0644, 0);
+  Part gone{.id = b, .must_be_linked = true};
+  EXPECT_EQ(Commit({WriteOf(a, "x"), gone}).state, CommitState::kGone);
+  EXPECT_EQ(table_->Stat(a)->size, 0u);
+  Part full{.id = a};
+  full.change.entries = 1;
+  ASSERT_EQ(Commit({full}).state, CommitState::kCommitted);
+  Part empty{.id = a, .must_be_empty = true};
+  EXPECT_EQ(Commit({empty}).state, CommitState::kNotEmpty);
+  EXPECT_EQ(Commit({{.id = 12345}}).state, CommitState::kGone);
+}
+
+TEST_F(ObjectTableTest, OfTwoMovesOfDirectoriesTheSecondLooksAgain) {
+  const ObjectId id = Make(S_IFDIR | 0755, 2);
+  const uint64_t tree = table_->TreeVersion();
+  EXPECT_EQ(Commit({{.id = id}}, tree).state, CommitState::kCommitted);
+  EXPECT_EQ(Commit({{.id = id}}, tree).state, CommitState::kTree);
+  EXPECT_EQ(Commit({{.id = id}}, table_->TreeVersion()).state, CommitState::kCommitted);
+}
+
+TEST_F(ObjectTableTest, VersionsRiseThoughTheClockIsSetBack) {
+  const ObjectId id = Make(S_IFREG | 0644, 1);
+  const Version before = Commit({WriteOf(id, "x")}).version;
+  ASSERT_TRUE(table_->Flush(id).ok());
+  now_ns_ = now_ns_ - int64_t{86'400} * 1'000'000'000;
+  Restart();
+  const Outcome after = Commit({WriteOf(id, "y", before)});
+  ASSERT_EQ(after.state, CommitState::kCommitted);
+  EXPECT_GT(after.version, before);
+}
+
+TEST_F(ObjectTableTest, AnObjectGoesWhenItsLastNameAndItsLastUserAreGone) {
+  const ObjectId directory = Make(S_IFDIR | 0755, 2), file = Make(S_IFREG | 0644, 1);
+  ASSERT_TRUE(*table_->Open(1, file));
+  ASSERT_FALSE(*table_->Open(2, file));
+  Part unlinked{.id = file};
+  unlinked.change.links = -1;
+  ASSERT_EQ(Commit({WriteOf(directory, "names"), unlinked}).state, CommitState::kCommitted);
+  ASSERT_TRUE(table_->FlushAndRemove().ok());
+  EXPECT_EQ(table_->Stat(file)->id, file);
+  EXPECT_FALSE(*table_->Close(1, file));
+  EXPECT_TRUE(*table_->Close(2, file));
+  EXPECT_TRUE(absl::IsFailedPrecondition(table_->Close(2, file).status()));
+  ASSERT_TRUE(table_->FlushAndRemove().ok());
+  EXPECT_EQ(table_->Stat(file)->id, 0u);
+}
+
+// A crash never finds a name whose object is gone.
+TEST_F(ObjectTableTest, TheNameGoesFromTheDiskBeforeTheObject) {
+  const ObjectId directory = Make(S_IFDIR | 0755, 2), file = Make(S_IFREG | 0644, 1);
+  const Version named = Commit({WriteOf(directory, "a name")}).version;
+  ASSERT_TRUE(table_->Flush(directory).ok());
+  Part unlinked{.id = file};
+  unlinked.change.links = -1;
+  ASSERT_EQ(Commit({WriteOf(directory, "no name", named), unlinked}).state,
+            CommitState::kCommitted);
+  // Another object's flush takes the journal along, and not the removal.
+  const ObjectId other = Make(S_IFREG | 0644, 1);
+  ASSERT_TRUE(table_->store().Flush(other).ok());
+  Restart();
+  EXPECT_EQ(table_->Stat(file)->id, file);
+}
+
+TEST_F(ObjectTableTest, WritesShowInTheTimesAtOnceAndReachTheStoreWithTheLastClose) {
+  const ObjectId file = Make(S_IFREG | 0644, 1);
+  ASSERT_TRUE(table_->Open(1, file).ok());
+  now_ns_ = now_ns_ + 1000;
+  ASSERT_TRUE(table_
+                  ->ChangeBytes(kWriter, file,
+                                [&](Version version) {
+                                  return table_->store().Write(file, 0, "x", version.value);
+                                })
+                  .ok());
+  EXPECT_EQ(table_->Stat(file)->inode.modified_ns, now_ns_.load());
+  ASSERT_TRUE(table_->Close(1, file).ok());
+  ASSERT_TRUE(table_->store().Flush(file).ok());
+  Restart();
+  EXPECT_EQ(table_->Stat(file)->inode.modified_ns, now_ns_.load());
+}
+
+// Changes are added, whoever else adds: a count is never lost.
+TEST_F(ObjectTableTest, ChangesAtOnceAreAllInTheInode) {
+  constexpr int kEach = 500;
+  const ObjectId id = Make(S_IFREG | 0644, 1);
+  std::vector<std::thread> threads;
+  for (uint16_t writer = 1; writer <= 4; ++writer) {
+    threads.emplace_back([&, writer] {
+      for (int i = 0; i < kEach; ++i) {
+        EXPECT_TRUE(table_->Change(writer, id, {.links = 1}).ok());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(table_->Stat(id)->inode.links, 4u * kEach + 1);
+}
+
+}  // namespace
+}  // namespace abacus::objfs
