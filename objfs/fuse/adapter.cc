@@ -46,6 +46,21 @@ Adapter::Adapter(FileSystem& files, Mount::Options options)
       attributes_for_(Seconds(options_, options_.attributes_for)),
       names_for_(Seconds(options_, options_.names_for)) {}
 
+void Adapter::Hold(std::shared_ptr<void> held) {
+  runtime::MutexLock lock(mutex_);
+  const void* const address = held.get();
+  held_[address] = std::move(held);
+}
+
+void Adapter::LetGo(const void* held) {
+  std::shared_ptr<void> last;  // it ends when the lock is free
+  runtime::MutexLock lock(mutex_);
+  const auto found = held_.find(held);
+  if (found == held_.end()) return;
+  last = std::move(found->second);
+  held_.erase(found);
+}
+
 void Adapter::Log(std::string_view operation, const absl::Status& status) {
   uint64_t untold = 0;
   {

@@ -4,9 +4,11 @@
 // What the operations of one mount share, and the table of them. libfuse's types stay in .cc files.
 
 #include <cstdint>
+#include <memory>
 #include <string_view>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "objfs/fs/file_system.h"
@@ -36,6 +38,11 @@ class Adapter {
     return number == root_ ? kKernelRoot : number;
   }
 
+  // What the kernel names by its address until it releases it. What it never releases, because it
+  // was unmounted meanwhile, ends with the adapter.
+  void Hold(std::shared_ptr<void> held);
+  void LetGo(const void* held);
+
   // Logs that `operation` failed; no more often than Options allow.
   void Log(std::string_view operation, const absl::Status& status);
 
@@ -51,6 +58,7 @@ class Adapter {
   absl::Time second_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();  // begin of the current one
   unsigned told_ ABSL_GUARDED_BY(mutex_) = 0;                         // within it
   uint64_t untold_ ABSL_GUARDED_BY(mutex_) = 0;                       // since the last that was
+  absl::flat_hash_map<const void*, std::shared_ptr<void>> held_ ABSL_GUARDED_BY(mutex_);
 };
 
 // The operations, whose user data is an Adapter.

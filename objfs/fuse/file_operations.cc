@@ -47,10 +47,11 @@ void Describe(const Adapter& adapter, OpenFile* file, fuse_file_info* info) {
 }
 
 // An open that nobody waits for any more is closed again.
-void TakeBack(Request& request, std::unique_ptr<OpenFile> file) {
+void TakeBack(Request& request, OpenFile* file) {
   if (const absl::Status status = file->Release(); !status.ok()) {
     request.adapter().Log("open", status);
   }
+  request.adapter().LetGo(file);
 }
 
 void Open(fuse_req_t raw, fuse_ino_t inode, fuse_file_info* info) {
@@ -58,9 +59,10 @@ void Open(fuse_req_t raw, fuse_ino_t inode, fuse_file_info* info) {
     auto file = OpenFile::Make(request.files(), request.caller(), request.Id(inode),
                                FlagsFor(request.adapter(), info->flags));
     if (!file.ok()) return request.Fail(file.status());
-    Describe(request.adapter(), file->get(), info);
-    if (!request.AnswerOpen(*info)) return TakeBack(request, *std::move(file));
-    file->release();
+    OpenFile* const open = file->get();
+    Describe(request.adapter(), open, info);
+    request.adapter().Hold(*std::move(file));
+    if (!request.AnswerOpen(*info)) TakeBack(request, open);
   });
 }
 
@@ -112,11 +114,10 @@ void Create(fuse_req_t raw, fuse_ino_t directory, const char* name, mode_t mode,
     auto created = CreateOrOpen(request, request.Id(directory), name, (mode & 07777) | S_IFREG,
                                 FlagsFor(request.adapter(), info->flags), info->flags & O_EXCL);
     if (!created.ok()) return request.Fail(created.status());
-    Describe(request.adapter(), created->file.get(), info);
-    if (!request.AnswerCreate(created->node, *info)) {
-      return TakeBack(request, std::move(created->file));
-    }
-    created->file.release();
+    OpenFile* const open = created->file.get();
+    Describe(request.adapter(), open, info);
+    request.adapter().Hold(std::move(created->file));
+    if (!request.AnswerCreate(created->node, *info)) TakeBack(request, open);
   });
 }
 
@@ -155,8 +156,10 @@ void Flush(fuse_req_t raw, fuse_ino_t, fuse_file_info* info) {
 
 void Release(fuse_req_t raw, fuse_ino_t, fuse_file_info* info) {
   Serve(raw, "release", [&](Request& request) {
-    const std::unique_ptr<OpenFile> file(&FileOf(info));
-    request.Answer(file->Release());
+    OpenFile& file = FileOf(info);
+    const absl::Status released = file.Release();
+    request.adapter().LetGo(&file);
+    request.Answer(released);
   });
 }
 

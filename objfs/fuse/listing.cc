@@ -127,9 +127,10 @@ Listing& ListingOf(const fuse_file_info* info) { return *reinterpret_cast<Listin
 
 void OpenDirectory(fuse_req_t raw, fuse_ino_t inode, fuse_file_info* info) {
   Serve(raw, "opendir", [&](Request& request) {
-    auto listing = std::make_unique<Listing>(request.Id(inode));
+    const auto listing = std::make_shared<Listing>(request.Id(inode));
     info->fh = reinterpret_cast<uintptr_t>(listing.get());
-    if (request.AnswerOpen(*info)) listing.release();
+    request.adapter().Hold(listing);
+    if (!request.AnswerOpen(*info)) request.adapter().LetGo(listing.get());
   });
 }
 
@@ -153,7 +154,7 @@ void ReadDirectoryPlus(fuse_req_t raw, fuse_ino_t, size_t bytes, off_t cookie,
 
 void ReleaseDirectory(fuse_req_t raw, fuse_ino_t, fuse_file_info* info) {
   Serve(raw, "releasedir", [&](Request& request) {
-    const std::unique_ptr<Listing> listing(&ListingOf(info));
+    request.adapter().LetGo(&ListingOf(info));
     request.Answer(absl::OkStatus());
   });
 }
