@@ -27,7 +27,7 @@ namespace {
 
 using runtime::BenchReport;
 
-constexpr uint64_t kMs = 1'000'000;
+constexpr uint64_t kNsPerMs = 1'000'000;
 
 // -- a context switch -----------------------------------------------------------------------------
 
@@ -119,12 +119,12 @@ bool BeANode(int tell) {
   if (write(tell, &ok, 1) != 1 || ok == 0) return false;
   // The time of setting up is not the question.
   rusage before, after;
-  BlockFor(1000 * kMs);
+  BlockFor(1000 * kNsPerMs);
   getrusage(RUSAGE_SELF, &before);
-  const uint64_t end = MachineTime::MonotonicNs() + kSeconds * 1000 * kMs;
+  const uint64_t end = MachineTime::MonotonicNs() + kSeconds * 1000 * kNsPerMs;
   while (MachineTime::MonotonicNs() < end) {
     (*monitor)->Load().IgnoreError();
-    BlockFor(100 * kMs);
+    BlockFor(100 * kNsPerMs);
   }
   getrusage(RUSAGE_SELF, &after);
   const auto us = [](const rusage& usage) {
@@ -218,7 +218,7 @@ void BenchTwelveNodes(BenchReport& report) {
     close(stats);
     return report.Note("twelve monitors could not be made: their rows are missing");
   }
-  BlockFor(1000 * kMs);
+  BlockFor(1000 * kNsPerMs);
   const ProgramCosts switch_before = CostsOf("on_switch"), wakeup_before = CostsOf("on_wakeup");
   const ProgramCosts empty_before = CostsOf("do_nothing");
   std::atomic<bool> stop{false};
@@ -230,7 +230,7 @@ void BenchTwelveNodes(BenchReport& report) {
     }
   });
   const uint64_t begin = MachineTime::MonotonicNs();
-  while (MachineTime::MonotonicNs() < begin + kSeconds * 1000 * kMs) BlockFor(10 * kMs);
+  while (MachineTime::MonotonicNs() < begin + kSeconds * 1000 * kNsPerMs) BlockFor(10 * kNsPerMs);
   stop = true;
   others.join();
   const auto wall = static_cast<double>(MachineTime::MonotonicNs() - begin);

@@ -18,8 +18,8 @@
 namespace abacus::monitor {
 namespace {
 
-constexpr uint64_t kMs = 1'000'000;
-constexpr uint64_t kQuarter = 250 * kMs;
+constexpr uint64_t kNsPerMs = 1'000'000;
+constexpr uint64_t kQuarter = 250 * kNsPerMs;
 
 TEST(TaskScanTest, SumsWhatEachTaskDidSinceTheFirstStep) {
   FakeRoot root;
@@ -41,10 +41,10 @@ TEST(TaskScanTest, NewTaskCountsFromItsBirth) {
   root.WriteTask(10, 10, 1, 1);
   TaskScan scan({.proc_root = root.proc()});
   scan.Step(0);
-  root.WriteTask(20, 20, 3 * kMs, 4 * kMs);
+  root.WriteTask(20, 20, 3 * kNsPerMs, 4 * kNsPerMs);
   scan.Step(kQuarter);
-  EXPECT_EQ(scan.total().run_ns, 3 * kMs);
-  EXPECT_EQ(scan.total().wait_ns, 4 * kMs);
+  EXPECT_EQ(scan.total().run_ns, 3 * kNsPerMs);
+  EXPECT_EQ(scan.total().wait_ns, 4 * kNsPerMs);
 }
 
 TEST(TaskScanTest, OldTaskThatIsSeenForTheFirstTimeDoesNotBringItsPast) {
@@ -52,7 +52,7 @@ TEST(TaskScanTest, OldTaskThatIsSeenForTheFirstTimeDoesNotBringItsPast) {
   root.WriteTask(10, 10, 1, 1);
   TaskScan scan({.proc_root = root.proc()});
   scan.Step(0);
-  root.WriteTask(20, 20, 900'000 * kMs, 0);  // moved into the cgroup
+  root.WriteTask(20, 20, 900'000 * kNsPerMs, 0);  // moved into the cgroup
   scan.Step(kQuarter);
   EXPECT_EQ(scan.total().run_ns, kQuarter);
 }
@@ -239,7 +239,7 @@ TEST(RealTaskScanTest, FilesKeptOpenAndIdsSayTheSameAsListingAndOpeningAll) {
     parents.emplace_back([&stop] {
       while (!stop) {
         std::thread([] {
-          const uint64_t end_ns = MachineTime::MonotonicNs() + 100 * kMs;
+          const uint64_t end_ns = MachineTime::MonotonicNs() + 100 * kNsPerMs;
           while (MachineTime::MonotonicNs() < end_ns) {
           }
         }).join();
@@ -248,7 +248,7 @@ TEST(RealTaskScanTest, FilesKeptOpenAndIdsSayTheSameAsListingAndOpeningAll) {
   }
   uint64_t last_ns = MachineTime::MonotonicNs();
   for (int i = 0; i < 40; ++i) {
-    BlockFor(25 * kMs);
+    BlockFor(25 * kNsPerMs);
     const uint64_t now_ns = MachineTime::MonotonicNs();
     cached.Step(now_ns - last_ns);
     plain.Step(now_ns - last_ns);
@@ -256,7 +256,7 @@ TEST(RealTaskScanTest, FilesKeptOpenAndIdsSayTheSameAsListingAndOpeningAll) {
   }
   stop = true;
   for (std::thread& parent : parents) parent.join();
-  const auto ms = [](uint64_t ns) { return static_cast<double>(ns) / kMs; };
+  const auto ms = [](uint64_t ns) { return static_cast<double>(ns) / kNsPerMs; };
   EXPECT_GT(ms(plain.total().run_ns), 200);
   EXPECT_NEAR(ms(cached.total().run_ns), ms(plain.total().run_ns),
               0.25 * ms(plain.total().run_ns) + 50);

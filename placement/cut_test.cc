@@ -13,7 +13,7 @@ namespace {
 
 using placement::testing::Random;
 
-constexpr double kInf = INFINITY;
+constexpr double kInfinite = INFINITY;
 
 // Source 0, a 1, b 2, sink 3. Cuts: {0} 5 + 4 = 9, {0,a} 4 + 1 + 2 = 7, {0,b} 5 + 6 = 11,
 // {0,a,b} 2 + 6 = 8.
@@ -41,9 +41,9 @@ TEST(CutTest, AnArcAgainstTheCutCostsNothing) {
 
 TEST(CutTest, AnInfiniteArcIsNeverCut) {
   CutGraph graph(4);
-  graph.AddArc(0, 1, kInf);
-  graph.AddArc(1, 2, 8, kInf);
-  graph.AddArc(2, 3, kInf);
+  graph.AddArc(0, 1, kInfinite);
+  graph.AddArc(1, 2, 8, kInfinite);
+  graph.AddArc(2, 3, kInfinite);
   const Cut cut = graph.MinCut(0, 3);
   EXPECT_EQ(cut.capacity, 8);
   EXPECT_EQ(cut.source_side, (std::vector<bool>{true, true, false, false}));
@@ -51,8 +51,8 @@ TEST(CutTest, AnInfiniteArcIsNeverCut) {
 
 TEST(CutTest, WithoutAFiniteCutTheCapacityIsInfiniteAndTheSourceAlone) {
   CutGraph graph(3);
-  graph.AddArc(0, 1, kInf);
-  graph.AddArc(1, 2, kInf);
+  graph.AddArc(0, 1, kInfinite);
+  graph.AddArc(1, 2, kInfinite);
   const Cut cut = graph.MinCut(0, 2);
   EXPECT_TRUE(std::isinf(cut.capacity));
   EXPECT_TRUE(std::isinf(cut.flow));
@@ -81,7 +81,7 @@ double CapacityOf(const std::vector<Arc>& arcs, uint64_t source_side) {
 
 // Capacities over fifteen orders of magnitude, some 0, some infinite, some equal.
 double AnyCapacity(Random& random) {
-  if (random.Chance(0.1)) return kInf;
+  if (random.Chance(0.1)) return kInfinite;
   if (random.Chance(0.1)) return 0;
   return random.Chance(0.3) ? 1 : random.LogUniform(1e-9, 1e6);
 }
@@ -100,7 +100,7 @@ TEST(CutTest, NoneOfAllCutsOfRandomGraphsIsSmaller) {
       arcs.push_back(arc);
       arcs.push_back({arc.to, arc.from, back});
     }
-    double smallest = kInf;
+    double smallest = kInfinite;
     for (uint64_t side = 1; side < uint64_t{1} << (n - 1); side += 2) {  // n - 1 is the sink
       smallest = std::min(smallest, CapacityOf(arcs, side));
     }

@@ -18,10 +18,10 @@ using namespace placement::testing;  // NOLINT: the sample world
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr uint64_t kSeed = 19990719;
+constexpr uint64_t kGraphSeed = 19990719;
 constexpr int kGraphs = 1'000;
 
-Config ConfigFor(int i) {
+Config GraphConfig(int i) {
   Config config;
   config.client_load_constant = i % 4 == 0;
   config.b_thresh = i % 3 == 0 ? 0.05 : 0.3;
@@ -29,12 +29,12 @@ Config ConfigFor(int i) {
 }
 
 TEST(DecideGraphTest, CarriedOutAndAskedAgainTheAnswerIsStay) {
-  Random random(kSeed);
+  Random random(kGraphSeed);
   int moved = 0;
   int joint = 0;
   for (int i = 0; i < kGraphs; ++i) {
     const Snapshot before = RandomGraph(random, {.uncertain = 0.3});
-    const Config config = ConfigFor(i);
+    const Config config = GraphConfig(i);
     const Decision first = Decide(before, config);
     ASSERT_LE(first.reason, Reason::kNotConverged)
         << "graph " << i << " was refused: " << first.explanation;
@@ -54,10 +54,10 @@ TEST(DecideGraphTest, CarriedOutAndAskedAgainTheAnswerIsStay) {
 }
 
 TEST(DecideGraphTest, FiguresAreFiniteAndMovesKeepToWhatIsAllowed) {
-  Random random(kSeed + 1);
+  Random random(kGraphSeed + 1);
   for (int i = 0; i < kGraphs; ++i) {
     Snapshot s = RandomGraph(random, {.uncertain = 0.3});
-    const Config config = ConfigFor(i);
+    const Config config = GraphConfig(i);
     const Decision d = Decide(s, config);
     ASSERT_TRUE(d.present && std::isfinite(d.present->response_s)) << "graph " << i;
     ASSERT_EQ(d.cut_off, 0) << "graph " << i;
@@ -91,7 +91,7 @@ TEST(DecideGraphTest, FiguresAreFiniteAndMovesKeepToWhatIsAllowed) {
 }
 
 TEST(DecideGraphTest, TheOrderOfEntriesDoesNotMatter) {
-  Random random(kSeed + 2);
+  Random random(kGraphSeed + 2);
   for (int i = 0; i < kGraphs / 10; ++i) {
     Snapshot s = RandomGraph(random, {.uncertain = 0.3});
     const Decision first = Decide(s, {});

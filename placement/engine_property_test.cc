@@ -16,7 +16,7 @@ namespace {
 
 using namespace placement::testing;  // NOLINT: the sample world
 
-constexpr uint64_t kSeed = 19990715;
+constexpr uint64_t kEngineSeed = 19990715;
 constexpr int kSnapshots = 20'000;
 
 Config ConfigFor(int i) {
@@ -42,7 +42,7 @@ bool AllFinite(const Decision& d) {
 }
 
 TEST(DecidePropertyTest, CarriedOutAndAskedAgainTheAnswerIsStay) {
-  Random random(kSeed);
+  Random random(kEngineSeed);
   int moved = 0;
   int objects_moved = 0;
   for (int i = 0; i < kSnapshots; ++i) {
@@ -68,7 +68,7 @@ TEST(DecidePropertyTest, CarriedOutAndAskedAgainTheAnswerIsStay) {
 }
 
 TEST(DecidePropertyTest, ReasonsFiguresAndMovesAgreeWithEachOther) {
-  Random random(kSeed + 1);
+  Random random(kEngineSeed + 1);
   for (int i = 0; i < kSnapshots; ++i) {
     const Snapshot s = RandomSnapshot(random);
     const Config config = ConfigFor(i);
@@ -96,7 +96,7 @@ TEST(DecidePropertyTest, ReasonsFiguresAndMovesAgreeWithEachOther) {
 }
 
 TEST(DecidePropertyTest, TheOrderOfEntriesDoesNotMatterNorDoesAskingTwice) {
-  Random random(kSeed + 2);
+  Random random(kEngineSeed + 2);
   for (int i = 0; i < kSnapshots / 10; ++i) {
     Snapshot s = RandomSnapshot(random);
     const Decision first = Decide(s, {});
@@ -133,7 +133,7 @@ double AnyDouble(Random& random) {
 }
 
 TEST(DecidePropertyTest, SpoiledFiguresNeverGetIntoAPredictionOrAMove) {
-  Random random(kSeed + 3);
+  Random random(kEngineSeed + 3);
   int refused = 0;
   int survived = 0;
   for (int i = 0; i < kSnapshots; ++i) {
@@ -228,7 +228,7 @@ class FairSharingWorld {
 };
 
 TEST(DecidePropertyTest, SettlesWithinThreeMovesInAWorldThatIsNotItsModel) {
-  Random random(kSeed + 4);
+  Random random(kEngineSeed + 4);
   Config config;
   config.min_evidence_bytes = 0;  // a slow stack may pass few bytes in a window
   int moved = 0;

@@ -28,11 +28,6 @@ Snapshot GrepAtServer() {
   return s;
 }
 
-// As many bytes leave the grep as enter it, times `factor`.
-void SetMatching(Snapshot& s, double factor) {
-  EdgeOf(s, kConsole, kGrep).reply_bytes = factor * EdgeOf(s, kGrep, kStorage).reply_bytes;
-}
-
 // Now, split 1: console 0.001 + grep 0.020 at the client, 18 x 1 ms + 1,180,800 / 1.25e6
 //   = 0.018 + 0.94464 = 0.96264 of network, storage 0.004: 0.98764 s.
 // Split 0: console 0.001; 0.018 + 18 x 100 / 1.25e6 = 0.01944; at the server of half the rate

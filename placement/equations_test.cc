@@ -11,7 +11,7 @@ namespace {
 
 using testing::Random;
 
-constexpr double kExact = 1e-12;
+constexpr double kHandWorked = 1e-12;
 
 // Four objects, the numbers of the comments below. Works 0.1, 0.2, 0.3, 0.4; the client is a node
 // of rate 1 and one core, the server one of rate 2 and one core; 1e6 bytes/s and 10 ms.
@@ -39,7 +39,7 @@ TEST(SidesOfSplitTest, PutsTheFirstObjectsOnTheClient) {
 
 // P = 0.1 + 0.2 + 0.3 = 0.6, C = 0 + 0.4 + 0.05 = 0.45, T_app = 1.05 s.
 TEST(Equation1Test, AddsAllProcessingAndAllStallTimes) {
-  EXPECT_NEAR(ResponseTime({0.1, 0.2, 0.3}, {0, 0.4, 0.05}), 1.05, kExact);
+  EXPECT_NEAR(ResponseTime({0.1, 0.2, 0.3}, {0, 0.4, 0.05}), 1.05, kHandWorked);
   EXPECT_EQ(ResponseTime({}, {}), 0);
 }
 
@@ -50,8 +50,8 @@ TEST(Equation2Test, ProcessingTimeIsWorkOverEffectiveRate) {
   const double work = WorkOf(0.2, host.rate);
   EXPECT_NEAR(work, 6e7, 1e-3);
   EXPECT_NEAR(EffectiveRate(host, 5), 1.2e8, 1e-3);
-  EXPECT_NEAR(ProcessingTime(work, EffectiveRate(host, 5)), 0.5, kExact);
-  EXPECT_NEAR(ProcessingTime(work, EffectiveRate(host, 1)), 0.2, kExact);
+  EXPECT_NEAR(ProcessingTime(work, EffectiveRate(host, 5)), 0.5, kHandWorked);
+  EXPECT_NEAR(ProcessingTime(work, EffectiveRate(host, 1)), 0.2, kHandWorked);
 }
 
 // On one core r = R / L, as the paper writes it: 3e8 / 4 = 7.5e7.
@@ -68,8 +68,8 @@ TEST(Equation2Test, EffectiveRateIsTheFullRateUpToOneTaskPerCore) {
 // L = 5 on 2 cores: 2.5 times as long where all of it is suffered, 1 + 0.2 x 1.5 = 1.3 times where
 // a fifth was, not at all where nothing was. 3e8 / 1.3 = 2.30769e8 units/s.
 TEST(Equation2Test, ASlowDownIsThatPartOfWhatTheLoadSaysThatWasSeen) {
-  EXPECT_NEAR(SlowDown(5, 2, 1), 2.5, kExact);
-  EXPECT_NEAR(SlowDown(5, 2, 0.2), 1.3, kExact);
+  EXPECT_NEAR(SlowDown(5, 2, 1), 2.5, kHandWorked);
+  EXPECT_NEAR(SlowDown(5, 2, 0.2), 1.3, kHandWorked);
   EXPECT_EQ(SlowDown(5, 2, 0), 1);
   EXPECT_EQ(SlowDown(1.5, 2, 1), 1);
   EXPECT_NEAR(EffectiveRate({.rate = 3e8, .cores = 2, .contention = 0.2}, 5), 3e8 / 1.3, 1e-3);
@@ -89,7 +89,7 @@ TEST(StallTimeTest, WhatTheRoundTripWasMeasuredOverIsNotCountedTwice) {
 }
 
 TEST(StallTimeTest, IsRoundTripsPlusBytesOverBandwidth) {
-  EXPECT_NEAR(StallTime({20, 1e6}, {1.25e6, 0.001}), 0.82, kExact);
+  EXPECT_NEAR(StallTime({20, 1e6}, {1.25e6, 0.001}), 0.82, kHandWorked);
   EXPECT_EQ(StallTime({0, 0}, {1.25e6, 0.001}), 0);
 }
 
@@ -97,34 +97,34 @@ TEST(StallTimeTest, IsRoundTripsPlusBytesOverBandwidth) {
 // = 0.6 + 0.22 + 0.7 + 0.05 = 1.57 s.
 TEST(Equation3Test, SplitsProcessingByNodeAndPaysOnlyTheFlowThatCrosses) {
   const Terms terms = TermsAtRates(FourLayers(), SidesOfSplit(1, 4), {0.5, 1});
-  EXPECT_NEAR(terms.client_cpu_s, 0.6, kExact);
-  EXPECT_NEAR(terms.network_s, 0.22, kExact);
-  EXPECT_NEAR(terms.server_cpu_s, 0.7, kExact);
-  EXPECT_NEAR(terms.own_stall_s, 0.05, kExact);
-  EXPECT_NEAR(terms.Total(), 1.57, kExact);
+  EXPECT_NEAR(terms.client_cpu_s, 0.6, kHandWorked);
+  EXPECT_NEAR(terms.network_s, 0.22, kHandWorked);
+  EXPECT_NEAR(terms.server_cpu_s, 0.7, kHandWorked);
+  EXPECT_NEAR(terms.own_stall_s, 0.05, kHandWorked);
+  EXPECT_NEAR(terms.Total(), 1.57, kHandWorked);
 }
 
 // Client, server, client, server: all three flows cross, 0.11 + 0.22 + 1.1 = 1.43 s.
 TEST(Equation3Test, AnInterleavedStackPaysForEveryCrossing) {
   const Sides sides = {Side::kClient, Side::kServer, Side::kClient, Side::kServer};
-  EXPECT_NEAR(TermsAtRates(FourLayers(), sides, {1, 2}).network_s, 1.43, kExact);
+  EXPECT_NEAR(TermsAtRates(FourLayers(), sides, {1, 2}).network_s, 1.43, kHandWorked);
 }
 
 // Equation 3 is equation 1 with the local flows' C at 0: for k = 2 at full rates
 // P = {0.1, 0.2, 0.3, 0.4/2}, C = {0, 0, 1.1, 0.05}: 0.8 + 1.15 = 1.95 s.
 TEST(Equation3Test, AgreesWithEquation1) {
   const Terms terms = TermsAtRates(FourLayers(), SidesOfSplit(2, 4), {1, 2});
-  EXPECT_NEAR(terms.Total(), ResponseTime({0.1, 0.2, 0.3, 0.2}, {0, 0, 1.1, 0.05}), kExact);
-  EXPECT_NEAR(terms.Total(), 1.95, kExact);
+  EXPECT_NEAR(terms.Total(), ResponseTime({0.1, 0.2, 0.3, 0.2}, {0, 0, 1.1, 0.05}), kHandWorked);
+  EXPECT_NEAR(terms.Total(), 1.95, kHandWorked);
 }
 
 // L_client = 3, L_server = 1.5 on one core each, k = 1:
 // 3 x (0.3 / 1) + 0.22 + 1.5 x (0.7 / 2) + 0.05 = 0.9 + 0.22 + 0.525 + 0.05 = 1.695 s.
 TEST(Equation4Test, LoadsStretchTheProcessingOfTheirNode) {
   const Terms terms = TermsAtLoads(FourLayers(), SidesOfSplit(1, 4), {3, 1.5});
-  EXPECT_NEAR(terms.client_cpu_s, 0.9, kExact);
-  EXPECT_NEAR(terms.server_cpu_s, 0.525, kExact);
-  EXPECT_NEAR(terms.Total(), 1.695, kExact);
+  EXPECT_NEAR(terms.client_cpu_s, 0.9, kHandWorked);
+  EXPECT_NEAR(terms.server_cpu_s, 0.525, kHandWorked);
+  EXPECT_NEAR(terms.Total(), 1.695, kHandWorked);
 }
 
 // From k = 2 to k' = 0 the server gains O_1 and O_2 (k'+1..k), 0.2 + 0.3 units, at R = 2 in 1.25 s:
@@ -133,7 +133,7 @@ TEST(Equation5Test, PullingObjectsAddsTheirShareToTheServer) {
   const Stack stack = FourLayers();
   EXPECT_NEAR(
       LoadOfPlacement(stack, Side::kServer, SidesOfSplit(2, 4), SidesOfSplit(0, 4), 1.1, 1.25), 1.3,
-      kExact);
+      kHandWorked);
 }
 
 // The other way, from k = 0 to k' = 2, O_1 and O_2 (k+1..k') leave: 1.3 - 0.5 / (2 x 1.25) = 1.1.
@@ -141,7 +141,7 @@ TEST(Equation5Test, EjectingObjectsTakesTheirShareFromTheServer) {
   const Stack stack = FourLayers();
   EXPECT_NEAR(
       LoadOfPlacement(stack, Side::kServer, SidesOfSplit(0, 4), SidesOfSplit(2, 4), 1.3, 1.25), 1.1,
-      kExact);
+      kHandWorked);
 }
 
 // The client mirrors it: O_1 and O_2 arrive there at R = 1, 0.4 + 0.5 / 1.25 = 0.8.
@@ -149,7 +149,7 @@ TEST(Equation5Test, TheClientGainsWhatTheServerLoses) {
   const Stack stack = FourLayers();
   EXPECT_NEAR(
       LoadOfPlacement(stack, Side::kClient, SidesOfSplit(0, 4), SidesOfSplit(2, 4), 0.4, 1.25), 0.8,
-      kExact);
+      kHandWorked);
 }
 
 TEST(Equation5Test, NeitherMovesNothingNorGoesBelowZero) {
@@ -168,8 +168,8 @@ TEST(Equation5Test, NeitherMovesNothingNorGoesBelowZero) {
 // Server: 1.5 measured, 0.3 + 0.4 units at rate 2 are 0.35 of it, others 1.15.
 TEST(LoadOfOthersTest, TakesTheStacksOwnShareOutOfTheMeasuredLoads) {
   const PerSide others = LoadOfOthers(FourLayers(), SidesOfSplit(1, 4), {0.9, 1.5}, 1);
-  EXPECT_NEAR(others.client, 0.6, kExact);
-  EXPECT_NEAR(others.server, 1.15, kExact);
+  EXPECT_NEAR(others.client, 0.6, kHandWorked);
+  EXPECT_NEAR(others.server, 1.15, kHandWorked);
 }
 
 // One core, others 1. x = 0.6 s of CPU at the server, A = 0.3 s of everything else.
@@ -189,14 +189,14 @@ TEST(Equation6Test, FixedPointMeetsTheQuadraticSolvedByHand) {
   EXPECT_NEAR(p.response_s, 1.2, 1e-8);
   EXPECT_NEAR(p.loads.server, 1.5, 1e-8);
   EXPECT_NEAR(p.terms.server_cpu_s, 0.9, 1e-8);
-  EXPECT_NEAR(p.terms.network_s, 0.3, kExact);
+  EXPECT_NEAR(p.terms.network_s, 0.3, kHandWorked);
   EXPECT_EQ(p.response_s, p.terms.Total());
 }
 
 // Others leave the core free: L = 0 + 0.6/T < 1, the object runs at full rate, T = 0.3 + 0.6.
 TEST(Equation6Test, AnIdleNodeRunsAnObjectAtFullRate) {
   const Prediction p = Predict(OneCore(), SidesOfSplit(0, 2), {0, 0}, {});
-  EXPECT_NEAR(p.response_s, 0.9, kExact);
+  EXPECT_NEAR(p.response_s, 0.9, kHandWorked);
   EXPECT_EQ(p.loads.server, 1);
   EXPECT_EQ(p.iterations, 1);
 }
@@ -223,7 +223,7 @@ TEST(Equation6Test, ClientLoadConstantLeavesTheStacksShareOut) {
   FixedPointOptions options;
   EXPECT_NEAR(Predict(stack, SidesOfSplit(0, 2), {1.5, 0}, options).response_s, 0.8, 1e-8);
   options.client_load_constant = true;
-  EXPECT_NEAR(Predict(stack, SidesOfSplit(0, 2), {1.5, 0}, options).response_s, 0.6, kExact);
+  EXPECT_NEAR(Predict(stack, SidesOfSplit(0, 2), {1.5, 0}, options).response_s, 0.6, kHandWorked);
 }
 
 TEST(Equation6Test, IsCutOffAfterTheGivenIterationsAndSaysSo) {

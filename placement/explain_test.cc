@@ -15,10 +15,6 @@ using namespace placement::testing;  // NOLINT: the names of the sample snapshot
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-void SetMatching(Snapshot& s, double factor) {
-  EdgeOf(s, kConsole, kGrep).reply_bytes = factor * EdgeOf(s, kGrep, kStorage).reply_bytes;
-}
-
 TEST(ExplainTest, AMoveIsExplainedWithTermsCostAndThreshold) {
   EXPECT_EQ(Decide(GrepSnapshot(), {}).explanation,
             "Moving grep from client (node 7) to server (node 1): predicted 0.0644 s instead of "

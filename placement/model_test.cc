@@ -14,7 +14,7 @@ namespace {
 
 using namespace placement::testing;  // NOLINT: the names of the sample snapshot
 
-constexpr uint64_t kSeed = 19990717;
+constexpr uint64_t kModelSeed = 19990717;
 
 Graph GraphOf(const Snapshot& s, const Config& config = {}) {
   Graph graph;
@@ -43,7 +43,7 @@ TEST(ModelTest, SlowDownIsTheLoadOverTheCoresAndAtLeastOne) {
 }
 
 TEST(ModelTest, ForAChainItIsEquationsFiveAndSix) {
-  Random random(kSeed);
+  Random random(kModelSeed);
   for (int i = 0; i < 3'000; ++i) {
     const Snapshot s = RandomSnapshot(random);
     Config config;
@@ -135,7 +135,7 @@ double TimeOf(const Problem& p, uint32_t console, const std::vector<double>& res
 }
 
 TEST(ModelTest, OneConsoleSettlesWhereBisectionDoes) {
-  Random random(kSeed + 1);
+  Random random(kModelSeed + 1);
   for (int i = 0; i < 3'000; ++i) {
     const Problem p = RandomProblem(random, 1);
     if (p.uses.empty()) continue;
@@ -153,7 +153,7 @@ TEST(ModelTest, OneConsoleSettlesWhereBisectionDoes) {
 
 // The reference goes a twentieth of the way, in logarithms, ten thousand times.
 TEST(ModelTest, ManyConsolesSettleWhereALongDampedIterationDoes) {
-  Random random(kSeed + 2);
+  Random random(kModelSeed + 2);
   int most = 0;
   for (int i = 0; i < 60; ++i) {
     const Problem p = RandomProblem(random, 2 + random.Below(10));
@@ -179,7 +179,7 @@ TEST(ModelTest, ManyConsolesSettleWhereALongDampedIterationDoes) {
 }
 
 TEST(ModelTest, ConvergesForEveryRandomProblem) {
-  Random random(kSeed + 3);
+  Random random(kModelSeed + 3);
   for (int i = 0; i < 3'000; ++i) {
     const Problem p = RandomProblem(random, 2 + random.Below(30));
     const Loads solved = SolveLoads(p.fixed_s, p.uses, p.nodes, {});
@@ -210,7 +210,7 @@ TEST(ModelTest, BackgroundWorkMakesLoadButIsInNoResponseTime) {
 }
 
 TEST(ModelTest, ATrialThatWasChangedIsAFreshOne) {
-  Random random(kSeed + 4);
+  Random random(kModelSeed + 4);
   for (int i = 0; i < 500; ++i) {
     const Snapshot s = RandomGraph(random, {});
     const Graph graph = GraphOf(s);
@@ -243,7 +243,7 @@ TEST(ModelTest, TheDeviationOfABenefitIsTheOneWorkedByHand) {
 }
 
 TEST(ModelTest, DeviationsObeyTheTriangleInequality) {
-  Random random(kSeed + 5);
+  Random random(kModelSeed + 5);
   for (int i = 0; i < 1'000; ++i) {
     const Snapshot s = RandomGraph(random, {.uncertain = 1});
     const Graph graph = GraphOf(s);

@@ -12,7 +12,7 @@ namespace {
 // followed.
 constexpr double kReferenceSamples = 32;
 // The prior of a share's deviation is worth so many samples.
-constexpr double kPriorSamples = 4;
+constexpr double kPriorOfPhase = 4;
 // A sample is of the new phase if it is nearer to it than this part of the way from the old one.
 constexpr double kOfNewPhase = 1.0 / 3;
 // Samples that may wait for the proof of a change. With the slack taken off each, sums that neither
@@ -117,8 +117,8 @@ double PhaseTracker::Deviation(size_t i) const {
   const double mean = reference_.mean[i];
   const double seen = std::max(0.0, reference_.square[i] - mean * mean) * reference_.samples;
   const double prior = config_.deviation_prior * mean * (1 - mean);
-  const double variance = (seen + kPriorSamples * prior * prior) /
-                          (std::max(0.0, reference_.samples - 1) + kPriorSamples);
+  const double variance = (seen + kPriorOfPhase * prior * prior) /
+                          (std::max(0.0, reference_.samples - 1) + kPriorOfPhase);
   return std::max(config_.deviation_floor, std::sqrt(variance));
 }
 

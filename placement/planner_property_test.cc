@@ -48,7 +48,7 @@ void Spoil(Random& random, Snapshot* s) {
   }
 }
 
-bool AllFinite(const Decision& d) {
+bool IsFinite(const Decision& d) {
   if (d.present && !std::isfinite(d.present->response_s)) return false;
   return std::all_of(d.candidates.begin(), d.candidates.end(), [](const Candidate& c) {
     return std::isfinite(c.prediction.response_s) && std::isfinite(c.net_benefit_s) &&
@@ -57,7 +57,7 @@ bool AllFinite(const Decision& d) {
 }
 
 void CheckDecision(const Decision& d, const std::string& where) {
-  ASSERT_TRUE(AllFinite(d)) << where;
+  ASSERT_TRUE(IsFinite(d)) << where;
   ASSERT_EQ(d.explanation.find("nan s "), std::string::npos) << where << d.explanation;
   ASSERT_EQ(d.outcome == Outcome::kMove, !d.moves.empty()) << where;
   if (d.outcome == Outcome::kStay) return;

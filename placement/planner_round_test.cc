@@ -14,7 +14,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
 
-constexpr double kTick = 0.05;
+constexpr double kRoundTick = 0.05;
 constexpr NodeId kServerNode = 1;
 constexpr NodeId kFirst = 10;
 constexpr NodeId kSecond = 11;
@@ -36,8 +36,8 @@ class PlannerRoundTest : public ::testing::Test {
   Snapshot Sample(NodeId client) const {
     const Stack& stack = client == kFirst ? first_ : second_;
     Snapshot s;
-    s.window_s = kTick;
-    s.measured_t_app_s = kTick * active_;
+    s.window_s = kRoundTick;
+    s.measured_t_app_s = kRoundTick * active_;
     s.console = ConsoleAt(client);
     const double load = others_ + (first_.at == kServerNode ? first_.cpu_s : 0) +
                         (second_.at == kServerNode ? second_.cpu_s : 0);
@@ -55,10 +55,10 @@ class PlannerRoundTest : public ::testing::Test {
                   .class_name = "filter",
                   .node = stack.at,
                   .mobile = true,
-                  .cpu_s = stack.cpu_s * kTick,
+                  .cpu_s = stack.cpu_s * kRoundTick,
                   .memory_bytes = kFilterBytes},
                  {.id = storage, .class_name = "storage", .node = kServerNode}};
-    const double bytes = stack.reads_bytes * kTick;
+    const double bytes = stack.reads_bytes * kRoundTick;
     s.edges = {{.from = ConsoleAt(client),
                 .to = FilterOf(client),
                 .calls = 1,
@@ -70,7 +70,7 @@ class PlannerRoundTest : public ::testing::Test {
   // Both report for so many ticks; then they are decided on.
   void Watch(int ticks) {
     for (int i = 0; i < ticks; ++i) {
-      now_s_ += kTick;
+      now_s_ += kRoundTick;
       for (const NodeId client : {kFirst, kSecond}) {
         ASSERT_TRUE(planner_.Observe(Sample(client), now_s_, now_s_).ok());
       }
@@ -114,7 +114,7 @@ TEST_F(PlannerRoundTest, WithRoomForAllARoundIsWhatEachWouldDecide) {
 
 TEST_F(PlannerRoundTest, AConsoleThatIsTheOnlyOneKnownIsDecidedAsByItself) {
   Planner alone{Config(), PlannerConfig()};
-  now_s_ += kTick;
+  now_s_ += kRoundTick;
   for (Planner* planner : {&alone, &planner_}) {
     ASSERT_TRUE(planner->Observe(Sample(kFirst), now_s_, now_s_).ok());
   }

@@ -15,7 +15,7 @@ constexpr double kTimeMargin = 1.5;
 constexpr double kSmallS = 0.05;
 constexpr double kSmallPart = 0.1;
 
-bool Sane(double x) { return std::isfinite(x) && x >= 0; }
+bool IsSane(double x) { return std::isfinite(x) && x >= 0; }
 
 struct Seen {
   absl::flat_hash_map<NodeId, double> cpu_s;
@@ -29,14 +29,14 @@ Seen Add(const Snapshot& s) {
   Seen seen;
   for (const auto& object : s.objects) {
     seen.node_of[object.id] = object.node;
-    if (Sane(object.cpu_s)) seen.cpu_s[object.node] += object.cpu_s;
+    if (IsSane(object.cpu_s)) seen.cpu_s[object.node] += object.cpu_s;
   }
   for (const auto& edge : s.edges) {
     const auto from = seen.node_of.find(edge.from);
     const auto to = seen.node_of.find(edge.to);
     if (from == seen.node_of.end() || to == seen.node_of.end()) continue;
     const double bytes = edge.request_bytes + edge.reply_bytes;
-    if (from->second != to->second && Sane(bytes)) {
+    if (from->second != to->second && IsSane(bytes)) {
       seen.bytes[Key(from->second, to->second)] += bytes;
     }
   }
@@ -46,7 +46,7 @@ Seen Add(const Snapshot& s) {
 }  // namespace
 
 std::optional<std::string> FindContradiction(const Snapshot& s) {
-  if (!Sane(s.window_s) || s.window_s == 0) return std::nullopt;
+  if (!IsSane(s.window_s) || s.window_s == 0) return std::nullopt;
   if (s.measured_t_app_s && *s.measured_t_app_s > kTimeMargin * s.window_s + kSmallS) {
     return absl::StrCat("the activity was inside invocations for ", *s.measured_t_app_s,
                         " s of a window of ", s.window_s, " s");
@@ -56,18 +56,18 @@ std::optional<std::string> FindContradiction(const Snapshot& s) {
   for (const auto& node : s.nodes) {
     const auto it = seen.cpu_s.find(node.node);
     if (it == seen.cpu_s.end() || it->second <= small_s) continue;
-    if (Sane(node.cores) && it->second > kCpuMargin * node.cores * s.window_s + small_s) {
+    if (IsSane(node.cores) && it->second > kCpuMargin * node.cores * s.window_s + small_s) {
       return absl::StrCat("objects on node ", node.node, " used ", it->second, " s of CPU in ",
                           s.window_s, " s on ", node.cores, " cores");
     }
-    if (Sane(node.load) && it->second > kCpuMargin * node.load * s.window_s + 2 * small_s) {
+    if (IsSane(node.load) && it->second > kCpuMargin * node.load * s.window_s + 2 * small_s) {
       return absl::StrCat("objects on node ", node.node, " used ", it->second, " s of CPU in ",
                           s.window_s, " s under a load of ", node.load);
     }
   }
   for (const auto& link : s.links) {
     const auto it = seen.bytes.find(Key(link.a, link.b));
-    if (it == seen.bytes.end() || !link.bandwidth_bytes_s || !Sane(*link.bandwidth_bytes_s))
+    if (it == seen.bytes.end() || !link.bandwidth_bytes_s || !IsSane(*link.bandwidth_bytes_s))
       continue;
     if (*link.bandwidth_bytes_s <= 0) continue;
     if (it->second / *link.bandwidth_bytes_s > kBandwidthMargin * s.window_s + small_s) {

@@ -19,7 +19,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::UnorderedElementsAre;
 
-constexpr uint64_t kSeed = 19990720;
+constexpr uint64_t kRoundSeed = 19990720;
 constexpr int kRounds = 400;
 
 std::vector<Move> MovesOf(const Round& round) {
@@ -32,15 +32,15 @@ std::vector<Move> MovesOf(const Round& round) {
 
 // Clients 10 and 11, a server 1; console -> filter -> storage for each. A filter reads 1 MB in the
 // window and passes `passed` of it on; links of 1 MB/s without round trips to speak of; no CPU.
-constexpr NodeId kFirst = 10;
-constexpr NodeId kSecond = 11;
+constexpr NodeId kFirstClient = 10;
+constexpr NodeId kSecondClient = 11;
 ObjectId Filter(NodeId client) { return {client, 1, 1}; }
 
 Snapshot TwoFilters(double passed_first, double passed_second) {
   Snapshot s;
   s.window_s = 1;
   s.nodes.push_back({.node = 1, .name = "server", .rate = 1, .cores = 1});
-  for (const NodeId client : {kFirst, kSecond}) {
+  for (const NodeId client : {kFirstClient, kSecondClient}) {
     s.nodes.push_back({.node = client, .rate = 1, .cores = 1});
     s.links.push_back(
         {.a = client, .b = 1, .bandwidth_bytes_s = 1e6, .round_trip_s = 0, .measured_bytes = 1e6});
@@ -52,7 +52,7 @@ Snapshot TwoFilters(double passed_first, double passed_second) {
                          .mobile = true,
                          .memory_bytes = 1'000'000});
     s.objects.push_back({.id = {1, 2, client}, .class_name = "storage", .node = 1});
-    const double passed = client == kFirst ? passed_first : passed_second;
+    const double passed = client == kFirstClient ? passed_first : passed_second;
     s.edges.push_back(
         {.from = {client, 1, 0}, .to = Filter(client), .calls = 1, .reply_bytes = passed * 1e6});
     s.edges.push_back(
@@ -64,8 +64,8 @@ Snapshot TwoFilters(double passed_first, double passed_second) {
 
 TEST(DecideAllTest, WithRoomForBothBothFiltersGo) {
   const Round round = DecideAll(TwoFilters(0.6, 0.3), {}, {});
-  EXPECT_THAT(MovesOf(round), UnorderedElementsAre(Move{Filter(kFirst), kFirst, 1},
-                                                   Move{Filter(kSecond), kSecond, 1}));
+  EXPECT_THAT(MovesOf(round), UnorderedElementsAre(Move{Filter(kFirstClient), kFirstClient, 1},
+                                                   Move{Filter(kSecondClient), kSecondClient, 1}));
   EXPECT_NEAR(round.mean_now_s, 1, 1e-9);
   EXPECT_NEAR(round.mean_new_s, 0.45, 1e-9);
 }
@@ -74,7 +74,7 @@ TEST(DecideAllTest, WithRoomForOneTheOneThatGainsMoreGoes) {
   Snapshot s = TwoFilters(0.6, 0.3);
   NodeOf(s, 1).memory_free_bytes = 1.5e6;
   const Round round = DecideAll(s, {}, {});
-  EXPECT_THAT(MovesOf(round), ElementsAre(Move{Filter(kSecond), kSecond, 1}));
+  EXPECT_THAT(MovesOf(round), ElementsAre(Move{Filter(kSecondClient), kSecondClient, 1}));
   ASSERT_EQ(round.consoles.size(), 2u);
   EXPECT_EQ(round.consoles[0].reason, Reason::kNoMemory);
   EXPECT_EQ(round.consoles[1].outcome, Outcome::kMove);
@@ -85,12 +85,13 @@ TEST(DecideAllTest, WithRoomForOneTheOneThatGainsMoreGoes) {
 // 0.296 s is more than 0.3 x 0.3 s, the threshold of the filter that it is for.
 TEST(DecideAllTest, TheFilterThatGainsMoreEjectsTheOtherInOneStep) {
   Snapshot s = TwoFilters(0.6, 0.3);
-  ObjectOf(s, Filter(kFirst)).node = 1;
+  ObjectOf(s, Filter(kFirstClient)).node = 1;
   NodeOf(s, 1).memory_free_bytes = 5e5;
   const Round round = DecideAll(s, {}, {});
   ASSERT_EQ(round.steps.size(), 1u);
-  EXPECT_THAT(round.steps[0].moves, UnorderedElementsAre(Move{Filter(kSecond), kSecond, 1},
-                                                         Move{Filter(kFirst), 1, kFirst}));
+  EXPECT_THAT(round.steps[0].moves,
+              UnorderedElementsAre(Move{Filter(kSecondClient), kSecondClient, 1},
+                                   Move{Filter(kFirstClient), 1, kFirstClient}));
   EXPECT_NEAR(round.steps[0].benefit_s, 0.3, 1e-9);
   EXPECT_NEAR(round.steps[0].cost.Total(), 0.004, 1e-9);
   EXPECT_NEAR(round.steps[0].threshold_s, 0.09, 1e-9);
@@ -101,7 +102,7 @@ TEST(DecideAllTest, TheFilterThatGainsMoreEjectsTheOtherInOneStep) {
 // 0.25; together 0.39. A limit of 0.3 has room for one of them, and 2 gains 0.7 s and 1 only 0.4 s.
 Snapshot TwoFiltersThatCompute() {
   Snapshot s = TwoFilters(0.6, 0.3);
-  for (const NodeId client : {kFirst, kSecond}) {
+  for (const NodeId client : {kFirstClient, kSecondClient}) {
     ObjectOf(s, Filter(client)).cpu_s = 0.1;
     NodeOf(s, client).load = 0.1;
   }
@@ -113,19 +114,21 @@ TEST(DecideAllTest, WithCpuLentForOneTheOneThatGainsMoreGoes) {
   EXPECT_EQ(MovesOf(DecideAll(s, {}, {.cpu_share_max = 0.5})).size(), 2u);
   const Config config{.cpu_share_max = 0.3};
   const Round round = DecideAll(s, {}, config);
-  EXPECT_THAT(MovesOf(round), ElementsAre(Move{Filter(kSecond), kSecond, 1}));
+  EXPECT_THAT(MovesOf(round), ElementsAre(Move{Filter(kSecondClient), kSecondClient, 1}));
   ASSERT_EQ(round.consoles.size(), 2u);
   EXPECT_EQ(round.consoles[0].reason, Reason::kNoCpu);
   EXPECT_THAT(MovesOf(DecideAll(After(s, MovesOf(round), config), {}, config)), IsEmpty());
 }
 
 TEST(DecideAllTest, WhereCpuIsLentForOneTheFilterThatGainsMoreEjectsTheOther) {
-  const Snapshot s = After(TwoFiltersThatCompute(), {Move{Filter(kFirst), kFirst, 1}}, {});
+  const Snapshot s =
+      After(TwoFiltersThatCompute(), {Move{Filter(kFirstClient), kFirstClient, 1}}, {});
   const Config config{.cpu_share_max = 0.3};
   const Round round = DecideAll(s, {}, config);
   ASSERT_EQ(round.steps.size(), 1u);
-  EXPECT_THAT(round.steps[0].moves, UnorderedElementsAre(Move{Filter(kSecond), kSecond, 1},
-                                                         Move{Filter(kFirst), 1, kFirst}));
+  EXPECT_THAT(round.steps[0].moves,
+              UnorderedElementsAre(Move{Filter(kSecondClient), kSecondClient, 1},
+                                   Move{Filter(kFirstClient), 1, kFirstClient}));
   EXPECT_THAT(MovesOf(DecideAll(After(s, MovesOf(round), config), {}, config)), IsEmpty());
 }
 
@@ -147,9 +150,9 @@ TEST(DecideAllTest, AnObjectSharedFromMoreNodesThanTheLimitIsRefused) {
     s.objects.push_back({.id = {client, 1, 0}, .node = client});
     s.consoles.push_back({client, 1, 0});
     s.edges.push_back(
-        {.from = {client, 1, 0}, .to = Filter(kFirst), .calls = 1, .reply_bytes = 1e6});
+        {.from = {client, 1, 0}, .to = Filter(kFirstClient), .calls = 1, .reply_bytes = 1e6});
     s.links.push_back({.a = client,
-                       .b = kFirst,
+                       .b = kFirstClient,
                        .bandwidth_bytes_s = 1e6,
                        .round_trip_s = 0,
                        .measured_bytes = 1e6});
@@ -158,12 +161,12 @@ TEST(DecideAllTest, AnObjectSharedFromMoreNodesThanTheLimitIsRefused) {
   }
   const Round round = DecideAll(s, {}, {});
   EXPECT_EQ(round.consoles[0].reason, Reason::kStackTooLong) << round.consoles[0].detail;
-  EXPECT_THAT(MovesOf(round), ElementsAre(Move{Filter(kSecond), kSecond, 1}));
+  EXPECT_THAT(MovesOf(round), ElementsAre(Move{Filter(kSecondClient), kSecondClient, 1}));
 }
 
 TEST(DecideAllTest, AFilterThatGainsLittleMoreEjectsNobody) {
   Snapshot s = TwoFilters(0.6, 0.55);
-  ObjectOf(s, Filter(kFirst)).node = 1;
+  ObjectOf(s, Filter(kFirstClient)).node = 1;
   NodeOf(s, 1).memory_free_bytes = 5e5;
   EXPECT_THAT(MovesOf(DecideAll(s, {}, {})), IsEmpty());
 }
@@ -177,13 +180,13 @@ TEST(DecideAllTest, AFilterThatGainsLittleMoreEjectsNobody) {
 //   0.2805 - 0.002 s of cost are not enough.
 TEST(DecideAllTest, TheSlowDownOfTheOthersIsInEachMovesBenefit) {
   Snapshot s = TwoFilters(0.5, 0.5);
-  for (const NodeId client : {kFirst, kSecond}) {
+  for (const NodeId client : {kFirstClient, kSecondClient}) {
     ObjectOf(s, Filter(client)).cpu_s = 0.3;
     NodeOf(s, client).load = 0.3;
   }
   NodeOf(s, 1).load = 0.8;
   const Round one = DecideAll(s, {}, {});
-  EXPECT_THAT(MovesOf(one), ElementsAre(Move{Filter(kFirst), kFirst, 1}));
+  EXPECT_THAT(MovesOf(one), ElementsAre(Move{Filter(kFirstClient), kFirstClient, 1}));
   EXPECT_NEAR(one.mean_new_s, (0.84634 + 1.3) / 2, 1e-5);
   EXPECT_EQ(one.consoles[1].reason, Reason::kBelowThreshold);
   for (const ObjectId& console : s.consoles) {
@@ -200,9 +203,9 @@ TEST(DecideAllTest, TheSlowDownOfTheOthersIsInEachMovesBenefit) {
 
 TEST(DecideAllTest, ARefusedConsoleKeepsNoOtherFromBeingDecided) {
   Snapshot s = TwoFilters(0.6, 0.3);
-  ObjectOf(s, Filter(kFirst)).cpu_s = std::nan("");
+  ObjectOf(s, Filter(kFirstClient)).cpu_s = std::nan("");
   const Round round = DecideAll(s, {}, {});
-  EXPECT_THAT(MovesOf(round), ElementsAre(Move{Filter(kSecond), kSecond, 1}));
+  EXPECT_THAT(MovesOf(round), ElementsAre(Move{Filter(kSecondClient), kSecondClient, 1}));
   EXPECT_EQ(round.consoles[0].reason, Reason::kBadFigure);
   EXPECT_THAT(round.consoles[0].detail, ::testing::HasSubstr("cpu_s"));
 }
@@ -218,9 +221,9 @@ TEST(DecideAllTest, ANodeThatReportsMoreMemoryThanItHasIsRefused) {
 
 TEST(DecideAllTest, OnlyTheConsolesThatAreNamedAreDecided) {
   const Snapshot s = TwoFilters(0.6, 0.3);
-  const std::vector<ObjectId> named = {{kFirst, 1, 0}, {77, 7, 7}};
+  const std::vector<ObjectId> named = {{kFirstClient, 1, 0}, {77, 7, 7}};
   const Round round = DecideAll(s, named, {});
-  EXPECT_THAT(MovesOf(round), ElementsAre(Move{Filter(kFirst), kFirst, 1}));
+  EXPECT_THAT(MovesOf(round), ElementsAre(Move{Filter(kFirstClient), kFirstClient, 1}));
   ASSERT_EQ(round.consoles.size(), 2u);
   EXPECT_EQ(round.consoles[1].reason, Reason::kUnknownConsole);
 }
@@ -239,7 +242,7 @@ TEST(DecideAllTest, ASuspendedRoundMovesNothingAndSaysWho) {
 TEST(DecideAllTest, ABadConfigurationRefusesEveryConsole) {
   Config config;
   config.confidence_z = -1;
-  const std::vector<ObjectId> named = {{kFirst, 1, 0}};
+  const std::vector<ObjectId> named = {{kFirstClient, 1, 0}};
   const Round round = DecideAll(TwoFilters(0.6, 0.3), named, config);
   ASSERT_EQ(round.consoles.size(), 1u);
   EXPECT_EQ(round.consoles[0].reason, Reason::kBadConfig);
@@ -249,31 +252,32 @@ TEST(DecideAllTest, ABadConfigurationRefusesEveryConsole) {
 // 2 MB of state, both together do: each gains, and the gain is of both.
 TEST(DecideAllTest, AnObjectThatTwoConsolesShareMovesForTheGainOfBoth) {
   Snapshot s = TwoFilters(1, 1);
-  const ObjectId directory{kFirst, 1, 50};
+  const ObjectId directory{kFirstClient, 1, 50};
   s.objects.push_back({.id = directory,
                        .class_name = "directory",
-                       .node = kFirst,
+                       .node = kFirstClient,
                        .mobile = true,
                        .checkpoint_bytes = 500'000});
-  s.edges.push_back({.from = directory, .to = {1, 2, kFirst}, .calls = 10, .reply_bytes = 2e6});
-  for (const NodeId client : {kFirst, kSecond}) {
+  s.edges.push_back(
+      {.from = directory, .to = {1, 2, kFirstClient}, .calls = 10, .reply_bytes = 2e6});
+  for (const NodeId client : {kFirstClient, kSecondClient}) {
     s.edges.push_back({.from = {client, 1, 0}, .to = directory, .calls = 5, .reply_bytes = 1e4});
   }
-  s.links.push_back({.a = kFirst,
-                     .b = kSecond,
+  s.links.push_back({.a = kFirstClient,
+                     .b = kSecondClient,
                      .bandwidth_bytes_s = 1e6,
                      .round_trip_s = 0,
                      .measured_bytes = 1e6});
   const Round round = DecideAll(s, {}, {});
   ASSERT_EQ(round.steps.size(), 1u);
-  EXPECT_THAT(round.steps[0].moves, ElementsAre(Move{directory, kFirst, 1}));
+  EXPECT_THAT(round.steps[0].moves, ElementsAre(Move{directory, kFirstClient, 1}));
   EXPECT_EQ(round.steps[0].consoles.size(), 2u);
   for (const RoundConsole& console : round.consoles) EXPECT_LT(console.t_new_s, console.t_now_s);
   EXPECT_EQ(Decide(s, {}).moves, round.steps[0].moves) << "the same by itself";
 }
 
 TEST(DecideAllPropertyTest, OfOneChainItIsTheDecisionThatDecideMakes) {
-  Random random(kSeed);
+  Random random(kRoundSeed);
   int moved = 0;
   for (int i = 0; i < 5'000; ++i) {
     const Snapshot s = RandomSnapshot(random);
@@ -288,7 +292,7 @@ TEST(DecideAllPropertyTest, OfOneChainItIsTheDecisionThatDecideMakes) {
 }
 
 TEST(DecideAllPropertyTest, CarriedOutAndAskedAgainTheRoundIsEmpty) {
-  Random random(kSeed + 1);
+  Random random(kRoundSeed + 1);
   int moved = 0;
   int swaps = 0;
   for (int i = 0; i < kRounds; ++i) {
@@ -309,7 +313,7 @@ TEST(DecideAllPropertyTest, CarriedOutAndAskedAgainTheRoundIsEmpty) {
 }
 
 TEST(DecideAllPropertyTest, TheMeanFallsByMoreThanTheCostAndMemoryIsNeverExceeded) {
-  Random random(kSeed + 2);
+  Random random(kRoundSeed + 2);
   for (int i = 0; i < kRounds; ++i) {
     const Snapshot s = RandomRound(random, 2 + random.Below(7));
     const Round round = DecideAll(s, {}, {});
@@ -326,7 +330,7 @@ TEST(DecideAllPropertyTest, TheMeanFallsByMoreThanTheCostAndMemoryIsNeverExceede
 }
 
 TEST(DecideAllPropertyTest, WithinCpuLimitsTheRoundThatWasCarriedOutIsFollowedByAnEmptyOne) {
-  Random random(kSeed + 4);
+  Random random(kRoundSeed + 4);
   size_t refused = 0;
   for (int i = 0; i < kRounds; ++i) {
     const Snapshot s = RandomRound(random, 2 + random.Below(7));
@@ -340,7 +344,7 @@ TEST(DecideAllPropertyTest, WithinCpuLimitsTheRoundThatWasCarriedOutIsFollowedBy
 }
 
 TEST(DecideAllPropertyTest, TheOrderOfEntriesDoesNotMatter) {
-  Random random(kSeed + 3);
+  Random random(kRoundSeed + 3);
   for (int i = 0; i < kRounds / 4; ++i) {
     Snapshot s = RandomRound(random, 2 + random.Below(7));
     const std::vector<Move> first = MovesOf(DecideAll(s, {}, {}));

@@ -14,7 +14,7 @@ namespace {
 
 using namespace placement::testing;  // NOLINT: the sample world
 
-constexpr uint64_t kSeed = 19990718;
+constexpr uint64_t kSearchSeed = 19990718;
 
 struct Score {
   double oracle_s = 0;  // what the best placements gain, in sum
@@ -72,7 +72,7 @@ Score ScoreOf(uint64_t seed, int graphs, const GraphShape& shape, double weight,
 }
 
 TEST(SearchTest, ReachesNearlyAllOfTheOraclesGainOnRandomGraphs) {
-  const Score score = ScoreOf(kSeed, 400, {.memory_limits = 0}, 1.3);
+  const Score score = ScoreOf(kSearchSeed, 400, {.memory_limits = 0}, 1.3);
   RecordProperty("part_percent", static_cast<int>(100 * score.found_s / score.oracle_s));
   EXPECT_GE(score.gained, 200);
   EXPECT_GE(score.found_s, 0.95 * score.oracle_s)
@@ -80,7 +80,7 @@ TEST(SearchTest, ReachesNearlyAllOfTheOraclesGainOnRandomGraphs) {
 }
 
 TEST(SearchTest, ReachesNearlyAllOfTheOraclesGainWithinMemoryLimits) {
-  const Score score = ScoreOf(kSeed + 1, 400, {.memory_limits = 0.8}, 1.3);
+  const Score score = ScoreOf(kSearchSeed + 1, 400, {.memory_limits = 0.8}, 1.3);
   RecordProperty("part_percent", static_cast<int>(100 * score.found_s / score.oracle_s));
   EXPECT_GE(score.gained, 150);
   EXPECT_GE(score.found_s, 0.95 * score.oracle_s)
@@ -91,7 +91,7 @@ TEST(SearchTest, ReachesNearlyAllOfTheOraclesGainWithinCpuLimits) {
   for (const double share : {0.05, 0.2, 0.5}) {
     Config config;
     config.cpu_share_max = share;
-    const Score score = ScoreOf(kSeed + 2, 300, {.memory_limits = 0.2}, 1.3, config);
+    const Score score = ScoreOf(kSearchSeed + 2, 300, {.memory_limits = 0.2}, 1.3, config);
     RecordProperty("part_percent_at_" + std::to_string(static_cast<int>(100 * share)),
                    static_cast<int>(100 * score.found_s / score.oracle_s));
     EXPECT_GE(score.gained, 100) << share;

@@ -7,7 +7,7 @@
 namespace abacus::objfs {
 namespace {
 
-const Caller kRoot;
+const Caller kRootCaller;
 const Caller kOwner{.uid = 10, .gid = 20, .groups = {21}, .checked = false};
 const Caller kOther{.uid = 11, .gid = 30, .groups = {20}, .checked = false};
 const Caller kStranger{.uid = 12, .gid = 31, .groups = {}, .checked = false};
@@ -31,9 +31,9 @@ TEST(PermissionsTest, EachCallerIsOfOneClassOnly) {
 }
 
 TEST(PermissionsTest, TheSuperuserExecutesWhatSomebodyMay) {
-  EXPECT_EQ(Asked(MayAccess(kRoot, InodeOf(S_IFREG | 0666), X_OK)), FsError::kAccess);
-  EXPECT_EQ(Asked(MayAccess(kRoot, InodeOf(S_IFREG | 0001), X_OK)), FsError::kNone);
-  EXPECT_EQ(Asked(MayAccess(kRoot, InodeOf(S_IFDIR), R_OK | W_OK | X_OK)), FsError::kNone);
+  EXPECT_EQ(Asked(MayAccess(kRootCaller, InodeOf(S_IFREG | 0666), X_OK)), FsError::kAccess);
+  EXPECT_EQ(Asked(MayAccess(kRootCaller, InodeOf(S_IFREG | 0001), X_OK)), FsError::kNone);
+  EXPECT_EQ(Asked(MayAccess(kRootCaller, InodeOf(S_IFDIR), R_OK | W_OK | X_OK)), FsError::kNone);
 }
 
 TEST(PermissionsTest, AStickyDirectoryKeepsOthersFiles) {
@@ -42,7 +42,7 @@ TEST(PermissionsTest, AStickyDirectoryKeepsOthersFiles) {
   const Inode file = InodeOf(S_IFREG | 0666);
   EXPECT_EQ(Asked(MayRemove(kOwner, directory, file)), FsError::kNone);
   EXPECT_EQ(Asked(MayRemove(kOther, directory, file)), FsError::kNotPermitted);
-  EXPECT_EQ(Asked(MayRemove(kRoot, directory, file)), FsError::kNone);
+  EXPECT_EQ(Asked(MayRemove(kRootCaller, directory, file)), FsError::kNone);
   directory.mode = S_IFDIR | 0777;
   EXPECT_EQ(Asked(MayRemove(kOther, directory, file)), FsError::kNone);
 }
@@ -53,7 +53,7 @@ TEST(PermissionsTest, OnlyTheSuperuserGivesAFileAway) {
   EXPECT_EQ(Asked(MaySet(kOwner, file, {.gid = 21})), FsError::kNone);
   EXPECT_EQ(Asked(MaySet(kOwner, file, {.gid = 99})), FsError::kNotPermitted);
   EXPECT_EQ(Asked(MaySet(kOther, file, {.gid = 30})), FsError::kNotPermitted);
-  EXPECT_EQ(Asked(MaySet(kRoot, file, {.uid = 11, .gid = 99})), FsError::kNone);
+  EXPECT_EQ(Asked(MaySet(kRootCaller, file, {.uid = 11, .gid = 99})), FsError::kNone);
 }
 
 TEST(PermissionsTest, TimesAreTheOwnersAndNowIsWhoeverMayWrites) {
@@ -71,7 +71,7 @@ TEST(PermissionsTest, WhatIsMadeInASetGroupIdDirectoryIsOfItsGroup) {
   EXPECT_EQ(NewInode(kOwner, directory, S_IFDIR | 0755, 0).mode, S_IFDIR | 02755u);
   // A program that would run with a group's rights that its maker does not have.
   EXPECT_EQ(NewInode(kOwner, directory, S_IFREG | 02755, 0).mode, S_IFREG | 0755u);
-  EXPECT_EQ(NewInode(kRoot, directory, S_IFREG | 02755, 0).mode, S_IFREG | 02755u);
+  EXPECT_EQ(NewInode(kRootCaller, directory, S_IFREG | 02755, 0).mode, S_IFREG | 02755u);
 }
 
 TEST(PermissionsTest, WhoIsNotInTheGroupGivesNoGroupsRights) {

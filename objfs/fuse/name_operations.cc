@@ -17,11 +17,11 @@
 namespace abacus::objfs::fuse {
 namespace {
 
-constexpr int64_t kNsPerS = 1'000'000'000;
+constexpr int64_t kNsOfSecond = 1'000'000'000;
 constexpr std::string_view kAclPrefix = "system.posix_acl_";
 constexpr std::string_view kCapabilities = "security.capability";
 
-int64_t NsOf(const timespec& time) { return time.tv_sec * kNsPerS + time.tv_nsec; }
+int64_t NsOf(const timespec& time) { return time.tv_sec * kNsOfSecond + time.tv_nsec; }
 
 void Lookup(fuse_req_t raw, fuse_ino_t directory, const char* name) {
   Serve(raw, "lookup", [&](Request& request) {

@@ -12,7 +12,7 @@ using runtime::MutexLock;
 
 namespace {
 
-absl::Status CheckRange(uint64_t offset, uint64_t bytes) {
+absl::Status CheckFileRange(uint64_t offset, uint64_t bytes) {
   if (bytes <= MemoryFile::kBytesMax && offset <= MemoryFile::kBytesMax - bytes) {
     return absl::OkStatus();
   }
@@ -49,7 +49,7 @@ absl::StatusOr<uint64_t> MemoryFile::Read(uint64_t offset, std::span<char> bytes
 }
 
 absl::Status MemoryFile::Write(uint64_t offset, std::string_view bytes) {
-  if (auto status = CheckRange(offset, bytes.size()); !status.ok()) return status;
+  if (auto status = CheckFileRange(offset, bytes.size()); !status.ok()) return status;
   MutexLock lock(mutex_);
   while (!bytes.empty()) {
     const uint64_t within = offset % kPageBytes;
@@ -76,14 +76,14 @@ void MemoryFile::Drop(std::map<uint64_t, Page>::iterator page) {
 }
 
 absl::Status MemoryFile::Truncate(uint64_t bytes) {
-  if (auto status = CheckRange(bytes, 0); !status.ok()) return status;
+  if (auto status = CheckFileRange(bytes, 0); !status.ok()) return status;
   MutexLock lock(mutex_);
   const uint64_t old = std::exchange(size_, bytes);
   return bytes < old ? PunchLocked(bytes, old - bytes) : absl::OkStatus();
 }
 
 absl::Status MemoryFile::Punch(uint64_t offset, uint64_t bytes) {
-  if (auto status = CheckRange(offset, bytes); !status.ok()) return status;
+  if (auto status = CheckFileRange(offset, bytes); !status.ok()) return status;
   MutexLock lock(mutex_);
   return PunchLocked(offset, bytes);
 }

@@ -17,7 +17,7 @@ using testing::ChangeBoth;
 using testing::ModelObject;
 using testing::ReadObject;
 
-constexpr uint64_t kSizeMax = 40 * ObjectStore::kBlockBytes;
+constexpr uint64_t kLargestSize = 40 * ObjectStore::kBlockBytes;
 
 class RandomTest : public ::testing::Test {
  protected:
@@ -51,7 +51,7 @@ class RandomTest : public ::testing::Test {
       ASSERT_TRUE(store_->Checkpoint().ok());
     } else {
       const absl::Status changed =
-          ChangeBoth(random_, *store_, id, model_[id], ++version_, kSizeMax);
+          ChangeBoth(random_, *store_, id, model_[id], ++version_, kLargestSize);
       ASSERT_TRUE(changed.ok()) << changed;
     }
   }

@@ -337,6 +337,11 @@ NodeStatistics& NodeOf(Snapshot& snapshot, NodeId node) {
   return Find(snapshot.nodes, [&](const NodeStatistics& n) { return n.node == node; });
 }
 
+void SetMatching(Snapshot& snapshot, double factor) {
+  EdgeOf(snapshot, kConsole, kGrep).reply_bytes =
+      factor * EdgeOf(snapshot, kGrep, kStorage).reply_bytes;
+}
+
 EdgeStatistics& EdgeOf(Snapshot& snapshot, const ObjectId& from, const ObjectId& to) {
   return Find(snapshot.edges,
               [&](const EdgeStatistics& e) { return e.from == from && e.to == to; });

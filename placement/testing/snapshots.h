@@ -70,6 +70,9 @@ Snapshot After(const Snapshot& snapshot, const Decision& decision, const Config&
 
 Snapshot After(const Snapshot& snapshot, const std::vector<Move>& moves, const Config& config);
 
+// In GrepSnapshot(): as many bytes leave the grep as enter it, times `factor`.
+void SetMatching(Snapshot& snapshot, double factor);
+
 // Entry of the snapshot by its key; aborts if there is none.
 ObjectStatistics& ObjectOf(Snapshot& snapshot, const ObjectId& id);
 NodeStatistics& NodeOf(Snapshot& snapshot, NodeId node);

@@ -14,9 +14,6 @@
 namespace abacus::runtime {
 namespace {
 
-// A digest has a few hundred bytes for each object that was called in the window.
-constexpr int kMessageBytesMax = 64 << 20;
-
 grpc::ChannelArguments Arguments() {
   grpc::ChannelArguments arguments;
   // gRPC's own pauses after a failure grow to two minutes: a restarted server would stay unseen.
@@ -27,8 +24,8 @@ grpc::ChannelArguments Arguments() {
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   // Nodes of one process, in tests, are as far from each other as others.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  arguments.SetMaxReceiveMessageSize(kMessageBytesMax);
-  arguments.SetMaxSendMessageSize(kMessageBytesMax);
+  arguments.SetMaxReceiveMessageSize(kControlMessageBytesMax);
+  arguments.SetMaxSendMessageSize(kControlMessageBytesMax);
   return arguments;
 }
 

@@ -94,7 +94,7 @@ class RefusingHandler final : public ControlHandler {
   bool let_go_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
-const Rid kRid{{7, 1}, 3};
+const Rid kMoved{{7, 1}, 3};
 
 TEST(ControlClientTest, CallToNobodyNamesTheAddress) {
   ControlClient client("127.0.0.1:1");
@@ -129,12 +129,12 @@ TEST(ControlClientTest, RefusalKeepsItsKindOnEveryCall) {
   ControlClient client((*server)->address());
   const MemberInfo joiner{.instance = {1, 1}, .data_address = "a:1", .control_address = "b:2"};
   MoveCommand move;
-  move.rids = {kRid};
+  move.rids = {kMoved};
   for (const absl::Status& status :
        {client.Join(joiner, kPatience).status(),
         client.Heartbeat(HeartbeatAsk(), kPatience).status(), client.Leave({1, 1}, kPatience),
-        client.Move(move, kPatience).status(), client.Pin({.rid = kRid}, kPatience),
-        client.Explain(kRid, 1, kPatience).status()}) {
+        client.Move(move, kPatience).status(), client.Pin({.rid = kMoved}, kPatience),
+        client.Explain(kMoved, 1, kPatience).status()}) {
     EXPECT_EQ(KindOf(status), ErrorKind::kMoveCancelled) << status;
     EXPECT_NE(status.message().find("not now"), absl::string_view::npos) << status;
   }
@@ -148,7 +148,7 @@ TEST(ControlClientTest, CancelEndsACallThatIsUnderWayAndAllLaterOnes) {
   ControlClients clients;
   const std::string address = (*server)->address();
   MoveCommand move;
-  move.rids = {kRid};
+  move.rids = {kMoved};
   absl::Status status;
   std::thread caller([&] { status = clients.To(address)->Move(move, kPatience).status(); });
   handler.AwaitMove();

@@ -16,7 +16,6 @@
 namespace abacus::runtime {
 namespace {
 
-constexpr int kMessageBytesMax = 64 << 20;
 constexpr size_t kNameBytesMax = 256;
 constexpr size_t kAddressBytesMax = 256;
 constexpr uint32_t kObjectsMax = 100'000;
@@ -209,8 +208,8 @@ absl::StatusOr<std::unique_ptr<ControlServer>> ControlServer::Listen(const std::
   int port = 0;
   // Else two servers at one port would each get a part of the calls.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  builder.SetMaxReceiveMessageSize(kMessageBytesMax);
-  builder.SetMaxSendMessageSize(kMessageBytesMax);
+  builder.SetMaxReceiveMessageSize(kControlMessageBytesMax);
+  builder.SetMaxSendMessageSize(kControlMessageBytesMax);
   grpc::ResourceQuota quota("abacus-control");
   builder.SetResourceQuota(quota.SetMaxThreads(kThreadsMax));
   builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port);

@@ -22,6 +22,9 @@ namespace abacus::runtime {
 // Builds whose control messages mean something else have another one.
 inline constexpr uint32_t kControlVersion = 1;
 
+// A digest has a few hundred bytes for each object that was called in the window.
+inline constexpr int kControlMessageBytesMax = 64 << 20;
+
 // A command is passed on to where its object is at most so often.
 inline constexpr uint32_t kHopsMax = 3;
 

@@ -21,9 +21,9 @@ using Verdict = HeartbeatAnswer::Verdict;
 
 constexpr absl::Duration kInterval = absl::Milliseconds(500);
 constexpr absl::Duration kTick = absl::Milliseconds(125);
-constexpr NodeId kClient = 1u << 30;
+constexpr NodeId kFirstClient = 1u << 30;
 
-MemberInfo Info(NodeId node, uint32_t incarnation, bool server) {
+MemberInfo InfoOf(NodeId node, uint32_t incarnation, bool server) {
   return {.instance = {node, incarnation},
           .name = absl::StrCat("n", node),
           .data_address = "data",
@@ -31,7 +31,7 @@ MemberInfo Info(NodeId node, uint32_t incarnation, bool server) {
           .server = server};
 }
 
-absl::Status Join(Membership& joiner, Membership& server, absl::Time now) {
+absl::Status JoinAt(Membership& joiner, Membership& server, absl::Time now) {
   absl::StatusOr<JoinAnswer> answer = server.Admit(joiner.self(), now);
   if (!answer.ok()) return answer.status();
   return joiner.Joined(*answer, now, now);
@@ -44,7 +44,7 @@ class MembershipSimulation {
  public:
   explicit MembershipSimulation(uint32_t seed) : random_(seed) {
     for (NodeId node = 1; node <= 3; ++node) Start(node, true);
-    for (NodeId node = kClient; node < kClient + 4; ++node) Start(node, false);
+    for (NodeId node = kFirstClient; node < kFirstClient + 4; ++node) Start(node, false);
   }
 
   void Run(int steps) {
@@ -80,14 +80,14 @@ class MembershipSimulation {
     const uint32_t incarnation = ++incarnations_[node];
     process = Process();
     process.membership =
-        std::make_unique<Membership>(Info(node, incarnation, server), MembershipOptions{}, now_);
+        std::make_unique<Membership>(InfoOf(node, incarnation, server), MembershipOptions{}, now_);
     process.next_beat = now_;
   }
 
   // Cuts between clients and servers only: servers that do not hear each other by any way may each
   // go on (see the class comment).
   void CutOrMend() {
-    const NodeId client = kClient + std::uniform_int_distribution<NodeId>(0, 3)(random_);
+    const NodeId client = kFirstClient + std::uniform_int_distribution<NodeId>(0, 3)(random_);
     const NodeId server = std::uniform_int_distribution<NodeId>(1, 3)(random_);
     if (!cut_.insert({client, server}).second) cut_.erase({client, server});
   }
@@ -134,7 +134,7 @@ class MembershipSimulation {
       }
     }
     if (self.IsDead(instance)) return self.DeadOneAnswered(instance);
-    if (Join(self, to, now_).ok()) return;
+    if (JoinAt(self, to, now_).ok()) return;
     HeartbeatAsk ask;
     ask.instance = self.self().instance;
     if (to.Answer(ask, now_).verdict == Verdict::kFenced) self.ToldDead(instance);

@@ -22,7 +22,7 @@ namespace {
 constexpr absl::Duration kLinksWrittenEvery = absl::Seconds(10);
 
 constexpr int kIdsDrawnMax = 8;
-constexpr absl::Duration kAskDeadline = absl::Seconds(5);
+constexpr absl::Duration kExplainDeadline = absl::Seconds(5);
 constexpr absl::Duration kStopPatience = absl::Seconds(2);
 // What a move takes beyond draining and transfer, on the way to its host and back.
 constexpr absl::Duration kCommandSlack = absl::Seconds(10);
@@ -473,7 +473,7 @@ absl::StatusOr<std::vector<DecisionText>> NodeImpl::OnExplain(const Rid& rid, si
     // Of several servers one decides for a console's graph; it alone knows why.
     for (const MemberInfo& server : membership_->ReachableServers()) {
       auto theirs = clients_.To(server.control_address)
-                        ->Explain(rid, static_cast<uint32_t>(max), kAskDeadline, hops + 1);
+                        ->Explain(rid, static_cast<uint32_t>(max), kExplainDeadline, hops + 1);
       if (theirs.ok()) return theirs;
     }
   }

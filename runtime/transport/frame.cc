@@ -12,7 +12,7 @@
 namespace abacus::runtime {
 namespace {
 
-constexpr size_t kCrcBytes = 28;           // of the header, that its own CRC covers
+constexpr size_t kCheckedBytes = 28;       // of the header, that its own CRC covers
 constexpr size_t kPieceBytes = 64 * 1024;  // inline bytes to reserve before any has come
 constexpr size_t kBlocksReserved = 1024;   // likewise, entries
 
@@ -104,7 +104,7 @@ FrameGather::FrameGather(const Frame& frame) : frame_(frame) {
   at = Store<uint32_t>(at, static_cast<uint32_t>(blocks.size()));
   at = Store<uint64_t>(at, block_bytes);
   at = Store<uint32_t>(at, Crc32c(frame.payload.inline_bytes, Crc32c(lengths)));
-  Store<uint32_t>(at, Crc32c({head, kCrcBytes}));
+  Store<uint32_t>(at, Crc32c({head, kCheckedBytes}));
   const std::string& inline_bytes = frame.payload.inline_bytes;
   left_bytes_ = head_bytes_ + inline_bytes.size() + block_bytes;
   if (head_bytes_ + inline_bytes.size() <= head_.size()) {
@@ -197,7 +197,7 @@ absl::Status FrameDecoder::ParseHead() {
                      absl::StrCat("a frame of wire version ", version,
                                   " came to a process that speaks ", kWireVersion));
   }
-  if (Load<uint32_t>(head + kCrcBytes) != Crc32c({head, kCrcBytes})) {
+  if (Load<uint32_t>(head + kCheckedBytes) != Crc32c({head, kCheckedBytes})) {
     return BadFrame("its header is damaged");
   }
   frame_.type = Load<uint16_t>(head + 6);

@@ -12,7 +12,7 @@ namespace {
 constexpr uint32_t kHelloMagic = 0x48434241;  // "ABCH"
 constexpr size_t kPrefixBytes = 8;
 constexpr size_t kFixedBytes = 28;  // before the address
-constexpr size_t kCrcBytes = 4;
+constexpr size_t kHelloCrcBytes = 4;
 
 template <typename Number>
 void Put(std::string& out, Number value) {
@@ -37,7 +37,8 @@ std::string EncodeHello(const Hello& hello) {
   std::string out;
   Put(out, kHelloMagic);
   Put(out, kWireVersion);
-  Put(out, static_cast<uint16_t>(kFixedBytes - kPrefixBytes + hello.address.size() + kCrcBytes));
+  Put(out,
+      static_cast<uint16_t>(kFixedBytes - kPrefixBytes + hello.address.size() + kHelloCrcBytes));
   Put(out, hello.verdict);
   Put(out, hello.lane);
   Put(out, static_cast<uint16_t>(hello.address.size()));
@@ -66,13 +67,13 @@ absl::StatusOr<size_t> ParseHello(std::string_view bytes, Hello* hello) {
                                   kWireVersion, ": run the same build on both"));
   }
   const size_t rest = Take<uint16_t>(bytes);
-  if (rest < kFixedBytes - kPrefixBytes + kCrcBytes || kPrefixBytes + rest > kHelloBytesMax) {
+  if (rest < kFixedBytes - kPrefixBytes + kHelloCrcBytes || kPrefixBytes + rest > kHelloBytesMax) {
     return BadHello(absl::StrCat("it cannot be ", rest, " bytes long"));
   }
   if (bytes.size() < rest) return 0;
   const size_t total = kPrefixBytes + rest;
-  std::string_view crc = all.substr(total - kCrcBytes);
-  if (Take<uint32_t>(crc) != Crc32c(all.substr(0, total - kCrcBytes))) {
+  std::string_view crc = all.substr(total - kHelloCrcBytes);
+  if (Take<uint32_t>(crc) != Crc32c(all.substr(0, total - kHelloCrcBytes))) {
     return BadHello("it is damaged");
   }
   const auto verdict = Take<uint8_t>(bytes);
@@ -80,7 +81,7 @@ absl::StatusOr<size_t> ParseHello(std::string_view bytes, Hello* hello) {
   const size_t address_bytes = Take<uint16_t>(bytes);
   if (verdict > static_cast<uint8_t>(HelloVerdict::kFenced) ||
       lane > static_cast<uint8_t>(Lane::kBulk) ||
-      kFixedBytes + address_bytes + kCrcBytes != total) {
+      kFixedBytes + address_bytes + kHelloCrcBytes != total) {
     return BadHello("its fields contradict each other");
   }
   hello->verdict = static_cast<HelloVerdict>(verdict);
