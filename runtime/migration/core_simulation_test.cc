@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "gtest/gtest.h"
+#include "runtime/testing/sanitized.h"
 #include "runtime/testing/simulator.h"
 
 namespace abacus::runtime::sim {
@@ -43,11 +44,7 @@ TEST(CoreSimulation, PromisesHoldOnEverySeed) {
     EXPECT_TRUE(result.ok) << result.check << ": " << result.what;
     return;
   }
-#if defined(__SANITIZE_ADDRESS__)
-  constexpr uint64_t kStepsUsually = 1'000'000;
-#else
-  constexpr uint64_t kStepsUsually = 4'000'000;
-#endif
+  constexpr uint64_t kStepsUsually = testing::kSanitized ? 500'000 : 4'000'000;
   const uint64_t steps_min = LongRun() ? 100'000'000 : kStepsUsually;
   SimulationSeries series(Shipped());
   for (uint64_t seed = 1; series.stats()[Stat::kSteps] < steps_min; ++seed) {
@@ -197,10 +194,10 @@ void Sweep::CallFromAll() {
   });
 }
 
-class CrashAtEveryStep : public testing::TestWithParam<SweepCase> {};
+class CrashAtEveryStep : public ::testing::TestWithParam<SweepCase> {};
 
 TEST_P(CrashAtEveryStep, Invariant1OneLiveCopyAndOnlyWhatDiedWithItsHostIsLost) {
-  constexpr uint64_t kSeeds = 30;
+  constexpr uint64_t kSeeds = testing::kSanitized ? 6 : 30;
   uint64_t crashes = 0;
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
     for (uint64_t steps = 0;; ++steps) {
@@ -244,7 +241,7 @@ TEST_P(CrashAtEveryStep, FollowedByASecondOneAtEveryStep) {
   }
 }
 
-std::string CaseName(const testing::TestParamInfo<SweepCase>& info) {
+std::string CaseName(const ::testing::TestParamInfo<SweepCase>& info) {
   const char* victims[] = {"SourceDies", "TargetDies", "HomeDies"};
   const char* homes[] = {"HomeIsSource", "HomeIsTarget", "HomeIsThird"};
   return absl::StrCat(victims[static_cast<int>(info.param.victim)],
@@ -262,7 +259,7 @@ std::vector<SweepCase> Cases() {
   return cases;
 }
 
-INSTANTIATE_TEST_SUITE_P(OfOneMove, CrashAtEveryStep, testing::ValuesIn(Cases()), CaseName);
+INSTANTIATE_TEST_SUITE_P(OfOneMove, CrashAtEveryStep, ::testing::ValuesIn(Cases()), CaseName);
 
 }  // namespace
 }  // namespace abacus::runtime::sim

@@ -21,17 +21,11 @@
 #include "runtime/base/sync_point.h"
 #include "runtime/binding/binding_manager.h"
 #include "runtime/migration/migrator.h"
+#include "runtime/testing/sanitized.h"
 #include "runtime/transport/fault_transport.h"
 #include "runtime/transport/socket_transport.h"
 
 namespace abacus::runtime::testing {
-
-// Built with a sanitizer: counts are smaller.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-inline constexpr bool kSanitized = true;
-#else
-inline constexpr bool kSanitized = false;
-#endif
 
 // How long a test waits for what must happen. Long, so that only a hang reaches it.
 inline constexpr std::chrono::seconds kPatience{60};
