@@ -1,5 +1,5 @@
 // ./dev bench objfs: the object store against raw calls on files of the same file system, in the
-// working directory, where neither side syncs; and the cache object.
+// working directory, where neither side syncs; the cache object; and the mount.
 
 #include <chrono>
 #include <cstdlib>
@@ -13,6 +13,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "objfs/cache/cache_layer.h"
+#include "objfs/fuse/testing/bench_rows.h"
+#include "objfs/fuse/testing/plain_servers.h"
 #include "objfs/layer/testing/memory_layer.h"
 #include "objfs/store/local_disk.h"
 #include "objfs/store/local_object_store.h"
@@ -142,7 +144,7 @@ void CacheHits(runtime::BenchReport& report) {
               .met = ns <= 500 && bytes == 2 * kReads * kBytes});
 }
 
-void Measure(runtime::BenchReport& report) {
+void Store(runtime::BenchReport& report) {
   const std::string root = std::filesystem::current_path() / "object-store-benchmark";
   std::filesystem::remove_all(root);
   report.Note("store: one thread, page cache warm, no sync inside the times");
@@ -158,12 +160,71 @@ void Measure(runtime::BenchReport& report) {
     Small(report, *raw, **store);
   }
   std::filesystem::remove_all(root);
-  CacheHits(report);
+}
+
+struct Arguments {
+  std::string json, only;
+  bool quick = false;
+};
+
+int Run(const Arguments& arguments) {
+  const MountBenchSizes sizes{.quick = arguments.quick};
+  const testing::BenchPlace place{.self = std::filesystem::read_symlink("/proc/self/exe"),
+                                  .program = ABACUS_PROGRAM,
+                                  .folder = std::filesystem::current_path() / "mount-benchmark"};
+  const std::vector<std::pair<std::string, std::function<void(runtime::BenchReport&)>>> parts = {
+      {"store", Store},
+      {"cache", CacheHits},
+      {"reads", [&](auto& report) { MountReads(report, place, sizes); }},
+      {"data", [&](auto& report) { MountData(report, place, sizes); }},
+      {"names", [&](auto& report) { MountNames(report, place, sizes); }},
+  };
+  runtime::BenchReport report("objfs");
+  report.Note("mounts: one working thread; servers and programs share all processors, not pinned");
+  if (sizes.quick) report.Note("quick: the mounts' sizes are small, and these figures no results");
+  bool any = false;
+  for (const auto& [name, measure] : parts) {
+    if (!arguments.only.empty() && arguments.only != name) continue;
+    any = true;
+    std::filesystem::remove_all(place.folder);
+    measure(report);
+    std::filesystem::remove_all(place.folder);
+  }
+  if (!any) {
+    std::cerr << "no part is named " << arguments.only << "; there are";
+    for (const auto& part : parts) std::cerr << " " << part.first;
+    std::cerr << "\n";
+    return 2;
+  }
+  std::cout << report.ToText();
+  if (arguments.json.empty()) return 0;
+  const absl::Status written = report.WriteJson(arguments.json);
+  if (!written.ok()) std::cerr << written << "\n";
+  return written.ok() ? 0 : 1;
 }
 
 }  // namespace
 }  // namespace abacus::objfs
 
 int main(int argc, char** argv) {
-  return abacus::runtime::BenchMain(argc, argv, "objfs", abacus::objfs::Measure);
+  const std::string first = argc > 1 ? argv[1] : "";
+  if (first == "--serve-null" && argc == 4) {
+    return abacus::objfs::testing::ServeNull(argv[2], std::strtoull(argv[3], nullptr, 10));
+  }
+  if (first == "--serve-pass-through" && argc == 4) {
+    return abacus::objfs::testing::ServePassThrough(argv[3], argv[2]);
+  }
+  abacus::objfs::Arguments arguments;
+  for (int i = 1; i < argc; ++i) {
+    const std::string option = argv[i];
+    if (option == "--quick") {
+      arguments.quick = true;
+    } else if ((option == "--json" || option == "--only") && i + 1 < argc) {
+      (option == "--json" ? arguments.json : arguments.only) = argv[++i];
+    } else {
+      std::cerr << "usage: abacus_objfs_benchmark [--json FILE] [--only PART] [--quick]\n";
+      return 2;
+    }
+  }
+  return abacus::objfs::Run(arguments);
 }

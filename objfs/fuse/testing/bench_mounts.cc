@@ -1,0 +1,282 @@
+#include "objfs/fuse/testing/bench_mounts.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace abacus::objfs::testing {
+namespace {
+
+constexpr std::chrono::seconds kComesUpIn{20};
+
+std::string TextOf(const std::string& path) {
+  std::ifstream file(path);
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+// A process; ended with the object, by SIGTERM first.
+class Child {
+ public:
+  // Its output goes to `log`.
+  Child(const std::vector<std::string>& words, std::string log) : log_(std::move(log)) {
+    std::vector<char*> argv;
+    for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
+    argv.push_back(nullptr);
+    pid_ = fork();
+    if (pid_ != 0) return;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const int out = open(log_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    dup2(out, 1);
+    dup2(out, 2);
+    execvp(argv[0], argv.data());
+    std::perror(argv[0]);
+    _exit(127);
+  }
+  ~Child() {
+    if (pid_ <= 0 || ended_) return;
+    kill(pid_, SIGTERM);
+    if (!EndsIn(std::chrono::seconds(10))) {
+      kill(pid_, SIGKILL);
+      waitpid(pid_, nullptr, 0);
+    }
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+
+  pid_t pid() const { return pid_; }
+  bool Running() {
+    if (!ended_ && waitpid(pid_, &status_, WNOHANG) == pid_) ended_ = true;
+    return !ended_;
+  }
+  bool EndsIn(std::chrono::seconds patience) {
+    const auto until = std::chrono::steady_clock::now() + patience;
+    while (Running() && std::chrono::steady_clock::now() < until) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    return ended_;
+  }
+  int Wait() {
+    if (!ended_) waitpid(pid_, &status_, 0);
+    ended_ = true;
+    return WIFEXITED(status_) ? WEXITSTATUS(status_) : 128 + WTERMSIG(status_);
+  }
+  // Until `is_up`. Errors: kUnavailable.
+  absl::Status ComesUp(const std::function<bool()>& is_up) {
+    const auto until = std::chrono::steady_clock::now() + kComesUpIn;
+    while (!is_up()) {
+      if (!Running() || std::chrono::steady_clock::now() > until) {
+        return absl::UnavailableError(
+            absl::StrCat(Running() ? "it does not come up: " : "it ended: ", TextOf(log_)));
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  const std::string log_;
+  pid_t pid_ = -1;
+  bool ended_ = false;
+  int status_ = 0;
+};
+
+bool IsMountPoint(const std::string& path) {
+  struct stat here = {}, above = {};
+  return stat(path.c_str(), &here) == 0 && stat((path + "/..").c_str(), &above) == 0 &&
+         here.st_dev != above.st_dev;
+}
+
+class NativeDirectory final : public BenchMount {
+ public:
+  explicit NativeDirectory(std::string path) : path_(std::move(path)) {}
+  std::string path() const override { return path_; }
+
+ private:
+  const std::string path_;
+};
+
+// Processes begun one after the other, the last of which serves `path`. What they kept goes with
+// it.
+class ServedDirectory final : public BenchMount {
+ public:
+  ServedDirectory(const BenchPlace& place, const std::string& name)
+      : folder_(absl::StrCat(place.folder, "/", name)), path_(folder_ + "/mount") {
+    std::filesystem::create_directories(path_);
+  }
+  ~ServedDirectory() override {
+    umount2(path_.c_str(), MNT_DETACH);
+    if (!children_.empty()) children_.back()->EndsIn(std::chrono::seconds(10));
+    while (!children_.empty()) children_.pop_back();
+    std::filesystem::remove_all(folder_);
+  }
+  std::string path() const override { return path_; }
+  pid_t server() const override { return children_.back()->pid(); }
+
+  std::string Under(const std::string& name) const { return absl::StrCat(folder_, "/", name); }
+  absl::Status Begin(const std::vector<std::string>& words, const std::function<bool()>& is_up) {
+    children_.push_back(
+        std::make_unique<Child>(words, Under(absl::StrCat("log", children_.size()))));
+    return children_.back()->ComesUp(is_up);
+  }
+  absl::Status BeginMount(const std::vector<std::string>& words) {
+    return Begin(words, [this] { return IsMountPoint(path_); });
+  }
+
+ private:
+  const std::string folder_, path_;
+  std::vector<std::unique_ptr<Child>> children_;
+};
+
+absl::StatusOr<std::unique_ptr<BenchMount>> OrError(const absl::Status& begun,
+                                                    std::unique_ptr<ServedDirectory> mount) {
+  if (!begun.ok()) return begun;
+  return mount;
+}
+
+std::vector<std::string> WithStack(std::vector<std::string> words, const std::string& stack) {
+  if (!stack.empty()) words.insert(words.end(), {"-o", "stack=" + stack});
+  return words;
+}
+
+// glusterd keeps its state in fixed places of the machine.
+class GlusterDirectory final : public BenchMount {
+ public:
+  explicit GlusterDirectory(const BenchPlace& place)
+      : folder_(place.folder + "/gluster"), path_(folder_ + "/mount") {
+    std::filesystem::create_directories(path_);
+    std::filesystem::create_directories(folder_ + "/brick");
+  }
+  ~GlusterDirectory() override {
+    umount2(path_.c_str(), MNT_DETACH);
+    if (client_ != nullptr) client_->EndsIn(std::chrono::seconds(10));
+    client_.reset();
+    if (made_) {
+      (void)RunProgram({"gluster", "--mode=script", "volume", "stop", kVolume, "force"});
+      (void)RunProgram({"gluster", "--mode=script", "volume", "delete", kVolume});
+    }
+  }
+  std::string path() const override { return path_; }
+  pid_t server() const override { return client_->pid(); }
+
+  absl::Status Begin() {
+    if (auto status = RunProgram({"which", "glusterd", "gluster", "glusterfs"}); !status.ok()) {
+      return absl::NotFoundError("apt-get install glusterfs-server");
+    }
+    daemon_ = std::make_unique<Child>(std::vector<std::string>{"glusterd", "--no-daemon"},
+                                      folder_ + "/daemon.log");
+    const auto answers = [] { return RunProgram({"gluster", "volume", "list"}).ok(); };
+    if (auto status = daemon_->ComesUp(answers); !status.ok()) return status;
+    const std::string brick = absl::StrCat("127.0.0.1:", folder_, "/brick");
+    if (auto status =
+            RunProgram({"gluster", "--mode=script", "volume", "create", kVolume, brick, "force"});
+        !status.ok()) {
+      return status;
+    }
+    made_ = true;
+    if (auto status = RunProgram({"gluster", "volume", "start", kVolume}); !status.ok()) {
+      return status;
+    }
+    client_ = std::make_unique<Child>(
+        std::vector<std::string>{"glusterfs", "--no-daemon", "--volfile-server=127.0.0.1",
+                                 absl::StrCat("--volfile-id=", kVolume), path_},
+        folder_ + "/client.log");
+    return client_->ComesUp([this] { return IsMountPoint(path_); });
+  }
+
+ private:
+  static constexpr char kVolume[] = "abacus-benchmark";
+  const std::string folder_, path_;
+  bool made_ = false;
+  std::unique_ptr<Child> daemon_, client_;
+};
+
+}  // namespace
+
+absl::Status RunProgram(const std::vector<std::string>& words) {
+  char log[] = "/tmp/abacus-benchmark-XXXXXX";
+  const int fd = mkstemp(log);
+  if (fd < 0) return absl::ErrnoToStatus(errno, "a file for the output");
+  close(fd);
+  Child child(words, log);
+  const int code = child.Wait();
+  const std::string said = TextOf(log);
+  unlink(log);
+  if (code == 0) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat(absl::StrJoin(words, " "), ": ", said));
+}
+
+std::unique_ptr<BenchMount> BenchNative(const BenchPlace& place) {
+  const std::string path = place.folder + "/native";
+  std::filesystem::create_directories(path);
+  return std::make_unique<NativeDirectory>(path);
+}
+
+absl::StatusOr<std::unique_ptr<BenchMount>> BenchNull(const BenchPlace& place, uint64_t bytes) {
+  auto mount = std::make_unique<ServedDirectory>(place, "null");
+  const absl::Status begun =
+      mount->BeginMount({place.self, "--serve-null", mount->path(), absl::StrCat(bytes)});
+  return OrError(begun, std::move(mount));
+}
+
+absl::StatusOr<std::unique_ptr<BenchMount>> BenchPassThrough(const BenchPlace& place) {
+  auto mount = std::make_unique<ServedDirectory>(place, "pass-through");
+  const std::string source = mount->Under("source");
+  std::filesystem::create_directories(source);
+  const absl::Status begun =
+      mount->BeginMount({place.self, "--serve-pass-through", mount->path(), source});
+  return OrError(begun, std::move(mount));
+}
+
+absl::StatusOr<std::unique_ptr<BenchMount>> BenchLocal(const BenchPlace& place,
+                                                       const std::string& stack) {
+  auto mount = std::make_unique<ServedDirectory>(place, "local");
+  const absl::Status begun = mount->BeginMount(WithStack(
+      {place.program, "mount", "--foreground", "--local", mount->Under("store"), mount->path()},
+      stack));
+  return OrError(begun, std::move(mount));
+}
+
+absl::StatusOr<std::unique_ptr<BenchMount>> BenchRemote(const BenchPlace& place,
+                                                        const std::string& stack) {
+  auto mount = std::make_unique<ServedDirectory>(place, "remote");
+  const std::string ready = mount->Under("ready");
+  const std::string config = mount->Under("server.toml");
+  std::ofstream(config) << "[node]\ndata_address = \"unix:" << mount->Under("socket") << "\"\n";
+  absl::Status begun =
+      mount->Begin({place.program, "serve", "--config", config, "--data", mount->Under("data"),
+                    "--listen", "127.0.0.1:0", "--ready-file", ready},
+                   [&] { return !TextOf(ready).empty(); });
+  if (!begun.ok()) return begun;
+  std::string address = TextOf(ready);
+  while (!address.empty() && address.back() == '\n') address.pop_back();
+  begun = RunProgram({place.program, "volume", "create", "bench", "--server", address});
+  if (!begun.ok()) return begun;
+  begun = mount->BeginMount(WithStack(
+      {place.program, "mount", "--foreground", address + "/bench", mount->path()}, stack));
+  return OrError(begun, std::move(mount));
+}
+
+absl::StatusOr<std::unique_ptr<BenchMount>> BenchGluster(const BenchPlace& place) {
+  auto mount = std::make_unique<GlusterDirectory>(place);
+  if (auto status = mount->Begin(); !status.ok()) return status;
+  return mount;
+}
+
+}  // namespace abacus::objfs::testing

@@ -1,0 +1,54 @@
+#ifndef ABACUS_OBJFS_FUSE_TESTING_BENCH_MOUNTS_H_
+#define ABACUS_OBJFS_FUSE_TESTING_BENCH_MOUNTS_H_
+
+// The mounts that a benchmark compares, each served by processes of its own that end with it.
+
+#include <sys/types.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace abacus::objfs::testing {
+
+// A directory to work in.
+class BenchMount {
+ public:
+  virtual ~BenchMount() = default;
+  virtual std::string path() const = 0;
+  // The process that answers the kernel; -1: there is none.
+  virtual pid_t server() const { return -1; }
+};
+
+// Where the programs and the files of the mounts are. `folder` is on the disk that all are
+// measured on, and is empty at first.
+struct BenchPlace {
+  std::string self;     // this program, which is run again as ServeNull() and ServePassThrough()
+  std::string program;  // abacus
+  std::string folder;
+};
+
+// A plain directory.
+std::unique_ptr<BenchMount> BenchNative(const BenchPlace& place);
+// Errors: kUnavailable - the mount did not come up; the message says how it ended.
+absl::StatusOr<std::unique_ptr<BenchMount>> BenchNull(const BenchPlace& place, uint64_t bytes);
+absl::StatusOr<std::unique_ptr<BenchMount>> BenchPassThrough(const BenchPlace& place);
+// The file system and its store in the mount's process. `stack`: of new files; empty: the default.
+absl::StatusOr<std::unique_ptr<BenchMount>> BenchLocal(const BenchPlace& place,
+                                                       const std::string& stack);
+// A server process and a mount.
+absl::StatusOr<std::unique_ptr<BenchMount>> BenchRemote(const BenchPlace& place,
+                                                        const std::string& stack);
+// One brick, on this machine.
+// Errors: kNotFound - the programs are not installed.
+absl::StatusOr<std::unique_ptr<BenchMount>> BenchGluster(const BenchPlace& place);
+
+// Runs `words` to their end. Errors: kUnavailable - with what it printed to stderr.
+absl::Status RunProgram(const std::vector<std::string>& words);
+
+}  // namespace abacus::objfs::testing
+
+#endif  // ABACUS_OBJFS_FUSE_TESTING_BENCH_MOUNTS_H_

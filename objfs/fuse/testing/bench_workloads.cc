@@ -1,0 +1,204 @@
+#include "objfs/fuse/testing/bench_workloads.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <random>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace abacus::objfs::testing {
+namespace {
+
+constexpr size_t kSmallBytes = 4096;
+constexpr size_t kLargeBytes = 1 << 20;
+
+// -1 is a call that failed.
+template <typename Result>
+Result Checked(Result result, const std::string& what) {
+  if (result >= 0) return result;
+  std::perror(what.c_str());
+  std::exit(1);
+}
+void CheckWhole(ssize_t done, size_t bytes, const std::string& what) {
+  if (Checked(done, what) == static_cast<ssize_t>(bytes)) return;
+  std::fprintf(stderr, "%s: %zd of %zu bytes\n", what.c_str(), done, bytes);
+  std::exit(1);
+}
+
+// Closed with it.
+class File {
+ public:
+  File(const std::string& path, int flags)
+      : fd_(Checked(open(path.c_str(), flags | O_CLOEXEC, 0644), "open " + path)) {}
+  ~File() { close(fd_); }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  operator int() const { return fd_; }
+
+ private:
+  const int fd_;
+};
+
+double PerSecond(double units, const std::function<void()>& work) {
+  const auto begin = std::chrono::steady_clock::now();
+  work();
+  return units / std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+std::string Name(const std::string& directory, int i) { return absl::StrCat(directory, "/f", i); }
+
+double ResidentBytes(pid_t process) {
+  std::ifstream status(absl::StrCat("/proc/", process, "/status"));
+  for (std::string line; std::getline(status, line);) {
+    if (line.rfind("VmRSS:", 0) == 0) return std::atof(line.c_str() + 6) * 1024;
+  }
+  std::fprintf(stderr, "no process %d\n", process);
+  std::exit(1);
+}
+
+}  // namespace
+
+double DirectReads(const std::string& path, uint64_t file_bytes, uint64_t bytes, int reads) {
+  const File file(path, O_RDONLY | O_DIRECT);
+  void* buffer = nullptr;
+  if (posix_memalign(&buffer, 4096, bytes) != 0) std::abort();
+  const uint64_t places = file_bytes / bytes;
+  for (uint64_t i = 0; i < places; ++i) {
+    CheckWhole(pread(file, buffer, bytes, static_cast<off_t>(i * bytes)), bytes, "read " + path);
+  }
+  const double rate = PerSecond(reads, [&] {
+    for (int i = 0; i < reads; ++i) {
+      const uint64_t at = static_cast<uint64_t>(i) * 7 % places * bytes;
+      CheckWhole(pread(file, buffer, bytes, static_cast<off_t>(at)), bytes, "read " + path);
+    }
+  });
+  std::free(buffer);
+  return rate;
+}
+
+double SequentialWrite(const std::string& path, uint64_t file_bytes) {
+  const std::string bytes(kLargeBytes, 'x');
+  return PerSecond(static_cast<double>(file_bytes), [&] {
+    const File file(path, O_WRONLY | O_CREAT | O_TRUNC);
+    for (uint64_t at = 0; at < file_bytes; at += kLargeBytes) {
+      CheckWhole(write(file, bytes.data(), bytes.size()), bytes.size(), "write " + path);
+    }
+  });
+}
+
+double SequentialRead(const std::string& path, uint64_t file_bytes) {
+  std::string bytes(kLargeBytes, '\0');
+  const File file(path, O_RDONLY);
+  Checked(fsync(file), "fsync " + path);
+  if (posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED) != 0) std::abort();
+  return PerSecond(static_cast<double>(file_bytes), [&] {
+    for (uint64_t at = 0; at < file_bytes; at += kLargeBytes) {
+      CheckWhole(read(file, bytes.data(), bytes.size()), bytes.size(), "read " + path);
+    }
+  });
+}
+
+double RandomWrites(const std::string& path, uint64_t file_bytes, int writes) {
+  const std::string bytes(kSmallBytes, 'y');
+  std::minstd_rand random(19990719);
+  const uint64_t places = file_bytes / kSmallBytes;
+  return PerSecond(writes, [&] {
+    const File file(path, O_WRONLY);
+    for (int i = 0; i < writes; ++i) {
+      const uint64_t at = random() % places * kSmallBytes;
+      CheckWhole(pwrite(file, bytes.data(), bytes.size(), static_cast<off_t>(at)), bytes.size(),
+                 "write " + path);
+    }
+  });
+}
+
+double Churn(const std::string& directory, int files) {
+  const std::string bytes(kSmallBytes, 'z'), path = directory + "/churn";
+  return PerSecond(files, [&] {
+    for (int i = 0; i < files; ++i) {
+      {
+        const File file(path, O_WRONLY | O_CREAT | O_EXCL);
+        CheckWhole(write(file, bytes.data(), bytes.size()), bytes.size(), "write " + path);
+      }
+      Checked(unlink(path.c_str()), "unlink " + path);
+    }
+  });
+}
+
+double MakeFiles(const std::string& directory, int files) {
+  Checked(mkdir(directory.c_str(), 0755), "mkdir " + directory);
+  return PerSecond(files, [&] {
+    for (int i = 0; i < files; ++i)
+      const File file(Name(directory, i), O_WRONLY | O_CREAT | O_EXCL);
+  });
+}
+
+double Stats(const std::string& directory, int files) {
+  struct stat seen;
+  return PerSecond(files, [&] {
+    for (int i = 0; i < files; ++i) Checked(stat(Name(directory, i).c_str(), &seen), "stat");
+  });
+}
+
+double Renames(const std::string& directory, int files) {
+  return PerSecond(2.0 * files, [&] {
+    for (const bool back : {false, true}) {
+      for (int i = 0; i < files; ++i) {
+        const std::string name = Name(directory, i), other = name + ".renamed";
+        Checked(back ? rename(other.c_str(), name.c_str()) : rename(name.c_str(), other.c_str()),
+                "rename " + name);
+      }
+    }
+  });
+}
+
+double List(const std::string& directory, int files) {
+  int seen = 0;
+  const double rate = PerSecond(files, [&] {
+    DIR* const stream = opendir(directory.c_str());
+    if (stream == nullptr) Checked(-1, "opendir " + directory);
+    struct stat attributes;
+    while (const dirent* const entry = readdir(stream)) {
+      if (entry->d_name[0] != 'f') continue;
+      Checked(fstatat(dirfd(stream), entry->d_name, &attributes, AT_SYMLINK_NOFOLLOW), "fstatat");
+      ++seen;
+    }
+    closedir(stream);
+  });
+  if (seen == files) return rate;
+  std::fprintf(stderr, "%s: %d of %d entries\n", directory.c_str(), seen, files);
+  std::exit(1);
+}
+
+void RemoveFiles(const std::string& directory, int files) {
+  for (int i = 0; i < files; ++i) Checked(unlink(Name(directory, i).c_str()), "unlink");
+  Checked(rmdir(directory.c_str()), "rmdir " + directory);
+}
+
+double BytesOfAnOpenFile(const std::string& directory, int files, pid_t process) {
+  const rlimit limit{.rlim_cur = static_cast<rlim_t>(files) + 100,
+                     .rlim_max = static_cast<rlim_t>(files) + 100};
+  Checked(setrlimit(RLIMIT_NOFILE, &limit), "setrlimit");
+  const double before = ResidentBytes(process);
+  std::vector<int> open_files;
+  for (int i = 0; i < files; ++i) {
+    open_files.push_back(
+        Checked(open(Name(directory, i).c_str(), O_RDWR | O_CLOEXEC), "open a file more"));
+  }
+  const double during = ResidentBytes(process);
+  for (const int fd : open_files) close(fd);
+  return (during - before) / files;
+}
+
+}  // namespace abacus::objfs::testing
