@@ -118,7 +118,11 @@ void FileSystemImpl::EndStack(const BuiltStack& stack) {
 
 absl::StatusOr<Node> FileSystemImpl::Stat(ObjectId file) {
   ABACUS_ASSIGN_OR_RETURN(Node node, StatAtVolume(file));
-  const FilePtr open = UsedNow(file);
+  return AsWrittenHere(std::move(node));
+}
+
+absl::StatusOr<Node> FileSystemImpl::AsWrittenHere(Node node) {
+  const FilePtr open = UsedNow(node.id);
   if (open == nullptr) return node;
   const int64_t written_ns = open->written_ns;
   if (written_ns == 0) return node;

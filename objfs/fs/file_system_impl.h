@@ -114,6 +114,8 @@ class FileSystemImpl final : public FileSystem {
   Version Now() { return clock_.Next(); }
   // Errors: kStale - it is gone.
   absl::StatusOr<Node> StatAtVolume(ObjectId id);
+  // The inode that the volume told, with what a layer of this client's holds back.
+  absl::StatusOr<Node> AsWrittenHere(Node node);
   friend class FileSystem;
   absl::Status CheckStacks() const;
   void RenewNowAndThen();
@@ -149,7 +151,7 @@ class FileSystemImpl final : public FileSystem {
   // files.cc
   // The stack of a file, made by its first use and ended by the last; each Use() needs an Unuse(),
   // whose error is that of writing back what was held back.
-  absl::StatusOr<FilePtr> Use(ObjectId id);
+  absl::StatusOr<FilePtr> Use(const Node& node);
   absl::Status Unuse(ObjectId id);
   FilePtr UsedNow(ObjectId id);  // null where it is not open
   absl::StatusOr<Handle> HandleOf(FileHandle handle);

@@ -67,7 +67,7 @@ absl::StatusOr<Node> FileSystemImpl::Set(const Caller& caller, ObjectId file,
                                       : FsStatus(FsError::kInvalid, "it has no size");
     }
     ABACUS_RETURN_IF_ERROR(CheckEnd(0, set.size.value_or(0)));
-    ABACUS_ASSIGN_OR_RETURN(const FilePtr open, Use(file));
+    ABACUS_ASSIGN_OR_RETURN(const FilePtr open, Use(node));
     // What was written before is older than the times that are set now.
     absl::Status status = PushFile(*open);
     if (status.ok() && set.size.has_value()) status = open->top()->Truncate(*set.size, Now());
@@ -147,7 +147,7 @@ absl::StatusOr<std::vector<std::string>> FileSystemImpl::ListXattrs(const Caller
 absl::StatusOr<std::string> FileSystemImpl::ReadLink(const Caller&, ObjectId link) {
   ABACUS_ASSIGN_OR_RETURN(const Node node, StatAtVolume(link));
   if (!S_ISLNK(node.inode.mode)) return FsStatus(FsError::kInvalid, "it is no symbolic link");
-  ABACUS_ASSIGN_OR_RETURN(const FilePtr open, Use(link));
+  ABACUS_ASSIGN_OR_RETURN(const FilePtr open, Use(node));
   const auto target = open->top()->Read(0, node.size, Now());
   const absl::Status unused = Unuse(link);
   if (!target.ok()) return target.status();
@@ -163,7 +163,8 @@ FileSystemImpl::FilePtr FileSystemImpl::UsedNow(ObjectId id) {
   return found == files_.end() ? nullptr : found->second;
 }
 
-absl::StatusOr<FileSystemImpl::FilePtr> FileSystemImpl::Use(ObjectId id) {
+absl::StatusOr<FileSystemImpl::FilePtr> FileSystemImpl::Use(const Node& node) {
+  const ObjectId id = node.id;
   const Turns::Turn turn(openings_, id);
   {
     MutexLock lock(mutex_);
@@ -173,7 +174,6 @@ absl::StatusOr<FileSystemImpl::FilePtr> FileSystemImpl::Use(ObjectId id) {
       return found->second;
     }
   }
-  ABACUS_ASSIGN_OR_RETURN(const Node node, StatAtVolume(id));
   auto bottom = volume_->Open(info_.writer, id);
   if (absl::IsNotFound(bottom.status())) {
     return FsStatus(FsError::kStale, runtime::ToStd(bottom.status().message()));
@@ -244,7 +244,7 @@ absl::StatusOr<FileHandle> FileSystemImpl::Open(const Caller& caller, ObjectId f
   const int want = (handle.may_read ? R_OK : 0) | (handle.may_write ? W_OK : 0);
   ABACUS_RETURN_IF_ERROR(MayAccess(caller, node.inode, want));
   handle.drops_setid = !caller.checked && caller.uid != 0 && HasSetId(node.inode);
-  ABACUS_ASSIGN_OR_RETURN(handle.file, Use(file));
+  ABACUS_ASSIGN_OR_RETURN(handle.file, Use(node));
   if ((flags & O_TRUNC) != 0 && handle.may_write) {
     const absl::Status cut = handle.file->top()->Truncate(0, Now());
     if (!cut.ok()) {

@@ -136,9 +136,9 @@ absl::StatusOr<Node> FileSystemImpl::Lookup(const Caller& caller, ObjectId direc
     ABACUS_RETURN_IF_ERROR(MayAccess(caller, node.inode, X_OK));
     return name == "." ? node : StatAtVolume(node.inode.parent);
   }
-  ABACUS_ASSIGN_OR_RETURN(const Named named, Find(caller, directory, name));
+  ABACUS_ASSIGN_OR_RETURN(Named named, Find(caller, directory, name));
   if (named.node.id == 0) return NoEntry(name);
-  return Stat(named.node.id);
+  return AsWrittenHere(std::move(named.node));
 }
 
 absl::StatusOr<std::vector<FileSystem::Listed>> FileSystemImpl::List(const Caller& caller,

@@ -25,6 +25,10 @@ target_include_directories(abacus_flags INTERFACE ${PROJECT_SOURCE_DIR})
 target_compile_options(abacus_flags INTERFACE -Wall -Wextra -Wno-missing-field-initializers
   # With -O3 gcc 12 takes the assignment of a literal to a std::string for an overlap (PR 105651).
   $<$<AND:$<CXX_COMPILER_ID:GNU>,$<CONFIG:Release>>:-Wno-restrict>)
+if(CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # It takes the sources of a unity build for headers.
+  target_compile_options(abacus_flags INTERFACE -Wno-subobject-linkage)
+endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   target_compile_options(abacus_flags INTERFACE -Wthread-safety)
 endif()
