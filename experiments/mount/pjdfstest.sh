@@ -34,7 +34,7 @@ on() {
 on plain isolation/storage
 on cache cache/isolation/storage
 begin_moving
-on moved cache/isolation/storage
+on forced cache/isolation/storage
 end_moving
 echo "objects were moved $(cat "$world/moved") times"
 exit "$failed"
