@@ -147,6 +147,7 @@ absl::StatusOr<Loaded> Load(const BpfMonitorOptions& options, bool with_block_io
   bpf_map__set_max_entries(skeleton->maps.threads, options.threads_max);
   bpf_map__set_max_entries(skeleton->maps.slots, options.threads_max);
   bpf_map__set_max_entries(skeleton->maps.io, options.io_objects_max);
+  bpf_map__set_max_entries(skeleton->maps.requests, options.io_requests_max);
   skeleton->rodata->unacceptable = options.unacceptable;
   for (bpf_program* of_block_io : {skeleton->progs.on_submit, skeleton->progs.on_request_complete,
                                    skeleton->progs.on_bio_complete}) {
@@ -230,6 +231,8 @@ class BpfMonitor final : public Monitor {
            ABACUS_THREAD_DEAD;
   }
   bool RunInKernel(const bpf_program* program, uint64_t argument) const;
+  // Block I/O whose end was not seen, as far as that is known by now.
+  uint64_t RequestsWithoutEnd() const;
 
   const BpfMonitorOptions options_;
   const std::string missing_;
@@ -244,6 +247,7 @@ class BpfMonitor final : public Monitor {
   std::vector<Used> used_slots_;      // the dead among them are found when others run out
   uint64_t swept_ns_ = 0;
   std::atomic<uint64_t> threads_without_slot_{0};
+  mutable std::atomic<uint64_t> requests_without_end_{0};  // the most that was found
 };
 
 uint32_t BpfMonitor::TakeSlot() {
@@ -347,18 +351,47 @@ std::vector<ObjectIo> BpfMonitor::Io() {
   return all;
 }
 
+uint64_t BpfMonitor::RequestsWithoutEnd() const {
+  const auto count = [](auto& of_kernel) -> uint64_t {
+    return std::atomic_ref(of_kernel).load(std::memory_order_acquire);
+  };
+  // In this order: see thread_time.bpf.c. What changes meanwhile makes the difference smaller, so
+  // the greatest that was ever found is right. Most of the time nothing is under way.
+  const uint64_t begun = count(skeleton_->bss->begun_io);
+  uint64_t seen = count(skeleton_->bss->ended_io);
+  if (begun > seen && !forked()) {
+    const int map = bpf_map__fd(skeleton_->maps.requests);
+    uint64_t under_way = 0;
+    uint64_t key = 0;
+    const uint64_t* previous = nullptr;
+    // Where the previous one has gone the kernel begins anew: so there is a bound.
+    while (under_way < options_.io_requests_max && bpf_map_get_next_key(map, previous, &key) == 0) {
+      previous = &key;
+      ++under_way;
+    }
+    seen = count(skeleton_->bss->ended_io) + under_way;
+    uint64_t most = requests_without_end_.load(std::memory_order_relaxed);
+    while (begun > seen && begun - seen > most &&
+           !requests_without_end_.compare_exchange_weak(most, begun - seen)) {
+    }
+  }
+  return requests_without_end_.load(std::memory_order_relaxed);
+}
+
 MonitorLosses BpfMonitor::Losses() const {
   return {.threads_without_slot = threads_without_slot_.load(std::memory_order_relaxed),
           .requests_without_slot =
-              std::atomic_ref(skeleton_->bss->lost_io).load(std::memory_order_relaxed)};
+              std::atomic_ref(skeleton_->bss->lost_io).load(std::memory_order_relaxed),
+          .requests_without_end = RequestsWithoutEnd()};
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Monitor>> NewBpfMonitor(PlainMonitorOptions plain,
                                                        const BpfMonitorOptions& options) {
-  if (options.threads_max == 0 || options.io_objects_max == 0) {
-    return absl::InvalidArgumentError("a monitor needs room for at least one thread and object");
+  if (options.threads_max == 0 || options.io_objects_max == 0 || options.io_requests_max == 0) {
+    return absl::InvalidArgumentError(
+        "a monitor needs room for at least one thread, object and request");
   }
   const KeepWarnings warnings;
   std::string missing;

@@ -17,6 +17,9 @@ struct BpfMonitorOptions {
   uint32_t threads_max = 4096;
   // Objects whose block I/O is kept; I/O of those beyond is counted as lost.
   uint32_t io_objects_max = 16384;
+  // Block I/O under way whose beginning is kept; where there is more, the time of the oldest is not
+  // charged, and that is counted.
+  uint32_t io_requests_max = 4096;
   // Types of the running kernel's structures, for a kernel that does not bring them in
   // /sys/kernel/btf; empty: the kernel's own.
   std::string btf_path;

@@ -310,6 +310,39 @@ TEST_F(BpfMonitorTest, IoOfObjectsBeyondTheRoomIsCountedAsLostUntilOthersAreForg
   EXPECT_EQ(known(), (std::set<uint32_t>{2, 3}));
 }
 
+TEST_F(BpfMonitorTest, RequestsUnderWayBeyondTheRoomLoseTheirTimeAndAreCounted) {
+  const DeviceFile file;
+  if (!file.good()) GTEST_SKIP() << "the temporary directory's file system has no direct reads";
+  constexpr size_t kAtOnce = 24;
+  constexpr uint32_t kObject = 9;
+  for (const uint32_t room : {4096u, 4u}) {
+    Make({.io_requests_max = room});
+    if (monitor_ == nullptr) return;
+    Watched(*monitor_, [&](ThreadClock& clock) {
+      clock.SetObject(kObject);
+      EXPECT_TRUE(file.ReadAtOnce(kAtOnce));
+      clock.SetObject(0);
+    });
+    const std::vector<ObjectIo> io = monitor_->Io();
+    if (io.empty()) GTEST_SKIP() << "no block device is behind the temporary directory";
+    EXPECT_EQ(io[0].object, kObject);
+    EXPECT_EQ(io[0].bytes, kAtOnce * 4096) << "they do not depend on the room";
+    const MonitorLosses losses = monitor_->Losses();
+    std::cout << "room for " << room << ": " << losses.requests_without_end << " of "
+              << io[0].requests << " without an end\n";
+    if (room > kAtOnce) {
+      EXPECT_EQ(losses.all(), 0u);
+      continue;
+    }
+    // Some may have ended before the others began, where the device is a quick one.
+    EXPECT_GE(losses.requests_without_end, 1u);
+    EXPECT_LE(losses.requests_without_end, io[0].requests);
+    EXPECT_EQ(losses.all(), losses.requests_without_end);
+    EXPECT_EQ(monitor_->Losses().requests_without_end, losses.requests_without_end)
+        << "it is counted once";
+  }
+}
+
 TEST_F(BpfMonitorTest, CountersOfAForkedChildStandStill) {
   ThreadClock clock;
   monitor_->AttachThread(clock);
@@ -485,6 +518,8 @@ TEST(NodeMonitorTest, TheThreeSourcesGiveTheSameAnswerOnTheSameWork) {
 
 TEST(NodeMonitorTest, NoRoomForThreadsIsAnError) {
   EXPECT_EQ(NewBpfMonitor({.rate = 1}, {.threads_max = 0}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(NewBpfMonitor({.rate = 1}, {.io_requests_max = 0}).status().code(),
             absl::StatusCode::kInvalidArgument);
 }
 

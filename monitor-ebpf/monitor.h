@@ -75,8 +75,12 @@ struct MonitorSees {
 struct MonitorLosses {
   uint64_t threads_without_slot = 0;   // their figures come from the thread's own clock
   uint64_t requests_without_slot = 0;  // block I/O that was charged to nobody
+  // Block I/O whose end was not seen: its bytes are charged, its time is not.
+  uint64_t requests_without_end = 0;
 
-  uint64_t all() const { return threads_without_slot + requests_without_slot; }
+  uint64_t all() const {
+    return threads_without_slot + requests_without_slot + requests_without_end;
+  }
 };
 
 // Watches one node and the threads of this process from outside: no object reports on itself.

@@ -42,8 +42,8 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH); /* a completion that was not seen leaves one behind */
-	__uint(max_entries, 4096);
-	__type(key, __u64); /* the bio's address */
+	__uint(max_entries, 1);		     /* set before loading */
+	__type(key, __u64);		     /* the bio's address */
 	__type(value, struct abacus_request);
 } requests SEC(".maps");
 
@@ -54,6 +54,13 @@ struct abacus_bucket filter[ABACUS_FILTER_BUCKETS];
 
 /* I/O that could not be charged, or not its time, because a map was full or a request too long. */
 __u64 lost_io;
+
+/* Entries that were put into `requests`, counted afterwards, and those whose end was seen, counted
+ * before they are taken out. What is neither in the map nor ended was pushed out of it, or its end
+ * was not seen; read in the order begun, map, ended, a request on its way is never taken for one.
+ */
+__u64 begun_io;
+__u64 ended_io;
 
 static __always_inline struct abacus_thread *find(__u32 tid)
 {
@@ -251,6 +258,8 @@ int BPF_PROG(on_submit, struct bio *bio)
 	__sync_fetch_and_add(&sums->requests, 1);
 	if (bpf_map_update_elem(&requests, &key, &request, BPF_ANY))
 		__sync_fetch_and_add(&lost_io, 1);
+	else
+		__sync_fetch_and_add(&begun_io, 1);
 	return 0;
 }
 
@@ -268,6 +277,7 @@ static __always_inline void finish(struct bio *bio)
 	sums = bpf_map_lookup_elem(&io, &object);
 	if (sums)
 		__sync_fetch_and_add(&sums->time_ns, bpf_ktime_get_ns() - request->queued_ns);
+	__sync_fetch_and_add(&ended_io, 1);
 	bpf_map_delete_elem(&requests, &key);
 }
 
