@@ -26,9 +26,12 @@ namespace {
 constexpr size_t kTableWords =
     size_t{32} * 1024;  // 256 KiB: within the second-level cache of any server
 constexpr size_t kWordsPerUnit = 8;
-constexpr int kRuns = 5;
-constexpr uint64_t kRunCpuNs = 8'000'000;
-constexpr uint64_t kWallMaxNs = 100'000'000;
+constexpr size_t kPieces = 80;
+constexpr size_t kPiecesMin = 20;
+constexpr uint64_t kPieceCpuNs = 500'000;
+// Before the first piece: the table comes into the cache, the core out of its idle state.
+constexpr uint64_t kWarmUpCpuNs = 4'000'000;
+constexpr uint64_t kWallMaxNs = 200'000'000;
 constexpr uint64_t kChunkUnits = 4'096;
 
 std::vector<uint64_t> MakeTable() {
@@ -57,40 +60,51 @@ uint64_t Work(const std::vector<uint64_t>& table, uint64_t units, uint64_t seed)
 }  // namespace
 
 namespace internal {
+
 uint64_t CalibrationWork(uint64_t units, uint64_t seed) { return Work(MakeTable(), units, seed); }
+
+double CalibrateRate(const CalibrationParts& parts) {
+  uint64_t hash = 1;
+  // Units per second of a piece of at least so much CPU time.
+  const auto piece = [&](uint64_t cpu_ns) {
+    const uint64_t start_ns = parts.cpu_ns();
+    uint64_t units = 0;
+    uint64_t spent_ns = 0;
+    while (spent_ns < cpu_ns) {
+      hash = parts.work(kChunkUnits, hash);
+      units += kChunkUnits;
+      spent_ns = parts.cpu_ns() - start_ns;
+    }
+    return static_cast<double>(units) * 1e9 / static_cast<double>(spent_ns);
+  };
+  const uint64_t wall_start_ns = parts.wall_ns();
+  piece(kWarmUpCpuNs);
+  std::vector<double> rates;
+  while (rates.size() < kPieces &&
+         (rates.size() < kPiecesMin || parts.wall_ns() - wall_start_ns < kWallMaxNs)) {
+    rates.push_back(piece(kPieceCpuNs));
+  }
+  // Without a use of its result the compiler may leave the work out.
+  if (hash == 0) rates.front() += 1;
+  const auto at = rates.begin() + static_cast<std::ptrdiff_t>(rates.size() * 9 / 10);
+  std::nth_element(rates.begin(), at, rates.end());
+  return *at;
+}
+
 }  // namespace internal
 
 double CalibrateRate() {
   const std::vector<uint64_t> table = MakeTable();
-  const uint64_t wall_start_ns = MachineTime::MonotonicNs();
-  std::vector<double> rates;
-  uint64_t hash = 1;
-  // Run 0 brings the table into the cache and the core out of its idle state.
-  for (int run = 0; run <= kRuns; ++run) {
-    const uint64_t start_ns = MachineTime::ThreadCpuNs();
-    uint64_t units = 0;
-    uint64_t spent_ns = 0;
-    while (spent_ns < kRunCpuNs) {
-      hash = Work(table, kChunkUnits, hash);
-      units += kChunkUnits;
-      spent_ns = MachineTime::ThreadCpuNs() - start_ns;
-    }
-    if (run > 0) {
-      rates.push_back(static_cast<double>(units) * 1e9 / static_cast<double>(spent_ns));
-      if (MachineTime::MonotonicNs() - wall_start_ns > kWallMaxNs) break;
-    }
-  }
-  // Without a use of its result the compiler may leave the work out.
-  if (hash == 0) rates.front() += 1;
-  const auto middle = rates.begin() + static_cast<std::ptrdiff_t>(rates.size() / 2);
-  std::nth_element(rates.begin(), middle, rates.end());
-  return *middle;
+  return internal::CalibrateRate(
+      {.cpu_ns = MachineTime::ThreadCpuNs,
+       .wall_ns = MachineTime::MonotonicNs,
+       .work = [&table](uint64_t units, uint64_t seed) { return Work(table, units, seed); }});
 }
 
 namespace {
 
-// Changes with the calibration's kernel: rates of another one mean something else.
-constexpr const char* kFormat = "abacus-rate-1";
+// Changes with the calibration: rates of another one mean something else.
+constexpr const char* kFormat = "abacus-rate-2";
 
 std::string FirstLine(const std::string& path, const std::string& beginning) {
   std::ifstream file(path);

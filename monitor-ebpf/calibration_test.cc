@@ -6,8 +6,11 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <iostream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "monitor-ebpf/thread_clock.h"
@@ -15,16 +18,73 @@
 namespace abacus::monitor {
 namespace {
 
-TEST(CalibrationTest, TwoCalibrationsAgreeWithinAQuarter) {
-  // A hypervisor may take the core away in the middle of one: not three times in a row.
-  double least_ratio = 1e9;
-  for (int attempt = 0; attempt < 3 && least_ratio >= 1.25; ++attempt) {
-    const double first = CalibrateRate();
-    const double second = CalibrateRate();
-    ASSERT_GT(std::min(first, second), 0);
-    least_ratio = std::min(least_ratio, std::max(first, second) / std::min(first, second));
+// A machine on which a unit takes 10 ns of CPU time, and more while somebody disturbs.
+class ScriptedMachine {
+ public:
+  // The share of a unit's speed that is left at that CPU time.
+  using Speed = std::function<double(uint64_t cpu_ns)>;
+
+  explicit ScriptedMachine(Speed speed, double share_of_processor = 1)
+      : speed_(std::move(speed)), share_(share_of_processor) {}
+
+  double Calibrate() {
+    return internal::CalibrateRate(
+        {.cpu_ns = [this] { return cpu_ns_; },
+         .wall_ns = [this] { return static_cast<uint64_t>(static_cast<double>(cpu_ns_) / share_); },
+         .work =
+             [this](uint64_t units, uint64_t seed) {
+               cpu_ns_ += static_cast<uint64_t>(static_cast<double>(units) * 10 / speed_(cpu_ns_));
+               return seed + 1;
+             }});
   }
-  EXPECT_LT(least_ratio, 1.25);
+  uint64_t cpu_ns() const { return cpu_ns_; }
+
+ private:
+  const Speed speed_;
+  const double share_;
+  uint64_t cpu_ns_ = 0;
+};
+constexpr double kUndisturbed = 1e8;  // units a second
+
+TEST(CalibrationTest, RateIsThatOfThePiecesThatNobodyDisturbed) {
+  // Three of four stretches of 2 ms run at a third of the speed: a mean would find a half of R.
+  ScriptedMachine machine(
+      [](uint64_t cpu_ns) { return cpu_ns / 2'000'000 % 4 == 0 ? 1.0 : 1.0 / 3; });
+  EXPECT_NEAR(machine.Calibrate(), kUndisturbed, kUndisturbed / 1e3);
+}
+
+TEST(CalibrationTest, AFewReadingsThatAreTooGoodDoNotCount) {
+  // Two stretches of half a millisecond seem ten times as fast.
+  ScriptedMachine machine([](uint64_t cpu_ns) { return cpu_ns / 500'000 % 45 == 44 ? 10.0 : 1.0; });
+  EXPECT_NEAR(machine.Calibrate(), kUndisturbed, kUndisturbed / 1e3);
+}
+
+TEST(CalibrationTest, ASlowMachineIsSlowAndNotDisturbed) {
+  ScriptedMachine machine([](uint64_t) { return 0.25; });
+  EXPECT_NEAR(machine.Calibrate(), kUndisturbed / 4, kUndisturbed / 1e3);
+}
+
+TEST(CalibrationTest, ItIsShorterWhereTheProcessorIsContendedAndNeverEndless) {
+  const auto cpu_ms = [](double share_of_processor) {
+    ScriptedMachine machine([](uint64_t) { return 1.0; }, share_of_processor);
+    EXPECT_NEAR(machine.Calibrate(), kUndisturbed, kUndisturbed / 1e3);
+    return machine.cpu_ns() / 1'000'000;
+  };
+  const uint64_t alone = cpu_ms(1);
+  EXPECT_GE(alone, 40u);
+  EXPECT_LE(alone, 100u);
+  EXPECT_EQ(cpu_ms(0.5), alone) << "half of the processor is enough for all of it";
+  const uint64_t crowded = cpu_ms(0.01);
+  EXPECT_GE(crowded, 10u) << "20 pieces at least";
+  EXPECT_LT(crowded, alone / 2);
+}
+
+TEST(CalibrationTest, TwoCalibrationsAgreeWithinAFactorOfTwo) {
+  const double first = CalibrateRate();
+  const double second = CalibrateRate();
+  ASSERT_GT(std::min(first, second), 0);
+  std::cout << first << " and " << second << " units/s\n";
+  EXPECT_LT(std::max(first, second) / std::min(first, second), 2);
 }
 
 TEST(CachedRateTest, TheSecondProcessTakesWhatTheFirstOneFoundAndDamageIsMended) {
@@ -54,12 +114,9 @@ TEST(CachedRateTest, AFileThatCannotBeWrittenIsDoneWithout) {
   EXPECT_GT(CachedRate(""), 0);
 }
 
-// Of several: a hypervisor's neighbours share caches and frequency.
-double BestRate() { return std::max({CalibrateRate(), CalibrateRate(), CalibrateRate()}); }
-
 // As many busy neighbours as to halve this thread's share of every processor, at least.
 TEST(CalibrationTest, RateUnderBusyNeighboursIsTheRateOfAnUncontendedCore) {
-  const double alone = BestRate();
+  const double alone = CalibrateRate();
   std::atomic<bool> stop = false;
   std::vector<std::thread> neighbours;
   for (unsigned i = 0; i < 2 * std::max(1u, std::thread::hardware_concurrency()); ++i) {
@@ -68,11 +125,12 @@ TEST(CalibrationTest, RateUnderBusyNeighboursIsTheRateOfAnUncontendedCore) {
       while (!stop.load(std::memory_order_relaxed)) ++n;
     });
   }
-  const double contended = BestRate();
+  const double contended = CalibrateRate();
   stop = true;
   for (std::thread& neighbour : neighbours) neighbour.join();
+  std::cout << alone << " units/s alone, " << contended << " beside busy neighbours\n";
   // By wall time it would be a third or less.
-  EXPECT_GT(contended / alone, 0.6) << alone << " " << contended;
+  EXPECT_GT(contended / alone, 0.5);
 }
 
 TEST(CalibrationTest, CalibrationUsesLessThanATenthOfASecondOfCpu) {
