@@ -488,6 +488,16 @@ TEST(NodeMonitorTest, ProgramThatTheVerifierRefusesIsNoQuestionOfRights) {
   EXPECT_TRUE(Eventually([&] { return New(before.maps, InKernel().maps).empty(); }));
 }
 
+TEST(NodeMonitorTest, ASourceThatWasAskedForTellsWhatABetterOneWouldHave) {
+  for (const MonitorSource source : {MonitorSource::kSchedstat, MonitorSource::kThreadClock}) {
+    auto monitor = NewMonitor({.source = source, .plain = {.rate = 1}});
+    ASSERT_TRUE(monitor.ok()) << monitor.status();
+    EXPECT_THAT((*monitor)->Missing(), ::testing::HasSubstr("the configuration asks for"));
+    EXPECT_THAT((*monitor)->Missing(), ::testing::HasSubstr("'auto'"));
+    EXPECT_EQ((*monitor)->Missing().find('\n'), std::string::npos);
+  }
+}
+
 TEST(NodeMonitorTest, TheThreeSourcesGiveTheSameAnswerOnTheSameWork) {
   std::map<std::string, Times> by_source;
   for (const MonitorSource source :

@@ -15,7 +15,16 @@ absl::StatusOr<std::unique_ptr<Monitor>> NewMonitor(MonitorOptions options) {
         absl::StrCat("blocked time is not told apart by disk, and short waits are found late: ",
                      monitor.status().message());
   }
-  if (options.source == MonitorSource::kThreadClock) options.plain.use_schedstat = false;
+  if (options.source == MonitorSource::kThreadClock) {
+    options.plain.use_schedstat = false;
+    options.plain.missing =
+        "blocked time is not told from ready time: the configuration asks for the thread clock "
+        "alone; a monitor.source of 'auto' takes the best that there is";
+  } else if (options.source == MonitorSource::kSchedstat) {
+    options.plain.missing =
+        "blocked time is not told apart by disk, and short waits are found late: the configuration "
+        "asks for no eBPF; a monitor.source of 'auto' takes the best that there is";
+  }
   return NewPlainMonitor(std::move(options.plain));
 }
 

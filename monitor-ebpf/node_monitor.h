@@ -24,9 +24,9 @@ struct MonitorOptions {
   BpfMonitorOptions bpf;
 };
 
-// The monitor of a node. With kAuto it never fails: what a better source would need stands in
-// Monitor::Missing(). Errors: with kEbpf those of NewBpfMonitor().
-// Blocking: 50 ms for calibration, 10 ms for loading programs.
+// The monitor of a node. With kAuto it never fails. What a better source would need stands in
+// Monitor::Missing(), also where a worse one was asked for. Errors: with kEbpf those of
+// NewBpfMonitor(). Blocking: 50 ms for calibration, 10 ms for loading programs.
 absl::StatusOr<std::unique_ptr<Monitor>> NewMonitor(MonitorOptions options = {});
 
 }  // namespace abacus::monitor

@@ -47,6 +47,17 @@ struct ObjectId {
 std::string ToString(const ObjectId& id);
 std::ostream& operator<<(std::ostream& out, const ObjectId& id);
 
+// What a node could not watch or charge since it started. Counts.
+struct LostFigures {
+  uint64_t threads = 0;      // threads that their own clocks tell of, for want of room
+  uint64_t io_requests = 0;  // block I/O that was charged to nobody
+  uint64_t io_times = 0;     // block I/O whose end was not seen: its time is charged to nobody
+  uint64_t edges = 0;        // times that the figures of calls between two objects were dropped
+
+  uint64_t all() const { return threads + io_requests + io_times + edges; }
+  bool operator==(const LostFigures&) const = default;
+};
+
 // What is known of a node.
 struct NodeStatistics {
   NodeId node = 0;
@@ -83,6 +94,10 @@ struct NodeStatistics {
   bool sees_io = false;
   // Whether what its objects hold is measured. Where it is not, their memory_bytes mean nothing.
   bool sees_memory = true;
+  // Why the source is not a better one, and how to get that: a line for people; empty where nothing
+  // is missing. Display, as is what was lost.
+  std::string source_missing;
+  LostFigures lost;
 };
 
 // What one object used during the window.

@@ -80,6 +80,9 @@ struct DecisionText {
   std::string explanation;
   std::string details;
   std::string snapshot;  // JSON
+  // Those of the snapshot: where the figures of each came from stands there. None where it cannot
+  // be read any more.
+  std::vector<placement::NodeStatistics> nodes;
 };
 
 // What `abacus status` shows.

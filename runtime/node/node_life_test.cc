@@ -70,6 +70,10 @@ TEST_F(NodeLifeTest, EngineMovesAScannerToItsDataAndExplainsWhy) {
       EXPECT_EQ(decision.explanation, event.reason);
       EXPECT_FALSE(decision.details.empty());
       EXPECT_TRUE(SnapshotFromJson(decision.snapshot).ok());
+      ASSERT_EQ(decision.nodes.size(), 2u);
+      for (const placement::NodeStatistics& of_decision : decision.nodes) {
+        EXPECT_NE(of_decision.source, "") << of_decision.name << ": where its figures come from";
+      }
     }
     EXPECT_TRUE(said_so);
   }

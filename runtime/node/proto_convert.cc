@@ -130,6 +130,19 @@ static placement::LinkStatistics FromProto(const v1::LinkStatistics& from) {
   return to;
 }
 
+static void ToProto(const placement::LostFigures& from, v1::LostFigures* to) {
+  to->set_threads(from.threads);
+  to->set_io_requests(from.io_requests);
+  to->set_io_times(from.io_times);
+  to->set_edges(from.edges);
+}
+static placement::LostFigures FromProto(const v1::LostFigures& from) {
+  return {.threads = from.threads(),
+          .io_requests = from.io_requests(),
+          .io_times = from.io_times(),
+          .edges = from.edges()};
+}
+
 static void ToProto(const NodeReport::MemberLine& from, v1::MemberStatus* to) {
   ToProto(from.info, to->mutable_member());
   to->set_heard_age_s(absl::ToDoubleSeconds(from.heard_age));
@@ -362,6 +375,8 @@ void ToProto(const placement::NodeStatistics& from, v1::NodeStatistics* to) {
   to->set_sees_io(from.sees_io);
   to->set_less_contention(1 - from.contention);
   to->set_blind_to_memory(!from.sees_memory);
+  to->set_source_missing(from.source_missing);
+  if (from.lost.all() > 0) ToProto(from.lost, to->mutable_lost());
   to->set_memory_bytes(from.memory_bytes.value_or(0));
   to->set_memory_limit_bytes(from.memory_limit_bytes.value_or(0));
   to->set_memory_free_bytes(OrMinus(from.memory_free_bytes));
@@ -381,6 +396,8 @@ placement::NodeStatistics FromProto(const v1::NodeStatistics& from) {
   to.sees_io = from.sees_io();
   to.contention = 1 - from.less_contention();
   to.sees_memory = !from.blind_to_memory();
+  to.source_missing = from.source_missing();
+  to.lost = FromProto(from.lost());
   return to;
 }
 
@@ -522,6 +539,7 @@ void ToProto(const DecisionText& from, v1::DecisionRecord* to) {
   to->set_explanation(from.explanation);
   to->set_details(from.details);
   to->set_snapshot(from.snapshot);
+  AllToProto(from.nodes, to->mutable_nodes());
 }
 DecisionText FromProto(const v1::DecisionRecord& from) {
   return {.at = absl::FromUnixMillis(from.unix_ms()),
@@ -529,7 +547,8 @@ DecisionText FromProto(const v1::DecisionRecord& from) {
           .reason = from.reason(),
           .explanation = from.explanation(),
           .details = from.details(),
-          .snapshot = from.snapshot()};
+          .snapshot = from.snapshot(),
+          .nodes = AllFromProto<placement::NodeStatistics>(from.nodes())};
 }
 
 void ToProto(const NodeReport& from, v1::StatusReply* to) {

@@ -123,7 +123,9 @@ Digest SomeDigest() {
                  .source = "plain",
                  .sees_switches = true,
                  .sees_io = true,
-                 .sees_memory = false};
+                 .sees_memory = false,
+                 .source_missing = "no right to better ones",
+                 .lost = {.threads = 1, .io_requests = 2, .io_times = 3, .edges = 4}};
   placement::ObjectStatistics object;
   object.id = ToObjectId(kRid);
   object.class_name = "demo.Grep";
@@ -187,6 +189,8 @@ TEST(ProtoConvertTest, DigestSurvivesFieldByField) {
   EXPECT_EQ(digest.node.contention, 0.75);
   EXPECT_EQ(digest.node.memory_limit_bytes, 6e8);
   EXPECT_FALSE(digest.node.sees_memory);
+  EXPECT_EQ(digest.node.source_missing, "no right to better ones");
+  EXPECT_EQ(digest.node.lost, SomeDigest().node.lost);
   ASSERT_EQ(digest.objects.size(), 1u);
   const placement::ObjectStatistics& object = digest.objects[0];
   EXPECT_EQ(object.id, ToObjectId(kRid));
@@ -325,8 +329,17 @@ TEST(ProtoConvertTest, MoveRecordSurvives) {
 }
 
 TEST(ProtoConvertTest, DecisionSurvives) {
-  const DecisionText text = RoundTrip<v1::DecisionRecord>(DecisionText{
-      absl::FromUnixMillis(5), "move", "net_benefit", "it pays", "k=1 ...", "{\"a\":1}"});
+  const DecisionText text = RoundTrip<v1::DecisionRecord>(DecisionText{absl::FromUnixMillis(5),
+                                                                       "move",
+                                                                       "net_benefit",
+                                                                       "it pays",
+                                                                       "k=1 ...",
+                                                                       "{\"a\":1}",
+                                                                       {SomeDigest().node}});
+  ASSERT_EQ(text.nodes.size(), 1u);
+  EXPECT_EQ(text.nodes[0].name, "s1");
+  EXPECT_EQ(text.nodes[0].source, "plain");
+  EXPECT_EQ(text.nodes[0].source_missing, "no right to better ones");
   EXPECT_EQ(text.at, absl::FromUnixMillis(5));
   EXPECT_EQ(text.outcome, "move");
   EXPECT_EQ(text.reason, "net_benefit");

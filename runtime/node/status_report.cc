@@ -34,6 +34,7 @@ constexpr std::array kAlarms = {
     Alarm{"monitor.threads_not_watched",
           "threads had no room in the monitor: their own clocks are used"},
     Alarm{"monitor.io_not_charged", "block I/O of objects was not counted: no room in the monitor"},
+    Alarm{"monitor.io_not_timed", "block I/O of objects was not timed: its end was not seen"},
     Alarm{"monitor.edges_not_charged",
           "times an edge's figures were dropped: no room in the accounts"},
     Alarm{"digests.not_sent", "digests did not reach their server"},
@@ -98,6 +99,12 @@ void AddEdges(const std::vector<Digest>& digests, NodeReport& report) {
       report.edges.push_back(line);
     }
   }
+}
+
+std::vector<placement::NodeStatistics> NodesOf(const std::string& snapshot_json) {
+  absl::StatusOr<placement::Snapshot> snapshot = SnapshotFromJson(snapshot_json);
+  if (!snapshot.ok()) return {};
+  return std::move(snapshot->nodes);
 }
 
 }  // namespace
@@ -215,6 +222,7 @@ std::vector<NodeReport::Counter> StatusReporter::Counters() const {
       {"moves.untold", from_.desk->untold()},
       {"monitor.threads_not_watched", losses.threads_without_slot},
       {"monitor.io_not_charged", losses.requests_without_slot},
+      {"monitor.io_not_timed", losses.requests_without_end},
       {"monitor.edges_not_charged", from_.binding->threads().lost_sums()},
       {"digests.sent", from_.digests->sent()},
       {"digests.not_sent", from_.digests->not_sent()},
@@ -296,7 +304,8 @@ DecisionText ToText(const LoggedDecision& logged) {
           .reason = logged.reason,
           .explanation = logged.explanation,
           .details = logged.details,
-          .snapshot = logged.snapshot};
+          .snapshot = logged.snapshot,
+          .nodes = NodesOf(logged.snapshot)};
 }
 
 DecisionText ToText(const DecisionRecord& record) {
@@ -306,7 +315,8 @@ DecisionText ToText(const DecisionRecord& record) {
           .reason = std::string(placement::ReasonName(decision.reason)),
           .explanation = decision.explanation,
           .details = placement::Format(decision),
-          .snapshot = record.snapshot_json};
+          .snapshot = record.snapshot_json,
+          .nodes = NodesOf(record.snapshot_json)};
 }
 
 }  // namespace abacus::runtime

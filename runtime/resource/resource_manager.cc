@@ -19,6 +19,16 @@ constexpr double kEdgeWindows = 5;
 // windows.
 constexpr double kContentionWindows = 10;
 
+// What a digest says in words is one line, and every program can show it: paths may hold any bytes.
+std::string OneLine(std::string text) {
+  constexpr size_t kBytesMax = 400;
+  text.resize(std::min(text.find('\n'), std::min(text.size(), kBytesMax)));
+  for (char& c : text) {
+    if (c < ' ' || c > '~') c = '?';
+  }
+  return text;
+}
+
 }  // namespace
 
 ResourceManager::ResourceManager(BindingManager* binding, monitor::Monitor* monitor,
@@ -290,7 +300,13 @@ void ResourceManager::Fill(Digest& digest, const EdgeFlowsByKey& window,
                  .cores = monitor_.Cores(),
                  .source = monitor_.Source(),
                  .sees_switches = monitor_.Sees().switches,
-                 .sees_io = monitor_.Sees().block_io};
+                 .sees_io = monitor_.Sees().block_io,
+                 .source_missing = OneLine(monitor_.Missing())};
+  const monitor::MonitorLosses lost = monitor_.Losses();
+  digest.node.lost = {.threads = lost.threads_without_slot,
+                      .io_requests = lost.requests_without_slot,
+                      .io_times = lost.requests_without_end,
+                      .edges = binding_.threads().lost_sums()};
   if (const auto load = monitor_.Load(); load.ok()) {
     digest.node.load = load->running + load->ready;
     digest.node.source += "; load: " + load->source;

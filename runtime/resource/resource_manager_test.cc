@@ -34,6 +34,8 @@ class NoTransport final : public Transport {
 class FixedMonitor final : public monitor::Monitor {
  public:
   std::string Source() const override { return "fixed"; }
+  std::string Missing() const override { return missing; }
+  monitor::MonitorLosses Losses() const override { return losses; }
   absl::StatusOr<monitor::NodeLoad> Load() override {
     return monitor::NodeLoad{.load = 1, .running = 0.25, .ready = 0.5, .source = "fixed"};
   }
@@ -49,6 +51,8 @@ class FixedMonitor final : public monitor::Monitor {
   }
 
   std::vector<monitor::ObjectIo> io;
+  std::string missing;
+  monitor::MonitorLosses losses;
 };
 
 int64_t ThreadCpuUs() {
@@ -395,6 +399,20 @@ TEST_F(ResourceManagerTest, TheNodesFiguresNameTheirSource) {
   EXPECT_EQ(digest.node.load, 0.75);
   EXPECT_THAT(digest.node.source, testing::HasSubstr("fixed"));
   EXPECT_EQ(digest.node.memory_free_bytes, 60);
+  EXPECT_EQ(digest.node.source_missing, "");
+  EXPECT_EQ(digest.node.lost.all(), 0u);
+}
+
+TEST_F(ResourceManagerTest, TheNodesFiguresTellWhatIsMissingInOneLineAndWhatWasLost) {
+  monitor_.missing = "no right: setcap /opt/\xff/abacus\nand more" + std::string(10000, 'x');
+  monitor_.losses = {
+      .threads_without_slot = 1, .requests_without_slot = 2, .requests_without_end = 3};
+  const Digest digest = resources_->TakeDigest(now_);
+  EXPECT_EQ(digest.node.source_missing, "no right: setcap /opt/?/abacus");
+  EXPECT_EQ(digest.node.lost,
+            (placement::LostFigures{.threads = 1, .io_requests = 2, .io_times = 3, .edges = 0}));
+  monitor_.missing = std::string(10000, 'x');
+  EXPECT_EQ(resources_->TakeDigest(now_).node.source_missing, std::string(400, 'x'));
 }
 
 }  // namespace

@@ -40,7 +40,13 @@ Json Of(const placement::NodeStatistics& node) {
           {"sees_switches", node.sees_switches},
           {"sees_io", node.sees_io},
           {"contention", node.contention},
-          {"sees_memory", node.sees_memory}};
+          {"sees_memory", node.sees_memory},
+          {"source_missing", node.source_missing},
+          {"lost",
+           {{"threads", node.lost.threads},
+            {"io_requests", node.lost.io_requests},
+            {"io_times", node.lost.io_times},
+            {"edges", node.lost.edges}}}};
 }
 
 Json Of(const placement::ObjectStatistics& object) {
@@ -71,6 +77,16 @@ Json Of(const placement::ObjectStatistics& object) {
           {"memory_bytes", object.memory_bytes}};
 }
 
+// Records of before have none.
+placement::LostFigures LostOf(const Json& node) {
+  const auto it = node.find("lost");
+  if (it == node.end()) return {};
+  return {.threads = it->value("threads", uint64_t{0}),
+          .io_requests = it->value("io_requests", uint64_t{0}),
+          .io_times = it->value("io_times", uint64_t{0}),
+          .edges = it->value("edges", uint64_t{0})};
+}
+
 placement::NodeStatistics NodeOf(const Json& json) {
   return {.node = json.at("node"),
           .name = json.at("name"),
@@ -85,7 +101,9 @@ placement::NodeStatistics NodeOf(const Json& json) {
           .source = json.at("source"),
           .sees_switches = json.value("sees_switches", false),
           .sees_io = json.value("sees_io", false),
-          .sees_memory = json.value("sees_memory", true)};
+          .sees_memory = json.value("sees_memory", true),
+          .source_missing = json.value("source_missing", std::string()),
+          .lost = LostOf(json)};
 }
 
 placement::ObjectStatistics ObjectOf(const Json& json) {

@@ -1,7 +1,9 @@
 abacus_test(abacus_link_estimator_test
   SRCS resource/call_spans_test.cc resource/contention_test.cc resource/decision_log_test.cc resource/digest_window_test.cc resource/link_book_test.cc resource/link_estimator_test.cc resource/moments_test.cc
   DEPS abacus_resource)
-abacus_test(abacus_placement_loop_test SRCS resource/placement_loop_test.cc DEPS abacus_resource)
+abacus_test(abacus_placement_loop_test
+  SRCS resource/placement_loop_test.cc resource/snapshot_json_test.cc
+  DEPS abacus_resource)
 abacus_test(abacus_resource_manager_test
   SRCS resource/resource_manager_test.cc
   DEPS abacus_resource
