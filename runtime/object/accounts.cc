@@ -1,7 +1,10 @@
 #include "runtime/object/accounts.h"
 
-#include <algorithm>
+#include <sys/mman.h>
+
 #include <bit>
+#include <memory>
+#include <new>
 #include <utility>
 
 #include "monitor-ebpf/thread_clock.h"
@@ -42,37 +45,52 @@ EdgeSums EdgeSums::Since(const EdgeSums& b) const {
 
 EdgeSums AccountCell::Sums() const {
   const auto get = [](const Field& field) { return field.load(std::memory_order_relaxed); };
-  return {.calls = get(calls),
-          .request_bytes = get(request_bytes),
-          .reply_bytes = get(reply_bytes),
-          .busy_ticks = get(busy_ticks),
-          .blocked_ticks = get(blocked_ticks),
-          .ready_ticks = get(ready_ticks),
-          .disk_ticks = get(disk_ticks),
-          .voluntary_switches = get(voluntary_switches),
-          .involuntary_switches = get(involuntary_switches),
-          .remote_calls = get(remote_calls),
-          .remote_wait_ns = get(remote_wait_ns),
-          .remote_network_ns = get(remote_network_ns)};
+  EdgeSums sums = {.calls = get(calls),
+                   .request_bytes = get(request_bytes),
+                   .reply_bytes = get(reply_bytes),
+                   .busy_ticks = get(busy_ticks),
+                   .blocked_ticks = get(blocked_ticks),
+                   .ready_ticks = get(ready_ticks)};
+  // Acquire: the line was zeroed before it was hung in.
+  if (const Rest* rest = rest_.load(std::memory_order_acquire); rest != nullptr) {
+    sums.disk_ticks = get(rest->disk_ticks);
+    sums.voluntary_switches = get(rest->voluntary_switches);
+    sums.involuntary_switches = get(rest->involuntary_switches);
+    sums.remote_calls = get(rest->remote_calls);
+    sums.remote_wait_ns = get(rest->remote_wait_ns);
+    sums.remote_network_ns = get(rest->remote_network_ns);
+  }
+  return sums;
 }
 
-void AccountCell::Set(uint64_t key, const EdgeSums& sums) {
-  const auto set = [](Field& field, uint64_t value) {
-    field.store(value, std::memory_order_relaxed);
+AccountCell::Rest& AccountCell::MakeRest() {
+  // What the accounts take is no object's memory.
+  const monitor::MemoryScope nobodys(monitor::kNoObject);
+  auto* rest = new Rest;
+  rest_.store(rest, std::memory_order_release);
+  return *rest;
+}
+
+void AccountCell::MoveTo(AccountCell& other) {
+  const auto move = [](Field& from, Field& to) {
+    to.store(from.load(std::memory_order_relaxed), std::memory_order_relaxed);
   };
-  set(calls, sums.calls);
-  set(request_bytes, sums.request_bytes);
-  set(reply_bytes, sums.reply_bytes);
-  set(busy_ticks, sums.busy_ticks);
-  set(blocked_ticks, sums.blocked_ticks);
-  set(ready_ticks, sums.ready_ticks);
-  set(disk_ticks, sums.disk_ticks);
-  set(voluntary_switches, sums.voluntary_switches);
-  set(involuntary_switches, sums.involuntary_switches);
-  set(remote_calls, sums.remote_calls);
-  set(remote_wait_ns, sums.remote_wait_ns);
-  set(remote_network_ns, sums.remote_network_ns);
-  set(key_, key);
+  move(calls, other.calls);
+  move(request_bytes, other.request_bytes);
+  move(reply_bytes, other.reply_bytes);
+  move(busy_ticks, other.busy_ticks);
+  move(blocked_ticks, other.blocked_ticks);
+  move(ready_ticks, other.ready_ticks);
+  move(name_, other.name_);
+  other.rest_.store(rest_.exchange(nullptr), std::memory_order_relaxed);
+}
+
+void AccountCell::Clear() {
+  for (Field* field :
+       {&name_, &calls, &request_bytes, &reply_bytes, &busy_ticks, &blocked_ticks, &ready_ticks}) {
+    field->store(0, std::memory_order_relaxed);
+  }
+  delete rest_.exchange(nullptr);
 }
 
 // -- the pool -------------------------------------------------------------------------------------
@@ -109,7 +127,7 @@ bool AccountPool::TakeCells(size_t cells) {
 }
 
 void AccountPool::Keep(const ThreadAccounts& accounts) {
-  if (rest_.size() + accounts.used_.load(std::memory_order_relaxed) <= limits_.of_the_rest) {
+  if (rest_.size() + accounts.used_ <= limits_.of_the_rest) {
     accounts.AddTo(rest_);
     return;
   }
@@ -136,32 +154,42 @@ ThreadAccounts::ThreadAccounts(std::shared_ptr<AccountPool> pool) : pool_(std::m
 
 ThreadAccounts::~ThreadAccounts() { pool_->Leave(this); }
 
-ThreadAccounts::Place& ThreadAccounts::FindPlace(EdgeKey key) {
-  const size_t mask = places_.size() - 1;
+ThreadAccounts::Table::Table(size_t places) : places_(places) {
+  constexpr size_t kLargePage = size_t{2} << 20;
+  const size_t bytes = places * sizeof(AccountCell);
+  const bool large = bytes >= kLargePage;
+  void* memory = operator new(bytes, std::align_val_t(large ? kLargePage : sizeof(AccountCell)));
+  // Where the system has none, or grants none, the pages are small ones.
+  if (large) madvise(memory, bytes, MADV_HUGEPAGE);
+  cells_ = static_cast<AccountCell*>(memory);
+  std::uninitialized_default_construct_n(cells_, places);
+}
+
+ThreadAccounts::Table::~Table() {
+  if (cells_ == nullptr) return;
+  std::destroy_n(cells_, places_);
+  const bool large = places_ * sizeof(AccountCell) >= size_t{2} << 20;
+  operator delete(cells_, std::align_val_t(large ? size_t{2} << 20 : sizeof(AccountCell)));
+}
+
+AccountCell& ThreadAccounts::Find(EdgeKey key) {
+  const size_t mask = table_.places() - 1;
+  const uint64_t name = NameOf(key);
   size_t at = Hash(key) >> shift_;
-  while (index_[at].key != key && index_[at].key != 0) at = (at + 1) & mask;
-  return index_[at];
+  while (cells_[at].name() != name && cells_[at].name() != kEmpty) at = (at + 1) & mask;
+  return cells_[at];
 }
 
 AccountCell& ThreadAccounts::CellBeside(EdgeKey key) {
-  if (key == 0) return nobodys_;
-  Place* place = &FindPlace(key);
-  if (place->key == key) {
-    if (place->cell->key() != key) Revive(*place->cell, key);
-    return *place->cell;
-  }
-  if (used_.load(std::memory_order_relaxed) == capacity_) {
+  AccountCell* cell = &Find(key);
+  if (cell->name() != kEmpty) return *cell;
+  if (used_ == capacity_) {
     MakeRoom();
-    place = &FindPlace(key);
+    cell = &Find(key);
   }
-  const size_t used = used_.load(std::memory_order_relaxed);
-  AccountCell& cell = cells_[used];
-  cell.Set(key, {});
-  // Release: whoever sees the new end sees the cell with its key, and without an earlier one's
-  // sums.
-  used_.store(used + 1, std::memory_order_release);
-  *place = {key, &cell};
-  return cell;
+  ++used_;
+  cell->name_.store(NameOf(key), std::memory_order_relaxed);
+  return *cell;
 }
 
 void ThreadAccounts::MakeRoom() {
@@ -175,52 +203,40 @@ void ThreadAccounts::MakeRoom() {
     Rebuild(2 * capacity_);
   } else {
     pool_->Keep(*this);
-    used_.store(0, std::memory_order_relaxed);
+    for (AccountCell& cell : table_) {
+      if (cell.name() != kEmpty) cell.Clear();
+    }
+    used_ = 0;
     gone_ = 0;
-    std::fill(places_.begin(), places_.end(), Place{0, &nobodys_});
   }
 }
 
 void ThreadAccounts::Rebuild(size_t cells) {
-  auto old = std::exchange(cells_, std::make_unique<AccountCell[]>(cells));
-  const size_t old_used = used_.load(std::memory_order_relaxed);
+  const Table old = std::exchange(table_, Table(kPlacesPerCell * cells));
+  cells_ = table_.begin();
   capacity_ = cells;
-  places_.assign(kPlacesPerCell * cells, Place{0, &nobodys_});
-  index_ = places_.data();
-  shift_ = 64u - static_cast<unsigned>(std::countr_zero(places_.size()));
-  size_t used = 0;
-  for (size_t i = 0; i < old_used; ++i) {
-    const EdgeKey key = old[i].key();
-    if (key == kGone) continue;
-    AccountCell& cell = cells_[used++];
-    cell.Set(key, old[i].Sums());
-    FindPlace(key) = {key, &cell};
-  }
+  shift_ = 64u - static_cast<unsigned>(std::countr_zero(table_.places()));
+  used_ = 0;
   gone_ = 0;
-  used_.store(used, std::memory_order_release);
-}
-
-// The edge was dropped, but is called again: an object's sums begin anew.
-void ThreadAccounts::Revive(AccountCell& cell, EdgeKey key) {
-  MutexLock lock(pool_->mutex_);
-  cell.Set(key, {});
-  --gone_;
+  for (AccountCell& cell : old) {
+    if (cell.name() == kEmpty || cell.name() == kGone) continue;
+    cell.MoveTo(Find(KeyOf(cell.name())));
+    ++used_;
+  }
 }
 
 void ThreadAccounts::AddTo(EdgeSumsByKey& sums) const {
-  const size_t used = used_.load(std::memory_order_acquire);
-  for (size_t i = 0; i < used; ++i) {
-    const EdgeKey key = cells_[i].key();
-    if (key != kGone) sums[key].Add(cells_[i].Sums());
+  for (const AccountCell& cell : table_) {
+    if (const uint64_t name = cell.name(); IsOfAnEdge(name)) sums[KeyOf(name)].Add(cell.Sums());
   }
 }
 
+// An edge that is called again after that begins anew, in another cell.
 void ThreadAccounts::DropUnknown(absl::FunctionRef<bool(EdgeKey)> known) {
-  const size_t used = used_.load(std::memory_order_acquire);
-  for (size_t i = 0; i < used; ++i) {
-    const EdgeKey key = cells_[i].key();
-    if (key == kGone || known(key)) continue;
-    cells_[i].key_.store(kGone, std::memory_order_relaxed);
+  for (AccountCell& cell : table_) {
+    const uint64_t name = cell.name();
+    if (!IsOfAnEdge(name) || known(KeyOf(name))) continue;
+    cell.name_.store(kGone, std::memory_order_relaxed);
     ++gone_;
   }
 }

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -45,30 +46,52 @@ struct EdgeSums {
   EdgeSums Since(const EdgeSums& before) const;
 };
 
+// The sums of one edge in one thread: what a local call changes is one cache line, so that a call
+// over another edge each time, of however many, waits for memory once. What few calls change
+// (those that block or leave the node) is in a second line, which only edges with such calls have.
+//
 // A cell is written by its thread alone and read by any.
 class alignas(64) AccountCell {
  public:
   using Field = std::atomic<uint64_t>;
+  struct alignas(64) Rest {
+    Field disk_ticks{0}, voluntary_switches{0}, involuntary_switches{0};
+    Field remote_calls{0}, remote_wait_ns{0}, remote_network_ns{0};
+  };
   static void Bump(Field& field, uint64_t by) {
     field.store(field.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
   }
 
-  uint64_t key() const { return key_.load(std::memory_order_relaxed); }
+  AccountCell() = default;
+  ~AccountCell() { delete rest_.load(std::memory_order_relaxed); }
+  AccountCell(const AccountCell&) = delete;
+  AccountCell& operator=(const AccountCell&) = delete;
+
   EdgeSums Sums() const;
+  // Owner-thread. The first time it takes memory.
+  Rest& rest() {
+    Rest* rest = rest_.load(std::memory_order_relaxed);
+    return rest != nullptr ? *rest : MakeRest();
+  }
 
  private:
   friend class ThreadAccounts;
-  void Set(uint64_t key, const EdgeSums& sums);
 
-  Field key_{0};
+  // Empty, an edge, or an edge that was dropped.
+  uint64_t name() const { return name_.load(std::memory_order_relaxed); }
+  Rest& MakeRest();
+  // Neither is anybody's meanwhile but the caller's.
+  void MoveTo(AccountCell& other);
+  void Clear();
+
+  Field name_{0};
+  std::atomic<Rest*> rest_{nullptr};
 
  public:
-  // In the order of how often they are written: the first cache line is that of a local call.
   Field calls{0}, request_bytes{0}, reply_bytes{0};
-  Field busy_ticks{0}, blocked_ticks{0}, ready_ticks{0}, disk_ticks{0};
-  Field voluntary_switches{0}, involuntary_switches{0};
-  Field remote_calls{0}, remote_wait_ns{0}, remote_network_ns{0};
+  Field busy_ticks{0}, blocked_ticks{0}, ready_ticks{0};
 };
+static_assert(sizeof(AccountCell) == 64, "a call changes one cache line");
 
 // Caller's slot << 32 | callee's slot. The top bit: a background activity's share of the edge,
 // which has sums of its own.
@@ -85,7 +108,7 @@ class ThreadAccounts;
 
 // How much may be kept. Units: edges.
 struct AccountLimits {
-  size_t of_thread = size_t{1} << 17;    // cells of one thread: 24 MiB, its index included
+  size_t of_thread = size_t{1} << 17;    // cells of one thread: 16 MiB
   size_t of_threads = size_t{1} << 20;   // cells of all threads beyond the first few of each
   size_t of_the_rest = size_t{1} << 20;  // sums of threads that ended or had no room
 };
@@ -130,12 +153,12 @@ class AccountPool {
   EdgeSumsByKey rest_ ABSL_GUARDED_BY(mutex_);
 };
 
-// The cells of one thread: an array that grows, and a hash index into it which only the thread
-// itself looks at. A cell is found by one comparison as a rule, however many there are.
+// The cells of one thread: a hash table in place, at most half full. A cell is found by one
+// comparison as a rule, in the line that the call then changes.
 //
-// The thread adds cells at the end without a lock; whoever collects reads them up to the published
-// end. To move cells (to grow, to leave out those of objects that are gone) the thread takes the
-// pool's lock, which whoever collects holds.
+// The thread takes an empty cell without a lock; whoever collects looks at all of them. To move or
+// empty cells (to grow, to leave out those of objects that are gone) the thread takes the pool's
+// lock, which whoever collects holds.
 class ThreadAccounts {
  public:
   static constexpr size_t kCellsAtFirst = 64;
@@ -149,47 +172,70 @@ class ThreadAccounts {
   // Owner-thread. The cell stays valid until this thread asks for a cell again.
   AccountCell& Cell(uint32_t caller, uint32_t callee) {
     const EdgeKey key = static_cast<EdgeKey>(caller) << 32 | callee;
-    const Place& place = index_[Hash(key) >> shift_];
-    // The cell says so itself as well: it may have been taken from an edge that is gone.
-    if (place.key == key && place.cell->key() == key) [[likely]]
-      return *place.cell;
+    AccountCell& cell = cells_[Hash(key) >> shift_];
+    if (cell.name() == NameOf(key)) [[likely]]
+      return cell;
     return CellBeside(key);
   }
 
  private:
   friend class AccountPool;
 
-  // Of an empty place the key is 0, which is also the edge that is nobody's: it is found at once.
-  struct Place {
-    EdgeKey key = 0;
-    AccountCell* cell = nullptr;
+  // Cells on large pages where there are many: a call over one of 100,000 edges would as a rule
+  // look for its page in memory first.
+  class Table {
+   public:
+    Table() = default;
+    explicit Table(size_t places);
+    ~Table();
+    Table(Table&& other) noexcept
+        : cells_(std::exchange(other.cells_, nullptr)), places_(std::exchange(other.places_, 0)) {}
+    Table& operator=(Table&& other) noexcept {
+      std::swap(cells_, other.cells_);
+      std::swap(places_, other.places_);
+      return *this;
+    }
+
+    AccountCell* begin() const { return cells_; }
+    AccountCell* end() const { return cells_ + places_; }
+    size_t places() const { return places_; }
+
+   private:
+    AccountCell* cells_ = nullptr;
+    size_t places_ = 0;
   };
-  // The key of a cell whose edge was dropped. No edge: slots are counted upwards.
-  static constexpr EdgeKey kGone = ~EdgeKey{0};
-  static constexpr size_t kPlacesPerCell = 4;
+
+  // Empty cells are named 0. No edge has the greatest keys: slots are counted upwards.
+  static uint64_t NameOf(EdgeKey key) { return key + 1; }
+  static EdgeKey KeyOf(uint64_t name) { return name - 1; }
+  static constexpr uint64_t kEmpty = 0;
+  static constexpr uint64_t kGone = ~uint64_t{0};  // its edge was dropped
+  // Whether it holds sums of an edge: not of time outside of all objects, which is nobody's.
+  static bool IsOfAnEdge(uint64_t name) {
+    return name != kEmpty && name != kGone && KeyOf(name) != 0;
+  }
+  static constexpr size_t kPlacesPerCell = 2;
 
   static uint64_t Hash(EdgeKey key) { return key * 0x9e3779b97f4a7c15u; }
 
   AccountCell& CellBeside(EdgeKey key);
-  Place& FindPlace(EdgeKey key);
+  // The edge's cell, or the empty one where it belongs.
+  AccountCell& Find(EdgeKey key);
   void MakeRoom();
   void Rebuild(size_t cells);
-  void Revive(AccountCell& cell, EdgeKey key);
   // The pool's lock is held.
   void AddTo(EdgeSumsByKey& sums) const;
   void DropUnknown(absl::FunctionRef<bool(EdgeKey)> known);
 
   // Owner-thread.
   unsigned shift_ = 0;
-  std::vector<Place> places_;
-  Place* index_ = nullptr;  // of places_
-  AccountCell nobodys_;     // of time outside of all objects, and of empty places
+  size_t used_ = 0;  // cells that are not empty
 
   // Written by the owner with the pool's lock held.
+  AccountCell* cells_ = nullptr;  // of table_
+  Table table_;
   size_t capacity_ = 0;
-  std::unique_ptr<AccountCell[]> cells_;
-  size_t gone_ = 0;              // cells whose key is kGone
-  std::atomic<size_t> used_{0};  // written by the owner; the cells before it are complete
+  size_t gone_ = 0;  // cells whose name is kGone; written with the lock held, by whoever drops them
 
   const std::shared_ptr<AccountPool> pool_;
 };

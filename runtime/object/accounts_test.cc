@@ -23,20 +23,21 @@ constexpr SumsMember kMembers[] = {
     &EdgeSums::disk_ticks,   &EdgeSums::voluntary_switches, &EdgeSums::involuntary_switches,
     &EdgeSums::remote_calls, &EdgeSums::remote_wait_ns,     &EdgeSums::remote_network_ns,
 };
-using CellMember = AccountCell::Field AccountCell::*;
-constexpr CellMember kFields[] = {
-    &AccountCell::calls,
-    &AccountCell::request_bytes,
-    &AccountCell::reply_bytes,
-    &AccountCell::busy_ticks,
-    &AccountCell::blocked_ticks,
-    &AccountCell::ready_ticks,
-    &AccountCell::disk_ticks,
-    &AccountCell::voluntary_switches,
-    &AccountCell::involuntary_switches,
-    &AccountCell::remote_calls,
-    &AccountCell::remote_wait_ns,
-    &AccountCell::remote_network_ns,
+using Field = AccountCell::Field;
+using FieldOf = Field& (*)(AccountCell&);
+constexpr FieldOf kFields[] = {
+    [](AccountCell& cell) -> Field& { return cell.calls; },
+    [](AccountCell& cell) -> Field& { return cell.request_bytes; },
+    [](AccountCell& cell) -> Field& { return cell.reply_bytes; },
+    [](AccountCell& cell) -> Field& { return cell.busy_ticks; },
+    [](AccountCell& cell) -> Field& { return cell.blocked_ticks; },
+    [](AccountCell& cell) -> Field& { return cell.ready_ticks; },
+    [](AccountCell& cell) -> Field& { return cell.rest().disk_ticks; },
+    [](AccountCell& cell) -> Field& { return cell.rest().voluntary_switches; },
+    [](AccountCell& cell) -> Field& { return cell.rest().involuntary_switches; },
+    [](AccountCell& cell) -> Field& { return cell.rest().remote_calls; },
+    [](AccountCell& cell) -> Field& { return cell.rest().remote_wait_ns; },
+    [](AccountCell& cell) -> Field& { return cell.rest().remote_network_ns; },
 };
 constexpr size_t kFieldCount = std::size(kFields);
 static_assert(sizeof(EdgeSums) == std::size(kMembers) * sizeof(uint64_t), "a sum is not tested");
@@ -76,7 +77,7 @@ TEST(AccountsTest, EveryFieldOfACellIsCollectedUnderItsEdge) {
   OneThread thread;
   for (uint32_t edge = 1; edge <= 2; ++edge) {
     AccountCell& cell = thread.Cell(edge, edge + 1);
-    for (size_t i = 0; i < kFieldCount; ++i) AccountCell::Bump(cell.*kFields[i], edge * (1 + i));
+    for (size_t i = 0; i < kFieldCount; ++i) AccountCell::Bump(kFields[i](cell), edge * (1 + i));
   }
   const EdgeSumsByKey sums = thread.pool->Collect();
   ASSERT_EQ(sums.size(), 2u);
@@ -150,8 +151,8 @@ void PlayAgainstModel(uint32_t seed) {
     if (!thread) thread.emplace(pool);
     const EdgeKey key = KeyOf(below(edges) / 50 | (below(8) == 0 ? kBackgroundBit : 0), below(50));
     const size_t field = below(kFieldCount);
-    AccountCell::Bump(thread->Cell(static_cast<uint32_t>(key >> 32), CalleeOf(key)).*kFields[field],
-                      step);
+    AccountCell& cell = thread->Cell(static_cast<uint32_t>(key >> 32), CalleeOf(key));
+    AccountCell::Bump(kFields[field](cell), static_cast<uint64_t>(step));
     model.Bump(key, field, static_cast<uint64_t>(step));
     if (below(2000) == 0) thread.reset();
     if (below(2000) == 0) {
@@ -166,6 +167,22 @@ void PlayAgainstModel(uint32_t seed) {
   }
   ASSERT_NO_FATAL_FAILURE(model.Compare(pool->Collect()));
   EXPECT_EQ(pool->lost(), 0u);
+}
+
+// What a local call changes is in the cell itself, a line of the caches; the rest is elsewhere.
+TEST(AccountsTest, ALocalCallChangesOneCacheLine) {
+  OneThread thread;
+  for (uint32_t edge = 1; edge < 5000; ++edge) {
+    AccountCell& cell = thread.Cell(edge, 1);
+    const auto begin = reinterpret_cast<uintptr_t>(&cell);
+    ASSERT_EQ(begin % 64, 0u);
+    for (Field* field : {&cell.calls, &cell.request_bytes, &cell.reply_bytes, &cell.busy_ticks}) {
+      ASSERT_EQ(reinterpret_cast<uintptr_t>(field) / 64, begin / 64);
+    }
+    const auto rest = reinterpret_cast<uintptr_t>(&cell.rest());
+    ASSERT_EQ(rest % 64, 0u);
+    ASSERT_NE(rest, begin);
+  }
 }
 
 TEST(AccountsTest, RandomCallsUnderRandomLimitsAreCountedAsByAMap) {

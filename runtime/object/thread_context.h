@@ -112,9 +112,10 @@ class ThreadContext {
     AccountCell::Bump(cell.calls, 1);
     AccountCell::Bump(cell.request_bytes, request_bytes);
     AccountCell::Bump(cell.reply_bytes, reply_bytes);
-    AccountCell::Bump(cell.remote_calls, 1);
-    AccountCell::Bump(cell.remote_wait_ns, wait_ns);
-    AccountCell::Bump(cell.remote_network_ns, network_ns);
+    AccountCell::Rest& rest = cell.rest();
+    AccountCell::Bump(rest.remote_calls, 1);
+    AccountCell::Bump(rest.remote_wait_ns, wait_ns);
+    AccountCell::Bump(rest.remote_network_ns, network_ns);
   }
   // Slot of the object that the thread is in now.
   uint32_t slot() const { return slots_[depth()]; }
@@ -208,9 +209,12 @@ class ThreadContext {
         0) [[unlikely]] {
       AccountCell::Bump(cell.blocked_ticks, lap.blocked_ticks);
       AccountCell::Bump(cell.ready_ticks, lap.ready_ticks);
-      AccountCell::Bump(cell.disk_ticks, lap.disk_ticks);
-      AccountCell::Bump(cell.voluntary_switches, lap.voluntary_switches);
-      AccountCell::Bump(cell.involuntary_switches, lap.involuntary_switches);
+      if ((lap.disk_ticks | lap.voluntary_switches | lap.involuntary_switches) != 0) {
+        AccountCell::Rest& rest = cell.rest();
+        AccountCell::Bump(rest.disk_ticks, lap.disk_ticks);
+        AccountCell::Bump(rest.voluntary_switches, lap.voluntary_switches);
+        AccountCell::Bump(rest.involuntary_switches, lap.involuntary_switches);
+      }
       totals.ready_ticks += lap.ready_ticks;
     }
   }
