@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <cstring>
 #include <filesystem>
-#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -50,14 +49,18 @@ std::optional<tcp_info> InfoOf(int fd) {
   return info;
 }
 
+// Linux has it since 4.12.
+std::optional<uint64_t> CookieOf(int fd) {
+  uint64_t cookie = 0;
+  socklen_t bytes = sizeof(cookie);
+  if (getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &bytes) != 0) return std::nullopt;
+  return cookie;
+}
+
 }  // namespace
 
 std::vector<LinkInfo> ScanLinks() {
-  struct Link {
-    LinkInfo info;
-    uint32_t idle_ms = std::numeric_limits<uint32_t>::max();
-  };
-  std::map<std::string, Link> by_peer;
+  std::map<std::pair<std::string, uint64_t>, LinkInfo> by_socket;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", error)) {
     const std::string name = entry.path().filename();
@@ -68,20 +71,21 @@ std::vector<LinkInfo> ScanLinks() {
     const auto info = InfoOf(fd);
     if (!info || info->tcpi_state != 1 /* established */) continue;
     auto peer = PeerOf(fd);
-    if (!peer) continue;
-    Link& link = by_peer[*peer];
-    link.info.peer = *std::move(peer);
-    link.info.bytes_sent += info->tcpi_bytes_acked;
-    link.info.bytes_received += info->tcpi_bytes_received;
-    if (info->tcpi_last_data_sent > link.idle_ms) continue;
-    link.idle_ms = info->tcpi_last_data_sent;
-    link.info.delivered_bytes_s = static_cast<double>(info->tcpi_delivery_rate);
-    link.info.app_limited = info->tcpi_delivery_rate_app_limited != 0;
-    link.info.round_trip = absl::Microseconds(info->tcpi_rtt);
-    link.info.round_trip_min = absl::Microseconds(info->tcpi_min_rtt);
+    const auto socket = CookieOf(fd);
+    if (!peer || !socket) continue;
+    LinkInfo& link = by_socket[{*peer, *socket}];
+    link.peer = *std::move(peer);
+    link.socket = *socket;
+    link.idle = absl::Milliseconds(info->tcpi_last_data_sent);
+    link.bytes_sent = info->tcpi_bytes_acked;
+    link.bytes_received = info->tcpi_bytes_received;
+    link.delivered_bytes_s = static_cast<double>(info->tcpi_delivery_rate);
+    link.app_limited = info->tcpi_delivery_rate_app_limited != 0;
+    link.round_trip = absl::Microseconds(info->tcpi_rtt);
+    link.round_trip_min = absl::Microseconds(info->tcpi_min_rtt);
   }
   std::vector<LinkInfo> links;
-  for (auto& [peer, link] : by_peer) links.push_back(std::move(link.info));
+  for (auto& [key, link] : by_socket) links.push_back(std::move(link));
   return links;
 }
 

@@ -7,9 +7,9 @@
 
 namespace abacus::monitor {
 
-// What the kernel says (TCP_INFO) of all TCP connections of this process, summed by peer; needs no
-// privilege. Of several connections to one peer the most recently used one gives the times and the
-// rate. Sorted by peer. Empty where the process's descriptors cannot be listed.
+// What the kernel says (TCP_INFO) of each established TCP connection of this process; needs no
+// privilege. A socket with several descriptors is told once. Sorted by peer, then by socket. Empty
+// where the process's descriptors cannot be listed.
 // Thread-safety: thread-safe. Blocking: no; about 2 us a descriptor.
 std::vector<LinkInfo> ScanLinks();
 

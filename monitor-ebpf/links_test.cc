@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -56,6 +57,7 @@ class Connection {
     reader.join();
   }
   const std::string& peer() const { return peer_; }
+  int caller() const { return caller_; }
 
  private:
   std::string peer_;  // of the caller
@@ -85,6 +87,23 @@ TEST(LinksTest, ConnectionIsToldWithItsBytesAndTimes) {
   EXPECT_TRUE(std::any_of(links.begin(), links.end(), [](const LinkInfo& other) {
     return other.bytes_received == kBytes;
   })) << "the other end is in this process too";
+}
+
+TEST(LinksTest, EachConnectionIsToldOnceByItsOwnName) {
+  const Connection first;
+  const Connection second;
+  const int another = dup(first.caller());
+  std::set<uint64_t> names;
+  const std::vector<LinkInfo> links = ScanLinks();
+  for (const LinkInfo& link : links) names.insert(link.socket);
+  close(another);
+  EXPECT_EQ(links.size(), 4u) << "both ends of two";
+  EXPECT_EQ(names.size(), 4u);
+  const LinkInfo* once = Find(links, first.peer());
+  const std::vector<LinkInfo> later = ScanLinks();
+  const LinkInfo* again = Find(later, first.peer());
+  ASSERT_TRUE(once != nullptr && again != nullptr);
+  EXPECT_EQ(once->socket, again->socket);
 }
 
 TEST(LinksTest, ConnectionThatIsClosedIsNotToldAnyMore) {

@@ -42,11 +42,13 @@ struct MemoryInfo {
   uint64_t process_resident_bytes = 0;  // of this process
 };
 
-// What the kernel knows of the TCP connections of this process to one peer. Connections of other
-// kinds (unix sockets) are not in it; the runtime measures those, as it does all, from the bytes
-// and residence times of its own calls.
+// What the kernel knows of one TCP connection of this process. Connections of other kinds (unix
+// sockets) are not in it; the runtime measures those, as it does all, from the bytes and residence
+// times of its own calls.
 struct LinkInfo {
-  std::string peer;              // address:port, as the socket has it
+  std::string peer;     // address:port, as the socket has it
+  uint64_t socket = 0;  // the kernel's name of the socket (SO_COOKIE), which none gets again
+  absl::Duration idle = absl::ZeroDuration();  // since something was sent last
   double delivered_bytes_s = 0;  // the rate of the last deliveries; 0: nothing was delivered yet
   bool app_limited = false;      // that rate is a lower bound: the sender had nothing more to send
   absl::Duration round_trip = absl::ZeroDuration();      // smoothed
@@ -119,7 +121,7 @@ class Monitor {
   // Errors: kUnavailable - as Load().
   virtual absl::StatusOr<MemoryInfo> Memory() = 0;
 
-  // Links as the kernel measures them; none where the source cannot see them.
+  // Connections as the kernel measures them; none where the source cannot see them.
   virtual std::vector<LinkInfo> Links() { return {}; }
 
   // Bytes that the object (a slot of the runtime) holds; nothing where this program does not count

@@ -131,9 +131,11 @@ struct NodeReport {
     double request_bytes_s = 0;
     double reply_bytes_s = 0;
   };
-  // What the reporting node's kernel knows of its TCP connections to a peer.
+  // What the reporting node's kernel knows of its TCP connections with a peer.
   struct LinkLine {
-    std::string peer;  // address:port
+    NodeId node = 0;           // 0: no node that is known is at the address
+    uint64_t connections = 0;  // that there are now; the bytes are also of those before
+    std::string peer;          // address:port of the one that was used last
     double delivered_bytes_s = 0;
     bool app_limited = false;  // that is a lower bound
     absl::Duration round_trip;

@@ -94,6 +94,7 @@ void DigestLoop::Run() {
       }
       digest_came_ = false;
     }
+    if (reports && before_report_) before_report_();
     if (reports) Report();
     Decide();
     next_decision = Clock::now() + kDecisionsApart;

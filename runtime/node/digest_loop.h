@@ -4,8 +4,10 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -34,6 +36,8 @@ class DigestLoop {
              ControlClients* clients);
   ~DigestLoop() { Stop(); }
 
+  // Called before each report, by the loop's thread. Before Start().
+  void SetBeforeReport(std::function<void()> act) { before_report_ = std::move(act); }
   void Start();
   // After ControlClients::CancelAll(). Idempotent.
   void Stop();
@@ -70,6 +74,7 @@ class DigestLoop {
   MembershipAgent& membership_;
   ControlClients& clients_;
   DigestSender sender_;
+  std::function<void()> before_report_;  // constant once started
 
   mutable Mutex mutex_;
   CondVar changed_;

@@ -15,6 +15,7 @@ abacus_library(abacus_node
     node/membership.cc
     node/move_desk.cc
     node/node_impl.cc
+    node/peer_links.cc
     node/proto_convert.cc
     node/serial_queue.cc
     node/status_report.cc
@@ -29,6 +30,9 @@ abacus_test(abacus_control_test
        node/engine_config_test.cc
        node/incarnation_test.cc node/proto_convert_test.cc
   DEPS abacus_node abacus_control_proto abacus_testing)
+abacus_test(abacus_peer_links_test
+  SRCS node/peer_links_test.cc
+  DEPS abacus_node abacus_monitor abacus_testing)
 abacus_test(abacus_node_test
   SRCS node/engine_test.cc node/node_test.cc node/node_life_test.cc
   DEPS abacus_node abacus_monitor abacus_testing LABELS serial)

@@ -242,6 +242,7 @@ void NodeImpl::MakeParts() {
                                                              .engine = engine_.get(),
                                                              .transport = transport_.get(),
                                                              .monitor = &monitor_});
+  digests_->SetBeforeReport([this] { reporter_->WatchLinks(); });
 }
 
 void NodeImpl::ReadLinks() {

@@ -229,9 +229,13 @@ static void ToProto(const NodeReport::LinkLine& from, v1::LinkStatus* to) {
   to->set_round_trip_s(absl::ToDoubleSeconds(from.round_trip));
   to->set_bytes_sent(from.bytes_sent);
   to->set_bytes_received(from.bytes_received);
+  to->set_node(from.node);
+  to->set_connections(from.connections);
 }
 static NodeReport::LinkLine FromProto(const v1::LinkStatus& from) {
-  return {.peer = from.peer(),
+  return {.node = from.node(),
+          .connections = from.connections(),
+          .peer = from.peer(),
           .delivered_bytes_s = from.delivered_bytes_s(),
           .app_limited = from.app_limited(),
           .round_trip = absl::Seconds(from.round_trip_s()),

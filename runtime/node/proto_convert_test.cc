@@ -378,7 +378,9 @@ TEST(ProtoConvertTest, ReportSurvives) {
                      .io_bytes_s = 8192}};
   report.edges = {
       {.from = kRid, .to = {{8, 1}, 2}, .calls_s = 3, .request_bytes_s = 4, .reply_bytes_s = 5}};
-  report.links = {{.peer = "10.0.0.1:7071",
+  report.links = {{.node = 9,
+                   .connections = 3,
+                   .peer = "10.0.0.1:7071",
                    .delivered_bytes_s = 1e6,
                    .app_limited = true,
                    .round_trip = absl::Microseconds(250),
@@ -425,6 +427,8 @@ TEST(ProtoConvertTest, ReportSurvives) {
   EXPECT_EQ(got.edges[0].request_bytes_s, 4);
   EXPECT_EQ(got.edges[0].reply_bytes_s, 5);
   ASSERT_EQ(got.links.size(), 1u);
+  EXPECT_EQ(got.links[0].node, 9u);
+  EXPECT_EQ(got.links[0].connections, 3u);
   EXPECT_EQ(got.links[0].peer, "10.0.0.1:7071");
   EXPECT_EQ(got.links[0].delivered_bytes_s, 1e6);
   EXPECT_TRUE(got.links[0].app_limited);

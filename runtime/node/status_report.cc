@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <set>
 #include <utility>
 
@@ -124,8 +125,10 @@ NodeReport StatusReporter::Make(size_t objects_max) {
   report.members = Members(digests);
   report.moves = from_.desk->Recent();
   AddObjects(digests, objects_max, report);
-  for (const monitor::LinkInfo& link : from_.monitor->Links()) {
-    report.links.push_back({.peer = link.peer,
+  for (const PeerLink& link : Links()) {
+    report.links.push_back({.node = link.node,
+                            .connections = link.connections,
+                            .peer = link.address,
                             .delivered_bytes_s = link.delivered_bytes_s,
                             .app_limited = link.app_limited,
                             .round_trip = link.round_trip,
@@ -133,6 +136,23 @@ NodeReport StatusReporter::Make(size_t objects_max) {
                             .bytes_received = link.bytes_received});
   }
   return report;
+}
+
+std::vector<PeerLink> StatusReporter::Links() {
+  // Held over the look: an older one that came after a newer one would bring back what has ended.
+  MutexLock lock(links_mutex_);
+  links_seen_ = std::chrono::steady_clock::now();
+  return links_.Update(from_.monitor->Links(), from_.transport->Sockets(),
+                       from_.membership->Members());
+}
+
+void StatusReporter::WatchLinks() {
+  constexpr std::chrono::seconds kApart{1};
+  {
+    MutexLock lock(links_mutex_);
+    if (std::chrono::steady_clock::now() - links_seen_ < kApart) return;
+  }
+  Links();
 }
 
 std::vector<NodeReport::MemberLine> StatusReporter::Members(

@@ -88,6 +88,7 @@ class Connection : public Readable, public std::enable_shared_from_this<Connecti
   bool greeted() const { return greeted_.load(std::memory_order_acquire); }
   bool closed() const { return closed_.load(std::memory_order_acquire); }
   std::string local_host() const { return socket_->local_host(); }
+  uint64_t cookie() const { return socket_->cookie(); }
 
   // Says hello and waits for the answer. REQUIRES: dialled, the token is held.
   // Errors: as ParseHello(); kUnavailable where the peer hangs up or is silent for `timeout`.

@@ -206,6 +206,12 @@ void Socket::Shutdown() {
 
 int Socket::fd() const { return impl_->socket.native_handle(); }
 
+uint64_t Socket::cookie() const {
+  uint64_t cookie = 0;
+  socklen_t bytes = sizeof(cookie);
+  return getsockopt(fd(), SOL_SOCKET, SO_COOKIE, &cookie, &bytes) == 0 ? cookie : 0;
+}
+
 std::string Socket::local_host() const {
   error_code error;
   const auto endpoint = impl_->socket.local_endpoint(error);

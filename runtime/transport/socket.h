@@ -42,6 +42,8 @@ class Socket {
   // Ends both directions: waiting and later calls of either side see the end.
   void Shutdown();
   int fd() const;
+  // The kernel's name of the socket, which none gets again; 0 where it tells none.
+  uint64_t cookie() const;
   // This side's IP address without a port; empty for a unix socket.
   std::string local_host() const;
 

@@ -206,6 +206,20 @@ std::vector<PeerTraffic> SocketTransport::Impl::Traffic() const {
   return traffic;
 }
 
+std::vector<PeerSocket> SocketTransport::Impl::Sockets() const {
+  std::vector<std::shared_ptr<Connection>> connections;
+  {
+    MutexLock lock(mutex_);
+    for (const auto& [key, connection] : connections_) connections.push_back(connection);
+  }
+  std::vector<PeerSocket> sockets;
+  for (const auto& connection : connections) {
+    if (!connection->greeted() || connection->closed()) continue;
+    sockets.push_back({connection->peer(), connection->cookie()});
+  }
+  return sockets;
+}
+
 SocketTransportCounters SocketTransport::Impl::Counters() const {
   return {.bad_streams = counters_.bad_streams,
           .refused_versions = counters_.refused_versions,
@@ -310,6 +324,8 @@ std::vector<PeerTraffic> SocketTransport::Traffic() const { return impl_->Traffi
 absl::Status SocketTransport::PeerStatus(NodeInstance peer) const {
   return impl_->PeerStatus(peer);
 }
+std::vector<PeerSocket> SocketTransport::Sockets() const { return impl_->Sockets(); }
+
 SocketTransportCounters SocketTransport::Counters() const { return impl_->Counters(); }
 size_t SocketTransport::Threads() const { return impl_->Threads(); }
 void SocketTransport::CutConnections(NodeInstance peer) { impl_->CutConnections(peer); }

@@ -50,6 +50,12 @@ struct SocketTransportCounters {
   uint64_t spill_failures = 0;     // blocks that had to stay in memory
 };
 
+// A socket that leads to a peer.
+struct PeerSocket {
+  NodeInstance peer;
+  uint64_t socket = 0;  // the kernel's name of it (SO_COOKIE)
+};
+
 // Frames over TCP or unix sockets.
 //
 // Connections: one for requests and one for bulk frames to each peer, made when the first frame is
@@ -90,6 +96,8 @@ class SocketTransport : public Transport {
   //   kNotFound        - the peer is not known
   absl::Status PeerStatus(NodeInstance peer) const;
   SocketTransportCounters Counters() const;
+  // Those of the connections that there are now, whoever made them. A system call for each.
+  std::vector<PeerSocket> Sockets() const;
   // Threads of the transport now, the one that keeps house included.
   size_t Threads() const;
   // Cuts all connections with `peer` as a broken network would. For tests and fault injection.

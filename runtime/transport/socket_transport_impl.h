@@ -44,6 +44,7 @@ class SocketTransport::Impl : public ConnectionOwner, public PeerOwner, public L
   std::vector<PeerTraffic> Traffic() const;
   absl::Status PeerStatus(NodeInstance peer) const;
   SocketTransportCounters Counters() const;
+  std::vector<PeerSocket> Sockets() const;
   size_t Threads() const { return pool_.threads() + 1; }
   void CutConnections(NodeInstance peer);
 
