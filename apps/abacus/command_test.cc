@@ -17,6 +17,7 @@
 
 #include "apps/abacus/control.h"
 #include "apps/abacus/doctor_checks.h"
+#include "apps/abacus/figures.h"
 #include "apps/abacus/output.h"
 
 namespace abacus::apps {
@@ -139,6 +140,43 @@ TEST(StatusTextTest, FitsOneScreenHoweverLargeTheCluster) {
   EXPECT_EQ(LinesWith(text, "It pays."), options.moves_max);
   EXPECT_THAT(text, ::testing::Not(HasSubstr("many reasons")));
   EXPECT_EQ(LinesWith(text, "abacus explain RID"), 1u);
+}
+
+TEST(StatusTextTest, FiguresOfEachNodeAreNamedWithTheirSourceWhatIsMissingAndWhatWasLost) {
+  runtime::NodeReport report = Report();
+  EXPECT_THAT(StatusText(report, {}), HasSubstr("nothing yet"));
+  for (auto& member : report.members) {
+    member.measured = true;
+    member.statistics.source = "thread-clock";
+    member.statistics.source_missing = "no right to eBPF";
+  }
+  report.members[0].statistics.source = "ebpf";
+  report.members[0].statistics.source_missing = "";
+  report.members[0].statistics.lost = {.threads = 3, .io_times = 4};
+  const std::string text = StatusText(report, {});
+  EXPECT_EQ(LinesWith(text, "  ebpf"), 1u) << text;
+  EXPECT_EQ(LinesWith(text, "  thread-clock"), 2u) << text;
+  EXPECT_EQ(LinesWith(text, "figures of client, client could be better: no right to eBPF"), 1u)
+      << text;
+  EXPECT_EQ(
+      LinesWith(text, "lost at server: 3 threads not watched, 4 requests of block I/O not timed"),
+      1u)
+      << text;
+  EXPECT_EQ(LinesWith(text, "could be better"), 1u) << text;
+}
+
+TEST(SourcesOfFiguresTest, ANodeWithoutANameIsItsId) {
+  EXPECT_EQ(SourcesOfFigures({}), "");
+  EXPECT_EQ(SourcesOfFigures({{.node = 7, .source = "ebpf"},
+                              {.node = 8,
+                               .name = "c",
+                               .source = "thread-clock",
+                               .source_missing = "old kernel",
+                               .lost = {.io_requests = 1, .edges = 2}}}),
+            "figures of node 7 from ebpf\nfigures of c from thread-clock\n"
+            "figures of c could be better: old kernel\n"
+            "lost at c: 1 requests of block I/O not charged, 2 times the figures of calls between "
+            "two objects\n");
 }
 
 TEST(StatusTextTest, WhereAllIsShownThereIsNoMore) {

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "apps/abacus/commands.h"
+#include "apps/abacus/figures.h"
 #include "apps/abacus/output.h"
 #include "runtime/base/status.h"
 #include "runtime/node/control_client.h"
@@ -170,11 +171,20 @@ std::string JsonOf(const std::string& rid, const std::vector<runtime::DecisionTe
     // The snapshot is JSON itself; what does not parse stays text.
     nlohmann::json snapshot = nlohmann::json::parse(decision.snapshot, nullptr, false);
     if (snapshot.is_discarded()) snapshot = decision.snapshot;
+    nlohmann::json nodes = nlohmann::json::array();
+    for (const placement::NodeStatistics& node : decision.nodes) {
+      nodes.push_back({{"id", node.node},
+                       {"name", node.name},
+                       {"source", node.source},
+                       {"source_missing", node.source_missing}});
+      for (const LostCount& one : LostCounts(node.lost)) nodes.back()["lost"][one.name] = one.count;
+    }
     rows.push_back({{"at", absl::FormatTime(decision.at, absl::UTCTimeZone())},
                     {"outcome", decision.outcome},
                     {"reason", decision.reason},
                     {"explanation", decision.explanation},
                     {"details", decision.details},
+                    {"nodes", nodes},
                     {"snapshot", snapshot}});
   }
   return nlohmann::json{{"object", rid}, {"decisions", rows}}.dump(
@@ -197,6 +207,7 @@ int Explain(const ExplainOptions& options) {
     printf("%s  %s (%s)\n%s\n",
            absl::FormatTime("%Y-%m-%d %H:%M:%E3S", decision.at, absl::LocalTimeZone()).c_str(),
            decision.outcome.c_str(), decision.reason.c_str(), decision.explanation.c_str());
+    printf("%s", SourcesOfFigures(decision.nodes).c_str());
     if (options.details) printf("\n%s", decision.details.c_str());
     if (&decision != &decisions->back()) printf("\n");
   }

@@ -439,8 +439,59 @@ TEST_F(EndToEndTest, TopTellsWhatASearchCostsWhileItRuns) {
   EXPECT_GT(grep["bytes_in_s"], grep["bytes_out_s"]);
   // The kernel of the server knows its connections, that to the command among them.
   const Json links = Json::parse(folder_.Read("top"))["samples"][1]["links"];
-  EXPECT_FALSE(links.empty());
-  for (const Json& link : links) EXPECT_GT(link["round_trip_s"], 0) << link;
+  bool to_client = false;
+  for (const Json& link : links) {
+    EXPECT_GT(link["round_trip_s"], 0) << link;
+    if (link["node"] != grep["node"]) continue;
+    EXPECT_FALSE(to_client) << "a node has one link: " << links;
+    to_client = true;
+    EXPECT_GT(link["bytes_sent"], 0) << link;
+  }
+  EXPECT_TRUE(to_client) << links;
+}
+
+// A server without eBPF and a client with whatever there is: all three tables say so.
+TEST_F(EndToEndTest, StatusTopAndExplainNameTheSourceOfEachNodesFigures) {
+  StartServer(std::string(kSlow) + "[monitor]\nsource = \"thread-clock\"\n");
+  Store("text", Text(4000000));
+  const std::string config =
+      folder_.Write("client.toml", std::string(kSlow) + "[node]\nname = \"console\"\n");
+  Command search(GrepCommand({"--config", config, "--pin", "client", "kernel", "text"}));
+  const std::string rid = AwaitGrep(search);
+  ASSERT_NE(rid, "");
+  Outcome explained;
+  while (explained.code != 0 && search.Running()) {
+    explained = RunAbacus({"explain", server_->option(), rid, "--json", folder_.Path("explained")});
+  }
+  ASSERT_EQ(explained.code, 0) << explained.err;
+  EXPECT_THAT(explained.out, HasSubstr("figures of server from thread-clock; load: "));
+  EXPECT_THAT(explained.out, HasSubstr("figures of console from "));
+  const auto expect_named = [](const Json& nodes) {
+    bool seen = false;
+    for (const Json& node : nodes) {
+      if (node["name"] != "server") continue;
+      seen = true;
+      EXPECT_EQ(std::string(node["source"]).rfind("thread-clock; load: ", 0), 0u) << node;
+      EXPECT_THAT(std::string(node["source_missing"]), HasSubstr("'auto' takes the best")) << node;
+      EXPECT_EQ(node["lost"]["threads"], 0) << node;
+    }
+    EXPECT_TRUE(seen) << nodes;
+  };
+  const Json decisions = Json::parse(folder_.Read("explained"))["decisions"];
+  ASSERT_FALSE(decisions.empty());
+  expect_named(decisions[0]["nodes"]);
+  const Outcome top =
+      RunAbacus({"top", server_->option(), "--batch", "-n", "1", "--json", folder_.Path("top")});
+  EXPECT_THAT(top.out, HasSubstr("figures from thread-clock; load: ")) << top.err;
+  expect_named(Json::parse(folder_.Read("top"))["samples"][0]["nodes"]);
+  expect_named(Status()["nodes"]);
+  const Outcome status = RunAbacus({"status", server_->option()});
+  for (const std::string& text : {explained.out, top.out, status.out}) {
+    EXPECT_THAT(text,
+                ::testing::ContainsRegex("figures of [a-z, ]*server[a-z, ]* could be better:"));
+  }
+  search.Signal(SIGINT);
+  search.Wait();
 }
 
 TEST_F(EndToEndTest, StatusPutsHealthFirst) {

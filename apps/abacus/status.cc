@@ -15,6 +15,7 @@
 #include "absl/time/clock.h"
 #include "apps/abacus/commands.h"
 #include "apps/abacus/control.h"
+#include "apps/abacus/figures.h"
 #include "apps/abacus/output.h"
 #include "apps/cli/progress.h"
 #include "apps/cli/table.h"
@@ -32,8 +33,8 @@ std::string More(uint64_t hidden, const char* option) {
 }
 
 std::string Nodes(const NodeReport& report, size_t max) {
-  Table table(
-      {"node", "id", "role", "heard", "load", "cores", "rate M/s", "address", "figures from"});
+  Table table({"node", "id", "role", "heard", "load", "cores", "rate M/s", "address", "lost",
+               "figures from"});
   const size_t shown = std::min(report.members.size(), max);
   for (size_t i = 0; i < shown; ++i) {
     const NodeReport::MemberLine& member = report.members[i];
@@ -48,10 +49,12 @@ std::string Nodes(const NodeReport& report, size_t max) {
     };
     row.insert(row.end(),
                {figure(2, node.load), figure(0, node.cores), figure(1, node.rate / 1e6),
-                member.info.control_address, member.measured ? node.source : "nothing yet"});
+                member.info.control_address, member.measured ? absl::StrCat(node.lost.all()) : "-",
+                member.measured ? node.source : "nothing yet"});
     table.AddRow(std::move(row));
   }
-  return table.ToString() + More(report.members.size() - shown, "--nodes");
+  return table.ToString() + More(report.members.size() - shown, "--nodes") +
+         MissingFigures(MeasuredNodes(report));
 }
 
 // Of both kinds; top tells them apart.
@@ -106,6 +109,10 @@ Json JsonOf(const NodeReport::MemberLine& member) {
     json["cores"] = member.statistics.cores;
     json["rate"] = member.statistics.rate;
     json["source"] = member.statistics.source;
+    json["source_missing"] = member.statistics.source_missing;
+    for (const LostCount& one : LostCounts(member.statistics.lost)) {
+      json["lost"][one.name] = one.count;
+    }
   }
   return json;
 }

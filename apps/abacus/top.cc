@@ -17,6 +17,7 @@
 #include "absl/time/clock.h"
 #include "apps/abacus/commands.h"
 #include "apps/abacus/control.h"
+#include "apps/abacus/figures.h"
 #include "apps/abacus/output.h"
 #include "apps/abacus/top_view.h"
 #include "runtime/node/control_client.h"
@@ -45,6 +46,10 @@ Json JsonOf(const NodeReport& report) {
       node["load"] = member.statistics.load;
       node["cores"] = member.statistics.cores;
       node["source"] = member.statistics.source;
+      node["source_missing"] = member.statistics.source_missing;
+      for (const LostCount& one : LostCounts(member.statistics.lost)) {
+        node["lost"][one.name] = one.count;
+      }
     }
     json["nodes"].push_back(std::move(node));
   }
@@ -77,7 +82,10 @@ Json JsonOf(const NodeReport& report) {
                              {"reply_bytes_s", edge.reply_bytes_s}});
   }
   for (const auto& link : report.links) {
-    json["links"].push_back({{"peer", link.peer},
+    json["links"].push_back({{"node", link.node},
+                             {"node_name", link.node == 0 ? "" : NodeName(report, link.node)},
+                             {"connections", link.connections},
+                             {"peer", link.peer},
                              {"delivered_bytes_s", link.delivered_bytes_s},
                              {"app_limited", link.app_limited},
                              {"round_trip_s", absl::ToDoubleSeconds(link.round_trip)},

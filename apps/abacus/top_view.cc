@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "apps/abacus/control.h"
+#include "apps/abacus/figures.h"
 #include "apps/cli/progress.h"
 #include "apps/cli/table.h"
 
@@ -143,13 +144,19 @@ std::string TopView::Text(size_t rows, size_t columns) const {
                                     member.info.name, member.statistics.load,
                                     member.statistics.cores, member.statistics.source));
   }
+  const std::string missing = MissingFigures(MeasuredNodes(report_));
+  for (const absl::string_view line : absl::StrSplit(missing, '\n', absl::SkipEmpty())) {
+    lines.emplace_back(line);
+  }
   for (const NodeReport::LinkLine& link : report_.links) {
     if (link.bytes_sent + link.bytes_received < kLinkBytesShown) continue;
     lines.push_back(absl::StrCat(
-        "link to ", link.peer, ": round trip ", absl::FormatDuration(link.round_trip),
-        ", delivered at ", HumanBytes(link.delivered_bytes_s), "/s",
-        link.app_limited ? " or more" : "", ", ", HumanBytes(static_cast<double>(link.bytes_sent)),
-        " sent, ", HumanBytes(static_cast<double>(link.bytes_received)), " received"));
+        "link to ",
+        link.node == 0 ? link.peer : absl::StrCat(NodeName(report_, link.node), " at ", link.peer),
+        ": round trip ", absl::FormatDuration(link.round_trip), ", delivered at ",
+        HumanBytes(link.delivered_bytes_s), "/s", link.app_limited ? " or more" : "", ", ",
+        HumanBytes(static_cast<double>(link.bytes_sent)), " sent, ",
+        HumanBytes(static_cast<double>(link.bytes_received)), " received"));
   }
   lines.push_back("");
   Table table({"", "object", "class", "at", "CPU %", "backgr. %", "blocked %", "disk %", "ready %",

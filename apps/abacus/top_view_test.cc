@@ -165,6 +165,39 @@ TEST(TopViewTest, WhatTheSourceDoesNotSeeIsNoNumberAndZeroIsOne) {
   }
 }
 
+TEST(TopViewTest, EachNodeNamesTheSourceOfItsFiguresWhatIsMissingAndWhatWasLost) {
+  NodeReport report = Report();
+  report.members = {{.info = {.instance = {7, 1}, .name = "s"},
+                     .measured = true,
+                     .statistics = {.source = "ebpf", .lost = {.threads = 2}}},
+                    {.info = {.instance = {5, 1}, .name = "c"},
+                     .measured = true,
+                     .statistics = {.source = "thread-clock", .source_missing = "old kernel"}},
+                    {.info = {.instance = {6, 1}, .name = "new"}}};
+  TopView view(TopSort::kCpu);
+  view.SetReport(report);
+  const std::string text = view.Text(100, 300);
+  EXPECT_THAT(text, HasSubstr("s: load 1.00 of 1 cores, figures from ebpf\n"));
+  EXPECT_THAT(text, HasSubstr("c: load 1.00 of 1 cores, figures from thread-clock\n"));
+  EXPECT_THAT(text, HasSubstr("figures of c could be better: old kernel\n"));
+  EXPECT_THAT(text, HasSubstr("lost at s: 2 threads not watched\n"));
+  EXPECT_THAT(text, Not(HasSubstr("new")));
+}
+
+TEST(TopViewTest, LinksNameTheirNodeAndStrangersTheirAddress) {
+  NodeReport report = Report();
+  report.members = {{.info = {.instance = {5, 1}, .name = "c"}}};
+  report.links = {{.node = 5, .connections = 2, .peer = "10.0.0.5:7071", .bytes_sent = 5 << 20},
+                  {.connections = 1, .peer = "10.0.0.6:4242", .bytes_received = 6 << 20},
+                  {.connections = 1, .peer = "10.0.0.7:4242", .bytes_received = 6 << 10}};
+  TopView view(TopSort::kCpu);
+  view.SetReport(report);
+  const std::string text = view.Text(100, 300);
+  EXPECT_THAT(text, HasSubstr("link to c at 10.0.0.5:7071: round trip"));
+  EXPECT_THAT(text, HasSubstr("link to 10.0.0.6:4242: round trip"));
+  EXPECT_THAT(text, Not(HasSubstr("10.0.0.7"))) << "next to nothing flowed";
+}
+
 TEST(TopViewTest, OrdersHaveWords) {
   for (const std::string& word : TopSortWords()) EXPECT_TRUE(ParseTopSort(word)) << word;
   EXPECT_FALSE(ParseTopSort("colour"));
