@@ -301,14 +301,16 @@ TEST_F(BpfMonitorTest, AThousandThreadsAreWatchedAtOnce) {
       ready.count_down();
       go.wait();
       clock.Lap();
-      BlockFor(20 * kMs);
+      // A switch that does not reach the tracepoint is found at the next one.
+      for (int block = 0; block < 10; ++block) BlockFor(2 * kMs);
       times[static_cast<size_t>(i)] += clock.Lap();
     });
   }
   ready.wait();
   go.count_down();
   for (std::thread& thread : threads) thread.join();
-  for (const Times& t : times) ASSERT_GE(t.off(), 19 * kMs) << t;
+  // Of a thread that is not watched it would be nothing.
+  for (const Times& t : times) ASSERT_GE(t.off(), 10 * kMs) << t;
   EXPECT_EQ(monitor_->Losses().all(), 0u);
 }
 
