@@ -47,6 +47,7 @@ const objfs::LayerKinds& Kinds() {
 
 void AddFileSystemClasses(runtime::ObjectTypes& types) {
   types.Add<VolumeSet>().Add<Volume>().Add<Directory>().Add<IsolationLayer>().Add<StorageLayer>();
+  types.Add<objfs::ClientEnd>();
   types.Add<objfs::ErrorLayer>().Add<objfs::DelayLayer>().Add<objfs::TraceLayer>();
   types.Add<objfs::StatisticsLayer>();
   types.Add<objfs::CacheLayer>([] { return std::make_unique<objfs::CacheManager>(kCacheBytes); });
@@ -111,6 +112,10 @@ objfs::FileSystem::Host HostOf(runtime::Node& node) {
     return node.Create<Directory>(volume, below, id, writer);
   };
   host.end_directory = [&node](const Ref<Directory>& directory) { End(node, directory.rid()); };
+  host.adopt_end = [&node](std::unique_ptr<objfs::ClientEnd> end) {
+    return node.binding().Adopt(std::move(end));
+  };
+  host.remove_end = [&node](const Ref<objfs::ClientEnd>& end) { End(node, end.rid()); };
   host.now_us = [] { return absl::GetCurrentTimeNanos() / 1000; };
   return host;
 }

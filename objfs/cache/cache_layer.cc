@@ -41,6 +41,103 @@ CacheLayer::Blocks CacheLayer::BlocksOf(Range range) const {
   return {range.offset / block_bytes_, (end - 1) / block_bytes_};
 }
 
+// -- promises -------------------------------------------------------------------------------------
+
+absl::StatusOr<CacheLayer::Inside> CacheLayer::Enter(PromiseKind kind, Version now,
+                                                     bool for_above) {
+  for (;;) {
+    {
+      MutexLock lock(mutex_);
+      // A call that comes now waits at the front end, or the break would never see the last one
+      // leave.
+      if (breaking_ > 0 || (for_above && recalling_ > 0)) {
+        return WouldBlock("a promise that is being given back");
+      }
+      if (promise_.kind >= kind) {
+        ++inside_;
+        return Inside(this);
+      }
+      ++claiming_;
+    }
+    const absl::StatusOr<Promise> promise = below()->Claim(kind, now);
+    MutexLock lock(mutex_);
+    --claiming_;
+    changed_.SignalAll();
+    if (!promise.ok()) return promise.status();
+    if (promise->given <= broken_) continue;
+    if (promise->kind > promise_.kind || promise->given > promise_.given) Take(*promise);
+    ++inside_;
+    return Inside(this);
+  }
+}
+
+void CacheLayer::Leave() {
+  MutexLock lock(mutex_);
+  --inside_;
+  changed_.SignalAll();
+}
+
+void CacheLayer::Take(const Promise& promise) {
+  if (promise_.kind == PromiseKind::kNone) {
+    // What a fetch brought that ended after the last promise did.
+    pool_->Invalidate(file_, 0, kNoEnd, Version{UINT64_MAX});
+    size_.reset();
+    ++size_changes_;
+    dirty_end_ = 0;
+  }
+  promise_.kind = std::max(promise_.kind, promise.kind);
+  promise_.given = std::max(promise_.given, promise.given);
+}
+
+absl::StatusOr<Promise> CacheLayer::Claim(PromiseKind kind, Version now) {
+  ABACUS_ASSIGN_OR_RETURN(const Inside inside, Enter(kind, now, true));
+  MutexLock lock(mutex_);
+  return promise_;
+}
+
+absl::Status CacheLayer::TakeLost() {
+  MutexLock lock(mutex_);
+  return std::exchange(lost_, absl::OkStatus());
+}
+
+absl::Status CacheLayer::WriteBackOrLose(Blocks blocks, bool ends) {
+  absl::Status status = WriteBack(blocks);
+  if (status.ok() || !ends) return status;
+  // Another client waits, and would wait for as long as the store refuses.
+  pool_->Drop(file_, 0, kNoEnd);
+  MutexLock lock(mutex_);
+  lost_.Update(status);
+  return absl::OkStatus();
+}
+
+absl::Status CacheLayer::GiveBack(Range range, Version version, bool write_back) {
+  bool ends = false, for_good = false;
+  {
+    MutexLock lock(mutex_);
+    ++breaking_;
+    // A claim whose answer is on its way may be of the promise that breaks.
+    while (inside_ > 0 || claiming_ > 0) changed_.Wait(mutex_);
+    for_good = promise_.kind != PromiseKind::kNone && promise_.given == kForGood;
+    if (!for_good) broken_ = std::max(broken_, version);
+    ends = promise_.kind != PromiseKind::kNone && promise_.given <= version &&
+           (write_back || promise_.kind == PromiseKind::kShare);
+  }
+  absl::Status status;
+  if (ends || for_good) {
+    const Blocks blocks = ends ? Blocks{0, kNoEnd} : BlocksOf(range);
+    if (write_back) status = WriteBackOrLose(blocks, ends);
+    if (status.ok()) {
+      pool_->Invalidate(file_, blocks.first, blocks.last,
+                        ends || write_back ? Version{UINT64_MAX} : version);
+      ForgetSize();
+    }
+  }
+  MutexLock lock(mutex_);
+  if (ends) promise_ = Promise();
+  --breaking_;
+  return status;
+}
+
 // -- size -----------------------------------------------------------------------------------------
 
 absl::StatusOr<uint64_t> CacheLayer::Size(Version now) {
@@ -70,6 +167,7 @@ void CacheLayer::ForgetSize() {
 }
 
 absl::StatusOr<Attributes> CacheLayer::GetAttributes(Version now) {
+  ABACUS_ASSIGN_OR_RETURN(const Inside inside, Enter(PromiseKind::kShare, now));
   ABACUS_ASSIGN_OR_RETURN(const uint64_t size, Size(now));
   ABACUS_ASSIGN_OR_RETURN(Attributes attributes, below()->GetAttributes(now));
   attributes.size = size;
@@ -149,6 +247,7 @@ uint64_t CacheLayer::AheadOf(uint64_t offset, uint64_t bytes) {
 
 absl::StatusOr<ReadResult> CacheLayer::Read(uint64_t offset, uint64_t bytes, Version now) {
   ABACUS_RETURN_IF_ERROR(CheckRange(offset, bytes));
+  ABACUS_ASSIGN_OR_RETURN(const Inside inside, Enter(PromiseKind::kShare, now));
   ABACUS_ASSIGN_OR_RETURN(const uint64_t size, Size(now));
   if (offset >= size || bytes == 0) return ReadResult();
   bytes = std::min(bytes, size - offset);
@@ -186,6 +285,7 @@ absl::Status CacheLayer::WriteWithin(uint64_t offset, std::string_view bytes, Ve
       // Before the block is dirty: a write-back writes no more than is known to be the file's.
       MutexLock lock(mutex_);
       dirty_end_ = std::max(dirty_end_, offset + bytes.size());
+      written_ = std::max(written_, now);
     }
     if (pool_->Write(file_, index, within, bytes, now, index * block_bytes_ >= size)) break;
     const uint64_t fetch = pool_->BeginFetch(file_, index, 1);
@@ -205,6 +305,7 @@ absl::Status CacheLayer::WriteWithin(uint64_t offset, std::string_view bytes, Ve
 absl::Status CacheLayer::Write(uint64_t offset, const Block& bytes, Version now) {
   ABACUS_RETURN_IF_ERROR(CheckRange(offset, bytes.size()));
   if (bytes.empty()) return absl::OkStatus();
+  ABACUS_ASSIGN_OR_RETURN(const Inside inside, Enter(PromiseKind::kWrite, now));
   ABACUS_RETURN_IF_ERROR(MakeRoomForDirty(bytes.size()));
   for (uint64_t done = 0; done < bytes.size();) {
     const uint64_t at = offset + done;
@@ -236,6 +337,7 @@ absl::Status CacheLayer::WriteBack(Blocks blocks) {
     {
       MutexLock lock(mutex_);
       end = std::min(end, std::max(size_.value_or(0), dirty_end_));
+      version = Version::Of(std::max(version, written_).ticks(), written_.writer());
     }
     absl::Status status;
     if (end > begin) {
@@ -259,17 +361,20 @@ absl::Status CacheLayer::WriteBack(Blocks blocks) {
 }
 
 absl::Status CacheLayer::Push(Version now) {
+  ABACUS_RETURN_IF_ERROR(TakeLost());
   ABACUS_RETURN_IF_ERROR(WriteBack({0, kNoEnd}));
   return below()->Push(now);
 }
 
 absl::Status CacheLayer::Flush(Version now) {
+  ABACUS_RETURN_IF_ERROR(TakeLost());
   ABACUS_RETURN_IF_ERROR(WriteBack({0, kNoEnd}));
   return below()->Flush(now);
 }
 
 absl::Status CacheLayer::Truncate(uint64_t size, Version now) {
   ABACUS_RETURN_IF_ERROR(CheckRange(size, 0));
+  ABACUS_ASSIGN_OR_RETURN(const Inside inside, Enter(PromiseKind::kWrite, now));
   pool_->Cut(file_, size);
   {
     MutexLock lock(mutex_);
@@ -298,6 +403,7 @@ absl::Status CacheLayer::ZeroEdges(Range range, Version now, Range* whole) {
 
 absl::Status CacheLayer::Punch(Range range, Version now) {
   ABACUS_RETURN_IF_ERROR(CheckRange(range.offset, range.bytes));
+  ABACUS_ASSIGN_OR_RETURN(const Inside inside, Enter(PromiseKind::kWrite, now));
   ABACUS_ASSIGN_OR_RETURN(const uint64_t size, Size(now));
   if (range.offset >= size) return absl::OkStatus();
   const uint64_t left = size - range.offset;
@@ -311,6 +417,7 @@ absl::Status CacheLayer::Punch(Range range, Version now) {
 }
 
 absl::StatusOr<uint64_t> CacheLayer::Seek(uint64_t offset, bool data, Version now) {
+  ABACUS_ASSIGN_OR_RETURN(const Inside inside, Enter(PromiseKind::kShare, now));
   ABACUS_RETURN_IF_ERROR(WriteBack({0, kNoEnd}));
   return below()->Seek(offset, data, now);
 }
@@ -318,6 +425,7 @@ absl::StatusOr<uint64_t> CacheLayer::Seek(uint64_t offset, bool data, Version no
 absl::StatusOr<CommitResult> CacheLayer::Commit(const std::vector<RangeVersion>& reads,
                                                 const std::vector<RangeWrite>& writes,
                                                 Version now) {
+  ABACUS_ASSIGN_OR_RETURN(const Inside inside, Enter(PromiseKind::kWrite, now));
   ABACUS_RETURN_IF_ERROR(WriteBack({0, kNoEnd}));
   ABACUS_ASSIGN_OR_RETURN(CommitResult result, below()->Commit(reads, writes, now));
   if (!result.committed) {
@@ -339,20 +447,21 @@ absl::StatusOr<CommitResult> CacheLayer::Commit(const std::vector<RangeVersion>&
 // -- what other clients break ---------------------------------------------------------------------
 
 absl::Status CacheLayer::Invalidate(Range range, Version version) {
-  const Blocks blocks = BlocksOf(range);
-  pool_->Invalidate(file_, blocks.first, blocks.last, version);
-  ForgetSize();
+  ABACUS_RETURN_IF_ERROR(GiveBack(range, version, false));
   return Layer::Invalidate(range, version);
 }
 
 absl::Status CacheLayer::Recall(Range range, Version version) {
+  {
+    MutexLock lock(mutex_);
+    ++recalling_;
+  }
   // First what those above have not told us yet.
-  ABACUS_RETURN_IF_ERROR(Layer::Recall(range, version));
-  const Blocks blocks = BlocksOf(range);
-  ABACUS_RETURN_IF_ERROR(WriteBack(blocks));
-  pool_->Invalidate(file_, blocks.first, blocks.last, Version{UINT64_MAX});
-  ForgetSize();
-  return absl::OkStatus();
+  absl::Status status = Layer::Recall(range, version);
+  if (status.ok()) status = GiveBack(range, version, true);
+  MutexLock lock(mutex_);
+  --recalling_;
+  return status;
 }
 
 // -- moving ---------------------------------------------------------------------------------------
@@ -363,6 +472,11 @@ void CacheLayer::Checkpoint(runtime::CheckpointWriter& writer) const {
     MutexLock lock(mutex_);
     writer.Write(size_);
     writer.Write(dirty_end_);
+    writer.Write(written_);
+    writer.Write(promise_);
+    writer.Write(broken_);
+    writer.Write(static_cast<int32_t>(lost_.raw_code()));
+    writer.Write(std::string(lost_.message()));
   }
   const std::vector<BlockPool::Dirty> dirty = pool_->AllDirty(file_);
   writer.Write(static_cast<uint64_t>(dirty.size()));
@@ -374,11 +488,20 @@ void CacheLayer::Checkpoint(runtime::CheckpointWriter& writer) const {
 }
 
 absl::Status CacheLayer::Restore(runtime::CheckpointReader& reader) {
+  if (reader.version() < 2) {
+    return absl::FailedPreconditionError("a cache of an older build has no promise to go on with");
+  }
   ABACUS_RETURN_IF_ERROR(Layer::Restore(reader));
   {
     MutexLock lock(mutex_);
     reader.Read(size_);
     reader.Read(dirty_end_);
+    reader.Read(written_);
+    reader.Read(promise_);
+    reader.Read(broken_);
+    const auto code = reader.Read<int32_t>();
+    const auto message = reader.Read<std::string>();
+    lost_ = absl::Status(static_cast<absl::StatusCode>(code), runtime::ToAbsl(message));
   }
   const auto count = reader.Read<uint64_t>();
   for (uint64_t i = 0; i < count && reader.ok(); ++i) {

@@ -26,12 +26,19 @@ namespace abacus::objfs {
 // wants to read it. With `through` it is written below before Write() returns. Dirty blocks move
 // with the object, clean ones do not.
 //
+// It keeps something only under a promise of the layer below (Layer::Claim): a call that finds none
+// claims it, and answers IsWouldBlock() where another client has to give its own back first. A
+// promise ends by Invalidate() or Recall(), which wait for the calls that are inside under it, so
+// that each claim that was granted serves one call at least. The promise moves with the object.
+//
 // Invariants:
 // 1. A read sees every write that returned before it began, wherever the object was then.
 // 2. After Flush() returned OK all that was written before is durable below.
 // 3. After Recall() or Invalidate() returned OK nothing older is read here.
 // 4. A write-back that failed leaves its blocks dirty, and whoever caused it is told. The next
-//    Flush() tries again.
+//    Flush() tries again. Only where the promise ends are they dropped: another client waits for
+//    them, and the next Flush() or Push() tells what became of them, once.
+// 5. Blocks, dirty ones and the size are here only under a promise.
 // A cache may stand on a cache: then it asks the lower one, and tells the upper one.
 // Thread-safety: thread-safe. Blocking: as the layer below, where something is not here.
 class CacheLayer final : public Layer {
@@ -62,12 +69,14 @@ class CacheLayer final : public Layer {
   absl::StatusOr<Attributes> GetAttributes(Version now) override;
   absl::StatusOr<CommitResult> Commit(const std::vector<RangeVersion>& reads,
                                       const std::vector<RangeWrite>& writes, Version now) override;
+  // For a cache above: it has what this one has.
+  absl::StatusOr<Promise> Claim(PromiseKind kind, Version now) override;
   absl::Status Invalidate(Range range, Version version) override;
   absl::Status Recall(Range range, Version version) override;
 
   void Checkpoint(runtime::CheckpointWriter& writer) const override;
   absl::Status Restore(runtime::CheckpointReader& reader) override;
-  ABACUS_LAYER(CacheLayer, 1)
+  ABACUS_LAYER(CacheLayer, 2)
 
  private:
   // Bytes that one call below moves at most.
@@ -76,6 +85,28 @@ class CacheLayer final : public Layer {
   struct Blocks {
     uint64_t first = 0, last = 0;
   };
+
+  // A call that is inside under a promise. The promise does not end while it lives.
+  class Inside {
+   public:
+    explicit Inside(CacheLayer* cache) : cache_(cache) {}
+    Inside(Inside&& other) noexcept : cache_(std::exchange(other.cache_, nullptr)) {}
+    Inside& operator=(Inside&&) = delete;
+    ~Inside() {
+      if (cache_ != nullptr) cache_->Leave();
+    }
+
+   private:
+    CacheLayer* cache_;
+  };
+  absl::StatusOr<Inside> Enter(PromiseKind kind, Version now, bool for_above = false);
+  void Leave();
+  // Empties the cache of what it has without a promise, then has it.
+  void Take(const Promise& promise) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Ends promises given up to `version`, or where they are for good, forgets `range`.
+  absl::Status GiveBack(Range range, Version version, bool write_back);
+  absl::Status WriteBackOrLose(Blocks blocks, bool ends);
+  absl::Status TakeLost();
 
   absl::Status Begin() override;
   void AddFacts(std::vector<std::pair<std::string, std::string>>* facts) const override;
@@ -106,9 +137,20 @@ class CacheLayer final : public Layer {
   bool through_ = false;
 
   mutable runtime::Mutex mutex_;
+  runtime::CondVar changed_;
+  Promise promise_ ABSL_GUARDED_BY(mutex_);
+  Version broken_ ABSL_GUARDED_BY(mutex_);     // the newest promise that was broken
+  int inside_ ABSL_GUARDED_BY(mutex_) = 0;     // calls under the promise
+  int claiming_ ABSL_GUARDED_BY(mutex_) = 0;   // calls that wait for the answer to a claim
+  int breaking_ ABSL_GUARDED_BY(mutex_) = 0;   // breaks under way: nobody enters
+  int recalling_ ABSL_GUARDED_BY(mutex_) = 0;  // those above are being told: they get no promise
+  absl::Status lost_ ABSL_GUARDED_BY(mutex_);  // why blocks were dropped; told once
   // Unknown: the layer below knows it, and what is dirty here.
   std::optional<uint64_t> size_ ABSL_GUARDED_BY(mutex_);
   uint64_t size_changes_ ABSL_GUARDED_BY(mutex_) = 0;
+  // The newest write here. A block may be newer, where another client wrote it before, but it is
+  // always in this client's name that it is written back.
+  Version written_ ABSL_GUARDED_BY(mutex_);
   uint64_t dirty_end_ ABSL_GUARDED_BY(mutex_) = 0;    // where the furthest write ended
   uint64_t next_offset_ ABSL_GUARDED_BY(mutex_) = 0;  // where a sequential reader goes on
   uint64_t hits_ ABSL_GUARDED_BY(mutex_) = 0, misses_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -30,14 +30,33 @@ using Options = std::vector<std::pair<std::string, std::string>>;
 
 constexpr uint64_t kBudget = 64 << 10;
 
+// Gives promises, as what stands for other clients too; they are versions 1, 2, ...
+class PromisingLayer final : public Layer {
+ public:
+  static constexpr LayerKind kKind = {"promising", "objfs.PromisingLayer", {}};
+
+  absl::StatusOr<Promise> Claim(PromiseKind kind, Version) override {
+    if (refuses) return WouldBlock("somebody else");
+    return Promise{kind, Version{++given}};
+  }
+  ABACUS_LAYER(PromisingLayer, 1)
+
+ public:
+  static inline std::atomic<bool> refuses{false};
+  static inline std::atomic<uint64_t> given{0};
+};
+
 class CacheLayerTest : public ::testing::Test {
  protected:
   static constexpr size_t kNodes = 2;
 
   CacheLayerTest() {
+    PromisingLayer::refuses = false;
+    PromisingLayer::given = 0;
     runtime::testing::ClusterOptions options;
     options.nodes = kNodes;
     options.types = [](size_t, runtime::testing::TestPoints&, runtime::ObjectTypes& types) {
+      types.Add<PromisingLayer>().Add<TraceLayer>();
       types.Add<MemoryLayer>().Add<ErrorLayer>().Add<StatisticsLayer>().Add<CacheLayer>(
           [] { return std::make_unique<CacheManager>(kBudget); });
     };
@@ -277,6 +296,84 @@ TEST_F(CacheLayerTest, AReaderSeesWholeBlocksWhileWritersAndFlushesRun) {
   reader.join();
   ASSERT_TRUE(cache->Flush(now()).ok());
   EXPECT_EQ(ReadAll(memory), std::string(kBytes, static_cast<char>('a' + (rounds - 1) % 26)));
+}
+
+TEST_F(CacheLayerTest, NothingIsKeptWithoutAPromise) {
+  const Ref<Layer> memory = Make<MemoryLayer>({});
+  const Ref<Layer> cache = Make<CacheLayer>({Make<PromisingLayer>({memory})});
+  ASSERT_TRUE(Write(memory, 0, "below").ok());
+  PromisingLayer::refuses = true;
+  EXPECT_TRUE(IsWouldBlock(cache->Read(0, 5, Now()).status()));
+  EXPECT_TRUE(IsWouldBlock(Write(cache, 0, "mine")));
+  EXPECT_TRUE(IsWouldBlock(cache->Truncate(0, Now())));
+  EXPECT_TRUE(IsWouldBlock(cache->GetAttributes(Now()).status()));
+  EXPECT_EQ(ReadAll(memory), "below");
+  PromisingLayer::refuses = false;
+  EXPECT_EQ(ReadAll(cache), "below");
+  PromisingLayer::refuses = true;
+  EXPECT_EQ(ReadAll(cache), "below") << "from here on without asking";
+  EXPECT_TRUE(IsWouldBlock(Write(cache, 0, "mine"))) << "but a promise to share is none to write";
+}
+
+TEST_F(CacheLayerTest, APromiseHoldsUntilItIsBrokenAlsoWhereTheCacheMoves) {
+  const Ref<Layer> memory = Make<MemoryLayer>({});
+  const Ref<Layer> cache = Make<CacheLayer>({Make<PromisingLayer>({memory})});
+  ASSERT_TRUE(Write(cache, 0, "mine").ok());
+  EXPECT_EQ(ReadAll(cache), "mine");
+  MoveTo(cache, 1);
+  EXPECT_EQ(ReadAll(cache), "mine");
+  EXPECT_EQ(PromisingLayer::given, 1u);
+  EXPECT_EQ(ReadAll(memory), "");
+  ASSERT_TRUE(cache->Recall(Range(), Version{1}).ok());
+  EXPECT_EQ(ReadAll(memory), "mine");
+  ASSERT_TRUE(Write(memory, 0, "his, and longer").ok());
+  EXPECT_EQ(ReadAll(cache), "his, and longer");
+  EXPECT_EQ(PromisingLayer::given, 2u);
+  ASSERT_TRUE(memory->Truncate(3, Now()).ok());
+  ASSERT_TRUE(cache->Invalidate(Range(), Version{2}).ok());
+  ASSERT_TRUE(Write(cache, 0, "H").ok());
+  ASSERT_TRUE(cache->Recall(Range(), Version{PromisingLayer::given}).ok());
+  EXPECT_EQ(ReadAll(memory), "His") << "what others cut off is not written back";
+}
+
+TEST_F(CacheLayerTest, ABreakOfAnOlderPromiseBreaksNothing) {
+  const Ref<Layer> memory = Make<MemoryLayer>({});
+  const Ref<Layer> cache = Make<CacheLayer>({Make<PromisingLayer>({memory})});
+  ASSERT_TRUE(cache->Recall(Range(), Version{1}).ok());
+  EXPECT_EQ(ReadAll(cache), "");
+  EXPECT_EQ(PromisingLayer::given, 2u) << "the first is broken already";
+  ASSERT_TRUE(Write(cache, 0, "mine").ok());
+  ASSERT_TRUE(cache->Recall(Range(), Version{2}).ok());
+  ASSERT_TRUE(cache->Invalidate(Range(), Version{2}).ok());
+  EXPECT_EQ(ReadAll(memory), "") << "it has promise 3 now";
+  EXPECT_EQ(ReadAll(cache), "mine");
+}
+
+TEST_F(CacheLayerTest, WhatAnotherClientWroteBeforeIsWrittenBackInThisOnesName) {
+  const Ref<Layer> memory = Make<MemoryLayer>({});
+  const Ref<Layer> traced = Make<TraceLayer>({memory});
+  const Ref<Layer> cache = Make<CacheLayer>({Make<PromisingLayer>({traced})});
+  // Its clock is ahead.
+  const Version theirs = Version::Of(1000, 9);
+  ASSERT_TRUE(memory->Write(0, Block::CopyOf(std::string("theirs")), theirs).ok());
+  ASSERT_TRUE(Write(cache, 0, "ours").ok());
+  MoveTo(cache, 1);
+  ASSERT_TRUE(cache->Recall(Range(), Version{1}).ok());
+  EXPECT_EQ(ReadAll(memory), "oursrs");
+  EXPECT_THAT(absl::StrCat(Fact(traced, "call 0"), Fact(traced, "call 1"), Fact(traced, "call 2")),
+              HasSubstr("write 0+6 at 1000.1,"));
+}
+
+TEST_F(CacheLayerTest, WhatCannotBeWrittenBackForAnotherClientIsLostAndToldOnce) {
+  const Ref<Layer> memory = Make<MemoryLayer>({});
+  const Ref<Layer> full = Make<ErrorLayer>({memory}, {{"calls", "write"}, {"code", "no-space"}});
+  const Ref<Layer> cache = Make<CacheLayer>({Make<PromisingLayer>({full})});
+  ASSERT_TRUE(Write(cache, 0, "mine").ok());
+  EXPECT_TRUE(cache->Recall(Range(), Version{1}).ok()) << "the other one does not wait";
+  MoveTo(cache, 1);
+  EXPECT_EQ(cache->Flush(Now()).code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(cache->Flush(Now()).ok());
+  EXPECT_EQ(ReadAll(cache), "");
 }
 
 TEST_F(CacheLayerTest, ACacheWhoseDirtyBlocksDoNotFitDoesNotMove) {

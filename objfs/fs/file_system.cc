@@ -12,46 +12,134 @@ namespace abacus::objfs {
 using runtime::MutexLock;
 using runtime::Ref;
 
+namespace {
+
+int64_t MachineSteadyNs() {
+  return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// The client's view of its lease ends before the server's: it counts from before it asked, and
+// takes a tenth off for clocks that do not run alike.
+int64_t LeaseEnd(int64_t sent_ns, int64_t lease_ns) { return sent_ns + lease_ns / 10 * 9; }
+
+}  // namespace
+
+// -- the end that the server calls ----------------------------------------------------------------
+
+void EndLink::Attach(FileSystemImpl* file_system) {
+  MutexLock lock(mutex_);
+  file_system_ = file_system;
+}
+
+void EndLink::Detach() {
+  MutexLock lock(mutex_);
+  file_system_ = nullptr;
+  while (inside_ > 0) changed_.Wait(mutex_);
+}
+
+FileSystemImpl* EndLink::Take() {
+  MutexLock lock(mutex_);
+  if (file_system_ != nullptr) ++inside_;
+  return file_system_;
+}
+
+void EndLink::Give() {
+  MutexLock lock(mutex_);
+  --inside_;
+  changed_.SignalAll();
+}
+
+absl::Status EndLink::Break(ObjectId id, bool write_back, Version given) {
+  FileSystemImpl* const file_system = Take();
+  if (file_system == nullptr) return absl::OkStatus();  // nothing is kept yet, or any more
+  absl::Status status = file_system->OnBreak(id, write_back, given);
+  Give();
+  return status;
+}
+
+void EndLink::Wake(ObjectId id) {
+  FileSystemImpl* const file_system = Take();
+  if (file_system == nullptr) return;
+  file_system->OnWake(id);
+  Give();
+}
+
+// -- beginning and end ----------------------------------------------------------------------------
+
 absl::StatusOr<std::unique_ptr<FileSystem>> FileSystem::Make(Ref<Volume> volume,
                                                              const LayerKinds& kinds, Host host,
                                                              Options options) {
-  ABACUS_ASSIGN_OR_RETURN(VolumeInfo info, volume->Join(options.client));
-  if (!options.file_stack.empty()) info.file_stack = options.file_stack;
-  auto file_system = std::make_unique<FileSystemImpl>(volume, std::move(info), kinds,
+  if (host.steady_ns == nullptr) host.steady_ns = MachineSteadyNs;
+  FileSystemImpl::Joined joined;
+  joined.link = std::make_shared<EndLink>();
+  joined.end = host.adopt_end(std::make_unique<ClientEnd>(ClientEnd::Handlers{
+      .on_break = [link = joined.link](
+                      ObjectId id, bool write_back,
+                      Version given) { return link->Break(id, write_back, given); },
+      .on_wake = [link = joined.link](ObjectId id) { link->Wake(id); }}));
+  joined.sent_ns = host.steady_ns();
+  absl::StatusOr<VolumeInfo> info = volume->Join(options.client, joined.end);
+  if (!info.ok()) {
+    host.remove_end(joined.end);
+    return info.status();
+  }
+  joined.info = *std::move(info);
+  if (!options.file_stack.empty()) joined.info.file_stack = options.file_stack;
+  auto file_system = std::make_unique<FileSystemImpl>(volume, std::move(joined), kinds,
                                                       std::move(host), std::move(options));
   // From here on its end leaves the volume.
   ABACUS_RETURN_IF_ERROR(file_system->CheckStacks());
   return file_system;
 }
 
-FileSystemImpl::FileSystemImpl(Ref<Volume> volume, VolumeInfo info, const LayerKinds& kinds,
+FileSystemImpl::FileSystemImpl(Ref<Volume> volume, Joined joined, const LayerKinds& kinds,
                                Host host, Options options)
     : volume_(std::move(volume)),
-      info_(std::move(info)),
+      info_(std::move(joined.info)),
       kinds_(kinds),
       host_(std::move(host)),
       options_(std::move(options)),
+      link_(std::move(joined.link)),
+      end_(std::move(joined.end)),
       clock_(info_.writer, host_.now_us),
-      renewer_([this] { RenewNowAndThen(); }) {}
+      lease_until_ns_(LeaseEnd(joined.sent_ns, info_.lease_ns)) {
+  link_->Attach(this);
+  renewer_ = std::thread([this] { RenewNowAndThen(); });
+}
 
-// Well within Volume::Options::lease.
+absl::Status FileSystemImpl::Renew() {
+  const int64_t sent_ns = host_.steady_ns();
+  ABACUS_RETURN_IF_ERROR(volume_->Renew(info_.writer));
+  const int64_t until_ns = LeaseEnd(sent_ns, info_.lease_ns);
+  int64_t before_ns = lease_until_ns_;
+  while (before_ns < until_ns && !lease_until_ns_.compare_exchange_weak(before_ns, until_ns)) {
+  }
+  return absl::OkStatus();
+}
+
+absl::Status FileSystemImpl::CheckLease() {
+  if (host_.steady_ns() < lease_until_ns_) return absl::OkStatus();
+  return Renew();
+}
+
 void FileSystemImpl::RenewNowAndThen() {
-  constexpr auto kInterval = std::chrono::seconds(10);
+  const auto interval = std::chrono::nanoseconds(info_.lease_ns / 6);
   renew_mutex_.Lock();
   while (!stopping_) {
-    const auto due = std::chrono::steady_clock::now() + kInterval;
+    const auto due = std::chrono::steady_clock::now() + interval;
     while (!stopping_ && renew_changed_.WaitUntil(renew_mutex_, due)) {
     }
     if (stopping_) break;
     renew_mutex_.Unlock();
     // Where the server does not answer, every call says so.
-    volume_->Renew(info_.writer).IgnoreError();
+    Renew().IgnoreError();
     renew_mutex_.Lock();
   }
   renew_mutex_.Unlock();
 }
 
 FileSystemImpl::~FileSystemImpl() {
+  board_.Close();
   {
     MutexLock lock(renew_mutex_);
     stopping_ = true;
@@ -74,6 +162,27 @@ FileSystemImpl::~FileSystemImpl() {
   }
   directories.clear();
   volume_->Leave(info_.writer).IgnoreError();
+  // Others may have waited until now for what was kept here.
+  link_->Detach();
+  host_.remove_end(end_);
+}
+
+absl::Status FileSystemImpl::OnBreak(ObjectId id, bool write_back, Version given) {
+  absl::Status status;
+  // A file that is not open has been pushed, and its layers are gone.
+  const FilePtr file = UsedNow(id);
+  if (file != nullptr && file->holds_back) {
+    const int64_t written_ns = file->written_ns;
+    status = write_back ? file->lowest()->Recall(Range(), given)
+                        : file->lowest()->Invalidate(Range(), given);
+    // They were ended meanwhile, or died with their node: nothing is kept any more.
+    if (absl::IsNotFound(status)) status = absl::OkStatus();
+    // Before those who waited ask for the times.
+    if (status.ok() && write_back) TellWhenWritten(*file, written_ns).IgnoreError();
+  }
+  // Calls of this client that met the break may ask again.
+  board_.Wake(id);
+  return status;
 }
 
 absl::Status FileSystemImpl::CheckStacks() const {
@@ -122,11 +231,18 @@ absl::StatusOr<Node> FileSystemImpl::Stat(ObjectId file) {
 }
 
 absl::StatusOr<Node> FileSystemImpl::AsWrittenHere(Node node) {
+  if (node.kept_by != 0 && node.kept_by != info_.writer) {
+    const ObjectId file = node.id;
+    ABACUS_RETURN_IF_ERROR(
+        Patiently(file, false, [&] { return volume_->Settle(info_.writer, file); }));
+    ABACUS_ASSIGN_OR_RETURN(node, StatAtVolume(file));
+  }
   const FilePtr open = UsedNow(node.id);
   if (open == nullptr) return node;
   const int64_t written_ns = open->written_ns;
   if (written_ns == 0) return node;
-  ABACUS_ASSIGN_OR_RETURN(const Attributes attributes, open->top()->GetAttributes(Now()));
+  ABACUS_ASSIGN_OR_RETURN(const Attributes attributes,
+                          Patiently(*open, [&] { return open->top()->GetAttributes(Now()); }));
   node.size = attributes.size;
   node.inode.modified_ns = node.inode.changed_ns = written_ns;
   return node;

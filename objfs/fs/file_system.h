@@ -14,6 +14,7 @@
 #include "objfs/fs/error.h"
 #include "objfs/layer/layer.h"
 #include "objfs/layer/stack.h"
+#include "objfs/volume/client_end.h"
 #include "objfs/volume/transaction.h"
 #include "objfs/volume/volume.h"
 #include "runtime/base/block.h"
@@ -51,9 +52,15 @@ using FileHandle = uint64_t;
 // figure 3). Names are resolved by directory objects, bytes go through the layers of the file's
 // stack, and what changes more than one inode is one transaction of the volume.
 //
+// What layers of this client keep of a file is coherent with all other clients: a read that begins
+// after a write returned sees it, on whichever client, and Stat() and Lookup() its size. A call
+// that another client's promises are in the way of waits here until they are given back: as long as
+// that takes, or until the other client's lease has run out. A client that cannot renew its own
+// lease answers kUnavailable or the like, and nothing from its caches.
+//
 // Files are named by ObjectId, which is never reused; the root's is root().
 // Errors: of every call: FsErrorOf() tells which. kStale where the file is no more.
-// Thread-safety: thread-safe. Blocking: all calls, as the layers below; never for another client.
+// Thread-safety: thread-safe. Blocking: all calls, as the layers below, and for other clients.
 class FileSystem {
  public:
   // How objects are brought into the runtime and taken away, without knowing a node.
@@ -64,7 +71,11 @@ class FileSystem {
                                                           ObjectId id, uint16_t writer)>
         make_directory;
     std::function<void(const runtime::Ref<Directory>&)> end_directory;
-    std::function<int64_t()> now_us;  // since 1970
+    // Where the volume's server tells what other clients change.
+    std::function<runtime::Ref<ClientEnd>(std::unique_ptr<ClientEnd>)> adopt_end;
+    std::function<void(const runtime::Ref<ClientEnd>&)> remove_end;
+    std::function<int64_t()> now_us;     // since 1970
+    std::function<int64_t()> steady_ns;  // monotonic, for the lease; empty: this machine's
   };
   struct Options {
     std::string client = "client";  // for people
@@ -81,6 +92,10 @@ class FileSystem {
   virtual ~FileSystem() = default;
 
   virtual ObjectId root() const = 0;
+
+  // Says to the server that this client lives, which a thread of its own does six times a lease.
+  // Errors: kFailedPrecondition - to the server it is dead: mount again.
+  virtual absl::Status Renew() = 0;
 
   // -- names -------------------------------------------------------------------------------------
 

@@ -15,11 +15,34 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "objfs/fs/file_system.h"
+#include "objfs/fs/wait_board.h"
 #include "objfs/layer/version.h"
 #include "objfs/volume/turns.h"
 #include "runtime/base/mutex.h"
+#include "runtime/base/status.h"
 
 namespace abacus::objfs {
+
+class FileSystemImpl;
+
+// What a client's end knows of its file system: the end is there before it, and after it.
+// Thread-safety: thread-safe. Blocking: Detach(), for calls that are under way.
+class EndLink {
+ public:
+  void Attach(FileSystemImpl* file_system);
+  void Detach();
+  absl::Status Break(ObjectId id, bool write_back, Version given);
+  void Wake(ObjectId id);
+
+ private:
+  FileSystemImpl* Take();
+  void Give();
+
+  runtime::Mutex mutex_;
+  runtime::CondVar changed_;
+  FileSystemImpl* file_system_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  int inside_ ABSL_GUARDED_BY(mutex_) = 0;
+};
 
 class FileSystemImpl final : public FileSystem {
  public:
@@ -28,11 +51,24 @@ class FileSystemImpl final : public FileSystem {
   // How often a change of names is tried while others change the same ones.
   static constexpr int kTriesMax = 64;
 
-  FileSystemImpl(runtime::Ref<Volume> volume, VolumeInfo info, const LayerKinds& kinds, Host host,
+  // How it was joined to its volume. `sent_ns`: monotonic, from before the server was asked.
+  struct Joined {
+    VolumeInfo info;
+    int64_t sent_ns = 0;
+    std::shared_ptr<EndLink> link;
+    runtime::Ref<ClientEnd> end;
+  };
+  FileSystemImpl(runtime::Ref<Volume> volume, Joined joined, const LayerKinds& kinds, Host host,
                  Options options);
   ~FileSystemImpl() override;
 
   ObjectId root() const override { return info_.root; }
+  absl::Status Renew() override;
+
+  // -- what the server tells ---------------------------------------------------------------------
+
+  absl::Status OnBreak(ObjectId id, bool write_back, Version given);
+  void OnWake(ObjectId id) { board_.Wake(id); }
 
   absl::StatusOr<Node> Lookup(const Caller& caller, ObjectId directory,
                               const std::string& name) override;
@@ -92,6 +128,8 @@ class FileSystemImpl final : public FileSystem {
     std::atomic<int64_t> written_ns{0};  // of what is held back; 0: nothing is
     int uses = 0;                        // handles, and calls without one; under mutex_
     const runtime::Ref<Layer>& top() const { return stack.top(); }
+    // Of this client's own. REQUIRES: holds_back.
+    const runtime::Ref<Layer>& lowest() const { return stack.layers[stack.layers.size() - 2]; }
   };
   using FilePtr = std::shared_ptr<OpenFile>;
   // Keeps a file open.
@@ -112,6 +150,29 @@ class FileSystemImpl final : public FileSystem {
   };
 
   Version Now() { return clock_.Next(); }
+  // What is kept here may be read: the server cannot have given it away.
+  absl::Status CheckLease();
+  static const absl::Status& StatusOf(const absl::Status& status) { return status; }
+  template <typename T>
+  static const absl::Status& StatusOf(const absl::StatusOr<T>& value) {
+    return value.status();
+  }
+  // Makes a call about an object's bytes, again and again while other clients are in its way. With
+  // `keeps` its answer may come from what is kept here.
+  template <typename F>
+  auto Patiently(ObjectId id, bool keeps, F&& call) -> decltype(call()) {
+    for (;;) {
+      const uint64_t seen = board_.Seen(id);
+      if (keeps) ABACUS_RETURN_IF_ERROR(CheckLease());
+      auto result = call();
+      if (!IsWouldBlock(StatusOf(result))) return result;
+      if (!board_.Await(id, seen)) return absl::CancelledError("the file system is being ended");
+    }
+  }
+  template <typename F>
+  auto Patiently(const OpenFile& file, F&& call) -> decltype(call()) {
+    return Patiently(file.id, file.holds_back, std::forward<F>(call));
+  }
   // Errors: kStale - it is gone.
   absl::StatusOr<Node> StatAtVolume(ObjectId id);
   // The inode that the volume told, with what a layer of this client's holds back.
@@ -156,6 +217,8 @@ class FileSystemImpl final : public FileSystem {
   FilePtr UsedNow(ObjectId id);  // null where it is not open
   absl::StatusOr<Handle> HandleOf(FileHandle handle);
   absl::Status PushFile(OpenFile& file);
+  // Gives the volume the time of the last write that was held back; 0: there was none.
+  absl::Status TellWhenWritten(OpenFile& file, int64_t written_ns);
   absl::StatusOr<uint64_t> Seek(FileHandle handle, uint64_t offset, bool data);
   absl::Status ChangeXattr(const Caller& caller, ObjectId file, XattrChange change);
 
@@ -164,7 +227,12 @@ class FileSystemImpl final : public FileSystem {
   const LayerKinds& kinds_;
   const Host host_;
   const Options options_;
+  const std::shared_ptr<EndLink> link_;
+  const runtime::Ref<ClientEnd> end_;
   HybridClock clock_;
+  WaitBoard board_;
+  // Monotonic; what was promised to this client holds as long.
+  std::atomic<int64_t> lease_until_ns_;
   runtime::Mutex renew_mutex_;
   runtime::CondVar renew_changed_;
   bool stopping_ ABSL_GUARDED_BY(renew_mutex_) = false;

@@ -70,7 +70,9 @@ absl::StatusOr<Node> FileSystemImpl::Set(const Caller& caller, ObjectId file,
     ABACUS_ASSIGN_OR_RETURN(const FilePtr open, Use(node));
     // What was written before is older than the times that are set now.
     absl::Status status = PushFile(*open);
-    if (status.ok() && set.size.has_value()) status = open->top()->Truncate(*set.size, Now());
+    if (status.ok() && set.size.has_value()) {
+      status = Patiently(*open, [&] { return open->top()->Truncate(*set.size, Now()); });
+    }
     status.Update(Unuse(file));
     if (!status.ok()) return status;
   }
@@ -190,6 +192,16 @@ absl::StatusOr<FileSystemImpl::FilePtr> FileSystemImpl::Use(const Node& node) {
   }
   file->stack = *std::move(stack);
   file->holds_back = HoldsBack(file->stack);
+  // What breaks is told to the lowest of this client's layers, and goes up from there.
+  if (file->stack.layers.size() > 2) {
+    const absl::Status attached =
+        file->stack.layers[1]->Attach(info_.writer, file->stack.layers[0]);
+    if (!attached.ok()) {
+      EndStack(file->stack);
+      volume_->Close(info_.writer, id).IgnoreError();
+      return attached;
+    }
+  }
   file->uses = 1;
   MutexLock lock(mutex_);
   files_[id] = file;
@@ -218,10 +230,16 @@ absl::Status FileSystemImpl::Unuse(ObjectId id) {
 }
 
 absl::Status FileSystemImpl::PushFile(OpenFile& file) {
-  if (!file.holds_back) return absl::OkStatus();
+  if (!file.holds_back || file.written_ns == 0) return absl::OkStatus();
   const int64_t written_ns = file.written_ns;
-  if (written_ns == 0) return absl::OkStatus();
+  // The volume would not take it from a client that it has given up.
+  ABACUS_RETURN_IF_ERROR(CheckLease());
   ABACUS_RETURN_IF_ERROR(file.top()->Push(Now()));
+  return TellWhenWritten(file, written_ns);
+}
+
+absl::Status FileSystemImpl::TellWhenWritten(OpenFile& file, int64_t written_ns) {
+  if (written_ns == 0) return absl::OkStatus();
   // Written when it was written here, whenever the volume heard of it.
   InodeChange change;
   change.modified_ns = written_ns;
@@ -246,7 +264,8 @@ absl::StatusOr<FileHandle> FileSystemImpl::Open(const Caller& caller, ObjectId f
   handle.drops_setid = !caller.checked && caller.uid != 0 && HasSetId(node.inode);
   ABACUS_ASSIGN_OR_RETURN(handle.file, Use(node));
   if ((flags & O_TRUNC) != 0 && handle.may_write) {
-    const absl::Status cut = handle.file->top()->Truncate(0, Now());
+    const absl::Status cut =
+        Patiently(*handle.file, [&] { return handle.file->top()->Truncate(0, Now()); });
     if (!cut.ok()) {
       Unuse(file).IgnoreError();
       return cut;
@@ -282,7 +301,9 @@ absl::Status FileSystemImpl::Release(FileHandle handle) {
 absl::StatusOr<Block> FileSystemImpl::Read(FileHandle handle, uint64_t offset, uint64_t bytes) {
   ABACUS_ASSIGN_OR_RETURN(const Handle open, HandleOf(handle));
   if (!open.may_read) return FsStatus(FsError::kBadHandle, "it is open for writing only");
-  ABACUS_ASSIGN_OR_RETURN(ReadResult read, open.file->top()->Read(offset, bytes, Now()));
+  ABACUS_ASSIGN_OR_RETURN(ReadResult read, Patiently(*open.file, [&] {
+                            return open.file->top()->Read(offset, bytes, Now());
+                          }));
   return std::move(read.bytes);
 }
 
@@ -290,8 +311,13 @@ absl::Status FileSystemImpl::Write(FileHandle handle, uint64_t offset, const Blo
   ABACUS_ASSIGN_OR_RETURN(const Handle open, HandleOf(handle));
   if (!open.may_write) return FsStatus(FsError::kBadHandle, "it is open for reading only");
   ABACUS_RETURN_IF_ERROR(CheckEnd(offset, bytes.size()));
-  ABACUS_RETURN_IF_ERROR(open.file->top()->Write(offset, bytes, Now()));
-  if (open.file->holds_back) open.file->written_ns = host_.now_us() * 1000;
+  ABACUS_RETURN_IF_ERROR(
+      Patiently(*open.file, [&] { return open.file->top()->Write(offset, bytes, Now()); }));
+  if (open.file->holds_back) {
+    open.file->written_ns = host_.now_us() * 1000;
+    // Where the lease ran out meanwhile, the promise may have been another client's already.
+    ABACUS_RETURN_IF_ERROR(CheckLease());
+  }
   if (!open.drops_setid) return absl::OkStatus();
   InodeChange change;
   change.drop_setid = true;
@@ -328,19 +354,24 @@ absl::Status FileSystemImpl::Allocate(FileHandle handle, int mode, uint64_t offs
     if (open.file->holds_back) open.file->written_ns = host_.now_us() * 1000;
   });
   if (mode == (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE)) {
-    return open.file->top()->Punch(Range{offset, bytes}, Now());
+    return Patiently(*open.file, [&] {
+      return open.file->top()->Punch(Range{offset, bytes}, Now());
+    });
   }
   // Blocks are never written in place, so that none can be set aside for a later write.
   if (mode == FALLOC_FL_KEEP_SIZE) return absl::OkStatus();
   if (mode != 0) return FsStatus(FsError::kNotSupported, "that kind of allocation");
-  ABACUS_ASSIGN_OR_RETURN(const Attributes attributes, open.file->top()->GetAttributes(Now()));
+  ABACUS_ASSIGN_OR_RETURN(const Attributes attributes, Patiently(*open.file, [&] {
+                            return open.file->top()->GetAttributes(Now());
+                          }));
   if (offset + bytes <= attributes.size) return absl::OkStatus();
-  return open.file->top()->Truncate(offset + bytes, Now());
+  return Patiently(*open.file, [&] { return open.file->top()->Truncate(offset + bytes, Now()); });
 }
 
 absl::StatusOr<uint64_t> FileSystemImpl::Seek(FileHandle handle, uint64_t offset, bool data) {
   ABACUS_ASSIGN_OR_RETURN(const Handle open, HandleOf(handle));
-  const absl::StatusOr<uint64_t> at = open.file->top()->Seek(offset, data, Now());
+  const absl::StatusOr<uint64_t> at =
+      Patiently(*open.file, [&] { return open.file->top()->Seek(offset, data, Now()); });
   if (!absl::IsOutOfRange(at.status())) return at;
   return FsStatus(FsError::kOutOfRange, runtime::ToStd(at.status().message()));
 }

@@ -85,6 +85,11 @@ absl::StatusOr<CommitResult> Layer::Commit(const std::vector<RangeVersion>& read
   return below()->Commit(reads, writes, now);
 }
 
+absl::StatusOr<Promise> Layer::Claim(PromiseKind kind, Version now) {
+  if (below_.empty()) return Promise{kind, kForGood};
+  return below()->Claim(kind, now);
+}
+
 // -- upward: to all layers above ------------------------------------------------------------------
 
 // A layer that is told by those below has to be known to them.

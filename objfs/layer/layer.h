@@ -67,6 +67,20 @@ struct CommitResult {
   ABACUS_FIELDS(committed, stale)
 };
 
+// What a layer may keep of a file, until the promise is broken by Invalidate() or Recall().
+enum class PromiseKind : uint8_t {
+  kNone = 0,
+  kShare,  // what was read; nobody else changes it meanwhile
+  kWrite,  // also what was written and is not below yet; nobody else reads it meanwhile
+};
+struct Promise {
+  PromiseKind kind = PromiseKind::kNone;
+  Version given;  // a break names the newest promise that it breaks
+  ABACUS_FIELDS(kind, given)
+};
+// Of a stack that one client has for itself: it is never broken.
+inline constexpr Version kForGood{UINT64_MAX};
+
 // A kind of layer that stacks may name.
 struct LayerKind {
   const char* name;        // in a stack's text
@@ -136,13 +150,21 @@ class Layer : public runtime::MobileObject {
   virtual absl::StatusOr<CommitResult> Commit(const std::vector<RangeVersion>& reads,
                                               const std::vector<RangeWrite>& writes, Version now);
 
+  // Asks for a promise for the whole file, on behalf of the client whose clock `now` is. Who keeps
+  // nothing needs none. A layer that stands on nothing gives all promises for good. A layer on
+  // several overrides it: it has what all of them promise.
+  // Errors: IsWouldBlock() - another client has to give its own back first.
+  virtual absl::StatusOr<Promise> Claim(PromiseKind kind, Version now);
+
   // -- upward ------------------------------------------------------------------------------------
 
   // From now on `above` is told what changes under it on behalf of the client `writer`. One layer
   // above a writer: a second one takes the first one's place.
   virtual absl::Status Attach(uint16_t writer, const runtime::Ref<Layer>& above);
   virtual absl::Status Detach(uint16_t writer);
-  // What is held of `range` is older than `version`: forget it, and tell those above.
+  // What is held of `range` is older than `version`: forget it, and tell those above. Promises that
+  // were given up to `version` end, of whatever kind by Recall() and those to share by
+  // Invalidate().
   virtual absl::Status Invalidate(Range range, Version version);
   // Writes back what is held of `range` and is newer than the store's, then forgets it, so that the
   // reader that caused this sees it.
@@ -158,7 +180,8 @@ class Layer : public runtime::MobileObject {
   absl::Status Restore(runtime::CheckpointReader& reader) override;
 
   ABACUS_OBJECT(Layer, "objfs.Layer", 1, Read, Write, Truncate, Punch, Seek, Push, Flush,
-                GetAttributes, SetInode, Commit, Attach, Detach, Invalidate, Recall, Describe)
+                GetAttributes, SetInode, Commit, Attach, Detach, Invalidate, Recall, Describe,
+                Claim)
 
  protected:
   // What the layer is; ABACUS_LAYER defines it.
@@ -197,7 +220,7 @@ class Layer : public runtime::MobileObject {
 #define ABACUS_LAYER(Class, version)                                                               \
   ABACUS_OBJECT(Class, Class::kKind.class_name, version, Read, Write, Truncate, Punch, Seek, Push, \
                 Flush, GetAttributes, SetInode, Commit, Attach, Detach, Invalidate, Recall,        \
-                Describe)                                                                          \
+                Describe, Claim)                                                                   \
  protected:                                                                                        \
   const ::abacus::objfs::LayerKind& Kind() const override { return kKind; }
 

@@ -5,25 +5,49 @@
 
 namespace abacus::objfs {
 
+template <typename F>
+absl::Status IsolationLayer::ChangeBytes(Version now, F&& change) {
+  ABACUS_ASSIGN_OR_RETURN(const Callbacks::Change lasting,
+                          callbacks_->BeginChange(id_, now.writer()));
+  return table_->ChangeBytes(now.writer(), id_, std::forward<F>(change));
+}
+
+absl::StatusOr<ReadResult> IsolationLayer::Read(uint64_t offset, uint64_t bytes, Version now) {
+  ABACUS_RETURN_IF_ERROR(callbacks_->Look(id_, now.writer()));
+  return Layer::Read(offset, bytes, now);
+}
+
 absl::Status IsolationLayer::Write(uint64_t offset, const runtime::Block& bytes, Version now) {
-  return table_->ChangeBytes(
-      now.writer(), id_, [&](Version version) { return below()->Write(offset, bytes, version); });
+  return ChangeBytes(now, [&](Version version) { return below()->Write(offset, bytes, version); });
 }
 
 absl::Status IsolationLayer::Truncate(uint64_t size, Version now) {
-  return table_->ChangeBytes(now.writer(), id_,
-                             [&](Version version) { return below()->Truncate(size, version); });
+  return ChangeBytes(now, [&](Version version) { return below()->Truncate(size, version); });
 }
 
 absl::Status IsolationLayer::Punch(Range range, Version now) {
-  return table_->ChangeBytes(now.writer(), id_,
-                             [&](Version version) { return below()->Punch(range, version); });
+  return ChangeBytes(now, [&](Version version) { return below()->Punch(range, version); });
 }
+
+absl::StatusOr<uint64_t> IsolationLayer::Seek(uint64_t offset, bool data, Version now) {
+  ABACUS_RETURN_IF_ERROR(callbacks_->Look(id_, now.writer()));
+  return Layer::Seek(offset, data, now);
+}
+
+absl::StatusOr<Promise> IsolationLayer::Claim(PromiseKind kind, Version now) {
+  return callbacks_->Claim(id_, now.writer(), kind);
+}
+
+absl::Status IsolationLayer::Attach(uint16_t, const runtime::Ref<Layer>&) {
+  return absl::OkStatus();
+}
+absl::Status IsolationLayer::Detach(uint16_t) { return absl::OkStatus(); }
 
 absl::Status IsolationLayer::Push(Version) { return absl::OkStatus(); }
 absl::Status IsolationLayer::Flush(Version) { return table_->Flush(id_); }
 
-absl::StatusOr<Attributes> IsolationLayer::GetAttributes(Version) {
+absl::StatusOr<Attributes> IsolationLayer::GetAttributes(Version now) {
+  ABACUS_RETURN_IF_ERROR(callbacks_->Look(id_, now.writer()));
   ABACUS_ASSIGN_OR_RETURN(const Node node, table_->Stat(id_));
   if (node.id == 0) return absl::NotFoundError(absl::StrCat("there is no object ", id_));
   return Attributes{node.size, node.allocated, node.version, node.inode.Encode()};
@@ -32,6 +56,8 @@ absl::StatusOr<Attributes> IsolationLayer::GetAttributes(Version) {
 absl::StatusOr<CommitResult> IsolationLayer::Commit(const std::vector<RangeVersion>& reads,
                                                     const std::vector<RangeWrite>& writes,
                                                     Version now) {
+  ABACUS_ASSIGN_OR_RETURN(const Callbacks::Change lasting,
+                          callbacks_->BeginChange(id_, now.writer()));
   Transaction transaction;
   transaction.parts.push_back({.id = id_, .reads = reads, .writes = writes});
   ABACUS_ASSIGN_OR_RETURN(const Outcome outcome, table_->Commit(now.writer(), transaction));

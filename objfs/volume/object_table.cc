@@ -250,6 +250,12 @@ absl::StatusOr<bool> ObjectTable::Close(uint16_t writer, ObjectId id) {
   return true;
 }
 
+bool ObjectTable::IsOpenBy(uint16_t writer, ObjectId id) {
+  MutexLock lock(mutex_);
+  const auto opened = opened_.find(id);
+  return opened != opened_.end() && opened->second.by.contains(writer);
+}
+
 std::vector<ObjectId> ObjectTable::OpenedBy(uint16_t writer) {
   std::vector<ObjectId> ids;
   MutexLock lock(mutex_);

@@ -55,6 +55,7 @@ class ObjectTable {
   absl::StatusOr<bool> Open(uint16_t writer, ObjectId id);
   // True where it was the last of all. Errors: kFailedPrecondition - it was not open.
   absl::StatusOr<bool> Close(uint16_t writer, ObjectId id);
+  bool IsOpenBy(uint16_t writer, ObjectId id);
   // What `writer` has open, each as often as it is.
   std::vector<ObjectId> OpenedBy(uint16_t writer);
 

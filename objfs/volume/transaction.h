@@ -20,7 +20,8 @@ struct Node {
   uint64_t size = 0;       // bytes
   uint64_t allocated = 0;  // bytes
   Version version;         // of the last change of any kind
-  ABACUS_FIELDS(id, inode, size, allocated, version)
+  uint16_t kept_by = 0;    // the client that may have changes of its bytes that are not in here yet
+  ABACUS_FIELDS(id, inode, size, allocated, version, kept_by)
 };
 
 // The part of a transaction that one object takes.

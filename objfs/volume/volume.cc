@@ -21,11 +21,6 @@ absl::Status NotThere(ObjectId id) {
   return absl::NotFoundError(absl::StrCat("there is no object ", id));
 }
 
-absl::Status HasLeft(const std::string& volume, uint16_t writer) {
-  return absl::FailedPreconditionError(
-      absl::StrCat("client ", writer, " has left volume '", volume, "', or was silent too long"));
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Volume>> Volume::Make(std::shared_ptr<ObjectStore> store,
@@ -40,7 +35,9 @@ absl::StatusOr<std::unique_ptr<Volume>> Volume::Make(std::shared_ptr<ObjectStore
 Volume::Volume(std::shared_ptr<ObjectStore> store, Options options, Host host)
     : options_(std::move(options)),
       host_(std::move(host)),
-      table_(std::make_shared<ObjectTable>(std::move(store), host_.now_ns)) {}
+      table_(std::make_shared<ObjectTable>(std::move(store), host_.now_ns)),
+      callbacks_(std::make_shared<Callbacks>(
+          Callbacks::Options{.lease = options_.lease, .steady_ns = host_.steady_ns})) {}
 
 Volume::~Volume() {
   {
@@ -49,6 +46,7 @@ Volume::~Volume() {
     changed_.SignalAll();
   }
   if (flusher_.joinable()) flusher_.join();
+  callbacks_->Stop();
   // What fails now is as after a crash: nobody was told that it is durable.
   table_->FlushAndRemove().IgnoreError();
 }
@@ -104,7 +102,7 @@ void Volume::FlushNowAndThen() {
 
 // -- clients --------------------------------------------------------------------------------------
 
-absl::StatusOr<VolumeInfo> Volume::Join(const std::string& client) {
+absl::StatusOr<VolumeInfo> Volume::Join(const std::string& client, const Ref<ClientEnd>& end) {
   MutexLock lock(mutex_);
   if (retired_) return absl::NotFoundError("the volume is being deleted");
   if (clients_.size() >= UINT16_MAX) {
@@ -117,38 +115,26 @@ absl::StatusOr<VolumeInfo> Volume::Join(const std::string& client) {
     ++writer;
   } while (writer == 0 || clients_.contains(writer));
   last_writer_ = writer;
-  clients_[writer] = {client, std::chrono::steady_clock::now()};
+  clients_[writer] = client;
+  callbacks_->Join(writer, end);
   return VolumeInfo{.name = options_.name,
                     .root = root_,
                     .writer = writer,
                     .file_stack = options_.file_stack,
-                    .directory_stack = options_.directory_stack};
+                    .directory_stack = options_.directory_stack,
+                    .lease_ns = absl::ToInt64Nanoseconds(options_.lease)};
 }
 
-absl::Status Volume::Renew(uint16_t writer) {
-  MutexLock lock(mutex_);
-  const auto found = clients_.find(writer);
-  if (found == clients_.end()) return HasLeft(options_.name, writer);
-  found->second.seen = std::chrono::steady_clock::now();
-  return absl::OkStatus();
-}
+absl::Status Volume::Renew(uint16_t writer) { return callbacks_->Renew(writer); }
 
 void Volume::DropTheSilent() {
-  const auto due = std::chrono::steady_clock::now() - absl::ToChronoNanoseconds(options_.lease);
-  std::vector<uint16_t> silent;
-  {
-    MutexLock lock(mutex_);
-    for (const auto& [writer, client] : clients_) {
-      if (client.seen < due) silent.push_back(writer);
-    }
-  }
-  for (const uint16_t writer : silent) Leave(writer).IgnoreError();
+  for (const uint16_t writer : callbacks_->Tick()) Leave(writer).IgnoreError();
 }
 
 absl::StatusOr<std::vector<std::string>> Volume::Clients() {
   std::vector<std::string> names;
   MutexLock lock(mutex_);
-  for (const auto& [writer, client] : clients_) names.push_back(client.name);
+  for (const auto& [writer, name] : clients_) names.push_back(name);
   return names;
 }
 
@@ -157,13 +143,14 @@ absl::Status Volume::Retire() {
   if (!clients_.empty()) {
     return absl::FailedPreconditionError(
         absl::StrCat("volume '", options_.name, "' is in use by ", clients_.size(), " client(s), '",
-                     clients_.begin()->second.name, "' among them: unmount it"));
+                     clients_.begin()->second, "' among them: unmount it"));
   }
   retired_ = true;
   return absl::OkStatus();
 }
 
 absl::Status Volume::Leave(uint16_t writer) {
+  callbacks_->Leave(writer);
   absl::Status first;
   for (const ObjectId id : table_->OpenedBy(writer)) first.Update(Close(writer, id));
   MutexLock lock(mutex_);
@@ -177,20 +164,27 @@ absl::StatusOr<std::vector<Node>> Volume::Stat(const std::vector<ObjectId>& ids)
   std::vector<Node> nodes;
   nodes.reserve(ids.size());
   for (const ObjectId id : ids) {
+    // Asked before: what it had written when it gave its promise back is in what is read after.
+    const uint16_t kept_by = callbacks_->WriterOf(id);
     ABACUS_ASSIGN_OR_RETURN(Node node, table_->Stat(id));
+    node.kept_by = kept_by;
     nodes.push_back(std::move(node));
   }
   return nodes;
 }
 
+absl::Status Volume::Settle(uint16_t writer, ObjectId id) { return callbacks_->Look(id, writer); }
+
 absl::StatusOr<Node> Volume::MakeInode(uint16_t writer, const Inode& inode,
                                        const std::string& contents) {
+  ABACUS_RETURN_IF_ERROR(callbacks_->Check(writer));
   return table_->Make(writer, inode, contents);
 }
 
 absl::Status Volume::Discard(ObjectId id) { return table_->Discard(id); }
 
 absl::StatusOr<Outcome> Volume::Commit(uint16_t writer, const Transaction& transaction) {
+  ABACUS_RETURN_IF_ERROR(callbacks_->Check(writer));
   auto outcome = table_->Commit(writer, transaction);
   const bool full = absl::IsResourceExhausted(outcome.status());
   if (full && table_->waiting_removals() > 0) {
@@ -206,6 +200,7 @@ absl::StatusOr<Outcome> Volume::Commit(uint16_t writer, const Transaction& trans
 }
 
 absl::StatusOr<Node> Volume::Change(uint16_t writer, ObjectId id, const InodeChange& change) {
+  ABACUS_RETURN_IF_ERROR(callbacks_->Check(writer));
   return table_->Change(writer, id, change);
 }
 
@@ -218,7 +213,7 @@ absl::StatusOr<Ref<Layer>> Volume::MakeBottom(ObjectId id) {
   ABACUS_RETURN_IF_ERROR(storage->Init({}, {}));
   Bottom bottom;
   bottom.storage = host_.adopt_storage(std::move(storage));
-  auto isolation = std::make_unique<IsolationLayer>(table_, id);
+  auto isolation = std::make_unique<IsolationLayer>(table_, callbacks_, id);
   ABACUS_RETURN_IF_ERROR(isolation->Init({bottom.storage}, {}));
   bottom.isolation = host_.adopt_isolation(std::move(isolation));
   MutexLock lock(mutex_);
@@ -241,10 +236,7 @@ void Volume::EndBottom(ObjectId id) {
 
 absl::StatusOr<Ref<Layer>> Volume::Open(uint16_t writer, ObjectId id) {
   const Turns::Turn turn(openings_, id);
-  {
-    MutexLock lock(mutex_);
-    if (!clients_.contains(writer)) return HasLeft(options_.name, writer);
-  }
+  ABACUS_RETURN_IF_ERROR(callbacks_->Check(writer));
   ABACUS_ASSIGN_OR_RETURN(const bool first, table_->Open(writer, id));
   if (!first) {
     MutexLock lock(mutex_);
@@ -261,6 +253,7 @@ absl::Status Volume::Close(uint16_t writer, ObjectId id) {
   const Turns::Turn turn(openings_, id);
   const absl::StatusOr<bool> last = table_->Close(writer, id);
   if (!last.ok()) return last.status();
+  if (!table_->IsOpenBy(writer, id)) callbacks_->Release(id, writer);
   if (*last) EndBottom(id);
   return absl::OkStatus();
 }

@@ -17,6 +17,8 @@
 #include "objfs/layer/layer.h"
 #include "objfs/storage/storage_layer.h"
 #include "objfs/store/object_store.h"
+#include "objfs/volume/callbacks.h"
+#include "objfs/volume/client_end.h"
 #include "objfs/volume/inode.h"
 #include "objfs/volume/isolation_layer.h"
 #include "objfs/volume/object_table.h"
@@ -34,7 +36,8 @@ struct VolumeInfo {
   ObjectId root = 0;
   uint16_t writer = 0;  // the client's, in versions
   std::string file_stack, directory_stack;
-  ABACUS_FIELDS(name, root, writer, file_stack, directory_stack)
+  int64_t lease_ns = 0;  // a client that was silent for so long may have lost its promises
+  ABACUS_FIELDS(name, root, writer, file_stack, directory_stack, lease_ns)
 };
 
 struct VolumeSpace {
@@ -53,6 +56,7 @@ struct VolumeSpace {
 // 2. An inode without a name is removed when the last client that had it open has closed it or has
 //    left, and not before.
 // 3. The removal of a name is on the disk before the object behind it is removed.
+// 4. What clients keep of files under promises is what was written last (callbacks.h).
 // Errors: kNotFound - no such object. kResourceExhausted - no space. Those of the store.
 // Thread-safety: thread-safe. Blocking: disk I/O; never for a client.
 class Volume final : public runtime::AnchoredObject {
@@ -62,7 +66,8 @@ class Volume final : public runtime::AnchoredObject {
     std::function<runtime::Ref<Layer>(std::unique_ptr<StorageLayer>)> adopt_storage;
     std::function<runtime::Ref<Layer>(std::unique_ptr<IsolationLayer>)> adopt_isolation;
     std::function<void(const runtime::Ref<Layer>&)> end;
-    std::function<int64_t()> now_ns;  // since 1970
+    std::function<int64_t()> now_ns;     // since 1970
+    std::function<int64_t()> steady_ns;  // monotonic, for leases; empty: this machine's
   };
   struct Options {
     std::string name;
@@ -70,7 +75,9 @@ class Volume final : public runtime::AnchoredObject {
     std::string directory_stack = "isolation/storage";
     // What nobody asked to be durable is so after this time.
     absl::Duration flush_interval = absl::Seconds(5);
-    absl::Duration lease = absl::Seconds(60);
+    // A client that was silent for so long loses its promises to those who wait for them, and has
+    // left after twice as long.
+    absl::Duration lease = absl::Seconds(30);
   };
 
   // The volume that the store holds; makes its root directory where the store is new.
@@ -80,14 +87,21 @@ class Volume final : public runtime::AnchoredObject {
   ~Volume() override;
 
   // A client begins; `client` names it for people. Its number is given again when all others were.
-  absl::StatusOr<VolumeInfo> Join(const std::string& client);
-  // The client lives. One that has not said so for Options::lease has left.
+  // At `end` it is told what breaks; without one it may keep nothing.
+  absl::StatusOr<VolumeInfo> Join(const std::string& client, const runtime::Ref<ClientEnd>& end);
+  // The client lives, and what it was promised holds for another lease.
+  // Errors: kFailedPrecondition - it has left, or was silent for too long. All calls of such a
+  // client
+  //         that change something answer so, whatever it believes to have been promised.
   absl::Status Renew(uint16_t writer);
   // All that the client has open is closed.
   absl::Status Leave(uint16_t writer);
 
   // In the order asked for; an object that is not there has id 0.
   absl::StatusOr<std::vector<Node>> Stat(const std::vector<ObjectId>& ids);
+  // Returns OK once Stat() tells of all that was written before this call, also of what another
+  // client keeps. Errors: IsWouldBlock().
+  absl::Status Settle(uint16_t writer, ObjectId id);
   // Makes an object that no name leads to yet; `inode.links` says how many will.
   absl::StatusOr<Node> MakeInode(uint16_t writer, const Inode& inode, const std::string& contents);
   // Takes back one that MakeInode() made and that no transaction named.
@@ -110,7 +124,7 @@ class Volume final : public runtime::AnchoredObject {
   absl::Status Retire();
 
   ABACUS_OBJECT(Volume, "objfs.Volume", 1, Join, Renew, Leave, Stat, MakeInode, Discard, Commit,
-                Change, TreeVersion, Open, Close, Flush, Space, Clients, Retire)
+                Change, TreeVersion, Open, Close, Flush, Space, Clients, Retire, Settle)
 
  private:
   struct Bottom {
@@ -127,6 +141,7 @@ class Volume final : public runtime::AnchoredObject {
   const Options options_;
   const Host host_;
   const std::shared_ptr<ObjectTable> table_;
+  const std::shared_ptr<Callbacks> callbacks_;
   ObjectId root_ = 0;
   // Opening and closing of one object happen one after the other: its layers are made by the first
   // and ended by the last.
@@ -134,11 +149,7 @@ class Volume final : public runtime::AnchoredObject {
 
   runtime::Mutex mutex_;
   runtime::CondVar changed_;
-  struct Client {
-    std::string name;
-    std::chrono::steady_clock::time_point seen;
-  };
-  std::map<uint16_t, Client> clients_ ABSL_GUARDED_BY(mutex_);  // by writer
+  std::map<uint16_t, std::string> clients_ ABSL_GUARDED_BY(mutex_);  // their names, by writer
   uint16_t last_writer_ ABSL_GUARDED_BY(mutex_) = 0;
   bool retired_ ABSL_GUARDED_BY(mutex_) = false;
   absl::flat_hash_map<ObjectId, Bottom> bottoms_ ABSL_GUARDED_BY(mutex_);

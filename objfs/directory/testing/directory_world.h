@@ -63,7 +63,7 @@ class DirectoryWorld {
     runtime::Ref<Layer> below;
   };
   Client Join() {
-    const VolumeInfo info = Must(volume_->Join("a client"));
+    const VolumeInfo info = Must(volume_->Join("a client", runtime::Ref<ClientEnd>()));
     return {info.writer, info.root, Must(volume_->Open(info.writer, info.root))};
   }
   // The client's directory object of the root, on a node.

@@ -32,8 +32,12 @@ class FileSystemWorld {
  public:
   static constexpr size_t kServer = 0;
 
-  explicit FileSystemWorld(size_t nodes = 3, Disk* disk = nullptr)
-      : nodes_(nodes), disk_(disk == nullptr ? &memory_ : disk) {
+  // `steady_clock_ns`: the clock of all leases; empty: the machine's.
+  explicit FileSystemWorld(size_t nodes = 3, Disk* disk = nullptr,
+                           std::function<int64_t()> steady_clock_ns = nullptr)
+      : steady_ns(std::move(steady_clock_ns)),
+        nodes_(nodes),
+        disk_(disk == nullptr ? &memory_ : disk) {
     Begin();
   }
   ~FileSystemWorld() { End(); }
@@ -47,18 +51,20 @@ class FileSystemWorld {
   std::unique_ptr<FileSystem> Client(size_t node, const std::string& file_stack = "") {
     runtime::BindingManager& binding = (*cluster_)[node].binding();
     FileSystem::Host host;
-    host.layers.make = [&binding](const LayerKind& kind,
-                                  const std::vector<runtime::Ref<Layer>>& below,
-                                  const std::vector<std::pair<std::string, std::string>>& options,
-                                  size_t) -> absl::StatusOr<runtime::Ref<Layer>> {
+    host.layers.make = [this, node, &binding](
+                           const LayerKind& kind, const std::vector<runtime::Ref<Layer>>& below,
+                           const std::vector<std::pair<std::string, std::string>>& options,
+                           size_t) -> absl::StatusOr<runtime::Ref<Layer>> {
       auto made = binding.CreateObject(kind.class_name,
                                        runtime::internal::EncodeInit<Layer>(below, options));
       if (!made.ok()) return made.status();
+      if (on_layer) on_layer(node, made->rid());
       return runtime::Ref<Layer>(*std::move(made));
     };
-    // What has moved away is the test's to end.
-    host.layers.end = [&binding](const runtime::Ref<Layer>& layer) {
-      binding.Destroy(layer.rid()).IgnoreError();
+    host.layers.end = [this](const runtime::Ref<Layer>& layer) {
+      if (on_layer_end) on_layer_end(layer.rid());
+      const auto at = cluster_->HostOf(layer.rid());
+      if (at.has_value()) (*cluster_)[*at].binding().Destroy(layer.rid()).IgnoreError();
     };
     host.make_directory = [this, node, &binding](const runtime::Ref<Volume>& volume,
                                                  const runtime::Ref<Layer>& below, ObjectId id,
@@ -70,6 +76,13 @@ class FileSystemWorld {
     host.end_directory = [&binding](const runtime::Ref<Directory>& directory) {
       binding.Destroy(directory.rid()).IgnoreError();
     };
+    host.adopt_end = [&binding](std::unique_ptr<ClientEnd> end) {
+      return binding.Adopt(std::move(end));
+    };
+    host.remove_end = [&binding](const runtime::Ref<ClientEnd>& end) {
+      binding.Destroy(end.rid()).IgnoreError();
+    };
+    host.steady_ns = steady_ns;
     host.now_us = [] {
       return std::chrono::duration_cast<std::chrono::microseconds>(
                  std::chrono::system_clock::now().time_since_epoch())
@@ -86,8 +99,12 @@ class FileSystemWorld {
   ObjectStore& store() { return *store_; }
   const runtime::Ref<Volume>& volume() { return volume_; }
 
+  const std::function<int64_t()> steady_ns;
   // Told of each directory object that a client makes.
   std::function<void(size_t node, const runtime::Rid& rid)> on_directory;
+  // And of each layer, when it is made and before it is ended.
+  std::function<void(size_t node, const runtime::Rid& rid)> on_layer;
+  std::function<void(const runtime::Rid& rid)> on_layer_end;
 
  private:
   void Begin() {
@@ -98,6 +115,7 @@ class FileSystemWorld {
     options.nodes = nodes_;
     options.types = [](size_t, runtime::testing::TestPoints&, runtime::ObjectTypes& types) {
       types.Add<Volume>().Add<IsolationLayer>().Add<StorageLayer>().Add<Directory>();
+      types.Add<ClientEnd>();
       types.Add<StatisticsLayer>().Add<CacheLayer>(
           [] { return std::make_unique<CacheManager>(1 << 20); });
     };
@@ -118,6 +136,7 @@ class FileSystemWorld {
                  std::chrono::system_clock::now().time_since_epoch())
           .count();
     };
+    host.steady_ns = steady_ns;
     auto volume =
         Volume::Make(store_, {.name = "test", .flush_interval = absl::Milliseconds(100)}, host);
     ASSERT_TRUE(volume.ok()) << volume.status();

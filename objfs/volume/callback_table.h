@@ -1,0 +1,144 @@
+#ifndef ABACUS_OBJFS_VOLUME_CALLBACK_TABLE_H_
+#define ABACUS_OBJFS_VOLUME_CALLBACK_TABLE_H_
+
+// CallbackTable: which clients keep what of a volume's objects, and who is told when that breaks.
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "objfs/layer/version.h"
+#include "objfs/store/object_store.h"
+
+namespace abacus::objfs {
+
+// What a client asks of an object's bytes.
+enum class Want : uint8_t {
+  kLook = 0,  // to read once; nothing is kept
+  kChange,    // to change them at the store, now
+  kShare,     // a promise: what is read may be kept, until it is broken
+  kWrite,     // a promise: changes may be kept from the store, until it is broken
+};
+
+// The promises of one volume. A pure state machine: events and times in, answers and actions out;
+// callbacks.h carries the actions out.
+//
+// A promise is for a whole object. It ends when its holder says so, when the holder leaves, or when
+// somebody wants the object after the holder's lease has run out: then the holder has left,
+// whatever it believes. Who has to wait stands in a queue; its head is woken when nothing is in its
+// way any more, and then nobody else comes first until it has asked again, or its turn has lapsed.
+//
+// Invariants (each holds after every call):
+// 1. Where one client has a promise to write, no other has any promise.
+// 2. kChange is granted where no other client has a promise, and while such a change lasts no other
+//    client is given one. kLook is granted where no other client has a promise to write.
+// 3. A promise has a version greater than every earlier one of its object: a break that names an
+//    older one is of a promise that is no more.
+// 4. No promise is broken but for somebody who waits.
+// Thread-safety: thread-compatible. Blocking: no. Limits: each client waits at most once for each
+// Want of an object. Units: nanoseconds of one monotonic clock.
+// Source: paper, section 4.3.1 (AFS-style callbacks); leases as in Gray and Cheriton, 1989.
+class CallbackTable {
+ public:
+  using Nanos = int64_t;
+  struct Options {
+    Nanos lease = 0;  // how long a client that is silent keeps its promises
+    Nanos turn = 0;   // how long one that was woken comes first
+  };
+  enum class Answer : uint8_t {
+    kGranted = 0,
+    kWait,  // kWake tells when to ask again
+    kLeft,  // the client is none
+  };
+  struct Action {
+    enum class Kind : uint8_t { kInvalidate, kRecall, kWake };
+    Kind kind = Kind::kWake;
+    uint16_t writer = 0;  // whom to tell
+    ObjectId id = 0;
+    Version given;  // of the promise that breaks
+    friend bool operator==(const Action&, const Action&) = default;
+  };
+
+  explicit CallbackTable(Options options) : options_(options) {}
+
+  // -- clients -----------------------------------------------------------------------------------
+
+  void Join(uint16_t writer, Nanos now);
+  // False where it is none, or no more.
+  bool Renew(uint16_t writer, Nanos now);
+  // All its promises end. What it is changing at the store goes on until EndChange().
+  void Leave(uint16_t writer, Nanos now);
+  bool Has(uint16_t writer) const { return clients_.contains(writer); }
+
+  // -- promises ----------------------------------------------------------------------------------
+
+  // `stamp`: greater than in every call before; the version of the promise where one is given.
+  // Where a change was granted, EndChange() ends it. `given` may be null.
+  Answer Ask(ObjectId id, uint16_t writer, Want want, Version stamp, Nanos now, Version* given);
+  void EndChange(ObjectId id, uint16_t writer, Nanos now);
+  // The client keeps nothing any more under promises up to `given`.
+  void Broken(ObjectId id, uint16_t writer, Version given, Nanos now);
+  // It neither has nor wants anything of the object.
+  void Release(ObjectId id, uint16_t writer, Nanos now);
+  // Who has the promise to write; 0: nobody.
+  uint16_t WriterOf(ObjectId id) const;
+
+  // Lets time pass: turns lapse, and clients leave that were silent for two leases, or for one
+  // where somebody waits for them. To be called now and then.
+  void Tick(Nanos now);
+
+  // -- what is to be done ------------------------------------------------------------------------
+
+  std::vector<Action> TakeActions();
+  // Clients that have left by their silence.
+  std::vector<uint16_t> TakeSilent();
+
+  // Objects with promises, changes or waiters; for tests and people.
+  size_t objects() const { return objects_.size(); }
+
+ private:
+  struct Holder {
+    bool may_write = false;
+    Version given;
+    bool breaking = false;
+  };
+  struct Waiter {
+    uint16_t writer = 0;
+    Want want = Want::kLook;
+    std::optional<Nanos> woken;
+  };
+  struct Object {
+    std::map<uint16_t, Holder> holders;
+    std::map<uint16_t, uint32_t> changing;  // by writer: how many changes at the store
+    std::deque<Waiter> queue;
+    bool empty() const { return holders.empty() && changing.empty() && queue.empty(); }
+  };
+
+  static bool Follows(Want want, Want earlier);
+  // What promises and changes stand in the way of; the queue is not looked at.
+  static bool IsInTheWay(uint16_t writer, Want want, uint16_t other, const Holder& holder);
+  static bool IsHindered(const Object& object, uint16_t writer, Want want);
+  static bool IsBehind(const Object& object, uint16_t writer, Want want);
+  // Other calls of a client that has just been promised `want` need not wait for less any more:
+  // they may never ask again, and would keep a turn that nobody takes.
+  void DropServed(Object* object, ObjectId id, uint16_t writer, Want want);
+  // Breaks what is in the way of those first in the queue, and wakes those that nothing hinders.
+  void Advance(ObjectId id, Nanos now);
+  void Forget(uint16_t writer);
+  // Advances all objects that have changed.
+  void Settle(Nanos now);
+
+  const Options options_;
+  std::map<uint16_t, Nanos> clients_;  // by writer: when its lease runs out
+  std::map<ObjectId, Object> objects_;
+  std::set<ObjectId> changed_;
+  std::vector<Action> actions_;
+  std::vector<uint16_t> silent_;
+};
+
+}  // namespace abacus::objfs
+
+#endif  // ABACUS_OBJFS_VOLUME_CALLBACK_TABLE_H_

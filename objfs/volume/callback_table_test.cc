@@ -1,0 +1,550 @@
+// The table of promises: facts, and clients that keep things under its promises while messages come
+// one at a time in any order, clocks run as they like, and clients are cut off.
+
+#include "objfs/volume/callback_table.h"
+
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <iostream>
+#include <map>
+#include <optional>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "objfs/layer/layer.h"
+#include "runtime/testing/cluster.h"
+
+namespace abacus::objfs {
+namespace {
+
+using Answer = CallbackTable::Answer;
+using Action = CallbackTable::Action;
+using Kind = CallbackTable::Action::Kind;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+constexpr int64_t kLeaseNs = 1000, kTurnNs = 100;
+constexpr ObjectId kId = 7;
+constexpr uint16_t kA = 1, kB = 2, kC = 3;
+
+class CallbackTableTest : public ::testing::Test {
+ protected:
+  CallbackTableTest() {
+    for (const uint16_t writer : {kA, kB, kC}) table_.Join(writer, 0);
+  }
+  Answer Ask(uint16_t writer, Want want) {
+    return table_.Ask(kId, writer, want, Version{++stamp_}, now_, &given_[writer]);
+  }
+  void Broken(uint16_t writer) { table_.Broken(kId, writer, given_[writer], now_); }
+  Action Told(Kind kind, uint16_t writer) {
+    return {kind, writer, kId, kind == Kind::kWake ? Version() : given_[writer]};
+  }
+
+  CallbackTable table_{{.lease = kLeaseNs, .turn = kTurnNs}};
+  int64_t now_ = 0;
+  uint64_t stamp_ = 0;
+  std::map<uint16_t, Version> given_;
+};
+
+TEST_F(CallbackTableTest, ReadersShareAndAreInvalidatedForAWriter) {
+  EXPECT_EQ(Ask(kA, Want::kShare), Answer::kGranted);
+  EXPECT_EQ(Ask(kB, Want::kShare), Answer::kGranted);
+  EXPECT_THAT(table_.TakeActions(), IsEmpty());
+  EXPECT_EQ(Ask(kB, Want::kWrite), Answer::kWait);
+  EXPECT_THAT(table_.TakeActions(), ElementsAre(Told(Kind::kInvalidate, kA)));
+  EXPECT_EQ(Ask(kB, Want::kWrite), Answer::kWait) << "it has not obeyed yet";
+  EXPECT_THAT(table_.TakeActions(), IsEmpty()) << "and is told once";
+  Broken(kA);
+  EXPECT_THAT(table_.TakeActions(), ElementsAre(Told(Kind::kWake, kB)));
+  EXPECT_EQ(Ask(kB, Want::kWrite), Answer::kGranted);
+  EXPECT_EQ(table_.WriterOf(kId), kB);
+}
+
+TEST_F(CallbackTableTest, AWriterIsRecalledForWhoeverLooks) {
+  for (const Want want : {Want::kLook, Want::kChange, Want::kShare, Want::kWrite}) {
+    ASSERT_EQ(Ask(kA, Want::kWrite), Answer::kGranted);
+    ASSERT_EQ(Ask(kA, Want::kChange), Answer::kGranted) << "it writes back";
+    table_.EndChange(kId, kA, now_);
+    ASSERT_EQ(Ask(kB, want), Answer::kWait);
+    ASSERT_THAT(table_.TakeActions(), ElementsAre(Told(Kind::kRecall, kA)));
+    ASSERT_EQ(Ask(kA, Want::kChange), Answer::kGranted) << "still";
+    table_.EndChange(kId, kA, now_);
+    ASSERT_EQ(Ask(kA, Want::kShare), Answer::kWait) << "but it gets nothing new before";
+    Broken(kA);
+    ASSERT_EQ(table_.TakeActions()[0], Told(Kind::kWake, kB));
+    ASSERT_EQ(Ask(kB, want), Answer::kGranted);
+    if (want == Want::kChange) table_.EndChange(kId, kB, now_);
+    for (const uint16_t writer : {kA, kB}) table_.Release(kId, writer, now_);
+    table_.TakeActions();
+  }
+  EXPECT_EQ(table_.objects(), 0u) << "nothing is left behind";
+}
+
+TEST_F(CallbackTableTest, AChangeKeepsPromisesBackWhileItLasts) {
+  ASSERT_EQ(Ask(kA, Want::kChange), Answer::kGranted);
+  EXPECT_EQ(Ask(kB, Want::kChange), Answer::kGranted) << "the store orders them";
+  EXPECT_EQ(Ask(kC, Want::kLook), Answer::kGranted);
+  EXPECT_EQ(Ask(kC, Want::kShare), Answer::kWait);
+  EXPECT_EQ(Ask(kA, Want::kChange), Answer::kWait) << "changes do not go before who waits for ever";
+  table_.EndChange(kId, kA, now_);
+  EXPECT_THAT(table_.TakeActions(), IsEmpty());
+  table_.EndChange(kId, kB, now_);
+  EXPECT_THAT(table_.TakeActions(), ElementsAre(Told(Kind::kWake, kC)));
+  EXPECT_EQ(Ask(kC, Want::kShare), Answer::kGranted);
+  EXPECT_THAT(table_.TakeActions(), ElementsAre(Told(Kind::kInvalidate, kC))) << "for A's change";
+}
+
+TEST_F(CallbackTableTest, WhoWasWokenComesFirstUntilItsTurnLapses) {
+  ASSERT_EQ(Ask(kA, Want::kWrite), Answer::kGranted);
+  ASSERT_EQ(Ask(kB, Want::kWrite), Answer::kWait);
+  ASSERT_EQ(Ask(kC, Want::kWrite), Answer::kWait);
+  Broken(kA);
+  table_.TakeActions();
+  EXPECT_EQ(Ask(kC, Want::kWrite), Answer::kWait) << "it is B's turn";
+  EXPECT_EQ(Ask(kA, Want::kShare), Answer::kWait);
+  now_ += kTurnNs;
+  table_.Tick(now_);
+  EXPECT_THAT(table_.TakeActions(), ElementsAre(Told(Kind::kWake, kC)));
+  EXPECT_EQ(Ask(kC, Want::kWrite), Answer::kGranted);
+}
+
+TEST_F(CallbackTableTest, WhoHasMoreThanItWaitedForTakesNoTurn) {
+  ASSERT_EQ(Ask(kA, Want::kWrite), Answer::kGranted);
+  ASSERT_EQ(Ask(kB, Want::kShare), Answer::kWait);
+  ASSERT_EQ(Ask(kB, Want::kWrite), Answer::kWait) << "another call of the client";
+  Broken(kA);
+  table_.TakeActions();
+  ASSERT_EQ(Ask(kB, Want::kWrite), Answer::kGranted);
+  EXPECT_THAT(table_.TakeActions(), ElementsAre(Told(Kind::kWake, kB))) << "for the first call";
+  EXPECT_EQ(Ask(kC, Want::kLook), Answer::kWait);
+  EXPECT_THAT(table_.TakeActions(), ElementsAre(Told(Kind::kRecall, kB)));
+  Broken(kB);
+  EXPECT_EQ(Ask(kC, Want::kWrite), Answer::kGranted) << "nobody is before it";
+}
+
+TEST_F(CallbackTableTest, ABreakOfAnOlderPromiseBreaksNoNewerOne) {
+  ASSERT_EQ(Ask(kA, Want::kShare), Answer::kGranted);
+  const Version old = given_[kA];
+  table_.Release(kId, kA, now_);
+  ASSERT_EQ(Ask(kA, Want::kWrite), Answer::kGranted);
+  table_.Broken(kId, kA, old, now_);
+  EXPECT_EQ(table_.WriterOf(kId), kA);
+}
+
+TEST_F(CallbackTableTest, ASilentHolderIsWaitedForUntilItsLeaseHasRunOut) {
+  ASSERT_EQ(Ask(kA, Want::kWrite), Answer::kGranted);
+  now_ = kLeaseNs / 2;
+  ASSERT_TRUE(table_.Renew(kB, now_));
+  ASSERT_EQ(Ask(kB, Want::kShare), Answer::kWait);
+  now_ = kLeaseNs - 1;
+  table_.Tick(now_);
+  EXPECT_EQ(Ask(kB, Want::kShare), Answer::kWait);
+  EXPECT_THAT(table_.TakeSilent(), IsEmpty());
+  now_ = kLeaseNs;
+  table_.Tick(now_);
+  EXPECT_THAT(table_.TakeSilent(), ElementsAre(kA));
+  EXPECT_EQ(Ask(kB, Want::kShare), Answer::kGranted);
+  EXPECT_EQ(Ask(kA, Want::kChange), Answer::kLeft) << "what it kept is void";
+  EXPECT_FALSE(table_.Renew(kA, now_));
+}
+
+TEST_F(CallbackTableTest, ASilentClientThatNobodyWaitsForHasTwoLeases) {
+  ASSERT_EQ(Ask(kA, Want::kWrite), Answer::kGranted);
+  now_ = 2 * kLeaseNs - 1;
+  table_.Tick(now_);
+  EXPECT_TRUE(table_.Has(kA));
+  EXPECT_EQ(table_.WriterOf(kId), kA);
+  ASSERT_TRUE(table_.Renew(kA, now_)) << "and goes on";
+  now_ = 3 * kLeaseNs;
+  table_.Tick(now_);
+  EXPECT_THAT(table_.TakeSilent(), ElementsAre(kB, kC));
+  EXPECT_EQ(table_.WriterOf(kId), kA);
+}
+
+TEST_F(CallbackTableTest, WhatALostClientIsChangingKeepsPromisesBack) {
+  ASSERT_EQ(Ask(kA, Want::kWrite), Answer::kGranted);
+  ASSERT_EQ(Ask(kA, Want::kChange), Answer::kGranted);
+  now_ = kLeaseNs;
+  ASSERT_TRUE(table_.Renew(kB, now_));
+  ASSERT_EQ(Ask(kB, Want::kWrite), Answer::kWait) << "its bytes are on their way to the disk";
+  table_.EndChange(kId, kA, now_);
+  EXPECT_EQ(Ask(kB, Want::kWrite), Answer::kGranted);
+}
+
+// -- the property ---------------------------------------------------------------------------------
+
+// A message in flight. From a client to the server or back; `link` is the client's place.
+struct Message {
+  enum class What {
+    kClaim,
+    kClaimAnswer,
+    kFetch,
+    kFetchAnswer,
+    kStore,
+    kStoreAnswer,
+    kRenew,
+    kRenewAnswer,
+    kBreak,
+    kObeyed,
+    kWake,
+  };
+  What what;
+  size_t link = 0;
+  uint16_t writer = 0;  // whose it was when it was sent
+  Want want = Want::kLook;
+  bool good = true;
+  Version given;
+  uint64_t value = 0;
+  int64_t sent = 0;  // by the client's clock
+};
+using What = Message::What;
+
+// A client with one call at a time: what a cache does with promises, in its plainest form.
+struct Client {
+  uint16_t writer = 0;
+  int64_t clock = 0;
+  double rate = 1;
+  int64_t lease_until = 0;
+  bool cut_off = false;
+  Promise promise;
+  Version broken;
+  std::optional<uint64_t> clean, dirty;
+  std::optional<Version> breaking;
+  bool storing = false;
+  // The call that is under way.
+  std::optional<Want> call;
+  uint64_t floor = 0;  // what it has to see
+  bool claiming = false, blocked = false, fetching = false;
+
+  bool Leased() const { return clock < lease_until; }
+  PromiseKind Effective() const { return Leased() ? promise.kind : PromiseKind::kNone; }
+};
+
+class World {
+ public:
+  explicit World(uint64_t seed) : random_(seed) {
+    for (Client& client : clients_) {
+      client.rate = 0.95 + 0.1 * static_cast<double>(Draw(1000)) / 1000;
+      Join(client);
+    }
+  }
+
+  void Step(bool quiet) {
+    switch (Draw(quiet ? 10 : 20)) {
+      case 0:
+        Advance(static_cast<int64_t>(Draw(kLeaseNs / 20)));
+        break;
+      case 1:
+        table_.Tick(now_);
+        break;
+      case 2:
+        Renew(Any());
+        break;
+      case 10:
+      case 11:
+      case 12:
+        Begin(Any());
+        break;
+      case 13: {
+        // Rarely, and for long.
+        Client& client = Any();
+        if (Draw(client.cut_off ? 150 : 400) == 0) client.cut_off = !client.cut_off;
+        break;
+      }
+      case 14:
+        if (Draw(30) == 0) Advance(static_cast<int64_t>(Draw(kLeaseNs)));
+        break;
+      default:
+        Deliver();
+    }
+    Post();
+    for (Client& client : clients_) GoOn(client);
+    Check();
+  }
+  void Heal() {
+    for (Client& client : clients_) client.cut_off = false;
+  }
+  bool Idle() const {
+    return std::none_of(clients_.begin(), clients_.end(),
+                        [](const Client& client) { return client.call.has_value(); });
+  }
+  uint64_t calls = 0, losses = 0, breaks = 0;
+
+ private:
+  uint64_t Draw(uint64_t below) { return random_() % below; }
+  Client& Any() { return clients_[Draw(clients_.size())]; }
+  size_t PlaceOf(const Client& client) const {
+    return static_cast<size_t>(&client - clients_.data());
+  }
+  void Send(const Client& client, Message message) {
+    message.link = PlaceOf(client);
+    message.writer = client.writer;
+    net_.push_back(message);
+  }
+  void Advance(int64_t by) {
+    now_ += by;
+    for (Client& client : clients_) {
+      client.clock += static_cast<int64_t>(static_cast<double>(by) * client.rate);
+    }
+  }
+
+  // -- clients ---------------------------------------------------------------------------------
+
+  void Join(Client& client) {
+    const std::optional<Want> call = client.call;
+    const bool cut_off = client.cut_off;
+    client = Client{.clock = client.clock, .rate = client.rate};
+    client.cut_off = cut_off;
+    client.call = call;
+    client.floor = required_;
+    client.writer = ++last_writer_;
+    client.lease_until = client.clock + kLeaseNs * 9 / 10;
+    table_.Join(client.writer, now_);
+  }
+  void Renew(Client& client) { Send(client, {.what = What::kRenew, .sent = client.clock}); }
+  void Begin(Client& client) {
+    if (client.call.has_value()) return;
+    client.call = Draw(2) == 0 ? Want::kShare : Want::kWrite;
+    client.floor = required_;
+  }
+
+  void GoOn(Client& client) {
+    if (client.breaking.has_value()) Obey(client);
+    if (!client.call.has_value() || client.claiming || client.fetching || client.blocked) return;
+    if (client.breaking.has_value() || !client.Leased()) return;
+    const bool writes = *client.call == Want::kWrite;
+    if (client.promise.kind < (writes ? PromiseKind::kWrite : PromiseKind::kShare)) {
+      client.claiming = true;
+      Send(client, {.what = What::kClaim, .want = *client.call});
+      return;
+    }
+    if (writes) {
+      client.dirty = ++last_value_;
+      required_ = *client.dirty;
+      End(client);
+    } else if (client.dirty.has_value() || client.clean.has_value()) {
+      EndRead(client, client.dirty.has_value() ? *client.dirty : *client.clean);
+    } else {
+      client.fetching = true;
+      Send(client, {.what = What::kFetch});
+    }
+  }
+  void End(Client& client) {
+    client.call.reset();
+    ++calls;
+  }
+  void EndRead(Client& client, uint64_t value) {
+    ASSERT_GE(value, client.floor) << "a write that had returned was not seen";
+    End(client);
+  }
+
+  // A break waits for the call that is inside, and for what was written to be at the store.
+  void Obey(Client& client) {
+    if (client.claiming || client.fetching || client.storing) return;
+    const Version given = *client.breaking;
+    const bool ends = client.promise.kind != PromiseKind::kNone && client.promise.given <= given;
+    if (ends && client.dirty.has_value()) {
+      client.storing = true;
+      Send(client, {.what = What::kStore, .value = *client.dirty});
+      return;
+    }
+    if (ends) {
+      client.promise = Promise();
+      client.clean.reset();
+    }
+    client.broken = std::max(client.broken, given);
+    client.breaking.reset();
+    client.blocked = false;
+    Send(client, {.what = What::kObeyed, .given = given});
+  }
+
+  // -- messages ----------------------------------------------------------------------------------
+
+  // What the table says goes out one after the other to each client.
+  void Post() {
+    for (const Action& action : table_.TakeActions()) outbox_[action.writer].push_back(action);
+    for (const uint16_t writer : table_.TakeSilent()) {
+      outbox_.erase(writer);
+      for (Client& client : clients_) {
+        if (client.writer != writer || !client.dirty.has_value()) continue;
+        // What only it had is lost, and nobody has to see it.
+        ++losses;
+        required_ = std::min(required_, stored_);
+        for (Client& other : clients_) other.floor = std::min(other.floor, required_);
+      }
+    }
+    for (Client& client : clients_) {
+      std::deque<Action>& actions = outbox_[client.writer];
+      if (actions.empty() || telling_[client.writer]) continue;
+      const Action action = actions.front();
+      actions.pop_front();
+      const bool wake = action.kind == Kind::kWake;
+      telling_[client.writer] = !wake;
+      breaks += wake ? 0 : 1;
+      Send(client, {.what = wake ? What::kWake : What::kBreak, .given = action.given});
+    }
+  }
+
+  void Deliver() {
+    if (net_.empty()) return;
+    const size_t place = Draw(net_.size());
+    const Message message = net_[place];
+    Client& client = clients_[message.link];
+    if (client.cut_off) return;
+    net_.erase(net_.begin() + static_cast<ptrdiff_t>(place));
+    switch (message.what) {
+      case What::kClaim:
+      case What::kFetch:
+      case What::kStore:
+      case What::kRenew:
+      case What::kObeyed:
+        return AtServer(client, message);
+      default:
+        // Of an earlier life of the client.
+        if (message.writer == client.writer) AtClient(client, message);
+    }
+  }
+
+  void Reply(const Client& client, const Message& to, What what, Answer answer) {
+    Message reply = to;
+    reply.what = what;
+    reply.good = answer == Answer::kGranted;
+    if (answer == Answer::kLeft) reply.what = What::kRenewAnswer;
+    if (to.writer == client.writer) net_.push_back(reply);
+  }
+
+  void AtServer(Client& client, Message message) {
+    switch (message.what) {
+      case What::kClaim: {
+        const Answer answer =
+            table_.Ask(kId, message.writer, message.want, Version{++stamp_}, now_, &message.given);
+        return Reply(client, message, What::kClaimAnswer, answer);
+      }
+      case What::kFetch: {
+        const Answer answer =
+            table_.Ask(kId, message.writer, Want::kLook, Version{++stamp_}, now_, nullptr);
+        message.value = stored_;
+        return Reply(client, message, What::kFetchAnswer, answer);
+      }
+      case What::kStore: {
+        const Answer answer =
+            table_.Ask(kId, message.writer, Want::kChange, Version{++stamp_}, now_, nullptr);
+        if (answer == Answer::kGranted) {
+          ASSERT_GT(message.value, stored_) << "an older write came over a newer one";
+          stored_ = message.value;
+          table_.EndChange(kId, message.writer, now_);
+        }
+        ASSERT_NE(answer, Answer::kWait) << "who writes back waits for nobody";
+        return Reply(client, message, What::kStoreAnswer, answer);
+      }
+      case What::kRenew:
+        return Reply(client, message, What::kRenewAnswer,
+                     table_.Renew(message.writer, now_) ? Answer::kGranted : Answer::kLeft);
+      default:
+        telling_[message.writer] = false;
+        table_.Broken(kId, message.writer, message.given, now_);
+    }
+  }
+
+  void AtClient(Client& client, const Message& message) {
+    switch (message.what) {
+      case What::kClaimAnswer: {
+        client.claiming = false;
+        if (!message.good) {
+          client.blocked = !woken_early_[client.writer];
+          woken_early_[client.writer] = false;
+          return;
+        }
+        if (message.given <= client.broken) return;
+        const auto kind = message.want == Want::kWrite ? PromiseKind::kWrite : PromiseKind::kShare;
+        if (client.promise.kind == PromiseKind::kNone) client.clean.reset();
+        client.promise.kind = std::max(client.promise.kind, kind);
+        client.promise.given = std::max(client.promise.given, message.given);
+        // Each claim that was granted serves its call, also where a break has come already.
+        const std::optional<Version> breaking = std::exchange(client.breaking, std::nullopt);
+        GoOn(client);
+        client.breaking = breaking;
+        return;
+      }
+      case What::kFetchAnswer:
+        client.fetching = false;
+        if (!message.good) return;
+        client.clean = message.value;
+        return EndRead(client, message.value);
+      case What::kStoreAnswer:
+        client.storing = false;
+        client.clean = std::exchange(client.dirty, std::nullopt);
+        return;
+      case What::kRenewAnswer:
+        if (!message.good) return Join(client);
+        client.lease_until = std::max(client.lease_until, message.sent + kLeaseNs * 9 / 10);
+        return;
+      case What::kBreak:
+        client.breaking = message.given;
+        return;
+      default:
+        // It may come before the answer that it is for.
+        woken_early_[client.writer] = client.claiming;
+        client.blocked = false;
+    }
+  }
+
+  void Check() {
+    int writers = 0, holders = 0;
+    for (const Client& client : clients_) {
+      writers += client.Effective() == PromiseKind::kWrite ? 1 : 0;
+      holders += client.Effective() != PromiseKind::kNone ? 1 : 0;
+    }
+    ASSERT_TRUE(writers == 0 || holders == 1)
+        << writers << " clients believe that they may write, and " << holders << " that they have "
+        << "a promise";
+  }
+
+  std::mt19937_64 random_;
+  CallbackTable table_{{.lease = kLeaseNs, .turn = kTurnNs}};
+  std::array<Client, 3> clients_;
+  std::vector<Message> net_;
+  std::map<uint16_t, std::deque<Action>> outbox_;
+  std::map<uint16_t, bool> telling_, woken_early_;
+  int64_t now_ = 0;
+  uint64_t stamp_ = 0, last_value_ = 0, stored_ = 0;
+  uint64_t required_ = 0;  // the last write that returned and was not lost
+  uint16_t last_writer_ = 0;
+};
+
+TEST(CallbackPropertyTest, NothingOldIsReadWhateverComesWhen) {
+  const uint64_t seeds = runtime::testing::kSanitized ? 20 : 100;
+  const uint64_t first = runtime::testing::Seed(1);
+  uint64_t calls = 0, losses = 0, breaks = 0;
+  for (uint64_t seed = first; seed < first + seeds; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    World world(seed);
+    for (int step = 0; step < 20'000; ++step) {
+      world.Step(false);
+      if (HasFatalFailure()) return;
+    }
+    // Whoever is connected gets on.
+    world.Heal();
+    for (int step = 0; step < 200'000 && !world.Idle(); ++step) {
+      world.Step(true);
+      if (HasFatalFailure()) return;
+    }
+    ASSERT_TRUE(world.Idle()) << "somebody waits for ever";
+    calls += world.calls;
+    losses += world.losses;
+    breaks += world.breaks;
+  }
+  std::cout << calls << " calls, " << breaks << " breaks, " << losses << " losses\n";
+  EXPECT_GT(calls, seeds * 100);
+  EXPECT_GT(breaks, seeds * 50);
+  EXPECT_GT(losses, 0u);
+}
+
+}  // namespace
+}  // namespace abacus::objfs

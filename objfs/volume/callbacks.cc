@@ -1,0 +1,178 @@
+#include "objfs/volume/callbacks.h"
+
+#include <algorithm>
+#include <chrono>
+#include <iterator>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
+
+namespace abacus::objfs {
+
+using runtime::MutexLock;
+
+namespace {
+
+Callbacks::Options WithClock(Callbacks::Options options) {
+  if (options.steady_ns == nullptr) {
+    options.steady_ns = [] {
+      return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
+    };
+  }
+  return options;
+}
+
+absl::Status HasLeftOrWasSilent(uint16_t writer) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("client ", writer, " has left the volume, or was silent for too long"));
+}
+
+}  // namespace
+
+Callbacks::Callbacks(Options options)
+    : options_(WithClock(std::move(options))),
+      table_({.lease = absl::ToInt64Nanoseconds(options_.lease),
+              .turn = absl::ToInt64Nanoseconds(options_.turn)}) {}
+
+void Callbacks::Join(uint16_t writer, const runtime::Ref<ClientEnd>& end) {
+  using Kind = CallbackTable::Action::Kind;
+  std::unique_ptr<Messenger> messenger;
+  if (end) {
+    messenger = std::make_unique<Messenger>(
+        [end](const CallbackTable::Action& action) {
+          return action.kind == Kind::kWake
+                     ? end->Wake(action.id)
+                     : end->Break(action.id, action.kind == Kind::kRecall, action.given);
+        },
+        [this](const CallbackTable::Action& action) { OnBroken(action); });
+  }
+  MutexLock lock(mutex_);
+  table_.Join(writer, Now());
+  if (messenger != nullptr) messengers_[writer] = std::move(messenger);
+}
+
+absl::Status Callbacks::Renew(uint16_t writer) {
+  MutexLock lock(mutex_);
+  return table_.Renew(writer, Now()) ? absl::OkStatus() : HasLeftOrWasSilent(writer);
+}
+
+absl::Status Callbacks::Check(uint16_t writer) {
+  MutexLock lock(mutex_);
+  return table_.Has(writer) ? absl::OkStatus() : HasLeftOrWasSilent(writer);
+}
+
+void Callbacks::Leave(uint16_t writer) {
+  MutexLock lock(mutex_);
+  table_.Leave(writer, Now());
+  EndMessenger(writer);
+  Carry();
+}
+
+void Callbacks::EndMessenger(uint16_t writer) {
+  const auto found = messengers_.find(writer);
+  if (found == messengers_.end()) return;
+  found->second->Stop();
+  ending_.push_back(std::move(found->second));
+  messengers_.erase(found);
+}
+
+absl::Status Callbacks::Ask(ObjectId id, uint16_t writer, Want want, Version* given) {
+  MutexLock lock(mutex_);
+  const bool keeps = want == Want::kShare || want == Want::kWrite;
+  if (keeps && !messengers_.contains(writer) && table_.Has(writer)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "client ", writer, " cannot be told of changes, and so may keep nothing: it has no end"));
+  }
+  // A number that rises is all that the order of promises needs.
+  const CallbackTable::Answer answer =
+      table_.Ask(id, writer, want, Version{++last_stamp_}, Now(), given);
+  Carry();
+  switch (answer) {
+    case CallbackTable::Answer::kGranted:
+      return absl::OkStatus();
+    case CallbackTable::Answer::kWait:
+      return WouldBlock("another client has a promise of the object");
+    case CallbackTable::Answer::kLeft:
+      break;
+  }
+  return HasLeftOrWasSilent(writer);
+}
+
+absl::StatusOr<Promise> Callbacks::Claim(ObjectId id, uint16_t writer, PromiseKind kind) {
+  Promise promise{kind, {}};
+  ABACUS_RETURN_IF_ERROR(
+      Ask(id, writer, kind == PromiseKind::kWrite ? Want::kWrite : Want::kShare, &promise.given));
+  return promise;
+}
+
+absl::Status Callbacks::Look(ObjectId id, uint16_t writer) {
+  return Ask(id, writer, Want::kLook, nullptr);
+}
+
+absl::StatusOr<Callbacks::Change> Callbacks::BeginChange(ObjectId id, uint16_t writer) {
+  ABACUS_RETURN_IF_ERROR(Ask(id, writer, Want::kChange, nullptr));
+  return Change(this, id, writer);
+}
+
+void Callbacks::EndChange(ObjectId id, uint16_t writer) {
+  MutexLock lock(mutex_);
+  table_.EndChange(id, writer, Now());
+  Carry();
+}
+
+void Callbacks::OnBroken(const CallbackTable::Action& action) {
+  MutexLock lock(mutex_);
+  table_.Broken(action.id, action.writer, action.given, Now());
+  Carry();
+}
+
+void Callbacks::Release(ObjectId id, uint16_t writer) {
+  MutexLock lock(mutex_);
+  table_.Release(id, writer, Now());
+  Carry();
+}
+
+uint16_t Callbacks::WriterOf(ObjectId id) {
+  MutexLock lock(mutex_);
+  return table_.WriterOf(id);
+}
+
+void Callbacks::Carry() {
+  for (const CallbackTable::Action& action : table_.TakeActions()) {
+    const auto messenger = messengers_.find(action.writer);
+    if (messenger != messengers_.end()) messenger->second->Post(action);
+  }
+}
+
+std::vector<uint16_t> Callbacks::Tick() {
+  std::vector<std::unique_ptr<Messenger>> ended;
+  std::vector<uint16_t> silent;
+  {
+    MutexLock lock(mutex_);
+    table_.Tick(Now());
+    silent = table_.TakeSilent();
+    for (const uint16_t writer : silent) EndMessenger(writer);
+    Carry();
+    const auto is_ending = [](const auto& messenger) { return !messenger->ended(); };
+    const auto first = std::partition(ending_.begin(), ending_.end(), is_ending);
+    std::move(first, ending_.end(), std::back_inserter(ended));
+    ending_.erase(first, ending_.end());
+  }
+  return silent;
+}
+
+void Callbacks::Stop() {
+  std::vector<std::unique_ptr<Messenger>> all;
+  {
+    MutexLock lock(mutex_);
+    all.swap(ending_);
+    for (auto& [writer, messenger] : messengers_) {
+      messenger->Stop();
+      all.push_back(std::move(messenger));
+    }
+    messengers_.clear();
+  }
+  // Here they are joined, one after the other; none can be posted to any more.
+}
+
+}  // namespace abacus::objfs

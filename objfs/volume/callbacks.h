@@ -1,0 +1,107 @@
+#ifndef ABACUS_OBJFS_VOLUME_CALLBACKS_H_
+#define ABACUS_OBJFS_VOLUME_CALLBACKS_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "objfs/layer/layer.h"
+#include "objfs/volume/callback_table.h"
+#include "objfs/volume/client_end.h"
+#include "objfs/volume/messenger.h"
+#include "runtime/base/mutex.h"
+#include "runtime/object/ref.h"
+
+namespace abacus::objfs {
+
+// The promises of a volume's clients: the table (callback_table.h), and a messenger for each client
+// that carries out what the table says.
+//
+// Errors: IsWouldBlock() - another client is in the way and was told; the client's end is woken
+// when
+//         it is worth asking again. kFailedPrecondition - the client has left, or was silent too
+//         long: its promises are void, and so is what it kept under them.
+// Thread-safety: thread-safe. Blocking: no call waits for a client.
+class Callbacks {
+ public:
+  struct Options {
+    absl::Duration lease;
+    absl::Duration turn = absl::Seconds(1);  // how long one that was woken comes first
+    std::function<int64_t()> steady_ns;      // monotonic; empty: this machine's
+  };
+
+  explicit Callbacks(Options options);
+  ~Callbacks() { Stop(); }
+
+  // `end` may be none: such a client is given no promises.
+  void Join(uint16_t writer, const runtime::Ref<ClientEnd>& end);
+  absl::Status Renew(uint16_t writer);
+  void Leave(uint16_t writer);
+  // OK where it is a client.
+  absl::Status Check(uint16_t writer);
+
+  // A promise for the whole object.
+  absl::StatusOr<Promise> Claim(ObjectId id, uint16_t writer, PromiseKind kind);
+  // Whether the store has all that was written: what is read after it returned OK is not older than
+  // this call.
+  absl::Status Look(ObjectId id, uint16_t writer);
+  // The client has closed it.
+  void Release(ObjectId id, uint16_t writer);
+  // Whose changes the store may not have; 0: nobody's.
+  uint16_t WriterOf(ObjectId id);
+
+  // A change of the object at the store: while it lives no other client is given a promise.
+  class Change {
+   public:
+    Change(Callbacks* callbacks, ObjectId id, uint16_t writer)
+        : callbacks_(callbacks), id_(id), writer_(writer) {}
+    Change(Change&& other) noexcept
+        : callbacks_(std::exchange(other.callbacks_, nullptr)),
+          id_(other.id_),
+          writer_(other.writer_) {}
+    Change& operator=(Change&&) = delete;
+    ~Change() {
+      if (callbacks_ != nullptr) callbacks_->EndChange(id_, writer_);
+    }
+
+   private:
+    Callbacks* callbacks_;
+    const ObjectId id_;
+    const uint16_t writer_;
+  };
+  absl::StatusOr<Change> BeginChange(ObjectId id, uint16_t writer);
+
+  // Lets time pass; returns the clients that have left by their silence. To be called now and then.
+  std::vector<uint16_t> Tick();
+  // Tells nobody anything any more. Waits for calls that are under way.
+  void Stop();
+
+ private:
+  absl::Status Ask(ObjectId id, uint16_t writer, Want want, Version* given);
+  void EndChange(ObjectId id, uint16_t writer);
+  void OnBroken(const CallbackTable::Action& action);
+  int64_t Now() const { return options_.steady_ns(); }
+  // Gives the messengers what the table wants to be done, in its order.
+  void Carry() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void EndMessenger(uint16_t writer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const Options options_;
+  // Before those of messengers.
+  runtime::Mutex mutex_;
+  CallbackTable table_ ABSL_GUARDED_BY(mutex_);
+  uint64_t last_stamp_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::map<uint16_t, std::unique_ptr<Messenger>> messengers_ ABSL_GUARDED_BY(mutex_);
+  // Of clients that have left, whose thread may be in a call yet.
+  std::vector<std::unique_ptr<Messenger>> ending_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace abacus::objfs
+
+#endif  // ABACUS_OBJFS_VOLUME_CALLBACKS_H_
