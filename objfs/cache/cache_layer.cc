@@ -316,6 +316,24 @@ absl::Status CacheLayer::Write(uint64_t offset, const Block& bytes, Version now)
   return through_ ? WriteBack(BlocksOf({offset, bytes.size()})) : absl::OkStatus();
 }
 
+absl::StatusOr<uint64_t> CacheLayer::Append(const Block& bytes, Version now) {
+  ABACUS_ASSIGN_OR_RETURN(const Inside inside, Enter(PromiseKind::kWrite, now));
+  // First what was written before: it may be what ends the file.
+  ABACUS_RETURN_IF_ERROR(WriteBack({0, kNoEnd}));
+  uint64_t known_end = kNoEnd;
+  {
+    MutexLock lock(mutex_);
+    if (size_) known_end = *size_;
+  }
+  const auto offset = below()->Append(bytes, now);
+  // From the end as it was known here all is new, what others appended before these bytes too. A
+  // block that holds the end is kept with zeros behind it.
+  const uint64_t first = std::min(known_end, offset.ok() ? *offset : 0) / block_bytes_;
+  pool_->Invalidate(file_, first, kNoEnd / block_bytes_, Version{UINT64_MAX});
+  ForgetSize();
+  return offset;
+}
+
 absl::Status CacheLayer::MakeRoomForDirty(uint64_t bytes) {
   const auto limit =
       static_cast<uint64_t>(options().Share("dirty") * static_cast<double>(pool_->budget_bytes()));

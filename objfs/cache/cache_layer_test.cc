@@ -112,7 +112,15 @@ TEST_F(CacheLayerTest, IsItsModelWhileItMovesOverAnotherCache) {
     for (int i = 0; i < steps; ++i) {
       SCOPED_TRACE(absl::StrCat("seed ", seed, ", step ", i, ", through ", through));
       const uint64_t offset = draw(20000), bytes = draw(3000);
-      switch (random() % 12) {
+      switch (random() % 13) {
+        case 12: {
+          const std::string text(bytes, static_cast<char>('A' + i % 26));
+          const auto at = top->Append(Block::CopyOf(text), Now());
+          ASSERT_TRUE(at.ok()) << at.status();
+          ASSERT_EQ(*at, model.size());
+          model += text;
+          break;
+        }
         case 0:
         case 1:
         case 2: {
@@ -161,6 +169,18 @@ TEST_F(CacheLayerTest, IsItsModelWhileItMovesOverAnotherCache) {
       }
     }
   }
+}
+
+// As another client's append would: below this cache.
+TEST_F(CacheLayerTest, AnAppendFollowsWhatOthersAppendedAndShowsIt) {
+  const Ref<Layer> memory = Make<MemoryLayer>({});
+  const Ref<Layer> cache = Make<CacheLayer>({memory}, {{"block", "512 B"}});
+  ASSERT_TRUE(Write(cache, 0, "dirty ").ok());
+  EXPECT_EQ(cache->Append(Block::CopyOf("mine "), Now()).value_or(0), 6u);
+  EXPECT_EQ(ReadAll(cache), "dirty mine ");
+  EXPECT_EQ(memory->Append(Block::CopyOf("theirs "), Now()).value_or(0), 11u);
+  EXPECT_EQ(cache->Append(Block::CopyOf("again"), Now()).value_or(0), 18u);
+  EXPECT_EQ(ReadAll(cache), "dirty mine theirs again");
 }
 
 TEST_F(CacheLayerTest, WhatIsCachedIsNotReadBelowAgain) {

@@ -145,7 +145,7 @@ class FileSystem {
 
   // -- open files --------------------------------------------------------------------------------
 
-  // `want` as for Access(). `flags`: O_TRUNC and O_APPEND of open(2) are looked at.
+  // `want` as for Access(). `flags`: O_TRUNC of open(2) is looked at.
   virtual absl::StatusOr<FileHandle> Open(const Caller& caller, ObjectId file, int flags) = 0;
   // Writes back what is dirty where `handle` is the last one; its error is what close(2) tells.
   virtual absl::Status Release(FileHandle handle) = 0;
@@ -153,6 +153,9 @@ class FileSystem {
   virtual absl::StatusOr<runtime::Block> Read(FileHandle handle, uint64_t offset,
                                               uint64_t bytes) = 0;
   virtual absl::Status Write(FileHandle handle, uint64_t offset, const runtime::Block& bytes) = 0;
+  // Writes at the end of the file, wherever other clients have put it, and returns the offset: what
+  // write(2) does to a file that is open to append. Appends at once come one after the other.
+  virtual absl::StatusOr<uint64_t> Append(FileHandle handle, const runtime::Block& bytes) = 0;
   // Brings what was written to the volume, where other clients see it.
   virtual absl::Status Push(FileHandle handle) = 0;
   // And makes it durable, with the names that were given to the file.

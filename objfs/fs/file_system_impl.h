@@ -98,6 +98,7 @@ class FileSystemImpl final : public FileSystem {
   absl::Status Release(FileHandle handle) override;
   absl::StatusOr<runtime::Block> Read(FileHandle handle, uint64_t offset, uint64_t bytes) override;
   absl::Status Write(FileHandle handle, uint64_t offset, const runtime::Block& bytes) override;
+  absl::StatusOr<uint64_t> Append(FileHandle handle, const runtime::Block& bytes) override;
   absl::Status Push(FileHandle handle) override;
   absl::Status Sync(FileHandle handle) override;
   absl::Status SyncDirectory(ObjectId directory) override;
@@ -219,6 +220,8 @@ class FileSystemImpl final : public FileSystem {
   absl::Status PushFile(OpenFile& file);
   // Gives the volume the time of the last write that was held back; 0: there was none.
   absl::Status TellWhenWritten(OpenFile& file, int64_t written_ns);
+  // After a write through `handle`, which is `open`.
+  absl::Status Written(FileHandle handle, const Handle& open);
   absl::StatusOr<uint64_t> Seek(FileHandle handle, uint64_t offset, bool data);
   absl::Status ChangeXattr(const Caller& caller, ObjectId file, XattrChange change);
 

@@ -139,6 +139,61 @@ TEST_F(FileSystemTest, AFileThatIsOpenOutlivesItsName) {
       [&] { return FsErrorOf(a_->Stat(file).status()) == FsError::kStale; }));
 }
 
+// Records of two clients, each through several threads, in files of either stack: whole, each once,
+// and each thread's in its order.
+TEST_F(FileSystemTest, AppendsOfTwoClientsAreWholeAndNoneIsLost) {
+  constexpr int kThreads = 2, kRecordBytes = 100;
+  const int records = runtime::testing::kSanitized ? 20 : 100;
+  for (const char* stack : {"isolation/storage", "cache(block=512 B)/isolation/storage"}) {
+    const auto one = world_.Client(1, stack), two = world_.Client(2, stack);
+    const ObjectId file = MakeFile(*one, Root(), stack[0] == 'c' ? "cached" : "plain", "begin\n");
+    std::vector<std::thread> threads;
+    for (FileSystem* const client : {one.get(), two.get()}) {
+      for (int t = 0; t < kThreads; ++t) {
+        threads.emplace_back([&, client, t] {
+          const std::string who = absl::StrCat(client == one.get() ? "one" : "two", " ", t, " ");
+          const auto handle = client->Open(kRoot, file, O_WRONLY | O_APPEND);
+          ASSERT_TRUE(handle.ok()) << handle.status();
+          for (int i = 0; i < records; ++i) {
+            std::string record = absl::StrCat(who, i, " ");
+            record.resize(kRecordBytes - 1, '.');
+            const auto at = client->Append(*handle, Block::CopyOf(record + "\n"));
+            ASSERT_TRUE(at.ok()) << at.status();
+            EXPECT_EQ((*at - 6) % kRecordBytes, 0u);
+          }
+          EXPECT_TRUE(client->Release(*handle).ok());
+        });
+      }
+    }
+    for (std::thread& thread : threads) thread.join();
+    const std::string bytes = Read(*a_, file);
+    ASSERT_EQ(bytes.size(), size_t{6} + 2 * kThreads * records * kRecordBytes) << stack;
+    std::map<std::string, int> next;
+    for (size_t at = 6; at < bytes.size(); at += kRecordBytes) {
+      const std::string who = bytes.substr(at, 6);
+      std::string record = absl::StrCat(who, next[who]++, " ");
+      record.resize(kRecordBytes - 1, '.');
+      ASSERT_EQ(bytes.substr(at, kRecordBytes), record + "\n") << stack << ", byte " << at;
+    }
+    EXPECT_EQ(next.size(), size_t{2} * kThreads);
+  }
+}
+
+TEST_F(FileSystemTest, AnAppendBeyondTheLargestFileIsRefused) {
+  const ObjectId file = MakeFile(*a_, Root(), "f");
+  const auto handle = a_->Open(kRoot, file, O_WRONLY | O_APPEND);
+  ASSERT_TRUE(handle.ok()) << handle.status();
+  SetAttributes set;
+  set.size = ObjectStore::kObjectBytesMax - 2;
+  ASSERT_TRUE(a_->Set(kRoot, file, set).ok());
+  EXPECT_EQ(ErrorOf(a_->Append(*handle, Block::CopyOf("abc")).status()), FsError::kTooBig);
+  EXPECT_EQ(a_->Append(*handle, Block::CopyOf("ab")).value_or(0), ObjectStore::kObjectBytesMax - 2);
+  EXPECT_TRUE(a_->Release(*handle).ok());
+  const auto reader = a_->Open(kRoot, file, O_RDONLY);
+  EXPECT_EQ(ErrorOf(a_->Append(*reader, Block::CopyOf("x")).status()), FsError::kBadHandle);
+  EXPECT_TRUE(a_->Release(*reader).ok());
+}
+
 TEST_F(FileSystemTest, DirectoriesGoWhenTheyAreEmptyOnly) {
   const ObjectId d = MakeDirectory(*a_, Root(), "d");
   MakeFile(*b_, d, "f");

@@ -313,6 +313,20 @@ absl::Status FileSystemImpl::Write(FileHandle handle, uint64_t offset, const Blo
   ABACUS_RETURN_IF_ERROR(CheckEnd(offset, bytes.size()));
   ABACUS_RETURN_IF_ERROR(
       Patiently(*open.file, [&] { return open.file->top()->Write(offset, bytes, Now()); }));
+  return Written(handle, open);
+}
+
+absl::StatusOr<uint64_t> FileSystemImpl::Append(FileHandle handle, const Block& bytes) {
+  ABACUS_ASSIGN_OR_RETURN(const Handle open, HandleOf(handle));
+  if (!open.may_write) return FsStatus(FsError::kBadHandle, "it is open for reading only");
+  ABACUS_ASSIGN_OR_RETURN(const uint64_t offset, Patiently(*open.file, [&] {
+                            return open.file->top()->Append(bytes, Now());
+                          }));
+  ABACUS_RETURN_IF_ERROR(Written(handle, open));
+  return offset;
+}
+
+absl::Status FileSystemImpl::Written(FileHandle handle, const Handle& open) {
   if (open.file->holds_back) {
     open.file->written_ns = host_.now_us() * 1000;
     // Where the lease ran out meanwhile, the promise may have been another client's already.

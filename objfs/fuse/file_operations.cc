@@ -39,7 +39,8 @@ int FlagsFor(const Adapter& adapter, int flags) {
 
 void Describe(const Adapter& adapter, OpenFile* file, fuse_file_info* info) {
   info->fh = reinterpret_cast<uintptr_t>(file);
-  info->direct_io = adapter.options().direct_io;
+  // Pages of what is only appended to would be kept under the offsets that the kernel expects.
+  info->direct_io = adapter.options().direct_io || file->only_appends();
   info->keep_cache = adapter.options().exclusive;
   // A close of what was only read has nothing to bring anywhere. (With the kernel collecting
   // writes it does not listen to this: pages may be dirty through another handle.)
@@ -139,8 +140,13 @@ void Write(fuse_req_t raw, fuse_ino_t, const char* data, size_t bytes, off_t off
     if (info->writepage) handle = file.PageHandle();
     if (!handle.ok()) return request.Fail(handle.status());
     // Copied, because a layer may keep it, and libfuse uses its buffer again.
-    const absl::Status status = request.files().Write(*handle, static_cast<uint64_t>(offset),
-                                                      runtime::Block::CopyOf({data, bytes}));
+    const runtime::Block block = runtime::Block::CopyOf({data, bytes});
+    // The flags are those of now: fcntl(2) may have changed them since the file was opened.
+    const bool appends =
+        !info->writepage && (info->flags & O_APPEND) != 0 && !request.adapter().options().exclusive;
+    const absl::Status status =
+        appends ? request.files().Append(*handle, block).status()
+                : request.files().Write(*handle, static_cast<uint64_t>(offset), block);
     if (!status.ok()) return request.Fail(status);
     request.AnswerWritten(bytes);
   });

@@ -233,7 +233,7 @@ TEST_F(FileOperationsTest, AnAppendGoesToTheEndAndAMappedPageToItsPlace) {
   EXPECT_CALL(files_, Open(_, kFile, HasFlags(O_RDWR | O_APPEND))).WillOnce(Return(kHandle));
   EXPECT_CALL(files_, Open(_, kFile, HasFlags(O_RDWR))).WillOnce(Return(kPages));
   ON_CALL(files_, Read(_, 0, _)).WillByDefault(Return(Block::CopyOf(std::string(100, '.'))));
-  EXPECT_CALL(files_, Write(kHandle, _, Holds("appended"))).WillOnce(Return(absl::OkStatus()));
+  EXPECT_CALL(files_, Append(kHandle, Holds("appended"))).WillOnce(Return(100));
   std::string page;
   EXPECT_CALL(files_, Write(kPages, 0, _))
       .Times(AtLeast(1))
@@ -251,6 +251,21 @@ TEST_F(FileOperationsTest, AnAppendGoesToTheEndAndAMappedPageToItsPlace) {
   close(fd);
   ASSERT_TRUE(mounted_->Stop().ok());
   EXPECT_EQ(page.substr(8, 10), "..mapped..");
+}
+
+TEST_F(FileOperationsTest, WhetherAWriteAppendsIsAskedWhenItIsMade) {
+  InSequence in_order;
+  EXPECT_CALL(files_, Append(kHandle, Holds("one"))).WillOnce(Return(100));
+  EXPECT_CALL(files_, Write(kHandle, 7, Holds("two"))).WillOnce(Return(absl::OkStatus()));
+  EXPECT_CALL(files_, Append(kHandle, Holds("three"))).WillOnce(Return(100));
+  Begin();
+  const int fd = OpenFile(O_WRONLY | O_APPEND);
+  EXPECT_EQ(pwrite(fd, "one", 3, 7), 3);  // Linux: at the end as well
+  EXPECT_EQ(fcntl(fd, F_SETFL, 0), 0);
+  EXPECT_EQ(pwrite(fd, "two", 3, 7), 3);
+  EXPECT_EQ(fcntl(fd, F_SETFL, O_APPEND), 0);
+  EXPECT_EQ(write(fd, "three", 5), 5);
+  close(fd);
 }
 
 TEST_F(FileOperationsTest, AnExclusiveMountWritesWhereTheKernelSaysAndMayRead) {

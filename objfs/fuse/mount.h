@@ -25,7 +25,10 @@ namespace abacus::objfs {
 // 3. Unless `exclusive`, nothing is answered from the kernel's caches without asking whether it has
 //    changed: names and attributes are valid for as long as Options say (0), and pages go when size
 //    or modification time are others than before.
-// 4. A file's inode number is its ObjectId. The kernel calls the root 1; the object 1, where it is
+// 4. What is written to a file that is open to append, and not to read, goes to its end in pieces
+//    of up to Options::request_bytes_max, whatever other mounts append. Of one that is open to read
+//    as well the pieces end with the pages. (`exclusive`: the kernel does it.)
+// 5. A file's inode number is its ObjectId. The kernel calls the root 1; the object 1, where it is
 //    not the root, gets the root's number.
 //
 // Lifecycle: Make() mounts; requests wait until Run() serves them; it returns when the directory

@@ -17,6 +17,10 @@ OpenFile::OpenFile(FileSystem& files, ObjectId id, int flags, FileHandle handle)
 
 bool OpenFile::writes() const { return (flags_ & O_ACCMODE) != O_RDONLY; }
 
+bool OpenFile::only_appends() const {
+  return (flags_ & O_ACCMODE) == O_WRONLY && (flags_ & O_APPEND) != 0;
+}
+
 FileHandle OpenFile::pages() {
   runtime::MutexLock lock(mutex_);
   return pages_;

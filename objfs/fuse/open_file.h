@@ -29,6 +29,8 @@ class OpenFile {
   absl::Status Release();
 
   bool writes() const;  // whether it was opened to write
+  // Whether all that can be done with it is to write at the end.
+  bool only_appends() const;
   FileHandle handle() const { return handle_; }
   // For pages: where they are, whatever the file is opened for.
   absl::StatusOr<FileHandle> PageHandle();

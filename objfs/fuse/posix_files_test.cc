@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstring>
+#include <map>
 #include <random>
 #include <thread>
 #include <vector>
@@ -38,6 +39,42 @@ TEST_P(PosixFilesTest, AppendsGoToTheEnd) {
   EXPECT_EQ(lseek(fd, 0, SEEK_SET), 0);
   EXPECT_EQ(write(fd, " end", 4), 4);
   EXPECT_EQ(Get("file"), "begin and end");
+}
+
+// Where who appends reads as well, what comes from pages may come in several pieces.
+TEST_P(PosixFilesTest, AppendsOfTwoMountsAreWholeAndNoneIsLost) {
+  const int records = runtime::testing::kSanitized ? 20 : 100;
+  constexpr size_t kRecordBytes = 100;
+  const auto other = world_.Client(0, GetParam());
+  ASSERT_NE(other, nullptr);
+  const Mounted second(*other);
+  for (const int access : {O_WRONLY, O_RDWR}) {
+    EXPECT_EQ(Put("file", ""), 0);
+    std::vector<std::thread> threads;
+    for (const std::string& path : {At("file"), second / "file"}) {
+      for (const char* who : {"x", "y"}) {
+        threads.emplace_back([=, this] {
+          const std::string record(kRecordBytes, path == At("file") ? who[0] : who[0] - 32);
+          const Fd fd(path, access | O_APPEND);
+          ASSERT_EQ(fd.error(), 0);
+          for (int i = 0; i < records; ++i) {
+            EXPECT_EQ(write(fd, record.data(), record.size()), static_cast<ssize_t>(kRecordBytes));
+          }
+        });
+      }
+    }
+    for (std::thread& thread : threads) thread.join();
+    const std::string bytes = Get("file");
+    ASSERT_EQ(bytes.size(), 4 * kRecordBytes * static_cast<size_t>(records));
+    std::map<char, size_t> seen;
+    for (size_t at = 0; at < bytes.size(); ++at) {
+      if (access == O_WRONLY) {
+        ASSERT_EQ(bytes[at], bytes[at / kRecordBytes * kRecordBytes]) << at;
+      }
+      ++seen[bytes[at]];
+    }
+    for (const auto& [who, count] : seen) EXPECT_EQ(count, kRecordBytes * records) << who;
+  }
 }
 
 TEST_P(PosixFilesTest, AHoleReadsAsZerosAndTakesNoSpace) {

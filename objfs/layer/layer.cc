@@ -69,6 +69,9 @@ absl::StatusOr<ReadResult> Layer::Read(uint64_t offset, uint64_t bytes, Version 
 absl::Status Layer::Write(uint64_t offset, const runtime::Block& bytes, Version now) {
   return below()->Write(offset, bytes, now);
 }
+absl::StatusOr<uint64_t> Layer::Append(const runtime::Block& bytes, Version now) {
+  return below()->Append(bytes, now);
+}
 absl::Status Layer::Truncate(uint64_t size, Version now) { return below()->Truncate(size, now); }
 absl::Status Layer::Punch(Range range, Version now) { return below()->Punch(range, now); }
 absl::StatusOr<uint64_t> Layer::Seek(uint64_t offset, bool data, Version now) {

@@ -129,6 +129,10 @@ class Layer : public runtime::MobileObject {
   virtual absl::StatusOr<ReadResult> Read(uint64_t offset, uint64_t bytes, Version now);
   // Writes all of `bytes`; the file grows where it must. Durable after Flush().
   virtual absl::Status Write(uint64_t offset, const runtime::Block& bytes, Version now);
+  // Writes all of `bytes` at the end, wherever other clients have put it by then, and returns the
+  // offset. Appends of several clients come one after the other, each in one piece.
+  // Errors: kOutOfRange - the file would end beyond what the store can keep.
+  virtual absl::StatusOr<uint64_t> Append(const runtime::Block& bytes, Version now);
   // What is cut off and grown again reads as zeros.
   virtual absl::Status Truncate(uint64_t size, Version now);
   // Makes a hole; the size stays.
@@ -179,7 +183,7 @@ class Layer : public runtime::MobileObject {
   void Checkpoint(runtime::CheckpointWriter& writer) const override;
   absl::Status Restore(runtime::CheckpointReader& reader) override;
 
-  ABACUS_OBJECT(Layer, "objfs.Layer", 1, Read, Write, Truncate, Punch, Seek, Push, Flush,
+  ABACUS_OBJECT(Layer, "objfs.Layer", 1, Read, Write, Append, Truncate, Punch, Seek, Push, Flush,
                 GetAttributes, SetInode, Commit, Attach, Detach, Invalidate, Recall, Describe,
                 Claim)
 
@@ -217,11 +221,11 @@ class Layer : public runtime::MobileObject {
 
 // Makes class Class, derived from Layer, one that stacks can be built of (see ABACUS_OBJECT). Class
 // has a `static constexpr LayerKind kKind`; `version` counts the changes of its checkpoint's form.
-#define ABACUS_LAYER(Class, version)                                                               \
-  ABACUS_OBJECT(Class, Class::kKind.class_name, version, Read, Write, Truncate, Punch, Seek, Push, \
-                Flush, GetAttributes, SetInode, Commit, Attach, Detach, Invalidate, Recall,        \
-                Describe, Claim)                                                                   \
- protected:                                                                                        \
+#define ABACUS_LAYER(Class, version)                                                            \
+  ABACUS_OBJECT(Class, Class::kKind.class_name, version, Read, Write, Append, Truncate, Punch,  \
+                Seek, Push, Flush, GetAttributes, SetInode, Commit, Attach, Detach, Invalidate, \
+                Recall, Describe, Claim)                                                        \
+ protected:                                                                                     \
   const ::abacus::objfs::LayerKind& Kind() const override { return kKind; }
 
 }  // namespace abacus::objfs

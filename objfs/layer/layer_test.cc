@@ -112,7 +112,15 @@ TEST_F(LayerTest, StacksAreTheirModelWhereverTheirLayersAre) {
   for (int i = 0; i < steps; ++i) {
     SCOPED_TRACE(absl::StrCat("seed ", seed, ", step ", i));
     const uint64_t offset = draw(3000), bytes = draw(500);
-    switch (random() % 6) {
+    switch (random() % 7) {
+      case 6: {
+        const std::string text(bytes, static_cast<char>('A' + i % 26));
+        const auto at = top->Append(Block::CopyOf(text), Now());
+        ASSERT_TRUE(at.ok()) << at.status();
+        ASSERT_EQ(*at, model.size());
+        model += text;
+        break;
+      }
       case 0: {
         const std::string text(bytes, static_cast<char>('a' + i % 26));
         ASSERT_TRUE(top->Write(offset, Block::CopyOf(text), Now()).ok());

@@ -14,8 +14,8 @@ namespace {
 using runtime::MutexLock;
 
 constexpr const char* kCallNames[kLayerCalls] = {
-    "read",  "write",          "truncate",  "punch",  "seek",       "push",
-    "flush", "get-attributes", "set-inode", "commit", "invalidate", "recall"};
+    "read",           "write",     "truncate", "punch",      "seek",   "push",  "flush",
+    "get-attributes", "set-inode", "commit",   "invalidate", "recall", "append"};
 
 uint64_t BytesOf(const std::vector<RangeWrite>& writes) {
   uint64_t bytes = 0;
@@ -60,6 +60,10 @@ absl::StatusOr<ReadResult> ProbeLayer::Read(uint64_t offset, uint64_t bytes, Ver
 absl::Status ProbeLayer::Write(uint64_t offset, const runtime::Block& bytes, Version now) {
   return Through({LayerCall::kWrite, {offset, bytes.size()}, now},
                  [&] { return Layer::Write(offset, bytes, now); });
+}
+absl::StatusOr<uint64_t> ProbeLayer::Append(const runtime::Block& bytes, Version now) {
+  return Through({LayerCall::kAppend, {0, bytes.size()}, now},
+                 [&] { return Layer::Append(bytes, now); });
 }
 absl::Status ProbeLayer::Truncate(uint64_t size, Version now) {
   return Through({LayerCall::kTruncate, {size, 0}, now},
@@ -156,7 +160,8 @@ absl::Status ErrorLayer::Restore(runtime::CheckpointReader& reader) {
 // Waits as a disk would: off the processor, with the thread inside the object.
 absl::Status DelayLayer::Before(const Seen& seen) {
   absl::Duration wait = options().Duration("each");
-  if (seen.call == LayerCall::kRead || seen.call == LayerCall::kWrite) {
+  if (seen.call == LayerCall::kRead || seen.call == LayerCall::kWrite ||
+      seen.call == LayerCall::kAppend) {
     wait += absl::Seconds(static_cast<double>(seen.range.bytes) /
                           static_cast<double>(options().Bytes("rate")));
   }

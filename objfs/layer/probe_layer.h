@@ -31,8 +31,9 @@ enum class LayerCall : uint8_t {
   kCommit,
   kInvalidate,
   kRecall,
+  kAppend,
 };
-inline constexpr size_t kLayerCalls = 12;
+inline constexpr size_t kLayerCalls = 13;
 // "read", "write", ...: as options name them.
 const char* LayerCallName(LayerCall call);
 
@@ -40,6 +41,7 @@ class ProbeLayer : public Layer {
  public:
   absl::StatusOr<ReadResult> Read(uint64_t offset, uint64_t bytes, Version now) override;
   absl::Status Write(uint64_t offset, const runtime::Block& bytes, Version now) override;
+  absl::StatusOr<uint64_t> Append(const runtime::Block& bytes, Version now) override;
   absl::Status Truncate(uint64_t size, Version now) override;
   absl::Status Punch(Range range, Version now) override;
   absl::StatusOr<uint64_t> Seek(uint64_t offset, bool data, Version now) override;
@@ -53,7 +55,8 @@ class ProbeLayer : public Layer {
   absl::Status Recall(Range range, Version version) override;
 
  protected:
-  // One call: what it is and which bytes it is about (the new size of a truncation is its offset).
+  // One call: what it is and which bytes it is about (the new size of a truncation is its offset;
+  // an append has the offset 0).
   struct Seen {
     LayerCall call = LayerCall::kRead;
     Range range;
@@ -147,7 +150,7 @@ class StatisticsLayer final : public ProbeLayer {
 
   void Checkpoint(runtime::CheckpointWriter& writer) const override;
   absl::Status Restore(runtime::CheckpointReader& reader) override;
-  ABACUS_LAYER(StatisticsLayer, 1)
+  ABACUS_LAYER(StatisticsLayer, 2)
 
  private:
   struct Counts {

@@ -39,6 +39,11 @@ absl::Status StorageLayer::Write(uint64_t offset, const Block& bytes, Version no
   return store_->Write(id_, offset, bytes.view(), now.value);
 }
 
+absl::StatusOr<uint64_t> StorageLayer::Append(const Block&, Version) {
+  return absl::UnimplementedError(
+      "an append needs an isolation layer above the storage layer: isolation/storage");
+}
+
 absl::Status StorageLayer::Truncate(uint64_t size, Version now) {
   return store_->Truncate(id_, size, now.value);
 }

@@ -17,7 +17,7 @@ namespace abacus::objfs {
 //
 // It promises what the store does: a call is seen whole by those that begin after it returned, and
 // is durable after Flush(); after a crash each block is old or new. It does not order clients: that
-// is the isolation layer's, so Commit() is kUnimplemented here.
+// is the isolation layer's, so Commit() and Append() are kUnimplemented here.
 // Errors: those of ObjectStore; kInvalidArgument - a version of 0, or more than kReadBytesMax.
 // Thread-safety: thread-safe. Blocking: disk I/O.
 class StorageLayer final : public Layer {
@@ -33,6 +33,7 @@ class StorageLayer final : public Layer {
 
   absl::StatusOr<ReadResult> Read(uint64_t offset, uint64_t bytes, Version now) override;
   absl::Status Write(uint64_t offset, const runtime::Block& bytes, Version now) override;
+  absl::StatusOr<uint64_t> Append(const runtime::Block& bytes, Version now) override;
   absl::Status Truncate(uint64_t size, Version now) override;
   absl::Status Punch(Range range, Version now) override;
   absl::StatusOr<uint64_t> Seek(uint64_t offset, bool data, Version now) override;

@@ -21,6 +21,17 @@ absl::Status IsolationLayer::Write(uint64_t offset, const runtime::Block& bytes,
   return ChangeBytes(now, [&](Version version) { return below()->Write(offset, bytes, version); });
 }
 
+absl::StatusOr<uint64_t> IsolationLayer::Append(const runtime::Block& bytes, Version now) {
+  uint64_t offset = 0;
+  // The end is looked at in the object's turn: nobody moves it before the bytes are there.
+  ABACUS_RETURN_IF_ERROR(ChangeBytes(now, [&](Version version) -> absl::Status {
+    ABACUS_ASSIGN_OR_RETURN(const Attributes attributes, below()->GetAttributes(version));
+    offset = attributes.size;
+    return below()->Write(offset, bytes, version);
+  }));
+  return offset;
+}
+
 absl::Status IsolationLayer::Truncate(uint64_t size, Version now) {
   return ChangeBytes(now, [&](Version version) { return below()->Truncate(size, version); });
 }

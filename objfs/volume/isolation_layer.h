@@ -32,6 +32,7 @@ class IsolationLayer final : public Layer {
 
   absl::StatusOr<ReadResult> Read(uint64_t offset, uint64_t bytes, Version now) override;
   absl::Status Write(uint64_t offset, const runtime::Block& bytes, Version now) override;
+  absl::StatusOr<uint64_t> Append(const runtime::Block& bytes, Version now) override;
   absl::Status Truncate(uint64_t size, Version now) override;
   absl::Status Punch(Range range, Version now) override;
   absl::StatusOr<uint64_t> Seek(uint64_t offset, bool data, Version now) override;

@@ -45,6 +45,7 @@ class MockFileSystem : public FileSystem {
   MOCK_METHOD(absl::Status, Release, (FileHandle), (override));
   MOCK_METHOD(absl::StatusOr<runtime::Block>, Read, (FileHandle, uint64_t, uint64_t), (override));
   MOCK_METHOD(absl::Status, Write, (FileHandle, uint64_t, const runtime::Block&), (override));
+  MOCK_METHOD(absl::StatusOr<uint64_t>, Append, (FileHandle, const runtime::Block&), (override));
   MOCK_METHOD(absl::Status, Renew, (), (override));
   MOCK_METHOD(absl::Status, Push, (FileHandle), (override));
   MOCK_METHOD(absl::Status, Sync, (FileHandle), (override));

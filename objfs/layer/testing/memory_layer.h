@@ -29,6 +29,13 @@ class MemoryLayer final : public Layer {
     version_ = std::max(version_, now);
     return absl::OkStatus();
   }
+  absl::StatusOr<uint64_t> Append(const runtime::Block& bytes, Version now) override {
+    runtime::MutexLock lock(mutex_);
+    const uint64_t offset = bytes_.size();
+    bytes_.append(bytes.view());
+    version_ = std::max(version_, now);
+    return offset;
+  }
   absl::Status Truncate(uint64_t size, Version now) override {
     runtime::MutexLock lock(mutex_);
     bytes_.resize(size);
