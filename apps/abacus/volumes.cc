@@ -46,6 +46,7 @@ const objfs::LayerKinds& Kinds() {
 }
 
 void AddFileSystemClasses(runtime::ObjectTypes& types) {
+  types.Add<objfs::LockClient>();
   types.Add<VolumeSet>().Add<Volume>().Add<Directory>().Add<IsolationLayer>().Add<StorageLayer>();
   types.Add<objfs::ClientEnd>();
   types.Add<objfs::ErrorLayer>().Add<objfs::DelayLayer>().Add<objfs::TraceLayer>();
@@ -53,8 +54,8 @@ void AddFileSystemClasses(runtime::ObjectTypes& types) {
   types.Add<objfs::CacheLayer>([] { return std::make_unique<objfs::CacheManager>(kCacheBytes); });
 }
 
-absl::StatusOr<Ref<VolumeSet>> PublishVolumes(runtime::Node& node, const std::string& directory) {
-  runtime::BindingManager& binding = node.binding();
+absl::StatusOr<Ref<VolumeSet>> OpenVolumes(runtime::BindingManager& binding,
+                                           const std::string& directory) {
   const auto end = [&binding](const runtime::Rid& rid) {
     binding.Destroy(rid).IgnoreError();  // not there any more is what is wanted
   };
@@ -72,9 +73,13 @@ absl::StatusOr<Ref<VolumeSet>> PublishVolumes(runtime::Node& node, const std::st
   };
   host.end = [end](const Ref<Volume>& volume) { end(volume.rid()); };
   ABACUS_ASSIGN_OR_RETURN(auto set, VolumeSet::Make(directory, std::move(host)));
-  Ref<VolumeSet> ref = binding.Adopt(std::move(set));
-  node.Publish(kVolumesName, ref.rid());
-  return ref;
+  return binding.Adopt(std::move(set));
+}
+
+absl::StatusOr<Ref<VolumeSet>> PublishVolumes(runtime::Node& node, const std::string& directory) {
+  ABACUS_ASSIGN_OR_RETURN(Ref<VolumeSet> volumes, OpenVolumes(node.binding(), directory));
+  node.Publish(kVolumesName, volumes.rid());
+  return volumes;
 }
 
 absl::StatusOr<Ref<VolumeSet>> VolumesOf(runtime::Node& node) {
@@ -84,6 +89,11 @@ absl::StatusOr<Ref<VolumeSet>> VolumesOf(runtime::Node& node) {
 
 absl::StatusOr<Ref<Volume>> VolumeOf(runtime::Node& node, const std::string& name) {
   ABACUS_ASSIGN_OR_RETURN(const Ref<VolumeSet> volumes, VolumesOf(node));
+  return VolumeIn(volumes, name, "SERVER/VOLUME");
+}
+
+absl::StatusOr<Ref<Volume>> VolumeIn(const Ref<VolumeSet>& volumes, const std::string& name,
+                                     const char* way_to_say) {
   if (!name.empty()) return volumes->Open(name);
   ABACUS_ASSIGN_OR_RETURN(const auto all, volumes->List());
   if (all.size() == 1) return volumes->Open(all[0].name);
@@ -93,29 +103,40 @@ absl::StatusOr<Ref<Volume>> VolumeOf(runtime::Node& node, const std::string& nam
   std::string names;
   for (const auto& volume : all) absl::StrAppend(&names, names.empty() ? "" : ", ", volume.name);
   return absl::InvalidArgumentError(
-      absl::StrCat("which volume? There are: ", names, ". Say SERVER/VOLUME"));
+      absl::StrCat("which volume? There are: ", names, ". Say ", way_to_say));
 }
 
 objfs::FileSystem::Host HostOf(runtime::Node& node) {
+  return HostOf(node.binding(), [&node](const runtime::Rid& rid) { End(node, rid); });
+}
+
+objfs::FileSystem::Host HostOf(runtime::BindingManager& binding,
+                               std::function<void(const runtime::Rid&)> end) {
   objfs::FileSystem::Host host;
-  host.layers.make = [&node](const objfs::LayerKind& kind, const std::vector<Ref<Layer>>& below,
-                             const std::vector<std::pair<std::string, std::string>>& options,
-                             size_t) -> absl::StatusOr<Ref<Layer>> {
-    auto made = node.binding().CreateObject(kind.class_name,
-                                            runtime::internal::EncodeInit<Layer>(below, options));
+  host.layers.make = [&binding](const objfs::LayerKind& kind, const std::vector<Ref<Layer>>& below,
+                                const std::vector<std::pair<std::string, std::string>>& options,
+                                size_t) -> absl::StatusOr<Ref<Layer>> {
+    auto made =
+        binding.CreateObject(kind.class_name, runtime::internal::EncodeInit<Layer>(below, options));
     if (!made.ok()) return made.status();
     return Ref<Layer>(*std::move(made));
   };
-  host.layers.end = [&node](const Ref<Layer>& layer) { End(node, layer.rid()); };
-  host.make_directory = [&node](const Ref<Volume>& volume, const Ref<Layer>& below,
-                                objfs::ObjectId id, uint16_t writer) {
-    return node.Create<Directory>(volume, below, id, writer);
+  host.layers.end = [end](const Ref<Layer>& layer) { end(layer.rid()); };
+  host.make_directory = [&binding](const Ref<Volume>& volume, const Ref<Layer>& below,
+                                   objfs::ObjectId id, uint16_t writer) {
+    return binding.Create<Directory>(volume, below, id, writer);
   };
-  host.end_directory = [&node](const Ref<Directory>& directory) { End(node, directory.rid()); };
-  host.adopt_end = [&node](std::unique_ptr<objfs::ClientEnd> end) {
-    return node.binding().Adopt(std::move(end));
+  host.end_directory = [end](const Ref<Directory>& directory) { end(directory.rid()); };
+  host.locks.adopt = [&binding](std::unique_ptr<objfs::LockClient> client) {
+    return binding.Adopt(std::move(client));
   };
-  host.remove_end = [&node](const Ref<objfs::ClientEnd>& end) { End(node, end.rid()); };
+  host.locks.end = [&binding](const Ref<objfs::LockClient>& client) {
+    binding.Destroy(client.rid()).IgnoreError();
+  };
+  host.adopt_end = [&binding](std::unique_ptr<objfs::ClientEnd> client) {
+    return binding.Adopt(std::move(client));
+  };
+  host.remove_end = [end](const Ref<objfs::ClientEnd>& client) { end(client.rid()); };
   host.now_us = [] { return absl::GetCurrentTimeNanos() / 1000; };
   return host;
 }

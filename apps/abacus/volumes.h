@@ -3,6 +3,7 @@
 
 // Ties the file system to a node: what it leaves to others by its hosts.
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -24,7 +25,10 @@ inline constexpr char kVolumesName[] = "volumes";
 const objfs::LayerKinds& Kinds();
 void AddFileSystemClasses(runtime::ObjectTypes& types);
 
-// Opens the volumes under `directory` and publishes them.
+// Opens the volumes under `directory`.
+absl::StatusOr<runtime::Ref<objfs::VolumeSet>> OpenVolumes(runtime::BindingManager& binding,
+                                                           const std::string& directory);
+// And publishes them.
 absl::StatusOr<runtime::Ref<objfs::VolumeSet>> PublishVolumes(runtime::Node& node,
                                                               const std::string& directory);
 
@@ -32,9 +36,16 @@ absl::StatusOr<runtime::Ref<objfs::VolumeSet>> PublishVolumes(runtime::Node& nod
 absl::StatusOr<runtime::Ref<objfs::VolumeSet>> VolumesOf(runtime::Node& node);
 // One of them; where `name` is empty, the only one that there is.
 absl::StatusOr<runtime::Ref<objfs::Volume>> VolumeOf(runtime::Node& node, const std::string& name);
+// `way_to_say`: how the user names one of several.
+absl::StatusOr<runtime::Ref<objfs::Volume>> VolumeIn(const runtime::Ref<objfs::VolumeSet>& volumes,
+                                                     const std::string& name,
+                                                     const char* way_to_say);
 
 // How a file system brings its objects into `node`, which outlives it.
 objfs::FileSystem::Host HostOf(runtime::Node& node);
+// The same without a cluster; `end` ends an object wherever it is.
+objfs::FileSystem::Host HostOf(runtime::BindingManager& binding,
+                               std::function<void(const runtime::Rid&)> end);
 
 }  // namespace abacus::apps
 

@@ -44,6 +44,7 @@ constexpr std::array kRows = {
     Row{FsError::kInterrupted, absl::StatusCode::kCancelled, "interrupted"},
     Row{FsError::kBadHandle, absl::StatusCode::kFailedPrecondition, "bad-handle"},
     Row{FsError::kInputOutput, absl::StatusCode::kDataLoss, "input-output"},
+    Row{FsError::kNoLocks, absl::StatusCode::kResourceExhausted, "no-locks"},
 };
 
 constexpr bool RowsAreInOrder() {
@@ -53,7 +54,7 @@ constexpr bool RowsAreInOrder() {
   return true;
 }
 static_assert(RowsAreInOrder());
-static_assert(kRows.back().error == FsError::kInputOutput, "a row for each error");
+static_assert(kRows.back().error == FsError::kNoLocks, "a row for each error");
 
 const Row& RowOf(FsError error) {
   const auto row = static_cast<size_t>(error);

@@ -39,6 +39,7 @@ enum class FsError : uint8_t {
   kInterrupted,
   kBadHandle,    // not open, or not for that
   kInputOutput,  // stored bytes are wrong, or the server does not answer
+  kNoLocks,      // more locks than a client can have
 };
 
 // An error of that kind; `what` for the log.

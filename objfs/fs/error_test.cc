@@ -11,7 +11,7 @@
 namespace abacus::objfs {
 namespace {
 
-constexpr auto kLast = FsError::kInputOutput;
+constexpr auto kLast = FsError::kNoLocks;
 
 TEST(FsErrorTest, AStatusTellsTheErrorThatItWasMadeOf) {
   for (int i = 1; i <= static_cast<int>(kLast); ++i) {

@@ -89,6 +89,7 @@ absl::StatusOr<std::unique_ptr<FileSystem>> FileSystem::Make(Ref<Volume> volume,
                                                       std::move(host), std::move(options));
   // From here on its end leaves the volume.
   ABACUS_RETURN_IF_ERROR(file_system->CheckStacks());
+  ABACUS_RETURN_IF_ERROR(file_system->locks_->Listen());
   return file_system;
 }
 
@@ -102,7 +103,8 @@ FileSystemImpl::FileSystemImpl(Ref<Volume> volume, Joined joined, const LayerKin
       link_(std::move(joined.link)),
       end_(std::move(joined.end)),
       clock_(info_.writer, host_.now_us),
-      lease_until_ns_(LeaseEnd(joined.sent_ns, info_.lease_ns)) {
+      lease_until_ns_(LeaseEnd(joined.sent_ns, info_.lease_ns)),
+      locks_(std::make_unique<FileLocks>(volume_, info_.writer, host_.locks)) {
   link_->Attach(this);
   renewer_ = std::thread([this] { RenewNowAndThen(); });
 }
@@ -161,6 +163,7 @@ FileSystemImpl::~FileSystemImpl() {
     Unuse(id).IgnoreError();
   }
   directories.clear();
+  locks_.reset();
   volume_->Leave(info_.writer).IgnoreError();
   // Others may have waited until now for what was kept here.
   link_->Detach();

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "objfs/directory/directory.h"
 #include "objfs/fs/error.h"
+#include "objfs/fs/file_locks.h"
 #include "objfs/layer/layer.h"
 #include "objfs/layer/stack.h"
 #include "objfs/volume/client_end.h"
@@ -71,6 +72,7 @@ class FileSystem {
                                                           ObjectId id, uint16_t writer)>
         make_directory;
     std::function<void(const runtime::Ref<Directory>&)> end_directory;
+    FileLocks::Host locks;
     // Where the volume's server tells what other clients change.
     std::function<runtime::Ref<ClientEnd>(std::unique_ptr<ClientEnd>)> adopt_end;
     std::function<void(const runtime::Ref<ClientEnd>&)> remove_end;
@@ -168,6 +170,17 @@ class FileSystem {
   // Returns how many bytes: fewer where the source ends.
   virtual absl::StatusOr<uint64_t> CopyRange(FileHandle from, uint64_t from_offset, FileHandle to,
                                              uint64_t to_offset, uint64_t bytes) = 0;
+
+  // -- locks: advisory, between all clients of the volume; see FileLocks
+  // ---------------------------
+
+  virtual uint64_t NewLockTicket() = 0;
+  virtual void Lock(const LockRequest& request, const LockDone& done) = 0;
+  virtual void CancelLock(uint64_t ticket) = 0;  // blocking: no
+  virtual absl::Status Unlock(const LockRequest& request) = 0;
+  virtual absl::Status UnlockAll(ObjectId file, LockKind kind, uint64_t owner) = 0;
+  // The lock that excludes the request; none: it would be granted.
+  virtual absl::StatusOr<std::optional<HeldLock>> GetLock(const LockRequest& request) = 0;
 
   virtual absl::StatusOr<VolumeSpace> Space() = 0;
   // The stack of a file as text, top first.

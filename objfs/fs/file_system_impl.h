@@ -107,6 +107,18 @@ class FileSystemImpl final : public FileSystem {
   absl::StatusOr<uint64_t> SeekHole(FileHandle handle, uint64_t offset) override;
   absl::StatusOr<uint64_t> CopyRange(FileHandle from, uint64_t from_offset, FileHandle to,
                                      uint64_t to_offset, uint64_t bytes) override;
+  uint64_t NewLockTicket() override { return locks_->NewTicket(); }
+  void Lock(const LockRequest& request, const LockDone& done) override {
+    locks_->Lock(request, done);
+  }
+  void CancelLock(uint64_t ticket) override { locks_->Cancel(ticket); }
+  absl::Status Unlock(const LockRequest& request) override { return locks_->Unlock(request); }
+  absl::Status UnlockAll(ObjectId file, LockKind kind, uint64_t owner) override {
+    return locks_->UnlockAll(file, kind, owner);
+  }
+  absl::StatusOr<std::optional<HeldLock>> GetLock(const LockRequest& request) override {
+    return locks_->Excluding(request);
+  }
   absl::StatusOr<VolumeSpace> Space() override;
   absl::StatusOr<std::string> StackOf(ObjectId file) override;
 
@@ -236,6 +248,7 @@ class FileSystemImpl final : public FileSystem {
   WaitBoard board_;
   // Monotonic; what was promised to this client holds as long.
   std::atomic<int64_t> lease_until_ns_;
+  std::unique_ptr<FileLocks> locks_;
   runtime::Mutex renew_mutex_;
   runtime::CondVar renew_changed_;
   bool stopping_ ABSL_GUARDED_BY(renew_mutex_) = false;

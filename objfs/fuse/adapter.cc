@@ -32,8 +32,10 @@ void Begin(void* user_data, fuse_conn_info* connection) {
   // HANDLE_KILLPRIV.
   unsigned want = FUSE_CAP_ASYNC_READ | FUSE_CAP_ASYNC_DIO | FUSE_CAP_PARALLEL_DIROPS |
                   FUSE_CAP_ATOMIC_O_TRUNC | FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO;
-  want |= options.exclusive ? FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_CACHE_SYMLINKS
-                            : FUSE_CAP_AUTO_INVAL_DATA;
+  // Without other clients the kernel's own locks are enough.
+  want |= options.exclusive
+              ? FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_CACHE_SYMLINKS
+              : FUSE_CAP_AUTO_INVAL_DATA | FUSE_CAP_POSIX_LOCKS | FUSE_CAP_FLOCK_LOCKS;
   connection->want = want & connection->capable;
 }
 
@@ -44,7 +46,8 @@ Adapter::Adapter(FileSystem& files, Mount::Options options)
       options_(std::move(options)),
       root_(files.root()),
       attributes_for_(Seconds(options_, options_.attributes_for)),
-      names_for_(Seconds(options_, options_.names_for)) {}
+      names_for_(Seconds(options_, options_.names_for)),
+      lock_waits_(files) {}
 
 void Adapter::Hold(std::shared_ptr<void> held) {
   runtime::MutexLock lock(mutex_);
@@ -95,6 +98,7 @@ const fuse_lowlevel_ops& Operations() {
     AddNameOperations(&made);
     AddFileOperations(&made);
     AddListOperations(&made);
+    AddLockOperations(&made);
     return made;
   }();
   return table;

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "objfs/fs/file_system.h"
+#include "objfs/fuse/lock_waits.h"
 #include "objfs/fuse/mount.h"
 #include "runtime/base/mutex.h"
 
@@ -26,6 +27,7 @@ class Adapter {
 
   FileSystem& files() const { return files_; }
   const Mount::Options& options() const { return options_; }
+  LockWaits& lock_waits() { return lock_waits_; }
 
   // How long the kernel may use an answer, in seconds.
   double attributes_for() const { return attributes_for_; }
@@ -53,6 +55,7 @@ class Adapter {
   const Mount::Options options_;
   const uint64_t root_;
   const double attributes_for_, names_for_;
+  LockWaits lock_waits_;
 
   runtime::Mutex mutex_;
   absl::Time second_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();  // begin of the current one
@@ -68,6 +71,7 @@ const fuse_lowlevel_ops& Operations();
 void AddNameOperations(fuse_lowlevel_ops* table);  // names and inodes
 void AddFileOperations(fuse_lowlevel_ops* table);  // open files
 void AddListOperations(fuse_lowlevel_ops* table);  // open directories
+void AddLockOperations(fuse_lowlevel_ops* table);  // locks
 
 }  // namespace abacus::objfs::fuse
 

@@ -59,6 +59,8 @@ int ErrnoOf(FsError error) {
       return EBADF;
     case FsError::kInputOutput:
       return EIO;
+    case FsError::kNoLocks:
+      return ENOLCK;
   }
   return EIO;
 }

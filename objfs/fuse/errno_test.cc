@@ -38,11 +38,12 @@ const std::map<FsError, int> kTable = {
     {FsError::kInterrupted, EINTR},
     {FsError::kBadHandle, EBADF},
     {FsError::kInputOutput, EIO},
+    {FsError::kNoLocks, ENOLCK},
 };
 
 TEST(ErrnoTest, EachErrorHasItsNumberAndNoOtherHasIt) {
   std::set<int> numbers;
-  for (int i = 0; i <= static_cast<int>(FsError::kInputOutput); ++i) {
+  for (int i = 0; i <= static_cast<int>(FsError::kNoLocks); ++i) {
     const auto error = static_cast<FsError>(i);
     ASSERT_TRUE(kTable.contains(error)) << FsErrorName(error);
     EXPECT_EQ(ErrnoOf(error), kTable.at(error)) << FsErrorName(error);

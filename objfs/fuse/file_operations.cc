@@ -42,9 +42,8 @@ void Describe(const Adapter& adapter, OpenFile* file, fuse_file_info* info) {
   // Pages of what is only appended to would be kept under the offsets that the kernel expects.
   info->direct_io = adapter.options().direct_io || file->only_appends();
   info->keep_cache = adapter.options().exclusive;
-  // A close of what was only read has nothing to bring anywhere. (With the kernel collecting
-  // writes it does not listen to this: pages may be dirty through another handle.)
-  info->noflush = !file->writes();
+  // Every close is told of, also of what was only read: a process loses its locks with it.
+  info->noflush = 0;
 }
 
 // An open that nobody waits for any more is closed again.
@@ -156,7 +155,9 @@ void Write(fuse_req_t raw, fuse_ino_t, const char* data, size_t bytes, off_t off
 void Flush(fuse_req_t raw, fuse_ino_t, fuse_file_info* info) {
   Serve(raw, "flush", [&](Request& request) {
     OpenFile& file = FileOf(info);
-    request.Answer(file.writes() ? file.Push() : absl::OkStatus());
+    absl::Status status = file.writes() ? file.Push() : absl::OkStatus();
+    status.Update(file.UnlockProcess(info->lock_owner));
+    request.Answer(status);
   });
 }
 

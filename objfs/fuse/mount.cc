@@ -173,6 +173,8 @@ absl::Status Mount::Run() {
   // Ends the connection, which fails what still waits for an answer; so it precedes the join.
   fuse_session_unmount(impl_->session);
   closer.join();
+  // Their answers reach nobody any more, but they must not come after the session's end.
+  impl_->adapter.lock_waits().CancelAll();
   if (fuse::IsEndOfConnection(result)) return absl::OkStatus();
   return absl::InternalError(
       absl::StrCat(directory_, ": the connection with the kernel ended with ", result));

@@ -55,10 +55,31 @@ absl::Status OpenFile::Sync() {
   return files_.Sync(handle_);
 }
 
+void OpenFile::KeepOwner(LockKind kind, uint64_t owner) {
+  runtime::MutexLock lock(mutex_);
+  owners_.emplace(kind, owner);
+}
+
+absl::Status OpenFile::UnlockProcess(uint64_t owner) {
+  {
+    // Another process may have that name later, and locks that this open is not to take away.
+    runtime::MutexLock lock(mutex_);
+    owners_.erase({LockKind::kRecord, owner});
+  }
+  return files_.UnlockAll(id_, LockKind::kRecord, owner);
+}
+
 absl::Status OpenFile::Release() {
   absl::Status status;
   if (const FileHandle pages = this->pages(); pages != 0) status = files_.Release(pages);
   status.Update(files_.Release(handle_));
+  std::set<std::pair<LockKind, uint64_t>> owners;
+  {
+    runtime::MutexLock lock(mutex_);
+    owners.swap(owners_);
+  }
+  // What was written under a lock is at the volume before the lock goes.
+  for (const auto& [kind, owner] : owners) status.Update(files_.UnlockAll(id_, kind, owner));
   return status;
 }
 

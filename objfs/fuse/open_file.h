@@ -1,7 +1,10 @@
 #ifndef ABACUS_OBJFS_FUSE_OPEN_FILE_H_
 #define ABACUS_OBJFS_FUSE_OPEN_FILE_H_
 
+#include <cstdint>
 #include <memory>
+#include <set>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -25,7 +28,13 @@ class OpenFile {
                                                         ObjectId id, int flags);
   OpenFile(FileSystem& files, ObjectId id, int flags, FileHandle handle);
 
-  // The handles are the file system's to close; REQUIRES: no other call is going on.
+  // Who has asked for locks through this open of the file; they go with it.
+  void KeepOwner(LockKind kind, uint64_t owner);
+  // A process has closed a descriptor: it loses its locks of the file.
+  absl::Status UnlockProcess(uint64_t owner);
+
+  // The handles are the file system's to close, and the locks that are left go.
+  // REQUIRES: no other call is going on.
   absl::Status Release();
 
   bool writes() const;  // whether it was opened to write
@@ -47,6 +56,7 @@ class OpenFile {
   const FileHandle handle_;
   runtime::Mutex mutex_;                          // not held over calls
   FileHandle pages_ ABSL_GUARDED_BY(mutex_) = 0;  // the second handle; 0: none yet
+  std::set<std::pair<LockKind, uint64_t>> owners_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace abacus::objfs::fuse

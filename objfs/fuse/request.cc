@@ -1,6 +1,7 @@
 #include "objfs/fuse/request.h"
 
 #define FUSE_USE_VERSION 314
+#include <fcntl.h>
 #include <fuse3/fuse_lowlevel.h>
 #include <sys/statvfs.h>
 
@@ -159,6 +160,26 @@ void Request::AnswerSpace(const VolumeSpace& space) {
   made.f_files = space.objects + made.f_ffree;
   made.f_namemax = Directory::kNameBytesMax;
   if (Claim()) fuse_reply_statfs(request_, &made);
+}
+
+void Request::AnswerLock(const std::optional<HeldLock>& excluding) {
+  struct flock made = {};
+  made.l_type = F_UNLCK;
+  made.l_whence = SEEK_SET;
+  if (excluding.has_value()) {
+    const LockRange& range = excluding->range;
+    made.l_type = excluding->exclusive ? F_WRLCK : F_RDLCK;
+    made.l_start = static_cast<off_t>(range.first);
+    // 0: however long the file becomes.
+    if (range.last != kLockEnd) made.l_len = static_cast<off_t>(range.last - range.first + 1);
+    made.l_pid = static_cast<pid_t>(excluding->pid);
+  }
+  if (Claim()) fuse_reply_lock(request_, &made);
+}
+
+fuse_req* Request::Defer() {
+  answered_ = true;
+  return request_;
 }
 
 bool Request::AnswerOpen(const fuse_file_info& file) {

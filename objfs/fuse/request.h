@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <exception>
+#include <optional>
 #include <string_view>
 
 #include "absl/status/status.h"
@@ -54,9 +55,13 @@ class Request {
   void AnswerOffset(uint64_t offset);
   void AnswerXattrBytes(size_t bytes);
   void AnswerSpace(const VolumeSpace& space);
+  void AnswerLock(const std::optional<HeldLock>& excluding);
   // False where nobody waits any more (open(2) was interrupted): the caller takes the open back.
   bool AnswerOpen(const fuse_file_info& file);
   bool AnswerCreate(const Node& node, const fuse_file_info& file);
+
+  // The answer comes later, by another Request of what this returns.
+  fuse_req* Defer();
 
   // -- for answers that are put together elsewhere -----------------------------------------------
 

@@ -117,6 +117,7 @@ absl::StatusOr<VolumeInfo> Volume::Join(const std::string& client, const Ref<Cli
   last_writer_ = writer;
   clients_[writer] = client;
   callbacks_->Join(writer, end);
+  locks_.Begin(writer);
   return VolumeInfo{.name = options_.name,
                     .root = root_,
                     .writer = writer,
@@ -152,6 +153,7 @@ absl::Status Volume::Retire() {
 absl::Status Volume::Leave(uint16_t writer) {
   callbacks_->Leave(writer);
   absl::Status first;
+  locks_.End(writer);
   for (const ObjectId id : table_->OpenedBy(writer)) first.Update(Close(writer, id));
   MutexLock lock(mutex_);
   clients_.erase(writer);
@@ -257,6 +259,30 @@ absl::Status Volume::Close(uint16_t writer, ObjectId id) {
   if (*last) EndBottom(id);
   return absl::OkStatus();
 }
+
+// -- locks ----------------------------------------------------------------------------------------
+
+absl::Status Volume::ListenForLocks(uint16_t writer, const Ref<LockClient>& client) {
+  return locks_.Listen(writer, client);
+}
+absl::StatusOr<LockState> Volume::Lock(uint16_t writer, const LockRequest& request) {
+  return locks_.Lock(writer, request);
+}
+absl::Status Volume::Unlock(uint16_t writer, const LockRequest& request) {
+  return locks_.Unlock(writer, request);
+}
+absl::StatusOr<std::optional<HeldLock>> Volume::GetLock(uint16_t writer,
+                                                        const LockRequest& request) {
+  return locks_.Excluding(writer, request);
+}
+absl::StatusOr<bool> Volume::CancelLock(uint16_t writer, uint64_t ticket) {
+  return locks_.Cancel(writer, ticket);
+}
+absl::StatusOr<std::vector<uint64_t>> Volume::WaitingLocks(uint16_t writer,
+                                                           const std::vector<uint64_t>& tickets) {
+  return locks_.Waiting(writer, tickets);
+}
+absl::StatusOr<LockCounts> Volume::Locks() { return locks_.counts(); }
 
 absl::Status Volume::Flush(const std::vector<ObjectId>& ids) {
   for (const ObjectId id : ids) ABACUS_RETURN_IF_ERROR(table_->Flush(id));

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -24,6 +25,7 @@
 #include "objfs/volume/object_table.h"
 #include "objfs/volume/transaction.h"
 #include "objfs/volume/turns.h"
+#include "objfs/volume/volume_locks.h"
 #include "runtime/base/mutex.h"
 #include "runtime/object/mobile_object.h"
 #include "runtime/object/ref.h"
@@ -94,7 +96,7 @@ class Volume final : public runtime::AnchoredObject {
   // client
   //         that change something answer so, whatever it believes to have been promised.
   absl::Status Renew(uint16_t writer);
-  // All that the client has open is closed.
+  // All that the client has open is closed, and its locks go.
   absl::Status Leave(uint16_t writer);
 
   // In the order asked for; an object that is not there has id 0.
@@ -116,6 +118,21 @@ class Volume final : public runtime::AnchoredObject {
   absl::StatusOr<runtime::Ref<Layer>> Open(uint16_t writer, ObjectId id);
   absl::Status Close(uint16_t writer, ObjectId id);
 
+  // -- locks: see LockTable. No call waits; who waits is told by the object that it listens with
+  // ---
+
+  absl::Status ListenForLocks(uint16_t writer, const runtime::Ref<LockClient>& client);
+  absl::StatusOr<LockState> Lock(uint16_t writer, const LockRequest& request);
+  absl::Status Unlock(uint16_t writer, const LockRequest& request);
+  // The lock that excludes the request; none: it would be granted.
+  absl::StatusOr<std::optional<HeldLock>> GetLock(uint16_t writer, const LockRequest& request);
+  // False: the request does not wait any more, it was granted.
+  absl::StatusOr<bool> CancelLock(uint16_t writer, uint64_t ticket);
+  // Those of `tickets` that still wait.
+  absl::StatusOr<std::vector<uint64_t>> WaitingLocks(uint16_t writer,
+                                                     const std::vector<uint64_t>& tickets);
+  absl::StatusOr<LockCounts> Locks();
+
   // Returns once all changes of these objects that returned before are durable.
   absl::Status Flush(const std::vector<ObjectId>& ids);
   absl::StatusOr<VolumeSpace> Space();
@@ -124,7 +141,8 @@ class Volume final : public runtime::AnchoredObject {
   absl::Status Retire();
 
   ABACUS_OBJECT(Volume, "objfs.Volume", 1, Join, Renew, Leave, Stat, MakeInode, Discard, Commit,
-                Change, TreeVersion, Open, Close, Flush, Space, Clients, Retire, Settle)
+                Change, TreeVersion, Open, Close, ListenForLocks, Lock, Unlock, GetLock, CancelLock,
+                WaitingLocks, Locks, Flush, Space, Clients, Retire, Settle)
 
  private:
   struct Bottom {
@@ -143,6 +161,7 @@ class Volume final : public runtime::AnchoredObject {
   const std::shared_ptr<ObjectTable> table_;
   const std::shared_ptr<Callbacks> callbacks_;
   ObjectId root_ = 0;
+  VolumeLocks locks_;
   // Opening and closing of one object happen one after the other: its layers are made by the first
   // and ended by the last.
   Turns openings_;

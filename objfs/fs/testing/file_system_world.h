@@ -34,9 +34,11 @@ class FileSystemWorld {
 
   // `steady_clock_ns`: the clock of all leases; empty: the machine's.
   explicit FileSystemWorld(size_t nodes = 3, Disk* disk = nullptr,
-                           std::function<int64_t()> steady_clock_ns = nullptr)
+                           std::function<int64_t()> steady_clock_ns = nullptr,
+                           absl::Duration lease = absl::Seconds(60))
       : steady_ns(std::move(steady_clock_ns)),
         nodes_(nodes),
+        lease_(lease),
         disk_(disk == nullptr ? &memory_ : disk) {
     Begin();
   }
@@ -82,6 +84,12 @@ class FileSystemWorld {
     host.remove_end = [&binding](const runtime::Ref<ClientEnd>& end) {
       binding.Destroy(end.rid()).IgnoreError();
     };
+    host.locks.adopt = [&binding](std::unique_ptr<LockClient> client) {
+      return binding.Adopt(std::move(client));
+    };
+    host.locks.end = [&binding](const runtime::Ref<LockClient>& client) {
+      binding.Destroy(client.rid()).IgnoreError();
+    };
     host.steady_ns = steady_ns;
     host.now_us = [] {
       return std::chrono::duration_cast<std::chrono::microseconds>(
@@ -115,7 +123,7 @@ class FileSystemWorld {
     options.nodes = nodes_;
     options.types = [](size_t, runtime::testing::TestPoints&, runtime::ObjectTypes& types) {
       types.Add<Volume>().Add<IsolationLayer>().Add<StorageLayer>().Add<Directory>();
-      types.Add<ClientEnd>();
+      types.Add<ClientEnd>().Add<LockClient>();
       types.Add<StatisticsLayer>().Add<CacheLayer>(
           [] { return std::make_unique<CacheManager>(1 << 20); });
     };
@@ -137,8 +145,8 @@ class FileSystemWorld {
           .count();
     };
     host.steady_ns = steady_ns;
-    auto volume =
-        Volume::Make(store_, {.name = "test", .flush_interval = absl::Milliseconds(100)}, host);
+    auto volume = Volume::Make(
+        store_, {.name = "test", .flush_interval = absl::Milliseconds(100), .lease = lease_}, host);
     ASSERT_TRUE(volume.ok()) << volume.status();
     volume_ = binding.Adopt(*std::move(volume));
   }
@@ -149,6 +157,7 @@ class FileSystemWorld {
   }
 
   const size_t nodes_;
+  const absl::Duration lease_;
   const LayerKinds kinds_ = AllKinds();
   MemoryDisk memory_;
   Disk* const disk_;

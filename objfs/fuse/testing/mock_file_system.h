@@ -1,6 +1,7 @@
 #ifndef ABACUS_OBJFS_FUSE_TESTING_MOCK_FILE_SYSTEM_H_
 #define ABACUS_OBJFS_FUSE_TESTING_MOCK_FILE_SYSTEM_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -55,6 +56,12 @@ class MockFileSystem : public FileSystem {
   MOCK_METHOD(absl::StatusOr<uint64_t>, SeekHole, (FileHandle, uint64_t), (override));
   MOCK_METHOD(absl::StatusOr<uint64_t>, CopyRange,
               (FileHandle, uint64_t, FileHandle, uint64_t, uint64_t), (override));
+  MOCK_METHOD(uint64_t, NewLockTicket, (), (override));
+  MOCK_METHOD(void, Lock, (const LockRequest&, const LockDone&), (override));
+  MOCK_METHOD(void, CancelLock, (uint64_t), (override));
+  MOCK_METHOD(absl::Status, Unlock, (const LockRequest&), (override));
+  MOCK_METHOD(absl::Status, UnlockAll, (ObjectId, LockKind, uint64_t), (override));
+  MOCK_METHOD(absl::StatusOr<std::optional<HeldLock>>, GetLock, (const LockRequest&), (override));
   MOCK_METHOD(absl::StatusOr<VolumeSpace>, Space, (), (override));
   MOCK_METHOD(absl::StatusOr<std::string>, StackOf, (ObjectId), (override));
 };
