@@ -1,7 +1,8 @@
 # The command. Paths are from apps/, whose CMakeLists.txt includes this file.
 abacus_library(abacus_command
   SRCS abacus/client_node.cc abacus/config_command.cc abacus/control.cc abacus/doctor.cc
-       abacus/doctor_checks.cc abacus/figures.cc abacus/files.cc abacus/log_setup.cc abacus/mount_command.cc
+       abacus/doctor_checks.cc abacus/figures.cc abacus/files.cc abacus/local_store.cc
+       abacus/log_setup.cc abacus/mount_command.cc
        abacus/output.cc
        abacus/monitor_of.cc abacus/run_grep.cc abacus/serve.cc abacus/status.cc
        abacus/top.cc abacus/top_view.cc abacus/volume_command.cc abacus/volumes.cc

@@ -66,7 +66,8 @@ struct VolumeOptions {
 int VolumeCommand(const VolumeOptions& options);
 
 struct MountOptions {
-  std::string source;  // SERVER[,SERVER...][/VOLUME]
+  std::string source;  // SERVER[,SERVER...][/VOLUME], or a directory
+  bool local = false;  // a directory that a server could serve, and none does
   std::string directory;
   std::vector<std::string> options;  // as mount(8) takes them by -o
   std::string config;

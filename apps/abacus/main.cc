@@ -192,6 +192,10 @@ void CommandLine::AddVolumes() {
                    "stack=TEXT (layers of the files that are made), direct_io")
       ->type_name("WORD[,...]")
       ->allow_extra_args(false);
+  mount->add_flag("--local", mount_.local,
+                  "SOURCE is a directory, as `abacus serve --data` has it: this process keeps the "
+                  "files there itself, without a server, and alone; -o volume=NAME where there are "
+                  "several volumes, and where there is none, one is made");
   mount->add_flag("-f,--foreground", mount_.foreground, "do not return until it is unmounted");
   mount->add_option("--config", mount_.config, "configuration of this process as a client")
       ->type_name("FILE");

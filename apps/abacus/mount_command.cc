@@ -15,6 +15,8 @@
 #include "absl/strings/str_split.h"
 #include "apps/abacus/client_node.h"
 #include "apps/abacus/commands.h"
+#include "apps/abacus/local_store.h"
+#include "apps/abacus/log_setup.h"
 #include "apps/abacus/output.h"
 #include "apps/abacus/volumes.h"
 #include "objfs/fs/file_system.h"
@@ -28,6 +30,8 @@ namespace {
 struct MountWords {
   objfs::Mount::Options mount;
   std::string stack;
+  std::string volume;  // of a local store
+  bool local = false;
 };
 
 absl::StatusOr<MountWords> ParseWords(const std::vector<std::string>& options) {
@@ -40,8 +44,12 @@ absl::StatusOr<MountWords> ParseWords(const std::vector<std::string>& options) {
         words.mount.exclusive = true;
       } else if (word == "direct_io") {
         words.mount.direct_io = true;
+      } else if (word == "local") {
+        words.local = true;
       } else if (parts[0] == "stack" && parts.size() == 2) {
         words.stack = parts[1];
+      } else if (parts[0] == "volume" && parts.size() == 2) {
+        words.volume = parts[1];
       } else if (word == "defaults" || word == "_netdev" || word == "auto" || word == "noauto" ||
                  word == "user" || word == "nofail" || parts[0].rfind("x-", 0) == 0) {
         // Of fstab: for others than us.
@@ -120,9 +128,47 @@ class Daemon {
   int report_ = -1;
 };
 
+// Shows the volume until the directory is unmounted.
+int Show(const MountOptions& options, const MountWords& words,
+         const runtime::Ref<objfs::Volume>& volume, objfs::FileSystem::Host host,
+         const std::string& client, const Daemon& daemon) {
+  auto files = objfs::FileSystem::Make(volume, Kinds(), std::move(host),
+                                       {.client = client, .file_stack = words.stack});
+  if (!files.ok()) return Fail(files.status());
+  objfs::Mount::Options mount_options = words.mount;
+  mount_options.name = options.source;
+  auto mount = objfs::Mount::Make(**files, options.directory, mount_options);
+  if (!mount.ok()) return Fail(mount.status());
+  daemon.Ready();
+  absl::Status status;
+  {
+    const StopOnSignal stop(**mount);
+    status = (*mount)->Run();
+  }
+  return status.ok() ? kExitOk : Fail(status);
+}
+
+int ServeLocally(const MountOptions& options, const MountWords& words, const Daemon& daemon) {
+  const auto config = ConfigOf(options.config);
+  if (!config.ok()) return Fail(config.status());
+  runtime::Config::Log log = config->log;
+  if (options.config.empty()) log.level = "warning";
+  if (auto status = SetUpLog(log); !status.ok()) return Fail(status);
+  const auto store = LocalStore::Open(options.source);
+  if (!store.ok()) return Fail(store.status());
+  const auto volume = (*store)->VolumeNamed(words.volume);
+  if (!volume.ok()) return Fail(volume.status());
+  return Show(options, words, *volume, (*store)->Host(), "local", daemon);
+}
+
 int Serve(const MountOptions& options, const Daemon& daemon) {
-  auto words = ParseWords(options.options);
+  const auto words = ParseWords(options.options);
   if (!words.ok()) return Fail(words.status());
+  if (options.local || words->local) return ServeLocally(options, *words, daemon);
+  if (!words->volume.empty()) {
+    return Fail(absl::InvalidArgumentError(
+        "-o volume=NAME is of --local; a server's volume is named SERVER/VOLUME"));
+  }
   ClientOptions client_options;
   client_options.config = options.config;
   const size_t slash = options.source.find('/');
@@ -132,21 +178,9 @@ int Serve(const MountOptions& options, const Daemon& daemon) {
   const auto client = ClientNode::Start(client_options);
   if (!client.ok()) return Fail(client.status());
   runtime::Node& node = (*client)->node();
-  auto volume = VolumeOf(node, name);
+  const auto volume = VolumeOf(node, name);
   if (!volume.ok()) return Fail(volume.status());
-  auto files = objfs::FileSystem::Make(*volume, Kinds(), HostOf(node),
-                                       {.client = node.name(), .file_stack = words->stack});
-  if (!files.ok()) return Fail(files.status());
-  words->mount.name = options.source;
-  auto mount = objfs::Mount::Make(**files, options.directory, words->mount);
-  if (!mount.ok()) return Fail(mount.status());
-  daemon.Ready();
-  absl::Status status;
-  {
-    const StopOnSignal stop(**mount);
-    status = (*mount)->Run();
-  }
-  return status.ok() ? kExitOk : Fail(status);
+  return Show(options, *words, *volume, HostOf(node), node.name(), daemon);
 }
 
 }  // namespace

@@ -145,6 +145,49 @@ TEST_F(MountEndToEndTest, StackTellsAFilesLayersAndSetsThoseOfNewOnes) {
   EXPECT_EQ(Abacus({"umount", one}).code, 0);
 }
 
+TEST_F(MountEndToEndTest, ALocalMountHasItsStoreForItselfAndAServerServesItAfterwards) {
+  const std::string store = folder_.Path("data"), one = folder_.Path("one");
+  mkdir(one.c_str(), 0755);
+  const std::vector<std::string> mount = {"mount", "--local", store, one};
+  // The server has it.
+  const Outcome refused = RunAbacus(mount);
+  EXPECT_NE(refused.code, 0);
+  EXPECT_THAT(refused.err, HasSubstr("another process uses the data directory"));
+  EXPECT_THAT(refused.err, HasSubstr("mounted from there"));
+  server_->Signal(SIGTERM);
+  server_->Wait();
+  mounted_.push_back(one);
+  const Outcome mounted = RunAbacus(mount);
+  ASSERT_EQ(mounted.code, 0) << mounted.err;
+  EXPECT_TRUE(IsMounted(one));
+  EXPECT_EQ(Run("mkdir " + one + "/d && seq 100000 > " + one + "/d/numbers && cd " + one +
+                " && mv d e && ln e/numbers again"),
+            0);
+  EXPECT_EQ(Run("seq 100000 | cmp - " + one + "/again"), 0);
+  // Another mount and a server find it in use.
+  const std::string two = folder_.Path("two");
+  mkdir(two.c_str(), 0755);
+  EXPECT_THAT(RunAbacus({"mount", "--local", store, two}).err, HasSubstr("another process uses"));
+  EXPECT_NE(RunAbacus({"serve", "--data", store, "--listen", "127.0.0.1:0"}).code, 0);
+  EXPECT_EQ(RunAbacus({"umount", one}).code, 0);
+  // The process ends behind the directory, and with it the store is free.
+  Outcome again;
+  EXPECT_TRUE(runtime::testing::Eventually([&] {
+    again = RunAbacus({"mount", "--local", "-o", "volume=home", store, one});
+    return again.code == 0;
+  })) << again.err;
+  EXPECT_EQ(Run("seq 100000 | cmp - " + one + "/e/numbers"), 0);
+  EXPECT_EQ(RunAbacus({"umount", one}).code, 0);
+  ASSERT_TRUE(runtime::testing::Eventually([&] {
+    return RunAbacus({"mount", "--local", "-o", "volume=absent", store, one})
+               .err.find("there is no volume 'absent'") != std::string::npos;
+  }));
+  StartServer();
+  const std::string served = Mount("served", "home");
+  EXPECT_EQ(Run("seq 100000 | cmp - " + served + "/again"), 0);
+  EXPECT_EQ(Abacus({"umount", served}).code, 0);
+}
+
 // As mount(8) calls it for the type fuse.abacus, once it is linked to under /sbin.
 TEST_F(MountEndToEndTest, ServesAsTheHelperOfMount) {
   ASSERT_EQ(Abacus({"volume", "create", "home"}).code, 0);

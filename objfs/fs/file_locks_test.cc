@@ -29,7 +29,7 @@ class LockEnd {
   LockEnd(FileSystemWorld& world, size_t node, bool hears = true)
       : volume_(world.cluster()[node].RefTo<Volume>(world.volume().rid())) {
     runtime::BindingManager& binding = world.cluster()[node].binding();
-    const auto info = volume_->Join("locks");
+    const auto info = volume_->Join("locks", Ref<ClientEnd>());
     EXPECT_TRUE(info.ok()) << info.status();
     writer_ = info->writer;
     FileLocks::Host host;
@@ -168,14 +168,14 @@ TEST_F(FileLocksTest, NobodyAsksTheVolumeToLetGoWhatWasNeverLocked) {
 TEST(SilentClientTest, LosesItsLocksWithItsLease) {
   FileSystemWorld world(2, nullptr, nullptr, absl::Seconds(1));
   const Ref<Volume>& volume = world.volume();
-  const auto silent = volume->Join("silent");
+  const auto silent = volume->Join("silent", Ref<ClientEnd>());
   ASSERT_TRUE(silent.ok()) << silent.status();
   EXPECT_EQ(volume->Lock(silent->writer, WantLock(5)).value_or(LockState::kHeld),
             LockState::kGranted);
   // Where this process itself is held up, the other client is new as well.
   uint16_t other = 0;
   EXPECT_TRUE(Eventually([&] {
-    if (other == 0 || !volume->Renew(other).ok()) other = volume->Join("other")->writer;
+    if (other == 0 || !volume->Renew(other).ok()) other = volume->Join("other", Ref<ClientEnd>())->writer;
     const auto state = volume->Lock(other, WantLock(5));
     return state.ok() && *state == LockState::kGranted;
   }));

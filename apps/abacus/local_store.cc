@@ -1,0 +1,77 @@
+#include "apps/abacus/local_store.h"
+
+#include <filesystem>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "apps/abacus/client_node.h"
+#include "apps/abacus/volumes.h"
+#include "runtime/base/status.h"
+#include "runtime/transport/transport.h"
+
+namespace abacus::apps {
+namespace {
+
+// The transport of a node that is alone: there is nobody to send anything to.
+class NoTransport final : public runtime::Transport {
+ public:
+  absl::Status Start(runtime::FrameHandler*) override { return absl::OkStatus(); }
+  void Stop() override {}
+  void AddPeer(runtime::NodeInstance, const std::string&) override {}
+  void RemovePeer(runtime::NodeInstance) override {}
+  void Send(runtime::NodeInstance, runtime::Lane, runtime::Frame) override {}
+  void Wait(runtime::NodeInstance, runtime::Waiter& waiter) override {
+    while (!waiter.done()) waiter.Sleep(absl::InfiniteDuration());
+  }
+  void HandOffReading() override {}
+  std::string address() const override { return "none"; }
+  std::vector<runtime::PeerTraffic> Traffic() const override { return {}; }
+};
+
+}  // namespace
+
+LocalStore::LocalStore(std::unique_ptr<runtime::DataDirectory> directory)
+    : directory_(std::move(directory)),
+      types_(Classes()),
+      transport_(std::make_unique<NoTransport>()),
+      binding_(directory_->instance(), {}, types_, transport_.get(), nullptr) {
+  binding_.Start();
+}
+
+LocalStore::~LocalStore() {
+  volumes_ = runtime::Ref<objfs::VolumeSet>();
+  binding_.Stop();
+}
+
+absl::StatusOr<std::unique_ptr<LocalStore>> LocalStore::Open(const std::string& directory) {
+  std::error_code error;
+  // The process may change its working directory later.
+  const std::string whole = std::filesystem::absolute(directory, error).string();
+  if (error) return absl::InvalidArgumentError(absl::StrCat(directory, ": ", error.message()));
+  auto data = runtime::DataDirectory::Open(whole, "local");
+  if (absl::IsFailedPrecondition(data.status())) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        data.status().message(),
+        ". What a server has open is mounted from there: abacus mount SERVER[/VOLUME] DIR"));
+  }
+  if (!data.ok()) return data.status();
+  auto store = std::unique_ptr<LocalStore>(new LocalStore(*std::move(data)));
+  ABACUS_ASSIGN_OR_RETURN(store->volumes_, OpenVolumes(store->binding_, whole + "/volumes"));
+  ABACUS_ASSIGN_OR_RETURN(const auto all, store->volumes_->List());
+  if (all.empty()) ABACUS_RETURN_IF_ERROR(store->volumes_->Create(kFirstVolume));
+  return store;
+}
+
+absl::StatusOr<runtime::Ref<objfs::Volume>> LocalStore::VolumeNamed(const std::string& name) {
+  return VolumeIn(volumes_, name, "-o volume=NAME");
+}
+
+objfs::FileSystem::Host LocalStore::Host() {
+  return HostOf(binding_, [this](const runtime::Rid& rid) {
+    binding_.Destroy(rid).IgnoreError();  // nothing moves away from here
+  });
+}
+
+}  // namespace abacus::apps
