@@ -145,6 +145,23 @@ TEST_F(MountEndToEndTest, StackTellsAFilesLayersAndSetsThoseOfNewOnes) {
   EXPECT_EQ(Abacus({"umount", one}).code, 0);
 }
 
+TEST_F(MountEndToEndTest, WhoCountsUnderALockOnTwoMountsCountsRight) {
+  constexpr int kRounds = 15;
+  ASSERT_EQ(Abacus({"volume", "create", "home"}).code, 0);
+  const std::string one = Mount("one", "home"), two = Mount("two", "home");
+  const auto count = [](const std::string& at) {
+    return "for i in $(seq " + std::to_string(kRounds) + "); do flock " + at +
+           "/lock sh -c 'n=$(cat " + at + "/count) && echo $((n + 1)) > " + at +
+           "/count' || exit 1; done";
+  };
+  ASSERT_EQ(Run("touch " + one + "/lock && echo 0 > " + one + "/count"), 0);
+  EXPECT_EQ(Run("( " + count(one) + " ) & a=$!; ( " + count(two) + " ) & b=$!; wait $a && wait $b"),
+            0);
+  EXPECT_EQ(folder_.Read("two/count"), std::to_string(2 * kRounds) + "\n");
+  EXPECT_EQ(Abacus({"umount", one}).code, 0);
+  EXPECT_EQ(Abacus({"umount", two}).code, 0);
+}
+
 TEST_F(MountEndToEndTest, ALocalMountHasItsStoreForItselfAndAServerServesItAfterwards) {
   const std::string store = folder_.Path("data"), one = folder_.Path("one");
   mkdir(one.c_str(), 0755);
