@@ -458,6 +458,7 @@ std::optional<Reason> Planner::HoldBack(const Graph& graph, const Decision& deci
                                         bool in_round) const {
   for (const Move& move : decision.moves) {
     if (ledger_.Claimed(move.object, decision.console, now_s)) return Reason::kClaimed;
+    if (swings_.Rests(move.object, decision.console, now_s)) return Reason::kCoolDown;
   }
   if (now_s < graph.cool_until_s && graph.last_move) {
     const bool changed = graph.last_move->phase_changes != graph.phases.changes();

@@ -22,6 +22,7 @@
 #include "placement/phases.h"
 #include "placement/planner_config.h"
 #include "placement/statistics.h"
+#include "placement/swings.h"
 
 namespace abacus::placement {
 
@@ -279,6 +280,7 @@ class Planner {
   uint64_t steps_ = 0;  // that ejected
   absl::flat_hash_map<ObjectId, std::unique_ptr<Graph>> graphs_;
   Ledger ledger_;
+  Swings swings_;
   Corrections corrections_;
   Snapshot asked_;
   RunningError present_error_;

@@ -92,6 +92,14 @@ void Planner::OnMoveEnded(const ObjectId& console, bool ok, double quiesce_s, do
   graph.cool_down_s = windows * config_.window_s;
   graph.cool_until_s = at_s + graph.cool_down_s;
   graph.forgiven_s = at_s + planner_.forgive * graph.cool_down_s;
+  if (ok) {
+    const Swings::Times times{.cool_down_s = planner_.cool_down * config_.window_s,
+                              .cool_down_max_s = planner_.cool_down_max * config_.window_s,
+                              .forgive = planner_.forgive};
+    for (const Move& move : graph.last_move->moves) {
+      swings_.Moved(move.object, console, times, at_s);
+    }
+  }
   graph.phases.Rebase();
   graph.settled = {};
 }

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "gtest/gtest.h"
 #include "placement/testing/snapshots.h"
@@ -378,8 +380,58 @@ TEST_F(PlannerTest, AnObjectIsMovedForOneConsoleAtATime) {
   planner_.OnMoveEnded(kConsole, true, 0.002, now_s_);
   now_s_ += 1;  // and the load that it brought there is measured
   ASSERT_TRUE(planner_.Observe(other, now_s_, now_s_).ok());
+  EXPECT_EQ(planner_.Decide(console, now_s_).reason, Reason::kCoolDown) << "it was moved for one";
+  now_s_ += 1;
+  ASSERT_TRUE(planner_.Observe(other, now_s_, now_s_).ok());
   const Decision d = planner_.Decide(console, now_s_);
   EXPECT_EQ(d.outcome, Outcome::kMove) << d.explanation;
+}
+
+// A and B call one object, and neither is told of the other: each wants it beside itself as soon as
+// its own cool-down is over.
+TEST_F(PlannerTest, TwoThatWantAnObjectInDifferentPlacesPullItLessAndLessOften) {
+  const ObjectId consoles[] = {{10, 1, 1}, {11, 1, 1}};
+  const ObjectId shared{10, 1, 2};
+  NodeId at = 10;
+  std::vector<double> moved_s;
+  const double began_s = now_s_;
+  for (int i = 0; i < 800; ++i) {
+    now_s_ += kTick;
+    for (const ObjectId& console : consoles) {
+      Snapshot s;
+      s.window_s = kTick;
+      s.console = console;
+      for (const NodeId node : {NodeId{10}, NodeId{11}, kServer}) {
+        s.nodes.push_back({.node = node, .rate = 1, .cores = 2, .load = 0.1});
+      }
+      for (const auto& [a, b] : {std::pair<NodeId, NodeId>{10, 11}, {10, kServer}, {11, kServer}}) {
+        s.links.push_back({.a = a,
+                           .b = b,
+                           .bandwidth_bytes_s = 1e6,
+                           .round_trip_s = 1e-4,
+                           .measured_bytes = 1e6});
+      }
+      s.objects = {{.id = console, .class_name = "console", .node = console.node},
+                   {.id = shared, .class_name = "cache", .node = at, .mobile = true},
+                   {.id = kStorage, .class_name = "storage", .node = kServer}};
+      s.edges = {{.from = console, .to = shared, .calls = 1, .reply_bytes = 40'000},
+                 {.from = shared, .to = kStorage, .calls = 1, .reply_bytes = 1'000}};
+      ASSERT_TRUE(planner_.Observe(s, now_s_, now_s_).ok());
+      const Decision d = planner_.Decide(console, now_s_);
+      if (d.outcome != Outcome::kMove) continue;
+      ASSERT_EQ(d.moves.size(), 1u);
+      at = d.moves[0].to;
+      EXPECT_EQ(at, console.node);
+      planner_.OnMoveEnded(console, true, 0.002, now_s_);
+      moved_s.push_back(now_s_ - began_s);
+    }
+  }
+  // Of 40 windows: at 0, 2, 6, 14 and 30, and a window of evidence now and then; else 20 times.
+  ASSERT_GE(moved_s.size(), 3u);
+  EXPECT_LE(moved_s.size(), 6u);
+  for (size_t i = 2; i < moved_s.size(); ++i) {
+    EXPECT_GE(moved_s[i] - moved_s[i - 1], 1.8 * (moved_s[i - 1] - moved_s[i - 2])) << i;
+  }
 }
 
 }  // namespace
