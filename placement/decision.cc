@@ -20,6 +20,8 @@ std::string_view ReasonName(Reason reason) {
       return "pinned";
     case Reason::kNoMemory:
       return "no_memory";
+    case Reason::kMemoryUnknown:
+      return "memory_unknown";
     case Reason::kNoCpu:
       return "no_cpu";
     case Reason::kNothingMobile:
@@ -116,6 +118,8 @@ std::string_view VerdictName(Verdict verdict) {
       return "anchored";
     case Verdict::kNoMemory:
       return "no_memory";
+    case Verdict::kMemoryUnknown:
+      return "memory_unknown";
     case Verdict::kNoCpu:
       return "no_cpu";
     case Verdict::kNotConverged:

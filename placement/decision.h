@@ -28,6 +28,7 @@ enum class Reason : uint8_t {
   kUncertain,       // one would be above it, but its figures vary too much to be sure
   kPinned,          // one would pay, but an object that it moves is pinned
   kNoMemory,        // one would pay, but its objects do not fit into the target's free memory
+  kMemoryUnknown,   // one would pay, but what its objects hold is unknown, and memory is limited
   kNoCpu,           // one would pay, but its objects would use more CPU than a server lends
   kNothingMobile,   // no object of the stack may move
   kSuspended,       // one pays, but the engine is told to leave everything alone
@@ -85,6 +86,7 @@ enum class Verdict : uint8_t {
   kPinned,          // moves an object that is pinned
   kAnchored,        // moves an object that can never move
   kNoMemory,        // does not fit into the target's free memory
+  kMemoryUnknown,   // what it moves holds nobody knows how much, and the target has a limit
   kNoCpu,           // would use more CPU of a server than cpu_share_max
   kNotConverged,    // its prediction was cut off
 };

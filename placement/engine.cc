@@ -54,6 +54,7 @@ Reason ReasonToStay(const Decision& decision) {
   if (!decision.present->converged) return Reason::kNotConverged;
   if (any(would_pay(Verdict::kPinned))) return Reason::kPinned;
   if (any(would_pay(Verdict::kNoMemory))) return Reason::kNoMemory;
+  if (any(would_pay(Verdict::kMemoryUnknown))) return Reason::kMemoryUnknown;
   if (any(would_pay(Verdict::kNoCpu))) return Reason::kNoCpu;
   if (any(with(Verdict::kNotConverged))) return Reason::kNotConverged;
   if (any(with(Verdict::kUncertain))) return Reason::kUncertain;
@@ -171,7 +172,8 @@ class Candidates {
     all_.push_back(judge_.Of(to, -1));
   }
 
-  // The best move of each single unit, pinned ones too: to show what a pin costs.
+  // The best move of each single unit, pinned ones too, to show what a pin costs; and the best to
+  // where only its unknown memory keeps it from.
   void AddSingles() {
     struct Single {
       double total_s;
@@ -183,15 +185,17 @@ class Candidates {
     for (uint32_t u = 0; u < graph_.units.size(); ++u) {
       const Unit& unit = graph_.units[u];
       const uint32_t home = from_.at[unit.objects.front()];
-      std::optional<Single> best;
-      for (const uint32_t n : unit.targets) {
-        if (n == home) continue;
-        trial.PutUnit(u, n);
-        const Evaluation at = trial.Evaluate();
-        trial.PutUnit(u, home);
-        if (at.possible && (!best || at.Total() < best->total_s)) best = {at.Total(), u, n};
+      for (const std::vector<uint32_t>* targets : {&unit.targets, &unit.unknown_targets}) {
+        std::optional<Single> best;
+        for (const uint32_t n : *targets) {
+          if (n == home) continue;
+          trial.PutUnit(u, n);
+          const Evaluation at = trial.Evaluate();
+          trial.PutUnit(u, home);
+          if (at.possible && (!best || at.Total() < best->total_s)) best = {at.Total(), u, n};
+        }
+        if (best) singles.push_back(*best);
       }
-      if (best) singles.push_back(*best);
     }
     std::stable_sort(singles.begin(), singles.end(),
                      [](const Single& a, const Single& b) { return a.total_s < b.total_s; });

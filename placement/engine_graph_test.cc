@@ -151,6 +151,24 @@ TEST(DecideGraphTest, APairThatPaysOnlyTogetherIsOneDecision) {
   EXPECT_THAT(d.explanation, HasSubstr("Moving a and b from client (node 7) to server (node 1)"));
 }
 
+TEST(DecideGraphTest, OfUnknownMemoryNothingGoesToWhereALimitIsAndTheReasonSaysSo) {
+  Snapshot s = PairSnapshot();
+  // Alone the first would gain: what it says to the second is little.
+  EdgeOf(s, {7, 1, 2}, {7, 1, 3}).reply_bytes = 1e4;
+  ASSERT_EQ(Decide(s, {}).outcome, Outcome::kMove);
+  NodeOf(s, kClient).sees_memory = false;
+  ASSERT_EQ(Decide(s, {}).outcome, Outcome::kMove) << "no limit was set";
+  NodeOf(s, kServer).memory_limit_bytes = 1e12;
+  const Decision d = Decide(s, {});
+  EXPECT_EQ(d.outcome, Outcome::kStay);
+  EXPECT_EQ(d.reason, Reason::kMemoryUnknown) << Format(d);
+  EXPECT_THAT(d.explanation, HasSubstr("memory that is not measured where it is"));
+  EXPECT_THAT(Format(d), HasSubstr("memory_unknown"));
+  EXPECT_TRUE(DecideAll(s, {}, {}).steps.empty());
+  NodeOf(s, kClient).sees_memory = true;
+  EXPECT_EQ(Decide(s, {}).outcome, Outcome::kMove);
+}
+
 TEST(DecideGraphTest, WithItsPartnerPinnedThePairStaysAndThePinIsTheReasonOnlyIfItCosts) {
   Snapshot s = PairSnapshot();
   ObjectOf(s, {7, 1, 3}).pinned = true;

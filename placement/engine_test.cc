@@ -413,7 +413,7 @@ TEST(ReasonTest, EveryReasonHasANameOfItsOwn) {
     EXPECT_NE(ReasonName(reason), "unknown");
     EXPECT_TRUE(names.insert(ReasonName(reason)).second) << ReasonName(reason);
   }
-  EXPECT_EQ(names.size(), 39u);
+  EXPECT_EQ(names.size(), 40u);
   EXPECT_EQ(ReasonName(static_cast<Reason>(names.size())), "unknown") << "AllReasons() misses one";
 }
 
@@ -423,7 +423,13 @@ TEST(DecideTest, WhatHoldsNobodyKnowsHowMuchIsNotMovedToWhereMemoryIsLimitedByHa
   NodeOf(s, kServer).memory_limit_bytes = 1e12;
   EXPECT_EQ(Decide(s, {}).outcome, Outcome::kMove) << "what it holds is known";
   NodeOf(s, kClient).sees_memory = false;
-  EXPECT_EQ(Decide(s, {}).outcome, Outcome::kStay);
+  const Decision d = Decide(s, {});
+  EXPECT_EQ(d.outcome, Outcome::kStay);
+  EXPECT_EQ(d.reason, Reason::kMemoryUnknown);
+  EXPECT_EQ(d.candidates[0].verdict, Verdict::kMemoryUnknown);
+  EXPECT_NE(d.explanation.find("memory that is not measured where it is"), std::string::npos)
+      << d.explanation;
+  EXPECT_TRUE(DecideAll(s, {}, {}).steps.empty());
   NodeOf(s, kServer).memory_limit_bytes.reset();
   EXPECT_EQ(Decide(s, {}).outcome, Outcome::kMove) << "no limit was set";
 }

@@ -259,6 +259,14 @@ std::string ExplainStay(const Decision& d) {
                                 *c);
       }
       break;
+    case Reason::kMemoryUnknown:
+      if (const Candidate* c = BestWith(d, Verdict::kMemoryUnknown)) {
+        return ExplainCandidate(d,
+                                "what would pay holds memory that is not measured where it is, and "
+                                "the target has a limit on memory; ",
+                                *c);
+      }
+      break;
     case Reason::kNoCpu:
       if (const Candidate* c = BestWith(d, Verdict::kNoCpu)) {
         const std::string opening =

@@ -392,6 +392,7 @@ std::optional<Refusal> SnapshotReader::Impl::CheckNode(const NodeStatistics& nod
   check.Within("contention", node.contention, 0, 1);
   check.Within("memory_bytes", node.memory_bytes.value_or(0), 0, figures::kCountMax);
   check.Within("memory_free_bytes", node.memory_free_bytes.value_or(0), 0, figures::kCountMax);
+  check.Within("memory_limit_bytes", node.memory_limit_bytes.value_or(0), 0, figures::kCountMax);
   // More free than there is: one of the two is wrong, and nothing says which.
   if (node.memory_bytes) {
     check.Within("memory_free_bytes", node.memory_free_bytes.value_or(0), 0, *node.memory_bytes);
@@ -671,7 +672,8 @@ void SnapshotReader::Impl::FindLabels(Reading& reading) const {
       // Whether it fits there nobody can say.
       const bool unknown = n != present && graph.nodes[n].statistics->memory_limit_bytes &&
                            !graph.nodes[present].statistics->sees_memory;
-      if ((!unit.fixed || unit.pinned) && may && reachable && !unknown) unit.targets.push_back(n);
+      if ((unit.fixed && !unit.pinned) || !may || !reachable) continue;
+      (unknown ? unit.unknown_targets : unit.targets).push_back(n);
     }
   }
 }

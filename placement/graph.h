@@ -90,6 +90,8 @@ struct Unit {
   bool fixed = false;
   bool pinned = false;            // fixed by nothing but pins
   std::vector<uint32_t> targets;  // where it may go, or might if it were not pinned; ascending
+  // Where it might go too, but for a limit on memory there and because nobody knows what it holds.
+  std::vector<uint32_t> unknown_targets;
 };
 
 // Most nodes of one graph: its links are a table of nodes squared. Reached by consoles of more

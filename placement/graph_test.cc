@@ -381,6 +381,8 @@ std::vector<BadInput> FigureCases() {
        [](Snapshot& s) { NodeOf(s, kClient).load = -0.5; }},
       {"FreeMemoryNegative", Reason::kBadFigure, "memory_free_bytes",
        [](Snapshot& s) { NodeOf(s, kServer).memory_free_bytes = -1; }},
+      {"MemoryLimitNegative", Reason::kBadFigure, "memory_limit_bytes",
+       [](Snapshot& s) { NodeOf(s, kServer).memory_limit_bytes = -1; }},
       {"MoreMemoryFreeThanThereIs", Reason::kBadFigure, "memory_free_bytes",
        [](Snapshot& s) {
          NodeOf(s, kServer).memory_bytes = 1e6;

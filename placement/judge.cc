@@ -55,6 +55,7 @@ Verdict Judge::VerdictOf(const Candidate& candidate, const Placement& to,
   }
   if (pinned) return Verdict::kPinned;
   if (!candidate.prediction.converged || !at_.converged) return Verdict::kNotConverged;
+  if (!MemoryKnown(from_, to)) return Verdict::kMemoryUnknown;
   if (!Fits(from_, to)) return Verdict::kNoMemory;
   if (!FitsCpu(from_, at_, to, there)) return Verdict::kNoCpu;
   if (candidate.benefit_s <= 0) return Verdict::kSlower;

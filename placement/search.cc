@@ -648,16 +648,21 @@ MigrationCost CostOf(const Graph& graph, const Placement& from, const Placement&
   return cost;
 }
 
-bool Fits(const Situation& situation, const Placement& to) {
+bool MemoryKnown(const Situation& situation, const Placement& to) {
   const Graph& graph = *situation.graph;
   for (size_t j = 0; j < to.size(); ++j) {
-    // Whether what nobody knows fits cannot be said; the limits that the machine sets are soft.
+    // Limits that the machine sets are soft; one set by hand is meant.
     const uint32_t from = situation.at[j];
     if (to[j] != from && graph.nodes[to[j]].statistics->memory_limit_bytes &&
         !graph.nodes[from].statistics->sees_memory) {
       return false;
     }
   }
+  return true;
+}
+
+bool Fits(const Situation& situation, const Placement& to) {
+  if (!MemoryKnown(situation, to)) return false;
   std::vector<double> gained(situation.free_bytes.size(), 0);
   for (size_t j = 0; j < to.size(); ++j) {
     if (to[j] == situation.at[j]) continue;

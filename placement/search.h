@@ -53,7 +53,12 @@ FixedPointOptions FixedPointOptionsOf(const Config& config);
 MigrationCost CostOf(const Graph& graph, const Placement& from, const Placement& to,
                      const MigrationHistory& history, const Config& config);
 
-// Whether no node gains more memory than it has free. What a node loses or keeps is never a reason.
+// Whether what moves to a node with a limit on memory that was set by hand comes from where it is
+// measured what objects hold.
+bool MemoryKnown(const Situation& situation, const Placement& to);
+
+// Whether that is so, and no node gains more memory than it has free. What a node loses or keeps is
+// never a reason.
 bool Fits(const Situation& situation, const Placement& to);
 
 // Whether unit `unit` may be on `node` as seen from `at`: a target, or where it is.

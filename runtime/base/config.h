@@ -82,6 +82,8 @@ struct Config {
     bool client_load_constant = false;
     bool dry_run = false;
     uint64_t decision_log_bytes_max = uint64_t{8} << 20;
+    uint64_t decision_memory_max = uint64_t{64} << 20;
+    uint64_t memory_limit = 0;
     bool operator==(const Placement&) const = default;
   };
   // See placement/planner_config.h and placement/phases.h for what the defaults rest on.

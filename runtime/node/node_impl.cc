@@ -158,6 +158,7 @@ NodeImpl::NodeImpl(const NodeOptions& options, Place place, const ObjectTypes& t
       resources_(std::make_unique<ResourceManager>(
           binding_.get(), monitor,
           ResourceOptions{.window = options.config.placement.window,
+                          .memory_limit_bytes = options.config.placement.memory_limit,
                           .node_name = place_.name,
                           .server = options.server})),
       engine_(options.server
@@ -168,6 +169,7 @@ NodeImpl::NodeImpl(const NodeOptions& options, Place place, const ObjectTypes& t
                             .planner = ToPlannerConfig(options.config),
                             .enabled = options.config.placement.enabled,
                             .dry_run = options.config.placement.dry_run,
+                            .decision_memory_max = options.config.placement.decision_memory_max,
                             .log_path = options.config.node.data_dir + "/decisions.jsonl",
                             .log_bytes_max = options.config.placement.decision_log_bytes_max})
                   : nullptr),
@@ -439,10 +441,12 @@ absl::Status NodeImpl::Reconfigure(const Config& config) {
   ABACUS_RETURN_IF_ERROR(placement::Validate(ToEngineConfig(config)));
   ABACUS_RETURN_IF_ERROR(placement::Validate(ToPlannerConfig(config)));
   resources_->SetWindow(config.placement.window);
+  resources_->SetMemoryLimit(config.placement.memory_limit);
   if (Ready().ok()) digests_->SetTimes(config.placement.digest_interval, config.placement.window);
   if (engine_ == nullptr) return absl::OkStatus();
   ABACUS_RETURN_IF_ERROR(engine_->SetConfig(ToEngineConfig(config), ToPlannerConfig(config)));
   engine_->Enable(config.placement.enabled);
+  engine_->SetDecisionMemory(config.placement.decision_memory_max);
   // What a command said holds until the configuration says something else than before.
   if (configured_dry_run_.exchange(config.placement.dry_run) != config.placement.dry_run) {
     engine_->DryRun(config.placement.dry_run);

@@ -150,11 +150,7 @@ void PlacementLoop::FinishGraphs(
       ++it;
       continue;
     }
-    if (graph.decisions.size() > kDecisionsOfFinishedMax) {
-      graph.decisions.resize(kDecisionsOfFinishedMax);
-    }
-    if (!graph.decisions.empty()) finished_.emplace_back(console, std::move(graph.decisions));
-    if (finished_.size() > kFinishedMax) finished_.pop_front();
+    memory_.Finish(console);
     planner_.Forget(ToObjectId(console));
     it = graphs_.erase(it);
   }
@@ -251,26 +247,25 @@ void PlacementLoop::Take(placement::Planner::Decided decided, absl::Time now,
       moves.push_back(std::move(move));
     }
   }
-  Record(graph, now, std::move(decided), to_log);
+  Record(console, now, std::move(decided), to_log);
 }
 
 // Every move and every new reason is kept. A stay that says what the last one said takes its place,
 // once a window: what is kept grows by what changed and not with time.
-void PlacementLoop::Record(GraphState& graph, absl::Time now, placement::Planner::Decided decided,
+void PlacementLoop::Record(const Rid& console, absl::Time now, placement::Planner::Decided decided,
                            std::vector<LoggedDecision>* to_log) {
-  auto& kept = graph.decisions;
-  const bool repeats = !kept.empty() && decided.decision.outcome == placement::Outcome::kStay &&
-                       kept.front().decision.outcome == placement::Outcome::kStay &&
-                       kept.front().decision.reason == decided.decision.reason;
-  if (repeats && now - kept.front().at < absl::Seconds(options_.engine.window_s)) return;
+  const DecisionRecord* newest = memory_.Newest(console);
+  const bool repeats = newest != nullptr && decided.decision.outcome == placement::Outcome::kStay &&
+                       newest->decision.outcome == placement::Outcome::kStay &&
+                       newest->decision.reason == decided.decision.reason;
+  if (repeats && now - newest->at < absl::Seconds(options_.engine.window_s)) return;
   DecisionRecord record{now, std::move(decided.decision), ToJson(decided.window)};
-  Log(graph, record, to_log);
+  Log(graphs_[console], record, to_log);
   if (repeats) {
-    kept.front() = std::move(record);
-    return;
+    memory_.Replace(console, std::move(record));
+  } else {
+    memory_.Add(console, std::move(record));
   }
-  kept.push_front(std::move(record));
-  if (kept.size() > options_.decisions_kept_max) kept.pop_back();
 }
 
 // Moves, and what changed; what stays as it was, once a minute.
@@ -312,25 +307,8 @@ void PlacementLoop::OnMoveEnded(const PlannedMove& move, const absl::Status& sta
 }
 
 std::vector<DecisionRecord> PlacementLoop::Explain(const Rid& rid, size_t max) const {
-  std::vector<DecisionRecord> found;
-  const placement::ObjectId id = ToObjectId(rid);
-  const auto add = [&](const Rid& console, const std::deque<DecisionRecord>& decisions) {
-    for (const DecisionRecord& record : decisions) {
-      const auto& stack = record.decision.stack;
-      const bool on_it = console == rid || std::any_of(stack.begin(), stack.end(),
-                                                       [&](const placement::StackObject& object) {
-                                                         return object.id == id;
-                                                       });
-      if (on_it) found.push_back(record);
-    }
-  };
   MutexLock lock(mutex_);
-  for (const auto& [console, graph] : graphs_) add(console, graph.decisions);
-  for (const auto& [console, decisions] : finished_) add(console, decisions);
-  std::sort(found.begin(), found.end(),
-            [](const DecisionRecord& a, const DecisionRecord& b) { return a.at > b.at; });
-  if (found.size() > max) found.resize(max);
-  return found;
+  return memory_.Find(rid, max);
 }
 
 std::vector<Digest> PlacementLoop::Digests() const {
@@ -345,6 +323,7 @@ std::map<std::string, uint64_t> PlacementLoop::Counters() const {
   std::map<std::string, uint64_t> counters = counters_;
   MutexLock inbox(inbox_mutex_);
   const placement::Planner::Counters& planner = planner_.counters();
+  const uint64_t dropped = memory_.dropped();
   for (const auto& [name, count] :
        {std::pair("digest_refused", digests_refused_),
         std::pair("digest_of_a_stranger", strangers_),
@@ -352,7 +331,8 @@ std::map<std::string, uint64_t> PlacementLoop::Counters() const {
         std::pair("clock_step", planner.clock_steps), std::pair("audit", planner.audits),
         std::pair("audit_dropped", planner.audits_dropped),
         std::pair("move_undone", planner.undone), std::pair("move_failed", planner.moves_failed),
-        std::pair("graph_evicted", planner.graphs_evicted)}) {
+        std::pair("graph_evicted", planner.graphs_evicted),
+        std::pair("decision_dropped", dropped)}) {
     if (count > 0) counters[name] = count;
   }
   return counters;
@@ -392,6 +372,11 @@ void PlacementLoop::DryRun(bool dry_run) {
   MutexLock lock(mutex_);
   options_.dry_run = dry_run;
   planner_.DryRun(dry_run);
+}
+
+void PlacementLoop::SetDecisionMemory(uint64_t bytes_max) {
+  MutexLock lock(mutex_);
+  memory_.SetBytesMax(bytes_max);
 }
 
 absl::Status PlacementLoop::SetConfig(const placement::Config& config,

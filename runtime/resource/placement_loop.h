@@ -1,7 +1,6 @@
 #ifndef ABACUS_RUNTIME_RESOURCE_PLACEMENT_LOOP_H_
 #define ABACUS_RUNTIME_RESOURCE_PLACEMENT_LOOP_H_
 
-#include <deque>
 #include <map>
 #include <set>
 #include <string>
@@ -18,17 +17,11 @@
 #include "runtime/base/mutex.h"
 #include "runtime/resource/cluster_view.h"
 #include "runtime/resource/decision_log.h"
+#include "runtime/resource/decision_memory.h"
 #include "runtime/resource/digest.h"
 #include "runtime/resource/digest_window.h"
 
 namespace abacus::runtime {
-
-// A decision as it is kept: enough to explain it and to make it again.
-struct DecisionRecord {
-  absl::Time at;
-  placement::Decision decision;
-  std::string snapshot_json;
-};
 
 // A move that the engine wants, to be carried out by the objects' host.
 struct PlannedMove {
@@ -72,6 +65,8 @@ class PlacementLoop {
     bool enabled = true;
     bool dry_run = false;            // decisions are recorded, and no move is planned
     size_t decisions_kept_max = 64;  // of each console; the log has the others
+    // Of all decisions that are kept in memory: the oldest go first, and are counted.
+    uint64_t decision_memory_max = uint64_t{64} << 20;
     // Where decisions are written as well (decision_log.h).
     std::string log_path;
     uint64_t log_bytes_max = uint64_t{8} << 20;
@@ -82,6 +77,8 @@ class PlacementLoop {
         log_(options.log_path, options.log_bytes_max),
         options_(std::move(options)),
         planner_(options_.engine, options_.planner),
+        memory_({.of_console_max = options_.decisions_kept_max,
+                 .bytes_max = options_.decision_memory_max}),
         window_(absl::Seconds(options_.engine.window_s)) {
     planner_.DryRun(options_.dry_run);
   }
@@ -138,6 +135,9 @@ class PlacementLoop {
   void Suspend(bool suspended);
   void DryRun(bool dry_run);
 
+  // From now on (Options::decision_memory_max).
+  void SetDecisionMemory(uint64_t bytes_max);
+
   // New constants, from a changed configuration. Errors: kInvalidArgument; the old ones stay.
   absl::Status SetConfig(const placement::Config& config,
                          const placement::PlannerConfig& planner_config);
@@ -149,7 +149,6 @@ class PlacementLoop {
     absl::Time at;
   };
   struct GraphState {
-    std::deque<DecisionRecord> decisions;
     // Of the decision that is being carried out: a decision about a graph may take several moves.
     int moving = 0;
     bool all_moved = true;
@@ -157,10 +156,6 @@ class PlacementLoop {
     std::string logged;      // outcome and reason that the log has last
     absl::Time logged_at;
   };
-
-  // Graphs that have ended, and decisions of each, that are kept for Explain().
-  static constexpr size_t kFinishedMax = 64;
-  static constexpr size_t kDecisionsOfFinishedMax = 16;
 
   void FinishGraphs(absl::FunctionRef<bool(const Rid& console, const GraphState& graph)> ended)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -170,7 +165,7 @@ class PlacementLoop {
   std::vector<PlannedMove> DecideAll(absl::Time now, std::vector<LoggedDecision>* to_log);
   void Take(placement::Planner::Decided decided, absl::Time now, std::vector<PlannedMove>& moves,
             std::vector<LoggedDecision>* to_log) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Record(GraphState& graph, absl::Time now, placement::Planner::Decided decided,
+  void Record(const Rid& console, absl::Time now, placement::Planner::Decided decided,
               std::vector<LoggedDecision>* to_log) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Log(GraphState& graph, const DecisionRecord& record, std::vector<LoggedDecision>* to_log)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -184,8 +179,7 @@ class PlacementLoop {
   // What the last decision took.
   std::map<NodeInstance, Digest> samples_ ABSL_GUARDED_BY(mutex_);
   std::map<Rid, GraphState> graphs_ ABSL_GUARDED_BY(mutex_);
-  // The oldest first.
-  std::deque<std::pair<Rid, std::deque<DecisionRecord>>> finished_ ABSL_GUARDED_BY(mutex_);
+  DecisionMemory memory_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, uint64_t> counters_ ABSL_GUARDED_BY(mutex_);
 
   // Of what comes in, and never held for long. Acquired after mutex_.

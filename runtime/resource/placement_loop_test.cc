@@ -155,6 +155,23 @@ TEST_F(PlacementLoopTest, StaysThatRepeatTakeEachOthersPlace) {
   EXPECT_LE(loop_.Explain(kGrep, 1000).size(), 6u);
 }
 
+TEST_F(PlacementLoopTest, DecisionsBeyondTheMemoryForThemAreDroppedAndCounted) {
+  EXPECT_THAT(DecideOn(ClientDigest(1.05)), IsEmpty());
+  ASSERT_FALSE(loop_.Explain(kGrep, 10).empty());
+  EXPECT_EQ(loop_.Counters().count("decision_dropped"), 0u);
+  loop_.SetDecisionMemory(100);
+  EXPECT_THAT(loop_.Explain(kGrep, 10), IsEmpty());
+  const uint64_t dropped = loop_.Counters()["decision_dropped"];
+  EXPECT_GE(dropped, 1u);
+  EXPECT_THAT(DecideOn(ClientDigest(0.05)), SizeIs(1)) << "it decides as before";
+  EXPECT_THAT(loop_.Explain(kGrep, 10), IsEmpty());
+  EXPECT_GT(loop_.Counters()["decision_dropped"], dropped);
+  loop_.SetDecisionMemory(1 << 20);
+  loop_.OnMoveEnded({.console = kConsole, .rids = {kGrep}}, absl::OkStatus(), {}, now_);
+  DecideOn(ClientDigest(1.05));
+  EXPECT_FALSE(loop_.Explain(kGrep, 10).empty());
+}
+
 TEST_F(PlacementLoopTest, NoSecondMoveIsPlannedWhileOneIsUnderWay) {
   ASSERT_THAT(DecideOn(ClientDigest(0.05)), SizeIs(1));
   EXPECT_THAT(DecideOn(ClientDigest(0.05)), IsEmpty());

@@ -29,6 +29,9 @@ std::string OneLine(std::string text) {
   return text;
 }
 
+// Objects whose memory is added up for a limit on it; more than a node is meant to host.
+constexpr size_t kObjectsCountedMax = size_t{1} << 20;
+
 }  // namespace
 
 ResourceManager::ResourceManager(BindingManager* binding, monitor::Monitor* monitor,
@@ -36,11 +39,17 @@ ResourceManager::ResourceManager(BindingManager* binding, monitor::Monitor* moni
     : binding_(*binding),
       monitor_(*monitor),
       options_(std::move(options)),
-      window_(options_.window) {}
+      window_(options_.window),
+      memory_limit_bytes_(options_.memory_limit_bytes) {}
 
 void ResourceManager::SetWindow(absl::Duration window) {
   MutexLock lock(mutex_);
   window_ = window;
+}
+
+void ResourceManager::SetMemoryLimit(uint64_t bytes) {
+  MutexLock lock(mutex_);
+  memory_limit_bytes_ = bytes;
 }
 
 void ResourceManager::OnRemoteCall(NodeInstance peer, uint64_t request_bytes, uint64_t reply_bytes,
@@ -290,6 +299,26 @@ Digest ResourceManager::TakeDigest(absl::Time now) {
   return digest;
 }
 
+void ResourceManager::FillMemory(placement::NodeStatistics& node) {
+  if (const auto memory = monitor_.Memory(); memory.ok()) {
+    node.memory_bytes = static_cast<double>(memory->total_bytes);
+    node.memory_free_bytes = static_cast<double>(memory->available_bytes);
+  }
+  uint64_t limit = 0;
+  {
+    MutexLock lock(mutex_);
+    limit = memory_limit_bytes_;
+  }
+  if (limit == 0) return;
+  uint64_t held = 0;
+  for (const BindingManager::ObjectStatus& status : binding_.Objects(kObjectsCountedMax)) {
+    held += monitor_.MemoryOf(status.slot).value_or(0);
+  }
+  node.memory_limit_bytes = static_cast<double>(limit);
+  const auto left = static_cast<double>(limit - std::min(limit, held));
+  node.memory_free_bytes = std::min(node.memory_free_bytes.value_or(left), left);
+}
+
 void ResourceManager::Fill(Digest& digest, const EdgeFlowsByKey& window,
                            const IoBySlot& io_window) {
   const NodeId self = binding_.self().node;
@@ -312,10 +341,7 @@ void ResourceManager::Fill(Digest& digest, const EdgeFlowsByKey& window,
     digest.node.source += "; load: " + load->source;
   }
   digest.node.contention = NoteContention(window, digest.node, digest.window_s);
-  if (const auto memory = monitor_.Memory(); memory.ok()) {
-    digest.node.memory_bytes = static_cast<double>(memory->total_bytes);
-    digest.node.memory_free_bytes = static_cast<double>(memory->available_bytes);
-  }
+  FillMemory(digest.node);
   for (const LinkEstimator::Estimate& link : links_.Estimates()) {
     digest.links.push_back({.a = self,
                             .b = link.peer.node,

@@ -24,6 +24,7 @@ namespace abacus::runtime {
 
 struct ResourceOptions {
   absl::Duration window = absl::Seconds(1);  // H: over which variances are judged
+  uint64_t memory_limit_bytes = 0;           // for all objects here together; 0: none by hand
   std::string node_name;
   bool server = false;
 };
@@ -44,6 +45,10 @@ class ResourceManager final : public CallObserver, public MigrationObserver {
 
   // H from now on.
   void SetWindow(absl::Duration window);
+
+  // ResourceOptions::memory_limit_bytes from now on: digests say what is left of it, after what the
+  // objects here hold as far as that is measured, and never more than the machine has.
+  void SetMemoryLimit(uint64_t bytes);
 
   // What was measured of the ways to others, and what is known of them from before a restart: it
   // counts little, and less with every call that is measured.
@@ -107,6 +112,8 @@ class ResourceManager final : public CallObserver, public MigrationObserver {
   void Fill(Digest& digest, const EdgeFlowsByKey& window, const IoBySlot& io_window);
   // What came to `before`, of objects to which something came.
   static IoBySlot IoSince(const IoBySlot& now, const IoBySlot& before);
+  // Total, free and limit.
+  void FillMemory(placement::NodeStatistics& node);
   // Lets go what is kept of objects that are gone.
   void ForgetTheGone(absl::Time now);
   // Takes the newest sample's rates into account.
@@ -124,6 +131,7 @@ class ResourceManager final : public CallObserver, public MigrationObserver {
 
   mutable Mutex mutex_;
   absl::Duration window_ ABSL_GUARDED_BY(mutex_);  // options_.window, until it is set
+  uint64_t memory_limit_bytes_ ABSL_GUARDED_BY(mutex_);
   std::optional<Sample> last_ ABSL_GUARDED_BY(mutex_);
   std::set<Rid> moved_ ABSL_GUARDED_BY(mutex_);  // since the last digest
   CallSpans spans_ ABSL_GUARDED_BY(mutex_);

@@ -50,9 +50,12 @@ class FixedMonitor final : public monitor::Monitor {
     std::erase_if(io, [object](const auto& of_object) { return of_object.object == object; });
   }
 
+  std::optional<uint64_t> MemoryOf(uint32_t) override { return object_bytes; }
+
   std::vector<monitor::ObjectIo> io;
   std::string missing;
   monitor::MonitorLosses losses;
+  std::optional<uint64_t> object_bytes;
 };
 
 int64_t ThreadCpuUs() {
@@ -413,6 +416,28 @@ TEST_F(ResourceManagerTest, TheNodesFiguresTellWhatIsMissingInOneLineAndWhatWasL
             (placement::LostFigures{.threads = 1, .io_requests = 2, .io_times = 3, .edges = 0}));
   monitor_.missing = std::string(10000, 'x');
   EXPECT_EQ(resources_->TakeDigest(now_).node.source_missing, std::string(400, 'x'));
+}
+
+TEST_F(ResourceManagerTest, OfAMemoryLimitWhatTheObjectsHoldIsTakenOff) {
+  const Ref<Worker> one = *binding_->Create<Worker>();
+  const Ref<Worker> two = *binding_->Create<Worker>();
+  monitor_.object_bytes = 10;
+  Digest digest = resources_->TakeDigest(now_);
+  EXPECT_FALSE(digest.node.memory_limit_bytes.has_value());
+  EXPECT_EQ(digest.node.memory_free_bytes, 60) << "what the machine has";
+  resources_->SetMemoryLimit(45);
+  digest = resources_->TakeDigest(now_ + absl::Seconds(1));
+  EXPECT_EQ(digest.node.memory_limit_bytes, 45);
+  EXPECT_EQ(digest.node.memory_free_bytes, 25) << "two hold 10 each";
+  resources_->SetMemoryLimit(15);
+  digest = resources_->TakeDigest(now_ + absl::Seconds(2));
+  EXPECT_EQ(digest.node.memory_free_bytes, 0) << "no less than nothing";
+  resources_->SetMemoryLimit(1000);
+  digest = resources_->TakeDigest(now_ + absl::Seconds(3));
+  EXPECT_EQ(digest.node.memory_free_bytes, 60) << "no more than the machine has";
+  resources_->SetMemoryLimit(0);
+  digest = resources_->TakeDigest(now_ + absl::Seconds(4));
+  EXPECT_FALSE(digest.node.memory_limit_bytes.has_value());
 }
 
 }  // namespace
