@@ -73,6 +73,12 @@ struct Console {
   std::vector<size_t> objects;  // indices in Cluster::objects; the console itself first
   std::vector<Edge> edges;
   std::vector<Phase> phases;
+  // Consoles of one group (not 0) write the same data by an optimistic scheme: what crosses the
+  // link at `contended_edge`, and the work of the object that sends it, is done again each time
+  // that another of the group was faster. Where that edge crosses no link its server does one after
+  // the other, and nothing is done twice (paper, 6.5).
+  size_t contention_group = 0;
+  size_t contended_edge = 0;
   size_t passes = 0;  // through all phases before it ends; 0: for ever
   double starts_s = 0;
   double ends_s = 1e18;

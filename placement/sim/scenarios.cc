@@ -39,6 +39,10 @@ void AddSmall(std::vector<Scenario>* all) {
     all->push_back(Make(absl::StrCat("10 clients, server of ", cores, " cores"),
                         SharedServer(10, cores, 0), 120));
   }
+  for (const bool lan : {true, false}) {
+    all->push_back(Make(absl::StrCat("4 insert into one directory, ", lan ? "LAN" : "SAN"),
+                        DirectoryInserts(4, lan), 60));
+  }
   Scenario liars = Make("digests that lie, get lost, come late", Filter(0.3, 1, 1.25e6), 120);
   liars.options.noise = 0.1;
   liars.options.lying = 0.05;

@@ -376,6 +376,7 @@ void Simulator::Finish() {
     }
     report_.ended += world_.Ended(c) ? 1 : 0;
     report_.phase_changes += world_.PhaseChanges(c);
+    report_.retries += world_.RetriesOf(c);
   }
   report_.slowdown = ideal_s > 0 ? elapsed_s / ideal_s : 0;
   report_.mean_elapsed_s = elapsed_s / static_cast<double>(std::max<size_t>(1, consoles_.size()));

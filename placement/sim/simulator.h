@@ -75,6 +75,7 @@ struct Report {
 
   std::vector<MoveRecord> moves;
   uint64_t phase_changes = 0;  // true ones, of all consoles
+  double retries = 0;          // of consoles that contend (Console::contention_group), in vain
   // Moves that sent an object back to where it last came from although no phase had changed.
   uint64_t reversals = 0;
   // From each change of phase (or start) to the first decision to move after it, sorted.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iostream>
+#include <set>
 #include <string>
 
 #include "gtest/gtest.h"
@@ -190,6 +192,35 @@ TEST(SimulatorTest, WithMemoryForOneTwoThatArriveTogetherDoNotSwap) {
   const Report report = RunAdaptive(cluster, {});
   ASSERT_EQ(report.moves.size(), 1u) << Trace(report);
   EXPECT_EQ(report.moves[0].console, 1u);
+}
+
+// The paper, 6.5 and table 1: 125 retries at the clients, 7 adaptively, none at the server (LAN).
+TEST(SimulatorTest, DirectoriesThatAreContendedForArePulledOneByOneAndRetriesEnd) {
+  for (const bool lan : {true, false}) {
+    const Cluster cluster = DirectoryInserts(4, lan);
+    Options options;
+    options.duration_s = 60;
+    const Report client = RunStatic(cluster, options, AllAtClient(cluster));
+    const Report server = RunStatic(cluster, options, AllAtServer(cluster));
+    const Report report = RunAdaptive(cluster, options);
+    std::cout << (lan ? "LAN" : "SAN") << ": client " << client.slowdown << ", server "
+              << server.slowdown << ", adaptive " << report.slowdown << "; retries "
+              << client.retries << ", " << server.retries << ", " << report.retries << "\n";
+    EXPECT_GE(client.slowdown, 2 * server.slowdown);
+    EXPECT_LE(report.slowdown, 1.05 * server.slowdown) << Trace(report);
+    EXPECT_EQ(server.retries, 0);
+    EXPECT_GE(client.retries, 100);
+    EXPECT_LE(report.retries, 0.05 * client.retries) << Trace(report);
+    ASSERT_EQ(report.moves.size(), 4u) << Trace(report);
+    std::set<size_t> consoles;
+    for (const MoveRecord& move : report.moves) {
+      EXPECT_EQ(move.to, 0u) << Trace(report);
+      EXPECT_EQ(move.reason, Reason::kNetBenefit) << Trace(report);
+      consoles.insert(move.console);
+    }
+    EXPECT_EQ(consoles.size(), 4u) << "each client's own" << Trace(report);
+    EXPECT_EQ(report.reversals, 0u);
+  }
 }
 
 TEST(SimulatorTest, PredictsWhatIsThenMeasured) {

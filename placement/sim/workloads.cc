@@ -109,6 +109,29 @@ Cluster MemoryForOne(double second_starts_s, double second_ends_s) {
   return cluster;
 }
 
+Cluster DirectoryInserts(size_t clients, bool lan) {
+  Cluster cluster;
+  cluster.consoles_alike = true;
+  cluster.nodes = {{.rate = 1, .cores = 4, .is_server = true}};
+  const Phase insert{.name = "insert",
+                     .units = 1e12,
+                     .objects = {{}, {.work = 0.0005}, {.work = 0.0002}},
+                     .edges = {{.calls = 1, .request_bytes = 200, .reply_bytes = 100},
+                               {.calls = 2, .request_bytes = 2000, .reply_bytes = 4000}}};
+  for (size_t i = 0; i < clients; ++i) {
+    cluster.nodes.push_back({.rate = 1, .cores = 2});
+    cluster.links.push_back({.a = 0,
+                             .b = i + 1,
+                             .bandwidth_bytes_s = lan ? kLanBytesS : 10 * kLanBytesS,
+                             .round_trip_s = lan ? 0.001 : 0.0002});
+    const size_t console =
+        AddChain(cluster, i + 1, 0, {"console", "directory", "isolation"}, {insert});
+    cluster.consoles[console].contention_group = 1;
+    cluster.consoles[console].contended_edge = 1;
+  }
+  return cluster;
+}
+
 Cluster RandomCluster(const ClusterShape& shape, uint64_t seed) {
   Draw draw(seed);
   Cluster cluster;

@@ -1,6 +1,7 @@
 #include "placement/sim/world.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 
 namespace abacus::placement::sim {
@@ -9,6 +10,8 @@ namespace {
 constexpr double kRoundTripsOfAMove = 2.5;
 constexpr double kNoLimitBytes = 1e18;
 constexpr double kUnitsEps = 1e-12;
+// A scheme that failed so often would fall back to another one.
+constexpr double kAttemptsMax = 64;
 
 uint64_t LinkKey(size_t a, size_t b) {
   const auto [low, high] = std::minmax(a, b);
@@ -133,11 +136,13 @@ double World::UnitTimeWith(const Console& console, const Phase& phase, const Con
     return shares->emplace_back(Share{.node = node});
   };
   if (shares != nullptr) shares->clear();
+  const double attempts = AttemptsOf(console, own);
   double total_s = 0;
   for (size_t j = 0; j < console.objects.size(); ++j) {
     const size_t node = placement_[console.objects[j]];
     const Share* share = own == nullptr ? nullptr : ShareOn(*own, node);
     double cpu_s = phase.objects[j].work / cluster_.nodes[node].rate;
+    if (attempts > 1 && j == console.edges[console.contended_edge].from) cpu_s *= attempts;
     if (cluster_.nodes[node].is_server) cpu_s *= cluster_.objects[console.objects[j]].server_factor;
     cpu_s *= Slowdown(node, share == nullptr ? 0 : share->cpu);
     total_s += cpu_s + phase.objects[j].stall_s;
@@ -155,8 +160,9 @@ double World::UnitTimeWith(const Console& console, const Phase& phase, const Con
       bandwidth = std::min(bandwidth, cluster_.nodes[node].nic_bytes_s / flows);
     }
     const EdgeNeed& need = phase.edges[e];
-    const double bytes_s = (need.request_bytes + need.reply_bytes) / bandwidth;
-    total_s += need.calls * link.round_trip_s + bytes_s;
+    const double times = attempts > 1 && e == console.contended_edge ? attempts : 1;
+    const double bytes_s = times * (need.request_bytes + need.reply_bytes) / bandwidth;
+    total_s += times * need.calls * link.round_trip_s + bytes_s;
     if (shares != nullptr) at(a).nic += bytes_s;
     if (shares != nullptr) at(b).nic += bytes_s;
   }
@@ -206,18 +212,23 @@ void World::AddUsage(size_t console, double units, double active_s) {
   ConsoleState& state = states_[console];
   const Console& c = cluster_.consoles[console];
   const Phase& phase = c.phases[state.phase];
+  const double attempts = AttemptsOf(c, &state);
+  state.retries += units * (attempts - 1);
   state.usage.active_s += active_s;
   state.usage.units += units;
   for (size_t j = 0; j < c.objects.size(); ++j) {
     const Node& node = cluster_.nodes[placement_[c.objects[j]]];
     const double factor = node.is_server ? cluster_.objects[c.objects[j]].server_factor : 1;
-    state.usage.cpu_s[j] += units * phase.objects[j].work / node.rate * factor;
+    const bool again = attempts > 1 && j == c.edges[c.contended_edge].from;
+    state.usage.cpu_s[j] +=
+        units * (again ? attempts : 1) * phase.objects[j].work / node.rate * factor;
     state.usage.stall_s[j] += units * phase.objects[j].stall_s;
   }
   for (size_t e = 0; e < c.edges.size(); ++e) {
-    state.usage.edges[e].calls += units * phase.edges[e].calls;
-    state.usage.edges[e].request_bytes += units * phase.edges[e].request_bytes;
-    state.usage.edges[e].reply_bytes += units * phase.edges[e].reply_bytes;
+    const double times = units * (attempts > 1 && e == c.contended_edge ? attempts : 1);
+    state.usage.edges[e].calls += times * phase.edges[e].calls;
+    state.usage.edges[e].request_bytes += times * phase.edges[e].request_bytes;
+    state.usage.edges[e].reply_bytes += times * phase.edges[e].reply_bytes;
   }
 }
 
@@ -236,8 +247,43 @@ void World::Progress(size_t console, double units) {
   if (c.phases.size() > 1) ++state.phase_changes;
 }
 
+double World::AttemptsOf(const Console& console, const ConsoleState* state) const {
+  if (console.contention_group == 0 || state == nullptr) return 1;
+  const Console::Edge& edge = console.edges[console.contended_edge];
+  const bool crosses =
+      placement_[console.objects[edge.from]] != placement_[console.objects[edge.to]];
+  return crosses ? state->attempts : 1;
+}
+
+// At the rates of the last tick, and half of what it was, as with shares.
+void World::CountAttempts(size_t console) {
+  const Console& c = cluster_.consoles[console];
+  if (c.contention_group == 0) return;
+  double rate = 0;
+  for (size_t other = 0; other < states_.size(); ++other) {
+    if (other == console || !Running(other)) continue;
+    if (cluster_.consoles[other].contention_group == c.contention_group) {
+      rate += states_[other].rate;
+    }
+  }
+  ConsoleState& state = states_[console];
+  const Phase& phase = c.phases[state.phase];
+  const Console::Edge& edge = c.edges[c.contended_edge];
+  const size_t from = placement_[c.objects[edge.from]];
+  const size_t to = placement_[c.objects[edge.to]];
+  if (from == to) return;
+  const EdgeNeed& need = phase.edges[c.contended_edge];
+  const Link& link = LinkBetween(from, to);
+  const double attempt_s = phase.objects[edge.from].work / cluster_.nodes[from].rate +
+                           need.calls * link.round_trip_s +
+                           (need.request_bytes + need.reply_bytes) / link.bandwidth_bytes_s;
+  const double attempts = std::min(kAttemptsMax, std::exp(attempt_s * rate));
+  state.attempts = (state.attempts + attempts) / 2;
+}
+
 void World::StepConsole(size_t console, double dt_s) {
   ConsoleState& state = states_[console];
+  const double units_before = state.usage.units;
   const Console& c = cluster_.consoles[console];
   state.usage.wall_s += dt_s;
   const double end_s = now_s_ + dt_s;
@@ -267,6 +313,7 @@ void World::StepConsole(size_t console, double dt_s) {
     // Rounding may leave less than any unit can fill.
     if (end_s - at_s < 1e-12 * end_s) break;
   }
+  state.rate = (state.rate + (state.usage.units - units_before) / dt_s) / 2;
   // Half of what it was: two consoles that answer to each other's last tick do not swing.
   const bool alone = state.shares.empty();
   for (Share& share : state.shares) share.cpu /= 2, share.nic /= 2;
@@ -284,6 +331,7 @@ void World::Step(double dt_s) {
   ApplyEvents();
   for (size_t c = 0; c < states_.size(); ++c) {
     if (states_[c].ended || cluster_.consoles[c].starts_s >= now_s_ + dt_s) continue;
+    CountAttempts(c);
     StepConsole(c, dt_s);
     if (states_[c].ended) ReleaseMemory(c);
   }

@@ -10,6 +10,11 @@
 // finds it, where the engine's equations say max(1, L / c) with the task's own average in L. Flows
 // share a node's NIC in the same way. An object that moves stops its consoles for the blackout.
 //
+// Consoles that contend (Console::contention_group) repeat what was overtaken: an attempt that
+// takes a seconds succeeds with probability exp(-a x rate), the rate being that at which the others
+// of the group get through theirs, so exp(a x rate) attempts are needed on average.
+//   3 others at 60 a second each, attempts of 5 ms: exp(0.9) = 2.5.
+//
 // Between ticks speeds are constant, and taken from the shares of the tick before; ends of phases
 // and of blackouts are met exactly within a tick. So a tick is an error of time in the answer of
 // one console to another, and none where a console is alone.
@@ -69,6 +74,8 @@ class World {
   const std::vector<double>& UnitsByPhase(size_t console) const {
     return states_[console].units_by_phase;
   }
+  // Attempts that were in vain so far.
+  double RetriesOf(size_t console) const { return states_[console].retries; }
   // Time since the console's start in which it had not ended.
   double ElapsedOf(size_t console) const;
 
@@ -100,11 +107,17 @@ class World {
     std::vector<double> units_by_phase;
     std::vector<Share> shares;
     Usage usage;
+    double rate = 0;      // units a second, as of the last ticks
+    double attempts = 1;  // of a contended edge that crosses a link, at the others' rates
+    double retries = 0;
   };
 
   double Slowdown(size_t node, double own) const;
   double UnitTimeWith(const Console& console, const Phase& phase, const ConsoleState* own,
                       std::vector<Share>* shares) const;
+  void CountAttempts(size_t console);
+  // Of the console's contended edge, where it is by now.
+  double AttemptsOf(const Console& console, const ConsoleState* state) const;
   void StepConsole(size_t console, double dt_s);
   void Progress(size_t console, double units);
   void AddUsage(size_t console, double units, double active_s);
