@@ -32,10 +32,10 @@ struct PlannerConfig {
   // 1 to 100.
   double hysteresis = 2;
   // After a move none is made for so many windows unless the graph's behaviour changes, doubled for
-  // each move that had to be undone up to `cool_down_max`; one undo is forgotten after `forgive`
-  // times the cool-down without another. 2: one window to see the new place, one more to be sure of
-  // it. 64 windows bound what a model that is wrong for a graph can cost.
-  // 0 to 1e6; 0 to 1e6; 1 to 1000.
+  // each move that had to be undone, or was taken back for a gain within one phase, up to
+  // `cool_down_max`; one undo is forgotten after `forgive` times the cool-down without another. 2:
+  // one window to see the new place, one more to be sure of it. 64 windows bound what a model that
+  // is wrong for a graph can cost. 0 to 1e6; 0 to 1e6; 1 to 1000.
   double cool_down = 2;
   double cool_down_max = 64;
   double forgive = 10;

@@ -49,6 +49,13 @@ void Planner::LetGo(Graph& graph, const Snapshot& window, const Decision& decisi
                                     amount);
     }
   }
+  // A gain that is large in either place is one that the move itself makes: the work costs other
+  // than predicted wherever it is. Such moves are as good as undone, if they follow each other.
+  // What goes again after an undo was counted by it.
+  if (!last.undo && now_s < graph.forgiven_s && TakesBack(graph, decision.moves) &&
+      !graph.last_move->undo) {
+    ++graph.undone;
+  }
   for (const LoadChange& change : LoadChanges(decision)) {
     ledger_.Add(change.node, change.load, 0, now_s);
   }

@@ -245,6 +245,34 @@ TEST_F(PlannerTest, AnUndoIsForgivenAfterAQuietTime) {
   EXPECT_EQ(planner_.StatusOf(kConsole, now_s_)->undone, 0);
 }
 
+// At its client the grep passes little on, at the server a hundred times what it reads: wherever it
+// is, the other place looks better by far.
+TEST_F(PlannerTest, WorkWhoseCostDependsOnItsPlacementGoesToAndFroLessAndLessOften) {
+  std::vector<double> moved_s;
+  const double began_s = now_s_;
+  for (int i = 0; i < 2000; ++i) {
+    output_ = at_ == kServer ? 200'000 : 1;
+    slowdown_ = at_ == kServer ? 1500 : 1;
+    now_s_ += kTick;
+    Snapshot s = Sample();
+    s.measured_t_app_s.reset();  // or the audit would have the last word
+    ASSERT_TRUE(planner_.Observe(s, now_s_, now_s_).ok());
+    const Decision d = planner_.Decide(kConsole, now_s_);
+    if (d.outcome != Outcome::kMove) continue;
+    ASSERT_EQ(d.reason, Reason::kNetBenefit) << d.explanation;
+    CarryOut(d);
+    moved_s.push_back(now_s_ - began_s);
+  }
+  ASSERT_EQ(planner_.StatusOf(kConsole, now_s_)->phase_changes, 0u);
+  // Cool-downs of 2, 4, 8, 16, 32 and then 64 windows: of 100 s 6 moves, and not 40.
+  ASSERT_GE(moved_s.size(), 4u);
+  EXPECT_LE(moved_s.size(), 7u);
+  for (size_t i = 2; i < moved_s.size(); ++i) {
+    EXPECT_GE(moved_s[i] - moved_s[i - 1], 1.5 * (moved_s[i - 1] - moved_s[i - 2])) << i;
+  }
+  EXPECT_GE(planner_.StatusOf(kConsole, now_s_)->undone, 3);
+}
+
 TEST_F(PlannerTest, TheAuditLearnsWhatAClassNeedsOnANode) {
   server_factor_ = 1.5;
   CarryOut(TickUntilMove(1));
