@@ -30,6 +30,24 @@ std::string LostText(const placement::LostFigures& lost) {
   return absl::StrJoin(parts, ", ");
 }
 
+std::vector<NamedFigure> FiguresOf(const runtime::NodeReport::ObjectLine& object) {
+  return {{"cpu_share", object.cpu_share},
+          {"blocked_share", object.blocked_share},
+          {"disk_share", object.disk_share},
+          {"ready_share", object.ready_share},
+          {"background_share", object.background_share},
+          {"ns_per_byte", object.ns_per_byte()},
+          {"stall_share", object.stall_share},
+          {"voluntary_switches_s", object.voluntary_switches_s},
+          {"involuntary_switches_s", object.involuntary_switches_s},
+          {"io_bytes_s", object.io_bytes_s},
+          {"io_requests_s", object.io_requests_s},
+          {"io_share", object.io_share},
+          {"bytes_s", object.bytes_s},
+          {"bytes_in_s", object.bytes_in_s},
+          {"bytes_out_s", object.bytes_out_s}};
+}
+
 std::vector<placement::NodeStatistics> MeasuredNodes(const runtime::NodeReport& report) {
   std::vector<placement::NodeStatistics> nodes;
   for (const runtime::NodeReport::MemberLine& member : report.members) {

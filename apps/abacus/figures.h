@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,14 @@ std::array<LostCount, 4> LostCounts(const placement::LostFigures& lost);
 
 // "3 threads not watched, 1 requests of block I/O not charged"; empty where nothing was lost.
 std::string LostText(const placement::LostFigures& lost);
+
+// What an object costs, by the names that JSON has for it; nullopt where the node's source does not
+// see the figure.
+struct NamedFigure {
+  const char* name;
+  std::optional<double> value;
+};
+std::vector<NamedFigure> FiguresOf(const runtime::NodeReport::ObjectLine& object);
 
 // The nodes that have said what they measured.
 std::vector<placement::NodeStatistics> MeasuredNodes(const runtime::NodeReport& report);

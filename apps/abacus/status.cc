@@ -117,31 +117,19 @@ Json JsonOf(const NodeReport::MemberLine& member) {
   return json;
 }
 
-// null where the node's source does not see the figure.
-Json MaybeJson(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
-
 Json JsonOf(const NodeReport::ObjectLine& object, const NodeReport& report) {
-  return {{"rid", object.rid.ToString()},
-          {"class", object.class_name},
-          {"node", object.node},
-          {"node_name", NodeName(report, object.node)},
-          {"mobile", object.mobile},
-          {"pinned", object.pinned},
-          {"pinned_reason", object.pinned_reason},
-          {"cpu_share", object.cpu_share},
-          {"blocked_share", object.blocked_share},
-          {"disk_share", object.disk_share},
-          {"ready_share", object.ready_share},
-          {"background_share", object.background_share},
-          {"ns_per_byte", object.ns_per_byte()},
-          {"stall_share", object.stall_share},
-          {"voluntary_switches_s", MaybeJson(object.voluntary_switches_s)},
-          {"involuntary_switches_s", MaybeJson(object.involuntary_switches_s)},
-          {"io_bytes_s", MaybeJson(object.io_bytes_s)},
-          {"io_requests_s", MaybeJson(object.io_requests_s)},
-          {"io_share", MaybeJson(object.io_share)},
-          {"bytes_s", object.bytes_s},
-          {"memory_bytes", object.memory_bytes}};
+  Json json{{"rid", object.rid.ToString()},
+            {"class", object.class_name},
+            {"node", object.node},
+            {"node_name", NodeName(report, object.node)},
+            {"mobile", object.mobile},
+            {"pinned", object.pinned},
+            {"pinned_reason", object.pinned_reason},
+            {"memory_bytes", object.memory_bytes}};
+  for (const NamedFigure& figure : FiguresOf(object)) {
+    json[figure.name] = figure.value ? Json(*figure.value) : Json();
+  }
+  return json;
 }
 
 Json JsonOf(const MoveRecord& move) {

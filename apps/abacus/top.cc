@@ -30,10 +30,7 @@ using Json = nlohmann::json;
 
 constexpr size_t kBatchColumns = 1000;
 
-// null where the node's source does not see the figure.
-Json MaybeJson(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
-
-Json JsonOf(const NodeReport& report) {
+Json SampleOf(const NodeReport& report) {
   Json json{{"time", absl::FormatTime(absl::Now(), absl::UTCTimeZone())},
             {"health", report.health},
             {"nodes", Json::array()},
@@ -54,25 +51,15 @@ Json JsonOf(const NodeReport& report) {
     json["nodes"].push_back(std::move(node));
   }
   for (const auto& object : report.objects) {
-    json["objects"].push_back({{"rid", object.rid.ToString()},
-                               {"class", object.class_name},
-                               {"node", object.node},
-                               {"node_name", NodeName(report, object.node)},
-                               {"cpu_share", object.cpu_share},
-                               {"blocked_share", object.blocked_share},
-                               {"disk_share", object.disk_share},
-                               {"ready_share", object.ready_share},
-                               {"background_share", object.background_share},
-                               {"ns_per_byte", object.ns_per_byte()},
-                               {"stall_share", object.stall_share},
-                               {"voluntary_switches_s", MaybeJson(object.voluntary_switches_s)},
-                               {"involuntary_switches_s", MaybeJson(object.involuntary_switches_s)},
-                               {"io_bytes_s", MaybeJson(object.io_bytes_s)},
-                               {"io_requests_s", MaybeJson(object.io_requests_s)},
-                               {"io_share", MaybeJson(object.io_share)},
-                               {"bytes_in_s", object.bytes_in_s},
-                               {"bytes_out_s", object.bytes_out_s},
-                               {"memory_bytes", object.memory_bytes}});
+    Json line{{"rid", object.rid.ToString()},
+              {"class", object.class_name},
+              {"node", object.node},
+              {"node_name", NodeName(report, object.node)},
+              {"memory_bytes", object.memory_bytes}};
+    for (const NamedFigure& figure : FiguresOf(object)) {
+      line[figure.name] = figure.value ? Json(*figure.value) : Json();
+    }
+    json["objects"].push_back(std::move(line));
   }
   for (const auto& edge : report.edges) {
     json["edges"].push_back({{"from", edge.from.ToString()},
@@ -137,7 +124,7 @@ int Batch(runtime::ControlClient& server, const TopOptions& options, TopView vie
     auto report = Ask(server, options);
     if (!report.ok()) return Fail(report.status());
     SortForTop(*ParseTopSort(options.sort), report->objects);
-    json["samples"].push_back(JsonOf(*report));
+    json["samples"].push_back(SampleOf(*report));
     view.SetReport(*std::move(report));
     const std::string text =
         view.Text(SIZE_MAX, kBatchColumns) + (i + 1 < options.rounds ? "\n" : "");

@@ -175,7 +175,8 @@ TEST(SilentClientTest, LosesItsLocksWithItsLease) {
   // Where this process itself is held up, the other client is new as well.
   uint16_t other = 0;
   EXPECT_TRUE(Eventually([&] {
-    if (other == 0 || !volume->Renew(other).ok()) other = volume->Join("other", Ref<ClientEnd>())->writer;
+    if (other == 0 || !volume->Renew(other).ok())
+      other = volume->Join("other", Ref<ClientEnd>())->writer;
     const auto state = volume->Lock(other, WantLock(5));
     return state.ok() && *state == LockState::kGranted;
   }));
