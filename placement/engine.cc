@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "placement/explain.h"
 #include "placement/graph.h"
 #include "placement/judge.h"
@@ -185,9 +186,10 @@ class Candidates {
     for (uint32_t u = 0; u < graph_.units.size(); ++u) {
       const Unit& unit = graph_.units[u];
       const uint32_t home = from_.at[unit.objects.front()];
-      for (const std::vector<uint32_t>* targets : {&unit.targets, &unit.unknown_targets}) {
+      for (const absl::Span<const uint32_t> targets :
+           {absl::MakeConstSpan(unit.targets), absl::MakeConstSpan(unit.unknown_targets)}) {
         std::optional<Single> best;
-        for (const uint32_t n : *targets) {
+        for (const uint32_t n : targets) {
           if (n == home) continue;
           trial.PutUnit(u, n);
           const Evaluation at = trial.Evaluate();

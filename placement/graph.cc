@@ -20,23 +20,32 @@ using graph_internal::WeightOf;
 void SnapshotReader::Impl::IndexObjects() {
   ids_.reserve(snapshot_.objects.size());
   for (const ObjectStatistics& object : snapshot_.objects) ids_.push_back(object.id);
-  std::sort(ids_.begin(), ids_.end());
-  const size_t known = ids_.size();
+  if (!std::is_sorted(ids_.begin(), ids_.end())) std::sort(ids_.begin(), ids_.end());
+  std::vector<ObjectId> strangers;
+  uint32_t last = 0;
   for (const EdgeStatistics& edge : snapshot_.edges) {
     for (const ObjectId& id : {edge.from, edge.to}) {
-      if (!std::binary_search(ids_.begin(), ids_.begin() + known, id)) ids_.push_back(id);
+      if (Rank(id, &last) == kNone) strangers.push_back(id);
     }
   }
-  if (ids_.size() > known) std::sort(ids_.begin(), ids_.end());
+  if (!strangers.empty()) {
+    ids_.insert(ids_.end(), strangers.begin(), strangers.end());
+    std::sort(ids_.begin(), ids_.end());
+  }
   ids_.erase(std::unique(ids_.begin(), ids_.end()), ids_.end());
   objects_.resize(ids_.size());
-  for (const ObjectStatistics& object : snapshot_.objects) objects_[Rank(object.id)].Add(object);
+  for (const ObjectStatistics& object : snapshot_.objects) {
+    objects_[Rank(object.id, &last)].Add(object);
+  }
 }
 
 void SnapshotReader::Impl::IndexArcs() {
   arcs_.reserve(snapshot_.edges.size());
+  uint32_t last = 0;
   for (const EdgeStatistics& edge : snapshot_.edges) {
-    if (edge.from != edge.to) arcs_.push_back({Rank(edge.from), Rank(edge.to), &edge});
+    if (edge.from == edge.to) continue;
+    const uint32_t from = Rank(edge.from, &last);
+    arcs_.push_back({from, Rank(edge.to, &last), &edge});
   }
   std::sort(arcs_.begin(), arcs_.end(), [](const Arc& a, const Arc& b) {
     return std::pair(a.from, a.to) < std::pair(b.from, b.to);
@@ -61,8 +70,9 @@ void SnapshotReader::Impl::AddConsole(const ObjectId& id) {
 }
 
 // The objects that calls lead to from a console, itself included. Another console is not entered.
-std::vector<uint32_t> SnapshotReader::Impl::Reached(uint32_t console) {
-  std::vector<uint32_t> reached;
+const std::vector<uint32_t>& SnapshotReader::Impl::Reached(uint32_t console) {
+  std::vector<uint32_t>& reached = reached_;
+  reached.clear();
   if (roots_[console] == kNone) return reached;
   seen_.resize(ids_.size(), 0);
   ++walk_;
@@ -124,16 +134,20 @@ std::optional<Refusal> SnapshotReader::Impl::Enter(uint32_t object, uint32_t fro
 std::optional<Refusal> SnapshotReader::Impl::Walk(const Roots& roots, Reading& reading) const {
   struct Frame {
     uint32_t object;
-    std::vector<uint32_t> next;
-    size_t at = 0;
+    absl::Span<const Arc> called;
+    absl::Span<const uint32_t> callers;
+    size_t at = 0;  // of what is called, and then of the callers
+
+    bool AtEnd() const { return at == called.size() + callers.size(); }
+    uint32_t Next() {
+      const size_t next = at++;
+      return next < called.size() ? called[next].to : callers[next - called.size()];
+    }
   };
   const auto frame_of = [&](uint32_t object) {
-    Frame frame{object, {}};
-    for (const Arc& arc : ArcsFrom(object)) frame.next.push_back(arc.to);
+    Frame frame{.object = object, .called = ArcsFrom(object)};
     const auto callers = callers_.find(object);
-    if (callers != callers_.end()) {
-      frame.next.insert(frame.next.end(), callers->second.begin(), callers->second.end());
-    }
+    if (callers != callers_.end()) frame.callers = callers->second;
     return frame;
   };
   for (size_t r = roots.size(); r-- > 0;) {
@@ -142,12 +156,12 @@ std::optional<Refusal> SnapshotReader::Impl::Walk(const Roots& roots, Reading& r
     std::vector<Frame> stack = {frame_of(roots[r])};
     while (!stack.empty()) {
       Frame& top = stack.back();
-      if (top.at == top.next.size()) {
+      if (top.AtEnd()) {
         reading.ranks.push_back(top.object);
         stack.pop_back();
         continue;
       }
-      const uint32_t next = top.next[top.at++];
+      const uint32_t next = top.Next();
       const uint32_t owner = owner_[next];
       const bool console = owner < consoles_.size() && roots_[owner] == next;
       if (console || reading.index.contains(next)) continue;
@@ -213,13 +227,21 @@ std::optional<Refusal> SnapshotReader::Impl::FindNodes(Reading& reading) const {
   }
   const size_t consoles_nodes = graph.nodes.size();
   // By number, whoever is there now: what is decided must not depend on an order that moves change.
-  std::map<NodeId, const ObjectStatistics*> others;  // who is there; nullptr: only allowed
+  auto& others = reading.others;  // who is there; nullptr: only allowed
+  others.clear();
   for (const GraphObject& object : graph.objects) {
-    others[object.statistics->node] = object.statistics;
+    others.emplace_back(object.statistics->node, object.statistics);
     if (object.fixed) continue;
-    for (const NodeId node : object.statistics->allowed) others.try_emplace(node, nullptr);
+    for (const NodeId node : object.statistics->allowed) others.emplace_back(node, nullptr);
   }
-  for (const auto& [node, object] : others) {
+  std::stable_sort(others.begin(), others.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (size_t i = 0; i < others.size();) {
+    const NodeId node = others[i].first;
+    const ObjectStatistics* object = nullptr;
+    for (; i < others.size() && others[i].first == node; ++i) {
+      if (others[i].second != nullptr) object = others[i].second;
+    }
     if (object == nullptr) {
       AddAllowedNode(node, reading);
     } else if (auto refusal = AddNode(node, object, reading)) {
@@ -265,11 +287,16 @@ bool SnapshotReader::Impl::IsChain(const Graph& graph) const {
 
 std::optional<Refusal> SnapshotReader::Impl::Read(absl::Span<const ObjectId> together,
                                                   Graph* graph) const {
+  Reading reading;
+  return Read(together, graph, reading);
+}
+
+std::optional<Refusal> SnapshotReader::Impl::Read(absl::Span<const ObjectId> together, Graph* graph,
+                                                  Reading& reading) const {
   *graph = Graph{};
   graph->consoles.assign(together.begin(), together.end());
   graph->window_s = config_.window_s;
-  Reading reading;
-  reading.graph = graph;
+  reading.Begin(graph);
   for (const ObjectId& console : together) {
     const uint32_t rank = Rank(console);
     if (rank == kNone || objects_[rank].times == 0) {
@@ -317,8 +344,12 @@ std::optional<Refusal> SnapshotReader::Impl::Read(absl::Span<const ObjectId> tog
 SnapshotReader::Graphs SnapshotReader::Impl::ReadAll() {
   Graphs all;
   std::vector<Graph> single(consoles_.size());
+  Reading reading;
+  all.consoles.reserve(consoles_.size());
+  all.graphs.reserve(consoles_.size());
   for (uint32_t c = 0; c < consoles_.size(); ++c) {
-    all.consoles.push_back({.id = consoles_[c], .refusal = Read({&consoles_[c], 1}, &single[c])});
+    all.consoles.push_back(
+        {.id = consoles_[c], .refusal = Read({&consoles_[c], 1}, &single[c], reading)});
     if (!all.consoles[c].refusal) continue;
     for (const uint32_t object : Reached(c)) held_[object] = true;
   }
@@ -356,7 +387,7 @@ SnapshotReader::Graphs SnapshotReader::Impl::ReadAll() {
     if (!again[c] || at == c) {
       graph_of[c] = all.graphs.size();
       Graph& graph = all.graphs.emplace_back(std::move(single[c]));
-      if (again[c]) refusal_of[c] = Read(joint[c], &graph);
+      if (again[c]) refusal_of[c] = Read(joint[c], &graph, reading);
     }
     all.consoles[c].graph = graph_of[at];
     all.consoles[c].refusal = refusal_of[at];

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/types/span.h"
 #include "placement/config.h"
 #include "placement/decision.h"
@@ -86,12 +87,13 @@ struct GraphEdge {
 
 // What moves as one: an object, or an attach group.
 struct Unit {
-  std::vector<uint32_t> objects;
+  absl::InlinedVector<uint32_t, 2> objects;
   bool fixed = false;
-  bool pinned = false;            // fixed by nothing but pins
-  std::vector<uint32_t> targets;  // where it may go, or might if it were not pinned; ascending
+  bool pinned = false;  // fixed by nothing but pins
+  absl::InlinedVector<uint32_t, 4>
+      targets;  // where it may go, or might if it were not pinned; ascending
   // Where it might go too, but for a limit on memory there and because nobody knows what it holds.
-  std::vector<uint32_t> unknown_targets;
+  absl::InlinedVector<uint32_t, 4> unknown_targets;
 };
 
 // Most nodes of one graph: its links are a table of nodes squared. Reached by consoles of more

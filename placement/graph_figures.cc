@@ -124,7 +124,7 @@ std::optional<Refusal> SnapshotReader::Impl::AddArc(const Arc& arc, Reading& rea
 
 std::optional<Refusal> SnapshotReader::Impl::FindEdges(Reading& reading) const {
   Graph& graph = *reading.graph;
-  reading.callers.resize(graph.objects.size());
+  if (reading.callers.size() < graph.objects.size()) reading.callers.resize(graph.objects.size());
   for (const uint32_t rank : reading.ranks) {
     const Arc* last = nullptr;
     for (const Arc& arc : ArcsFrom(rank)) {
@@ -281,7 +281,7 @@ void SnapshotReader::Impl::FindUnits(Reading& reading) const {
     const uint32_t group = object.statistics->attach_group;
     const auto next = static_cast<uint32_t>(graph.units.size());
     object.unit = group == 0 ? next : groups.try_emplace(group, next).first->second;
-    if (object.unit == next) graph.units.push_back({});
+    if (object.unit == next) graph.units.emplace_back();
     Unit& unit = graph.units[object.unit];
     unit.objects.push_back(j);
     unit.fixed |= object.fixed || graph.present[j] != graph.present[unit.objects.front()];

@@ -86,6 +86,17 @@ class SnapshotReader::Impl {
     return it == ids_.end() || *it != id ? graph_internal::kNone
                                          : static_cast<uint32_t>(it - ids_.begin());
   }
+  // The same, looked for beside the last answer first: neighbours in a snapshot mostly are of one
+  // stack.
+  uint32_t Rank(const ObjectId& id, uint32_t* last) const {
+    for (uint32_t near = *last > 0 ? *last - 1 : 0; near < ids_.size() && near <= *last + 1;
+         ++near) {
+      if (ids_[near] == id) return *last = near;
+    }
+    const uint32_t rank = Rank(id);
+    if (rank != graph_internal::kNone) *last = rank;
+    return rank;
+  }
 
   absl::Span<const graph_internal::Arc> ArcsFrom(uint32_t object) const {
     return absl::MakeConstSpan(arcs_).subspan(first_[object], first_[object + 1] - first_[object]);
@@ -95,8 +106,11 @@ class SnapshotReader::Impl {
   void IndexArcs();
   void AddConsole(const ObjectId& id);
   void FindOwners();
-  std::vector<uint32_t> Reached(uint32_t console);
+  // Valid until the next call.
+  const std::vector<uint32_t>& Reached(uint32_t console);
 
+  std::optional<Refusal> Read(absl::Span<const ObjectId> together, Graph* graph,
+                              Reading& reading) const;
   std::optional<Refusal> Walk(const Roots& roots, Reading& reading) const;
   std::optional<Refusal> Enter(uint32_t object, uint32_t from, Reading& reading) const;
   std::optional<Refusal> FindNodes(Reading& reading) const;
@@ -133,10 +147,23 @@ class SnapshotReader::Impl {
   std::map<uint32_t, std::vector<uint32_t>> callers_;  // of an object: those that nobody owns
   std::vector<bool> held_;
   std::vector<uint32_t> seen_;  // the walk that last reached an object
+  std::vector<uint32_t> reached_;
   uint32_t walk_ = 0;
 };
 
+// One after the other use the same, as a round reads thousands of small graphs.
 struct SnapshotReader::Impl::Reading {
+  void Begin(Graph* of) {
+    graph = of;
+    roots.clear();
+    ranks.clear();
+    index.clear();
+    node.clear();
+    edge.clear();
+    for (auto& of_object : callers) of_object.clear();
+    seen_bytes = 0;
+  }
+
   Graph* graph = nullptr;
   Roots roots;
   std::vector<uint32_t> ranks;                    // of the graph's objects, callers first
@@ -144,6 +171,7 @@ struct SnapshotReader::Impl::Reading {
   absl::flat_hash_map<NodeId, uint32_t> node;     // -> index in the graph
   absl::flat_hash_map<std::pair<uint32_t, uint32_t>, uint32_t> edge;  // -> index in the graph
   std::vector<std::vector<std::pair<uint32_t, double>>> callers;      // of an object, with weights
+  std::vector<std::pair<NodeId, const ObjectStatistics*>> others;     // scratch of FindNodes()
   double seen_bytes = 0;
 };
 

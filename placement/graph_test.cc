@@ -143,7 +143,7 @@ TEST(ReadGraphTest, ATreeOverTwoServersIsReadCallersFirst) {
   ASSERT_EQ(graph.nodes.size(), 3u);
   EXPECT_EQ(graph.nodes[0].statistics->node, kClient);
   EXPECT_FALSE(graph.path || graph.chain);
-  EXPECT_EQ(graph.units[1].targets, (std::vector<uint32_t>{0, 1, 2}));
+  EXPECT_EQ(graph.units[1].targets, (absl::InlinedVector<uint32_t, 4>{0, 1, 2}));
   // Nobody calls across the servers, so that they do not know each other's link is no refusal.
   EXPECT_EQ(graph.links_left_aside, 1u);
 }
@@ -159,7 +159,8 @@ TEST(ReadGraphTest, AMissingLinkIsRefusedOnlyWhereCallsCrossItNow) {
   ObjectOf(s, kGrep).allowed = {kServer2, kServer};
   ASSERT_FALSE(ReadGraph(s, &graph));
   EXPECT_EQ(graph.links_left_aside, 2u);
-  EXPECT_EQ(graph.units[1].targets, (std::vector<uint32_t>{1})) << "the way there is not known";
+  EXPECT_EQ(graph.units[1].targets, (absl::InlinedVector<uint32_t, 4>{1}))
+      << "the way there is not known";
 }
 
 TEST(ReadGraphTest, AnAllowedNodeThatIsNotToBeTrustedIsLeftAside) {
@@ -169,7 +170,7 @@ TEST(ReadGraphTest, AnAllowedNodeThatIsNotToBeTrustedIsLeftAside) {
   Graph graph;
   ASSERT_FALSE(ReadGraph(s, &graph));
   EXPECT_EQ(graph.nodes_left_aside, 2u);
-  EXPECT_EQ(graph.units[1].targets, (std::vector<uint32_t>{1}));
+  EXPECT_EQ(graph.units[1].targets, (absl::InlinedVector<uint32_t, 4>{1}));
 }
 
 // Way round: 1/1e6 + 1/1e6 s a byte through the client instead of 1/1e5 directly.
