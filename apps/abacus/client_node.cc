@@ -22,9 +22,11 @@ absl::StatusOr<runtime::Config> ConfigOf(const std::string& file) {
   return runtime::LoadConfig(file);
 }
 
-absl::StatusOr<std::unique_ptr<ClientNode>> ClientNode::Start(const ClientOptions& options) {
+absl::StatusOr<std::unique_ptr<ClientNode>> ClientNode::Start(const ClientOptions& options,
+                                                              const std::string& name) {
   runtime::NodeOptions node;
   ABACUS_ASSIGN_OR_RETURN(node.config, ConfigOf(options.config));
+  if (node.config.node.name.empty()) node.config.node.name = name;
   // Who types a command wants its result; what the node does beside that only where it goes wrong.
   if (options.config.empty()) node.config.log.level = "warning";
   ABACUS_RETURN_IF_ERROR(SetUpLog(node.config.log));

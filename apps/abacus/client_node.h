@@ -2,6 +2,7 @@
 #define ABACUS_APPS_ABACUS_CLIENT_NODE_H_
 
 #include <memory>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "apps/abacus/commands.h"
@@ -22,8 +23,10 @@ absl::StatusOr<runtime::Config> ConfigOf(const std::string& file);
 // Refs to objects must be gone before it is deleted. Owner-thread.
 class ClientNode {
  public:
-  // Joins the servers. Errors: those of ConfigOf and Node::Start.
-  static absl::StatusOr<std::unique_ptr<ClientNode>> Start(const ClientOptions& options);
+  // Joins the servers; `name` is the node's where the configuration gives none, and empty the
+  // host's. Errors: those of ConfigOf and Node::Start.
+  static absl::StatusOr<std::unique_ptr<ClientNode>> Start(const ClientOptions& options,
+                                                           const std::string& name = "");
 
   runtime::Node& node() { return *node_; }
   // Errors: kNotFound - the servers publish no store.

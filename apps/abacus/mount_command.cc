@@ -5,9 +5,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdio>
+#include <filesystem>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -128,6 +131,15 @@ class Daemon {
   int report_ = -1;
 };
 
+// "host:/mnt": one host may have several mounts, and people move objects to them by name.
+std::string NameOf(const std::string& directory) {
+  std::array<char, 256> host{};
+  if (gethostname(host.data(), host.size() - 1) != 0) return "";
+  std::error_code error;
+  const std::string whole = std::filesystem::absolute(directory, error).string();
+  return absl::StrCat(host.data(), ":", error ? directory : whole);
+}
+
 // Shows the volume until the directory is unmounted.
 int Show(const MountOptions& options, const MountWords& words,
          const runtime::Ref<objfs::Volume>& volume, objfs::FileSystem::Host host,
@@ -175,7 +187,7 @@ int Serve(const MountOptions& options, const Daemon& daemon) {
   client_options.servers = absl::StrSplit(options.source.substr(0, slash), ',');
   const std::string name = slash == std::string::npos ? "" : options.source.substr(slash + 1);
 
-  const auto client = ClientNode::Start(client_options);
+  const auto client = ClientNode::Start(client_options, NameOf(options.directory));
   if (!client.ok()) return Fail(client.status());
   runtime::Node& node = (*client)->node();
   const auto volume = VolumeOf(node, name);
