@@ -53,7 +53,7 @@ std::string List(std::vector<std::string> items) {
   return absl::StrCat(absl::StrJoin(items, ", "), " and ", last);
 }
 
-const NodeStatistics& NodeIn(const Decision& d, NodeId id) {
+const NodeStatistics& NodeNamed(const Decision& d, NodeId id) {
   for (const NodeStatistics& node : d.nodes) {
     if (node.node == id) return node;
   }
@@ -87,8 +87,8 @@ std::string MovesLabel(const Decision& d, const Candidate& candidate) {
         objects.push_back(ObjectLabel(object));
       }
     }
-    labels.push_back(absl::StrCat(List(objects), " from ", NodeLabel(NodeIn(d, from)), " to ",
-                                  NodeLabel(NodeIn(d, to))));
+    labels.push_back(absl::StrCat(List(objects), " from ", NodeLabel(NodeNamed(d, from)), " to ",
+                                  NodeLabel(NodeNamed(d, to))));
   }
   return List(labels);
 }
@@ -220,7 +220,7 @@ std::string PinsLabel(const Decision& d, const Candidate& candidate) {
   for (const StackObject& object : d.stack) {
     if (!object.pinned || MoveOf(candidate, object.id) == nullptr) continue;
     pins.push_back(
-        absl::StrCat(ObjectLabel(object), " is pinned to ", NodeLabel(NodeIn(d, object.node)),
+        absl::StrCat(ObjectLabel(object), " is pinned to ", NodeLabel(NodeNamed(d, object.node)),
                      object.pinned_reason.empty() ? "" : absl::StrCat(": ", object.pinned_reason)));
   }
   return List(pins);
