@@ -62,7 +62,7 @@ absl::StatusOr<CacheLayer::Inside> CacheLayer::Enter(PromiseKind kind, Version n
     const absl::StatusOr<Promise> promise = below()->Claim(kind, now);
     MutexLock lock(mutex_);
     --claiming_;
-    changed_.SignalAll();
+    if (breaking_ > 0) changed_.SignalAll();
     if (!promise.ok()) return promise.status();
     if (promise->given <= broken_) continue;
     if (promise->kind > promise_.kind || promise->given > promise_.given) Take(*promise);
@@ -74,7 +74,7 @@ absl::StatusOr<CacheLayer::Inside> CacheLayer::Enter(PromiseKind kind, Version n
 void CacheLayer::Leave() {
   MutexLock lock(mutex_);
   --inside_;
-  changed_.SignalAll();
+  if (breaking_ > 0) changed_.SignalAll();
 }
 
 void CacheLayer::Take(const Promise& promise) {
@@ -540,6 +540,8 @@ void CacheLayer::AddFacts(std::vector<std::pair<std::string, std::string>>* fact
   facts->emplace_back("cached", absl::StrCat(pool_->used_bytes(file_), " bytes"));
   facts->emplace_back("dirty", absl::StrCat(pool_->dirty_bytes(file_), " bytes"));
   MutexLock lock(mutex_);
+  constexpr const char* kPromises[] = {"none", "to share", "to write"};
+  facts->emplace_back("promise", kPromises[static_cast<size_t>(promise_.kind) % 3]);
   facts->emplace_back("found", absl::StrCat(hits_, " of ", hits_ + misses_, " blocks"));
 }
 

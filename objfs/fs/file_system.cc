@@ -110,6 +110,30 @@ FileSystemImpl::FileSystemImpl(Ref<Volume> volume, Joined joined, const LayerKin
 }
 
 absl::Status FileSystemImpl::Renew() {
+  ABACUS_RETURN_IF_ERROR(RenewLease());
+  PushWhatIsOld();
+  return absl::OkStatus();
+}
+
+// What is lost with this client is not much older than kPushAfterNs.
+void FileSystemImpl::PushWhatIsOld() {
+  std::vector<FilePtr> files;
+  {
+    MutexLock lock(mutex_);
+    for (const auto& [id, file] : files_) files.push_back(file);
+  }
+  const int64_t due_ns = host_.now_us() * 1000 - kPushAfterNs;
+  for (const FilePtr& file : files) {
+    if (file->written_ns == 0 || file->held_since_ns > due_ns) continue;
+    const absl::Status pushed = PushFile(*file);
+    if (pushed.ok()) continue;
+    // The next who asks is told.
+    MutexLock lock(mutex_);
+    file->late.Update(pushed);
+  }
+}
+
+absl::Status FileSystemImpl::RenewLease() {
   const int64_t sent_ns = host_.steady_ns();
   ABACUS_RETURN_IF_ERROR(volume_->Renew(info_.writer));
   const int64_t until_ns = LeaseEnd(sent_ns, info_.lease_ns);
@@ -121,7 +145,7 @@ absl::Status FileSystemImpl::Renew() {
 
 absl::Status FileSystemImpl::CheckLease() {
   if (host_.steady_ns() < lease_until_ns_) return absl::OkStatus();
-  return Renew();
+  return RenewLease();
 }
 
 void FileSystemImpl::RenewNowAndThen() {

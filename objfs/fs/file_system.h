@@ -95,7 +95,7 @@ class FileSystem {
 
   virtual ObjectId root() const = 0;
 
-  // Says to the server that this client lives, which a thread of its own does six times a lease.
+  // Says that this client lives and pushes what is old: a thread of its own does it now and then.
   // Errors: kFailedPrecondition - to the server it is dead: mount again.
   virtual absl::Status Renew() = 0;
 

@@ -50,6 +50,8 @@ class FileSystemImpl final : public FileSystem {
   static constexpr size_t kDirectoriesMax = 1024;
   // How often a change of names is tried while others change the same ones.
   static constexpr int kTriesMax = 64;
+  // What was written and held back for so long is pushed without being asked to.
+  static constexpr int64_t kPushAfterNs = int64_t{5} * 1'000'000'000;
 
   // How it was joined to its volume. `sent_ns`: monotonic, from before the server was asked.
   struct Joined {
@@ -139,7 +141,12 @@ class FileSystemImpl final : public FileSystem {
     BuiltStack stack;
     bool holds_back = false;             // a layer may keep what was written to itself for a while
     std::atomic<int64_t> written_ns{0};  // of what is held back; 0: nothing is
-    int uses = 0;                        // handles, and calls without one; under mutex_
+    std::atomic<int64_t> held_since_ns{0};  // where something is: when that began
+    void Wrote(int64_t now_ns) {
+      if (written_ns.exchange(now_ns) == 0) held_since_ns = now_ns;
+    }
+    int uses = 0;       // handles, and calls without one; under mutex_
+    absl::Status late;  // of a push that nobody asked for; under mutex_
     const runtime::Ref<Layer>& top() const { return stack.top(); }
     // Of this client's own. REQUIRES: holds_back.
     const runtime::Ref<Layer>& lowest() const { return stack.layers[stack.layers.size() - 2]; }
@@ -165,6 +172,8 @@ class FileSystemImpl final : public FileSystem {
   Version Now() { return clock_.Next(); }
   // What is kept here may be read: the server cannot have given it away.
   absl::Status CheckLease();
+  absl::Status RenewLease();
+  void PushWhatIsOld();
   static const absl::Status& StatusOf(const absl::Status& status) { return status; }
   template <typename T>
   static const absl::Status& StatusOf(const absl::StatusOr<T>& value) {

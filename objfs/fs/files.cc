@@ -230,6 +230,10 @@ absl::Status FileSystemImpl::Unuse(ObjectId id) {
 }
 
 absl::Status FileSystemImpl::PushFile(OpenFile& file) {
+  {
+    MutexLock lock(mutex_);
+    ABACUS_RETURN_IF_ERROR(std::exchange(file.late, absl::OkStatus()));
+  }
   if (!file.holds_back || file.written_ns == 0) return absl::OkStatus();
   const int64_t written_ns = file.written_ns;
   // The volume would not take it from a client that it has given up.
@@ -328,7 +332,7 @@ absl::StatusOr<uint64_t> FileSystemImpl::Append(FileHandle handle, const Block& 
 
 absl::Status FileSystemImpl::Written(FileHandle handle, const Handle& open) {
   if (open.file->holds_back) {
-    open.file->written_ns = host_.now_us() * 1000;
+    open.file->Wrote(host_.now_us() * 1000);
     // Where the lease ran out meanwhile, the promise may have been another client's already.
     ABACUS_RETURN_IF_ERROR(CheckLease());
   }
@@ -365,7 +369,7 @@ absl::Status FileSystemImpl::Allocate(FileHandle handle, int mode, uint64_t offs
   if (bytes == 0) return FsStatus(FsError::kInvalid, "no bytes to allocate");
   ABACUS_RETURN_IF_ERROR(CheckEnd(offset, bytes));
   const auto touch = absl::MakeCleanup([&] {
-    if (open.file->holds_back) open.file->written_ns = host_.now_us() * 1000;
+    if (open.file->holds_back) open.file->Wrote(host_.now_us() * 1000);
   });
   if (mode == (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE)) {
     return Patiently(*open.file, [&] {

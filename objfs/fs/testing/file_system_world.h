@@ -3,6 +3,7 @@
 
 // A volume on one node of a test cluster, over a disk in memory, and clients of it on others.
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <string>
@@ -91,10 +92,10 @@ class FileSystemWorld {
       binding.Destroy(client.rid()).IgnoreError();
     };
     host.steady_ns = steady_ns;
-    host.now_us = [] {
-      return std::chrono::duration_cast<std::chrono::microseconds>(
-                 std::chrono::system_clock::now().time_since_epoch())
-          .count();
+    host.now_us = [this] {
+      return wall_ahead_us + std::chrono::duration_cast<std::chrono::microseconds>(
+                                 std::chrono::system_clock::now().time_since_epoch())
+                                 .count();
     };
     auto made =
         FileSystem::Make((*cluster_)[node].RefTo<Volume>(volume_.rid()), kinds_, host,
@@ -108,6 +109,8 @@ class FileSystemWorld {
   const runtime::Ref<Volume>& volume() { return volume_; }
 
   const std::function<int64_t()> steady_ns;
+  // By how much the clients' clocks are ahead.
+  std::atomic<int64_t> wall_ahead_us{0};
   // Told of each directory object that a client makes.
   std::function<void(size_t node, const runtime::Rid& rid)> on_directory;
   // And of each layer, when it is made and before it is ended.
