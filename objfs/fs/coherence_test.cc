@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <future>
 #include <iostream>
 #include <map>
@@ -38,7 +39,10 @@ constexpr int64_t kLeaseOfVolumeNs = int64_t{30} * 1'000'000'000;
 class CoherenceTest : public ::testing::Test {
  protected:
   explicit CoherenceTest(size_t nodes = 4)
-      : world_(nodes, nullptr, [this] { return steady_ns_.load(); }) {
+      : world_(nodes, nullptr, [this] {
+          const auto now = std::chrono::steady_clock::now().time_since_epoch();
+          return steady_ns_ + std::chrono::nanoseconds(now).count();
+        }) {
     world_.on_layer = [this](size_t, const runtime::Rid& rid) {
       MutexLock lock(mutex_);
       layers_.insert(rid);
@@ -114,7 +118,7 @@ class CoherenceTest : public ::testing::Test {
     return clients.ok() ? *clients : std::vector<std::string>();
   }
 
-  std::atomic<int64_t> steady_ns_{1};
+  std::atomic<int64_t> steady_ns_{0};  // by how much the clock of leases is ahead
   FileSystemWorld world_;
   std::atomic<uint64_t> moves_{0};
   runtime::Mutex mutex_;
