@@ -183,11 +183,15 @@ class FileSystemImpl final : public FileSystem {
   // `keeps` its answer may come from what is kept here.
   template <typename F>
   auto Patiently(ObjectId id, bool keeps, F&& call) -> decltype(call()) {
-    for (;;) {
+    for (bool waited = false;; waited = true) {
       const uint64_t seen = board_.Seen(id);
       if (keeps) ABACUS_RETURN_IF_ERROR(CheckLease());
       auto result = call();
-      if (!IsWouldBlock(StatusOf(result))) return result;
+      if (!IsWouldBlock(StatusOf(result))) {
+        // What it waited for may have come by another call of this client, and no turn is taken.
+        if (waited) volume_->Pass(info_.writer, id).IgnoreError();
+        return result;
+      }
       if (!board_.Await(id, seen)) return absl::CancelledError("the file system is being ended");
     }
   }

@@ -140,6 +140,17 @@ void CallbackTable::Broken(ObjectId id, uint16_t writer, Version given, Nanos no
   Settle(now);
 }
 
+void CallbackTable::Pass(ObjectId id, uint16_t writer, Nanos now) {
+  const auto object = objects_.find(id);
+  if (object == objects_.end()) return;
+  const size_t passed = std::erase_if(
+      object->second.queue, [writer](const Waiter& waiter) { return waiter.writer == writer; });
+  if (passed == 0) return;
+  actions_.push_back({Action::Kind::kWake, writer, id, {}});
+  changed_.insert(id);
+  Settle(now);
+}
+
 void CallbackTable::Release(ObjectId id, uint16_t writer, Nanos now) {
   const auto object = objects_.find(id);
   if (object == objects_.end()) return;

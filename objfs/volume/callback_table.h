@@ -81,6 +81,9 @@ class CallbackTable {
   void EndChange(ObjectId id, uint16_t writer, Nanos now);
   // The client keeps nothing any more under promises up to `given`.
   void Broken(ObjectId id, uint16_t writer, Version given, Nanos now);
+  // A call of the client's that had waited is served. It may not have asked for what it waited for:
+  // then nobody would take the turn that it comes to. Other calls of the client ask again.
+  void Pass(ObjectId id, uint16_t writer, Nanos now);
   // It neither has nor wants anything of the object.
   void Release(ObjectId id, uint16_t writer, Nanos now);
   // Who has the promise to write; 0: nobody.

@@ -128,6 +128,24 @@ TEST_F(CallbackTableTest, WhoHasMoreThanItWaitedForTakesNoTurn) {
   EXPECT_EQ(Ask(kC, Want::kWrite), Answer::kGranted) << "nobody is before it";
 }
 
+TEST_F(CallbackTableTest, WhoWasServedOtherwisePassesItsTurn) {
+  ASSERT_EQ(Ask(kA, Want::kShare), Answer::kGranted);
+  ASSERT_EQ(Ask(kB, Want::kWrite), Answer::kWait);
+  // A second call of A's, which is then served under the promise that is still A's for a moment.
+  ASSERT_EQ(Ask(kA, Want::kShare), Answer::kWait);
+  Broken(kA);
+  ASSERT_EQ(Ask(kB, Want::kWrite), Answer::kGranted);
+  Broken(kB);
+  table_.TakeActions();
+  EXPECT_EQ(Ask(kC, Want::kWrite), Answer::kWait) << "A comes first, and does not ask";
+  table_.Pass(kId, kA, now_);
+  EXPECT_THAT(table_.TakeActions(),
+              ::testing::UnorderedElementsAre(Told(Kind::kWake, kA), Told(Kind::kWake, kC)));
+  EXPECT_EQ(Ask(kC, Want::kWrite), Answer::kGranted);
+  table_.Pass(kId, kA, now_);
+  EXPECT_THAT(table_.TakeActions(), IsEmpty()) << "there is no turn to pass";
+}
+
 TEST_F(CallbackTableTest, ABreakOfAnOlderPromiseBreaksNoNewerOne) {
   ASSERT_EQ(Ask(kA, Want::kShare), Answer::kGranted);
   const Version old = given_[kA];

@@ -126,6 +126,12 @@ void Callbacks::OnBroken(const CallbackTable::Action& action) {
   Carry();
 }
 
+void Callbacks::Pass(ObjectId id, uint16_t writer) {
+  MutexLock lock(mutex_);
+  table_.Pass(id, writer, Now());
+  Carry();
+}
+
 void Callbacks::Release(ObjectId id, uint16_t writer) {
   MutexLock lock(mutex_);
   table_.Release(id, writer, Now());

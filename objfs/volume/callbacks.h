@@ -52,6 +52,8 @@ class Callbacks {
   // Whether the store has all that was written: what is read after it returned OK is not older than
   // this call.
   absl::Status Look(ObjectId id, uint16_t writer);
+  // A call of the client's that was answered IsWouldBlock() has been served since.
+  void Pass(ObjectId id, uint16_t writer);
   // The client has closed it.
   void Release(ObjectId id, uint16_t writer);
   // Whose changes the store may not have; 0: nobody's.

@@ -177,6 +177,11 @@ absl::StatusOr<std::vector<Node>> Volume::Stat(const std::vector<ObjectId>& ids)
 
 absl::Status Volume::Settle(uint16_t writer, ObjectId id) { return callbacks_->Look(id, writer); }
 
+absl::Status Volume::Pass(uint16_t writer, ObjectId id) {
+  callbacks_->Pass(id, writer);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Node> Volume::MakeInode(uint16_t writer, const Inode& inode,
                                        const std::string& contents) {
   ABACUS_RETURN_IF_ERROR(callbacks_->Check(writer));

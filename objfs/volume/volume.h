@@ -104,6 +104,9 @@ class Volume final : public runtime::AnchoredObject {
   // Returns OK once Stat() tells of all that was written before this call, also of what another
   // client keeps. Errors: IsWouldBlock().
   absl::Status Settle(uint16_t writer, ObjectId id);
+  // A call about the object that was answered IsWouldBlock() has been served: the client takes no
+  // turn that it had waited for.
+  absl::Status Pass(uint16_t writer, ObjectId id);
   // Makes an object that no name leads to yet; `inode.links` says how many will.
   absl::StatusOr<Node> MakeInode(uint16_t writer, const Inode& inode, const std::string& contents);
   // Takes back one that MakeInode() made and that no transaction named.
@@ -142,7 +145,7 @@ class Volume final : public runtime::AnchoredObject {
 
   ABACUS_OBJECT(Volume, "objfs.Volume", 1, Join, Renew, Leave, Stat, MakeInode, Discard, Commit,
                 Change, TreeVersion, Open, Close, ListenForLocks, Lock, Unlock, GetLock, CancelLock,
-                WaitingLocks, Locks, Flush, Space, Clients, Retire, Settle)
+                WaitingLocks, Locks, Flush, Space, Clients, Retire, Settle, Pass)
 
  private:
   struct Bottom {
