@@ -49,6 +49,12 @@ Adapter::Adapter(FileSystem& files, Mount::Options options)
       names_for_(Seconds(options_, options_.names_for)),
       lock_waits_(files) {}
 
+void Adapter::ForgetPages(uint64_t inode) {
+  if (options_.exclusive) return;
+  // What it answers is of no use: where the kernel does not know the file it has no pages of it.
+  fuse_lowlevel_notify_inval_inode(session_, inode, 0, 0);
+}
+
 void Adapter::Hold(std::shared_ptr<void> held) {
   runtime::MutexLock lock(mutex_);
   const void* const address = held.get();

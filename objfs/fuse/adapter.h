@@ -17,6 +17,7 @@
 #include "runtime/base/mutex.h"
 
 struct fuse_lowlevel_ops;
+struct fuse_session;
 
 namespace abacus::objfs::fuse {
 
@@ -45,6 +46,12 @@ class Adapter {
   void Hold(std::shared_ptr<void> held);
   void LetGo(const void* held);
 
+  // REQUIRES: called once, before the first request; the session outlives all answers.
+  void SetSession(fuse_session* session) { session_ = session; }
+  // Has the kernel read the file anew. Blocking: until requests to read it that are under way are
+  // answered; so it is not for threads that serve requests.
+  void ForgetPages(uint64_t inode);
+
   // Logs that `operation` failed; no more often than Options allow.
   void Log(std::string_view operation, const absl::Status& status);
 
@@ -55,6 +62,7 @@ class Adapter {
   const Mount::Options options_;
   const uint64_t root_;
   const double attributes_for_, names_for_;
+  fuse_session* session_ = nullptr;
   LockWaits lock_waits_;
 
   runtime::Mutex mutex_;

@@ -1,9 +1,9 @@
 // Operations on locks: fcntl(2) and flock(2), which hold between all mounts of a volume.
 //
 // The kernel tells an owner of each: for POSIX locks its name of the process's table of open files,
-// for those of an open file description and of flock(2) its name of the open file. The first go
-// with each close(2) of the process, the others with the last; a mount is told of the one by
-// "flush" and of the other by "release".
+// for those of an open file description its name of the open file; those of flock(2) are the open
+// file's here. The first go with each close(2) of the process, the others with the last; a mount is
+// told of the one by "flush" and of the other by "release".
 
 #define FUSE_USE_VERSION 314
 #include <fcntl.h>
@@ -42,25 +42,26 @@ void Interrupted(fuse_req_t raw, void* data) {
   adapter.files().CancelLock(reinterpret_cast<uintptr_t>(data));
 }
 
-// Answered by whoever knows: the thread goes on to other requests.
-void WaitFor(Request& request, const char* operation, LockRequest wanted) {
+// Answered when it is known, and the thread goes on to other requests. Before the kernel has a lock
+// it forgets the file's pages, or who locks could read what was there before another client wrote:
+// that the kernel looks for a new modification time is not enough, because it takes no attributes
+// that were asked for before others of the same file came.
+void Ask(Request& request, const char* operation, fuse_ino_t inode, OpenFile& file,
+         LockRequest wanted, bool waits) {
+  file.KeepOwner(wanted.kind, wanted.owner);
   Adapter& adapter = request.adapter();
-  const uint64_t ticket = wanted.ticket = request.files().NewLockTicket();
-  adapter.lock_waits().Add(ticket);
+  const uint64_t ticket = wanted.ticket = waits ? adapter.files().NewLockTicket() : 0;
+  if (waits) adapter.lock_waits().Add(ticket);
   fuse_req* const raw = request.Defer();
   // From here on only the answer touches the request: it may come before Lock() returns.
-  fuse_req_interrupt_func(raw, Interrupted, reinterpret_cast<void*>(ticket));
-  adapter.files().Lock(wanted, [&adapter, raw, operation, ticket](const absl::Status& status) {
-    Serve(raw, operation, [&status](Request& waited) { waited.Answer(status); });
-    adapter.lock_waits().Remove(ticket);
+  if (waits) fuse_req_interrupt_func(raw, Interrupted, reinterpret_cast<void*>(ticket));
+  adapter.files().Lock(wanted, [&adapter, raw, operation, inode, ticket](absl::Status status) {
+    adapter.lock_waits().Answer([&adapter, raw, operation, inode, ticket, status] {
+      if (status.ok()) adapter.ForgetPages(inode);
+      Serve(raw, operation, [&status](Request& asked) { asked.Answer(status); });
+      if (ticket != 0) adapter.lock_waits().Remove(ticket);
+    });
   });
-}
-
-void Ask(Request& request, const char* operation, OpenFile& file, const LockRequest& wanted,
-         bool waits) {
-  file.KeepOwner(wanted.kind, wanted.owner);
-  if (waits) return WaitFor(request, operation, wanted);
-  request.files().Lock(wanted, [&request](const absl::Status& status) { request.Answer(status); });
 }
 
 void GetLock(fuse_req_t raw, fuse_ino_t inode, fuse_file_info* info, struct flock* lock) {
@@ -76,7 +77,7 @@ void SetLock(fuse_req_t raw, fuse_ino_t inode, fuse_file_info* info, struct floc
   Serve(raw, "setlk", [&](Request& request) {
     const LockRequest wanted = RequestOf(request.Id(inode), info, *lock);
     if (lock->l_type == F_UNLCK) return request.Answer(request.files().Unlock(wanted));
-    Ask(request, "setlk", LockedFile(info), wanted, waits != 0);
+    Ask(request, "setlk", inode, LockedFile(info), wanted, waits != 0);
   });
 }
 
@@ -86,10 +87,12 @@ void LockWhole(fuse_req_t raw, fuse_ino_t inode, fuse_file_info* info, int opera
     wanted.file = request.Id(inode);
     wanted.kind = LockKind::kFlock;
     wanted.exclusive = (operation & LOCK_EX) != 0;
-    wanted.owner = info->lock_owner;
+    // Not the kernel's name for the open file, which is made of its address: the next one may have
+    // the same before this mount is told of the release of the one before.
+    wanted.owner = LockedFile(info).handle();
     wanted.pid = static_cast<uint32_t>(fuse_req_ctx(raw)->pid);
     if ((operation & LOCK_UN) != 0) return request.Answer(request.files().Unlock(wanted));
-    Ask(request, "flock", LockedFile(info), wanted, (operation & LOCK_NB) == 0);
+    Ask(request, "flock", inode, LockedFile(info), wanted, (operation & LOCK_NB) == 0);
   });
 }
 

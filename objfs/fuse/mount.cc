@@ -104,6 +104,7 @@ absl::Status Mount::Impl::Begin(const std::string& directory) {
   if (session == nullptr) {
     return absl::InvalidArgumentError(absl::StrCat("mount options: ", text));
   }
+  adapter.SetSession(session);
   if (fuse_session_mount(session, directory.c_str()) != 0) {
     return absl::PermissionDeniedError(
         absl::StrCat(directory, ": cannot be mounted; what the system said is on stderr"));

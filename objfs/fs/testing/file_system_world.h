@@ -36,7 +36,7 @@ class FileSystemWorld {
   // `steady_clock_ns`: the clock of all leases; empty: the machine's.
   explicit FileSystemWorld(size_t nodes = 3, Disk* disk = nullptr,
                            std::function<int64_t()> steady_clock_ns = nullptr,
-                           absl::Duration lease = absl::Seconds(60))
+                           absl::Duration lease = absl::Seconds(30))
       : steady_ns(std::move(steady_clock_ns)),
         nodes_(nodes),
         lease_(lease),
