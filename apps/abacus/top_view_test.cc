@@ -23,7 +23,7 @@ using ::testing::Not;
 constexpr Rid kGrep{{5, 1}, 2};
 constexpr Rid kFile{{7, 1}, 3};
 
-NodeReport Report() {
+NodeReport TopReport() {
   NodeReport report;
   report.self.name = "s";
   report.health = "OK";
@@ -64,7 +64,7 @@ std::string OrderOf(const TopView& view) {
 
 TEST(TopViewTest, KeysChooseTheOrder) {
   TopView view(TopSort::kCpu);
-  view.SetReport(Report());
+  view.SetReport(TopReport());
   EXPECT_EQ(OrderOf(view), "grep, file");
   for (const auto& [key, order] : {std::pair<const char*, const char*>{"s", "file, grep"},
                                    {"i", "grep, file"},
@@ -81,7 +81,7 @@ TEST(TopViewTest, KeysChooseTheOrder) {
 
 TEST(TopViewTest, EnterShowsTheEdgesOfTheChosenObjectAndHidesThemAgain) {
   TopView view(TopSort::kCpu);
-  view.SetReport(Report());
+  view.SetReport(TopReport());
   EXPECT_TRUE(view.Key("\r"));
   EXPECT_THAT(view.Text(100, 300), Not(HasSubstr("calls/s"))) << "none is chosen";
   view.Key("j");
@@ -97,10 +97,10 @@ TEST(TopViewTest, EnterShowsTheEdgesOfTheChosenObjectAndHidesThemAgain) {
 
 TEST(TopViewTest, ChosenObjectStaysChosenWhenTheOrderChanges) {
   TopView view(TopSort::kCpu);
-  view.SetReport(Report());
+  view.SetReport(TopReport());
   view.Key("j");
   view.Key("s");
-  view.SetReport(Report());
+  view.SetReport(TopReport());
   const std::string text = view.Text(100, 300);
   const size_t mark = text.find("\n>");
   ASSERT_NE(mark, std::string::npos) << text;
@@ -108,7 +108,7 @@ TEST(TopViewTest, ChosenObjectStaysChosenWhenTheOrderChanges) {
 }
 
 TEST(TopViewTest, NothingIsLargerThanTheScreen) {
-  NodeReport report = Report();
+  NodeReport report = TopReport();
   for (uint64_t i = 10; i < 200; ++i) report.objects.push_back({.rid = {{5, 1}, i}});
   TopView view(TopSort::kMemory);
   view.SetReport(report);
@@ -121,7 +121,7 @@ TEST(TopViewTest, NothingIsLargerThanTheScreen) {
 
 TEST(TopViewTest, MemoryThatIsNotCountedIsNoNumber) {
   TopView view(TopSort::kNode);
-  view.SetReport(Report());
+  view.SetReport(TopReport());
   EXPECT_THAT(view.Text(100, 300), HasSubstr("4.0 KiB"));
   EXPECT_THAT(view.Text(100, 300), HasSubstr("12.5")) << "background";
   EXPECT_THAT(view.Text(100, 300), HasSubstr("125.0")) << "ns a byte: 0.25 s for 2 MB";
@@ -153,7 +153,7 @@ std::map<std::string, std::string> Row(const std::string& table, const std::stri
 
 TEST(TopViewTest, WhatTheSourceDoesNotSeeIsNoNumberAndZeroIsOne) {
   TopView view(TopSort::kNode);
-  view.SetReport(Report());
+  view.SetReport(TopReport());
   auto grep = Row(view.Text(100, 300), "apps.Grep");
   EXPECT_EQ(grep["switches/s"], "321.0");
   EXPECT_EQ(grep["preempted/s"], "0.0");
@@ -166,7 +166,7 @@ TEST(TopViewTest, WhatTheSourceDoesNotSeeIsNoNumberAndZeroIsOne) {
 }
 
 TEST(TopViewTest, EachNodeNamesTheSourceOfItsFiguresWhatIsMissingAndWhatWasLost) {
-  NodeReport report = Report();
+  NodeReport report = TopReport();
   report.members = {{.info = {.instance = {7, 1}, .name = "s"},
                      .measured = true,
                      .statistics = {.source = "ebpf", .lost = {.threads = 2}}},
@@ -185,7 +185,7 @@ TEST(TopViewTest, EachNodeNamesTheSourceOfItsFiguresWhatIsMissingAndWhatWasLost)
 }
 
 TEST(TopViewTest, LinksNameTheirNodeAndStrangersTheirAddress) {
-  NodeReport report = Report();
+  NodeReport report = TopReport();
   report.members = {{.info = {.instance = {5, 1}, .name = "c"}}};
   report.links = {{.node = 5, .connections = 2, .peer = "10.0.0.5:7071", .bytes_sent = 5 << 20},
                   {.connections = 1, .peer = "10.0.0.6:4242", .bytes_received = 6 << 20},
