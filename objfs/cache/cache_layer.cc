@@ -77,6 +77,18 @@ void CacheLayer::Leave() {
   if (breaking_ > 0) changed_.SignalAll();
 }
 
+void CacheLayer::BeginChange() {
+  MutexLock lock(mutex_);
+  while (changing_) changed_.Wait(mutex_);
+  changing_ = true;
+}
+
+void CacheLayer::EndChange() {
+  MutexLock lock(mutex_);
+  changing_ = false;
+  changed_.SignalAll();
+}
+
 void CacheLayer::Take(const Promise& promise) {
   if (promise_.kind == PromiseKind::kNone) {
     // What a fetch brought that ended after the last promise did.
@@ -306,6 +318,7 @@ absl::Status CacheLayer::Write(uint64_t offset, const Block& bytes, Version now)
   ABACUS_RETURN_IF_ERROR(CheckRange(offset, bytes.size()));
   if (bytes.empty()) return absl::OkStatus();
   ABACUS_ASSIGN_OR_RETURN(const Inside inside, Enter(PromiseKind::kWrite, now));
+  const Changing changing(this);
   ABACUS_RETURN_IF_ERROR(MakeRoomForDirty(bytes.size()));
   for (uint64_t done = 0; done < bytes.size();) {
     const uint64_t at = offset + done;
@@ -318,6 +331,7 @@ absl::Status CacheLayer::Write(uint64_t offset, const Block& bytes, Version now)
 
 absl::StatusOr<uint64_t> CacheLayer::Append(const Block& bytes, Version now) {
   ABACUS_ASSIGN_OR_RETURN(const Inside inside, Enter(PromiseKind::kWrite, now));
+  const Changing changing(this);
   // First what was written before: it may be what ends the file.
   ABACUS_RETURN_IF_ERROR(WriteBack({0, kNoEnd}));
   uint64_t known_end = kNoEnd;
@@ -393,6 +407,7 @@ absl::Status CacheLayer::Flush(Version now) {
 absl::Status CacheLayer::Truncate(uint64_t size, Version now) {
   ABACUS_RETURN_IF_ERROR(CheckRange(size, 0));
   ABACUS_ASSIGN_OR_RETURN(const Inside inside, Enter(PromiseKind::kWrite, now));
+  const Changing changing(this);
   pool_->Cut(file_, size);
   {
     MutexLock lock(mutex_);
@@ -401,6 +416,8 @@ absl::Status CacheLayer::Truncate(uint64_t size, Version now) {
     ++size_changes_;
   }
   const absl::Status status = below()->Truncate(size, now);
+  // What a reader fetched meanwhile may be of before.
+  pool_->Invalidate(file_, size / block_bytes_, kNoEnd / block_bytes_, Version{UINT64_MAX});
   if (!status.ok()) ForgetSize();
   return status;
 }
@@ -422,6 +439,7 @@ absl::Status CacheLayer::ZeroEdges(Range range, Version now, Range* whole) {
 absl::Status CacheLayer::Punch(Range range, Version now) {
   ABACUS_RETURN_IF_ERROR(CheckRange(range.offset, range.bytes));
   ABACUS_ASSIGN_OR_RETURN(const Inside inside, Enter(PromiseKind::kWrite, now));
+  const Changing changing(this);
   ABACUS_ASSIGN_OR_RETURN(const uint64_t size, Size(now));
   if (range.offset >= size) return absl::OkStatus();
   const uint64_t left = size - range.offset;
@@ -431,7 +449,10 @@ absl::Status CacheLayer::Punch(Range range, Version now) {
   if (whole.bytes == 0) return absl::OkStatus();
   const Blocks blocks = BlocksOf(whole);
   pool_->Drop(file_, blocks.first, blocks.last);
-  return below()->Punch(whole, now);
+  const absl::Status status = below()->Punch(whole, now);
+  // What a reader fetched meanwhile may be of before.
+  pool_->Invalidate(file_, blocks.first, blocks.last, Version{UINT64_MAX});
+  return status;
 }
 
 absl::StatusOr<uint64_t> CacheLayer::Seek(uint64_t offset, bool data, Version now) {
@@ -444,6 +465,7 @@ absl::StatusOr<CommitResult> CacheLayer::Commit(const std::vector<RangeVersion>&
                                                 const std::vector<RangeWrite>& writes,
                                                 Version now) {
   ABACUS_ASSIGN_OR_RETURN(const Inside inside, Enter(PromiseKind::kWrite, now));
+  const Changing changing(this);
   ABACUS_RETURN_IF_ERROR(WriteBack({0, kNoEnd}));
   ABACUS_ASSIGN_OR_RETURN(CommitResult result, below()->Commit(reads, writes, now));
   if (!result.committed) {

@@ -101,6 +101,21 @@ class CacheLayer final : public Layer {
    private:
     CacheLayer* cache_;
   };
+  // Changes come one after the other: what one of them knows of the end of the file, and of what is
+  // dirty, holds until it has told the layer below. Not a mutex: it is kept over calls below, which
+  // wait for no other client under a promise to write.
+  class Changing {
+   public:
+    explicit Changing(CacheLayer* cache) : cache_(cache) { cache_->BeginChange(); }
+    Changing(const Changing&) = delete;
+    Changing& operator=(const Changing&) = delete;
+    ~Changing() { cache_->EndChange(); }
+
+   private:
+    CacheLayer* const cache_;
+  };
+  void BeginChange();
+  void EndChange();
   absl::StatusOr<Inside> Enter(PromiseKind kind, Version now, bool for_above = false);
   void Leave();
   // Empties the cache of what it has without a promise, then has it.
@@ -141,9 +156,10 @@ class CacheLayer final : public Layer {
   mutable runtime::Mutex mutex_;
   runtime::CondVar changed_;
   Promise promise_ ABSL_GUARDED_BY(mutex_);
-  Version broken_ ABSL_GUARDED_BY(mutex_);     // the newest promise that was broken
-  int inside_ ABSL_GUARDED_BY(mutex_) = 0;     // calls under the promise
-  int claiming_ ABSL_GUARDED_BY(mutex_) = 0;   // calls that wait for the answer to a claim
+  Version broken_ ABSL_GUARDED_BY(mutex_);    // the newest promise that was broken
+  int inside_ ABSL_GUARDED_BY(mutex_) = 0;    // calls under the promise
+  int claiming_ ABSL_GUARDED_BY(mutex_) = 0;  // calls that wait for the answer to a claim
+  bool changing_ ABSL_GUARDED_BY(mutex_) = false;
   int breaking_ ABSL_GUARDED_BY(mutex_) = 0;   // breaks under way: nobody enters
   int recalling_ ABSL_GUARDED_BY(mutex_) = 0;  // those above are being told: they get no promise
   absl::Status lost_ ABSL_GUARDED_BY(mutex_);  // why blocks were dropped; told once

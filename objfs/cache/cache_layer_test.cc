@@ -183,6 +183,30 @@ TEST_F(CacheLayerTest, AnAppendFollowsWhatOthersAppendedAndShowsIt) {
   EXPECT_EQ(ReadAll(cache), "dirty mine theirs again");
 }
 
+TEST_F(CacheLayerTest, AnAppendBesideAWriteLosesNothing) {
+  constexpr int kAppends = 100;
+  const Ref<Layer> memory = Make<MemoryLayer>({});
+  const Ref<Layer> cache = Make<CacheLayer>({memory});
+  ASSERT_TRUE(Write(cache, 0, "abcd").ok());
+  MoveTo(cache, 1);
+  std::atomic<uint64_t> ticks{1000};
+  std::atomic<bool> appending{true};
+  std::thread appender([&] {
+    for (int i = 0; i < kAppends; ++i) {
+      EXPECT_TRUE(cache->Append(Block::CopyOf("efgh"), Version::Of(++ticks, 1)).ok());
+    }
+    appending = false;
+  });
+  while (appending) {
+    EXPECT_TRUE(cache->Write(0, Block::CopyOf("X"), Version::Of(++ticks, 1)).ok());
+  }
+  appender.join();
+  EXPECT_TRUE(cache->Push(Version::Of(++ticks, 1)).ok());
+  const std::string text = ReadAll(memory);
+  EXPECT_EQ(text.size(), 4u + 4 * kAppends);
+  EXPECT_EQ(text.find('\0'), std::string::npos) << "zeros were written over what was appended";
+}
+
 TEST_F(CacheLayerTest, WhatIsCachedIsNotReadBelowAgain) {
   const Ref<Layer> memory = Make<MemoryLayer>({});
   const Ref<Layer> counted = Make<StatisticsLayer>({memory});

@@ -265,12 +265,17 @@ absl::StatusOr<Node> FileSystemImpl::AsWrittenHere(Node node) {
     ABACUS_ASSIGN_OR_RETURN(node, StatAtVolume(file));
   }
   const FilePtr open = UsedNow(node.id);
-  if (open == nullptr) return node;
-  const int64_t written_ns = open->written_ns;
-  if (written_ns == 0) return node;
-  ABACUS_ASSIGN_OR_RETURN(const Attributes attributes,
-                          Patiently(*open, [&] { return open->top()->GetAttributes(Now()); }));
-  node.size = attributes.size;
+  const int64_t written_ns = open == nullptr ? 0 : open->written_ns.load();
+  if (written_ns == 0) {
+    // What was held back here when the volume was asked has been pushed since.
+    return node.kept_by == info_.writer ? StatAtVolume(node.id) : std::move(node);
+  }
+  const absl::StatusOr<Attributes> attributes =
+      Patiently(*open, [&] { return open->top()->GetAttributes(Now()); });
+  // It was closed meanwhile, and pushed before.
+  if (absl::IsNotFound(attributes.status())) return StatAtVolume(node.id);
+  if (!attributes.ok()) return attributes.status();
+  node.size = attributes->size;
   node.inode.modified_ns = node.inode.changed_ns = written_ns;
   return node;
 }

@@ -58,7 +58,13 @@ absl::Status CheckXattr(const Caller& caller, const std::string& name) {
 
 absl::StatusOr<Node> FileSystemImpl::Set(const Caller& caller, ObjectId file,
                                          const SetAttributes& set) {
-  ABACUS_ASSIGN_OR_RETURN(const Node node, StatAtVolume(file));
+  ABACUS_ASSIGN_OR_RETURN(Node node, StatAtVolume(file));
+  if (node.kept_by != 0 && node.kept_by != info_.writer) {
+    // What another client wrote before is older than what is set now.
+    ABACUS_RETURN_IF_ERROR(
+        Patiently(file, false, [&] { return volume_->Settle(info_.writer, file); }));
+    ABACUS_ASSIGN_OR_RETURN(node, StatAtVolume(file));
+  }
   ABACUS_RETURN_IF_ERROR(MaySet(caller, node.inode, set));
   const bool is_open = UsedNow(file) != nullptr;
   if (set.size.has_value() || is_open) {

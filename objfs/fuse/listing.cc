@@ -33,8 +33,9 @@ class Buffer {
   }
   bool AddWithAttributes(const FileSystem::Listed& entry) {
     fuse_entry_param param = request_.Entry(entry.node);
-    // Inode 0: the kernel is not to count this as a look-up of "." and "..".
-    if (entry.name == "." || entry.name == "..") param.ino = 0;
+    // Inode 0: the kernel is not to count this as a look-up. Not of "." and "..", and not of a file
+    // whose size a client holds back: it asks for that one.
+    if (entry.name == "." || entry.name == ".." || entry.node.kept_by != 0) param.ino = 0;
     return Append([&](char* at, size_t left) {
       return fuse_add_direntry_plus(request_.raw(), at, left, entry.name.c_str(), &param,
                                     static_cast<off_t>(entry.cookie));

@@ -154,6 +154,8 @@ class FileSystemWorld {
     volume_ = binding.Adopt(*std::move(volume));
   }
   void End() {
+    // While the node is whole: the volume's threads are in its calls.
+    (*cluster_)[kServer].binding().Destroy(volume_.rid()).IgnoreError();
     volume_ = runtime::Ref<Volume>();
     cluster_.reset();
     store_.reset();
