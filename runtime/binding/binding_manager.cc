@@ -98,18 +98,8 @@ BindingManager::BindingManager(NodeInstance self, const BindingOptions& options,
 
 BindingManager::~BindingManager() {
   Stop();
-  // Objects hold references to others, whose entries must outlive them.
-  std::vector<Entry*> hosted;
-  {
-    MutexLock lock(entries_mutex_);
-    for (const auto& [rid, entry] : entries_) {
-      // Entries without an object may go with the last object that refers to them.
-      if (entry->object != nullptr) hosted.push_back(entry);
-    }
-  }
-  for (Entry* entry : hosted) {
-    delete std::exchange(entry->object, nullptr);
-  }
+  EndObjects();
+  // Objects held references to others, whose entries had to outlive them.
   MutexLock lock(entries_mutex_);
   for (const auto& [rid, entry] : entries_) {
     delete entry->turn;

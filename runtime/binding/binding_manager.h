@@ -75,9 +75,15 @@ class BindingManager final : public Invoker,
 
   // Starts the clock of the core. Call once the transport delivers here.
   void Start();
-  // Fails all calls under way with kUnavailable and stops all threads. Objects stay until the
-  // manager is deleted.
+  // Fails all calls under way with kUnavailable and stops all threads. Objects stay until
+  // EndObjects().
   void Stop();
+  // Lets no invocation begin any more and deletes the objects that are here. What an object keeps
+  // (threads of its own, which may call others) ends with it: the transport, the hook and the
+  // observer must still be there, and are used no more after it. The destructor does it where
+  // nobody has. Call after Stop(). Blocking: until no thread is inside an object; after 10 s it
+  // goes on all the same, and says so in the log. Must not be called from inside an object.
+  void EndObjects();
 
   // While fenced, this process may have been declared dead by the others: no invocation begins
   // here, co-located ones included, and no frame is taken. Those that are inside run on. Calls that
@@ -242,6 +248,8 @@ class BindingManager final : public Invoker,
   void CheckIdle(const Rid& rid, bool first);
   absl::StatusOr<ObjectManager*> ManagerOf(const ClassInfo& info);
   RefBase Enter(std::unique_ptr<MobileObject> object, const ClassInfo* info, uint32_t slot);
+  // The entries with an object.
+  std::vector<Entry*> Hosted() const;
   Entry* NewEntry(const Rid& rid, uint32_t slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(entries_mutex_);
   uint32_t NewSlot();
   void SetObject(Entry* entry, std::unique_ptr<MobileObject> object, const ClassInfo* info);
@@ -255,8 +263,9 @@ class BindingManager final : public Invoker,
   const ObjectTypes& types_;
   Transport* const transport_;
   SyncPoints* const points_;
-  MigrationHook* hook_ = nullptr;     // constant after Start()
+  MigrationHook* hook_ = nullptr;     // constant from Start() to EndObjects()
   CallObserver* observer_ = nullptr;  // likewise
+  bool ended_ = false;                // EndObjects() was called
 
   mutable Mutex core_mutex_;
   Core core_;  // protected by core_mutex_ (its own classes carry no annotations)

@@ -1,6 +1,10 @@
 // The binding manager's objects: their entries and slots, their managers, and where they are.
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -8,6 +12,12 @@
 #include "runtime/binding/binding_manager.h"
 
 namespace abacus::runtime {
+namespace {
+
+constexpr std::chrono::seconds kEndPatience{10};
+constexpr std::chrono::milliseconds kEndPoll{1};
+
+}  // namespace
 
 Entry* BindingManager::NewEntry(const Rid& rid, uint32_t slot) {
   auto* entry = new Entry;
@@ -250,6 +260,35 @@ std::optional<LocationHint> BindingManager::Locate(const Rid& rid) const {
 CoreCounters BindingManager::Counters() const {
   MutexLock lock(core_mutex_);
   return const_cast<Core&>(core_).counters();
+}
+
+std::vector<Entry*> BindingManager::Hosted() const {
+  std::vector<Entry*> hosted;
+  MutexLock lock(entries_mutex_);
+  for (const auto& [rid, entry] : entries_) {
+    // Entries without an object may go with the last object that refers to them.
+    if (entry->object != nullptr) hosted.push_back(entry);
+  }
+  return hosted;
+}
+
+void BindingManager::EndObjects() {
+  if (std::exchange(ended_, true)) return;
+  Fence(MakeError(ErrorKind::kNodeUnreachable, "this node has stopped"), /*for_good=*/true);
+  const auto give_up = std::chrono::steady_clock::now() + kEndPatience;
+  for (bool first = true; !NobodyInside(Hosted(), first); first = false) {
+    if (std::chrono::steady_clock::now() >= give_up) {
+      spdlog::error("objects are ended with threads inside: none has left for {} s",
+                    kEndPatience.count());
+      break;
+    }
+    std::this_thread::sleep_for(kEndPoll);
+  }
+  for (Entry* entry : Hosted()) {
+    delete std::exchange(entry->object, nullptr);
+  }
+  hook_ = nullptr;
+  observer_ = nullptr;
 }
 
 }  // namespace abacus::runtime

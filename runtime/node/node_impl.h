@@ -47,7 +47,10 @@ class NodeImpl final : public Node,
 
   NodeImpl(const NodeOptions& options, Place place, const ObjectTypes& types,
            monitor::Monitor* monitor);
-  ~NodeImpl() override { Stop(); }
+  ~NodeImpl() override {
+    Stop();
+    binding_->EndObjects();  // their threads may be in calls, which the parts below take part in
+  }
 
   // Keeps the monitor for as long as the node.
   void TakeMonitor(std::unique_ptr<monitor::Monitor> monitor) {

@@ -177,6 +177,11 @@ class ThreadAccounts {
       return cell;
     return CellBeside(key);
   }
+  // Has memory send the edge's cell, which is wanted soon: over many objects it is in no cache.
+  void Prefetch(uint32_t caller, uint32_t callee) const {
+    const EdgeKey key = static_cast<EdgeKey>(caller) << 32 | callee;
+    __builtin_prefetch(&cells_[Hash(key) >> shift_], 1);
+  }
 
  private:
   friend class AccountPool;

@@ -83,6 +83,7 @@ class ThreadContext {
   // Called after Push() and before Pop().
   void AccountEnter() {
     const uint32_t depth = this->depth();
+    accounts.Prefetch(slots_[depth - 1] | background_, slots_[depth]);  // while the callee works
     Charge(accounts.Cell(CallerSlot(depth - 1) | background_, slots_[depth - 1]));
     clock.SetObject(slots_[depth]);
   }
