@@ -198,6 +198,7 @@ class BpfMonitor final : public Monitor {
     SweepAtTimes();
     return plain_->Load();
   }
+  void SetWindow(absl::Duration window) override { plain_->SetWindow(window); }
   double Rate() const override { return plain_->Rate(); }
   double Cores() const override { return plain_->Cores(); }
   absl::StatusOr<MemoryInfo> Memory() override { return plain_->Memory(); }

@@ -109,6 +109,10 @@ class Monitor {
   // Blocking: no; at most 1 ms of CPU.
   virtual absl::StatusOr<NodeLoad> Load() = 0;
 
+  // Has the figures that Load() gives from now on be of the last `window` (H). Those of a window
+  // that was shorter take that long to be whole.
+  virtual void SetWindow(absl::Duration window) { static_cast<void>(window); }
+
   // R: work units per second of one core of this node: that of an uncontended one, times the
   // rate_share that Load() last found. Only ratios between nodes of the same build mean anything.
   virtual double Rate() const = 0;

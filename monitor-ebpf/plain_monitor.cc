@@ -66,6 +66,10 @@ class PlainMonitor : public Monitor {
   std::string Source() const override { return source_; }
   std::string Missing() const override { return options_.missing; }
   absl::StatusOr<NodeLoad> Load() override;
+  void SetWindow(absl::Duration window) override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    window_ns_ = Nanoseconds(window);
+  }
   double Rate() const override;
   double Cores() const override {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -93,9 +97,10 @@ class PlainMonitor : public Monitor {
   bool IsOurs(int cpu) const {
     return cpus_.empty() || std::find(cpus_.begin(), cpus_.end(), cpu) != cpus_.end();
   }
-  uint64_t SampleGapNs() const {
-    return static_cast<uint64_t>(absl::ToInt64Nanoseconds(options_.window)) / kSamplesOfWindow;
+  static uint64_t Nanoseconds(absl::Duration duration) {
+    return static_cast<uint64_t>(absl::ToInt64Nanoseconds(duration));
   }
+  uint64_t SampleGapNs() const { return window_ns_ / kSamplesOfWindow; }
   // What a quota leaves of the processors; at least one: less than that is a slower processor.
   double UsableCores() const {
     const auto cores = static_cast<double>(cores_);
@@ -115,6 +120,7 @@ class PlainMonitor : public Monitor {
   double rate_ = 0;
 
   mutable std::mutex mutex_;  // guards what follows
+  uint64_t window_ns_;
   std::optional<TaskScan> scan_;
   std::deque<Sample> samples_;
   uint64_t estimated_wait_ns_ = 0;
@@ -125,7 +131,9 @@ class PlainMonitor : public Monitor {
 };
 
 PlainMonitor::PlainMonitor(PlainMonitorOptions options)
-    : options_(std::move(options)), proc_(options_.root + "/proc") {
+    : options_(std::move(options)),
+      proc_(options_.root + "/proc"),
+      window_ns_(Nanoseconds(options_.window)) {
   if (!options_.now_ns) options_.now_ns = [] { return MachineTime::MonotonicNs(); };
   if (const long ticks_per_s = sysconf(_SC_CLK_TCK); ticks_per_s > 0) {
     clock_tick_ns_ = 1'000'000'000u / static_cast<uint64_t>(ticks_per_s);
@@ -293,8 +301,7 @@ absl::StatusOr<NodeLoad> PlainMonitor::Load() {
     samples_.clear();
   }
   samples_.push_back(*sample);
-  const auto window_ns = static_cast<uint64_t>(absl::ToInt64Nanoseconds(options_.window));
-  while (samples_.size() > 2 && Since(sample->t_ns, samples_[1].t_ns) >= window_ns) {
+  while (samples_.size() > 2 && Since(sample->t_ns, samples_[1].t_ns) >= window_ns_) {
     samples_.pop_front();
   }
   last_ = Describe(samples_.front(), samples_.back());

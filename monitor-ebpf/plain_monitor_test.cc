@@ -153,6 +153,25 @@ TEST(PlainMonitorTest, LoadForgetsWhatIsOlderThanTheWindow) {
   EXPECT_EQ(load->window, absl::Seconds(1));
 }
 
+TEST(PlainMonitorTest, AnotherWindowHoldsFromTheNextLookOn) {
+  FakeMachine machine;
+  const auto monitor = machine.NewMonitor();
+  for (int i = 0; i < 4; ++i) {
+    machine.Pass(250 * kMs, 1, 1, 1);
+    ASSERT_TRUE(monitor->Load().ok());
+  }
+  monitor->SetWindow(absl::Milliseconds(400));
+  for (int i = 0; i < 4; ++i) {
+    machine.Pass(100 * kMs, 0, 0);
+    ASSERT_TRUE(monitor->Load().ok());
+  }
+  EXPECT_EQ(monitor->Load()->window, absl::Milliseconds(400));
+  EXPECT_EQ(monitor->Load()->running, 0);
+  monitor->SetWindow(absl::Seconds(2));
+  machine.Pass(800 * kMs, 0, 0);
+  EXPECT_EQ(monitor->Load()->window, absl::Milliseconds(1200));
+}
+
 // Where the kernel sums up the waits of each processor's tasks itself, the tasks are not asked.
 TEST(PlainMonitorTest, ReadyTimeOfAMachineIsTheKernelsOwnSumWhereItHasOne) {
   FakeMachine machine;

@@ -46,6 +46,12 @@ class Server {
     close(ready[0]);
   }
 
+  // Puts another text into its configuration file and tells it so.
+  void Reconfigure(const std::string& config) const {
+    folder_.Write("server.toml", config);
+    command_->Signal(SIGHUP);
+  }
+
   const std::string& address() const { return address_; }
   std::string option() const { return "--server=" + address_; }
   Command& command() { return *command_; }
@@ -127,6 +133,19 @@ class EndToEndTest : public ::testing::Test {
       }
     }
     return "";
+  }
+
+  // Asks until the engine's last word on the object has the reason; false where the search has
+  // ended before.
+  bool AwaitReason(Command& search, const std::string& rid, const std::string& reason) const {
+    while (search.Running()) {
+      const Outcome asked =
+          RunAbacus({"explain", server_->option(), rid, "--json", folder_.Path("explained")});
+      if (asked.code != 0) continue;
+      const Json decisions = Json::parse(folder_.Read("explained"))["decisions"];
+      if (!decisions.empty() && decisions[0]["reason"] == reason) return true;
+    }
+    return false;
   }
 
   const Folder folder_;
@@ -492,6 +511,53 @@ TEST_F(EndToEndTest, StatusTopAndExplainNameTheSourceOfEachNodesFigures) {
   }
   search.Signal(SIGINT);
   search.Wait();
+}
+
+// Half a minute at the client, of which it does what it takes to be let go.
+TEST_F(EndToEndTest, WhatTheEngineIsToldHoldsFromThenOn) {
+  StartServer(kSlow);
+  Store("text", Text(30000000));
+  const Outcome suspended = RunAbacus({"engine", server_->option(), "--suspend"});
+  EXPECT_THAT(suspended.out, HasSubstr("suspended: it decides and explains"));
+  const std::string config =
+      folder_.Write("client.toml", std::string(kSlow) + "[node]\nname = \"console\"\n");
+  Command search(GrepCommand({"--config", config, "-q", "kernel", "text"}));
+  const std::string rid = AwaitGrep(search);
+  ASSERT_NE(rid, "");
+  EXPECT_TRUE(AwaitReason(search, rid, "suspended"));
+  EXPECT_EQ(RunAbacus({"engine", server_->option(), "--dry-run", "--resume"}).code, 0);
+  EXPECT_TRUE(AwaitReason(search, rid, "dry_run"));
+  const Outcome allowed = RunAbacus({"allow", server_->option(), rid, "console"});
+  EXPECT_EQ(allowed.code, 0) << allowed.err;
+  const Outcome on = RunAbacus({"engine", server_->option(), "--no-dry-run"});
+  EXPECT_THAT(on.out, HasSubstr(": on\n"));
+  EXPECT_TRUE(AwaitReason(search, rid, "pinned"));
+  EXPECT_EQ(RunAbacus({"allow", server_->option(), rid}).code, 0);
+  EXPECT_THAT(search.Wait().err, HasSubstr("moved: grep"));
+}
+
+TEST_F(EndToEndTest, AServerTakesItsConstantsOverAtAHangUpSignal) {
+  const std::string strict = std::string(kSlow) + "[placement]\nthreshold = 90.0\n";
+  StartServer(strict);
+  Store("text", Text(30000000));
+  Command search(GrepCommand({"-q", "kernel", "text"}));
+  const std::string rid = AwaitGrep(search);
+  ASSERT_NE(rid, "");
+  EXPECT_TRUE(AwaitReason(search, rid, "below_threshold"));
+  server_->Reconfigure(kSlow);
+  EXPECT_THAT(search.Wait().err, HasSubstr("moved: grep"));
+  server_->command().Signal(SIGTERM);
+  EXPECT_THAT(server_->command().Wait().err, HasSubstr("[placement] and [planner] are taken over"));
+}
+
+TEST_F(EndToEndTest, AMistakeInTheFileLeavesAServerAsItWas) {
+  StartServer();
+  server_->Reconfigure("[placement]\nthreshold = -1.0\n");
+  server_->command().Signal(SIGTERM);
+  const Outcome ended = server_->command().Wait();
+  EXPECT_EQ(ended.code, 0);
+  EXPECT_THAT(ended.err, HasSubstr("the configuration stays as it was: "));
+  EXPECT_THAT(ended.err, HasSubstr("threshold"));
 }
 
 TEST_F(EndToEndTest, StatusPutsHealthFirst) {

@@ -9,33 +9,14 @@
 #include "apps/abacus/client_node.h"
 #include "apps/abacus/volumes.h"
 #include "runtime/base/status.h"
-#include "runtime/transport/transport.h"
+#include "runtime/transport/no_transport.h"
 
 namespace abacus::apps {
-namespace {
-
-// The transport of a node that is alone: there is nobody to send anything to.
-class NoTransport final : public runtime::Transport {
- public:
-  absl::Status Start(runtime::FrameHandler*) override { return absl::OkStatus(); }
-  void Stop() override {}
-  void AddPeer(runtime::NodeInstance, const std::string&) override {}
-  void RemovePeer(runtime::NodeInstance) override {}
-  void Send(runtime::NodeInstance, runtime::Lane, runtime::Frame) override {}
-  void Wait(runtime::NodeInstance, runtime::Waiter& waiter) override {
-    while (!waiter.done()) waiter.Sleep(absl::InfiniteDuration());
-  }
-  void HandOffReading() override {}
-  std::string address() const override { return "none"; }
-  std::vector<runtime::PeerTraffic> Traffic() const override { return {}; }
-};
-
-}  // namespace
 
 LocalStore::LocalStore(std::unique_ptr<runtime::DataDirectory> directory)
     : directory_(std::move(directory)),
       types_(Classes()),
-      transport_(std::make_unique<NoTransport>()),
+      transport_(std::make_unique<runtime::NoTransport>()),
       binding_(directory_->instance(), {}, types_, transport_.get(), nullptr) {
   binding_.Start();
 }

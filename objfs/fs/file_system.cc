@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "objfs/fs/file_system_impl.h"
 #include "runtime/base/status.h"
+#include "runtime/object/background.h"
 
 namespace abacus::objfs {
 
@@ -125,6 +126,7 @@ void FileSystemImpl::PushWhatIsOld() {
   const int64_t due_ns = host_.now_us() * 1000 - kPushAfterNs;
   for (const FilePtr& file : files) {
     if (file->written_ns == 0 || file->held_since_ns > due_ns) continue;
+    const runtime::BackgroundScope scope(file->top().base());  // nobody waits for it
     const absl::Status pushed = PushFile(*file);
     if (pushed.ok()) continue;
     // The next who asks is told.

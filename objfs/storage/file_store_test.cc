@@ -13,6 +13,7 @@
 
 #include "runtime/base/status.h"
 #include "runtime/binding/binding_manager.h"
+#include "runtime/transport/no_transport.h"
 
 namespace abacus::objfs {
 namespace {
@@ -22,20 +23,6 @@ using runtime::Ref;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-// A node that has no peers.
-class NoTransport final : public runtime::Transport {
- public:
-  absl::Status Start(runtime::FrameHandler*) override { return absl::OkStatus(); }
-  void Stop() override {}
-  void AddPeer(runtime::NodeInstance, const std::string&) override {}
-  void RemovePeer(runtime::NodeInstance) override {}
-  void Send(runtime::NodeInstance, runtime::Lane, runtime::Frame) override {}
-  void Wait(runtime::NodeInstance, runtime::Waiter&) override {}
-  void HandOffReading() override {}
-  std::string address() const override { return ""; }
-  std::vector<runtime::PeerTraffic> Traffic() const override { return {}; }
-};
 
 class FileStoreTest : public ::testing::Test {
  protected:
@@ -71,7 +58,7 @@ class FileStoreTest : public ::testing::Test {
     return names;
   }
 
-  NoTransport transport_;
+  runtime::NoTransport transport_;
   runtime::ObjectTypes types_;
   runtime::BindingManager binding_;
   std::string directory_;

@@ -267,7 +267,8 @@ constexpr std::array kRows = {
     Row{.section = "placement",
         .key = "decision_log_bytes_max",
         .field = At<&C::placement, &C::Placement::decision_log_bytes_max>,
-        .help = "size at which decisions.jsonl in node.data_dir is rotated; 0: none is written",
+        .help = "size at which decisions.jsonl in node.data_dir is rotated; 0: none is written; a "
+                "change holds from the next start on",
         .min = 0,
         .max = kTiB},
     Row{.section = "placement",

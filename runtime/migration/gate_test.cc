@@ -10,6 +10,7 @@
 
 #include "runtime/binding/binding_manager.h"
 #include "runtime/testing/cluster.h"
+#include "runtime/transport/no_transport.h"
 
 namespace abacus::runtime::testing {
 namespace {
@@ -43,22 +44,6 @@ class Cell : public AnchoredObject {
 
  private:
   const volatile Protected& state_;
-};
-
-// Nothing leaves this node.
-class NoTransport : public Transport {
- public:
-  absl::Status Start(FrameHandler*) override { return absl::OkStatus(); }
-  void Stop() override {}
-  void AddPeer(NodeInstance, const std::string&) override {}
-  void RemovePeer(NodeInstance) override {}
-  void Send(NodeInstance, Lane, Frame) override {}
-  void Wait(NodeInstance, Waiter& waiter) override {
-    while (!waiter.done()) waiter.Sleep(absl::InfiniteDuration());
-  }
-  void HandOffReading() override {}
-  std::string address() const override { return ""; }
-  std::vector<PeerTraffic> Traffic() const override { return {}; }
 };
 
 // Closes, drains and opens a set of objects, as the migrator does.

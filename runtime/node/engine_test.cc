@@ -193,6 +193,32 @@ TEST_F(EngineTest, AnObjectThatIsAllowedAtItsNodeAloneStaysThere) {
   EXPECT_TRUE(TurnUntilAt(*server_, kMuch, kLittle));
 }
 
+// The second one has nothing to do, and no reason of its own to go.
+TEST_F(EngineTest, ObjectsThatAreAttachedGoInOneMove) {
+  StartCluster();
+  const Ref<Valve> idle = *client_->Create<Valve>();
+  ASSERT_TRUE(idle->Turn(well_, kLittle, kLittle, 0).ok());
+  ASSERT_TRUE(server_->Attach({valve_.rid(), idle.rid()}).ok());
+  const Console console(*client_);
+  ASSERT_TRUE(TurnUntilAt(*server_, kMuch, kLittle));
+  EXPECT_TRUE(Hosts(*server_, idle.rid()));
+  const std::vector<MoveEvent> moves = moves_->events();
+  ASSERT_EQ(moves.size(), 1u);
+  EXPECT_THAT(moves[0].rids, ::testing::UnorderedElementsAre(valve_.rid(), idle.rid()));
+}
+
+TEST_F(EngineTest, InADryRunItSaysWhatItWouldDoAndDoesNothing) {
+  StartCluster();
+  ControlClient control(server_->control_address());
+  ASSERT_TRUE(control.SetEngine({.dry_run = true}, kAsk).ok());
+  const Console console(*client_);
+  TurnFor(absl::Seconds(2), kMuch, kLittle);
+  EXPECT_TRUE(Hosts(*client_, valve_.rid()));
+  EXPECT_EQ(Last().reason, "dry_run") << Last().explanation;
+  ASSERT_TRUE(control.SetEngine({.dry_run = false}, kAsk).ok());
+  EXPECT_TRUE(TurnUntilAt(*server_, kMuch, kLittle));
+}
+
 TEST_F(EngineTest, ConstantsOfAChangedConfigurationHoldWithoutARestart) {
   StartCluster();
   Config config = QuickConfig("s");

@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <set>
 #include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 namespace abacus::runtime {
 namespace {
@@ -29,6 +33,21 @@ std::string OneLine(std::string text) {
   return text;
 }
 
+// What the figures of a node lack, and what lacks them altogether.
+std::string MissingOf(const monitor::Monitor& monitor,
+                      const absl::StatusOr<monitor::NodeLoad>& load) {
+  std::vector<std::string> missing;
+  if (!load.ok()) {
+    missing.push_back(absl::StrCat("the node's load is not known: ", load.status().message()));
+  } else if (!load->degraded.empty()) {
+    missing.push_back(load->degraded);
+  }
+  if (std::string of_source = monitor.Missing(); !of_source.empty()) {
+    missing.push_back(std::move(of_source));
+  }
+  return absl::StrJoin(missing, "; ");
+}
+
 // Objects whose memory is added up for a limit on it; more than a node is meant to host.
 constexpr size_t kObjectsCountedMax = size_t{1} << 20;
 
@@ -40,9 +59,12 @@ ResourceManager::ResourceManager(BindingManager* binding, monitor::Monitor* moni
       monitor_(*monitor),
       options_(std::move(options)),
       window_(options_.window),
-      memory_limit_bytes_(options_.memory_limit_bytes) {}
+      memory_limit_bytes_(options_.memory_limit_bytes) {
+  monitor_.SetWindow(options_.window);
+}
 
 void ResourceManager::SetWindow(absl::Duration window) {
+  monitor_.SetWindow(window);
   MutexLock lock(mutex_);
   window_ = window;
 }
@@ -322,6 +344,8 @@ void ResourceManager::FillMemory(placement::NodeStatistics& node) {
 void ResourceManager::Fill(Digest& digest, const EdgeFlowsByKey& window,
                            const IoBySlot& io_window) {
   const NodeId self = binding_.self().node;
+  // First: rate and cores are of the moment at which the load was looked at.
+  const absl::StatusOr<monitor::NodeLoad> load = monitor_.Load();
   digest.node = {.node = self,
                  .name = options_.node_name,
                  .is_server = options_.server,
@@ -330,13 +354,13 @@ void ResourceManager::Fill(Digest& digest, const EdgeFlowsByKey& window,
                  .source = monitor_.Source(),
                  .sees_switches = monitor_.Sees().switches,
                  .sees_io = monitor_.Sees().block_io,
-                 .source_missing = OneLine(monitor_.Missing())};
+                 .source_missing = OneLine(MissingOf(monitor_, load))};
   const monitor::MonitorLosses lost = monitor_.Losses();
   digest.node.lost = {.threads = lost.threads_without_slot,
                       .io_requests = lost.requests_without_slot,
                       .io_times = lost.requests_without_end,
                       .edges = binding_.threads().lost_sums()};
-  if (const auto load = monitor_.Load(); load.ok()) {
+  if (load.ok()) {
     digest.node.load = load->running + load->ready;
     digest.node.source += "; load: " + load->source;
   }

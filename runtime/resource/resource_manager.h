@@ -43,7 +43,7 @@ class ResourceManager final : public CallObserver, public MigrationObserver {
   // it several times a window; each call is a sample.
   Digest TakeDigest(absl::Time now);
 
-  // H from now on.
+  // H from now on, of the monitor's figures as well.
   void SetWindow(absl::Duration window);
 
   // ResourceOptions::memory_limit_bytes from now on: digests say what is left of it, after what the

@@ -10,6 +10,7 @@
 
 #include "runtime/object/background.h"
 #include "runtime/object/mobile_object.h"
+#include "runtime/transport/no_transport.h"
 
 namespace abacus::runtime {
 namespace {
@@ -17,29 +18,19 @@ namespace {
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-// A node without neighbours.
-class NoTransport final : public Transport {
- public:
-  absl::Status Start(FrameHandler*) override { return absl::OkStatus(); }
-  void Stop() override {}
-  void AddPeer(NodeInstance, const std::string&) override {}
-  void RemovePeer(NodeInstance) override {}
-  void Send(NodeInstance, Lane, Frame) override {}
-  void Wait(NodeInstance, Waiter&) override {}
-  void HandOffReading() override {}
-  std::string address() const override { return "nowhere"; }
-  std::vector<PeerTraffic> Traffic() const override { return {}; }
-};
-
 class FixedMonitor final : public monitor::Monitor {
  public:
   std::string Source() const override { return "fixed"; }
   std::string Missing() const override { return missing; }
   monitor::MonitorLosses Losses() const override { return losses; }
   absl::StatusOr<monitor::NodeLoad> Load() override {
-    return monitor::NodeLoad{.load = 1, .running = 0.25, .ready = 0.5, .source = "fixed"};
+    if (!unreadable.empty()) return absl::UnavailableError(unreadable);
+    rate = next_rate;
+    return monitor::NodeLoad{
+        .load = 1, .running = 0.25, .ready = 0.5, .source = "fixed", .degraded = degraded};
   }
-  double Rate() const override { return 7; }
+  void SetWindow(absl::Duration set) override { window = set; }
+  double Rate() const override { return rate; }
   double Cores() const override { return 2; }
   absl::StatusOr<monitor::MemoryInfo> Memory() override {
     return monitor::MemoryInfo{.total_bytes = 100, .available_bytes = 60};
@@ -54,6 +45,10 @@ class FixedMonitor final : public monitor::Monitor {
 
   std::vector<monitor::ObjectIo> io;
   std::string missing;
+  std::string degraded;    // of its loads
+  std::string unreadable;  // why there is none
+  double rate = 0, next_rate = 7;
+  absl::Duration window;
   monitor::MonitorLosses losses;
   std::optional<uint64_t> object_bytes;
 };
@@ -416,6 +411,29 @@ TEST_F(ResourceManagerTest, TheNodesFiguresTellWhatIsMissingInOneLineAndWhatWasL
             (placement::LostFigures{.threads = 1, .io_requests = 2, .io_times = 3, .edges = 0}));
   monitor_.missing = std::string(10000, 'x');
   EXPECT_EQ(resources_->TakeDigest(now_).node.source_missing, std::string(400, 'x'));
+}
+
+TEST_F(ResourceManagerTest, WhatDegradesTheLoadIsToldToWhoDecides) {
+  monitor_.missing = "no right";
+  monitor_.degraded = "the clock is not trusted";
+  EXPECT_EQ(resources_->TakeDigest(now_).node.source_missing, "the clock is not trusted; no right");
+  monitor_.unreadable = "/proc/stat is not there";
+  const Digest digest = resources_->TakeDigest(now_);
+  EXPECT_EQ(digest.node.source_missing,
+            "the node's load is not known: /proc/stat is not there; no right");
+  EXPECT_THAT(digest.node.source, testing::Not(testing::HasSubstr("load:")));
+}
+
+TEST_F(ResourceManagerTest, TheRateIsThatOfTheLoad) {
+  resources_->TakeDigest(now_);
+  monitor_.next_rate = 3;  // a quota that the next look finds
+  EXPECT_EQ(resources_->TakeDigest(now_).node.rate, 3);
+}
+
+TEST_F(ResourceManagerTest, TheMonitorsWindowIsTheEngines) {
+  EXPECT_EQ(monitor_.window, ResourceOptions().window);
+  resources_->SetWindow(absl::Milliseconds(300));
+  EXPECT_EQ(monitor_.window, absl::Milliseconds(300));
 }
 
 TEST_F(ResourceManagerTest, OfAMemoryLimitWhatTheObjectsHoldIsTakenOff) {
