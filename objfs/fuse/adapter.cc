@@ -50,7 +50,7 @@ Adapter::Adapter(FileSystem& files, Mount::Options options)
       lock_waits_(files) {}
 
 void Adapter::ForgetPages(uint64_t inode) {
-  if (options_.exclusive) return;
+  if (options_.exclusive || session_ == nullptr) return;
   // What it answers is of no use: where the kernel does not know the file it has no pages of it.
   fuse_lowlevel_notify_inval_inode(session_, inode, 0, 0);
 }

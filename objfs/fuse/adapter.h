@@ -48,6 +48,9 @@ class Adapter {
 
   // REQUIRES: called once, before the first request; the session outlives all answers.
   void SetSession(fuse_session* session) { session_ = session; }
+  // It has ended, and the kernel with it: there are no pages to forget.
+  // REQUIRES: lock_waits() is paused, and no request is being served.
+  void ForgetSession() { session_ = nullptr; }
   // Has the kernel read the file anew. Blocking: until requests to read it that are under way are
   // answered; so it is not for threads that serve requests.
   void ForgetPages(uint64_t inode);

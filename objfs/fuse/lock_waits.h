@@ -17,6 +17,11 @@ namespace abacus::objfs::fuse {
 
 // The kernel's requests that wait for a lock, and keep no thread of the mount meanwhile; and the
 // thread that answers them.
+//
+// A mount ends in this order: Pause(), the end of its session, Resume(), CancelAll(). An answer may
+// wait for requests to be served (Adapter::ForgetPages()), so none may be under way when that ends:
+// the kernel would wait for the server, and the server for the kernel. And none may be written
+// while the session's file descriptor is closed, whose number another file may get.
 // Thread-safety: thread-safe.
 class LockWaits {
  public:
@@ -26,6 +31,7 @@ class LockWaits {
     {
       runtime::MutexLock lock(mutex_);
       stopping_ = true;
+      paused_ = false;
       changed_.SignalAll();
     }
     answerer_.join();
@@ -41,6 +47,19 @@ class LockWaits {
     changed_.SignalAll();
   }
 
+  // Returns when no answer is under way; none is begun until Resume(). Again: allowed.
+  // Blocking: until requests that are under way are answered.
+  void Pause() {
+    runtime::MutexLock lock(mutex_);
+    paused_ = true;
+    while (answering_) changed_.Wait(mutex_);
+  }
+  void Resume() {
+    runtime::MutexLock lock(mutex_);
+    paused_ = false;
+    changed_.SignalAll();
+  }
+
   // `ticket` is the file system's. REQUIRES: Remove() follows when the request was answered.
   void Add(uint64_t ticket) {
     runtime::MutexLock lock(mutex_);
@@ -52,7 +71,7 @@ class LockWaits {
     changed_.SignalAll();
   }
   // Ends all waits, and returns when each was answered, and all that Answer() was given.
-  // Blocking: calls of the volume. REQUIRES: no more are added.
+  // Blocking: calls of the volume. REQUIRES: no more are added; it is not paused.
   void CancelAll() {
     std::vector<uint64_t> tickets;
     {
@@ -61,22 +80,24 @@ class LockWaits {
     }
     for (const uint64_t ticket : tickets) files_.CancelLock(ticket);
     runtime::MutexLock lock(mutex_);
-    while (!tickets_.empty() || !answers_.empty()) changed_.Wait(mutex_);
+    while (!tickets_.empty() || !answers_.empty() || answering_) changed_.Wait(mutex_);
   }
 
  private:
   void AnswerNowAndThen() {
     mutex_.Lock();
     while (!stopping_ || !answers_.empty()) {
-      if (answers_.empty()) {
+      if (answers_.empty() || paused_) {
         changed_.Wait(mutex_);
         continue;
       }
-      const std::function<void()> answer = answers_.front();
+      const std::function<void()> answer = std::move(answers_.front());
+      answers_.pop_front();
+      answering_ = true;
       mutex_.Unlock();
       answer();
       mutex_.Lock();
-      answers_.pop_front();
+      answering_ = false;
       changed_.SignalAll();
     }
     mutex_.Unlock();
@@ -86,7 +107,9 @@ class LockWaits {
   runtime::Mutex mutex_;  // not held over calls
   runtime::CondVar changed_;
   absl::flat_hash_set<uint64_t> tickets_ ABSL_GUARDED_BY(mutex_);
-  std::deque<std::function<void()>> answers_ ABSL_GUARDED_BY(mutex_);  // the first is under way
+  std::deque<std::function<void()>> answers_ ABSL_GUARDED_BY(mutex_);
+  bool answering_ ABSL_GUARDED_BY(mutex_) = false;
+  bool paused_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread answerer_;  // last: it uses the others
 };

@@ -137,6 +137,8 @@ void Mount::Impl::EndLoop(const std::string& directory) {
   } else {
     place = open(directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
   }
+  // While requests are still served: an answer may wait for them (LockWaits).
+  adapter.lock_waits().Pause();
   // The loop looks whether it is to end after each request: here is one. Where all threads are
   // busy, the first that is done ends the loop, and then the connection and this request.
   fuse_session_exit(session);
@@ -171,11 +173,16 @@ absl::Status Mount::Run() {
     impl_->ended = true;
     impl_->changed.SignalAll();
   }
+  // Where the loop ended by itself, the kernel has failed all requests, and no answer waits for one.
+  fuse::LockWaits& waits = impl_->adapter.lock_waits();
+  waits.Pause();
   // Ends the connection, which fails what still waits for an answer; so it precedes the join.
   fuse_session_unmount(impl_->session);
   closer.join();
+  impl_->adapter.ForgetSession();
+  waits.Resume();
   // Their answers reach nobody any more, but they must not come after the session's end.
-  impl_->adapter.lock_waits().CancelAll();
+  waits.CancelAll();
   if (fuse::IsEndOfConnection(result)) return absl::OkStatus();
   return absl::InternalError(
       absl::StrCat(directory_, ": the connection with the kernel ended with ", result));

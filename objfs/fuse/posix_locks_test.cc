@@ -3,12 +3,17 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
+#include <chrono>
+#include <fstream>
 #include <functional>
+#include <future>
 #include <memory>
 #include <optional>
 #include <string>
@@ -317,6 +322,55 @@ TEST_P(PosixLocksTest, AMountThatEndsEndsItsWaits) {
   EXPECT_TRUE(second_->Stop().ok());
   waiter.join();
   EXPECT_EQ(Waiting(), 0u);
+}
+
+// Has the kernel fail all requests of a mount, so that a test of one that hangs ends.
+void AbortConnection(dev_t device) {
+  const std::string path = "/sys/fs/fuse/connections/" + std::to_string(minor(device)) + "/abort";
+  std::ofstream(path) << "1";
+}
+
+// Before the kernel is told of a lock it forgets pages, and waits for those that are being read.
+TEST_P(PosixLocksTest, AMountEndsWhileLocksAreAnsweredAndPagesAreRead) {
+  constexpr int kReaders = 6, kLockers = 3, kCallsOfARound = 40;
+  constexpr off_t kBytes = 128 << 10;
+  const int rounds = runtime::testing::kSanitized ? 10 : 40;
+  for (int round = 0; round < rounds && !HasFailure(); ++round) {
+    // Of its own: a lock that was given and not told of goes with the client.
+    const std::string name = "file" + std::to_string(round);
+    ASSERT_EQ(Put(name, std::string(kBytes, 'x')), 0);
+    Mounted ending(*other_, {.threads = 2});
+    std::atomic<int> reads{0}, locks{0};
+    std::vector<std::thread> users;
+    for (int i = 0; i < kReaders; ++i) {
+      users.emplace_back([&, i] {
+        const Fd fd(ending / name, O_RDONLY);
+        std::array<char, 100> bytes = {};
+        for (off_t at = 4096 * i; pread(fd, bytes.data(), bytes.size(), at) > 0; ++reads) {
+          at = (at + 4096 * 5) % kBytes;
+        }
+      });
+    }
+    for (int i = 0; i < kLockers; ++i) {
+      users.emplace_back([&] {
+        const Fd fd(ending / name, O_RDWR);
+        while (Fcntl(fd, F_OFD_SETLKW, F_WRLCK, 0, 1) == 0 &&
+               Fcntl(fd, F_OFD_SETLK, F_UNLCK, 0, 1) == 0) {
+          ++locks;
+        }
+      });
+    }
+    struct stat seen = {};
+    EXPECT_EQ(stat((ending / name).c_str(), &seen), 0);
+    EXPECT_TRUE(Eventually([&] { return reads >= kCallsOfARound && locks >= 4; }));
+    auto stopped = std::async(std::launch::async, [&] { return ending.Stop(); });
+    if (stopped.wait_for(std::chrono::seconds(60)) != std::future_status::ready) {
+      ADD_FAILURE() << "round " << round << ": the mount does not end";
+      AbortConnection(seen.st_dev);
+    }
+    EXPECT_EQ(stopped.get(), absl::OkStatus());
+    for (std::thread& user : users) user.join();
+  }
 }
 
 TEST_P(PosixLocksTest, WhoCountsUnderALockCountsRight) {
