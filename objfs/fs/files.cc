@@ -251,9 +251,7 @@ absl::Status FileSystemImpl::PushFile(OpenFile& file) {
 absl::Status FileSystemImpl::TellWhenWritten(OpenFile& file, int64_t written_ns) {
   if (written_ns == 0) return absl::OkStatus();
   // Written when it was written here, whenever the volume heard of it.
-  InodeChange change;
-  change.modified_ns = written_ns;
-  ABACUS_RETURN_IF_ERROR(volume_->Change(info_.writer, file.id, change).status());
+  ABACUS_RETURN_IF_ERROR(volume_->TellWhenWritten(info_.writer, file.id, written_ns));
   int64_t expected = written_ns;
   file.written_ns.compare_exchange_strong(expected, 0);
   return absl::OkStatus();

@@ -29,11 +29,14 @@ Version ObjectTable::Next(uint16_t writer) { return Version::Of(clock_.Next().ti
 // -- inodes ---------------------------------------------------------------------------------------
 
 absl::StatusOr<std::optional<Node>> ObjectTable::Load(ObjectId id) {
-  int64_t written_ns = 0;
+  int64_t modified_ns = 0, changed_ns = 0;
   {
     MutexLock lock(mutex_);
     const auto opened = opened_.find(id);
-    if (opened != opened_.end()) written_ns = opened->second.written_ns;
+    if (opened != opened_.end()) {
+      modified_ns = opened->second.modified_ns;
+      changed_ns = opened->second.changed_ns;
+    }
   }
   const auto attributes = store_->GetAttributes(id);
   if (absl::IsNotFound(attributes.status())) return std::nullopt;
@@ -41,7 +44,8 @@ absl::StatusOr<std::optional<Node>> ObjectTable::Load(ObjectId id) {
   // Whatever the clock did since: what is written next is newer.
   clock_.Follow(Version{attributes->version});
   ABACUS_ASSIGN_OR_RETURN(Inode inode, Inode::Decode(attributes->blob));
-  if (written_ns != 0) inode.modified_ns = inode.changed_ns = written_ns;
+  if (modified_ns != 0) inode.modified_ns = modified_ns;
+  if (changed_ns != 0) inode.changed_ns = changed_ns;
   return Node{id, std::move(inode), attributes->size_bytes, attributes->allocated_bytes,
               Version{attributes->version}};
 }
@@ -150,6 +154,10 @@ absl::StatusOr<Outcome> ObjectTable::Commit(uint16_t writer, const Transaction& 
     MutexLock lock(mutex_);
     committed_[part.id] = outcome.version;
   }
+  for (const Part& part : transaction.parts) {
+    const bool sets_time = part.change.modified_ns.has_value() || part.change.touch_modified;
+    if (sets_time || !part.writes.empty()) ForgetWriter(part.id);
+  }
   for (Node& node : outcome.nodes) {
     node.version = outcome.version;
     ForgetWritten(node.id);
@@ -184,22 +192,58 @@ absl::Status ObjectTable::FlushStored(ObjectId id) {
 absl::Status ObjectTable::ChangeBytes(uint16_t writer, ObjectId id,
                                       const std::function<absl::Status(Version)>& change) {
   const Turns::Turn turn(turns_, id);
+  int64_t modified_before_ns = 0;
+  if (!IsNewestBy(writer, id)) {
+    ABACUS_ASSIGN_OR_RETURN(const std::optional<Node> node, Load(id));
+    if (node.has_value()) modified_before_ns = node->inode.modified_ns;
+  }
   const absl::Status changed = change(Next(writer));
-  if (changed.ok()) Written(id);
+  if (changed.ok()) Written(writer, id, modified_before_ns);
   return changed;
 }
 
-void ObjectTable::Written(ObjectId id) {
-  const int64_t now_ns = now_ns_();
+bool ObjectTable::IsNewestBy(uint16_t writer, ObjectId id) {
   MutexLock lock(mutex_);
   const auto opened = opened_.find(id);
-  if (opened != opened_.end()) opened->second.written_ns = now_ns;
+  return opened != opened_.end() && opened->second.newest_by == writer;
+}
+
+void ObjectTable::Written(uint16_t writer, ObjectId id, int64_t modified_before_ns) {
+  const int64_t now_ns = now_ns_();
+  MutexLock lock(mutex_);
+  const auto found = opened_.find(id);
+  if (found == opened_.end()) return;
+  Opened& opened = found->second;
+  opened.modified_ns = opened.changed_ns = now_ns;
+  if (opened.newest_by == writer) return;
+  opened.newest_by = writer;
+  opened.newer_than_ns = modified_before_ns;
+}
+
+// A client whose cache holds writes back tells when it had them, after it has brought them. Between
+// the two another client may have written, and two threads of the one client may tell in any order.
+// A time that came back would show programs, and kernels that keep pages, a file as it was before.
+absl::Status ObjectTable::ToldWhenWritten(uint16_t writer, ObjectId id, int64_t when_ns) {
+  const Turns::Turn turn(turns_, id);
+  MutexLock lock(mutex_);
+  const auto found = opened_.find(id);
+  if (found == opened_.end()) return absl::OkStatus();
+  Opened& opened = found->second;
+  if (opened.newest_by != writer || when_ns <= opened.newer_than_ns) return absl::OkStatus();
+  opened.modified_ns = opened.newer_than_ns = when_ns;
+  return absl::OkStatus();
 }
 
 void ObjectTable::ForgetWritten(ObjectId id) {
   MutexLock lock(mutex_);
   const auto opened = opened_.find(id);
-  if (opened != opened_.end()) opened->second.written_ns = 0;
+  if (opened != opened_.end()) opened->second.modified_ns = opened->second.changed_ns = 0;
+}
+
+void ObjectTable::ForgetWriter(ObjectId id) {
+  MutexLock lock(mutex_);
+  const auto opened = opened_.find(id);
+  if (opened != opened_.end()) opened->second.newest_by = 0;
 }
 
 // -- open objects ---------------------------------------------------------------------------------
@@ -289,7 +333,11 @@ absl::Status ObjectTable::SaveTimes(ObjectId id) {
   {
     MutexLock lock(mutex_);
     const auto opened = opened_.find(id);
-    written = opened != opened_.end() && std::exchange(opened->second.written_ns, 0) != 0;
+    if (opened != opened_.end()) {
+      const int64_t modified_ns = std::exchange(opened->second.modified_ns, 0);
+      const int64_t changed_ns = std::exchange(opened->second.changed_ns, 0);
+      written = modified_ns != 0 || changed_ns != 0;
+    }
   }
   if (!written) return absl::OkStatus();
   return store_->SetAttributes(id, node->inode.Encode(), Next(0).value);
@@ -325,7 +373,7 @@ absl::Status ObjectTable::SaveAllTimes() {
   {
     MutexLock lock(mutex_);
     for (const auto& [id, opened] : opened_) {
-      if (opened.written_ns != 0) written.push_back(id);
+      if (opened.modified_ns != 0 || opened.changed_ns != 0) written.push_back(id);
     }
   }
   absl::Status first;

@@ -63,6 +63,11 @@ class ObjectTable {
   // become now.
   absl::Status ChangeBytes(uint16_t writer, ObjectId id,
                            const std::function<absl::Status(Version)>& change);
+  // `writer` tells that it had written at `when_ns` what it brought by ChangeBytes() before: that
+  // is then the time of the modification. Ignored where somebody else has changed the bytes or set
+  // that time since, and where it is not newer than what the time was before those changes: what is
+  // told late sets no time back.
+  absl::Status ToldWhenWritten(uint16_t writer, ObjectId id, int64_t when_ns);
 
   // -- what becomes durable, and what is removed -------------------------------------------------
 
@@ -77,7 +82,11 @@ class ObjectTable {
   struct Opened {
     std::map<uint16_t, uint32_t> by;  // writer: how often
     // Of bytes that were written; 0: the inode has it.
-    int64_t written_ns = 0;
+    int64_t modified_ns = 0, changed_ns = 0;
+    // Who wrote the newest bytes, where nobody has set the time of the modification since; else 0.
+    uint16_t newest_by = 0;
+    // What that time was before, or what that client has told: it may tell newer ones.
+    int64_t newer_than_ns = 0;
     std::vector<ObjectId> names_in;  // directories that it was removed from
   };
   struct Removal {
@@ -93,8 +102,12 @@ class ObjectTable {
   absl::Status Update(std::span<const ObjectUpdate> updates, Version version);
   absl::Status FlushStored(ObjectId id);
   absl::Status FlushCommitted();
-  void Written(ObjectId id);
+  void Written(uint16_t writer, ObjectId id, int64_t modified_before_ns);
+  // The inode has the times.
   void ForgetWritten(ObjectId id);
+  // Somebody has set the time of the modification.
+  void ForgetWriter(ObjectId id);
+  bool IsNewestBy(uint16_t writer, ObjectId id);
   // Has it removed when nobody has it open any more.
   void LostItsName(ObjectId id, const std::vector<Part>& parts);
   // In the object's turn.

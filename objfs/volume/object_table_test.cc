@@ -150,6 +150,84 @@ TEST_F(ObjectTableTest, WritesShowInTheTimesAtOnceAndReachTheStoreWithTheLastClo
   EXPECT_EQ(table_->Stat(file)->inode.modified_ns, now_ns_.load());
 }
 
+// What a client kept for a while has the time at which it was written, unless that is told late.
+class ToldTimesTest : public ObjectTableTest {
+ protected:
+  static constexpr uint16_t kOther = 8;
+  ToldTimesTest() : file_(Make(S_IFREG | 0644, 1)) {
+    EXPECT_TRUE(table_->Open(kWriter, file_).ok());
+    EXPECT_TRUE(table_->Open(kOther, file_).ok());
+  }
+  // At the clock's time, which goes on; that time.
+  int64_t Write(uint16_t writer) {
+    now_ns_ = now_ns_ + 1000;
+    const absl::Status written = table_->ChangeBytes(writer, file_, [&](Version version) {
+      return table_->store().Write(file_, 0, "x", version.value);
+    });
+    EXPECT_TRUE(written.ok()) << written;
+    return now_ns_;
+  }
+  int64_t Tell(uint16_t writer, int64_t when_ns) {
+    EXPECT_TRUE(table_->ToldWhenWritten(writer, file_, when_ns).ok());
+    return Modified();
+  }
+  int64_t Modified() { return table_->Stat(file_)->inode.modified_ns; }
+
+  const ObjectId file_;
+};
+
+TEST_F(ToldTimesTest, TheTimeIsThatOfTheWriteAndNotOfItsArrival) {
+  const int64_t came_ns = Write(kWriter);
+  EXPECT_EQ(Modified(), came_ns);
+  EXPECT_EQ(Tell(kWriter, came_ns - 500), came_ns - 500);
+  EXPECT_EQ(table_->Stat(file_)->inode.changed_ns, came_ns);
+  ASSERT_TRUE(table_->Flush(file_).ok());
+  Restart();
+  EXPECT_EQ(Modified(), came_ns - 500);
+}
+
+TEST_F(ToldTimesTest, ATimeThatIsToldAfterTheFlushIsTakenToo) {
+  const int64_t came_ns = Write(kWriter);
+  ASSERT_TRUE(table_->Flush(file_).ok());
+  EXPECT_EQ(Tell(kWriter, came_ns - 500), came_ns - 500);
+  ASSERT_TRUE(table_->Close(kOther, file_).ok());
+  ASSERT_TRUE(table_->Close(kWriter, file_).ok());
+  ASSERT_TRUE(table_->store().Flush(file_).ok());
+  Restart();
+  EXPECT_EQ(Modified(), came_ns - 500);
+}
+
+TEST_F(ToldTimesTest, WhatIsToldAfterAnotherClientWroteSetsNothingBack) {
+  const int64_t came_ns = Write(kWriter), others_ns = Write(kOther);
+  EXPECT_EQ(Tell(kWriter, came_ns - 500), others_ns);
+  EXPECT_EQ(Tell(kWriter, others_ns + 500), others_ns) << "not its own bytes";
+  // Its next bytes are newer than the other's, however slow its own clock is.
+  const int64_t again_ns = Write(kWriter);
+  EXPECT_EQ(Tell(kWriter, others_ns), again_ns);
+  EXPECT_EQ(Tell(kWriter, others_ns + 1), others_ns + 1);
+}
+
+TEST_F(ToldTimesTest, OfTwoThatAreToldTheNewerStays) {
+  const int64_t first_ns = Write(kWriter), second_ns = Write(kWriter);
+  EXPECT_EQ(Tell(kWriter, second_ns - 1), second_ns - 1);
+  EXPECT_EQ(Tell(kWriter, first_ns - 1), second_ns - 1);
+  Write(kWriter);
+  EXPECT_EQ(Tell(kWriter, second_ns - 1), now_ns_) << "of bytes that were told of before";
+}
+
+TEST_F(ToldTimesTest, ATimeThatWasSetIsNotSetBack) {
+  const int64_t came_ns = Write(kWriter);
+  ASSERT_TRUE(table_->Change(kOther, file_, {.modified_ns = 5}).ok());
+  EXPECT_EQ(Tell(kWriter, came_ns - 500), 5);
+  const int64_t again_ns = Write(kWriter);
+  EXPECT_EQ(Tell(kWriter, again_ns - 1), again_ns - 1);
+  ASSERT_TRUE(table_->Change(kWriter, file_, {.permissions = 0600}).ok());
+  EXPECT_EQ(Modified(), again_ns - 1) << "other changes leave it alone";
+  ASSERT_TRUE(table_->Close(kWriter, file_).ok());
+  ASSERT_TRUE(table_->Close(kOther, file_).ok());
+  EXPECT_EQ(Tell(kWriter, again_ns), again_ns - 1) << "nobody has it open";
+}
+
 // Changes are added, whoever else adds: a count is never lost.
 TEST_F(ObjectTableTest, ChangesAtOnceAreAllInTheInode) {
   constexpr int kEach = 500;

@@ -211,6 +211,11 @@ absl::StatusOr<Node> Volume::Change(uint16_t writer, ObjectId id, const InodeCha
   return table_->Change(writer, id, change);
 }
 
+absl::Status Volume::TellWhenWritten(uint16_t writer, ObjectId id, int64_t when_ns) {
+  ABACUS_RETURN_IF_ERROR(callbacks_->Check(writer));
+  return table_->ToldWhenWritten(writer, id, when_ns);
+}
+
 absl::StatusOr<uint64_t> Volume::TreeVersion() { return table_->TreeVersion(); }
 
 // -- open objects ---------------------------------------------------------------------------------

@@ -114,6 +114,9 @@ class Volume final : public runtime::AnchoredObject {
   absl::StatusOr<Outcome> Commit(uint16_t writer, const Transaction& transaction);
   // Changes of one inode that depend on nothing that was read.
   absl::StatusOr<Node> Change(uint16_t writer, ObjectId id, const InodeChange& change);
+  // The bytes of the file that the client has brought last were written at `when_ns`; ignored where
+  // what others changed since is newer (ObjectTable::ToldWhenWritten).
+  absl::Status TellWhenWritten(uint16_t writer, ObjectId id, int64_t when_ns);
   absl::StatusOr<uint64_t> TreeVersion();
 
   // The object's lowest layer, and that the client needs it: it stays while it is open, with a name
@@ -145,7 +148,7 @@ class Volume final : public runtime::AnchoredObject {
 
   ABACUS_OBJECT(Volume, "objfs.Volume", 1, Join, Renew, Leave, Stat, MakeInode, Discard, Commit,
                 Change, TreeVersion, Open, Close, ListenForLocks, Lock, Unlock, GetLock, CancelLock,
-                WaitingLocks, Locks, Flush, Space, Clients, Retire, Settle, Pass)
+                WaitingLocks, Locks, Flush, Space, Clients, Retire, Settle, Pass, TellWhenWritten)
 
  private:
   struct Bottom {
