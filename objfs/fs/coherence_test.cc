@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <future>
 #include <iostream>
 #include <map>
@@ -15,6 +16,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/numbers.h"
@@ -384,6 +386,93 @@ TEST_F(CoherenceTest, WhatIsOldIsPushedWithoutBeingAskedFor) {
   EXPECT_EQ(size_at_server(), 4u);
   EXPECT_GT(background_calls(), 0u);
   EXPECT_EQ(Read(*a, at_a), "kept");
+}
+
+// -- what is kept above a client: a kernel's pages ------------------------------------------------
+
+// Forgets when the test says so.
+class Keeper {
+ public:
+  explicit Keeper(FileSystem* files)
+      : files_(files), number_(files->AddKeeper([this](ObjectId, std::function<void()> done) {
+          MutexLock lock(mutex_);
+          asked_.push_back(std::move(done));
+        })) {}
+  ~Keeper() {
+    files_->RemoveKeeper(number_);
+    Forget();
+  }
+  bool IsAsked() {
+    MutexLock lock(mutex_);
+    return !asked_.empty();
+  }
+  void Forget() {
+    std::vector<std::function<void()>> asked;
+    {
+      MutexLock lock(mutex_);
+      asked.swap(asked_);
+    }
+    for (const auto& done : asked) done();
+  }
+
+ private:
+  FileSystem* const files_;
+  runtime::Mutex mutex_;
+  std::vector<std::function<void()>> asked_ ABSL_GUARDED_BY(mutex_);
+  const uint64_t number_;
+};
+
+TEST_F(CoherenceTest, WhatIsKeptAboveIsForgottenBeforeTheOtherClientGoesOn) {
+  const auto a = world_.Client(1, kCached), b = world_.Client(2, kCached);
+  const ObjectId id = MakeFile(*a, "f");
+  const FileHandle at_a = Open(*a, id), at_b = Open(*b, id);
+  Keeper keeper(a.get());
+  EXPECT_EQ(Read(*a, at_a), "");
+  EXPECT_FALSE(keeper.IsAsked());
+  std::atomic<bool> forgotten{false};
+  auto write = std::async(std::launch::async, [&] {
+    Write(*b, at_b, 0, "new");
+    return forgotten.load();
+  });
+  ASSERT_TRUE(runtime::testing::Eventually([&] { return keeper.IsAsked(); }));
+  // Time enough for a write that would not wait.
+  for (int i = 0; i < 200; ++i) EXPECT_EQ(Clients().size(), 2u);
+  forgotten = true;
+  keeper.Forget();
+  EXPECT_TRUE(write.get());
+}
+
+// Each client keeps a file that the other one wants to read. It forgets it when its own read is
+// over, as a kernel does that waits for the pages which it is reading.
+TEST_F(CoherenceTest, ClientsThatWaitForEachOtherDoNotWaitForWhatIsKeptAbove) {
+  const auto a = world_.Client(1, kCached), b = world_.Client(2, kCached);
+  const ObjectId f = MakeFile(*a, "f"), g = MakeFile(*a, "g");
+  const FileHandle f_at_a = Open(*a, f), f_at_b = Open(*b, f), g_at_a = Open(*a, g),
+                   g_at_b = Open(*b, g);
+  for (int round = 0; round < 10 && !HasFailure(); ++round) {
+    SCOPED_TRACE(round);
+    const std::string text = absl::StrFormat("round %04d", round);
+    Write(*a, f_at_a, 0, text);
+    Write(*b, g_at_b, 0, text);
+    Keeper at_a(a.get()), at_b(b.get());
+    auto read_g = std::async(std::launch::async, [&] { return Read(*a, g_at_a); });
+    auto read_f = std::async(std::launch::async, [&] { return Read(*b, f_at_b); });
+    // Well before a lease runs out. A keeper whose client reads nothing any more forgets at once.
+    EXPECT_TRUE(runtime::testing::Eventually(
+        [&] {
+          const bool a_reads =
+              read_g.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
+          const bool b_reads =
+              read_f.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
+          if (!a_reads) at_a.Forget();
+          if (!b_reads) at_b.Forget();
+          return !a_reads && !b_reads;
+        },
+        std::chrono::seconds(20)));
+    if (HasFailure()) steady_ns_ += 2 * kLeaseOfVolumeNs;
+    EXPECT_EQ(read_g.get(), text);
+    EXPECT_EQ(read_f.get(), text);
+  }
 }
 
 // -- clients that are lost ------------------------------------------------------------------------

@@ -208,10 +208,44 @@ absl::Status FileSystemImpl::OnBreak(ObjectId id, bool write_back, Version given
     if (absl::IsNotFound(status)) status = absl::OkStatus();
     // Before those who waited ask for the times.
     if (status.ok() && write_back) TellWhenWritten(*file, written_ns).IgnoreError();
+    // After the layers: what is read from now on is what the other client leaves.
+    if (status.ok()) HaveForgotten(id);
   }
   // Calls of this client that met the break may ask again.
   board_.Wake(id);
   return status;
+}
+
+uint64_t FileSystemImpl::AddKeeper(Forget forget) {
+  MutexLock lock(keepers_mutex_);
+  keepers_[++last_keeper_] = std::move(forget);
+  return last_keeper_;
+}
+
+void FileSystemImpl::RemoveKeeper(uint64_t keeper) {
+  MutexLock lock(keepers_mutex_);
+  keepers_.erase(keeper);
+  while (telling_keepers_ > 0) keepers_changed_.Wait(keepers_mutex_);
+}
+
+void FileSystemImpl::HaveForgotten(ObjectId id) {
+  std::map<uint64_t, Forget> keepers;
+  {
+    MutexLock lock(keepers_mutex_);
+    if (keepers_.empty()) return;
+    keepers = keepers_;
+    ++telling_keepers_;
+  }
+  const WaitBoard::Errands errands = WaitBoard::Begin(static_cast<int>(keepers.size()));
+  for (const auto& [number, forget] : keepers) {
+    forget(id, [this, errands] { board_.Done(errands); });
+  }
+  {
+    MutexLock lock(keepers_mutex_);
+    --telling_keepers_;
+    keepers_changed_.SignalAll();
+  }
+  board_.AwaitErrands(errands);
 }
 
 absl::Status FileSystemImpl::CheckStacks() const {

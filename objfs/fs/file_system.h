@@ -182,6 +182,27 @@ class FileSystem {
   // The lock that excludes the request; none: it would be granted.
   virtual absl::StatusOr<std::optional<HeldLock>> GetLock(const LockRequest& request) = 0;
 
+  // -- what is kept of files above this interface: a kernel's pages
+  // --------------------------------
+
+  // `forget(file, done)` is called when a promise of the file breaks: after this client's layers
+  // have given back what they kept, and before the server hears of it. It may not block. It has
+  // `done` called, once and on whatever thread, when nothing that was read before is kept any more.
+  //
+  // The server hears of it, and the other client goes on, when `done` was called; but at once where
+  // a call of this client waits for another client, whichever file it is about. Were it not so: A
+  // keeps pages of one file, B of another, and each waits to read the other's. The kernel forgets
+  // no page that it is reading, so each would wait with its `done` for a read of its own, which
+  // waits for the other's. As no acknowledgement is kept back while any call waits, what calls wait
+  // for comes. `done` follows then when that read has ended, and until it does whoever keeps pages
+  // sees to it that nobody who begins to read now gets them (fuse/adapter.h).
+  using Forget = std::function<void(ObjectId file, std::function<void()> done)>;
+  // A name for it.
+  virtual uint64_t AddKeeper(Forget forget) = 0;
+  // Returns when no `forget` of it is under way, and calls none later.
+  // REQUIRES: each `done` that it was given is called before the file system ends.
+  virtual void RemoveKeeper(uint64_t keeper) = 0;
+
   virtual absl::StatusOr<VolumeSpace> Space() = 0;
   // The stack of a file as text, top first.
   virtual absl::StatusOr<std::string> StackOf(ObjectId file) = 0;

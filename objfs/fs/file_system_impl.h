@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <list>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -121,6 +122,8 @@ class FileSystemImpl final : public FileSystem {
   absl::StatusOr<std::optional<HeldLock>> GetLock(const LockRequest& request) override {
     return locks_->Excluding(request);
   }
+  uint64_t AddKeeper(Forget forget) override;
+  void RemoveKeeper(uint64_t keeper) override;
   absl::StatusOr<VolumeSpace> Space() override;
   absl::StatusOr<std::string> StackOf(ObjectId file) override;
 
@@ -174,6 +177,8 @@ class FileSystemImpl final : public FileSystem {
   absl::Status CheckLease();
   absl::Status RenewLease();
   void PushWhatIsOld();
+  // Has keepers forget what they have of the file; see AddKeeper() for how long it waits.
+  void HaveForgotten(ObjectId id);
   static const absl::Status& StatusOf(const absl::Status& status) { return status; }
   template <typename T>
   static const absl::Status& StatusOf(const absl::StatusOr<T>& value) {
@@ -262,6 +267,11 @@ class FileSystemImpl final : public FileSystem {
   // Monotonic; what was promised to this client holds as long.
   std::atomic<int64_t> lease_until_ns_;
   std::unique_ptr<FileLocks> locks_;
+  runtime::Mutex keepers_mutex_;
+  runtime::CondVar keepers_changed_;
+  uint64_t last_keeper_ ABSL_GUARDED_BY(keepers_mutex_) = 0;
+  std::map<uint64_t, Forget> keepers_ ABSL_GUARDED_BY(keepers_mutex_);
+  int telling_keepers_ ABSL_GUARDED_BY(keepers_mutex_) = 0;
   runtime::Mutex renew_mutex_;
   runtime::CondVar renew_changed_;
   bool stopping_ ABSL_GUARDED_BY(renew_mutex_) = false;

@@ -2,8 +2,10 @@
 #define ABACUS_OBJFS_FS_WAIT_BOARD_H_
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <memory>
 
 #include "objfs/store/object_store.h"
 #include "runtime/base/mutex.h"
@@ -13,7 +15,7 @@ namespace abacus::objfs {
 // Where calls of a front end wait for what other clients have promised to give back. A call that
 // would block takes Seen() before it asks, and waits for more than that.
 //
-// Thread-safety: thread-safe. Blocking: only Await().
+// Thread-safety: thread-safe. Blocking: only Await() and AwaitErrands().
 class WaitBoard {
  public:
   // A wake-up can be lost with its message: then it is asked again after this time.
@@ -38,9 +40,30 @@ class WaitBoard {
   bool Await(ObjectId id, uint64_t seen) {
     const auto due = std::chrono::steady_clock::now() + kAskAgain;
     runtime::MutexLock lock(mutex_);
+    ++waiting_;
+    changed_.SignalAll();
     while (!closed_ && wakes_[SlotOf(id)] == seen && changed_.WaitUntil(mutex_, due)) {
     }
+    --waiting_;
     return !closed_;
+  }
+
+  // -- what another client waits for
+  // ---------------------------------------------------------------
+
+  // So many things that others do; each ends with Done().
+  using Errands = std::shared_ptr<std::atomic<int>>;
+  static Errands Begin(int errands) { return std::make_shared<std::atomic<int>>(errands); }
+  void Done(const Errands& errands) {
+    runtime::MutexLock lock(mutex_);
+    --*errands;
+    changed_.SignalAll();
+  }
+  // Returns when all are done, or a call waits in Await(): it may be what they wait for, and the
+  // client that it waits for may be the one that waits for us.
+  void AwaitErrands(const Errands& errands) {
+    runtime::MutexLock lock(mutex_);
+    while (!closed_ && waiting_ == 0 && *errands > 0) changed_.Wait(mutex_);
   }
 
  private:
@@ -51,6 +74,7 @@ class WaitBoard {
   runtime::Mutex mutex_;
   runtime::CondVar changed_;
   std::array<uint64_t, kSlots> wakes_ ABSL_GUARDED_BY(mutex_){};
+  int waiting_ ABSL_GUARDED_BY(mutex_) = 0;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

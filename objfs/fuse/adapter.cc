@@ -55,6 +55,27 @@ void Adapter::ForgetPages(uint64_t inode) {
   fuse_lowlevel_notify_inval_inode(session_, inode, 0, 0);
 }
 
+void Adapter::ForgetPagesSoon(ObjectId file, std::function<void()> done) {
+  const uint64_t inode = Swap(file);
+  {
+    runtime::MutexLock lock(mutex_);
+    ++forgetting_[inode];
+  }
+  lock_waits_.Answer([this, inode, done = std::move(done)] {
+    ForgetPages(inode);
+    {
+      runtime::MutexLock lock(mutex_);
+      if (--forgetting_[inode] == 0) forgetting_.erase(inode);
+    }
+    done();
+  });
+}
+
+bool Adapter::IsForgetting(uint64_t inode) {
+  runtime::MutexLock lock(mutex_);
+  return forgetting_.contains(inode);
+}
+
 void Adapter::Hold(std::shared_ptr<void> held) {
   runtime::MutexLock lock(mutex_);
   const void* const address = held.get();

@@ -4,6 +4,7 @@
 // What the operations of one mount share, and the table of them. libfuse's types stay in .cc files.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string_view>
 
@@ -54,6 +55,14 @@ class Adapter {
   // Has the kernel read the file anew. Blocking: until requests to read it that are under way are
   // answered; so it is not for threads that serve requests.
   void ForgetPages(uint64_t inode);
+  // The same soon, by the thread of lock_waits(); then `done`. See FileSystem::AddKeeper().
+  void ForgetPagesSoon(ObjectId file, std::function<void()> done);
+  // Pages of the file are yet to be forgotten. A program that begins to read asks for attributes
+  // before it looks at pages: while this holds it is answered by lock_waits(), in whose order its
+  // answer comes after that, or it might find the pages. (The kernel also forgets them where an
+  // answer has a new modification time, but of several programs that ask at once it takes no notice
+  // of some answers, and lets the others go on while it forgets.)
+  bool IsForgetting(uint64_t inode);
 
   // Logs that `operation` failed; no more often than Options allow.
   void Log(std::string_view operation, const absl::Status& status);
@@ -72,6 +81,7 @@ class Adapter {
   absl::Time second_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();  // begin of the current one
   unsigned told_ ABSL_GUARDED_BY(mutex_) = 0;                         // within it
   uint64_t untold_ ABSL_GUARDED_BY(mutex_) = 0;                       // since the last that was
+  absl::flat_hash_map<uint64_t, int> forgetting_ ABSL_GUARDED_BY(mutex_);  // inodes
   absl::flat_hash_map<const void*, std::shared_ptr<void>> held_ ABSL_GUARDED_BY(mutex_);
 };
 

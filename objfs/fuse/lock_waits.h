@@ -16,7 +16,7 @@
 namespace abacus::objfs::fuse {
 
 // The kernel's requests that wait for a lock, and keep no thread of the mount meanwhile; and the
-// thread that answers them.
+// thread that answers them, and does what may wait for requests that others serve.
 //
 // A mount ends in this order: Pause(), the end of its session, Resume(), CancelAll(). An answer may
 // wait for requests to be served (Adapter::ForgetPages()), so none may be under way when that ends:

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <functional>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -166,6 +167,13 @@ Mount::Mount(std::string directory, std::unique_ptr<Impl> impl)
 Mount::~Mount() = default;
 
 absl::Status Mount::Run() {
+  const uint64_t keeper =
+      impl_->adapter.options().exclusive
+          ? 0
+          : impl_->adapter.files().AddKeeper(
+                [&adapter = impl_->adapter](ObjectId file, std::function<void()> done) {
+                  adapter.ForgetPagesSoon(file, std::move(done));
+                });
   std::thread closer([this] { impl_->EndLoopWhenAsked(directory_); });
   const int result = impl_->Loop();
   {
@@ -173,7 +181,8 @@ absl::Status Mount::Run() {
     impl_->ended = true;
     impl_->changed.SignalAll();
   }
-  // Where the loop ended by itself, the kernel has failed all requests, and no answer waits for one.
+  // Where the loop ended by itself, the kernel has failed all requests, and no answer waits for
+  // one.
   fuse::LockWaits& waits = impl_->adapter.lock_waits();
   waits.Pause();
   // Ends the connection, which fails what still waits for an answer; so it precedes the join.
@@ -181,6 +190,7 @@ absl::Status Mount::Run() {
   closer.join();
   impl_->adapter.ForgetSession();
   waits.Resume();
+  if (keeper != 0) impl_->adapter.files().RemoveKeeper(keeper);
   // Their answers reach nobody any more, but they must not come after the session's end.
   waits.CancelAll();
   if (fuse::IsEndOfConnection(result)) return absl::OkStatus();

@@ -24,7 +24,8 @@ namespace abacus::objfs {
 //    between the kernel's look and its create is opened as its owner and mode allow.
 // 3. Unless `exclusive`, nothing is answered from the kernel's caches without asking whether it has
 //    changed: names and attributes are valid for as long as Options say (0), and pages go when size
-//    or modification time are others than before.
+//    or modification time are others than before, and when a promise of the file breaks
+//    (FileSystem::AddKeeper). objfs/README.md says what programs see of that.
 // 4. What is written to a file that is open to append, and not to read, goes to its end in pieces
 //    of up to Options::request_bytes_max, whatever other mounts append. Of one that is open to read
 //    as well the pieces end with the pages. (`exclusive`: the kernel does it.)

@@ -37,7 +37,12 @@ void ForgetMany(fuse_req_t raw, size_t, fuse_forget_data*) { fuse_reply_none(raw
 
 void GetAttributes(fuse_req_t raw, fuse_ino_t inode, fuse_file_info*) {
   Serve(raw, "stat", [&](Request& request) {
-    request.AnswerAttributes(request.files().Stat(request.Id(inode)));
+    Adapter& adapter = request.adapter();
+    const absl::StatusOr<Node> node = request.files().Stat(request.Id(inode));
+    if (!adapter.IsForgetting(inode)) return request.AnswerAttributes(node);
+    adapter.lock_waits().Answer([waiting = request.Defer(), node] {
+      Serve(waiting, "stat", [&node](Request& asked) { asked.AnswerAttributes(node); });
+    });
   });
 }
 

@@ -62,6 +62,8 @@ class MockFileSystem : public FileSystem {
   MOCK_METHOD(absl::Status, Unlock, (const LockRequest&), (override));
   MOCK_METHOD(absl::Status, UnlockAll, (ObjectId, LockKind, uint64_t), (override));
   MOCK_METHOD(absl::StatusOr<std::optional<HeldLock>>, GetLock, (const LockRequest&), (override));
+  MOCK_METHOD(uint64_t, AddKeeper, (Forget), (override));
+  MOCK_METHOD(void, RemoveKeeper, (uint64_t), (override));
   MOCK_METHOD(absl::StatusOr<VolumeSpace>, Space, (), (override));
   MOCK_METHOD(absl::StatusOr<std::string>, StackOf, (ObjectId), (override));
 };
