@@ -34,6 +34,7 @@ struct ServeOptions {
   std::string name;
   std::string ready_file;
   int ready_fd = -1;
+  int lease_s = 30;  // of the volumes' clients
 };
 int Serve(const ServeOptions& options);
 

@@ -148,6 +148,12 @@ void CommandLine::AddServer() {
   serve->add_option("--ready-fd", serve_.ready_fd, "write it to this descriptor and close it")
       ->type_name("FD")
       ->check(CLI::NonNegativeNumber);
+  serve
+      ->add_option("--lease", serve_.lease_s,
+                   "how long others wait for a volume's client that is silent, at most")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(1, 3600))
+      ->capture_default_str();
 }
 
 void CommandLine::AddFiles() {

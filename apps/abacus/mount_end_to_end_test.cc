@@ -3,16 +3,21 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "apps/abacus/testing/command.h"
@@ -29,6 +34,7 @@ class MountEndToEndTest : public ::testing::Test {
     if (access("/dev/fuse", R_OK | W_OK) != 0) GTEST_SKIP() << "no /dev/fuse to mount with";
     StartServer();
   }
+  virtual std::vector<std::string> ServerOptions() const { return {}; }
   void TearDown() override {
     // A mount that a failed test left would outlive it.
     for (const std::string& directory : mounted_) {
@@ -41,10 +47,11 @@ class MountEndToEndTest : public ::testing::Test {
   void StartServer() {
     std::array<int, 2> ready;
     ASSERT_EQ(pipe2(ready.data(), O_CLOEXEC), 0);
-    server_ = std::make_unique<Command>(
-        std::vector<std::string>{"serve", "--data", folder_.Path("data"), "--listen", "127.0.0.1:0",
-                                 "--ready-fd", std::to_string(ready[1])},
-        Command::Options{.keep_fd = ready[1]});
+    std::vector<std::string> words = {
+        "serve",       "--data",     folder_.Path("data"),    "--listen",
+        "127.0.0.1:0", "--ready-fd", std::to_string(ready[1])};
+    for (const std::string& word : ServerOptions()) words.push_back(word);
+    server_ = std::make_unique<Command>(words, Command::Options{.keep_fd = ready[1]});
     close(ready[1]);
     address_.clear();
     for (char c = 0; read(ready[0], &c, 1) == 1 && c != '\n';) address_ += c;
@@ -111,6 +118,147 @@ TEST_F(MountEndToEndTest, WhatWasSyncedOutlivesTheServer) {
   const std::string two = Mount("two", "home");
   EXPECT_EQ(folder_.Read("two/d/f"), "kept\n");
   EXPECT_EQ(Abacus({"umount", two}).code, 0);
+}
+
+// Two clients, each a process, of a volume with a short lease.
+class LostMountTest : public MountEndToEndTest, public ::testing::WithParamInterface<const char*> {
+ protected:
+  static constexpr std::chrono::seconds kPatience{90};  // of a lease, with a machine that is busy
+
+  void SetUp() override {
+    MountEndToEndTest::SetUp();
+    if (IsSkipped() || HasFatalFailure()) return;
+    ASSERT_EQ(Abacus({"volume", "create", "home"}).code, 0);
+    lost_ = Begin("lost");
+    other_ = Begin("other");
+    std::ofstream(Other("f")) << "the bytes of before";
+    ASSERT_EQ(folder_.Read("lost/f"), "the bytes of before");
+  }
+  void TearDown() override {
+    // It may be stopped, and then nothing in its mount ends.
+    if (lost_ != nullptr) lost_->Signal(SIGKILL);
+    if (other_ != nullptr) {
+      other_->Signal(SIGTERM);
+      other_->Wait();
+    }
+    MountEndToEndTest::TearDown();
+  }
+  std::vector<std::string> ServerOptions() const override { return {"--lease", "4"}; }
+
+  std::string Lost(const std::string& name) const { return folder_.Path("lost/" + name); }
+  std::string Other(const std::string& name) const { return folder_.Path("other/" + name); }
+  std::string Clients() const { return Abacus({"volume", "list"}).out; }
+  // False where it takes longer than any lease.
+  template <typename Result>
+  static bool IsReady(std::future<Result>& future) {
+    return future.wait_for(kPatience) == std::future_status::ready;
+  }
+  // What pread(2) finds, or "error N".
+  static std::string ReadOf(int fd) {
+    std::array<char, 100> bytes = {};
+    const ssize_t got = pread(fd, bytes.data(), bytes.size(), 0);
+    if (got < 0) return "error " + std::to_string(errno);
+    return std::string(bytes.data(), static_cast<size_t>(got));
+  }
+
+  std::unique_ptr<Command> lost_, other_;
+
+ private:
+  std::unique_ptr<Command> Begin(const std::string& name) {
+    const std::string directory = folder_.Path(name);
+    mkdir(directory.c_str(), 0755);
+    mounted_.push_back(directory);
+    auto begun = std::make_unique<Command>(
+        std::vector<std::string>{"mount", "--foreground", "-o", std::string("stack=") + GetParam(),
+                                 address_ + "/home", directory});
+    EXPECT_TRUE(
+        runtime::testing::Eventually([&] { return IsMounted(directory) || !begun->Running(); }));
+    EXPECT_TRUE(begun->Running());
+    return begun;
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Stacks, LostMountTest,
+                         ::testing::Values("isolation/storage", "cache/isolation/storage"),
+                         [](const auto& stack) {
+                           return std::string(stack.param[0] == 'c' ? "Cached" : "Plain");
+                         });
+
+TEST_P(LostMountTest, AStoppedClientServesNothingOld) {
+  const int fd = open(Lost("f").c_str(), O_RDONLY | O_CLOEXEC);
+  ASSERT_GE(fd, 0);
+  ASSERT_EQ(ReadOf(fd), "the bytes of before");
+  lost_->Signal(SIGSTOP);
+  // On a stack that keeps something, when the lease of the stopped one is over.
+  auto written = std::async(std::launch::async, [&] {
+    const int there = open(Other("f").c_str(), O_WRONLY | O_CLOEXEC);
+    const ssize_t put = pwrite(there, "the bytes of after!", 19, 0);
+    const int error = put < 0 ? errno : 0;
+    close(there);
+    return std::pair(put, error);
+  });
+  ASSERT_TRUE(IsReady(written));
+  EXPECT_EQ(written.get(), std::pair(ssize_t{19}, 0));
+  // Begun after that; it cannot end before the client goes on, unless by what the kernel keeps.
+  std::atomic<int> begun{0};
+  const auto read = [&](bool again) {
+    const int own = again ? open(Lost("f").c_str(), O_RDONLY | O_CLOEXEC) : fd;
+    ++begun;
+    if (own < 0) return "error " + std::to_string(errno);
+    std::string found = ReadOf(own);
+    if (again) close(own);
+    return found;
+  };
+  auto kept_open = std::async(std::launch::async, [&] { return read(false); });
+  ASSERT_TRUE(runtime::testing::Eventually([&] { return begun == 1; }));
+  lost_->Signal(SIGCONT);
+  ASSERT_TRUE(IsReady(kept_open));
+  // It may have been given up: then it knows nothing any more, but nothing old.
+  using ::testing::AnyOf;
+  using ::testing::StartsWith;
+  EXPECT_THAT(kept_open.get(), AnyOf("the bytes of after!", StartsWith("error ")));
+  for (const bool again : {false, true}) {
+    auto later = std::async(std::launch::async, [&] { return read(again); });
+    ASSERT_TRUE(IsReady(later));
+    EXPECT_THAT(later.get(), AnyOf("the bytes of after!", StartsWith("error ")));
+  }
+  close(fd);
+  EXPECT_EQ(folder_.Read("other/f"), "the bytes of after!");
+}
+
+TEST_P(LostMountTest, AKilledClientHangsNobodyAndItsLocksAndPromisesEnd) {
+  // Bytes that nobody has but the client, a lock, and a file that lives as long as it is open.
+  const int fd = open(Lost("f").c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_EQ(pwrite(fd, "THE BYTES OF THE DEAD", 21, 0), 21);
+  ASSERT_EQ(flock(fd, LOCK_EX), 0);
+  lost_->Signal(SIGKILL);
+  lost_.reset();
+  struct stat seen = {};
+  EXPECT_EQ(stat(Lost("f").c_str(), &seen) == 0 ? 0 : errno, ENOTCONN);
+  EXPECT_EQ(ReadOf(fd), "error " + std::to_string(ENOTCONN));
+  close(fd);
+
+  const int there = open(Other("f").c_str(), O_RDWR | O_CLOEXEC);
+  auto locked = std::async(std::launch::async, [&] { return flock(there, LOCK_EX); });
+  auto read = std::async(std::launch::async, [&] { return ReadOf(there); });
+  ASSERT_TRUE(IsReady(read));
+  // All of the write or nothing of it.
+  EXPECT_THAT(read.get(), ::testing::AnyOf("the bytes of before", "THE BYTES OF THE DEAD"));
+  ASSERT_TRUE(IsReady(locked));
+  EXPECT_EQ(locked.get(), 0);
+  auto written = std::async(std::launch::async, [&] { return pwrite(there, "again", 5, 0); });
+  ASSERT_TRUE(IsReady(written));
+  EXPECT_EQ(written.get(), 5);
+  EXPECT_EQ(ReadOf(there).substr(0, 5), "again");
+  close(there);
+  EXPECT_TRUE(runtime::testing::Eventually(
+      [&] { return Clients().find(":" + folder_.Path("lost")) == std::string::npos; }, kPatience))
+      << Clients();
+  // The directory is there to be mounted on again.
+  EXPECT_EQ(RunAbacus({"umount", folder_.Path("lost")}).code, 0);
+  const std::string again = Mount("lost", "home");
+  EXPECT_EQ(folder_.Read("lost/f").substr(0, 5), "again");
+  EXPECT_EQ(Abacus({"umount", again}).code, 0);
 }
 
 TEST_F(MountEndToEndTest, VolumesAreMadeListedAndDeletedWhenNobodyUsesThem) {

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "apps/abacus/client_node.h"
 #include "apps/abacus/commands.h"
 #include "apps/abacus/log_setup.h"
@@ -117,7 +118,8 @@ int Serve(const ServeOptions& options) {
   {
     const auto store = PublishStore(**node, data_dir);
     if (!store.ok()) return Fail(store.status());
-    const auto volumes = PublishVolumes(**node, data_dir + "/volumes");
+    const auto volumes =
+        PublishVolumes(**node, data_dir + "/volumes", absl::Seconds(options.lease_s));
     if (!volumes.ok()) return Fail(volumes.status());
     printf("abacus server %s is ready at %s, its files are in %s\n", (*node)->name().c_str(),
            (*node)->control_address().c_str(), data_dir.c_str());

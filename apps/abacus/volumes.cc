@@ -55,7 +55,7 @@ void AddFileSystemClasses(runtime::ObjectTypes& types) {
 }
 
 absl::StatusOr<Ref<VolumeSet>> OpenVolumes(runtime::BindingManager& binding,
-                                           const std::string& directory) {
+                                           const std::string& directory, absl::Duration lease) {
   const auto end = [&binding](const runtime::Rid& rid) {
     binding.Destroy(rid).IgnoreError();  // not there any more is what is wanted
   };
@@ -72,12 +72,14 @@ absl::StatusOr<Ref<VolumeSet>> OpenVolumes(runtime::BindingManager& binding,
     return binding.Adopt(std::move(volume));
   };
   host.end = [end](const Ref<Volume>& volume) { end(volume.rid()); };
+  host.lease = lease;
   ABACUS_ASSIGN_OR_RETURN(auto set, VolumeSet::Make(directory, std::move(host)));
   return binding.Adopt(std::move(set));
 }
 
-absl::StatusOr<Ref<VolumeSet>> PublishVolumes(runtime::Node& node, const std::string& directory) {
-  ABACUS_ASSIGN_OR_RETURN(Ref<VolumeSet> volumes, OpenVolumes(node.binding(), directory));
+absl::StatusOr<Ref<VolumeSet>> PublishVolumes(runtime::Node& node, const std::string& directory,
+                                              absl::Duration lease) {
+  ABACUS_ASSIGN_OR_RETURN(Ref<VolumeSet> volumes, OpenVolumes(node.binding(), directory, lease));
   node.Publish(kVolumesName, volumes.rid());
   return volumes;
 }

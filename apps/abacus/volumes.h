@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "objfs/fs/file_system.h"
 #include "objfs/layer/stack.h"
 #include "objfs/volume/volume_set.h"
@@ -25,12 +26,14 @@ inline constexpr char kVolumesName[] = "volumes";
 const objfs::LayerKinds& Kinds();
 void AddFileSystemClasses(runtime::ObjectTypes& types);
 
-// Opens the volumes under `directory`.
-absl::StatusOr<runtime::Ref<objfs::VolumeSet>> OpenVolumes(runtime::BindingManager& binding,
-                                                           const std::string& directory);
+// Opens the volumes under `directory`. `lease`: of their clients (objfs::Volume::Options).
+absl::StatusOr<runtime::Ref<objfs::VolumeSet>> OpenVolumes(
+    runtime::BindingManager& binding, const std::string& directory,
+    absl::Duration lease = objfs::Volume::Options().lease);
 // And publishes them.
 absl::StatusOr<runtime::Ref<objfs::VolumeSet>> PublishVolumes(runtime::Node& node,
-                                                              const std::string& directory);
+                                                              const std::string& directory,
+                                                              absl::Duration lease);
 
 // The volumes of the servers that `node` has joined.
 absl::StatusOr<runtime::Ref<objfs::VolumeSet>> VolumesOf(runtime::Node& node);

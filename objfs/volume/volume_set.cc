@@ -85,8 +85,9 @@ absl::Status VolumeSet::OpenVolume(const std::string& name) {
   ABACUS_ASSIGN_OR_RETURN(both->disk, LocalDisk::At(PathOf(name)));
   ABACUS_ASSIGN_OR_RETURN(both->store, LocalObjectStore::Open(*both->disk, {}));
   std::shared_ptr<ObjectStore> store(both, both->store.get());
-  ABACUS_ASSIGN_OR_RETURN(auto volume,
-                          Volume::Make(std::move(store), {.name = name}, host_.volume));
+  ABACUS_ASSIGN_OR_RETURN(
+      auto volume,
+      Volume::Make(std::move(store), {.name = name, .lease = host_.lease}, host_.volume));
   Ref<Volume> ref = host_.adopt(std::move(volume));
   MutexLock lock(mutex_);
   volumes_[name] = std::move(ref);

@@ -36,6 +36,7 @@ class VolumeSet final : public runtime::AnchoredObject {
     Volume::Host volume;
     std::function<runtime::Ref<Volume>(std::unique_ptr<Volume>)> adopt;
     std::function<void(const runtime::Ref<Volume>&)> end;
+    absl::Duration lease = Volume::Options().lease;  // of all volumes
   };
 
   // Opens all volumes under `directory`, which is made where it is not there.
