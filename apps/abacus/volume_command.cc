@@ -31,15 +31,18 @@ absl::Status ListVolumes(const runtime::Ref<objfs::VolumeSet>& volumes, const st
                       {"objects", volume.space.objects},
                       {"capacity_bytes", volume.space.capacity_bytes},
                       {"available_bytes", volume.space.available_bytes},
+                      {"commits", volume.commits.committed},
+                      {"retries", volume.commits.stale},
                       {"clients", volume.clients}});
     }
     ABACUS_RETURN_IF_ERROR(WriteFile(json, nlohmann::json{{"volumes", rows}}.dump(2) + "\n"));
   }
-  Table table({"volume", "objects", "available", "of", "clients"});
+  Table table({"volume", "objects", "available", "of", "commits", "retries", "clients"});
   for (const auto& volume : all) {
     table.AddRow({volume.name, absl::StrCat(volume.space.objects),
                   runtime::FormatBytes(volume.space.available_bytes),
                   runtime::FormatBytes(volume.space.capacity_bytes),
+                  absl::StrCat(volume.commits.committed), absl::StrCat(volume.commits.stale),
                   volume.clients.empty() ? "-" : absl::StrJoin(volume.clients, ", ")});
   }
   printf("%s", table.ToString().c_str());

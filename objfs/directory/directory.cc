@@ -1,5 +1,8 @@
 #include "objfs/directory/directory.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 
@@ -11,15 +14,48 @@ absl::Status Directory::Init(const runtime::Ref<Volume>& volume, const runtime::
   below_ = below;
   id_ = id;
   writer_ = writer;
+  here_ = DirectoryTurns::Member(turns_.get(), {volume_.rid(), id_});
   return absl::OkStatus();
 }
+
+class Directory::KeptSource final : public BlockSource {
+ public:
+  KeptSource(Directory& directory, Kept kept) : directory_(directory), kept_(std::move(kept)) {}
+
+  // Once: a plan that finds that a block does not fit asks for it again.
+  absl::StatusOr<BlockRead> Read(uint32_t number) override {
+    const auto found = std::find_if(kept_.begin(), kept_.end(),
+                                    [number](const auto& kept) { return kept.first == number; });
+    if (found == kept_.end()) return directory_.Read(number);
+    BlockRead block = std::move(found->second);
+    kept_.erase(found);
+    used_ = true;
+    return block;
+  }
+  bool used() const { return used_; }
+
+ private:
+  Directory& directory_;
+  Kept kept_;
+  bool used_ = false;
+};
 
 absl::StatusOr<BlockRead> Directory::Read(uint32_t number) {
   // Versions are the volume's to give; this says who asks.
   ABACUS_ASSIGN_OR_RETURN(
       ReadResult read,
       below_->Read(number * kDirectoryBlockBytes, kDirectoryBlockBytes, Version::Of(0, writer_)));
-  return BlockRead{std::move(read.bytes), read.version};
+  BlockRead block{std::move(read.bytes), read.version};
+  runtime::MutexLock lock(mutex_);
+  std::erase_if(kept_, [number](const auto& kept) { return kept.first == number; });
+  if (kept_.size() == kKeptMax) kept_.erase(kept_.begin());
+  kept_.emplace_back(number, block);
+  return block;
+}
+
+Directory::Kept Directory::TakeKept() {
+  runtime::MutexLock lock(mutex_);
+  return std::exchange(kept_, {});
 }
 
 absl::StatusOr<std::optional<Entry>> Directory::Lookup(const std::string& name) {
@@ -36,16 +72,32 @@ absl::StatusOr<Part> Directory::Plan(const std::vector<EntryChange>& changes) {
   return part;
 }
 
+absl::StatusOr<Part> Directory::PlanWith(const std::vector<EntryChange>& changes, Kept kept) {
+  if (kept.empty()) return Plan(changes);
+  KeptSource source(*this, std::move(kept));
+  absl::StatusOr<Part> part = tree_.Plan(changes, source);
+  // What old blocks stand against may be so no more.
+  if (!part.ok() && source.used()) return Plan(changes);
+  if (part.ok()) part->id = id_;
+  return part;
+}
+
 absl::StatusOr<Outcome> Directory::Commit(const std::vector<EntryChange>& changes,
                                           const InodeChange& own, const std::vector<Part>& others,
                                           const std::optional<uint64_t>& tree) {
   Transaction transaction{.parts = others, .tree = tree};
   transaction.parts.emplace_back();
+  const DirectoryTurns::Turn turn(here_);
   for (int commits = 0; commits < kCommitsMax; ++commits) {
-    ABACUS_ASSIGN_OR_RETURN(transaction.parts.back(), Plan(changes));
+    // After a commit they are old. Whoever had the turn before has changed them.
+    Kept kept = TakeKept();
+    if (turn.taken() || commits > 0) kept.clear();
+    ABACUS_ASSIGN_OR_RETURN(transaction.parts.back(), PlanWith(changes, std::move(kept)));
     transaction.parts.back().change = own;
-    ABACUS_ASSIGN_OR_RETURN(Outcome outcome, volume_->Commit(writer_, transaction));
-    if (outcome.state != CommitState::kStale || outcome.id != id_) return outcome;
+    const absl::StatusOr<Outcome> outcome = volume_->Commit(writer_, transaction);
+    TakeKept();
+    if (!outcome.ok()) return outcome.status();
+    if (outcome->state != CommitState::kStale || outcome->id != id_) return outcome;
     ++retries_;
   }
   return WouldBlock(absl::StrCat("others change directory ", id_, " all the time"));
@@ -69,7 +121,14 @@ absl::Status Directory::Restore(runtime::CheckpointReader& reader) {
   uint64_t retries = 0;
   reader.Read(retries);
   retries_ = retries;
-  return reader.status();
+  ABACUS_RETURN_IF_ERROR(reader.status());
+  here_ = DirectoryTurns::Member(turns_.get(), {volume_.rid(), id_});
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<runtime::MobileObject>> DirectoryManager::CreateObj(
+    const runtime::ClassInfo&, size_t) {
+  return std::make_unique<Directory>(turns_);
 }
 
 }  // namespace abacus::objfs

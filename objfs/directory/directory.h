@@ -4,17 +4,22 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "objfs/directory/directory_tree.h"
+#include "objfs/directory/directory_turns.h"
 #include "objfs/directory/entry.h"
 #include "objfs/layer/layer.h"
 #include "objfs/volume/transaction.h"
 #include "objfs/volume/volume.h"
+#include "runtime/base/mutex.h"
+#include "runtime/object/manager.h"
 #include "runtime/object/mobile_object.h"
 #include "runtime/object/ref.h"
 
@@ -30,17 +35,26 @@ namespace abacus::objfs {
 //    listing that goes on from a cookie gives each entry that was there all the time once.
 // 2. A change rests on the leaf that has its name, or proves its absence, and on nothing else; one
 //    that splits the leaf, on the path to it as well. So changes of unlike names seldom meet.
+// 3. Objects of one directory that are on one node take turns to commit (DirectoryTurns), so that
+//    none of them tries again because of another one there.
+// A commit plans with the blocks that the last lookup read, where it is alone on its node: a client
+// that nobody meets reads them once. What was changed since is found when it is validated.
 // Names: 1 to 255 bytes without '/' and NUL, not "." and "..".
 // Errors: kInvalidArgument - a name. kDataLoss - the directory's blocks are wrong. kAborted, with
 //         IsChanged() - a name's entry is not what the change says it was before: look again.
 //         Those of the layers below and of the volume.
-// Thread-safety: thread-safe. Blocking: as the layer below.
+// Thread-safety: thread-safe. Blocking: as the layer below; a commit, for its turn as well.
 class Directory final : public runtime::MobileObject, private BlockSource {
  public:
   static constexpr size_t kNameBytesMax = objfs::kNameBytesMax;
   static constexpr uint32_t kListMax = DirectoryTree::kListMax;  // entries of one List()
   // Commits of one call; then it would have to wait for others.
   static constexpr int kCommitsMax = 64;
+
+  // An object that no manager made takes turns with nobody.
+  Directory() : Directory(std::make_shared<DirectoryTurns>()) {}
+  // Made by a DirectoryManager, whose turns all directory objects of a node share.
+  explicit Directory(std::shared_ptr<DirectoryTurns> turns) : turns_(std::move(turns)) {}
 
   // REQUIRES: `below` is a stack over object `id` of `volume`, opened by client `writer`.
   absl::Status Init(const runtime::Ref<Volume>& volume, const runtime::Ref<Layer>& below,
@@ -68,16 +82,38 @@ class Directory final : public runtime::MobileObject, private BlockSource {
   ABACUS_OBJECT(Directory, "objfs.Directory", 1, Lookup, List, Plan, Commit, Retries)
 
  private:
-  absl::StatusOr<BlockRead> Read(uint32_t number) override;
+  // Blocks that were read last: enough for a leaf and what led there.
+  static constexpr size_t kKeptMax = 2;
+  using Kept = std::vector<std::pair<uint32_t, BlockRead>>;
+  // Each block of `kept` once, then what is below.
+  class KeptSource;
 
+  absl::StatusOr<BlockRead> Read(uint32_t number) override;
+  Kept TakeKept();
+  absl::StatusOr<Part> PlanWith(const std::vector<EntryChange>& changes, Kept kept);
+
+  const std::shared_ptr<DirectoryTurns> turns_;
   // Constant after Init() or Restore().
   runtime::Ref<Volume> volume_;
   runtime::Ref<Layer> below_;
   ObjectId id_ = 0;
   uint16_t writer_ = 0;
+  DirectoryTurns::Member here_;
 
   DirectoryTree tree_{*this};
   std::atomic<uint64_t> retries_{0};
+  runtime::Mutex mutex_;
+  Kept kept_ ABSL_GUARDED_BY(mutex_);  // the newest last
+};
+
+// The object manager of a node's directory objects.
+class DirectoryManager final : public runtime::ObjectManager {
+ public:
+  absl::StatusOr<std::unique_ptr<runtime::MobileObject>> CreateObj(const runtime::ClassInfo& info,
+                                                                   size_t state_bytes) override;
+
+ private:
+  const std::shared_ptr<DirectoryTurns> turns_ = std::make_shared<DirectoryTurns>();
 };
 
 }  // namespace abacus::objfs

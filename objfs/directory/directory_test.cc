@@ -263,6 +263,67 @@ TEST_F(DirectoryTest, WhatACommitMeetsItTriesAgain) {
   EXPECT_TRUE(IsChanged(changed.status())) << changed.status();
 }
 
+TEST_F(DirectoryTest, WhoIsAloneReadsALeafOnceForALookupAndACommit) {
+  const Ref<Directory> other = world_.Root(0, world_.Join());
+  const Ref<Directory> mine = Hooked(0, world_.Join());
+  Must(Commit(mine, {{"first", std::nullopt, File(1)}}));
+  int reads = 0;
+  after_read_ = [&] { ++reads; };
+  EXPECT_EQ(*mine->Lookup("second"), std::nullopt);
+  EXPECT_EQ(reads, 1);
+  Must(Commit(mine, {{"second", std::nullopt, File(2)}}));
+  EXPECT_EQ(reads, 1) << "the commit planned with what the lookup had read";
+  Must(Commit(mine, {{"third", std::nullopt, File(3)}}));
+  EXPECT_EQ(reads, 2) << "what it committed made that old";
+  EXPECT_EQ(*mine->Retries(), 0u);
+
+  // What another client did since the lookup is found when the plan is validated,
+  EXPECT_EQ(*mine->Lookup("fourth"), std::nullopt);
+  Must(Commit(other, {{"others", std::nullopt, File(100)}}));
+  Must(Commit(mine, {{"fourth", std::nullopt, File(4)}}));
+  EXPECT_EQ(*mine->Retries(), 1u);
+  // and what it undid is no error before it was read again.
+  EXPECT_EQ(*mine->Lookup("others"), File(100));
+  Must(Commit(other, {{"others", File(100), File(101)}}));
+  Must(Commit(mine, {{"others", File(101), std::nullopt}}));
+  EXPECT_EQ(*mine->Retries(), 1u);
+  EXPECT_EQ(ListAll(mine), ListAll(other));
+}
+
+TEST_F(DirectoryTest, ObjectsOfOneDirectoryThatAreOnOneNodeNeverTryAgain) {
+  constexpr uint64_t kObjects = 3;
+  const uint64_t names = kSanitized ? 40 : 200;
+  MemoryDisk disk;
+  DirectoryWorld world(disk, 2, nullptr, /*managed=*/true);
+  std::vector<Ref<Directory>> directories;
+  for (uint64_t i = 0; i < kObjects; ++i) directories.push_back(world.Root(1, world.Join()));
+  const auto insert_all = [&](const std::string& kind) {
+    std::vector<std::thread> threads;
+    for (uint64_t i = 0; i < kObjects; ++i) {
+      threads.emplace_back([&, i] {
+        for (uint64_t n = 0; n < names; ++n) {
+          const std::string name = absl::StrCat(kind, i, "-", n);
+          EXPECT_EQ(*directories[i]->Lookup(name), std::nullopt);
+          Must(Commit(directories[i], {{name, std::nullopt, File(i * names + n + 1)}}));
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  };
+  insert_all("made-here-");
+  // They come one by one, and the last one makes no exception.
+  for (const auto& directory : directories) {
+    ASSERT_TRUE(world.cluster().Move(directory.rid(), 1, 0).ok());
+  }
+  insert_all("arrived-");
+  for (const auto& directory : directories) EXPECT_EQ(*directory->Retries(), 0u);
+  const auto counts = world.volume()->Commits();
+  ASSERT_TRUE(counts.ok()) << counts.status();
+  EXPECT_EQ(counts->stale, 0u);
+  EXPECT_EQ(counts->committed, 2 * kObjects * names);
+  EXPECT_EQ(ListAll(directories[0]).size(), 2 * kObjects * names);
+}
+
 TEST_F(DirectoryTest, AnErrorThatSaysChangedDoesSoOnOtherNodes) {
   const Ref<Directory> directory = world_.Root(0, world_.Join());
   MoveTo(directory, 1);

@@ -73,9 +73,9 @@ DirectoryTree::DirectoryTree(BlockSource& source, Options options)
       }()) {}
 
 template <typename Step>
-auto DirectoryTree::WithView(Step step) {
+auto DirectoryTree::WithView(BlockSource& source, Step step) {
   for (int tried = 1;; ++tried) {
-    TreeView view(*this, /*trusting=*/tried == 1);
+    TreeView view(*this, source, /*trusting=*/tried == 1);
     auto result = step(view);
     if (!view.crossed()) return result;
     view.Distrust();
@@ -86,7 +86,7 @@ auto DirectoryTree::WithView(Step step) {
 absl::StatusOr<std::optional<Entry>> DirectoryTree::Lookup(const std::string& name) {
   ABACUS_RETURN_IF_ERROR(CheckName(name));
   using Result = absl::StatusOr<std::optional<Entry>>;
-  return WithView([&name](TreeView& view) -> Result {
+  return WithView(source_, [&name](TreeView& view) -> Result {
     ABACUS_ASSIGN_OR_RETURN(const std::optional<HashSeed> seed, view.Seed());
     if (!seed.has_value()) return std::optional<Entry>();
     const Position first = view.FirstPositionOf(*seed, name);
@@ -105,7 +105,7 @@ absl::StatusOr<std::vector<ListedEntry>> DirectoryTree::List(uint64_t cookie, ui
   max = std::min(max, kListMax);
   // Each leaf is a view of its own: its bytes are not needed any more when the next one is read.
   for (uint64_t from = cookie; from < kPositionEnd - 1 && listed.size() < max;) {
-    const auto next = WithView([&](TreeView& view) -> absl::StatusOr<uint64_t> {
+    const auto next = WithView(source_, [&](TreeView& view) -> absl::StatusOr<uint64_t> {
       ABACUS_ASSIGN_OR_RETURN(const TreeView::Loaded* leaf, view.LeafAt(from + 1));
       if (leaf->hole()) return kPositionEnd;
       ABACUS_ASSIGN_OR_RETURN(const std::vector<LeafEntry> entries,
@@ -123,9 +123,10 @@ absl::StatusOr<std::vector<ListedEntry>> DirectoryTree::List(uint64_t cookie, ui
   return listed;
 }
 
-absl::StatusOr<Part> DirectoryTree::Plan(const std::vector<EntryChange>& changes) {
+absl::StatusOr<Part> DirectoryTree::Plan(const std::vector<EntryChange>& changes,
+                                         BlockSource& source) {
   ABACUS_RETURN_IF_ERROR(CheckChanges(changes));
-  return WithView([&](TreeView& view) -> absl::StatusOr<Part> {
+  return WithView(source, [&](TreeView& view) -> absl::StatusOr<Part> {
     return TreePlanner(view, options_.make_seed).Plan(changes);
   });
 }

@@ -97,7 +97,11 @@ class DirectoryTree {
   absl::StatusOr<std::optional<Entry>> Lookup(const std::string& name);
   absl::StatusOr<std::vector<ListedEntry>> List(uint64_t cookie, uint32_t max);
   // Of Part, `reads`, `writes` and `must_be_linked`: nothing is inserted into a removed directory.
-  absl::StatusOr<Part> Plan(const std::vector<EntryChange>& changes);
+  absl::StatusOr<Part> Plan(const std::vector<EntryChange>& changes) {
+    return Plan(changes, source_);
+  }
+  // The same with blocks of another source, which may be out of date: what the plan reads tells.
+  absl::StatusOr<Part> Plan(const std::vector<EntryChange>& changes, BlockSource& source);
 
  private:
   friend class TreeView;
@@ -105,7 +109,7 @@ class DirectoryTree {
 
   // Calls `step` with a view of the tree until what it read fits together.
   template <typename Step>
-  auto WithView(Step step);
+  auto WithView(BlockSource& source, Step step);
 
   BlockSource& source_;
   const Options options_;

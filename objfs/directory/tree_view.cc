@@ -15,7 +15,7 @@ absl::StatusOr<const TreeView::Loaded*> TreeView::Get(uint32_t number) {
 }
 
 absl::StatusOr<const TreeView::Loaded*> TreeView::Load(uint32_t number) {
-  ABACUS_ASSIGN_OR_RETURN(BlockRead read, tree_.source_.Read(number));
+  ABACUS_ASSIGN_OR_RETURN(BlockRead read, source_.Read(number));
   auto loaded = std::make_unique<Loaded>();
   loaded->number = number;
   loaded->version = read.version;

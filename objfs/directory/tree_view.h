@@ -28,8 +28,12 @@ class TreeView {
   };
 
   // `trusting`: goes by what is remembered of tables, else reads them all.
-  TreeView(DirectoryTree& tree, bool trusting)
-      : tree_(tree), trusting_(trusting), seed_(trusting ? tree.memory_.seed() : std::nullopt) {}
+  // REQUIRES: `source` outlives it.
+  TreeView(DirectoryTree& tree, BlockSource& source, bool trusting)
+      : tree_(tree),
+        source_(source),
+        trusting_(trusting),
+        seed_(trusting ? tree.memory_.seed() : std::nullopt) {}
 
   // Ownership: the view's.
   absl::StatusOr<const Loaded*> Get(uint32_t number);
@@ -52,6 +56,7 @@ class TreeView {
   absl::StatusOr<const Loaded*> Load(uint32_t number);
 
   DirectoryTree& tree_;
+  BlockSource& source_;
   const bool trusting_;
   bool crossed_ = false;
   std::optional<HashSeed> seed_;  // that all blocks must have

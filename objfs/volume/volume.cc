@@ -199,6 +199,8 @@ absl::StatusOr<Outcome> Volume::Commit(uint16_t writer, const Transaction& trans
     ABACUS_RETURN_IF_ERROR(table_->FlushAndRemove());
     outcome = table_->Commit(writer, transaction);
   }
+  if (outcome.ok() && outcome->state == CommitState::kCommitted) ++committed_;
+  if (outcome.ok() && outcome->state == CommitState::kStale) ++stale_;
   if (table_->waiting_removals() >= kRemovalsWaitingMax) {
     MutexLock lock(mutex_);
     changed_.SignalAll();
@@ -297,6 +299,10 @@ absl::StatusOr<LockCounts> Volume::Locks() { return locks_.counts(); }
 absl::Status Volume::Flush(const std::vector<ObjectId>& ids) {
   for (const ObjectId id : ids) ABACUS_RETURN_IF_ERROR(table_->Flush(id));
   return absl::OkStatus();
+}
+
+absl::StatusOr<CommitCounts> Volume::Commits() {
+  return CommitCounts{.committed = committed_, .stale = stale_};
 }
 
 absl::StatusOr<VolumeSpace> Volume::Space() {

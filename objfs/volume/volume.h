@@ -1,6 +1,7 @@
 #ifndef ABACUS_OBJFS_VOLUME_VOLUME_H_
 #define ABACUS_OBJFS_VOLUME_VOLUME_H_
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -47,6 +48,14 @@ struct VolumeSpace {
   uint64_t capacity_bytes = 0, available_bytes = 0;
   uint64_t objects = 0;
   ABACUS_FIELDS(block_bytes, capacity_bytes, available_bytes, objects)
+};
+
+// Transactions since the volume was opened.
+struct CommitCounts {
+  uint64_t committed = 0;
+  // Refused because another client had changed what was read: each is a retry (paper, table 1).
+  uint64_t stale = 0;
+  ABACUS_FIELDS(committed, stale)
 };
 
 // A volume's server side: where its inodes are made, changed and removed, and where transactions
@@ -142,13 +151,15 @@ class Volume final : public runtime::AnchoredObject {
   // Returns once all changes of these objects that returned before are durable.
   absl::Status Flush(const std::vector<ObjectId>& ids);
   absl::StatusOr<VolumeSpace> Space();
+  absl::StatusOr<CommitCounts> Commits();
   absl::StatusOr<std::vector<std::string>> Clients();
   // From now on nobody can join. Errors: kFailedPrecondition - clients are there.
   absl::Status Retire();
 
   ABACUS_OBJECT(Volume, "objfs.Volume", 1, Join, Renew, Leave, Stat, MakeInode, Discard, Commit,
                 Change, TreeVersion, Open, Close, ListenForLocks, Lock, Unlock, GetLock, CancelLock,
-                WaitingLocks, Locks, Flush, Space, Clients, Retire, Settle, Pass, TellWhenWritten)
+                WaitingLocks, Locks, Flush, Space, Clients, Retire, Settle, Pass, TellWhenWritten,
+                Commits)
 
  private:
   struct Bottom {
@@ -166,6 +177,7 @@ class Volume final : public runtime::AnchoredObject {
   const Host host_;
   const std::shared_ptr<ObjectTable> table_;
   const std::shared_ptr<Callbacks> callbacks_;
+  std::atomic<uint64_t> committed_{0}, stale_{0};
   ObjectId root_ = 0;
   VolumeLocks locks_;
   // Opening and closing of one object happen one after the other: its layers are made by the first

@@ -131,9 +131,10 @@ absl::StatusOr<std::vector<VolumeSummary>> VolumeSet::List() {
   }
   std::vector<VolumeSummary> summaries;
   for (const auto& [name, volume] : volumes) {
-    VolumeSummary summary{.name = name, .space = {}, .clients = {}};
+    VolumeSummary summary{.name = name, .space = {}, .clients = {}, .commits = {}};
     ABACUS_ASSIGN_OR_RETURN(summary.space, volume->Space());
     ABACUS_ASSIGN_OR_RETURN(summary.clients, volume->Clients());
+    ABACUS_ASSIGN_OR_RETURN(summary.commits, volume->Commits());
     summaries.push_back(std::move(summary));
   }
   return summaries;

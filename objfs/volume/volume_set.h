@@ -21,7 +21,8 @@ struct VolumeSummary {
   std::string name;
   VolumeSpace space;
   std::vector<std::string> clients;
-  ABACUS_FIELDS(name, space, clients)
+  CommitCounts commits;
+  ABACUS_FIELDS(name, space, clients, commits)
 };
 
 // A server's volumes, by name: each in a directory of its own with a store of its own.

@@ -21,13 +21,20 @@ class DirectoryWorld {
  public:
   using AddTypes = void (*)(runtime::ObjectTypes& types);
 
+  // `managed`: directory objects of one node know of each other.
   // REQUIRES: the disk outlives it. Aborts the program where the volume cannot be made.
-  DirectoryWorld(Disk& disk, size_t nodes, AddTypes more = nullptr) {
+  DirectoryWorld(Disk& disk, size_t nodes, AddTypes more = nullptr, bool managed = false) {
     store_ = Must(LocalObjectStore::Open(disk, {}));
     runtime::testing::ClusterOptions options;
     options.nodes = nodes;
-    options.types = [more](size_t, runtime::testing::TestPoints&, runtime::ObjectTypes& types) {
-      types.Add<Volume>().Add<IsolationLayer>().Add<StorageLayer>().Add<Directory>();
+    options.types = [more, managed](size_t, runtime::testing::TestPoints&,
+                                    runtime::ObjectTypes& types) {
+      types.Add<Volume>().Add<IsolationLayer>().Add<StorageLayer>();
+      if (managed) {
+        types.Add<Directory>([] { return std::make_unique<DirectoryManager>(); });
+      } else {
+        types.Add<Directory>();
+      }
       if (more != nullptr) more(types);
     };
     cluster_ = std::make_unique<runtime::testing::Cluster>(options);
