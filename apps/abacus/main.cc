@@ -195,7 +195,8 @@ void CommandLine::AddVolumes() {
   mount
       ->add_option("-o", mount_.options,
                    "as mount(8) has them, and: exclusive (no other client changes the volume), "
-                   "stack=TEXT (layers of the files that are made), direct_io")
+                   "stack=TEXT (layers of the files that are made; of a server's volume "
+                   "cache/isolation/storage, with --local the volume's own), direct_io")
       ->type_name("WORD[,...]")
       ->allow_extra_args(false);
   mount->add_flag("--local", mount_.local,

@@ -29,10 +29,15 @@
 namespace abacus::apps {
 namespace {
 
+// Layers of the files that are made in a server's volume: what is read again, and what is written
+// bit by bit, is not worth a round trip each time. Where the store is in the mount's own process
+// there is none to spare, and the volume's own stack holds.
+constexpr char kServedFilesStack[] = "cache/isolation/storage";
+
 // What -o says.
 struct MountWords {
   objfs::Mount::Options mount;
-  std::string stack;
+  std::string stack;   // empty: the default
   std::string volume;  // of a local store
   bool local = false;
 };
@@ -192,7 +197,9 @@ int Serve(const MountOptions& options, const Daemon& daemon) {
   runtime::Node& node = (*client)->node();
   const auto volume = VolumeOf(node, name);
   if (!volume.ok()) return Fail(volume.status());
-  return Show(options, *words, *volume, HostOf(node), node.name(), daemon);
+  MountWords served = *words;
+  if (served.stack.empty()) served.stack = kServedFilesStack;
+  return Show(options, served, *volume, HostOf(node), node.name(), daemon);
 }
 
 }  // namespace

@@ -68,12 +68,13 @@ class MountEndToEndTest : public ::testing::Test {
     }
     return false;
   }
-  // Where it is mounted.
-  std::string Mount(const std::string& name, const std::string& volume) {
+  // Where it is mounted. `words`: what -o says more.
+  std::string Mount(const std::string& name, const std::string& volume,
+                    const std::string& words = "rw") {
     const std::string directory = folder_.Path(name);
     mkdir(directory.c_str(), 0755);
     mounted_.push_back(directory);
-    const Outcome mounted = Abacus({"mount", address_ + "/" + volume, directory});
+    const Outcome mounted = Abacus({"mount", address_ + "/" + volume, directory, "-o", words});
     EXPECT_EQ(mounted.code, 0) << mounted.err;
     EXPECT_TRUE(IsMounted(directory));
     return directory;
@@ -286,13 +287,20 @@ TEST_F(MountEndToEndTest, VolumesAreMadeListedAndDeletedWhenNobodyUsesThem) {
 TEST_F(MountEndToEndTest, StackTellsAFilesLayersAndSetsThoseOfNewOnes) {
   ASSERT_EQ(Abacus({"volume", "create", "home"}).code, 0);
   const std::string one = Mount("one", "home");
-  ASSERT_EQ(Run("echo x > " + one + "/plain && mkdir " + one + "/cached"), 0);
-  EXPECT_EQ(Abacus({"stack", one + "/plain"}).out, "isolation/storage\n");
+  ASSERT_EQ(Run("echo x > " + one + "/default && mkdir " + one + "/cached " + one + "/plain"), 0);
+  EXPECT_EQ(Abacus({"stack", one + "/default"}).out, "cache/isolation/storage\n");
+  EXPECT_EQ(Abacus({"stack", "--set", "isolation/storage", one + "/plain"}).code, 0);
+  ASSERT_EQ(Run("echo z > " + one + "/plain/f"), 0);
+  EXPECT_EQ(Abacus({"stack", one + "/plain/f"}).out, "isolation/storage\n");
   EXPECT_EQ(
       Abacus({"stack", "--set", "cache(block=4 KiB)/isolation/storage", one + "/cached"}).code, 0);
   EXPECT_NE(Abacus({"stack", "--set", "nonsense/storage", one + "/cached"}).code, 0);
   ASSERT_EQ(Run("echo y > " + one + "/cached/f"), 0);
   EXPECT_EQ(Abacus({"stack", one + "/cached/f"}).out, "cache(block=4 KiB)/isolation/storage\n");
+  const std::string two = Mount("two", "home", "stack=isolation/storage");
+  ASSERT_EQ(Run("echo x > " + two + "/by-its-mount"), 0);
+  EXPECT_EQ(Abacus({"stack", one + "/by-its-mount"}).out, "isolation/storage\n");
+  EXPECT_EQ(Abacus({"umount", two}).code, 0);
   EXPECT_EQ(Abacus({"umount", one}).code, 0);
 }
 

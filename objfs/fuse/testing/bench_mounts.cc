@@ -268,8 +268,9 @@ absl::StatusOr<std::unique_ptr<BenchMount>> BenchRemote(const BenchPlace& place,
   while (!address.empty() && address.back() == '\n') address.pop_back();
   begun = RunProgram({place.program, "volume", "create", "bench", "--server", address});
   if (!begun.ok()) return begun;
-  begun = mount->BeginMount(WithStack(
-      {place.program, "mount", "--foreground", address + "/bench", mount->path()}, stack));
+  begun = mount->BeginMount(
+      WithStack({place.program, "mount", "--foreground", address + "/bench", mount->path()},
+                stack.empty() ? "isolation/storage" : stack));
   return OrError(begun, std::move(mount));
 }
 
