@@ -40,7 +40,6 @@ PY
 begin_server
 mount_as first
 mkdir "$world/local"
-"$abacus" stack --set 'cache/isolation/storage' "$world/first"
 begin_moving
 printf '%-8s %14s %14s\n' job 'mount, s' 'local disk, s'
 for job in cp tar git sqlite sort; do
@@ -52,12 +51,28 @@ done
 end_moving
 
 mount_as second
+trees=(copied unpacked clone sorted words.db)
 # What git notes of when and where is its own.
-for tree in copied unpacked clone sorted words.db; do
+began=$EPOCHREALTIME
+for tree in "${trees[@]}"; do
   diff -rq --no-dereference --exclude=.git "$world/local/$tree" "$world/second/$tree" ||
     fail "'$tree' is not the same on the second client's mount"
 done
 git -c safe.directory='*' -C "$world/second/clone" fsck --no-progress --no-dangling ||
   fail "git finds damage in the clone"
-echo "every byte is the same on a second client's mount;" \
-  "objects were moved $(cat "$world/moved") times meanwhile"
+compared=$(python3 -c "print(f'{$EPOCHREALTIME - $began:.2f}')")
+
+# rows NAME VALUE NAME VALUE ...
+rows() { printf '%-34s %s\n' "$@"; }
+cd "$world/local"
+read -r files bytes < <(find "${trees[@]}" -name .git -prune -o -type f -printf '%s\n' |
+  awk '{ bytes += $1 } END { printf "%d %.1f\n", NR, bytes / 1e6 }')
+"$abacus" volume list --json "$world/volumes.json" >/dev/null
+read -r commits retries < <(python3 -c "import json
+volume, = json.load(open('$world/volumes.json'))['volumes']
+print(volume['commits'], volume['retries'])")
+echo
+rows 'compared on a second mount' "$files files, $bytes MB, every byte the same ($compared s)" \
+  'objects moved while it worked' "$(cat "$world/moved")" \
+  'changes committed by the volume' "$commits" \
+  'refused, planned anew (retries)' "$retries"
