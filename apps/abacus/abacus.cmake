@@ -12,7 +12,8 @@ abacus_library(abacus_command
 abacus_program(abacus SRCS abacus/main.cc DEPS abacus_command abacus_memory CLI11::CLI11)
 target_compile_definitions(abacus PRIVATE ABACUS_VERSION="${PROJECT_VERSION}")
 
-abacus_library(abacus_command_testing SRCS abacus/testing/command.cc)
+abacus_library(abacus_command_testing
+  SRCS abacus/testing/command.cc abacus/testing/long_link.cc)
 target_compile_definitions(abacus_command_testing PRIVATE ABACUS_PROGRAM="$<TARGET_FILE:abacus>")
 add_dependencies(abacus_command_testing abacus)
 
@@ -31,4 +32,8 @@ abacus_test(abacus_mount_end_to_end_test
   SRCS abacus/mount_end_to_end_test.cc
   DEPS abacus_command_testing abacus_testing
   NOASAN "not yet run whole with the address sanitizer since the mount keeps its open handles"
+  LABELS serial TIMEOUT 300)
+abacus_test(abacus_contention_test
+  SRCS abacus/contention_test.cc
+  DEPS abacus_command abacus_command_testing abacus_testing
   LABELS serial TIMEOUT 300)

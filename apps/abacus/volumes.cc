@@ -5,6 +5,7 @@
 #include "objfs/cache/cache_layer.h"
 #include "objfs/layer/probe_layer.h"
 #include "runtime/base/status.h"
+#include "runtime/node/front_end_console.h"
 
 namespace abacus::apps {
 namespace {
@@ -19,6 +20,17 @@ using runtime::Ref;
 
 // Of one node, for all its cache objects.
 constexpr uint64_t kCacheBytes = uint64_t{256} << 20;
+
+// A file or directory of a mount, as a console of the node's.
+class NodeFrontEnd final : public objfs::FrontEnd {
+ public:
+  explicit NodeFrontEnd(runtime::Node& node) : console_(node) {}
+  uint32_t Begin() override { return console_.Begin(); }
+  void End(uint32_t outer) override { console_.End(outer); }
+
+ private:
+  const runtime::FrontEndConsole console_;
+};
 
 // Ends an object of this node's, wherever it is now.
 void End(runtime::Node& node, const runtime::Rid& rid) {
@@ -47,7 +59,8 @@ const objfs::LayerKinds& Kinds() {
 
 void AddFileSystemClasses(runtime::ObjectTypes& types) {
   types.Add<objfs::LockClient>();
-  types.Add<VolumeSet>().Add<Volume>().Add<Directory>().Add<IsolationLayer>().Add<StorageLayer>();
+  types.Add<VolumeSet>().Add<Volume>().Add<IsolationLayer>().Add<StorageLayer>();
+  types.Add<Directory>([] { return std::make_unique<objfs::DirectoryManager>(); });
   types.Add<objfs::ClientEnd>();
   types.Add<objfs::ErrorLayer>().Add<objfs::DelayLayer>().Add<objfs::TraceLayer>();
   types.Add<objfs::StatisticsLayer>();
@@ -109,7 +122,10 @@ absl::StatusOr<Ref<Volume>> VolumeIn(const Ref<VolumeSet>& volumes, const std::s
 }
 
 objfs::FileSystem::Host HostOf(runtime::Node& node) {
-  return HostOf(node.binding(), [&node](const runtime::Rid& rid) { End(node, rid); });
+  objfs::FileSystem::Host host =
+      HostOf(node.binding(), [&node](const runtime::Rid& rid) { End(node, rid); });
+  host.make_front_end = [&node] { return std::make_unique<NodeFrontEnd>(node); };
+  return host;
 }
 
 objfs::FileSystem::Host HostOf(runtime::BindingManager& binding,

@@ -113,7 +113,20 @@ FileSystemImpl::FileSystemImpl(Ref<Volume> volume, Joined joined, const LayerKin
 absl::Status FileSystemImpl::Renew() {
   ABACUS_RETURN_IF_ERROR(RenewLease());
   PushWhatIsOld();
+  LookAtFrontEnds();
   return absl::OkStatus();
+}
+
+void FileSystemImpl::LookAtFrontEnds() {
+  std::vector<std::shared_ptr<LazyFrontEnd>> front_ends;
+  {
+    MutexLock lock(mutex_);
+    for (const DirectoryPtr& directory : recent_) front_ends.push_back(directory->front_end);
+    for (const auto& [id, file] : files_) {
+      if (file->front_end != nullptr) front_ends.push_back(file->front_end);
+    }
+  }
+  for (const auto& front_end : front_ends) front_end->Look();
 }
 
 // What is lost with this client is not much older than kPushAfterNs.

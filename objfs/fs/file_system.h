@@ -13,6 +13,7 @@
 #include "objfs/directory/directory.h"
 #include "objfs/fs/error.h"
 #include "objfs/fs/file_locks.h"
+#include "objfs/fs/front_end.h"
 #include "objfs/layer/layer.h"
 #include "objfs/layer/stack.h"
 #include "objfs/volume/client_end.h"
@@ -72,6 +73,9 @@ class FileSystem {
                                                           ObjectId id, uint16_t writer)>
         make_directory;
     std::function<void(const runtime::Ref<Directory>&)> end_directory;
+    // For each directory, and each file with layers of this client's, that is worked with for long;
+    // empty: nobody places them.
+    std::function<std::unique_ptr<FrontEnd>()> make_front_end;
     FileLocks::Host locks;
     // Where the volume's server tells what other clients change.
     std::function<runtime::Ref<ClientEnd>(std::unique_ptr<ClientEnd>)> adopt_end;

@@ -134,6 +134,7 @@ class FileSystemImpl final : public FileSystem {
     ObjectId id = 0;
     BuiltStack stack;
     runtime::Ref<Directory> object;
+    std::shared_ptr<LazyFrontEnd> front_end;
     ~OpenDirectory();
   };
   using DirectoryPtr = std::shared_ptr<OpenDirectory>;
@@ -142,6 +143,7 @@ class FileSystemImpl final : public FileSystem {
     FileSystemImpl* owner = nullptr;
     ObjectId id = 0;
     BuiltStack stack;
+    std::shared_ptr<LazyFrontEnd> front_end;  // null: there is nothing of this client's to place
     bool holds_back = false;             // a layer may keep what was written to itself for a while
     std::atomic<int64_t> written_ns{0};  // of what is held back; 0: nothing is
     std::atomic<int64_t> held_since_ns{0};  // where something is: when that began
@@ -179,6 +181,8 @@ class FileSystemImpl final : public FileSystem {
   void PushWhatIsOld();
   // Has keepers forget what they have of the file; see AddKeeper() for how long it waits.
   void HaveForgotten(ObjectId id);
+  // Ends those that are not worth it any more.
+  void LookAtFrontEnds();
   static const absl::Status& StatusOf(const absl::Status& status) { return status; }
   template <typename T>
   static const absl::Status& StatusOf(const absl::StatusOr<T>& value) {
@@ -202,7 +206,10 @@ class FileSystemImpl final : public FileSystem {
   }
   template <typename F>
   auto Patiently(const OpenFile& file, F&& call) -> decltype(call()) {
-    return Patiently(file.id, file.holds_back, std::forward<F>(call));
+    return Patiently(file.id, file.holds_back, [&] {
+      const FrontEndWork work(file.front_end);
+      return call();
+    });
   }
   // Errors: kStale - it is gone.
   absl::StatusOr<Node> StatAtVolume(ObjectId id);
@@ -218,6 +225,8 @@ class FileSystemImpl final : public FileSystem {
   // names.cc
   absl::StatusOr<DirectoryPtr> DirectoryOf(ObjectId id);
   void ForgetDirectory(ObjectId id);
+  // That of the directory, where it is open already.
+  std::shared_ptr<LazyFrontEnd> FrontEndOf(ObjectId directory);
   absl::StatusOr<Node> DirectoryNode(ObjectId id);
   absl::StatusOr<Named> Find(const Caller& caller, ObjectId directory, const std::string& name);
   absl::Status CheckNotBelow(ObjectId directory, ObjectId above);

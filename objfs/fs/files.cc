@@ -198,6 +198,9 @@ absl::StatusOr<FileSystemImpl::FilePtr> FileSystemImpl::Use(const Node& node) {
   }
   file->stack = *std::move(stack);
   file->holds_back = HoldsBack(file->stack);
+  if (file->stack.layers.size() > 1) {
+    file->front_end = std::make_shared<LazyFrontEnd>(host_.make_front_end);
+  }
   // What breaks is told to the lowest of this client's layers, and goes up from there.
   if (file->stack.layers.size() > 2) {
     const absl::Status attached =
@@ -352,11 +355,13 @@ absl::Status FileSystemImpl::Written(FileHandle handle, const Handle& open) {
 
 absl::Status FileSystemImpl::Push(FileHandle handle) {
   ABACUS_ASSIGN_OR_RETURN(const Handle open, HandleOf(handle));
+  const FrontEndWork work(open.file->front_end);
   return PushFile(*open.file);
 }
 
 absl::Status FileSystemImpl::Sync(FileHandle handle) {
   ABACUS_ASSIGN_OR_RETURN(const Handle open, HandleOf(handle));
+  const FrontEndWork work(open.file->front_end);
   ABACUS_RETURN_IF_ERROR(PushFile(*open.file));
   // Through the layers, which may have to make something durable of their own.
   return open.file->top()->Flush(Now());

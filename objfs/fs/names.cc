@@ -81,6 +81,7 @@ absl::StatusOr<FileSystemImpl::DirectoryPtr> FileSystemImpl::DirectoryOf(ObjectI
   ABACUS_ASSIGN_OR_RETURN(made->stack, BuildOver(info_.directory_stack, *bottom));
   ABACUS_ASSIGN_OR_RETURN(made->object,
                           host_.make_directory(volume_, made->stack.top(), id, info_.writer));
+  made->front_end = std::make_shared<LazyFrontEnd>(host_.make_front_end);
   DirectoryPtr oldest;
   {
     MutexLock lock(mutex_);
@@ -93,6 +94,12 @@ absl::StatusOr<FileSystemImpl::DirectoryPtr> FileSystemImpl::DirectoryOf(ObjectI
     }
   }
   return made;
+}
+
+std::shared_ptr<LazyFrontEnd> FileSystemImpl::FrontEndOf(ObjectId directory) {
+  MutexLock lock(mutex_);
+  const auto found = directories_.find(directory);
+  return found == directories_.end() ? nullptr : (*found->second)->front_end;
 }
 
 void FileSystemImpl::ForgetDirectory(ObjectId id) {
@@ -131,6 +138,7 @@ absl::StatusOr<FileSystemImpl::Named> FileSystemImpl::Find(const Caller& caller,
 
 absl::StatusOr<Node> FileSystemImpl::Lookup(const Caller& caller, ObjectId directory,
                                             const std::string& name) {
+  const FrontEndWork work(FrontEndOf(directory));
   if (name == "." || name == "..") {
     ABACUS_ASSIGN_OR_RETURN(const Node node, DirectoryNode(directory));
     ABACUS_RETURN_IF_ERROR(MayAccess(caller, node.inode, X_OK));
@@ -145,6 +153,7 @@ absl::StatusOr<std::vector<FileSystem::Listed>> FileSystemImpl::List(const Calle
                                                                      ObjectId directory,
                                                                      uint64_t cookie, uint32_t max,
                                                                      bool with_attributes) {
+  const FrontEndWork work(FrontEndOf(directory));
   ABACUS_ASSIGN_OR_RETURN(const Node node, DirectoryNode(directory));
   ABACUS_RETURN_IF_ERROR(MayAccess(caller, node.inode, R_OK));
   std::vector<Listed> listed;
@@ -219,6 +228,7 @@ void FileSystemImpl::TakeStack(const Inode& directory, Inode* inode) const {
 absl::StatusOr<Node> FileSystemImpl::Make(const Caller& caller, ObjectId directory,
                                           const std::string& name, uint32_t mode, uint64_t device,
                                           const std::string& contents) {
+  const FrontEndWork work(FrontEndOf(directory));
   for (int i = 0; i < kTriesMax; ++i) {
     ABACUS_ASSIGN_OR_RETURN(const Named named, Find(caller, directory, name));
     if (named.entry.has_value() && named.node.id != 0) {
@@ -244,6 +254,7 @@ absl::StatusOr<Node> FileSystemImpl::Make(const Caller& caller, ObjectId directo
 
 absl::StatusOr<Node> FileSystemImpl::Link(const Caller& caller, ObjectId file, ObjectId directory,
                                           const std::string& name) {
+  const FrontEndWork work(FrontEndOf(directory));
   for (int i = 0; i < kTriesMax; ++i) {
     ABACUS_ASSIGN_OR_RETURN(const Named named, Find(caller, directory, name));
     if (named.entry.has_value()) {
@@ -285,6 +296,7 @@ absl::Status FileSystemImpl::RemoveDirectory(const Caller& caller, ObjectId dire
 
 absl::Status FileSystemImpl::Remove(const Caller& caller, ObjectId directory,
                                     const std::string& name, bool is_directory) {
+  const FrontEndWork work(FrontEndOf(directory));
   for (int i = 0; i < kTriesMax; ++i) {
     ABACUS_ASSIGN_OR_RETURN(const bool settled, TryRemove(caller, directory, name, is_directory));
     if (settled) return absl::OkStatus();
@@ -320,6 +332,7 @@ absl::StatusOr<bool> FileSystemImpl::TryRemove(const Caller& caller, ObjectId di
 absl::Status FileSystemImpl::Rename(const Caller& caller, ObjectId from_directory,
                                     const std::string& from, ObjectId to_directory,
                                     const std::string& to, RenameRule rule) {
+  const FrontEndWork work(FrontEndOf(from_directory));
   for (const std::string& name : {from, to}) {
     if (name == "." || name == "..") {
       return FsStatus(FsError::kInvalid, "'.' and '..' cannot be renamed");

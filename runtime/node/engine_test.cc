@@ -8,6 +8,7 @@
 #include <iostream>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -16,6 +17,7 @@
 #include "monitor-ebpf/thread_clock.h"
 #include "runtime/base/status.h"
 #include "runtime/node/control_client.h"
+#include "runtime/node/front_end_console.h"
 #include "runtime/node/node.h"
 #include "runtime/node/testing/node_fixture.h"
 #include "runtime/resource/link_book.h"
@@ -117,6 +119,30 @@ TEST_F(EngineTest, AnObjectThatKeepsMostOfWhatItReadsGoesToItsData) {
   const Console console(*client_);
   EXPECT_TRUE(TurnUntilAt(*server_, kMuch, kLittle));
   EXPECT_THAT(Last(100).explanation, HasSubstr("test.Valve"));
+}
+
+// What a front end's threads call is the front end's, whichever of them it is.
+TEST_F(EngineTest, WhatThreadsOfAFrontEndCallGoesToItsData) {
+  StartCluster();
+  const FrontEndConsole front_end(*client_);
+  EXPECT_TRUE(Eventually([&] {
+    std::thread([&] {
+      const uint32_t outer = front_end.Begin();
+      Turn(kMuch, kLittle);
+      front_end.End(outer);
+    }).join();
+    return Hosts(*server_, valve_.rid());
+  }));
+}
+
+TEST_F(EngineTest, WhatNoConsoleCallsIsPlacedForNobody) {
+  StartCluster();
+  {
+    const FrontEndConsole front_end(*client_);
+    front_end.End(front_end.Begin());
+  }
+  TurnFor(absl::Seconds(2), kMuch, kLittle);
+  EXPECT_TRUE(Hosts(*client_, valve_.rid()));
 }
 
 // 0.84 s a call and windows of 0.4 s: no window sees a call from its beginning to its end.

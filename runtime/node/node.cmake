@@ -6,6 +6,7 @@ abacus_library(abacus_node
     node/addresses.cc
     node/membership_agent.cc
     node/console.cc
+    node/front_end_console.cc
     node/control_client.cc
     node/control_service.cc
     node/digest_loop.cc

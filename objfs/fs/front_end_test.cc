@@ -1,0 +1,112 @@
+#include "objfs/fs/front_end.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <utility>
+
+namespace abacus::objfs {
+namespace {
+
+// Who it is that this thread works for, as a host would keep it.
+class NumberedFrontEnd final : public FrontEnd {
+ public:
+  NumberedFrontEnd(uint32_t number, uint32_t* now) : number_(number), now_(now) {}
+  uint32_t Begin() override { return std::exchange(*now_, number_); }
+  void End(uint32_t outer) override { *now_ = outer; }
+
+ private:
+  const uint32_t number_;
+  uint32_t* const now_;
+};
+
+TEST(FrontEndTest, IsMadeOnceItWasWorkedForAFewTimes) {
+  uint32_t now = 0;
+  int made = 0;
+  const auto lazy = std::make_shared<LazyFrontEnd>([&] {
+    ++made;
+    return std::make_unique<NumberedFrontEnd>(7, &now);
+  });
+  for (uint32_t i = 0; i < LazyFrontEnd::kWorksBefore; ++i) {
+    const FrontEndWork work(lazy);
+    EXPECT_EQ(now, 0u);
+  }
+  EXPECT_EQ(made, 0);
+  for (int i = 0; i < 3; ++i) {
+    const FrontEndWork work(lazy);
+    EXPECT_EQ(now, 7u);
+  }
+  EXPECT_EQ(made, 1);
+  EXPECT_EQ(now, 0u);
+}
+
+TEST(FrontEndTest, WorkWithinOthersGivesTheThreadBack) {
+  uint32_t now = 0;
+  const auto numbered = [&now](uint32_t number) {
+    auto lazy = std::make_shared<LazyFrontEnd>(
+        [&now, number] { return std::make_unique<NumberedFrontEnd>(number, &now); });
+    for (uint32_t i = 0; i < LazyFrontEnd::kWorksBefore; ++i) {
+      EXPECT_EQ(lazy->Enter(), nullptr);
+      lazy->Leave();
+    }
+    return lazy;
+  };
+  const auto one = numbered(1), two = numbered(2);
+  {
+    const FrontEndWork outer(one);
+    {
+      const FrontEndWork inner(two);
+      EXPECT_EQ(now, 2u);
+    }
+    EXPECT_EQ(now, 1u);
+  }
+  EXPECT_EQ(now, 0u);
+}
+
+TEST(FrontEndTest, EndsWhereItIsWorkedForSeldom) {
+  uint32_t now = 0;
+  int made = 0;
+  const auto lazy = std::make_shared<LazyFrontEnd>([&] {
+    ++made;
+    return std::make_unique<NumberedFrontEnd>(7, &now);
+  });
+  const auto work = [&](uint32_t times) {
+    bool is_worked_for = false;
+    for (uint32_t i = 0; i < times; ++i) {
+      const FrontEndWork one(lazy);
+      is_worked_for = now == 7;
+    }
+    return is_worked_for;
+  };
+  EXPECT_TRUE(work(LazyFrontEnd::kWorksBefore + 1));
+  lazy->Look();
+  EXPECT_TRUE(work(1)) << "it was worth it until now";
+  {
+    const FrontEndWork under_way(lazy);
+    lazy->Look();
+    EXPECT_EQ(now, 7u) << "nothing ends that is worked for";
+  }
+  EXPECT_EQ(now, 0u);
+  lazy->Look();
+  EXPECT_FALSE(work(1));
+  EXPECT_EQ(made, 1);
+  // Works before a look do not count after it.
+  lazy->Look();
+  EXPECT_FALSE(work(LazyFrontEnd::kWorksBefore));
+  lazy->Look();
+  EXPECT_FALSE(work(LazyFrontEnd::kWorksBefore));
+  EXPECT_TRUE(work(1));
+  EXPECT_EQ(made, 2);
+}
+
+TEST(FrontEndTest, ThereMayBeNone) {
+  const FrontEndWork of_nobody(nullptr);
+  const auto lazy = std::make_shared<LazyFrontEnd>(nullptr);
+  for (uint32_t i = 0; i < 2 * LazyFrontEnd::kWorksBefore; ++i) {
+    EXPECT_EQ(lazy->Enter(), nullptr);
+    lazy->Leave();
+  }
+}
+
+}  // namespace
+}  // namespace abacus::objfs
