@@ -65,6 +65,13 @@ void EndLink::Wake(ObjectId id) {
   Give();
 }
 
+void EndLink::Forget(ObjectId id, Version given) {
+  FileSystemImpl* const file_system = Take();
+  if (file_system == nullptr) return;
+  file_system->OnForget(id, given);
+  Give();
+}
+
 // -- beginning and end ----------------------------------------------------------------------------
 
 absl::StatusOr<std::unique_ptr<FileSystem>> FileSystem::Make(Ref<Volume> volume,
@@ -77,7 +84,8 @@ absl::StatusOr<std::unique_ptr<FileSystem>> FileSystem::Make(Ref<Volume> volume,
       .on_break = [link = joined.link](
                       ObjectId id, bool write_back,
                       Version given) { return link->Break(id, write_back, given); },
-      .on_wake = [link = joined.link](ObjectId id) { link->Wake(id); }}));
+      .on_wake = [link = joined.link](ObjectId id) { link->Wake(id); },
+      .on_forget = [link = joined.link](ObjectId id, Version given) { link->Forget(id, given); }}));
   joined.sent_ns = host.steady_ns();
   absl::StatusOr<VolumeInfo> info = volume->Join(options.client, joined.end);
   if (!info.ok()) {
@@ -139,8 +147,9 @@ void FileSystemImpl::PushWhatIsOld() {
   const int64_t due_ns = host_.now_us() * 1000 - kPushAfterNs;
   for (const FilePtr& file : files) {
     if (file->written_ns == 0 || file->held_since_ns > due_ns) continue;
-    const runtime::BackgroundScope scope(file->top().base());  // nobody waits for it
-    const absl::Status pushed = PushFile(*file);
+    // Nobody waits for it, and who renews the lease waits for no other client's.
+    const runtime::BackgroundScope scope(file->top().base());
+    const absl::Status pushed = PushFile(*file, /*waits=*/false);
     if (pushed.ok()) continue;
     // The next who asks is told.
     MutexLock lock(mutex_);
@@ -220,7 +229,9 @@ absl::Status FileSystemImpl::OnBreak(ObjectId id, bool write_back, Version given
     // They were ended meanwhile, or died with their node: nothing is kept any more.
     if (absl::IsNotFound(status)) status = absl::OkStatus();
     // Before those who waited ask for the times.
-    if (status.ok() && write_back) TellWhenWritten(*file, written_ns).IgnoreError();
+    if (status.ok() && write_back) {
+      TellWhenWritten(*file, written_ns, /*waits=*/false).IgnoreError();
+    }
     // After the layers: what is read from now on is what the other client leaves.
     if (status.ok()) HaveForgotten(id);
   }
@@ -269,10 +280,60 @@ absl::Status FileSystemImpl::CheckStacks() const {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Node> FileSystemImpl::StatAtVolume(ObjectId id) {
-  ABACUS_ASSIGN_OR_RETURN(std::vector<Node> nodes, volume_->Stat(std::vector<ObjectId>{id}));
-  if (nodes.size() == 1 && nodes[0].id == id) return std::move(nodes[0]);
+// -- inodes ---------------------------------------------------------------------------------------
+
+absl::StatusOr<std::vector<Node>> FileSystemImpl::AskForNodes(const std::vector<ObjectId>& ids) {
+  std::vector<uint64_t> seen;
+  seen.reserve(ids.size());
+  for (const ObjectId id : ids) seen.push_back(known_.Seen(id));
+  ABACUS_ASSIGN_OR_RETURN(KnownNodes told, volume_->Know(info_.writer, ids, known_.TakeReturned()));
+  if (told.nodes.size() != ids.size() || told.given.size() != ids.size()) {
+    return absl::InternalError("the volume did not tell of as many inodes as it was asked for");
+  }
+  for (size_t i = 0; i < ids.size(); ++i) known_.Keep(told.nodes[i], told.given[i], seen[i]);
+  return std::move(told.nodes);
+}
+
+absl::StatusOr<std::vector<Node>> FileSystemImpl::NodesOf(const std::vector<ObjectId>& ids) {
+  std::vector<Node> nodes(ids.size());
+  std::vector<ObjectId> asked;
+  std::vector<size_t> places;
+  const bool leased = IsLeased();
+  for (size_t i = 0; i < ids.size(); ++i) {
+    std::optional<Node> known = leased ? known_.Find(ids[i]) : std::nullopt;
+    if (known.has_value()) {
+      nodes[i] = *std::move(known);
+    } else {
+      asked.push_back(ids[i]);
+      places.push_back(i);
+    }
+  }
+  if (asked.empty()) return nodes;
+  ABACUS_ASSIGN_OR_RETURN(std::vector<Node> told, AskForNodes(asked));
+  for (size_t i = 0; i < places.size(); ++i) nodes[places[i]] = std::move(told[i]);
+  return nodes;
+}
+
+absl::StatusOr<Node> FileSystemImpl::OnlyOf(absl::StatusOr<std::vector<Node>> nodes, ObjectId id) {
+  if (!nodes.ok()) return nodes.status();
+  if (nodes->front().id == id) return std::move(nodes->front());
   return FsStatus(FsError::kStale, absl::StrCat("object ", id, " is no more"));
+}
+
+absl::StatusOr<Node> FileSystemImpl::NodeOf(ObjectId id) {
+  return OnlyOf(NodesOf(std::vector<ObjectId>{id}), id);
+}
+
+absl::StatusOr<Node> FileSystemImpl::StatAtVolume(ObjectId id) {
+  return OnlyOf(AskForNodes(std::vector<ObjectId>{id}), id);
+}
+
+absl::StatusOr<Node> FileSystemImpl::ChangeInode(ObjectId id, const InodeChange& change) {
+  Knowledge::Change lasting(known_, id);
+  absl::StatusOr<Node> changed =
+      WhenForgotten([&] { return volume_->Change(info_.writer, id, change); });
+  if (changed.ok()) lasting.Became(*changed, {});
+  return changed;
 }
 
 // The anchored layers are the volume's: they are there already, under `bottom`.
@@ -302,7 +363,7 @@ void FileSystemImpl::EndStack(const BuiltStack& stack) {
 }
 
 absl::StatusOr<Node> FileSystemImpl::Stat(ObjectId file) {
-  ABACUS_ASSIGN_OR_RETURN(Node node, StatAtVolume(file));
+  ABACUS_ASSIGN_OR_RETURN(Node node, NodeOf(file));
   return AsWrittenHere(std::move(node));
 }
 
@@ -332,7 +393,7 @@ absl::StatusOr<Node> FileSystemImpl::AsWrittenHere(Node node) {
 absl::StatusOr<VolumeSpace> FileSystemImpl::Space() { return volume_->Space(); }
 
 absl::StatusOr<std::string> FileSystemImpl::StackOf(ObjectId file) {
-  ABACUS_ASSIGN_OR_RETURN(const Node node, StatAtVolume(file));
+  ABACUS_ASSIGN_OR_RETURN(const Node node, NodeOf(file));
   if (node.inode.IsDirectory()) return info_.directory_stack;
   return node.inode.stack.empty() ? info_.file_stack : node.inode.stack;
 }

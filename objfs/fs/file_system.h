@@ -60,6 +60,10 @@ using FileHandle = uint64_t;
 // that takes, or until the other client's lease has run out. A client that cannot renew its own
 // lease answers kUnavailable or the like, and nothing from its caches.
 //
+// What it knows of names and attributes by promise (knowledge.h) it tells without asking; a look
+// that begins after a change returned sees it all the same, on whichever client. A change waits
+// here for other clients to forget what they know of its objects, as long as for promises of bytes.
+//
 // Files are named by ObjectId, which is never reused; the root's is root().
 // Errors: of every call: FsErrorOf() tells which. kStale where the file is no more.
 // Thread-safety: thread-safe. Blocking: all calls, as the layers below, and for other clients.

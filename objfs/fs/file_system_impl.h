@@ -16,6 +16,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "objfs/fs/file_system.h"
+#include "objfs/fs/knowledge.h"
 #include "objfs/fs/wait_board.h"
 #include "objfs/layer/version.h"
 #include "objfs/volume/turns.h"
@@ -34,6 +35,7 @@ class EndLink {
   void Detach();
   absl::Status Break(ObjectId id, bool write_back, Version given);
   void Wake(ObjectId id);
+  void Forget(ObjectId id, Version given);
 
  private:
   FileSystemImpl* Take();
@@ -71,7 +73,11 @@ class FileSystemImpl final : public FileSystem {
   // -- what the server tells ---------------------------------------------------------------------
 
   absl::Status OnBreak(ObjectId id, bool write_back, Version given);
-  void OnWake(ObjectId id) { board_.Wake(id); }
+  void OnWake(ObjectId id) {
+    board_.Wake(id);
+    board_.Wake(kAnyObject);
+  }
+  void OnForget(ObjectId id, Version given) { known_.Forget(id, given); }
 
   absl::StatusOr<Node> Lookup(const Caller& caller, ObjectId directory,
                               const std::string& name) override;
@@ -211,8 +217,31 @@ class FileSystemImpl final : public FileSystem {
       return call();
     });
   }
+  // Makes a call that changes inodes or names, again and again while other clients have yet to
+  // forget what they know of them.
+  template <typename F>
+  auto WhenForgotten(F&& call) -> decltype(call()) {
+    for (;;) {
+      const uint64_t seen = board_.Seen(kAnyObject);
+      auto result = call();
+      const bool waits = IsWouldBlock(StatusOf(result)) && !IsChanged(StatusOf(result));
+      if (!waits) return result;
+      if (!board_.Await(kAnyObject, seen)) {
+        return absl::CancelledError("the file system is being ended");
+      }
+    }
+  }
+  // Whether what is kept here under promises may be shown.
+  bool IsLeased() const { return host_.steady_ns() < lease_until_ns_; }
+  // In the order asked for; one that is not there has id 0.
+  absl::StatusOr<std::vector<Node>> NodesOf(const std::vector<ObjectId>& ids);
+  absl::StatusOr<std::vector<Node>> AskForNodes(const std::vector<ObjectId>& ids);
   // Errors: kStale - it is gone.
+  absl::StatusOr<Node> NodeOf(ObjectId id);
+  // The same, but never what is kept.
   absl::StatusOr<Node> StatAtVolume(ObjectId id);
+  static absl::StatusOr<Node> OnlyOf(absl::StatusOr<std::vector<Node>> nodes, ObjectId id);
+  absl::StatusOr<Node> ChangeInode(ObjectId id, const InodeChange& change);
   // The inode that the volume told, with what a layer of this client's holds back.
   absl::StatusOr<Node> AsWrittenHere(Node node);
   friend class FileSystem;
@@ -228,7 +257,12 @@ class FileSystemImpl final : public FileSystem {
   // That of the directory, where it is open already.
   std::shared_ptr<LazyFrontEnd> FrontEndOf(ObjectId directory);
   absl::StatusOr<Node> DirectoryNode(ObjectId id);
-  absl::StatusOr<Named> Find(const Caller& caller, ObjectId directory, const std::string& name);
+  // With `opens` the directory object is there afterwards.
+  absl::StatusOr<Named> Find(const Caller& caller, ObjectId directory, const std::string& name,
+                             bool opens = true);
+  absl::StatusOr<std::optional<Entry>> EntryFor(Named& named);
+  absl::StatusOr<std::vector<ListedEntry>> EntriesOf(ObjectId directory, uint64_t after,
+                                                     uint32_t max);
   absl::Status CheckNotBelow(ObjectId directory, ObjectId above);
   absl::Status Remove(const Caller& caller, ObjectId directory, const std::string& name,
                       bool is_directory);
@@ -242,10 +276,10 @@ class FileSystemImpl final : public FileSystem {
   absl::StatusOr<bool> CommitRename(const Named& from, const Named& to, bool exchange,
                                     const std::optional<uint64_t>& tree);
   void TakeStack(const Inode& directory, Inode* inode) const;
-  static absl::StatusOr<Outcome> Commit(const OpenDirectory& directory,
-                                        const std::vector<EntryChange>& changes,
-                                        const InodeChange& own, const std::vector<Part>& others,
-                                        const std::optional<uint64_t>& tree);
+  absl::StatusOr<Outcome> Commit(const OpenDirectory& directory,
+                                 const std::vector<EntryChange>& changes, const InodeChange& own,
+                                 const std::vector<Part>& others,
+                                 const std::optional<uint64_t>& tree);
   // Whether a commit ended the matter, or it is to be tried again from the beginning.
   static absl::StatusOr<bool> Settled(const absl::StatusOr<Outcome>& outcome);
 
@@ -256,9 +290,10 @@ class FileSystemImpl final : public FileSystem {
   absl::Status Unuse(ObjectId id);
   FilePtr UsedNow(ObjectId id);  // null where it is not open
   absl::StatusOr<Handle> HandleOf(FileHandle handle);
-  absl::Status PushFile(OpenFile& file);
-  // Gives the volume the time of the last write that was held back; 0: there was none.
-  absl::Status TellWhenWritten(OpenFile& file, int64_t written_ns);
+  absl::Status PushFile(OpenFile& file, bool waits = true);
+  // Gives the volume the time of the last write that was held back; 0: there was none. Where it may
+  // not wait for other clients it may be left for the next time.
+  absl::Status TellWhenWritten(OpenFile& file, int64_t written_ns, bool waits);
   // After a write through `handle`, which is `open`.
   absl::Status Written(FileHandle handle, const Handle& open);
   absl::StatusOr<uint64_t> Seek(FileHandle handle, uint64_t offset, bool data);
@@ -272,7 +307,10 @@ class FileSystemImpl final : public FileSystem {
   const std::shared_ptr<EndLink> link_;
   const runtime::Ref<ClientEnd> end_;
   HybridClock clock_;
+  // Where calls wait that change several objects; the volume's objects begin at 1.
+  static constexpr ObjectId kAnyObject = 0;
   WaitBoard board_;
+  Knowledge known_;
   // Monotonic; what was promised to this client holds as long.
   std::atomic<int64_t> lease_until_ns_;
   std::unique_ptr<FileLocks> locks_;

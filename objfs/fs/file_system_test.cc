@@ -564,6 +564,21 @@ TEST_F(FileSystemTest, TwoClientsWorkIsThatOfTheModel) {
   ASSERT_NO_FATAL_FAILURE(work.Check());
 }
 
+// Three, one with a cache, who have looked at all that others change.
+TEST(FileSystemModelTest, ThreeClientsThatKnowWhatTheySawWorkAsTheModel) {
+  const uint64_t seed = runtime::testing::Seed(33);
+  FileSystemWorld world(4, nullptr, nullptr, absl::Seconds(30), absl::ZeroDuration());
+  const auto a = world.Client(1), b = world.Client(2);
+  const auto c = world.Client(3, "cache(block=4 KiB)/isolation/storage");
+  RandomWork work(world, {a.get(), b.get(), c.get()}, seed);
+  for (int i = 0; i < (runtime::testing::kSanitized ? 100 : 700); ++i) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed, ", step ", i));
+    ASSERT_NO_FATAL_FAILURE(work.Step());
+    if (i % 5 != 0) continue;
+    ASSERT_NO_FATAL_FAILURE(work.Check());
+  }
+}
+
 // The same through caches, one client.
 TEST_F(FileSystemTest, OneClientsWorkThroughCachesIsThatOfTheModel) {
   const uint64_t seed = runtime::testing::Seed(32);

@@ -58,7 +58,7 @@ absl::Status CheckXattr(const Caller& caller, const std::string& name) {
 
 absl::StatusOr<Node> FileSystemImpl::Set(const Caller& caller, ObjectId file,
                                          const SetAttributes& set) {
-  ABACUS_ASSIGN_OR_RETURN(Node node, StatAtVolume(file));
+  ABACUS_ASSIGN_OR_RETURN(Node node, NodeOf(file));
   if (node.kept_by != 0 && node.kept_by != info_.writer) {
     // What another client wrote before is older than what is set now.
     ABACUS_RETURN_IF_ERROR(
@@ -73,6 +73,7 @@ absl::StatusOr<Node> FileSystemImpl::Set(const Caller& caller, ObjectId file,
                                       : FsStatus(FsError::kInvalid, "it has no size");
     }
     ABACUS_RETURN_IF_ERROR(CheckEnd(0, set.size.value_or(0)));
+    const Knowledge::Change lasting(known_, file);
     ABACUS_ASSIGN_OR_RETURN(const FilePtr open, Use(node));
     // What was written before is older than the times that are set now.
     absl::Status status = PushFile(*open);
@@ -84,19 +85,19 @@ absl::StatusOr<Node> FileSystemImpl::Set(const Caller& caller, ObjectId file,
   }
   const InodeChange change = ChangeOf(caller, node.inode, set);
   // The truncation has set the times that it sets.
-  ABACUS_ASSIGN_OR_RETURN(Node changed, volume_->Change(info_.writer, file, change));
+  ABACUS_ASSIGN_OR_RETURN(Node changed, ChangeInode(file, change));
   return changed;
 }
 
 absl::Status FileSystemImpl::Access(const Caller& caller, ObjectId file, int want) {
-  ABACUS_ASSIGN_OR_RETURN(const Node node, StatAtVolume(file));
+  ABACUS_ASSIGN_OR_RETURN(const Node node, NodeOf(file));
   return MayAccess(caller, node.inode, want);
 }
 
 absl::StatusOr<std::string> FileSystemImpl::GetXattr(const Caller& caller, ObjectId file,
                                                      const std::string& name) {
   ABACUS_RETURN_IF_ERROR(CheckXattr(caller, name));
-  ABACUS_ASSIGN_OR_RETURN(const Node node, StatAtVolume(file));
+  ABACUS_ASSIGN_OR_RETURN(const Node node, NodeOf(file));
   ABACUS_RETURN_IF_ERROR(MayAccess(caller, node.inode, R_OK));
   if (name == kOwnStackXattr) return StackOf(file);
   const auto found = node.inode.xattrs.find(name);
@@ -106,7 +107,7 @@ absl::StatusOr<std::string> FileSystemImpl::GetXattr(const Caller& caller, Objec
 
 absl::Status FileSystemImpl::ChangeXattr(const Caller& caller, ObjectId file, XattrChange change) {
   ABACUS_RETURN_IF_ERROR(CheckXattr(caller, change.name));
-  ABACUS_ASSIGN_OR_RETURN(const Node node, StatAtVolume(file));
+  ABACUS_ASSIGN_OR_RETURN(const Node node, NodeOf(file));
   ABACUS_RETURN_IF_ERROR(MayAccess(caller, node.inode, W_OK));
   if (absl::StartsWith(change.name, "user.") && !node.inode.IsRegular() &&
       !node.inode.IsDirectory()) {
@@ -122,7 +123,7 @@ absl::Status FileSystemImpl::ChangeXattr(const Caller& caller, ObjectId file, Xa
   InodeChange changes;
   changes.touch_changed = true;
   changes.xattrs.push_back(std::move(change));
-  const absl::StatusOr<Node> changed = volume_->Change(info_.writer, file, changes);
+  const absl::StatusOr<Node> changed = ChangeInode(file, changes);
   if (absl::IsAlreadyExists(changed.status())) {
     return FsStatus(FsError::kExists, runtime::ToStd(changed.status().message()));
   }
@@ -144,7 +145,7 @@ absl::Status FileSystemImpl::RemoveXattr(const Caller& caller, ObjectId file,
 
 absl::StatusOr<std::vector<std::string>> FileSystemImpl::ListXattrs(const Caller& caller,
                                                                     ObjectId file) {
-  ABACUS_ASSIGN_OR_RETURN(const Node node, StatAtVolume(file));
+  ABACUS_ASSIGN_OR_RETURN(const Node node, NodeOf(file));
   std::vector<std::string> names;
   for (const auto& [name, value] : node.inode.xattrs) {
     if (!absl::StartsWith(name, "trusted.") || caller.uid == 0) names.push_back(name);
@@ -153,7 +154,7 @@ absl::StatusOr<std::vector<std::string>> FileSystemImpl::ListXattrs(const Caller
 }
 
 absl::StatusOr<std::string> FileSystemImpl::ReadLink(const Caller&, ObjectId link) {
-  ABACUS_ASSIGN_OR_RETURN(const Node node, StatAtVolume(link));
+  ABACUS_ASSIGN_OR_RETURN(const Node node, NodeOf(link));
   if (!S_ISLNK(node.inode.mode)) return FsStatus(FsError::kInvalid, "it is no symbolic link");
   ABACUS_ASSIGN_OR_RETURN(const FilePtr open, Use(node));
   const auto target = open->top()->Read(0, node.size, Now());
@@ -238,7 +239,7 @@ absl::Status FileSystemImpl::Unuse(ObjectId id) {
   return pushed.ok() ? closed : pushed;
 }
 
-absl::Status FileSystemImpl::PushFile(OpenFile& file) {
+absl::Status FileSystemImpl::PushFile(OpenFile& file, bool waits) {
   {
     MutexLock lock(mutex_);
     ABACUS_RETURN_IF_ERROR(std::exchange(file.late, absl::OkStatus()));
@@ -248,13 +249,17 @@ absl::Status FileSystemImpl::PushFile(OpenFile& file) {
   // The volume would not take it from a client that it has given up.
   ABACUS_RETURN_IF_ERROR(CheckLease());
   ABACUS_RETURN_IF_ERROR(file.top()->Push(Now()));
-  return TellWhenWritten(file, written_ns);
+  return TellWhenWritten(file, written_ns, waits);
 }
 
-absl::Status FileSystemImpl::TellWhenWritten(OpenFile& file, int64_t written_ns) {
+absl::Status FileSystemImpl::TellWhenWritten(OpenFile& file, int64_t written_ns, bool waits) {
   if (written_ns == 0) return absl::OkStatus();
   // Written when it was written here, whenever the volume heard of it.
-  ABACUS_RETURN_IF_ERROR(volume_->TellWhenWritten(info_.writer, file.id, written_ns));
+  const Knowledge::Change lasting(known_, file.id);
+  const auto tell = [&] { return volume_->TellWhenWritten(info_.writer, file.id, written_ns); };
+  const absl::Status told = waits ? WhenForgotten(tell) : tell();
+  if (!waits && IsWouldBlock(told)) return absl::OkStatus();
+  ABACUS_RETURN_IF_ERROR(told);
   int64_t expected = written_ns;
   file.written_ns.compare_exchange_strong(expected, 0);
   return absl::OkStatus();
@@ -263,7 +268,7 @@ absl::Status FileSystemImpl::TellWhenWritten(OpenFile& file, int64_t written_ns)
 // -- open files -----------------------------------------------------------------------------------
 
 absl::StatusOr<FileHandle> FileSystemImpl::Open(const Caller& caller, ObjectId file, int flags) {
-  ABACUS_ASSIGN_OR_RETURN(const Node node, StatAtVolume(file));
+  ABACUS_ASSIGN_OR_RETURN(const Node node, NodeOf(file));
   const int mode = flags & O_ACCMODE;
   Handle handle;
   handle.may_read = mode != O_WRONLY;
@@ -275,6 +280,7 @@ absl::StatusOr<FileHandle> FileSystemImpl::Open(const Caller& caller, ObjectId f
   handle.drops_setid = !caller.checked && caller.uid != 0 && HasSetId(node.inode);
   ABACUS_ASSIGN_OR_RETURN(handle.file, Use(node));
   if ((flags & O_TRUNC) != 0 && handle.may_write) {
+    const Knowledge::Change lasting(known_, file);
     const absl::Status cut =
         Patiently(*handle.file, [&] { return handle.file->top()->Truncate(0, Now()); });
     if (!cut.ok()) {
@@ -322,6 +328,7 @@ absl::Status FileSystemImpl::Write(FileHandle handle, uint64_t offset, const Blo
   ABACUS_ASSIGN_OR_RETURN(const Handle open, HandleOf(handle));
   if (!open.may_write) return FsStatus(FsError::kBadHandle, "it is open for reading only");
   ABACUS_RETURN_IF_ERROR(CheckEnd(offset, bytes.size()));
+  const Knowledge::Change lasting(known_, open.file->id);
   ABACUS_RETURN_IF_ERROR(
       Patiently(*open.file, [&] { return open.file->top()->Write(offset, bytes, Now()); }));
   return Written(handle, open);
@@ -330,6 +337,7 @@ absl::Status FileSystemImpl::Write(FileHandle handle, uint64_t offset, const Blo
 absl::StatusOr<uint64_t> FileSystemImpl::Append(FileHandle handle, const Block& bytes) {
   ABACUS_ASSIGN_OR_RETURN(const Handle open, HandleOf(handle));
   if (!open.may_write) return FsStatus(FsError::kBadHandle, "it is open for reading only");
+  const Knowledge::Change lasting(known_, open.file->id);
   ABACUS_ASSIGN_OR_RETURN(const uint64_t offset, Patiently(*open.file, [&] {
                             return open.file->top()->Append(bytes, Now());
                           }));
@@ -346,7 +354,7 @@ absl::Status FileSystemImpl::Written(FileHandle handle, const Handle& open) {
   if (!open.drops_setid) return absl::OkStatus();
   InodeChange change;
   change.drop_setid = true;
-  ABACUS_RETURN_IF_ERROR(volume_->Change(info_.writer, open.file->id, change).status());
+  ABACUS_RETURN_IF_ERROR(ChangeInode(open.file->id, change).status());
   MutexLock lock(mutex_);
   const auto found = handles_.find(handle);
   if (found != handles_.end()) found->second.drops_setid = false;
@@ -377,6 +385,7 @@ absl::Status FileSystemImpl::Allocate(FileHandle handle, int mode, uint64_t offs
   if (!open.may_write) return FsStatus(FsError::kBadHandle, "it is open for reading only");
   if (bytes == 0) return FsStatus(FsError::kInvalid, "no bytes to allocate");
   ABACUS_RETURN_IF_ERROR(CheckEnd(offset, bytes));
+  const Knowledge::Change lasting(known_, open.file->id);
   const auto touch = absl::MakeCleanup([&] {
     if (open.file->holds_back) open.file->Wrote(host_.now_us() * 1000);
   });

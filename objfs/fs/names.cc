@@ -113,26 +113,57 @@ void FileSystemImpl::ForgetDirectory(ObjectId id) {
 }
 
 absl::StatusOr<Node> FileSystemImpl::DirectoryNode(ObjectId id) {
-  ABACUS_ASSIGN_OR_RETURN(Node node, StatAtVolume(id));
+  ABACUS_ASSIGN_OR_RETURN(Node node, NodeOf(id));
   if (node.inode.IsDirectory()) return node;
   return FsStatus(FsError::kNotDirectory, absl::StrCat("object ", id, " is no directory"));
 }
 
 // -- looking --------------------------------------------------------------------------------------
 
+// What is kept of names is under the promise for the directory's inode: so that one has to be there
+// before the directory object is asked.
+absl::StatusOr<std::optional<Entry>> FileSystemImpl::EntryFor(Named& named) {
+  const ObjectId id = named.parent.id;
+  const bool leased = IsLeased();
+  const std::optional<uint64_t> seen = known_.SeenNames(id);
+  if (leased && seen.has_value()) {
+    if (auto known = known_.FindName(id, named.name)) return *std::move(known);
+  }
+  if (named.directory == nullptr) {
+    ABACUS_ASSIGN_OR_RETURN(named.directory, DirectoryOf(id));
+  }
+  ABACUS_ASSIGN_OR_RETURN(std::optional<Entry> entry, named.directory->object->Lookup(named.name));
+  if (seen.has_value()) known_.KeepName(id, named.name, entry, *seen);
+  return entry;
+}
+
+absl::StatusOr<std::vector<ListedEntry>> FileSystemImpl::EntriesOf(ObjectId directory,
+                                                                   uint64_t after, uint32_t max) {
+  const bool leased = IsLeased();
+  const std::optional<uint64_t> seen = known_.SeenNames(directory);
+  if (leased && seen.has_value()) {
+    if (auto known = known_.FindListed(directory, after, max)) return *std::move(known);
+  }
+  ABACUS_ASSIGN_OR_RETURN(const DirectoryPtr open, DirectoryOf(directory));
+  ABACUS_ASSIGN_OR_RETURN(std::vector<ListedEntry> entries, open->object->List(after, max));
+  if (seen.has_value()) known_.KeepListed(directory, after, max, entries, *seen);
+  return entries;
+}
+
 absl::StatusOr<FileSystemImpl::Named> FileSystemImpl::Find(const Caller& caller, ObjectId directory,
-                                                           const std::string& name) {
+                                                           const std::string& name, bool opens) {
   Named named{.directory = nullptr, .parent = {}, .name = name, .entry = {}, .node = {}};
   ABACUS_ASSIGN_OR_RETURN(named.parent, DirectoryNode(directory));
   ABACUS_RETURN_IF_ERROR(MayAccess(caller, named.parent.inode, X_OK));
   ABACUS_RETURN_IF_ERROR(CheckName(name));
-  ABACUS_ASSIGN_OR_RETURN(named.directory, DirectoryOf(directory));
-  ABACUS_ASSIGN_OR_RETURN(named.entry, named.directory->object->Lookup(name));
+  if (opens) {
+    ABACUS_ASSIGN_OR_RETURN(named.directory, DirectoryOf(directory));
+  }
+  ABACUS_ASSIGN_OR_RETURN(named.entry, EntryFor(named));
   if (!named.entry.has_value()) return named;
-  ABACUS_ASSIGN_OR_RETURN(std::vector<Node> nodes,
-                          volume_->Stat(std::vector<ObjectId>{named.entry->id}));
+  ABACUS_ASSIGN_OR_RETURN(std::vector<Node> nodes, NodesOf(std::vector<ObjectId>{named.entry->id}));
   // An entry whose object is gone is of a removal that is under way, or was cut off by a crash.
-  if (nodes.size() == 1 && nodes[0].id != 0) named.node = std::move(nodes[0]);
+  if (nodes[0].id != 0) named.node = std::move(nodes[0]);
   return named;
 }
 
@@ -142,9 +173,9 @@ absl::StatusOr<Node> FileSystemImpl::Lookup(const Caller& caller, ObjectId direc
   if (name == "." || name == "..") {
     ABACUS_ASSIGN_OR_RETURN(const Node node, DirectoryNode(directory));
     ABACUS_RETURN_IF_ERROR(MayAccess(caller, node.inode, X_OK));
-    return name == "." ? node : StatAtVolume(node.inode.parent);
+    return name == "." ? node : NodeOf(node.inode.parent);
   }
-  ABACUS_ASSIGN_OR_RETURN(Named named, Find(caller, directory, name));
+  ABACUS_ASSIGN_OR_RETURN(Named named, Find(caller, directory, name, /*opens=*/false));
   if (named.node.id == 0) return NoEntry(name);
   return AsWrittenHere(std::move(named.node));
 }
@@ -168,10 +199,9 @@ absl::StatusOr<std::vector<FileSystem::Listed>> FileSystemImpl::List(const Calle
     add("..", kDotDot, node.inode.parent, S_IFDIR);
   }
   if (listed.size() < max && node.inode.links > 0) {
-    ABACUS_ASSIGN_OR_RETURN(const DirectoryPtr open, DirectoryOf(directory));
     const uint64_t after = cookie <= kDotDot ? 0 : cookie - kDotDot;
     const auto left = static_cast<uint32_t>(max - listed.size());
-    ABACUS_ASSIGN_OR_RETURN(std::vector<ListedEntry> entries, open->object->List(after, left));
+    ABACUS_ASSIGN_OR_RETURN(std::vector<ListedEntry> entries, EntriesOf(directory, after, left));
     for (ListedEntry& entry : entries) {
       add(std::move(entry.name), entry.cookie + kDotDot, entry.entry.id, entry.entry.type);
     }
@@ -180,8 +210,8 @@ absl::StatusOr<std::vector<FileSystem::Listed>> FileSystemImpl::List(const Calle
   std::vector<ObjectId> ids;
   ids.reserve(listed.size());
   for (const Listed& one : listed) ids.push_back(one.node.id);
-  ABACUS_ASSIGN_OR_RETURN(std::vector<Node> nodes, volume_->Stat(ids));
-  for (size_t i = 0; i < listed.size() && i < nodes.size(); ++i) {
+  ABACUS_ASSIGN_OR_RETURN(std::vector<Node> nodes, NodesOf(ids));
+  for (size_t i = 0; i < listed.size(); ++i) {
     if (nodes[i].id != 0) listed[i].node = std::move(nodes[i]);
   }
   return listed;
@@ -210,7 +240,23 @@ absl::StatusOr<Outcome> FileSystemImpl::Commit(const OpenDirectory& directory,
                                                const InodeChange& own,
                                                const std::vector<Part>& others,
                                                const std::optional<uint64_t>& tree) {
-  return directory.object->Commit(changes, own, others, tree);
+  std::vector<ObjectId> ids = {directory.id};
+  for (const Part& part : others) ids.push_back(part.id);
+  Knowledge::Change lasting(known_, ids);
+  auto outcome =
+      WhenForgotten([&] { return directory.object->Commit(changes, own, others, tree); });
+  if (!outcome.ok() || outcome->state != CommitState::kCommitted) return outcome;
+  for (const Node& node : outcome->nodes) {
+    if (node.id == directory.id) {
+      lasting.Became(node, changes);
+      continue;
+    }
+    // Which names another directory has now is known to its plan alone.
+    const auto part = std::find_if(others.begin(), others.end(),
+                                   [&node](const Part& other) { return other.id == node.id; });
+    if (part != others.end() && part->writes.empty()) lasting.Became(node, {});
+  }
+  return outcome;
 }
 
 // A directory hands its files' stack down to the directories in it.

@@ -7,12 +7,14 @@ namespace abacus::objfs {
 
 // -- clients --------------------------------------------------------------------------------------
 
-void CallbackTable::Join(uint16_t writer, Nanos now) { clients_[writer] = now + options_.lease; }
+void CallbackTable::Join(uint16_t writer, Nanos now) {
+  clients_[writer].ends = now + options_.lease;
+}
 
 bool CallbackTable::Renew(uint16_t writer, Nanos now) {
   const auto client = clients_.find(writer);
   if (client == clients_.end()) return false;
-  client->second = std::max(client->second, now + options_.lease);
+  client->second.ends = std::max(client->second.ends, now + options_.lease);
   return true;
 }
 
@@ -24,10 +26,10 @@ void CallbackTable::Leave(uint16_t writer, Nanos now) {
 void CallbackTable::Forget(uint16_t writer) {
   clients_.erase(writer);
   for (auto& [id, object] : objects_) {
-    const size_t before = object.holders.size() + object.queue.size();
-    object.holders.erase(writer);
-    std::erase_if(object.queue, [writer](const Waiter& waiter) { return waiter.writer == writer; });
-    if (object.holders.size() + object.queue.size() != before) changed_.insert(id);
+    size_t gone = object.holders.erase(writer) + object.knowers.erase(writer);
+    gone += std::erase_if(object.queue,
+                          [writer](const Waiter& waiter) { return waiter.writer == writer; });
+    if (gone > 0) changed_.insert(id);
   }
 }
 
@@ -44,12 +46,15 @@ bool CallbackTable::Follows(Want want, Want earlier) {
     case Want::kShare:
       return earlier == Want::kChange || earlier == Want::kWrite;
     case Want::kWrite:
-      return true;
+      return earlier != Want::kAlter;
+    case Want::kAlter:
+      return false;
   }
   return true;
 }
 
 bool CallbackTable::IsInTheWay(uint16_t writer, Want want, uint16_t other, const Holder& holder) {
+  if (want == Want::kAlter) return false;  // bytes are another matter
   // One's own promise that is being broken is given back first.
   if (other == writer) return holder.breaking && (want == Want::kShare || want == Want::kWrite);
   return holder.may_write || want == Want::kChange || want == Want::kWrite;
@@ -59,9 +64,27 @@ bool CallbackTable::IsHindered(const Object& object, uint16_t writer, Want want)
   for (const auto& [other, holder] : object.holders) {
     if (IsInTheWay(writer, want, other, holder)) return true;
   }
-  if (want == Want::kLook || want == Want::kChange) return false;
+  if (StopsKnowing(want) && IsKnownToOthers(object, writer)) return true;
+  if (want != Want::kShare && want != Want::kWrite) return false;
   return std::any_of(object.changing.begin(), object.changing.end(),
                      [writer](const auto& change) { return change.first != writer; });
+}
+
+bool CallbackTable::StopsKnowing(Want want) {
+  return want == Want::kChange || want == Want::kWrite || want == Want::kAlter;
+}
+
+bool CallbackTable::IsKnownToOthers(const Object& object, uint16_t writer) {
+  return object.knowers.size() > object.knowers.count(writer);
+}
+
+// Nobody before whom it would have to be forgotten again.
+bool CallbackTable::MayBeKnown(const Object& object, Nanos now) {
+  if (!object.changing.empty() || object.altering > 0 || now < object.quiet_until) return false;
+  return std::none_of(object.holders.begin(), object.holders.end(),
+                      [](const auto& holder) { return holder.second.may_write; }) &&
+         std::none_of(object.queue.begin(), object.queue.end(),
+                      [](const Waiter& waiter) { return StopsKnowing(waiter.want); });
 }
 
 bool CallbackTable::IsBehind(const Object& object, uint16_t writer, Want want) {
@@ -155,8 +178,9 @@ void CallbackTable::Release(ObjectId id, uint16_t writer, Nanos now) {
   const auto object = objects_.find(id);
   if (object == objects_.end()) return;
   object->second.holders.erase(writer);
-  std::erase_if(object->second.queue,
-                [writer](const Waiter& waiter) { return waiter.writer == writer; });
+  std::erase_if(object->second.queue, [writer](const Waiter& waiter) {
+    return waiter.writer == writer && waiter.want != Want::kAlter;
+  });
   changed_.insert(id);
   Settle(now);
 }
@@ -170,18 +194,100 @@ uint16_t CallbackTable::WriterOf(ObjectId id) const {
   return 0;
 }
 
+// -- what is known beside the bytes ---------------------------------------------------------------
+
+bool CallbackTable::Know(ObjectId id, uint16_t writer, Version stamp, Nanos now) {
+  const auto client = clients_.find(writer);
+  if (client == clients_.end()) return false;
+  const auto found = objects_.find(id);
+  if (found != objects_.end()) {
+    if (!MayBeKnown(found->second, now)) return false;
+    const auto own = found->second.knowers.find(writer);
+    if (own != found->second.knowers.end()) {
+      if (own->second.breaking) return false;
+      // A new promise: what the client gives back of the old one is not of this.
+      own->second.given = stamp;
+      return true;
+    }
+  }
+  if (client->second.knows >= options_.knows_max) return false;
+  ++client->second.knows;
+  objects_[id].knowers[writer] = {stamp, false};
+  return true;
+}
+
+void CallbackTable::Forgotten(ObjectId id, uint16_t writer, Version given, Nanos now) {
+  const auto object = objects_.find(id);
+  if (object == objects_.end()) return;
+  const auto knower = object->second.knowers.find(writer);
+  if (knower == object->second.knowers.end() || knower->second.given > given) return;
+  object->second.knowers.erase(knower);
+  --clients_[writer].knows;
+  changed_.insert(id);
+  Settle(now);
+}
+
+CallbackTable::Answer CallbackTable::Alter(const std::vector<ObjectId>& ids, uint16_t writer,
+                                           Nanos now) {
+  if (!clients_.contains(writer)) return Answer::kLeft;
+  const auto hinders = [&](ObjectId id) {
+    const auto object = objects_.find(id);
+    return object != objects_.end() && IsKnownToOthers(object->second, writer);
+  };
+  const bool waits = std::any_of(ids.begin(), ids.end(), hinders);
+  for (const ObjectId id : ids) {
+    Object& object = objects_[id];
+    const auto place =
+        std::find_if(object.queue.begin(), object.queue.end(), [&](const Waiter& waiter) {
+          return waiter.writer == writer && waiter.want == Want::kAlter;
+        });
+    if (!waits) {
+      ++object.altering;
+      if (place != object.queue.end()) object.queue.erase(place);
+      continue;
+    }
+    changed_.insert(id);
+    // Where nothing is in the way it has its turn, which keeps others from knowing the object until
+    // the rest is free too.
+    const std::optional<Nanos> woken = hinders(id) ? std::nullopt : std::optional<Nanos>(now);
+    if (place == object.queue.end()) {
+      object.queue.push_back({writer, Want::kAlter, woken});
+    } else {
+      place->woken = woken;
+    }
+  }
+  if (!waits) return Answer::kGranted;
+  Settle(now);
+  return Answer::kWait;
+}
+
+void CallbackTable::EndAlter(const std::vector<ObjectId>& ids, Nanos now) {
+  for (const ObjectId id : ids) {
+    const auto object = objects_.find(id);
+    if (object == objects_.end() || object->second.altering == 0) continue;
+    --object->second.altering;
+    if (object->second.empty(now)) objects_.erase(object);
+  }
+}
+
+size_t CallbackTable::KnownBy(uint16_t writer) const {
+  const auto client = clients_.find(writer);
+  return client == clients_.end() ? 0 : client->second.knows;
+}
+
 // -- time, and what follows -----------------------------------------------------------------------
 
 void CallbackTable::Tick(Nanos now) {
   std::vector<uint16_t> silent;
-  for (const auto& [writer, ends] : clients_) {
-    if (ends + options_.lease <= now) silent.push_back(writer);
+  for (const auto& [writer, client] : clients_) {
+    if (client.ends + options_.lease <= now) silent.push_back(writer);
   }
   for (const uint16_t writer : silent) {
     silent_.push_back(writer);
     Forget(writer);
   }
   for (auto& [id, object] : objects_) {
+    if (object.empty(now)) changed_.insert(id);
     if (object.queue.empty()) continue;
     std::erase_if(object.queue, [&](const Waiter& waiter) {
       return waiter.woken.has_value() && *waiter.woken + options_.turn <= now;
@@ -197,8 +303,17 @@ void CallbackTable::Settle(Nanos now) {
     changed_.erase(changed_.begin());
     Advance(id, now);
     const auto object = objects_.find(id);
-    if (object != objects_.end() && object->second.empty()) objects_.erase(object);
+    if (object != objects_.end() && object->second.empty(now)) objects_.erase(object);
   }
+}
+
+bool CallbackTable::HasLapsed(ObjectId id, uint16_t other, Nanos now) {
+  if (clients_[other].ends > now) return false;
+  // It serves nobody from what it keeps any more: nobody has to wait for its answer.
+  silent_.push_back(other);
+  Forget(other);
+  changed_.insert(id);
+  return true;
 }
 
 void CallbackTable::Advance(ObjectId id, Nanos now) {
@@ -209,22 +324,29 @@ void CallbackTable::Advance(ObjectId id, Nanos now) {
     if (waiter.woken.has_value() || IsBehind(object, waiter.writer, waiter.want)) continue;
     for (auto& [other, holder] : object.holders) {
       if (!IsInTheWay(waiter.writer, waiter.want, other, holder)) continue;
-      if (clients_[other] <= now) {
-        // It serves nobody from what it keeps any more: nobody has to wait for its answer.
-        silent_.push_back(other);
-        Forget(other);
-        changed_.insert(id);
-        return;
-      }
+      if (HasLapsed(id, other, now)) return;
       if (holder.breaking) continue;
       holder.breaking = true;
       actions_.push_back({holder.may_write ? Action::Kind::kRecall : Action::Kind::kInvalidate,
                           other, id, holder.given});
     }
+    if (StopsKnowing(waiter.want) && TellToForget(id, waiter.writer, &object, now)) return;
     if (IsHindered(object, waiter.writer, waiter.want)) continue;
     waiter.woken = now;
     actions_.push_back({Action::Kind::kWake, waiter.writer, id, {}});
   }
+}
+
+bool CallbackTable::TellToForget(ObjectId id, uint16_t writer, Object* object, Nanos now) {
+  for (auto& [other, knower] : object->knowers) {
+    if (other == writer) continue;
+    if (HasLapsed(id, other, now)) return true;
+    if (knower.breaking) continue;
+    knower.breaking = true;
+    object->quiet_until = now + options_.quiet;
+    actions_.push_back({Action::Kind::kForget, other, id, knower.given});
+  }
+  return false;
 }
 
 std::vector<CallbackTable::Action> CallbackTable::TakeActions() {

@@ -3,8 +3,8 @@
 
 // CallbackTable: which clients keep what of a volume's objects, and who is told when that breaks.
 
+#include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <optional>
 #include <set>
@@ -21,6 +21,7 @@ enum class Want : uint8_t {
   kChange,    // to change them at the store, now
   kShare,     // a promise: what is read may be kept, until it is broken
   kWrite,     // a promise: changes may be kept from the store, until it is broken
+  kAlter,     // to change the inode, or the names in a directory, now; see Alter()
 };
 
 // The promises of one volume. A pure state machine: events and times in, answers and actions out;
@@ -31,6 +32,18 @@ enum class Want : uint8_t {
 // whatever it believes. Who has to wait stands in a queue; its head is woken when nothing is in its
 // way any more, and then nobody else comes first until it has asked again, or its turn has lapsed.
 //
+// What is known of an object beside its bytes - the inode, and of a directory the names - is under
+// a promise of its own, Know(), which several clients may have at once and nobody waits for: where
+// it cannot be given the client keeps nothing, and asks each time. Whoever changes the inode, the
+// names or the bytes, or wants to keep changes of the bytes to itself, waits until all others have
+// forgotten. That is before the change is made, so that no client sees the new state while another
+// one still shows the old.
+//   It cannot deadlock: to forget, a client waits for nobody; and while a client may write, nobody
+// else knows the object, so that writing back waits for nobody either. Alter() takes all of its
+// objects or none, and keeps nothing while it waits.
+//   It cannot be kept going for ever by clients that look and change in turns: nobody is given the
+// promise while somebody waits to change the object, nor for Options::quiet after it was broken.
+//
 // Invariants (each holds after every call):
 // 1. Where one client has a promise to write, no other has any promise.
 // 2. kChange is granted where no other client has a promise, and while such a change lasts no other
@@ -38,15 +51,19 @@ enum class Want : uint8_t {
 // 3. A promise has a version greater than every earlier one of its object: a break that names an
 //    older one is of a promise that is no more.
 // 4. No promise is broken but for somebody who waits.
+// 5. While an object is changed nobody is promised anything that is known of it, and who was before
+//    is the one who changes it. Where one client may write, no other knows the object.
 // Thread-safety: thread-compatible. Blocking: no. Limits: each client waits at most once for each
-// Want of an object. Units: nanoseconds of one monotonic clock.
-// Source: paper, section 4.3.1 (AFS-style callbacks); leases as in Gray and Cheriton, 1989.
+// Want of an object, and knows so many objects (Options). Units: nanoseconds of one monotonic
+// clock. Source: paper, section 4.3.1 (AFS-style callbacks); leases as in Gray and Cheriton, 1989.
 class CallbackTable {
  public:
   using Nanos = int64_t;
   struct Options {
     Nanos lease = 0;  // how long a client that is silent keeps its promises
     Nanos turn = 0;   // how long one that was woken comes first
+    Nanos quiet = 0;  // how long nobody is promised to know what was just changed by another
+    size_t knows_max = 65'536;  // objects that one client knows
   };
   enum class Answer : uint8_t {
     kGranted = 0,
@@ -54,7 +71,7 @@ class CallbackTable {
     kLeft,  // the client is none
   };
   struct Action {
-    enum class Kind : uint8_t { kInvalidate, kRecall, kWake };
+    enum class Kind : uint8_t { kInvalidate, kRecall, kWake, kForget };
     Kind kind = Kind::kWake;
     uint16_t writer = 0;  // whom to tell
     ObjectId id = 0;
@@ -89,6 +106,20 @@ class CallbackTable {
   // Who has the promise to write; 0: nobody.
   uint16_t WriterOf(ObjectId id) const;
 
+  // -- what is known beside the bytes ------------------------------------------------------------
+
+  // Whether the client may keep what it reads of the object after this call, until it is told to
+  // forget; `stamp` as for Ask(), and the version of the promise. Refused at Options::knows_max.
+  bool Know(ObjectId id, uint16_t writer, Version stamp, Nanos now);
+  // The client keeps nothing any more that it was promised up to `given`.
+  void Forgotten(ObjectId id, uint16_t writer, Version given, Nanos now);
+  // Leave to change all these objects beside their bytes, or the bytes of directories: of all or of
+  // none. Where it is granted EndAlter() ends it. Changes of one object may go on at once: who
+  // applies them orders them.
+  Answer Alter(const std::vector<ObjectId>& ids, uint16_t writer, Nanos now);
+  void EndAlter(const std::vector<ObjectId>& ids, Nanos now);
+  size_t KnownBy(uint16_t writer) const;
+
   // Lets time pass: turns lapse, and clients leave that were silent for two leases, or for one
   // where somebody waits for them. To be called now and then.
   void Tick(Nanos now);
@@ -113,29 +144,51 @@ class CallbackTable {
     Want want = Want::kLook;
     std::optional<Nanos> woken;
   };
+  struct Knower {
+    Version given;
+    bool breaking = false;
+  };
   struct Object {
     std::map<uint16_t, Holder> holders;
     std::map<uint16_t, uint32_t> changing;  // by writer: how many changes at the store
-    std::deque<Waiter> queue;
-    bool empty() const { return holders.empty() && changing.empty() && queue.empty(); }
+    std::map<uint16_t, Knower> knowers;
+    uint32_t altering = 0;  // how many changes beside the bytes
+    std::vector<Waiter> queue;
+    Nanos quiet_until = 0;
+    bool empty(Nanos now) const {
+      return holders.empty() && changing.empty() && knowers.empty() && altering == 0 &&
+             queue.empty() && quiet_until <= now;
+    }
+  };
+  struct Client {
+    Nanos ends = 0;    // its lease
+    size_t knows = 0;  // objects
   };
 
   static bool Follows(Want want, Want earlier);
   // What promises and changes stand in the way of; the queue is not looked at.
   static bool IsInTheWay(uint16_t writer, Want want, uint16_t other, const Holder& holder);
   static bool IsHindered(const Object& object, uint16_t writer, Want want);
+  // Whether others may not know the object meanwhile.
+  static bool StopsKnowing(Want want);
+  static bool IsKnownToOthers(const Object& object, uint16_t writer);
+  static bool MayBeKnown(const Object& object, Nanos now);
   static bool IsBehind(const Object& object, uint16_t writer, Want want);
   // Other calls of a client that has just been promised `want` need not wait for less any more:
   // they may never ask again, and would keep a turn that nobody takes.
   void DropServed(Object* object, ObjectId id, uint16_t writer, Want want);
   // Breaks what is in the way of those first in the queue, and wakes those that nothing hinders.
   void Advance(ObjectId id, Nanos now);
+  // Where the lease of one that is in the way has run out: it has left. True where it has.
+  bool HasLapsed(ObjectId id, uint16_t other, Nanos now);
+  // Tells all but `writer`. True where one has left: then the object is looked at anew.
+  bool TellToForget(ObjectId id, uint16_t writer, Object* object, Nanos now);
   void Forget(uint16_t writer);
   // Advances all objects that have changed.
   void Settle(Nanos now);
 
   const Options options_;
-  std::map<uint16_t, Nanos> clients_;  // by writer: when its lease runs out
+  std::map<uint16_t, Client> clients_;  // by writer
   std::map<ObjectId, Object> objects_;
   std::set<ObjectId> changed_;
   std::vector<Action> actions_;

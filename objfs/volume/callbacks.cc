@@ -32,7 +32,8 @@ absl::Status HasLeftOrWasSilent(uint16_t writer) {
 Callbacks::Callbacks(Options options)
     : options_(WithClock(std::move(options))),
       table_({.lease = absl::ToInt64Nanoseconds(options_.lease),
-              .turn = absl::ToInt64Nanoseconds(options_.turn)}) {}
+              .turn = absl::ToInt64Nanoseconds(options_.turn),
+              .quiet = absl::ToInt64Nanoseconds(options_.quiet)}) {}
 
 void Callbacks::Join(uint16_t writer, const runtime::Ref<ClientEnd>& end) {
   using Kind = CallbackTable::Action::Kind;
@@ -40,9 +41,9 @@ void Callbacks::Join(uint16_t writer, const runtime::Ref<ClientEnd>& end) {
   if (end) {
     messenger = std::make_unique<Messenger>(
         [end](const CallbackTable::Action& action) {
-          return action.kind == Kind::kWake
-                     ? end->Wake(action.id)
-                     : end->Break(action.id, action.kind == Kind::kRecall, action.given);
+          if (action.kind == Kind::kWake) return end->Wake(action.id);
+          if (action.kind == Kind::kForget) return end->Forget(action.id, action.given);
+          return end->Break(action.id, action.kind == Kind::kRecall, action.given);
         },
         [this](const CallbackTable::Action& action) { OnBroken(action); });
   }
@@ -121,9 +122,50 @@ void Callbacks::EndChange(ObjectId id, uint16_t writer) {
 }
 
 void Callbacks::OnBroken(const CallbackTable::Action& action) {
+  if (action.kind == CallbackTable::Action::Kind::kForget) {
+    return Forgotten(action.id, action.writer, action.given);
+  }
   MutexLock lock(mutex_);
   table_.Broken(action.id, action.writer, action.given, Now());
   Carry();
+}
+
+std::vector<Version> Callbacks::Know(const std::vector<ObjectId>& ids, uint16_t writer) {
+  std::vector<Version> given(ids.size());
+  MutexLock lock(mutex_);
+  if (!messengers_.contains(writer)) return given;  // it could not be told to forget
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const Version stamp{++last_stamp_};
+    if (table_.Know(ids[i], writer, stamp, Now())) given[i] = stamp;
+  }
+  return given;
+}
+
+void Callbacks::Forgotten(ObjectId id, uint16_t writer, Version given) {
+  MutexLock lock(mutex_);
+  table_.Forgotten(id, writer, given, Now());
+  Carry();
+}
+
+absl::StatusOr<Callbacks::Alteration> Callbacks::BeginAlter(std::vector<ObjectId> ids,
+                                                            uint16_t writer) {
+  MutexLock lock(mutex_);
+  const CallbackTable::Answer answer = table_.Alter(ids, writer, Now());
+  Carry();
+  switch (answer) {
+    case CallbackTable::Answer::kGranted:
+      return Alteration(this, std::move(ids));
+    case CallbackTable::Answer::kWait:
+      return WouldBlock("another client knows the object, and is told to forget it");
+    case CallbackTable::Answer::kLeft:
+      break;
+  }
+  return HasLeftOrWasSilent(writer);
+}
+
+void Callbacks::EndAlter(const std::vector<ObjectId>& ids) {
+  MutexLock lock(mutex_);
+  table_.EndAlter(ids, Now());
 }
 
 void Callbacks::Pass(ObjectId id, uint16_t writer) {

@@ -34,7 +34,9 @@ class Callbacks {
   struct Options {
     absl::Duration lease;
     absl::Duration turn = absl::Seconds(1);  // how long one that was woken comes first
-    std::function<int64_t()> steady_ns;      // monotonic; empty: this machine's
+    // How long nobody may keep what is known of an object that another client has just changed.
+    absl::Duration quiet = absl::Seconds(1);
+    std::function<int64_t()> steady_ns;  // monotonic; empty: this machine's
   };
 
   explicit Callbacks(Options options);
@@ -80,6 +82,30 @@ class Callbacks {
   };
   absl::StatusOr<Change> BeginChange(ObjectId id, uint16_t writer);
 
+  // Promises for the inodes and names of these objects, to be asked for before they are read; the
+  // version of each, 0 where none is given.
+  std::vector<Version> Know(const std::vector<ObjectId>& ids, uint16_t writer);
+  // The client keeps nothing any more of what it was promised up to `given`.
+  void Forgotten(ObjectId id, uint16_t writer, Version given);
+
+  // A change of the inodes or names of objects: while it lives nobody is promised to know them.
+  class Alteration {
+   public:
+    Alteration(Callbacks* callbacks, std::vector<ObjectId> ids)
+        : callbacks_(callbacks), ids_(std::move(ids)) {}
+    Alteration(Alteration&& other) noexcept
+        : callbacks_(std::exchange(other.callbacks_, nullptr)), ids_(std::move(other.ids_)) {}
+    Alteration& operator=(Alteration&&) = delete;
+    ~Alteration() {
+      if (callbacks_ != nullptr) callbacks_->EndAlter(ids_);
+    }
+
+   private:
+    Callbacks* callbacks_;
+    std::vector<ObjectId> ids_;
+  };
+  absl::StatusOr<Alteration> BeginAlter(std::vector<ObjectId> ids, uint16_t writer);
+
   // Lets time pass; returns the clients that have left by their silence. To be called now and then.
   std::vector<uint16_t> Tick();
   // Tells nobody anything any more. Waits for calls that are under way.
@@ -88,6 +114,7 @@ class Callbacks {
  private:
   absl::Status Ask(ObjectId id, uint16_t writer, Want want, Version* given);
   void EndChange(ObjectId id, uint16_t writer);
+  void EndAlter(const std::vector<ObjectId>& ids);
   void OnBroken(const CallbackTable::Action& action);
   int64_t Now() const { return options_.steady_ns(); }
   // Gives the messengers what the table wants to be done, in its order.

@@ -21,6 +21,7 @@ class ClientEnd final : public runtime::AnchoredObject {
   struct Handlers {
     std::function<absl::Status(ObjectId id, bool write_back, Version given)> on_break;
     std::function<void(ObjectId id)> on_wake;
+    std::function<void(ObjectId id, Version given)> on_forget;
   };
   // What the handlers use outlives the object.
   explicit ClientEnd(Handlers handlers) : handlers_(std::move(handlers)) {}
@@ -35,7 +36,13 @@ class ClientEnd final : public runtime::AnchoredObject {
     handlers_.on_wake(id);
     return absl::OkStatus();
   }
-  ABACUS_OBJECT(ClientEnd, "objfs.ClientEnd", 1, Break, Wake)
+  // What the client knew of the object's inode and names by promises up to `given` is forgotten
+  // when this has returned. It waits for nobody.
+  absl::Status Forget(ObjectId id, Version given) {
+    handlers_.on_forget(id, given);
+    return absl::OkStatus();
+  }
+  ABACUS_OBJECT(ClientEnd, "objfs.ClientEnd", 1, Break, Wake, Forget)
 
  private:
   const Handlers handlers_;

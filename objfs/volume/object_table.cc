@@ -158,6 +158,11 @@ absl::StatusOr<Outcome> ObjectTable::Commit(uint16_t writer, const Transaction& 
     const bool sets_time = part.change.modified_ns.has_value() || part.change.touch_modified;
     if (sets_time || !part.writes.empty()) ForgetWriter(part.id);
   }
+  for (size_t i = 0; i < updates.size(); ++i) {
+    if (updates[i].writes.empty()) continue;
+    const auto attributes = store_->GetAttributes(updates[i].id);
+    if (attributes.ok()) outcome.nodes[i].allocated = attributes->allocated_bytes;
+  }
   for (Node& node : outcome.nodes) {
     node.version = outcome.version;
     ForgetWritten(node.id);

@@ -24,6 +24,20 @@ struct Node {
   ABACUS_FIELDS(id, inode, size, allocated, version, kept_by)
 };
 
+// A promise for what is known of an inode, and of a directory its names (callback_table.h).
+struct KnownInode {
+  ObjectId id = 0;
+  Version given;
+  ABACUS_FIELDS(id, given)
+};
+
+// Inodes, and whether they may be kept: `given` is 0 where not, and else the promise's version.
+struct KnownNodes {
+  std::vector<Node> nodes;
+  std::vector<Version> given;
+  ABACUS_FIELDS(nodes, given)
+};
+
 // The part of a transaction that one object takes.
 struct Part {
   ObjectId id = 0;

@@ -36,8 +36,8 @@ Volume::Volume(std::shared_ptr<ObjectStore> store, Options options, Host host)
     : options_(std::move(options)),
       host_(std::move(host)),
       table_(std::make_shared<ObjectTable>(std::move(store), host_.now_ns)),
-      callbacks_(std::make_shared<Callbacks>(
-          Callbacks::Options{.lease = options_.lease, .steady_ns = host_.steady_ns})) {}
+      callbacks_(std::make_shared<Callbacks>(Callbacks::Options{
+          .lease = options_.lease, .quiet = options_.quiet, .steady_ns = host_.steady_ns})) {}
 
 Volume::~Volume() {
   {
@@ -175,6 +175,22 @@ absl::StatusOr<std::vector<Node>> Volume::Stat(const std::vector<ObjectId>& ids)
   return nodes;
 }
 
+absl::StatusOr<KnownNodes> Volume::Know(uint16_t writer, const std::vector<ObjectId>& ids,
+                                        const std::vector<KnownInode>& returned) {
+  for (const KnownInode& known : returned) callbacks_->Forgotten(known.id, writer, known.given);
+  KnownNodes known;
+  // Before they are read: a change that comes between finds the promise.
+  known.given = callbacks_->Know(ids, writer);
+  ABACUS_ASSIGN_OR_RETURN(known.nodes, Stat(ids));
+  for (size_t i = 0; i < ids.size(); ++i) {
+    // Of what is about to be removed nobody is told.
+    const bool stays = known.nodes[i].id != 0 && known.nodes[i].inode.links > 0;
+    if (stays || known.given[i] == Version()) continue;
+    callbacks_->Forgotten(ids[i], writer, std::exchange(known.given[i], Version()));
+  }
+  return known;
+}
+
 absl::Status Volume::Settle(uint16_t writer, ObjectId id) { return callbacks_->Look(id, writer); }
 
 absl::Status Volume::Pass(uint16_t writer, ObjectId id) {
@@ -191,7 +207,11 @@ absl::StatusOr<Node> Volume::MakeInode(uint16_t writer, const Inode& inode,
 absl::Status Volume::Discard(ObjectId id) { return table_->Discard(id); }
 
 absl::StatusOr<Outcome> Volume::Commit(uint16_t writer, const Transaction& transaction) {
-  ABACUS_RETURN_IF_ERROR(callbacks_->Check(writer));
+  std::vector<ObjectId> ids;
+  ids.reserve(transaction.parts.size());
+  for (const Part& part : transaction.parts) ids.push_back(part.id);
+  ABACUS_ASSIGN_OR_RETURN(const Callbacks::Alteration lasting,
+                          callbacks_->BeginAlter(std::move(ids), writer));
   auto outcome = table_->Commit(writer, transaction);
   const bool full = absl::IsResourceExhausted(outcome.status());
   if (full && table_->waiting_removals() > 0) {
@@ -209,12 +229,14 @@ absl::StatusOr<Outcome> Volume::Commit(uint16_t writer, const Transaction& trans
 }
 
 absl::StatusOr<Node> Volume::Change(uint16_t writer, ObjectId id, const InodeChange& change) {
-  ABACUS_RETURN_IF_ERROR(callbacks_->Check(writer));
+  ABACUS_ASSIGN_OR_RETURN(const Callbacks::Alteration lasting,
+                          callbacks_->BeginAlter({id}, writer));
   return table_->Change(writer, id, change);
 }
 
 absl::Status Volume::TellWhenWritten(uint16_t writer, ObjectId id, int64_t when_ns) {
-  ABACUS_RETURN_IF_ERROR(callbacks_->Check(writer));
+  ABACUS_ASSIGN_OR_RETURN(const Callbacks::Alteration lasting,
+                          callbacks_->BeginAlter({id}, writer));
   return table_->ToldWhenWritten(writer, id, when_ns);
 }
 

@@ -89,6 +89,8 @@ class Volume final : public runtime::AnchoredObject {
     // A client that was silent for so long loses its promises to those who wait for them, and has
     // left after twice as long.
     absl::Duration lease = absl::Seconds(30);
+    // How long nobody may keep what is known of an object that another client has just changed.
+    absl::Duration quiet = absl::Seconds(1);
   };
 
   // The volume that the store holds; makes its root directory where the store is new.
@@ -110,6 +112,11 @@ class Volume final : public runtime::AnchoredObject {
 
   // In the order asked for; an object that is not there has id 0.
   absl::StatusOr<std::vector<Node>> Stat(const std::vector<ObjectId>& ids);
+  // As Stat(), and what it tells may be kept until the client's end is told to forget it, where a
+  // promise is given: the inode, and of a directory also what is read of its names after this call.
+  // `returned`: what the client keeps no more.
+  absl::StatusOr<KnownNodes> Know(uint16_t writer, const std::vector<ObjectId>& ids,
+                                  const std::vector<KnownInode>& returned);
   // Returns OK once Stat() tells of all that was written before this call, also of what another
   // client keeps. Errors: IsWouldBlock().
   absl::Status Settle(uint16_t writer, ObjectId id);
@@ -120,6 +127,8 @@ class Volume final : public runtime::AnchoredObject {
   absl::StatusOr<Node> MakeInode(uint16_t writer, const Inode& inode, const std::string& contents);
   // Takes back one that MakeInode() made and that no transaction named.
   absl::Status Discard(ObjectId id);
+  // This and Change() are refused as IsWouldBlock() while other clients have yet to forget what
+  // they know of the objects; then the client's end is woken.
   absl::StatusOr<Outcome> Commit(uint16_t writer, const Transaction& transaction);
   // Changes of one inode that depend on nothing that was read.
   absl::StatusOr<Node> Change(uint16_t writer, ObjectId id, const InodeChange& change);
@@ -159,7 +168,7 @@ class Volume final : public runtime::AnchoredObject {
   ABACUS_OBJECT(Volume, "objfs.Volume", 1, Join, Renew, Leave, Stat, MakeInode, Discard, Commit,
                 Change, TreeVersion, Open, Close, ListenForLocks, Lock, Unlock, GetLock, CancelLock,
                 WaitingLocks, Locks, Flush, Space, Clients, Retire, Settle, Pass, TellWhenWritten,
-                Commits)
+                Commits, Know)
 
  private:
   struct Bottom {

@@ -36,10 +36,12 @@ class FileSystemWorld {
   // `steady_clock_ns`: the clock of all leases; empty: the machine's.
   explicit FileSystemWorld(size_t nodes = 3, Disk* disk = nullptr,
                            std::function<int64_t()> steady_clock_ns = nullptr,
-                           absl::Duration lease = absl::Seconds(30))
+                           absl::Duration lease = absl::Seconds(30),
+                           absl::Duration quiet = absl::Seconds(1))
       : steady_ns(std::move(steady_clock_ns)),
         nodes_(nodes),
         lease_(lease),
+        quiet_(quiet),
         disk_(disk == nullptr ? &memory_ : disk) {
     Begin();
   }
@@ -148,8 +150,12 @@ class FileSystemWorld {
           .count();
     };
     host.steady_ns = steady_ns;
-    auto volume = Volume::Make(
-        store_, {.name = "test", .flush_interval = absl::Milliseconds(100), .lease = lease_}, host);
+    auto volume = Volume::Make(store_,
+                               {.name = "test",
+                                .flush_interval = absl::Milliseconds(100),
+                                .lease = lease_,
+                                .quiet = quiet_},
+                               host);
     ASSERT_TRUE(volume.ok()) << volume.status();
     volume_ = binding.Adopt(*std::move(volume));
   }
@@ -162,7 +168,7 @@ class FileSystemWorld {
   }
 
   const size_t nodes_;
-  const absl::Duration lease_;
+  const absl::Duration lease_, quiet_;
   const LayerKinds kinds_ = AllKinds();
   MemoryDisk memory_;
   Disk* const disk_;
