@@ -157,6 +157,16 @@ TEST_F(KnowingTest, WhatIsGivenBackOfAnOlderPromiseEndsNoNewerOne) {
   EXPECT_EQ(Alter(kB), Answer::kGranted);
 }
 
+TEST_F(KnowingTest, APromiseThatBreaksIsNotRenewedThoughWhoWaitedHasLeft) {
+  ASSERT_TRUE(Know(kA));
+  ASSERT_EQ(Alter(kB), Answer::kWait);
+  table_.Leave(kB, now_);
+  now_ += kQuietNs;
+  EXPECT_FALSE(Know(kA)) << "it is on its way to be forgotten";
+  Forgotten(kA);
+  EXPECT_TRUE(Know(kA));
+}
+
 TEST_F(KnowingTest, AClientKnowsSoManyObjects) {
   for (ObjectId id = 1; id <= 3; ++id) ASSERT_TRUE(Know(kA, id));
   EXPECT_FALSE(Know(kA, 4));
