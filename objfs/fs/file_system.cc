@@ -159,7 +159,12 @@ void FileSystemImpl::PushWhatIsOld() {
 
 absl::Status FileSystemImpl::RenewLease() {
   const int64_t sent_ns = host_.steady_ns();
-  ABACUS_RETURN_IF_ERROR(volume_->Renew(info_.writer));
+  const absl::Status renewed = volume_->Renew(info_.writer);
+  if (!renewed.ok()) {
+    // The server may have died, and the one after it knows of no promises.
+    known_.ForgetAll();
+    return renewed;
+  }
   const int64_t until_ns = LeaseEnd(sent_ns, info_.lease_ns);
   int64_t before_ns = lease_until_ns_;
   while (before_ns < until_ns && !lease_until_ns_.compare_exchange_weak(before_ns, until_ns)) {

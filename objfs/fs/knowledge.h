@@ -51,7 +51,7 @@ class Knowledge {
   void Keep(const Node& node, Version given, uint64_t seen);
   // The promise up to `given` ends.
   void Forget(ObjectId id, Version given);
-  // All promises have ended: the client is another one to its volume.
+  // All promises may have ended.
   void ForgetAll();
   // What is kept no more since the last call.
   std::vector<KnownInode> TakeReturned();

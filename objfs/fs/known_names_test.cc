@@ -258,6 +258,15 @@ TEST_F(KnownNamesTest, AClientThatDiedKeepsChangesWaitingForItsLeaseOnly) {
   a.reset();  // what it says now reaches nobody
 }
 
+TEST_F(KnownNamesTest, AfterAFailedRenewalNothingThatWasKeptIsShown) {
+  const auto a = world_.Client(1);
+  const ObjectId file = MakeFile(*a, "f");
+  ASSERT_EQ(ModeOf(*a, file), 0644u);
+  world_.cluster().Kill(FileSystemWorld::kServer);
+  EXPECT_FALSE(a->Renew().ok());
+  EXPECT_FALSE(a->Stat(file).ok()) << "though its lease is not over yet";
+}
+
 TEST_F(KnownNamesTest, AClientThatCouldNotRenewShowsNothingThatItKept) {
   const auto a = world_.Client(1);
   const ObjectId file = MakeFile(*a, "f");
