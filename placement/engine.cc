@@ -317,4 +317,34 @@ Decision Decide(const Snapshot& snapshot, const Config& config) {
   return decision;
 }
 
+std::optional<Candidate> JudgeMoves(const Snapshot& snapshot, absl::Span<const Move> moves,
+                                    const Config& config) {
+  if (!Validate(config).ok()) return std::nullopt;
+  const SnapshotReader::Graphs read = SnapshotReader(snapshot, {}, config).ReadAll();
+  const SnapshotReader::Console& console = read.consoles.front();
+  if (console.refusal) return std::nullopt;
+  const Graph& graph = read.graphs[console.graph];
+  Placement to = graph.present;
+  for (const Move& move : moves) {
+    const auto object =
+        std::find_if(graph.objects.begin(), graph.objects.end(),
+                     [&](const GraphObject& o) { return o.statistics->id == move.object; });
+    const auto node = std::find_if(graph.nodes.begin(), graph.nodes.end(), [&](const GraphNode& n) {
+      return n.statistics->node == move.to;
+    });
+    if (object == graph.objects.end() || node == graph.nodes.end()) return std::nullopt;
+    if (object->statistics->node != move.from) return std::nullopt;
+    to[static_cast<size_t>(object - graph.objects.begin())] =
+        static_cast<uint32_t>(node - graph.nodes.begin());
+  }
+  const Situation present = Situation::Of(graph, FixedPointOptionsOf(config));
+  Candidate candidate = Judge(present, snapshot.history, config, ServerOf(graph)).Of(to, -1);
+  // These three are why it is no target; of others there is no verdict.
+  const bool told = candidate.verdict == Verdict::kPinned ||
+                    candidate.verdict == Verdict::kAnchored ||
+                    candidate.verdict == Verdict::kMemoryUnknown;
+  if (!told && !Allowed(graph, graph.present, to)) return std::nullopt;
+  return candidate;
+}
+
 }  // namespace abacus::placement

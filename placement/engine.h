@@ -3,6 +3,8 @@
 
 // The decision: where the objects of one console, or of many, are to run.
 
+#include <optional>
+
 #include "absl/types/span.h"
 #include "placement/config.h"
 #include "placement/decision.h"
@@ -27,6 +29,13 @@ namespace abacus::placement {
 // takes O(length squared), a graph a few dozen minimum cuts. Source: paper, sections 5.4.1
 // and 5.4.3; graphs are ours.
 Decision Decide(const Snapshot& snapshot, const Config& config);
+
+// The same for one placement, listed in the decision or not: the one after `moves`, as a candidate
+// with its verdict. Empty where it cannot be judged or is not allowed: the snapshot is refused, an
+// object is not of the console's graph or not at Move::from, or may not be at Move::to (no anchored
+// object there, not among `allowed`, or apart from its attach group).
+std::optional<Candidate> JudgeMoves(const Snapshot& snapshot, absl::Span<const Move> moves,
+                                    const Config& config);
 
 // Decides on many consoles at once: allocates what servers have to their objects, greedily by net
 // benefit, so that the mean response time falls.

@@ -517,10 +517,22 @@ void Planner::Weigh(double now_s, Proposal* proposal) {
   Correct(now_s, &decision);
 
   const bool whole = window.window_s >= planner_.whole_window * config_.window_s;
+  std::string not_back;
   if (whole && AuditLastMove(graph, window, decision, now_s) && !window.options.suspended) {
-    decision = Undo(graph, window, std::move(decision), now_s);
-    return;
+    not_back = Undo(graph, window, &decision, now_s);
+    if (not_back.empty()) return;
   }
+  WeighMove(now_s, proposal);
+  if (not_back.empty()) return;
+  absl::StrAppend(&decision.explanation, " Since the last move the same work takes longer than ",
+                  "before it, but it is not taken back: ", not_back, ".");
+}
+
+// Of a decision that is not to take the last move back.
+void Planner::WeighMove(double now_s, Proposal* proposal) {
+  Graph& graph = *proposal->graph;
+  const Snapshot& window = proposal->window;
+  Decision& decision = proposal->decision;
   if (decision.reason == Reason::kSuspended) return;
   const bool engine_moves = decision.outcome == Outcome::kMove;
   Settle(graph, window, now_s, &decision);

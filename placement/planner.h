@@ -39,7 +39,7 @@ namespace abacus::placement {
 // Invariants:
 //  1. The same calls in the same order give the same decisions: no clock, no chance.
 //  2. A move is only ever made to a placement that Decide() lists as paying, or (kUndo) back from
-//     the last one.
+//     the last one, if objects are still allowed there and fit.
 //  3. Nothing is remembered that a restart would miss for longer than a window, but the learnt
 //     phases, corrections and cool-downs, without which it decides like the engine alone.
 //
@@ -138,6 +138,7 @@ class Planner {
     uint64_t audits = 0;
     uint64_t audits_dropped = 0;  // the behaviour or the others' load changed: not comparable
     uint64_t undone = 0;
+    uint64_t undos_held_back = 0;  // it got slower, but may not, or does not fit, where it was
     uint64_t graphs_evicted = 0;
     uint64_t moves_failed = 0;
   };
@@ -228,6 +229,7 @@ class Planner {
   Proposal ProposeFor(const ObjectId& console, std::optional<double> now);
   Proposal Propose(Graph& graph, Snapshot window, double now_s);
   void Weigh(double now_s, Proposal* proposal);
+  void WeighMove(double now_s, Proposal* proposal);
   void Conclude(double now_s, Proposal* proposal);
   double Horizon(const Graph& graph, const Snapshot& window) const;
   bool ShortensPhase(const Graph& graph, const Snapshot& window, const Decision& decision) const;
@@ -260,7 +262,9 @@ class Planner {
 
   // Compares the last move with what came of it. Returns true if it is to be taken back.
   bool AuditLastMove(Graph& graph, const Snapshot& window, const Decision& decision, double now_s);
-  Decision Undo(Graph& graph, const Snapshot& window, Decision decision, double now_s);
+  std::string WhyNotBack(const std::vector<Move>& back, const std::optional<Candidate>& there,
+                         const Decision& decision, double now_s) const;
+  std::string Undo(Graph& graph, const Snapshot& window, Decision* decision, double now_s);
   void LetGo(Graph& graph, const Snapshot& window, const Decision& decision, double now_s);
   static std::vector<double> CostsOf(const Graph& graph, const Snapshot& snapshot);
   static std::vector<double> MixOf(Graph& graph, const Snapshot& snapshot);

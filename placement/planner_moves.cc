@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "placement/engine.h"
 #include "placement/explain.h"
 #include "placement/planner.h"
 #include "placement/planner_terms.h"
@@ -162,33 +164,71 @@ bool Planner::AuditLastMove(Graph& graph, const Snapshot& window, const Decision
   return measured_s > last.before_s * (1 + planner_.undo_threshold);
 }
 
-Decision Planner::Undo(Graph& graph, const Snapshot& window, Decision decision, double now_s) {
+// Of a move back: what keeps objects from where they were before. Empty: nothing.
+std::string Planner::WhyNotBack(const std::vector<Move>& back,
+                                const std::optional<Candidate>& there, const Decision& decision,
+                                double now_s) const {
+  for (const Move& move : back) {
+    const StackObject* object = StackObjectOf(decision, move.object);
+    // Gone, or elsewhere by now: then there is nothing to be taken back.
+    if (object == nullptr || object->node != move.from) return "it is not where it was moved to";
+    if (object->fixed) return "it may not be moved any more";
+    if (ledger_.Claimed(move.object, decision.console, now_s)) return WhyHeldBack(Reason::kClaimed);
+    if (swings_.Rests(move.object, decision.console, now_s)) {
+      return "it was moved for another console since";
+    }
+  }
+  if (!there) return "it is not allowed any more where it was";
+  switch (there->verdict) {
+    case Verdict::kPinned:
+    case Verdict::kAnchored:
+      return "it may not be moved any more";
+    case Verdict::kNoMemory:
+      return "the memory that it had there is used by others";
+    case Verdict::kMemoryUnknown:
+      return "what it holds is unknown, and memory is limited there";
+    case Verdict::kNoCpu:
+      return "it would use more CPU there than the server lends";
+    default:
+      return "";
+  }
+}
+
+// Takes the last move back. Returns why not, where that cannot be; the decision is then as it was.
+std::string Planner::Undo(Graph& graph, const Snapshot& window, Decision* decision, double now_s) {
   const LastMove& last = *graph.last_move;
   std::vector<Move> back;
   for (const Move& move : last.moves) {
-    const StackObject* object = StackObjectOf(decision, move.object);
-    // Gone, pinned meanwhile, or elsewhere: then there is nothing to be taken back.
-    if (object == nullptr || object->fixed || object->node != move.to) return decision;
     back.push_back({.object = move.object, .from = move.to, .to = move.from});
   }
+  Config config = config_;
+  config.window_s = decision->window_s;
+  std::optional<Candidate> there = JudgeMoves(window, back, config);
+  if (std::string why = WhyNotBack(back, there, *decision, now_s); !why.empty()) {
+    ++counters_.undos_held_back;
+    return why;
+  }
   // What the place before takes was measured before the move.
-  decision.chosen = CandidateFor(back, last.before_s * AmountOf(graph, window), &decision);
-  decision.outcome = Outcome::kMove;
-  decision.reason = Reason::kUndo;
-  decision.moves = back;
-  decision.explanation =
+  const size_t listed = decision->candidates.size();
+  const size_t chosen = CandidateFor(back, last.before_s * AmountOf(graph, window), decision);
+  if (chosen == listed) decision->candidates[chosen].cost = there->cost;
+  decision->chosen = chosen;
+  decision->outcome = Outcome::kMove;
+  decision->reason = Reason::kUndo;
+  decision->moves = back;
+  decision->explanation =
       absl::StrCat("Moving back: since the last move the same work takes longer than before it. ",
-                   Explain(decision));
+                   Explain(*decision));
   ++graph.undone;
   ++counters_.undone;
   if (dry_run_) {
-    decision.outcome = Outcome::kStay;
-    decision.reason = Reason::kDryRun;
-    decision.moves.clear();
-    return decision;
+    decision->outcome = Outcome::kStay;
+    decision->reason = Reason::kDryRun;
+    decision->moves.clear();
+  } else {
+    LetGo(graph, window, *decision, now_s);
   }
-  LetGo(graph, window, decision, now_s);
-  return decision;
+  return "";
 }
 
 std::optional<Planner::GraphStatus> Planner::StatusOf(const ObjectId& console, double now_s) const {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <string>
 #include <utility>
@@ -40,6 +41,7 @@ class PlannerTest : public ::testing::Test {
     NodeOf(s, kClient).load = 0.1;
     NodeOf(s, kServer).load = 0.1 + (server ? grep.cpu_s / kTick : 0);
     EdgeOf(s, kConsole, kGrep).reply_bytes *= output_;
+    if (prepare_) prepare_(s);
     return s;
   }
 
@@ -71,6 +73,7 @@ class PlannerTest : public ::testing::Test {
   double output_ = 1;         // of the grep, times the sample's
   double server_factor_ = 1;  // CPU time there over what the rates say
   double slowdown_ = 1;
+  std::function<void(Snapshot&)> prepare_;  // of each sample, where set
 };
 
 TEST_F(PlannerTest, WhatWasLearntOfPhasesSurvivesAnEdgeThatComes) {
@@ -225,6 +228,98 @@ TEST_F(PlannerTest, AMoveThatMadeItSlowerIsTakenBackAndTheCoolDownGrows) {
   EXPECT_EQ(planner_.StatusOf(kConsole, now_s_)->undone, 1);
   // It would go again, for a gain of more than ten times, but for the cool-down.
   EXPECT_EQ(Tick().reason, Reason::kCoolDown);
+}
+
+// The grep went from the server, as it passes on much more than it reads, and then is slower than
+// it was. What it left there is not there any more, or not for it.
+TEST_F(PlannerTest, WhatMayNotBeOrDoesNotFitWhereItWasIsNotTakenBackThere) {
+  struct Case {
+    const char* said;  // in the explanation; null: it is taken back
+    std::function<void(Snapshot&)> meanwhile;
+    Config config;
+  };
+  const Case cases[] = {
+      {nullptr, [](Snapshot&) {}, {}},
+      {"not allowed any more", [](Snapshot& s) { ObjectOf(s, kGrep).allowed = {kClient}; }, {}},
+      {"used by others",
+       [](Snapshot& s) {
+         NodeOf(s, kServer).memory_free_bytes = 1e5;
+         ObjectOf(s, kGrep).memory_bytes = 1'000'000;
+       },
+       {}},
+      {"memory is limited there",
+       [](Snapshot& s) {
+         NodeOf(s, kServer).memory_limit_bytes = 1e9;
+         NodeOf(s, kClient).sees_memory = false;
+       },
+       {}},
+      {"more CPU there than the server lends", [](Snapshot&) {}, {.cpu_share_max = 1e-5}},
+      {"may not be moved", [](Snapshot& s) { ObjectOf(s, kGrep).pinned = true; }, {}},
+  };
+  for (const Case& c : cases) {
+    const std::string name = c.said == nullptr ? "nothing changed" : c.said;
+    planner_ = Planner(Config(), PlannerConfig());
+    prepare_ = nullptr;
+    at_ = kServer;
+    output_ = 20'000;
+    slowdown_ = 100;
+    const Decision went = TickUntilMove(30);
+    ASSERT_EQ(went.outcome, Outcome::kMove) << name << ": " << went.explanation;
+    CarryOut(went);
+    ASSERT_EQ(at_, kClient);
+    ASSERT_TRUE(planner_.SetConfig(c.config, {}).ok());
+    prepare_ = c.meanwhile;
+    slowdown_ = 400;
+    bool said = false;
+    bool undone = false;
+    for (int i = 0; i < 30 && !undone; ++i) {
+      const Decision d = Tick();
+      undone = d.outcome == Outcome::kMove;
+      if (c.said == nullptr) continue;
+      ASSERT_EQ(d.outcome, Outcome::kStay) << name << ": " << d.explanation;
+      said = said || d.explanation.find(c.said) != std::string::npos;
+    }
+    EXPECT_EQ(said, c.said != nullptr) << name;
+    EXPECT_EQ(undone, c.said == nullptr) << name;
+    EXPECT_EQ(planner_.counters().undone, undone ? 1u : 0u) << name;
+    EXPECT_EQ(planner_.counters().undos_held_back, undone ? 0u : 1u) << name;
+    EXPECT_EQ(planner_.StatusOf(kConsole, now_s_)->undone, undone ? 1 : 0) << name;
+  }
+}
+
+// Another console that calls the grep too has it under way, or had it moved a moment ago.
+TEST_F(PlannerTest, WhatAnotherConsoleMovesIsNotTakenBack) {
+  const ObjectId other{9, 1, 1};
+  for (const bool ended : {false, true}) {
+    planner_ = Planner(Config(), {.cool_down = 0.5});
+    at_ = kClient;
+    output_ = slowdown_ = 1;
+    CarryOut(TickUntilMove(1));
+    slowdown_ = 40;
+    Decision d;
+    bool moved = false;
+    for (int i = 0; i < 40; ++i) {
+      d = Tick();
+      ASSERT_NE(d.reason, Reason::kUndo) << ended << ": " << d.explanation;
+      if (planner_.counters().audits > 0) break;
+      if (moved || i < 11) continue;
+      // To the other console it passes on much more than it reads.
+      Snapshot s = Sample();
+      s.console = ObjectOf(s, kConsole).id = other;
+      EdgeStatistics& edge = EdgeOf(s, kConsole, kGrep);
+      edge.from = other;
+      edge.reply_bytes = 1e5;
+      ASSERT_TRUE(planner_.Observe(s, now_s_, now_s_).ok());
+      moved = planner_.Decide(other, now_s_).outcome == Outcome::kMove;
+      if (moved && ended) planner_.OnMoveEnded(other, true, 0.002, now_s_);
+    }
+    ASSERT_TRUE(moved) << ended;
+    EXPECT_EQ(planner_.counters().undos_held_back, 1u) << ended;
+    EXPECT_NE(d.explanation.find(ended ? "moved for another console since"
+                                       : "is being moved for another console"),
+              std::string::npos)
+        << d.explanation;
+  }
 }
 
 TEST_F(PlannerTest, AnUndoIsForgivenAfterAQuietTime) {

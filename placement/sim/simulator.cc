@@ -403,6 +403,7 @@ void Simulator::Finish() {
     report_.counters.audits += counters.audits;
     report_.counters.audits_dropped += counters.audits_dropped;
     report_.counters.undone += counters.undone;
+    report_.counters.undos_held_back += counters.undos_held_back;
     report_.counters.graphs_evicted += counters.graphs_evicted;
     report_.counters.moves_failed += counters.moves_failed;
     for (const Reason reason : AllReasons()) {

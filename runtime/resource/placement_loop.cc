@@ -330,7 +330,9 @@ std::map<std::string, uint64_t> PlacementLoop::Counters() const {
         std::pair("sample_late", planner.samples_late),
         std::pair("clock_step", planner.clock_steps), std::pair("audit", planner.audits),
         std::pair("audit_dropped", planner.audits_dropped),
-        std::pair("move_undone", planner.undone), std::pair("move_failed", planner.moves_failed),
+        std::pair("move_undone", planner.undone),
+        std::pair("undo_held_back", planner.undos_held_back),
+        std::pair("move_failed", planner.moves_failed),
         std::pair("graph_evicted", planner.graphs_evicted),
         std::pair("decision_dropped", dropped)}) {
     if (count > 0) counters[name] = count;
