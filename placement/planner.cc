@@ -200,11 +200,13 @@ absl::Status Planner::Observe(const Snapshot& sample, double end_s, double now_s
   end_s += clock_offset_s_;
   if (!now || !AllSane(sample) || !std::isfinite(end_s)) {
     ++counters_.samples_refused;
+    ++(now ? counters_.samples_bad_figure : counters_.samples_at_clock_step);
     return absl::InvalidArgumentError("a figure of the sample is negative or not a number");
   }
   if (std::none_of(sample.objects.begin(), sample.objects.end(),
                    [&](const auto& object) { return object.id == sample.console; })) {
     ++counters_.samples_refused;
+    ++counters_.samples_without_console;
     return absl::InvalidArgumentError("the sample does not hold its console");
   }
   Graph& graph = GraphOf(sample.console);

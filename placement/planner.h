@@ -132,7 +132,10 @@ class Planner {
   }
 
   struct Counters {
-    uint64_t samples_refused = 0;
+    uint64_t samples_refused = 0;  // in all, and by what was wrong:
+    uint64_t samples_bad_figure = 0;
+    uint64_t samples_without_console = 0;
+    uint64_t samples_at_clock_step = 0;
     uint64_t samples_late = 0;
     uint64_t clock_steps = 0;
     uint64_t audits = 0;

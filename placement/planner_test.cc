@@ -440,7 +440,12 @@ TEST_F(PlannerTest, SamplesThatCannotBeAreRefused) {
   Snapshot s = Sample();
   s.console = {1, 2, 3};
   EXPECT_EQ(planner_.Observe(s, 200, 200).code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(planner_.counters().samples_refused, 10u);
+  EXPECT_EQ(planner_.Observe(Sample(), 200, std::nan("")).code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(planner_.counters().samples_refused, 11u);
+  EXPECT_EQ(planner_.counters().samples_bad_figure, 9u);
+  EXPECT_EQ(planner_.counters().samples_without_console, 1u);
+  EXPECT_EQ(planner_.counters().samples_at_clock_step, 1u);
   EXPECT_EQ(planner_.Decide(kConsole, 200).reason, Reason::kTooLittleEvidence);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -17,19 +18,23 @@ constexpr double kFreshWindows = 3;
 
 bool Sane(double value) { return std::isfinite(value) && value >= 0; }
 
-absl::Status CheckDigest(const Digest& digest) {
-  const auto bad = [](std::string_view what) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "digest refused: ", absl::string_view(what.data(), what.size()), " is no such figure"));
-  };
-  if (!digest.from.valid()) return bad("the sender");
-  if (!Sane(digest.window_s)) return bad("window_s");
+// What is wrong with a digest.
+struct DigestRefusal {
+  const char* counter;
+  const char* what;
+};
+
+std::optional<DigestRefusal> CheckDigest(const Digest& digest) {
+  if (!digest.from.valid()) return DigestRefusal{"digest_bad_sender", "the sender"};
+  if (!Sane(digest.window_s)) return DigestRefusal{"digest_bad_window", "window_s"};
   // A console stays where it began, and ends when that node says so.
   for (const Rid& console : digest.consoles) {
-    if (console.home != digest.from) return bad("a console of another node");
+    if (console.home != digest.from) {
+      return DigestRefusal{"digest_console_of_another", "a console of another node"};
+    }
   }
   if (!Sane(digest.node.rate) || !Sane(digest.node.cores) || !Sane(digest.node.load)) {
-    return bad("the node's rate, cores or load");
+    return DigestRefusal{"digest_bad_node", "the node's rate, cores or load"};
   }
   for (const auto& object : digest.objects) {
     if (!Sane(object.cpu_s) || !Sane(object.background_cpu_s) || !Sane(object.own_stall_s) ||
@@ -38,16 +43,16 @@ absl::Status CheckDigest(const Digest& digest) {
         !Sane(object.calls) || !Sane(object.voluntary_switches) ||
         !Sane(object.involuntary_switches) || !Sane(object.io_bytes) || !Sane(object.io_requests) ||
         !Sane(object.io_s)) {
-      return bad("an object's time, bytes or calls");
+      return DigestRefusal{"digest_bad_object", "an object's time, bytes or calls"};
     }
   }
   for (const auto& edge : digest.edges) {
     if (!Sane(edge.calls) || !Sane(edge.request_bytes) || !Sane(edge.reply_bytes) ||
         !Sane(edge.bytes_variance) || !Sane(edge.samples)) {
-      return bad("an edge's calls or bytes");
+      return DigestRefusal{"digest_bad_edge", "an edge's calls or bytes"};
     }
   }
-  return absl::OkStatus();
+  return std::nullopt;
 }
 
 // Of several servers, the one with the lowest anchored object of the graph decides for it, and so
@@ -113,11 +118,13 @@ std::vector<MoveStep> StepsOf(std::vector<PlannedMove> moves) {
 }
 
 absl::Status PlacementLoop::Accept(Digest digest, absl::Time now) {
-  absl::Status status = CheckDigest(digest);
+  const std::optional<DigestRefusal> refusal = CheckDigest(digest);
   MutexLock lock(inbox_mutex_);
-  if (!status.ok()) {
-    ++digests_refused_;
-    return status;
+  if (refusal) {
+    ++digests_refused_[refusal->counter];
+    if (digest.from.node == self_) ++digests_refused_["own_digest_refused"];
+    return absl::InvalidArgumentError(
+        absl::StrCat("digest refused: ", refusal->what, " is no such figure"));
   }
   Reported& reported = reported_[digest.from];
   reported.window.Add(digest, now, window_);
@@ -229,9 +236,7 @@ bool PlacementLoop::Observe(const ClusterView& cluster, const Rid& console, cons
   const placement::Snapshot sample = cluster.SnapshotOf(console, client);
   if (sample.window_s <= 0 || DecidingNode(sample) != self_) return false;
   const double now_s = Seconds(now);
-  if (const absl::Status status = planner_.Observe(sample, now_s, now_s); !status.ok()) {
-    ++counters_["sample_refused"];
-  }
+  planner_.Observe(sample, now_s, now_s).IgnoreError();  // counted there, by what was wrong
   return true;
 }
 
@@ -325,8 +330,10 @@ std::map<std::string, uint64_t> PlacementLoop::Counters() const {
   const placement::Planner::Counters& planner = planner_.counters();
   const uint64_t dropped = memory_.dropped();
   for (const auto& [name, count] :
-       {std::pair("digest_refused", digests_refused_),
-        std::pair("digest_of_a_stranger", strangers_),
+       {std::pair("digest_of_a_stranger", strangers_),
+        std::pair("sample_bad_figure", planner.samples_bad_figure),
+        std::pair("sample_without_console", planner.samples_without_console),
+        std::pair("sample_at_clock_step", planner.samples_at_clock_step),
         std::pair("sample_late", planner.samples_late),
         std::pair("clock_step", planner.clock_steps), std::pair("audit", planner.audits),
         std::pair("audit_dropped", planner.audits_dropped),
@@ -337,6 +344,7 @@ std::map<std::string, uint64_t> PlacementLoop::Counters() const {
         std::pair("decision_dropped", dropped)}) {
     if (count > 0) counters[name] = count;
   }
+  counters.insert(digests_refused_.begin(), digests_refused_.end());
   return counters;
 }
 

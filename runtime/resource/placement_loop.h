@@ -84,7 +84,7 @@ class PlacementLoop {
   }
 
   // Takes over a digest. Those of one node are to come in their order.
-  // Errors: kInvalidArgument names the figure that cannot be (not a number, negative).
+  // Errors: kInvalidArgument names the figure that cannot be (not a number, negative); counted.
   absl::Status Accept(Digest digest, absl::Time now);
   // A digest came from a process that is none of the cluster's: it is counted.
   void RefuseStranger();
@@ -109,7 +109,9 @@ class PlacementLoop {
   // What each node saw in the last window, for `status`.
   std::vector<Digest> Digests() const;
 
-  // Decisions counted by reason name.
+  // Decisions counted by reason name; what was refused, by what was wrong with it: "digest_bad_..."
+  // of digests (those of this node also as "own_digest_refused"), "sample_..." of what was made of
+  // them. Counters of what never happened are left out.
   std::map<std::string, uint64_t> Counters() const;
 
   struct Mode {
@@ -186,7 +188,7 @@ class PlacementLoop {
   mutable Mutex inbox_mutex_;
   std::map<NodeInstance, Reported> reported_ ABSL_GUARDED_BY(inbox_mutex_);
   absl::Duration window_ ABSL_GUARDED_BY(inbox_mutex_);
-  uint64_t digests_refused_ ABSL_GUARDED_BY(inbox_mutex_) = 0;
+  std::map<std::string, uint64_t> digests_refused_ ABSL_GUARDED_BY(inbox_mutex_);  // by what for
   uint64_t strangers_ ABSL_GUARDED_BY(inbox_mutex_) = 0;
 };
 

@@ -223,19 +223,80 @@ TEST_F(PlacementLoopTest, StaleDigestsAreDropped) {
   EXPECT_THAT(loop_.Digests(), IsEmpty());
 }
 
-TEST_F(PlacementLoopTest, AFigureThatCannotBeIsRefusedAndCounted) {
-  Digest client = ClientDigest(0.05);
-  client.objects[1].cpu_s = std::numeric_limits<double>::quiet_NaN();
-  const absl::Status status = loop_.Accept(client, now_);
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("object"));
-  EXPECT_EQ(loop_.Counters()["digest_refused"], 1u);
+TEST_F(PlacementLoopTest, AFigureThatCannotBeIsRefusedAndCountedByWhatItIs) {
+  const double bad = std::numeric_limits<double>::quiet_NaN();
+  const struct {
+    const char* counter;
+    const char* said;
+    void (*spoil)(Digest& digest, double bad);
+  } cases[] = {
+      {"digest_bad_sender", "sender", [](Digest& d, double) { d.from = {}; }},
+      {"digest_bad_window", "window", [](Digest& d, double b) { d.window_s = b; }},
+      {"digest_bad_node", "node", [](Digest& d, double b) { d.node.load = b; }},
+      {"digest_bad_object", "object", [](Digest& d, double b) { d.objects[1].cpu_s = b; }},
+      {"digest_bad_edge", "edge", [](Digest& d, double b) { d.edges[0].calls = b; }},
+      {"digest_console_of_another", "another node",
+       [](Digest& d, double) {
+         d.consoles.push_back(Rid{kServer, 77});
+       }},
+  };
+  for (const auto& c : cases) {
+    Digest client = ClientDigest(0.05);
+    c.spoil(client, bad);
+    const absl::Status status = loop_.Accept(client, now_);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << c.counter;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(c.said));
+    EXPECT_EQ(loop_.Counters()[c.counter], 1u) << c.counter;
+  }
+  EXPECT_THAT(loop_.Counters(), SizeIs(std::size(cases))) << "each by its own name alone";
+  Digest own = ServerDigest();
+  own.objects[0].cpu_s = -1;
+  EXPECT_EQ(loop_.Accept(own, now_).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(loop_.Counters()["digest_bad_object"], 2u);
+  EXPECT_EQ(loop_.Counters()["own_digest_refused"], 1u);
 }
 
-TEST_F(PlacementLoopTest, AConsoleOfAnotherNodeIsRefused) {
-  Digest client = ClientDigest(0.05);
-  client.consoles.push_back(Rid{kServer, 77});
-  EXPECT_EQ(loop_.Accept(client, now_).code(), absl::StatusCode::kInvalidArgument);
+// Both servers have an anchored object of the graph and see the same digests: the one of the lower
+// decides, and if it is gone with its object, the other.
+TEST_F(PlacementLoopTest, OfTwoServersThatSeeTheSameOnlyOneMovesAnObject) {
+  constexpr NodeInstance kOtherServer{2, 1};
+  constexpr Rid kOtherFile{kOtherServer, 1};
+  PlacementLoop other(kOtherServer.node, {});
+  bool first_is_there = true;
+  // The grep reads from both files, most from the one of `most`.
+  const auto watch = [&](bool most_of_other, int samples) {
+    Digest client = ClientDigest(0.01);
+    client.edges[1].reply_bytes *= most_of_other ? 0.1 : 1;
+    client.edges.push_back(
+        {ToObjectId(kGrep), ToObjectId(kOtherFile), 20, 800, most_of_other ? 1.2e6 : 1e5});
+    client.links.push_back({kClient.node, kOtherServer.node, 1.25e6, 0.0003, 1e7});
+    if (!first_is_there) {
+      client.edges.erase(client.edges.begin() + 1);
+      client.links.erase(client.links.begin());
+    }
+    Digest second{.from = kOtherServer, .window_s = 1};
+    second.node = Node(kOtherServer.node, true);
+    second.objects = {Object(kOtherFile, kOtherServer.node, false, 0.002)};
+    second.links = {{kOtherServer.node, kServer.node, 1.25e6, 0.0003, 1e7}};
+    std::pair<size_t, size_t> moves;  // of the first server's, and of the other's
+    for (int i = 0; i < samples; ++i) {
+      now_ += absl::Seconds(kSampleS);
+      for (PlacementLoop* loop : {&loop_, &other}) {
+        if (loop == &loop_ && !first_is_there) continue;
+        if (first_is_there) EXPECT_TRUE(loop->Accept(SampleOf(ServerDigest()), now_).ok());
+        EXPECT_TRUE(loop->Accept(SampleOf(second), now_).ok());
+        EXPECT_TRUE(loop->Accept(SampleOf(client), now_).ok());
+        (loop == &loop_ ? moves.first : moves.second) += loop->Decide(now_).size();
+      }
+    }
+    return moves;
+  };
+  EXPECT_EQ(watch(true, 24), std::pair(size_t{1}, size_t{0}));
+  EXPECT_THAT(other.Explain(kGrep, 10), IsEmpty());
+  first_is_there = false;
+  other.Forget(kServer);
+  now_ += absl::Seconds(10);  // what was said of the first one is of no use any more
+  EXPECT_EQ(watch(true, 24), std::pair(size_t{0}, size_t{1}));
 }
 
 TEST_F(PlacementLoopTest, WhatWasDecidedOnAGraphCanBeAskedForWhenItHasEnded) {
