@@ -1,6 +1,7 @@
 // LocalObjectStore: how changes become durable, and how removals do.
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -132,7 +133,7 @@ absl::Status LocalObjectStore::Remove(ObjectId id) {
   if (!found.ok()) return found.status();
   StoredObject& object = **found;
   Removed removed{.id = id};
-  bool durable, too_many;
+  bool files_wait, data = false, table = false, too_many;
   {
     MutexLock flush_lock(object.flush_mutex);
     const SharedGate::Pass pass(commits_);
@@ -140,10 +141,13 @@ absl::Status LocalObjectStore::Remove(ObjectId id) {
     const absl::Status prepared = Prepare(object);
     // One that is damaged can be removed; how many blocks it had is not known then.
     if (absl::IsNotFound(prepared)) return prepared;
-    durable = object.durable;
-    removed.data = object.has_data;
-    removed.table = object.has_table;
-    if (durable) {
+    // The files stay until the removal is durable: a crash before finds the object whole. Of one
+    // that no flush wrote contents of there is nothing to find, and no sync to wait for.
+    files_wait = object.durable && (object.data_named || object.has_table);
+    data = object.has_data;
+    table = object.has_table;
+    if (files_wait) std::tie(removed.data, removed.table) = std::pair(data, table);
+    if (object.durable) {
       removed.journal = journal_->header().number;
       removed.sequence = journal_->Append(EncodePayload(
           RemoveRecord{.id = id, .blocks_before = object.state.durable_block_count()}));
@@ -157,12 +161,20 @@ absl::Status LocalObjectStore::Remove(ObjectId id) {
     objects_.erase(id);
     changed_.erase(id);
     changed_tables_.erase(id);
-    // The files stay until the removal is durable: a crash before finds the object whole.
-    if (durable) removed_.push_back(removed);
+    // What has no files is there for the next Flush to sync its record, and of several the last.
+    const auto has_files = [](const Removed& one) { return one.data || one.table; };
+    if (object.durable) {
+      if (!removed_.empty() && !has_files(removed_.back()) && !has_files(removed)) {
+        removed_.pop_back();
+      }
+      removed_.push_back(removed);
+    }
     too_many = removed_.size() > options_.removed_max;
   }
-  if (!durable) return RemoveFiles(id, removed.data, removed.table);
-  return too_many ? SyncRemovals() : absl::OkStatus();
+  if (too_many) {
+    if (auto status = SyncRemovals(); !status.ok()) return status;
+  }
+  return files_wait ? absl::OkStatus() : RemoveFiles(id, data, table);
 }
 
 absl::Status LocalObjectStore::SyncRemovals() {

@@ -384,5 +384,17 @@ TEST_F(LocalObjectStoreTest, ACreationIsDurableBeforeWhatFollowsIt) {
   EXPECT_EQ(found->blob, "file");
 }
 
+// No sync has to be waited for where a crash has nothing to find.
+TEST_F(LocalObjectStoreTest, FilesOfWhatWasNeverFlushedGoAtOnceOthersWithTheNextFlush) {
+  const ObjectId young = Make("bytes"), old = Make("bytes");
+  ASSERT_TRUE(store_->Flush(old).ok());
+  ASSERT_TRUE(store_->Remove(young).ok());
+  ASSERT_TRUE(store_->Remove(old).ok());
+  EXPECT_TRUE(absl::IsNotFound(disk_.Open(DataPath(young)).status()));
+  EXPECT_TRUE(disk_.Open(DataPath(old)).ok()) << "a crash now finds it whole";
+  ASSERT_TRUE(store_->FlushAll().ok());
+  EXPECT_TRUE(absl::IsNotFound(disk_.Open(DataPath(old)).status()));
+}
+
 }  // namespace
 }  // namespace abacus::objfs
