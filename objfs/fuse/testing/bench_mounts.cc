@@ -4,10 +4,12 @@
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -20,6 +22,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 
 namespace abacus::objfs::testing {
 namespace {
@@ -31,11 +34,12 @@ std::string TextOf(const std::string& path) {
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
-// A process; ended with the object, by SIGTERM first.
+// A process; ended with the object, by a signal first.
 class Child {
  public:
-  // Its output goes to `log`.
-  Child(const std::vector<std::string>& words, std::string log) : log_(std::move(log)) {
+  // Its output goes to `log`. `end_signal`: that it ends by.
+  Child(const std::vector<std::string>& words, std::string log, int end_signal = SIGTERM)
+      : log_(std::move(log)), end_signal_(end_signal) {
     std::vector<char*> argv;
     for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
     argv.push_back(nullptr);
@@ -51,7 +55,7 @@ class Child {
   }
   ~Child() {
     if (pid_ <= 0 || ended_) return;
-    kill(pid_, SIGTERM);
+    kill(pid_, end_signal_);
     if (!EndsIn(std::chrono::seconds(10))) {
       kill(pid_, SIGKILL);
       waitpid(pid_, nullptr, 0);
@@ -92,6 +96,7 @@ class Child {
 
  private:
   const std::string log_;
+  const int end_signal_;
   pid_t pid_ = -1;
   bool ended_ = false;
   int status_ = 0;
@@ -155,7 +160,8 @@ std::vector<std::string> WithStack(std::vector<std::string> words, const std::st
   return words;
 }
 
-// glusterd keeps its state in fixed places of the machine.
+// glusterd keeps its state in fixed folders of the machine, and takes no brick on a loopback
+// address: it gets namespaces in which these folders are empty and lo has an address of its own.
 class GlusterDirectory final : public BenchMount {
  public:
   explicit GlusterDirectory(const BenchPlace& place)
@@ -167,47 +173,80 @@ class GlusterDirectory final : public BenchMount {
     umount2(path_.c_str(), MNT_DETACH);
     if (client_ != nullptr) client_->EndsIn(std::chrono::seconds(10));
     client_.reset();
-    if (made_) {
-      (void)RunProgram({"gluster", "--mode=script", "volume", "stop", kVolume, "force"});
-      (void)RunProgram({"gluster", "--mode=script", "volume", "delete", kVolume});
-    }
+    daemon_.reset();  // and all processes in its namespace, the brick's among them
+    std::filesystem::remove_all(folder_);
   }
   std::string path() const override { return path_; }
   pid_t server() const override { return client_->pid(); }
 
   absl::Status Begin() {
-    if (auto status = RunProgram({"which", "glusterd", "gluster", "glusterfs"}); !status.ok()) {
-      return absl::NotFoundError("apt-get install glusterfs-server");
-    }
-    daemon_ = std::make_unique<Child>(std::vector<std::string>{"glusterd", "--no-daemon"},
-                                      folder_ + "/daemon.log");
-    const auto answers = [] { return RunProgram({"gluster", "volume", "list"}).ok(); };
-    if (auto status = daemon_->ComesUp(answers); !status.ok()) return status;
-    const std::string brick = absl::StrCat("127.0.0.1:", folder_, "/brick");
-    if (auto status =
-            RunProgram({"gluster", "--mode=script", "volume", "create", kVolume, brick, "force"});
+    if (geteuid() != 0) return absl::PermissionDeniedError("its server has to be run by root");
+    if (auto status = RunProgram({"which", "glusterd", "gluster", "glusterfs", "ip"});
         !status.ok()) {
+      return absl::NotFoundError("apt-get install glusterfs-server iproute2");
+    }
+    const std::string script = absl::StrCat(
+        "for d in /var/lib/glusterd /var/log/glusterfs /var/run; do mount -t tmpfs none $d; done "
+        "&& ",
+        "mkdir -p /var/run/gluster && ip link set lo up && ip address add ", kAddress,
+        "/32 dev lo && exec glusterd --no-daemon");
+    daemon_ = std::make_unique<Child>(
+        std::vector<std::string>{"unshare", "--net", "--mount", "--pid", "--kill-child",
+                                 "--mount-proc", "sh", "-c", script},
+        folder_ + "/daemon.log", SIGKILL);  // unshare(1) holds SIGTERM back
+    const auto answers = [this] { return Gluster({"volume", "list"}).ok(); };
+    if (auto status = daemon_->ComesUp(answers); !status.ok()) return status;
+    const std::string brick = absl::StrCat(kAddress, ":", folder_, "/brick");
+    if (auto status = Gluster({"volume", "create", kVolume, brick, "force"}); !status.ok()) {
       return status;
     }
-    made_ = true;
-    if (auto status = RunProgram({"gluster", "volume", "start", kVolume}); !status.ok()) {
-      return status;
-    }
+    if (auto status = Gluster({"volume", "start", kVolume}); !status.ok()) return status;
     client_ = std::make_unique<Child>(
-        std::vector<std::string>{"glusterfs", "--no-daemon", "--volfile-server=127.0.0.1",
-                                 absl::StrCat("--volfile-id=", kVolume), path_},
+        Inside({"--net=%net"},
+               {"glusterfs", "--no-daemon", "--log-file=" + folder_ + "/client.gluster.log",
+                absl::StrCat("--volfile-server=", kAddress), absl::StrCat("--volfile-id=", kVolume),
+                path_}),
         folder_ + "/client.log");
     return client_->ComesUp([this] { return IsMountPoint(path_); });
   }
 
  private:
-  static constexpr char kVolume[] = "abacus-benchmark";
+  static constexpr char kVolume[] = "abacus-benchmark", kAddress[] = "10.255.37.1";
+
+  // A program in namespaces of the server's.
+  std::vector<std::string> Inside(std::vector<std::string> options,
+                                  const std::vector<std::string>& words) const {
+    for (std::string& option : options) {
+      option = absl::StrReplaceAll(option, {{"%", absl::StrCat("/proc/", daemon_->pid(), "/ns/")}});
+    }
+    options.insert(options.begin(), "nsenter");
+    options.insert(options.end(), words.begin(), words.end());
+    return options;
+  }
+  absl::Status Gluster(std::vector<std::string> words) const {
+    words.insert(words.begin(), {"gluster", "--mode=script"});
+    return RunProgram(Inside({"--mount=%mnt", "--pid=%pid_for_children"}, words));
+  }
+
   const std::string folder_, path_;
-  bool made_ = false;
   std::unique_ptr<Child> daemon_, client_;
 };
 
 }  // namespace
+
+uint64_t RaiseOpenFiles() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 0;
+  rlim_t most = limit.rlim_max;
+  if (geteuid() == 0) std::ifstream("/proc/sys/fs/nr_open") >> most;
+  rlimit raised{.rlim_cur = most, .rlim_max = std::max(most, limit.rlim_max)};
+  // Root of a container may be refused more than its hard limit.
+  if (setrlimit(RLIMIT_NOFILE, &raised) != 0) {
+    raised = {.rlim_cur = limit.rlim_max, .rlim_max = limit.rlim_max};
+    if (setrlimit(RLIMIT_NOFILE, &raised) != 0) raised = limit;
+  }
+  return raised.rlim_cur;
+}
 
 absl::Status RunProgram(const std::vector<std::string>& words) {
   char log[] = "/tmp/abacus-benchmark-XXXXXX";

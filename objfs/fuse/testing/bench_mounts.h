@@ -5,6 +5,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -42,9 +43,14 @@ absl::StatusOr<std::unique_ptr<BenchMount>> BenchLocal(const BenchPlace& place,
 // A server process and a mount.
 absl::StatusOr<std::unique_ptr<BenchMount>> BenchRemote(const BenchPlace& place,
                                                         const std::string& stack);
-// One brick, on this machine.
-// Errors: kNotFound - the programs are not installed.
+// One brick, on this machine: a server in namespaces of its own (network, processes, and what is
+// mounted over the folders where it keeps its state), so that nothing of it is left.
+// Errors: kNotFound - the programs are not installed. kPermissionDenied - this is not root.
 absl::StatusOr<std::unique_ptr<BenchMount>> BenchGluster(const BenchPlace& place);
+
+// Lets this process and those that it begins have as many files open as the system allows, and
+// returns how many: a pass-through server has one open for each file that the kernel knows.
+uint64_t RaiseOpenFiles();
 
 // Runs `words` to their end. Errors: kUnavailable - with what it printed to stderr.
 absl::Status RunProgram(const std::vector<std::string>& words);

@@ -2,16 +2,16 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <functional>
+#include <memory>
 #include <random>
 #include <vector>
 
@@ -27,13 +27,11 @@ constexpr size_t kLargeBytes = 1 << 20;
 template <typename Result>
 Result Checked(Result result, const std::string& what) {
   if (result >= 0) return result;
-  std::perror(what.c_str());
-  std::exit(1);
+  throw BenchError(absl::StrCat(what, ": ", std::strerror(errno)));
 }
 void CheckWhole(ssize_t done, size_t bytes, const std::string& what) {
   if (Checked(done, what) == static_cast<ssize_t>(bytes)) return;
-  std::fprintf(stderr, "%s: %zd of %zu bytes\n", what.c_str(), done, bytes);
-  std::exit(1);
+  throw BenchError(absl::StrCat(what, ": ", done, " of ", bytes, " bytes"));
 }
 
 // Closed with it.
@@ -63,8 +61,7 @@ double ResidentBytes(pid_t process) {
   for (std::string line; std::getline(status, line);) {
     if (line.rfind("VmRSS:", 0) == 0) return std::atof(line.c_str() + 6) * 1024;
   }
-  std::fprintf(stderr, "no process %d\n", process);
-  std::exit(1);
+  throw BenchError(absl::StrCat("no process ", process));
 }
 
 }  // namespace
@@ -166,19 +163,18 @@ double Renames(const std::string& directory, int files) {
 double List(const std::string& directory, int files) {
   int seen = 0;
   const double rate = PerSecond(files, [&] {
-    DIR* const stream = opendir(directory.c_str());
+    const std::unique_ptr<DIR, int (*)(DIR*)> stream(opendir(directory.c_str()), closedir);
     if (stream == nullptr) Checked(-1, "opendir " + directory);
     struct stat attributes;
-    while (const dirent* const entry = readdir(stream)) {
+    while (const dirent* const entry = readdir(stream.get())) {
       if (entry->d_name[0] != 'f') continue;
-      Checked(fstatat(dirfd(stream), entry->d_name, &attributes, AT_SYMLINK_NOFOLLOW), "fstatat");
+      Checked(fstatat(dirfd(stream.get()), entry->d_name, &attributes, AT_SYMLINK_NOFOLLOW),
+              "fstatat");
       ++seen;
     }
-    closedir(stream);
   });
   if (seen == files) return rate;
-  std::fprintf(stderr, "%s: %d of %d entries\n", directory.c_str(), seen, files);
-  std::exit(1);
+  throw BenchError(absl::StrCat(directory, ": ", seen, " of ", files, " entries"));
 }
 
 void RemoveFiles(const std::string& directory, int files) {
@@ -187,18 +183,12 @@ void RemoveFiles(const std::string& directory, int files) {
 }
 
 double BytesOfAnOpenFile(const std::string& directory, int files, pid_t process) {
-  const rlimit limit{.rlim_cur = static_cast<rlim_t>(files) + 100,
-                     .rlim_max = static_cast<rlim_t>(files) + 100};
-  Checked(setrlimit(RLIMIT_NOFILE, &limit), "setrlimit");
   const double before = ResidentBytes(process);
-  std::vector<int> open_files;
+  std::vector<std::unique_ptr<File>> open_files;
   for (int i = 0; i < files; ++i) {
-    open_files.push_back(
-        Checked(open(Name(directory, i).c_str(), O_RDWR | O_CLOEXEC), "open a file more"));
+    open_files.push_back(std::make_unique<File>(Name(directory, i), O_RDWR));
   }
-  const double during = ResidentBytes(process);
-  for (const int fd : open_files) close(fd);
-  return (during - before) / files;
+  return (ResidentBytes(process) - before) / files;
 }
 
 }  // namespace abacus::objfs::testing

@@ -3,12 +3,19 @@
 
 // What a benchmark does in a directory, by plain system calls of one thread. Each leaves nothing
 // behind that the next one sees, and returns how many units it did in a second. A call that fails
-// ends the program with its message: a figure of half a workload is none.
+// throws BenchError, so that mounts are taken away: a figure of half a workload is none.
 
 #include <cstdint>
+#include <stdexcept>
 #include <string>
 
 namespace abacus::objfs::testing {
+
+// Why a benchmark cannot go on; its main() prints it.
+class BenchError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
 
 // Reads of `bytes` at a time over a file of `file_bytes`, that pass the kernel's page cache;
 // the second pass is timed, for `reads` reads. Reads a second.

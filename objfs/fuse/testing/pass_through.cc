@@ -19,7 +19,7 @@
 namespace abacus::objfs::testing {
 namespace {
 
-constexpr double kKnownSeconds = 1;
+constexpr double kKnownSeconds = 600;  // as Mount::Options::exclusive_for
 
 // A file that the kernel knows, by a descriptor that only names it.
 struct Known {

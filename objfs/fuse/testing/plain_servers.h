@@ -14,7 +14,8 @@ namespace abacus::objfs::testing {
 int ServeNull(const std::string& directory, uint64_t bytes);
 
 // The tree below `source`, with a system call for each request, spliced where data pass.
-// Names and attributes are valid for a second, as in libfuse's own example.
+// The kernel may keep names and attributes as long as it may those of a mount that is `exclusive`,
+// and pages while a file is open; it collects no writes.
 int ServePassThrough(const std::string& source, const std::string& directory);
 
 }  // namespace abacus::objfs::testing
