@@ -159,39 +159,6 @@ class ContentionTest : public ::testing::Test {
   std::unique_ptr<Command> server_;
 };
 
-double RetriesPerCommit(const objfs::CommitCounts& from, const objfs::CommitCounts& to) {
-  return static_cast<double>(to.stale - from.stale) /
-         static_cast<double>(to.committed - from.committed);
-}
-
-TEST_F(ContentionTest, DirectoryObjectsOfClientsThatMeetGoToTheServerAndRetriesVanish) {
-  constexpr int kThreads = 3;
-  const auto one = Client("one"), two = Client("two");
-  const objfs::CommitCounts begin = one->Commits();
-  one->Begin(kThreads);
-  two->Begin(kThreads);
-  ASSERT_TRUE(Eventually([&] { return one->Commits().committed >= begin.committed + 20; }));
-  const objfs::CommitCounts met = one->Commits();
-  EXPECT_TRUE(Eventually([&] { return !one->HasItsDirectoryHere() && !two->HasItsDirectoryHere(); },
-                         kPatienceOfEngine))
-      << LastDecision(*one).explanation << "\n"
-      << LastDecision(*two).explanation;
-  // Each thread's commit that was under way there has ended when it has made another name.
-  const objfs::CommitCounts moved = one->Commits();
-  ASSERT_TRUE(Eventually([&] { return one->Commits().committed >= moved.committed + 40; }));
-  const objfs::CommitCounts settled = one->Commits();
-  ASSERT_TRUE(Eventually([&] { return one->Commits().committed >= settled.committed + 200; }));
-  const objfs::CommitCounts end = one->Commits();
-  one->Stop();
-  two->Stop();
-  const double before = RetriesPerCommit(begin, met), after = RetriesPerCommit(settled, end);
-  std::cout << "retries per commit: " << before << " at the clients, " << after
-            << " at the server, after " << moved.committed - begin.committed << " commits\n";
-  EXPECT_GT(before, 0.3);
-  EXPECT_LT(after, 0.05);
-  EXPECT_EQ(one->Listed(), one->inserted() + two->inserted());
-}
-
 TEST_F(ContentionTest, AClientThatNobodyMeetsKeepsItsDirectoryObject) {
   const auto one = Client("one");
   one->Begin(1);
