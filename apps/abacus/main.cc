@@ -194,15 +194,18 @@ void CommandLine::AddVolumes() {
   mount->add_option("DIR", mount_.directory, "where to show it")->required();
   mount
       ->add_option("-o", mount_.options,
-                   "as mount(8) has them, and: exclusive (no other client changes the volume), "
+                   "as mount(8) has them, and: exclusive (no other client changes the volume, so "
+                   "the kernel may keep names, attributes and pages), write_back (with exclusive "
+                   "or --local: it collects writes until a file is closed or synced), "
                    "stack=TEXT (layers of the files that are made; of a server's volume "
                    "cache/isolation/storage, with --local the volume's own), direct_io")
       ->type_name("WORD[,...]")
       ->allow_extra_args(false);
   mount->add_flag("--local", mount_.local,
                   "SOURCE is a directory, as `abacus serve --data` has it: this process keeps the "
-                  "files there itself, without a server, and alone; -o volume=NAME where there are "
-                  "several volumes, and where there is none, one is made");
+                  "files there itself, without a server, and alone: nobody else can join, and the "
+                  "mount is exclusive; -o volume=NAME where there are several volumes, and where "
+                  "there is none, one is made");
   mount->add_flag("-f,--foreground", mount_.foreground, "do not return until it is unmounted");
   mount->add_option("--config", mount_.config, "configuration of this process as a client")
       ->type_name("FILE");

@@ -50,6 +50,8 @@ absl::StatusOr<MountWords> ParseWords(const std::vector<std::string>& options) {
       const std::vector<std::string> parts = absl::StrSplit(word, absl::MaxSplits('=', 1));
       if (word == "exclusive") {
         words.mount.exclusive = true;
+      } else if (word == "write_back") {
+        words.mount.write_back = true;
       } else if (word == "direct_io") {
         words.mount.direct_io = true;
       } else if (word == "local") {
@@ -175,7 +177,10 @@ int ServeLocally(const MountOptions& options, const MountWords& words, const Dae
   if (!store.ok()) return Fail(store.status());
   const auto volume = (*store)->VolumeNamed(words.volume);
   if (!volume.ok()) return Fail(volume.status());
-  return Show(options, words, *volume, (*store)->Host(), "local", daemon);
+  // The store is locked, and this process listens to nobody: no other client can change the volume.
+  MountWords alone = words;
+  alone.mount.exclusive = true;
+  return Show(options, alone, *volume, (*store)->Host(), "local", daemon);
 }
 
 int Serve(const MountOptions& options, const Daemon& daemon) {

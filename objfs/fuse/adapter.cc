@@ -34,7 +34,7 @@ void Begin(void* user_data, fuse_conn_info* connection) {
                   FUSE_CAP_ATOMIC_O_TRUNC | FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO;
   // Without other clients the kernel's own locks are enough.
   want |= options.exclusive
-              ? FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_CACHE_SYMLINKS
+              ? FUSE_CAP_CACHE_SYMLINKS | (options.write_back ? FUSE_CAP_WRITEBACK_CACHE : 0u)
               : FUSE_CAP_AUTO_INVAL_DATA | FUSE_CAP_POSIX_LOCKS | FUSE_CAP_FLOCK_LOCKS;
   connection->want = want & connection->capable;
 }

@@ -31,7 +31,7 @@ OpenFile& FileOf(const fuse_file_info* info) { return *reinterpret_cast<OpenFile
 // With the kernel collecting writes, the kernel knows the end of the file, and it reads what a
 // partly written page lacks.
 int FlagsFor(const Adapter& adapter, int flags) {
-  if (!adapter.options().exclusive) return flags;
+  if (!adapter.options().write_back) return flags;
   flags &= ~O_APPEND;
   if ((flags & O_ACCMODE) == O_WRONLY) flags = (flags & ~O_ACCMODE) | O_RDWR;
   return flags;
@@ -141,8 +141,8 @@ void Write(fuse_req_t raw, fuse_ino_t, const char* data, size_t bytes, off_t off
     // Copied, because a layer may keep it, and libfuse uses its buffer again.
     const runtime::Block block = runtime::Block::CopyOf({data, bytes});
     // The flags are those of now: fcntl(2) may have changed them since the file was opened.
-    const bool appends =
-        !info->writepage && (info->flags & O_APPEND) != 0 && !request.adapter().options().exclusive;
+    const bool appends = !info->writepage && (info->flags & O_APPEND) != 0 &&
+                         !request.adapter().options().write_back;
     const absl::Status status =
         appends ? request.files().Append(*handle, block).status()
                 : request.files().Write(*handle, static_cast<uint64_t>(offset), block);

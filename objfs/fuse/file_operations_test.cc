@@ -268,7 +268,7 @@ TEST_F(FileOperationsTest, WhetherAWriteAppendsIsAskedWhenItIsMade) {
   close(fd);
 }
 
-TEST_F(FileOperationsTest, AnExclusiveMountWritesWhereTheKernelSaysAndMayRead) {
+TEST_F(FileOperationsTest, WhereTheKernelCollectsWritesItSaysWhereAndMayRead) {
   EXPECT_CALL(files_, Open(_, kFile, HasFlags(O_RDWR))).WillOnce(Return(kHandle));
   ON_CALL(files_, Read(_, _, _)).WillByDefault(Return(Block::CopyOf(std::string(100, '.'))));
   std::string written;
@@ -279,7 +279,7 @@ TEST_F(FileOperationsTest, AnExclusiveMountWritesWhereTheKernelSaysAndMayRead) {
         written.replace(offset, bytes.size(), bytes.view());
         return absl::OkStatus();
       });
-  Begin({.exclusive = true});
+  Begin({.exclusive = true, .write_back = true});
   const int fd = OpenFile(O_WRONLY | O_APPEND);
   ASSERT_GE(fd, 0);
   for (const char* text : {"one", "two"}) EXPECT_EQ(write(fd, text, 3), 3);

@@ -28,7 +28,7 @@ namespace abacus::objfs {
 //    (FileSystem::AddKeeper). objfs/README.md says what programs see of that.
 // 4. What is written to a file that is open to append, and not to read, goes to its end in pieces
 //    of up to Options::request_bytes_max, whatever other mounts append. Of one that is open to read
-//    as well the pieces end with the pages. (`exclusive`: the kernel does it.)
+//    as well the pieces end with the pages. (`write_back`: the kernel does it.)
 // 5. A file's inode number is its ObjectId. The kernel calls the root 1; the object 1, where it is
 //    not the root, gets the root's number.
 //
@@ -42,11 +42,15 @@ class Mount {
   struct Options {
     std::string name = "abacus";  // what `mount` shows as its source
 
-    // No other client changes the volume: the kernel may keep what it knows for `exclusive_for`,
-    // collect writes and send them later. They are lost with the machine until fsync(2), as they
-    // are on a local disk.
+    // No other client changes the volume: the kernel may keep names, attributes and pages for
+    // `exclusive_for`, and has its own locks.
     bool exclusive = false;
     absl::Duration exclusive_for = absl::Minutes(10);
+    // Of an exclusive mount: the kernel collects writes and sends them when a file is closed or
+    // synced, or later. Until then they are lost with the machine, as on a local disk, and not yet
+    // refused (no space, too large). Many small writes of a large file gain by it; a small file
+    // that is written once costs more requests.
+    bool write_back = false;
     // How long the kernel may use attributes and names without asking, where not `exclusive`.
     absl::Duration attributes_for = absl::ZeroDuration();
     absl::Duration names_for = absl::ZeroDuration();

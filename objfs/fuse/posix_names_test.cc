@@ -19,9 +19,8 @@ using testing::Fd;
 
 class PosixNamesTest : public testing::RealMountTest {};
 
-INSTANTIATE_TEST_SUITE_P(Stacks, PosixNamesTest,
-                         ::testing::Values("isolation/storage", "cache/isolation/storage"),
-                         [](const auto& info) { return info.index == 0 ? "Plain" : "Cached"; });
+INSTANTIATE_TEST_SUITE_P(Stacks, PosixNamesTest, ::testing::ValuesIn(testing::kMounts),
+                         testing::MountName);
 
 TEST_P(PosixNamesTest, AnExclusiveCreateRefusesWhatIsThere) {
   EXPECT_EQ(Put("file", "x"), 0);

@@ -2,6 +2,8 @@
 #define ABACUS_OBJFS_FUSE_TESTING_REAL_MOUNT_H_
 
 // A mount of the file system itself, on each of the stacks, and short words for system calls on it.
+// The parameter is a stack; before it may stand "exclusive " and "write_back ", as options of the
+// mount.
 
 #include <fcntl.h>
 #include <grp.h>
@@ -9,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <memory>
 #include <optional>
@@ -47,17 +50,35 @@ class Fd {
   const int error_;
 };
 
+inline constexpr const char* kMounts[] = {"isolation/storage", "cache/isolation/storage",
+                                          "exclusive isolation/storage",
+                                          "exclusive write_back isolation/storage"};
+inline std::string MountName(const ::testing::TestParamInfo<const char*>& info) {
+  return std::array{"Plain", "Cached", "Exclusive", "WriteBack"}.at(info.index);
+}
+
 class RealMountTest : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     if (const std::string why = WhyNoMount(); !why.empty()) GTEST_SKIP() << why;
-    files_ = world_.Client(1, GetParam());
+    files_ = world_.Client(1, Stack());
     ASSERT_NE(files_, nullptr);
-    mounted_.emplace(*files_);
+    mounted_.emplace(*files_, Mount::Options{.exclusive = exclusive(), .write_back = write_back()});
     // What others may do is of some tests the point.
     ASSERT_EQ(chmod(mounted_->path().c_str(), 0777), 0);
     umask(0);
   }
+
+  std::string Stack() const {
+    std::string text = GetParam();
+    for (const std::string word : {kExclusive, kWriteBack}) {
+      if (text.rfind(word, 0) == 0) text.erase(0, word.size());
+    }
+    return text;
+  }
+  // No other client may change anything.
+  bool exclusive() const { return Has(kExclusive); }
+  bool write_back() const { return Has(kWriteBack); }
 
   std::string At(const std::string& name) const { return *mounted_ / name; }
 
@@ -98,6 +119,11 @@ class RealMountTest : public ::testing::TestWithParam<const char*> {
     int status = -1;
     EXPECT_EQ(waitpid(child, &status, 0), child);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+
+  static constexpr const char *kExclusive = "exclusive ", *kWriteBack = "write_back ";
+  bool Has(const std::string& word) const {
+    return std::string(GetParam()).find(word) != std::string::npos;
   }
 
   FileSystemWorld world_{2};
