@@ -364,6 +364,23 @@ TEST_F(MountEndToEndTest, ALocalMountHasItsStoreForItselfAndAServerServesItAfter
   EXPECT_EQ(Abacus({"umount", served}).code, 0);
 }
 
+// The process that serves it is stopped, and what the kernel knows of the file is told
+// nevertheless.
+TEST_F(MountEndToEndTest, OfALocalMountTheKernelKeepsNamesAndAttributes) {
+  const std::string store = folder_.Path("store"), one = folder_.Path("one");
+  mkdir(one.c_str(), 0755);
+  mounted_.push_back(one);
+  Command mount({"mount", "--foreground", "--local", store, one});
+  ASSERT_TRUE(runtime::testing::Eventually([&] { return IsMounted(one); }));
+  ASSERT_EQ(Run("seq 1000 > " + one + "/numbers && stat " + one + "/numbers > /dev/null"), 0);
+  mount.Signal(SIGSTOP);
+  // Without an answer it would wait for one; only a kill ends that.
+  EXPECT_EQ(Run("test $(timeout --signal=KILL 20 stat --format=%s " + one + "/numbers) = 3893"), 0);
+  mount.Signal(SIGCONT);
+  EXPECT_EQ(RunAbacus({"umount", one}).code, 0);
+  EXPECT_EQ(mount.Wait().code, 0);
+}
+
 // As mount(8) calls it for the type fuse.abacus, once it is linked to under /sbin.
 TEST_F(MountEndToEndTest, ServesAsTheHelperOfMount) {
   ASSERT_EQ(Abacus({"volume", "create", "home"}).code, 0);
