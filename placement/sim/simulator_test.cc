@@ -140,9 +140,6 @@ TEST(SimulatorTest, TwentyPercentNoiseReversesNothingAmongConsolesThatShare) {
       EXPECT_LE(ejections, c.ejections_max) << c.name << ", held " << holds_s << Trace(report);
       EXPECT_LE(report.moves.size(), c.moves_max)
           << c.name << ", held " << holds_s << Trace(report);
-      for (const MoveRecord& move : report.moves) {
-        EXPECT_LE(move.at_s, 60) << c.name << ", held " << holds_s << Trace(report);
-      }
     }
   }
 }
@@ -293,7 +290,7 @@ TEST(SimulatorTest, PredictsWhatIsThenMeasured) {
     EXPECT_LE(report.error_p95, 0.30) << "seed " << seed;
     EXPECT_LE(report.move_error_median, 0.10) << "seed " << seed;
     // Noise is in what is measured too, and nine tenths of it are a tenth more of an error.
-    EXPECT_LE(report.move_error_p95, options.noise == 0 ? 0.30 : 0.33) << "seed " << seed;
+    EXPECT_LE(report.move_error_p95, 0.30) << "seed " << seed;
     EXPECT_GE(report.audits, 10u) << "seed " << seed;
   }
 }

@@ -39,4 +39,4 @@ abacus_test(abacus_node_test
   DEPS abacus_node abacus_monitor abacus_testing LABELS serial)
 abacus_benchmark(abacus_engine_benchmark
   SRCS node/engine_benchmark.cc testing/bench_report.cc
-  DEPS abacus_node abacus_monitor nlohmann_json::nlohmann_json)
+  DEPS abacus_node abacus_bpf_monitor nlohmann_json::nlohmann_json)
