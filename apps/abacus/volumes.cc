@@ -125,6 +125,7 @@ objfs::FileSystem::Host HostOf(runtime::Node& node) {
   objfs::FileSystem::Host host =
       HostOf(node.binding(), [&node](const runtime::Rid& rid) { End(node, rid); });
   host.make_front_end = [&node] { return std::make_unique<NodeFrontEnd>(node); };
+  host.find_volume = [&node](const std::string& name) { return VolumeOf(node, name); };
   return host;
 }
 

@@ -86,7 +86,6 @@ FsError OfCode(const absl::Status& status) {
     case absl::StatusCode::kResourceExhausted:
       return FsError::kNoSpace;
     case absl::StatusCode::kPermissionDenied:
-    case absl::StatusCode::kUnauthenticated:
       return FsError::kAccess;
     case absl::StatusCode::kUnimplemented:
       return FsError::kNotSupported;

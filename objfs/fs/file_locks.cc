@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "objfs/volume/callbacks.h"
 #include "runtime/base/status.h"
 
 namespace abacus::objfs {
@@ -124,7 +124,24 @@ void FileLocks::Cancel(uint64_t ticket) {
 }
 
 absl::Status FileLocks::Unlock(const LockRequest& request) {
-  return volume_->Unlock(writer_, request);
+  if (request.range == LockRange()) {
+    // Nothing is left, unless another thread locks at the same time: it says so when it has.
+    MutexLock lock(waits_->mutex);
+    waits_->owners.erase(OwnerOf(request));
+  }
+  absl::Status status = volume_->Unlock(writer_, request);
+  if (!status.ok()) {
+    MutexLock lock(waits_->mutex);
+    waits_->owners.insert(OwnerOf(request));
+  }
+  return status;
+}
+
+std::vector<ObjectId> FileLocks::LockedFiles() {
+  std::vector<ObjectId> files;
+  MutexLock lock(waits_->mutex);
+  for (const auto& [file, kind, owner] : waits_->owners) files.push_back(file);
+  return files;
 }
 
 absl::Status FileLocks::UnlockAll(ObjectId file, LockKind kind, uint64_t owner) {
@@ -175,7 +192,7 @@ void FileLocks::AskAgain(int* failures) {
     }
     return;
   }
-  if (++*failures < kFailuresMax && !absl::IsFailedPrecondition(waiting.status())) return;
+  if (++*failures < kFailuresMax && !IsNoClient(waiting.status())) return;
   for (const uint64_t ticket : tickets) waits_->Finish(ticket, waiting.status());
 }
 

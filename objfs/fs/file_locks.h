@@ -52,6 +52,10 @@ class FileLocks {
 
   FileLocks(runtime::Ref<Volume> volume, uint16_t writer, Host host,
             std::chrono::milliseconds ask_again = kAskAgain);
+  // Tickets go on from those that the client was given before.
+  void GoOnFrom(const FileLocks& before) { last_ticket_ = before.last_ticket_.load(); }
+  // Files that this client may have locks of.
+  std::vector<ObjectId> LockedFiles();
   // Requests that still wait are told kInputOutput.
   ~FileLocks();
   // REQUIRES: called once, before the first request that waits.

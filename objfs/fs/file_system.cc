@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "objfs/fs/file_system_impl.h"
+#include "objfs/fs/rejoining_file_system.h"
 #include "runtime/base/status.h"
 #include "runtime/object/background.h"
 
@@ -77,8 +78,16 @@ void EndLink::Forget(ObjectId id, Version given) {
 absl::StatusOr<std::unique_ptr<FileSystem>> FileSystem::Make(Ref<Volume> volume,
                                                              const LayerKinds& kinds, Host host,
                                                              Options options) {
+  ABACUS_ASSIGN_OR_RETURN(auto joined, FileSystemImpl::Join(volume, kinds, host, options));
+  return std::make_unique<RejoiningFileSystem>(std::move(volume), kinds, std::move(host),
+                                               std::move(options), std::move(joined));
+}
+
+absl::StatusOr<std::unique_ptr<FileSystemImpl>> FileSystemImpl::Join(Ref<Volume> volume,
+                                                                     const LayerKinds& kinds,
+                                                                     Host host, Options options) {
   if (host.steady_ns == nullptr) host.steady_ns = MachineSteadyNs;
-  FileSystemImpl::Joined joined;
+  Joined joined;
   joined.link = std::make_shared<EndLink>();
   joined.end = host.adopt_end(std::make_unique<ClientEnd>(ClientEnd::Handlers{
       .on_break = [link = joined.link](
@@ -115,7 +124,6 @@ FileSystemImpl::FileSystemImpl(Ref<Volume> volume, Joined joined, const LayerKin
       lease_until_ns_(LeaseEnd(joined.sent_ns, info_.lease_ns)),
       locks_(std::make_unique<FileLocks>(volume_, info_.writer, host_.locks)) {
   link_->Attach(this);
-  renewer_ = std::thread([this] { RenewNowAndThen(); });
 }
 
 absl::Status FileSystemImpl::Renew() {
@@ -177,30 +185,8 @@ absl::Status FileSystemImpl::CheckLease() {
   return RenewLease();
 }
 
-void FileSystemImpl::RenewNowAndThen() {
-  const auto interval = std::chrono::nanoseconds(info_.lease_ns / 6);
-  renew_mutex_.Lock();
-  while (!stopping_) {
-    const auto due = std::chrono::steady_clock::now() + interval;
-    while (!stopping_ && renew_changed_.WaitUntil(renew_mutex_, due)) {
-    }
-    if (stopping_) break;
-    renew_mutex_.Unlock();
-    // Where the server does not answer, every call says so.
-    Renew().IgnoreError();
-    renew_mutex_.Lock();
-  }
-  renew_mutex_.Unlock();
-}
-
 FileSystemImpl::~FileSystemImpl() {
-  board_.Close();
-  {
-    MutexLock lock(renew_mutex_);
-    stopping_ = true;
-    renew_changed_.SignalAll();
-  }
-  renewer_.join();
+  board_->Close();
   absl::flat_hash_map<FileHandle, Handle> handles;
   std::list<DirectoryPtr> directories;
   {
@@ -211,6 +197,7 @@ FileSystemImpl::~FileSystemImpl() {
   }
   // Whoever still had a file open has no more use for what its end could tell.
   for (auto& [number, handle] : handles) {
+    if (!handle.file->unusable.ok()) continue;
     const ObjectId id = handle.file->id;
     handle.file.reset();
     Unuse(id).IgnoreError();
@@ -241,7 +228,7 @@ absl::Status FileSystemImpl::OnBreak(ObjectId id, bool write_back, Version given
     if (status.ok()) HaveForgotten(id);
   }
   // Calls of this client that met the break may ask again.
-  board_.Wake(id);
+  board_->Wake(id);
   return status;
 }
 
@@ -267,14 +254,14 @@ void FileSystemImpl::HaveForgotten(ObjectId id) {
   }
   const WaitBoard::Errands errands = WaitBoard::Begin(static_cast<int>(keepers.size()));
   for (const auto& [number, forget] : keepers) {
-    forget(id, [this, errands] { board_.Done(errands); });
+    forget(id, [board = board_, errands] { board->Done(errands); });
   }
   {
     MutexLock lock(keepers_mutex_);
     --telling_keepers_;
     keepers_changed_.SignalAll();
   }
-  board_.AwaitErrands(errands);
+  board_->AwaitErrands(errands);
 }
 
 absl::Status FileSystemImpl::CheckStacks() const {

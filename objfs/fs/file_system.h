@@ -64,6 +64,13 @@ using FileHandle = uint64_t;
 // that begins after a change returned sees it all the same, on whichever client. A change waits
 // here for other clients to forget what they know of its objects, as long as for promises of bytes.
 //
+// Once the server that gave it up, or one that was started again, answers, it joins again by itself
+// and opens all its files again, whatever their names are now. What was lost is told once: bytes
+// that it had not written back, and after a server's death those that nobody had synced, with
+// kInputOutput by the next Push(), Sync() or last Release() of the file; locks with the same by the
+// next call with a handle of the file. A file without a name that is no more answers kStale. Of a
+// file that was closed nobody is told.
+//
 // Files are named by ObjectId, which is never reused; the root's is root().
 // Errors: of every call: FsErrorOf() tells which. kStale where the file is no more.
 // Thread-safety: thread-safe. Blocking: all calls, as the layers below, and for other clients.
@@ -84,6 +91,9 @@ class FileSystem {
     // Where the volume's server tells what other clients change.
     std::function<runtime::Ref<ClientEnd>(std::unique_ptr<ClientEnd>)> adopt_end;
     std::function<void(const runtime::Ref<ClientEnd>&)> remove_end;
+    // The volume of that name where it is now: after a restart of its server it is another object.
+    // Empty: where it was.
+    std::function<absl::StatusOr<runtime::Ref<Volume>>(const std::string& name)> find_volume;
     std::function<int64_t()> now_us;     // since 1970
     std::function<int64_t()> steady_ns;  // monotonic, for the lease; empty: this machine's
   };
@@ -104,7 +114,7 @@ class FileSystem {
   virtual ObjectId root() const = 0;
 
   // Says that this client lives and pushes what is old: a thread of its own does it now and then.
-  // Errors: kFailedPrecondition - to the server it is dead: mount again.
+  // Errors: the server does not answer.
   virtual absl::Status Renew() = 0;
 
   // -- names -------------------------------------------------------------------------------------
@@ -208,7 +218,6 @@ class FileSystem {
   // A name for it.
   virtual uint64_t AddKeeper(Forget forget) = 0;
   // Returns when no `forget` of it is under way, and calls none later.
-  // REQUIRES: each `done` that it was given is called before the file system ends.
   virtual void RemoveKeeper(uint64_t keeper) = 0;
 
   virtual absl::StatusOr<VolumeSpace> Space() = 0;

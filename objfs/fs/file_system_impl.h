@@ -9,7 +9,6 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -65,17 +64,32 @@ class FileSystemImpl final : public FileSystem {
   };
   FileSystemImpl(runtime::Ref<Volume> volume, Joined joined, const LayerKinds& kinds, Host host,
                  Options options);
+  // Joins; see FileSystem::Make().
+  static absl::StatusOr<std::unique_ptr<FileSystemImpl>> Join(runtime::Ref<Volume> volume,
+                                                              const LayerKinds& kinds, Host host,
+                                                              Options options);
   ~FileSystemImpl() override;
 
   ObjectId root() const override { return info_.root; }
+  const VolumeInfo& info() const { return info_; }
   absl::Status Renew() override;
+
+  // -- when the volume has given this client up, or died: see RejoiningFileSystem -----------------
+
+  // Calls that wait for other clients end with kCancelled, now and from now on.
+  void Interrupt() { board_->Close(); }
+  // Opens what `before`, another joining of the same client, has open, under the same handles, and
+  // tells once at each file what was lost: what `before` held back and cannot write back now,
+  // locks, and with `server_lost` what nobody has synced. What is gone answers kStale. REQUIRES: no
+  // call of either is under way, and this one is new.
+  void TakeOver(FileSystemImpl& before, bool server_lost);
 
   // -- what the server tells ---------------------------------------------------------------------
 
   absl::Status OnBreak(ObjectId id, bool write_back, Version given);
   void OnWake(ObjectId id) {
-    board_.Wake(id);
-    board_.Wake(kAnyObject);
+    board_->Wake(id);
+    board_->Wake(kAnyObject);
   }
   void OnForget(ObjectId id, Version given) { known_.Forget(id, given); }
 
@@ -156,8 +170,12 @@ class FileSystemImpl final : public FileSystem {
     void Wrote(int64_t now_ns) {
       if (written_ns.exchange(now_ns) == 0) held_since_ns = now_ns;
     }
-    int uses = 0;       // handles, and calls without one; under mutex_
-    absl::Status late;  // of a push that nobody asked for; under mutex_
+    int uses = 0;             // handles, and calls without one; under mutex_
+    absl::Status late;        // of a push that nobody asked for; under mutex_
+    absl::Status lost_locks;  // told to the next call with a handle, once; under mutex_
+    absl::Status unusable;    // what all calls are answered, where it could not be opened again
+    // Changes so far, and how many of them were synced.
+    std::atomic<uint64_t> changes{0}, synced{0};
     const runtime::Ref<Layer>& top() const { return stack.top(); }
     // Of this client's own. REQUIRES: holds_back.
     const runtime::Ref<Layer>& lowest() const { return stack.layers[stack.layers.size() - 2]; }
@@ -189,6 +207,11 @@ class FileSystemImpl final : public FileSystem {
   void HaveForgotten(ObjectId id);
   // Ends those that are not worth it any more.
   void LookAtFrontEnds();
+  std::vector<ObjectId> OpenFiles();
+  // By file: what could not be written back.
+  std::vector<std::pair<ObjectId, absl::Status>> TakeLosses(bool server_lost);
+  // The file of a handle that `before` had.
+  FilePtr OpenAgain(ObjectId id);
   static const absl::Status& StatusOf(const absl::Status& status) { return status; }
   template <typename T>
   static const absl::Status& StatusOf(const absl::StatusOr<T>& value) {
@@ -199,7 +222,7 @@ class FileSystemImpl final : public FileSystem {
   template <typename F>
   auto Patiently(ObjectId id, bool keeps, F&& call) -> decltype(call()) {
     for (bool waited = false;; waited = true) {
-      const uint64_t seen = board_.Seen(id);
+      const uint64_t seen = board_->Seen(id);
       if (keeps) ABACUS_RETURN_IF_ERROR(CheckLease());
       auto result = call();
       if (!IsWouldBlock(StatusOf(result))) {
@@ -207,7 +230,7 @@ class FileSystemImpl final : public FileSystem {
         if (waited) volume_->Pass(info_.writer, id).IgnoreError();
         return result;
       }
-      if (!board_.Await(id, seen)) return absl::CancelledError("the file system is being ended");
+      if (!board_->Await(id, seen)) return absl::CancelledError("the file system is being ended");
     }
   }
   template <typename F>
@@ -222,11 +245,11 @@ class FileSystemImpl final : public FileSystem {
   template <typename F>
   auto WhenForgotten(F&& call) -> decltype(call()) {
     for (;;) {
-      const uint64_t seen = board_.Seen(kAnyObject);
+      const uint64_t seen = board_->Seen(kAnyObject);
       auto result = call();
       const bool waits = IsWouldBlock(StatusOf(result)) && !IsChanged(StatusOf(result));
       if (!waits) return result;
-      if (!board_.Await(kAnyObject, seen)) {
+      if (!board_->Await(kAnyObject, seen)) {
         return absl::CancelledError("the file system is being ended");
       }
     }
@@ -244,9 +267,8 @@ class FileSystemImpl final : public FileSystem {
   absl::StatusOr<Node> ChangeInode(ObjectId id, const InodeChange& change);
   // The inode that the volume told, with what a layer of this client's holds back.
   absl::StatusOr<Node> AsWrittenHere(Node node);
-  friend class FileSystem;
+  friend class RejoiningFileSystem;
   absl::Status CheckStacks() const;
-  void RenewNowAndThen();
   // The stack `text` over the volume's part of it.
   absl::StatusOr<BuiltStack> BuildOver(const std::string& text, const runtime::Ref<Layer>& bottom);
   void EndStack(const BuiltStack& stack);
@@ -309,7 +331,8 @@ class FileSystemImpl final : public FileSystem {
   HybridClock clock_;
   // Where calls wait that change several objects; the volume's objects begin at 1.
   static constexpr ObjectId kAnyObject = 0;
-  WaitBoard board_;
+  // Keepers' answers may come when this has ended.
+  const std::shared_ptr<WaitBoard> board_ = std::make_shared<WaitBoard>();
   Knowledge known_;
   // Monotonic; what was promised to this client holds as long.
   std::atomic<int64_t> lease_until_ns_;
@@ -319,10 +342,6 @@ class FileSystemImpl final : public FileSystem {
   uint64_t last_keeper_ ABSL_GUARDED_BY(keepers_mutex_) = 0;
   std::map<uint64_t, Forget> keepers_ ABSL_GUARDED_BY(keepers_mutex_);
   int telling_keepers_ ABSL_GUARDED_BY(keepers_mutex_) = 0;
-  runtime::Mutex renew_mutex_;
-  runtime::CondVar renew_changed_;
-  bool stopping_ ABSL_GUARDED_BY(renew_mutex_) = false;
-  std::thread renewer_;
   // One file's stack, or one directory's, is made or ended at a time.
   Turns openings_;
 

@@ -79,6 +79,7 @@ absl::StatusOr<Node> FileSystemImpl::Set(const Caller& caller, ObjectId file,
     absl::Status status = PushFile(*open);
     if (status.ok() && set.size.has_value()) {
       status = Patiently(*open, [&] { return open->top()->Truncate(*set.size, Now()); });
+      ++open->changes;
     }
     status.Update(Unuse(file));
     if (!status.ok()) return status;
@@ -265,6 +266,82 @@ absl::Status FileSystemImpl::TellWhenWritten(OpenFile& file, int64_t written_ns,
   return absl::OkStatus();
 }
 
+// -- what another joining of this client had ------------------------------------------------------
+
+std::vector<std::pair<ObjectId, absl::Status>> FileSystemImpl::TakeLosses(bool server_lost) {
+  std::vector<FilePtr> files;
+  {
+    MutexLock lock(mutex_);
+    for (const auto& [id, file] : files_) files.push_back(file);
+  }
+  std::vector<std::pair<ObjectId, absl::Status>> losses;
+  for (const FilePtr& file : files) {
+    absl::Status status;
+    {
+      MutexLock lock(mutex_);
+      status = std::exchange(file->late, absl::OkStatus());
+    }
+    status.Update(PushFile(*file, /*waits=*/false));
+    if (server_lost && file->changes != file->synced) {
+      status.Update(absl::DataLossError("the server ended before all of it was durable"));
+    }
+    if (!status.ok()) {
+      losses.emplace_back(file->id, FsStatus(FsError::kInputOutput,
+                                             absl::StrCat("what was written to object ", file->id,
+                                                          " is lost: ", status.message())));
+    }
+  }
+  return losses;
+}
+
+std::vector<ObjectId> FileSystemImpl::OpenFiles() {
+  std::vector<ObjectId> ids;
+  MutexLock lock(mutex_);
+  for (const auto& [id, file] : files_) ids.push_back(id);
+  return ids;
+}
+
+FileSystemImpl::FilePtr FileSystemImpl::OpenAgain(ObjectId id) {
+  absl::StatusOr<Node> node = StatAtVolume(id);
+  absl::StatusOr<FilePtr> file =
+      node.ok() ? Use(*node) : absl::StatusOr<FilePtr>(std::move(node).status());
+  if (file.ok()) return *std::move(file);
+  auto none = std::make_shared<OpenFile>();
+  none->id = id;
+  none->unusable = std::move(file).status();
+  return none;
+}
+
+void FileSystemImpl::TakeOver(FileSystemImpl& before, bool server_lost) {
+  const auto losses = before.TakeLosses(server_lost);
+  const std::vector<ObjectId> locked = before.locks_->LockedFiles();
+  locks_->GoOnFrom(*before.locks_);
+  last_handle_ = before.last_handle_.load();
+  std::vector<std::pair<FileHandle, Handle>> handles;
+  {
+    MutexLock lock(before.mutex_);
+    handles.assign(before.handles_.begin(), before.handles_.end());
+  }
+  for (auto& [number, handle] : handles) {
+    const absl::Status lost_locks = handle.file->lost_locks;
+    handle.file = OpenAgain(handle.file->id);
+    handle.file->lost_locks.Update(lost_locks);
+    MutexLock lock(mutex_);
+    handles_[number] = std::move(handle);
+  }
+  MutexLock lock(mutex_);
+  for (const auto& [id, loss] : losses) {
+    const auto found = files_.find(id);
+    if (found != files_.end()) found->second->late.Update(loss);
+  }
+  for (const ObjectId id : locked) {
+    const auto found = files_.find(id);
+    if (found == files_.end()) continue;
+    found->second->lost_locks.Update(
+        FsStatus(FsError::kInputOutput, absl::StrCat("the locks of object ", id, " are lost")));
+  }
+}
+
 // -- open files -----------------------------------------------------------------------------------
 
 absl::StatusOr<FileHandle> FileSystemImpl::Open(const Caller& caller, ObjectId file, int flags) {
@@ -283,6 +360,7 @@ absl::StatusOr<FileHandle> FileSystemImpl::Open(const Caller& caller, ObjectId f
     const Knowledge::Change lasting(known_, file);
     const absl::Status cut =
         Patiently(*handle.file, [&] { return handle.file->top()->Truncate(0, Now()); });
+    ++handle.file->changes;
     if (!cut.ok()) {
       Unuse(file).IgnoreError();
       return cut;
@@ -297,8 +375,13 @@ absl::StatusOr<FileHandle> FileSystemImpl::Open(const Caller& caller, ObjectId f
 absl::StatusOr<FileSystemImpl::Handle> FileSystemImpl::HandleOf(FileHandle handle) {
   MutexLock lock(mutex_);
   const auto found = handles_.find(handle);
-  if (found != handles_.end()) return found->second;
-  return FsStatus(FsError::kBadHandle, absl::StrCat("no file is open as ", handle));
+  if (found == handles_.end()) {
+    return FsStatus(FsError::kBadHandle, absl::StrCat("no file is open as ", handle));
+  }
+  OpenFile& file = *found->second.file;
+  if (!file.unusable.ok()) return file.unusable;
+  ABACUS_RETURN_IF_ERROR(std::exchange(file.lost_locks, absl::OkStatus()));
+  return found->second;
 }
 
 absl::Status FileSystemImpl::Release(FileHandle handle) {
@@ -310,7 +393,9 @@ absl::Status FileSystemImpl::Release(FileHandle handle) {
       return FsStatus(FsError::kBadHandle, absl::StrCat("no file is open as ", handle));
     }
     id = found->second.file->id;
+    const bool is_usable = found->second.file->unusable.ok();
     handles_.erase(found);
+    if (!is_usable) return absl::OkStatus();
   }
   return Unuse(id);
 }
@@ -346,6 +431,7 @@ absl::StatusOr<uint64_t> FileSystemImpl::Append(FileHandle handle, const Block& 
 }
 
 absl::Status FileSystemImpl::Written(FileHandle handle, const Handle& open) {
+  ++open.file->changes;
   if (open.file->holds_back) {
     open.file->Wrote(host_.now_us() * 1000);
     // Where the lease ran out meanwhile, the promise may have been another client's already.
@@ -370,9 +456,12 @@ absl::Status FileSystemImpl::Push(FileHandle handle) {
 absl::Status FileSystemImpl::Sync(FileHandle handle) {
   ABACUS_ASSIGN_OR_RETURN(const Handle open, HandleOf(handle));
   const FrontEndWork work(open.file->front_end);
+  const uint64_t changes = open.file->changes;
   ABACUS_RETURN_IF_ERROR(PushFile(*open.file));
   // Through the layers, which may have to make something durable of their own.
-  return open.file->top()->Flush(Now());
+  ABACUS_RETURN_IF_ERROR(open.file->top()->Flush(Now()));
+  open.file->synced = changes;
+  return absl::OkStatus();
 }
 
 absl::Status FileSystemImpl::SyncDirectory(ObjectId directory) {
@@ -387,6 +476,7 @@ absl::Status FileSystemImpl::Allocate(FileHandle handle, int mode, uint64_t offs
   ABACUS_RETURN_IF_ERROR(CheckEnd(offset, bytes));
   const Knowledge::Change lasting(known_, open.file->id);
   const auto touch = absl::MakeCleanup([&] {
+    ++open.file->changes;
     if (open.file->holds_back) open.file->Wrote(host_.now_us() * 1000);
   });
   if (mode == (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE)) {

@@ -22,12 +22,17 @@ Callbacks::Options WithClock(Callbacks::Options options) {
   return options;
 }
 
-absl::Status HasLeftOrWasSilent(uint16_t writer) {
-  return absl::FailedPreconditionError(
+}  // namespace
+
+// The code travels between nodes, and no layer answers so for a reason of its own.
+absl::Status NoClient(uint16_t writer) {
+  return absl::UnauthenticatedError(
       absl::StrCat("client ", writer, " has left the volume, or was silent for too long"));
 }
 
-}  // namespace
+bool IsNoClient(const absl::Status& status) {
+  return absl::IsUnauthenticated(status) && runtime::KindOf(status) == runtime::ErrorKind::kNone;
+}
 
 Callbacks::Callbacks(Options options)
     : options_(WithClock(std::move(options))),
@@ -54,12 +59,12 @@ void Callbacks::Join(uint16_t writer, const runtime::Ref<ClientEnd>& end) {
 
 absl::Status Callbacks::Renew(uint16_t writer) {
   MutexLock lock(mutex_);
-  return table_.Renew(writer, Now()) ? absl::OkStatus() : HasLeftOrWasSilent(writer);
+  return table_.Renew(writer, Now()) ? absl::OkStatus() : NoClient(writer);
 }
 
 absl::Status Callbacks::Check(uint16_t writer) {
   MutexLock lock(mutex_);
-  return table_.Has(writer) ? absl::OkStatus() : HasLeftOrWasSilent(writer);
+  return table_.Has(writer) ? absl::OkStatus() : NoClient(writer);
 }
 
 void Callbacks::Leave(uint16_t writer) {
@@ -96,7 +101,7 @@ absl::Status Callbacks::Ask(ObjectId id, uint16_t writer, Want want, Version* gi
     case CallbackTable::Answer::kLeft:
       break;
   }
-  return HasLeftOrWasSilent(writer);
+  return NoClient(writer);
 }
 
 absl::StatusOr<Promise> Callbacks::Claim(ObjectId id, uint16_t writer, PromiseKind kind) {

@@ -21,13 +21,17 @@
 
 namespace abacus::objfs {
 
+// The answer to who is no client of the volume, or no more: it may join again.
+absl::Status NoClient(uint16_t writer);
+bool IsNoClient(const absl::Status& status);
+
 // The promises of a volume's clients: the table (callback_table.h), and a messenger for each client
 // that carries out what the table says.
 //
 // Errors: IsWouldBlock() - another client is in the way and was told; the client's end is woken
 // when
-//         it is worth asking again. kFailedPrecondition - the client has left, or was silent too
-//         long: its promises are void, and so is what it kept under them.
+//         it is worth asking again. IsNoClient() - the client has left, or was silent too long: its
+//         promises are void, and so is what it kept under them.
 // Thread-safety: thread-safe. Blocking: no call waits for a client.
 class Callbacks {
  public:
@@ -110,13 +114,14 @@ class Callbacks {
   std::vector<uint16_t> Tick();
   // Tells nobody anything any more. Waits for calls that are under way.
   void Stop();
+  // By the clock of leases.
+  int64_t Now() const { return options_.steady_ns(); }
 
  private:
   absl::Status Ask(ObjectId id, uint16_t writer, Want want, Version* given);
   void EndChange(ObjectId id, uint16_t writer);
   void EndAlter(const std::vector<ObjectId>& ids);
   void OnBroken(const CallbackTable::Action& action);
-  int64_t Now() const { return options_.steady_ns(); }
   // Gives the messengers what the table wants to be done, in its order.
   void Carry() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void EndMessenger(uint16_t writer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -172,7 +172,8 @@ absl::StatusOr<Outcome> ObjectTable::Commit(uint16_t writer, const Transaction& 
 }
 
 // A name that goes from one directory to another is never missing from both after a crash: no flush
-// comes between the update and that of all directories but the one that loses it, the first.
+// comes between the update and that of all directories but the one that loses it, the last: that is
+// where a directory object puts its own part.
 absl::Status ObjectTable::Update(std::span<const ObjectUpdate> updates, Version version) {
   const auto writes = [](const ObjectUpdate& update) { return !update.writes.empty(); };
   if (std::count_if(updates.begin(), updates.end(), writes) < 2) {
@@ -181,7 +182,7 @@ absl::Status ObjectTable::Update(std::span<const ObjectUpdate> updates, Version 
   flushes_.Close();
   absl::Status status = store_->Update(updates, version.value);
   if (status.ok()) {
-    for (const ObjectUpdate& update : updates.subspan(1)) {
+    for (const ObjectUpdate& update : updates.first(updates.size() - 1)) {
       if (writes(update)) status.Update(store_->Flush(update.id));
     }
   }
@@ -324,6 +325,7 @@ void ObjectTable::LostItsName(ObjectId id, const std::vector<Part>& parts) {
   const auto opened = opened_.find(id);
   if (opened != opened_.end()) {
     opened->second.names_in = std::move(names_in);
+    opened->second.to_be_marked = true;
   } else {
     removals_.push_back({id, std::move(names_in)});
   }
@@ -391,16 +393,20 @@ absl::Status ObjectTable::SaveAllTimes() {
 
 absl::Status ObjectTable::FlushAndRemove() {
   std::vector<Removal> removals;
+  std::vector<ObjectId> unnamed;
   {
     MutexLock lock(mutex_);
     removals = std::exchange(removals_, {});
+    for (const auto& [id, opened] : opened_) {
+      if (opened.to_be_marked) unnamed.push_back(id);
+    }
   }
   std::map<ObjectId, absl::Status> directories;
   for (const Removal& removal : removals) {
     for (const ObjectId id : removal.names_in) directories[id] = absl::OkStatus();
   }
-  absl::Status first;
-  first.Update(FlushCommitted());
+  absl::Status first = FlushCommitted();
+  if (first.ok()) first = MarkUnnamed(unnamed);
   for (auto& [id, status] : directories) {
     status = FlushStored(id);
     if (absl::IsNotFound(status)) status = absl::OkStatus();  // removed, and all names in it
@@ -421,6 +427,42 @@ absl::Status ObjectTable::FlushAndRemove() {
   const SharedGate::Pass pass(flushes_);
   first.Update(store_->FlushAll());
   return first;
+}
+
+absl::Status ObjectTable::MarkUnnamed(const std::vector<ObjectId>& unnamed) {
+  absl::Status first;
+  for (const ObjectId id : unnamed) {
+    const Turns::Turn turn(turns_, id);
+    ABACUS_ASSIGN_OR_RETURN(const std::optional<Node> node, Load(id));
+    // Of a directory that was removed, ".." stays what it was: it has no blocks worth the search.
+    const bool is_marked = node.has_value() && node->inode.links == 0 && !node->inode.IsDirectory();
+    if (is_marked) {
+      Inode inode = node->inode;
+      inode.parent = id;
+      const absl::Status marked = store_->SetAttributes(id, inode.Encode(), Next(0).value);
+      first.Update(marked);
+      if (!marked.ok()) continue;
+    }
+    MutexLock lock(mutex_);
+    const auto opened = opened_.find(id);
+    if (opened != opened_.end()) opened->second.to_be_marked = false;
+  }
+  return first;
+}
+
+absl::StatusOr<std::optional<ObjectId>> ObjectTable::CollectOrphans(ObjectId after,
+                                                                    uint64_t count_max) {
+  ABACUS_ASSIGN_OR_RETURN(const std::vector<ObjectId> ids, store_->List(after, count_max));
+  for (const ObjectId id : ids) {
+    const auto node = Load(id);
+    if (!node.ok() || !node->has_value() || !(*node)->inode.IsUnnamed(id)) continue;
+    MutexLock lock(mutex_);
+    const bool is_known = opened_.contains(id) ||
+                          std::any_of(removals_.begin(), removals_.end(),
+                                      [id](const Removal& removal) { return removal.id == id; });
+    if (!is_known) removals_.push_back({id, {}});
+  }
+  return ids.size() < count_max ? std::nullopt : std::optional<ObjectId>(ids.back());
 }
 
 absl::Status ObjectTable::RemoveNow(ObjectId id) {

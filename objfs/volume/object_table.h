@@ -77,6 +77,13 @@ class ObjectTable {
   absl::Status FlushAndRemove();
   // How many wait for it.
   size_t waiting_removals();
+  // Has those removed of the `count_max` objects behind `after` that were open without a name when
+  // a server died, and that nobody has open now. Returns where to go on; nullopt: these were the
+  // last. Why a mark in the inode and no list of them on the disk: nothing else has to be kept in
+  // step with it, and nobody waits for the search. Why a mark and not the count of names: the inode
+  // may reach the disk before its name goes from there, and then the file is still needed after a
+  // crash.
+  absl::StatusOr<std::optional<ObjectId>> CollectOrphans(ObjectId after, uint64_t count_max);
 
  private:
   struct Opened {
@@ -88,6 +95,7 @@ class ObjectTable {
     // What that time was before, or what that client has told: it may tell newer ones.
     int64_t newer_than_ns = 0;
     std::vector<ObjectId> names_in;  // directories that it was removed from
+    bool to_be_marked = false;       // it has no name, and its inode does not say so for ever yet
   };
   struct Removal {
     ObjectId id = 0;
@@ -113,6 +121,8 @@ class ObjectTable {
   // In the object's turn.
   absl::Status SaveTimes(ObjectId id);
   absl::Status SaveAllTimes();
+  // Marks the open objects whose last name was removed from directories that are flushed now.
+  absl::Status MarkUnnamed(const std::vector<ObjectId>& unnamed);
   absl::Status RemoveNow(ObjectId id);
 
   const std::shared_ptr<ObjectStore> store_;

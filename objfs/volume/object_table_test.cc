@@ -117,6 +117,44 @@ TEST_F(ObjectTableTest, AnObjectGoesWhenItsLastNameAndItsLastUserAreGone) {
   EXPECT_EQ(table_->Stat(file)->id, 0u);
 }
 
+TEST_F(ObjectTableTest, WhatWasOpenWithoutANameWhenTheServerDiedIsFoundAndRemoved) {
+  const ObjectId directory = Make(S_IFDIR | 0755, 2);
+  const ObjectId orphan = Make(S_IFREG | 0644, 1), in_use = Make(S_IFREG | 0644, 1);
+  const ObjectId named = Make(S_IFREG | 0644, 1), early = Make(S_IFREG | 0644, 1);
+  Version read;
+  const auto unlink = [&](ObjectId id) {
+    ASSERT_TRUE(table_->Open(1, id).ok());
+    Part unlinked{.id = id};
+    unlinked.change.links = -1;
+    const Outcome outcome = Commit({WriteOf(directory, "names", read), unlinked});
+    ASSERT_EQ(outcome.state, CommitState::kCommitted);
+    read = outcome.version;
+  };
+  unlink(orphan);
+  unlink(in_use);
+  ASSERT_TRUE(table_->FlushAndRemove().ok());
+  // The inode of this one comes to the disk before its name has gone from there.
+  unlink(early);
+  ASSERT_TRUE(table_->store().Flush(early).ok());
+  Restart();
+  ASSERT_TRUE(table_->Open(1, in_use).ok());  // its client goes on
+  std::optional<ObjectId> after = 0;
+  while (after.has_value()) {
+    const auto next = table_->CollectOrphans(*after, 2);
+    ASSERT_TRUE(next.ok()) << next.status();
+    after = *next;
+  }
+  EXPECT_EQ(table_->waiting_removals(), 1u);
+  ASSERT_TRUE(table_->FlushAndRemove().ok());
+  EXPECT_EQ(table_->Stat(orphan)->id, 0u);
+  EXPECT_EQ(table_->Stat(in_use)->id, in_use);
+  EXPECT_EQ(table_->Stat(named)->id, named);
+  EXPECT_EQ(table_->Stat(early)->id, early) << "its name is there after the crash";
+  ASSERT_TRUE(*table_->Close(1, in_use));
+  ASSERT_TRUE(table_->FlushAndRemove().ok());
+  EXPECT_EQ(table_->Stat(in_use)->id, 0u);
+}
+
 // A crash never finds a name whose object is gone.
 TEST_F(ObjectTableTest, TheNameGoesFromTheDiskBeforeTheObject) {
   const ObjectId directory = Make(S_IFDIR | 0755, 2), file = Make(S_IFREG | 0644, 1);

@@ -16,6 +16,8 @@ namespace {
 
 // A removal frees no space until the next flush: where so many wait, it comes at once.
 constexpr size_t kRemovalsWaitingMax = 1024;
+// Objects that are looked at between two flushes, for whether they have a name.
+constexpr uint64_t kOrphansAtOnce = 4096;
 
 absl::Status NotThere(ObjectId id) {
   return absl::NotFoundError(absl::StrCat("there is no object ", id));
@@ -37,7 +39,8 @@ Volume::Volume(std::shared_ptr<ObjectStore> store, Options options, Host host)
       host_(std::move(host)),
       table_(std::make_shared<ObjectTable>(std::move(store), host_.now_ns)),
       callbacks_(std::make_shared<Callbacks>(Callbacks::Options{
-          .lease = options_.lease, .quiet = options_.quiet, .steady_ns = host_.steady_ns})) {}
+          .lease = options_.lease, .quiet = options_.quiet, .steady_ns = host_.steady_ns})),
+      orphans_due_ns_(callbacks_->Now() + absl::ToInt64Nanoseconds(options_.lease)) {}
 
 Volume::~Volume() {
   {
@@ -65,6 +68,7 @@ absl::Status Volume::FindRoot() {
                                                         "object is no root directory"));
     }
     root_ = ids[0];
+    born_ns_ = node.inode.born_ns;
     return absl::OkStatus();
   }
   Inode root;
@@ -78,7 +82,8 @@ absl::Status Volume::FinishRoot(ObjectId id) {
   root_ = id;
   InodeChange own_parent;
   own_parent.parent = root_;
-  ABACUS_RETURN_IF_ERROR(table_->Change(0, root_, own_parent).status());
+  ABACUS_ASSIGN_OR_RETURN(const Node node, table_->Change(0, root_, own_parent));
+  born_ns_ = node.inode.born_ns;
   return table_->Flush(root_);
 }
 
@@ -93,6 +98,7 @@ void Volume::FlushNowAndThen() {
     if (stopping_) break;
     mutex_.Unlock();
     DropTheSilent();
+    CollectOrphans();
     // What fails is tried again, and told to whoever asks for it to be durable.
     table_->FlushAndRemove().IgnoreError();
     mutex_.Lock();
@@ -123,13 +129,20 @@ absl::StatusOr<VolumeInfo> Volume::Join(const std::string& client, const Ref<Cli
                     .writer = writer,
                     .file_stack = options_.file_stack,
                     .directory_stack = options_.directory_stack,
-                    .lease_ns = absl::ToInt64Nanoseconds(options_.lease)};
+                    .lease_ns = absl::ToInt64Nanoseconds(options_.lease),
+                    .born_ns = born_ns_};
 }
 
 absl::Status Volume::Renew(uint16_t writer) { return callbacks_->Renew(writer); }
 
 void Volume::DropTheSilent() {
   for (const uint16_t writer : callbacks_->Tick()) Leave(writer).IgnoreError();
+}
+
+void Volume::CollectOrphans() {
+  if (!orphans_after_.has_value() || callbacks_->Now() < orphans_due_ns_) return;
+  const auto next = table_->CollectOrphans(*orphans_after_, kOrphansAtOnce);
+  if (next.ok()) orphans_after_ = *next;  // else it is tried again
 }
 
 absl::StatusOr<std::vector<std::string>> Volume::Clients() {
@@ -329,10 +342,13 @@ absl::StatusOr<CommitCounts> Volume::Commits() {
 
 absl::StatusOr<VolumeSpace> Volume::Space() {
   ABACUS_ASSIGN_OR_RETURN(const StoreSpace space, table_->store().Space());
+  const StoreStatistics statistics = table_->store().Statistics();
   return VolumeSpace{.block_bytes = ObjectStore::kBlockBytes,
                      .capacity_bytes = space.capacity_bytes,
                      .available_bytes = space.available_bytes,
-                     .objects = space.objects};
+                     .objects = space.objects,
+                     .damaged = statistics.checksum_errors + statistics.damaged_tables,
+                     .refused = statistics.refused_for_space};
 }
 
 }  // namespace abacus::objfs

@@ -40,14 +40,18 @@ struct VolumeInfo {
   uint16_t writer = 0;  // the client's, in versions
   std::string file_stack, directory_stack;
   int64_t lease_ns = 0;  // a client that was silent for so long may have lost its promises
-  ABACUS_FIELDS(name, root, writer, file_stack, directory_stack, lease_ns)
+  int64_t born_ns = 0;   // when the volume was made, since 1970: which one of this name it is
+  ABACUS_FIELDS(name, root, writer, file_stack, directory_stack, lease_ns, born_ns)
 };
 
 struct VolumeSpace {
   uint64_t block_bytes = 0;
   uint64_t capacity_bytes = 0, available_bytes = 0;
   uint64_t objects = 0;
-  ABACUS_FIELDS(block_bytes, capacity_bytes, available_bytes, objects)
+  // Since the server began.
+  uint64_t damaged = 0;  // reads that met wrong bytes on the disk, and were errors therefore
+  uint64_t refused = 0;  // changes that there was no space for, or that the quota forbids
+  ABACUS_FIELDS(block_bytes, capacity_bytes, available_bytes, objects, damaged, refused)
 };
 
 // Transactions since the volume was opened.
@@ -67,6 +71,8 @@ struct CommitCounts {
 // 2. An inode without a name is removed when the last client that had it open has closed it or has
 //    left, and not before.
 // 3. The removal of a name is on the disk before the object behind it is removed.
+//    What had no name and was open when the server died is looked for one lease after the start,
+//    when clients that go on have opened it again, and is removed where nobody has.
 // 4. What clients keep of files under promises is what was written last (callbacks.h).
 // Errors: kNotFound - no such object. kResourceExhausted - no space. Those of the store.
 // Thread-safety: thread-safe. Blocking: disk I/O; never for a client.
@@ -103,9 +109,8 @@ class Volume final : public runtime::AnchoredObject {
   // At `end` it is told what breaks; without one it may keep nothing.
   absl::StatusOr<VolumeInfo> Join(const std::string& client, const runtime::Ref<ClientEnd>& end);
   // The client lives, and what it was promised holds for another lease.
-  // Errors: kFailedPrecondition - it has left, or was silent for too long. All calls of such a
-  // client
-  //         that change something answer so, whatever it believes to have been promised.
+  // Errors: IsNoClient() - it has left, or was silent for too long. All calls of such a client that
+  //         change something answer so, whatever it believes to have been promised.
   absl::Status Renew(uint16_t writer);
   // All that the client has open is closed, and its locks go.
   absl::Status Leave(uint16_t writer);
@@ -181,6 +186,8 @@ class Volume final : public runtime::AnchoredObject {
   void EndBottom(ObjectId id);
   void FlushNowAndThen();
   void DropTheSilent();
+  // Looks through a part of what there was at the start, once the clients have had their time.
+  void CollectOrphans();
 
   const Options options_;
   const Host host_;
@@ -188,6 +195,9 @@ class Volume final : public runtime::AnchoredObject {
   const std::shared_ptr<Callbacks> callbacks_;
   std::atomic<uint64_t> committed_{0}, stale_{0};
   ObjectId root_ = 0;
+  int64_t born_ns_ = 0;                        // the root's
+  const int64_t orphans_due_ns_;               // steady
+  std::optional<ObjectId> orphans_after_ = 0;  // the flusher's; nullopt: all are looked through
   VolumeLocks locks_;
   // Opening and closing of one object happen one after the other: its layers are made by the first
   // and ended by the last.

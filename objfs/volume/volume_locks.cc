@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "objfs/volume/callbacks.h"
 #include "runtime/base/status.h"
 
 namespace abacus::objfs {
@@ -66,8 +66,7 @@ void VolumeLocks::End(uint16_t writer) {
 
 absl::Status VolumeLocks::Check(uint16_t writer) const {
   if (clients_.contains(writer)) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("client ", writer, " has left, or was silent too long: it has no locks"));
+  return NoClient(writer);  // and has no locks
 }
 
 absl::Status VolumeLocks::Listen(uint16_t writer, const runtime::Ref<LockClient>& client) {

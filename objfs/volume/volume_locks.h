@@ -25,7 +25,7 @@ namespace abacus::objfs {
 // answer keeps no other one waiting. News that do not arrive are not repeated; who waits asks now
 // and then with Waiting().
 // Invariant: who is no client has no locks, also where its request comes late.
-// Errors: kFailedPrecondition - `writer` is no client; those of LockTable.
+// Errors: IsNoClient() - `writer` is no client; those of LockTable.
 // Thread-safety: thread-safe. Blocking: no; the destructor waits for the calls under way.
 class VolumeLocks {
  public:

@@ -53,6 +53,24 @@ class FileSystemWorld {
     Begin();
   }
 
+  // The server ends as if it were killed: what is there lives on on its disk only, which is the
+  // caller's to cut off before. Clients stay.
+  void LoseServer() {
+    {
+      runtime::MutexLock lock(mutex_);
+      published_ = runtime::Rid();
+    }
+    (*cluster_)[server_].binding().Destroy(volume_.rid()).IgnoreError();
+    volume_ = runtime::Ref<Volume>();
+    cluster_->Kill(server_);
+    store_.reset();
+  }
+  // Another one begins on that disk, at a node that has not been used yet.
+  void StartServer(size_t node) {
+    server_ = node;
+    BeginVolume();
+  }
+
   std::unique_ptr<FileSystem> Client(size_t node, const std::string& file_stack = "") {
     runtime::BindingManager& binding = (*cluster_)[node].binding();
     FileSystem::Host host;
@@ -93,6 +111,12 @@ class FileSystemWorld {
     host.locks.end = [&binding](const runtime::Ref<LockClient>& client) {
       binding.Destroy(client.rid()).IgnoreError();
     };
+    host.find_volume = [this,
+                        &binding](const std::string&) -> absl::StatusOr<runtime::Ref<Volume>> {
+      runtime::MutexLock lock(mutex_);
+      if (published_ == runtime::Rid()) return absl::UnavailableError("there is no server now");
+      return binding.RefTo<Volume>(published_);
+    };
     host.steady_ns = steady_ns;
     host.now_us = [this] {
       return wall_ahead_us + std::chrono::duration_cast<std::chrono::microseconds>(
@@ -111,6 +135,8 @@ class FileSystemWorld {
   const runtime::Ref<Volume>& volume() { return volume_; }
 
   const std::function<int64_t()> steady_ns;
+  // Of stores that begin from now on.
+  uint64_t quota_bytes = UINT64_MAX;
   // By how much the clients' clocks are ahead.
   std::atomic<int64_t> wall_ahead_us{0};
   // Told of each directory object that a client makes.
@@ -121,9 +147,6 @@ class FileSystemWorld {
 
  private:
   void Begin() {
-    auto store = LocalObjectStore::Open(*disk_, {});
-    ASSERT_TRUE(store.ok()) << store.status();
-    store_ = *std::move(store);
     runtime::testing::ClusterOptions options;
     options.nodes = nodes_;
     options.types = [](size_t, runtime::testing::TestPoints&, runtime::ObjectTypes& types) {
@@ -133,7 +156,14 @@ class FileSystemWorld {
           [] { return std::make_unique<CacheManager>(1 << 20); });
     };
     cluster_ = std::make_unique<runtime::testing::Cluster>(options);
-    runtime::BindingManager& binding = (*cluster_)[kServer].binding();
+    server_ = kServer;
+    BeginVolume();
+  }
+  void BeginVolume() {
+    auto store = LocalObjectStore::Open(*disk_, {.quota_bytes = quota_bytes});
+    ASSERT_TRUE(store.ok()) << store.status();
+    store_ = *std::move(store);
+    runtime::BindingManager& binding = (*cluster_)[server_].binding();
     Volume::Host host;
     host.adopt_storage = [&binding](std::unique_ptr<StorageLayer> layer) {
       return runtime::Ref<Layer>(binding.Adopt(std::move(layer)).base());
@@ -158,10 +188,12 @@ class FileSystemWorld {
                                host);
     ASSERT_TRUE(volume.ok()) << volume.status();
     volume_ = binding.Adopt(*std::move(volume));
+    runtime::MutexLock lock(mutex_);
+    published_ = volume_.rid();
   }
   void End() {
     // While the node is whole: the volume's threads are in its calls.
-    (*cluster_)[kServer].binding().Destroy(volume_.rid()).IgnoreError();
+    if (volume_) (*cluster_)[server_].binding().Destroy(volume_.rid()).IgnoreError();
     volume_ = runtime::Ref<Volume>();
     cluster_.reset();
     store_.reset();
@@ -174,7 +206,10 @@ class FileSystemWorld {
   Disk* const disk_;
   std::shared_ptr<ObjectStore> store_;
   std::unique_ptr<runtime::testing::Cluster> cluster_;
+  size_t server_ = kServer;
   runtime::Ref<Volume> volume_;
+  runtime::Mutex mutex_;
+  runtime::Rid published_ ABSL_GUARDED_BY(mutex_);  // of volume_; none while there is no server
 };
 
 }  // namespace abacus::objfs::testing
