@@ -1,0 +1,140 @@
+// What programs are told where the disk of the server is full, or gives wrong bytes.
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "objfs/fs/testing/file_system_world.h"
+#include "objfs/store/memory_disk.h"
+#include "objfs/store/names.h"
+
+namespace abacus::objfs {
+namespace {
+
+using runtime::Block;
+using runtime::testing::Eventually;
+using testing::FileSystemWorld;
+using ::testing::HasSubstr;
+
+const Caller kUser;
+constexpr char kCaching[] = "cache/isolation/storage";
+constexpr uint64_t kQuota = 256 << 10;
+
+class BadDiskTest : public ::testing::Test {
+ protected:
+  BadDiskTest() : world_(3, &disk_) {
+    world_.quota_bytes = kQuota;
+    world_.Restart();
+  }
+  static FileHandle MakeOpen(FileSystem& at, const std::string& name) {
+    const auto made = at.Make(kUser, at.root(), name, S_IFREG | 0644, 0, "");
+    EXPECT_TRUE(made.ok()) << made.status();
+    const auto handle = at.Open(kUser, made->id, O_RDWR);
+    EXPECT_TRUE(handle.ok()) << handle.status();
+    return *handle;
+  }
+  static std::string Read(FileSystem& at, FileHandle handle) {
+    const auto read = at.Read(handle, 0, 1 << 20);
+    EXPECT_TRUE(read.ok()) << read.status();
+    return read.ok() ? std::string(read->view()) : "an error";
+  }
+  static absl::Status Write(FileSystem& at, FileHandle handle, const std::string& bytes) {
+    return at.Write(handle, 0, Block::CopyOf(bytes));
+  }
+  // Leaves less than `bytes` to write.
+  static void Fill(FileSystem& at, uint64_t bytes) {
+    const FileHandle handle = MakeOpen(at, "full");
+    uint64_t offset = 0;
+    for (absl::Status written; written.ok(); offset += bytes) {
+      ASSERT_LE(offset, kQuota);
+      written = at.Write(handle, offset, Block::CopyOf(std::string(bytes, 'f')));
+      EXPECT_TRUE(written.ok() || FsErrorOf(written) == FsError::kNoSpace) << written;
+    }
+    EXPECT_EQ(Read(at, handle), std::string(offset - bytes, 'f')) << "nothing is torn";
+    EXPECT_EQ(at.Release(handle), absl::OkStatus());
+  }
+  static bool IsEmptied(FileSystem& at) { return at.Unlink(kUser, at.root(), "full").ok(); }
+
+  MemoryDisk disk_;
+  FileSystemWorld world_;
+};
+
+TEST_F(BadDiskTest, TheWriterIsToldOfAFullVolumeAndGoesOnWhenThereIsSpace) {
+  const auto a = world_.Client(1);
+  const FileHandle handle = MakeOpen(*a, "f");
+  const std::string text(100'000, 'x'), more(100'000, 'y');
+  ASSERT_TRUE(Write(*a, handle, text).ok());
+  ASSERT_TRUE(a->Sync(handle).ok());
+  Fill(*a, 16 << 10);
+  EXPECT_EQ(a->Space()->capacity_bytes, kQuota) << "statfs(2) shows the quota";
+  EXPECT_EQ(FsErrorOf(a->Write(handle, text.size(), Block::CopyOf(more))), FsError::kNoSpace);
+  EXPECT_EQ(Read(*a, handle), text);
+  EXPECT_GT(a->Space()->refused, 0u);
+  ASSERT_TRUE(IsEmptied(*a));
+  EXPECT_TRUE(Eventually([&] { return a->Write(handle, text.size(), Block::CopyOf(more)).ok(); }))
+      << "removals free their space with the next flush";
+  EXPECT_EQ(Read(*a, handle), text + more);
+}
+
+TEST_F(BadDiskTest, WhatACacheCannotWriteBackIsKeptAndTold) {
+  const auto a = world_.Client(1, kCaching), b = world_.Client(2);
+  const FileHandle handle = MakeOpen(*a, "f");
+  Fill(*b, 16 << 10);
+  const std::string text(100'000, 'x');
+  ASSERT_TRUE(Write(*a, handle, text).ok()) << "it is kept";
+  EXPECT_EQ(FsErrorOf(a->Sync(handle)), FsError::kNoSpace);
+  EXPECT_EQ(Read(*a, handle), text);
+  ASSERT_TRUE(IsEmptied(*b));
+  EXPECT_TRUE(Eventually([&] { return a->Sync(handle).ok(); }));
+  EXPECT_EQ(Read(*a, handle), text);
+}
+
+TEST_F(BadDiskTest, WhatCannotBeWrittenBackForAnotherMountIsToldByOneSync) {
+  const auto a = world_.Client(1, kCaching), b = world_.Client(2);
+  const FileHandle handle = MakeOpen(*a, "f");
+  ASSERT_TRUE(Write(*a, handle, "synced").ok());
+  ASSERT_TRUE(a->Sync(handle).ok());
+  Fill(*b, 16 << 10);
+  ASSERT_TRUE(Write(*a, handle, std::string(100'000, 'x')).ok());
+  const auto found = b->Lookup(kUser, b->root(), "f");
+  ASSERT_TRUE(found.ok()) << found.status();
+  const auto at_b = b->Open(kUser, found->id, O_RDONLY);
+  ASSERT_TRUE(at_b.ok()) << at_b.status();
+  EXPECT_EQ(Read(*b, *at_b), "synced") << "nobody waits for what cannot be";
+  EXPECT_EQ(FsErrorOf(a->Sync(handle)), FsError::kNoSpace);
+  EXPECT_EQ(a->Sync(handle), absl::OkStatus()) << "told once";
+  EXPECT_EQ(Read(*a, handle), "synced");
+}
+
+TEST_F(BadDiskTest, WrongBytesAreAnErrorThatNamesTheBlockAndIsCounted) {
+  const auto a = world_.Client(1);
+  const FileHandle handle = MakeOpen(*a, "f"), whole = MakeOpen(*a, "g");
+  const ObjectId id = a->Lookup(kUser, a->root(), "f")->id;
+  ASSERT_TRUE(Write(*a, handle, std::string(3 * ObjectStore::kBlockBytes, 'a')).ok());
+  ASSERT_TRUE(Write(*a, whole, "whole").ok());
+  ASSERT_TRUE(a->Sync(handle).ok());
+  EXPECT_EQ(a->Space()->damaged, 0u);
+  const auto data = disk_.Open(DataPath(id));
+  ASSERT_TRUE(data.ok()) << data.status();
+  char byte = 0;
+  ASSERT_TRUE((*data)->Read(ObjectStore::kBlockBytes + 5, std::span(&byte, 1)).ok());
+  byte = static_cast<char>(byte ^ 4);
+  ASSERT_TRUE((*data)->Write(ObjectStore::kBlockBytes + 5, std::string_view(&byte, 1)).ok());
+  const absl::Status status = a->Read(handle, 0, 1 << 20).status();
+  EXPECT_EQ(FsErrorOf(status), FsError::kInputOutput);
+  EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("object ", id, " block 1")));
+  EXPECT_EQ(a->Space()->damaged, 1u);
+  EXPECT_TRUE(a->Read(handle, 0, ObjectStore::kBlockBytes).ok())
+      << "the other blocks are as before";
+  EXPECT_EQ(Read(*a, whole), "whole");
+  EXPECT_EQ(a->Space()->damaged, 1u);
+}
+
+}  // namespace
+}  // namespace abacus::objfs
