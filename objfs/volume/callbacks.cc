@@ -165,7 +165,7 @@ absl::StatusOr<Callbacks::Alteration> Callbacks::BeginAlter(std::vector<ObjectId
     case CallbackTable::Answer::kLeft:
       break;
   }
-  return HasLeftOrWasSilent(writer);
+  return NoClient(writer);
 }
 
 void Callbacks::EndAlter(const std::vector<ObjectId>& ids) {

@@ -289,7 +289,6 @@ TEST(SimulatorTest, PredictsWhatIsThenMeasured) {
     EXPECT_LE(report.error_median, 0.10) << "seed " << seed;
     EXPECT_LE(report.error_p95, 0.30) << "seed " << seed;
     EXPECT_LE(report.move_error_median, 0.10) << "seed " << seed;
-    // Noise is in what is measured too, and nine tenths of it are a tenth more of an error.
     EXPECT_LE(report.move_error_p95, 0.30) << "seed " << seed;
     EXPECT_GE(report.audits, 10u) << "seed " << seed;
   }
