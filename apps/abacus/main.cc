@@ -195,8 +195,7 @@ void CommandLine::AddVolumes() {
   mount
       ->add_option("-o", mount_.options,
                    "as mount(8) has them, and: exclusive (no other client changes the volume, so "
-                   "the kernel may keep names, attributes and pages), write_back (with exclusive "
-                   "or --local: it collects writes until a file is closed or synced), "
+                   "the kernel may keep names, attributes and pages), "
                    "stack=TEXT (layers of the files that are made; of a server's volume "
                    "cache/isolation/storage, with --local the volume's own), direct_io")
       ->type_name("WORD[,...]")

@@ -50,8 +50,6 @@ absl::StatusOr<MountWords> ParseWords(const std::vector<std::string>& options) {
       const std::vector<std::string> parts = absl::StrSplit(word, absl::MaxSplits('=', 1));
       if (word == "exclusive") {
         words.mount.exclusive = true;
-      } else if (word == "write_back") {
-        words.mount.write_back = true;
       } else if (word == "direct_io") {
         words.mount.direct_io = true;
       } else if (word == "local") {

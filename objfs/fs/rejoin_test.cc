@@ -285,8 +285,8 @@ TEST_F(RejoinTest, AServerThatIsAwayIsAnErrorAndNoLoss) {
   const FileHandle handle = Open(*a, id);
   ASSERT_TRUE(a->Sync(handle).ok());
   KillServer();
-  EXPECT_EQ(ErrorOf(a->Stat(id).status()), FsError::kInputOutput);
   EXPECT_EQ(ErrorOf(a->Renew()), FsError::kInputOutput);
+  EXPECT_EQ(ErrorOf(a->Stat(id).status()), FsError::kInputOutput) << "nothing is known any more";
   world_.StartServer(kSecondServer);
   EXPECT_TRUE(a->Stat(id).ok());
   EXPECT_EQ(a->Sync(handle), absl::OkStatus());

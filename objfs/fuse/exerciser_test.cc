@@ -169,10 +169,9 @@ class ExerciserTest : public RealMountTest {
 
 constexpr const char* kStacks[] = {"isolation/storage", "cache/isolation/storage",
                                    "cache(block=4 KiB)/cache(block=16 KiB)/isolation/storage",
-                                   "exclusive isolation/storage",
-                                   "exclusive write_back isolation/storage"};
+                                   "exclusive isolation/storage"};
 std::string NameOf(const ::testing::TestParamInfo<const char*>& info) {
-  constexpr const char* kNames[] = {"Plain", "Cached", "CachedTwice", "Exclusive", "WriteBack"};
+  constexpr const char* kNames[] = {"Plain", "Cached", "CachedTwice", "Exclusive"};
   return kNames[info.index];
 }
 INSTANTIATE_TEST_SUITE_P(Stacks, ExerciserTest, ::testing::ValuesIn(kStacks), NameOf);

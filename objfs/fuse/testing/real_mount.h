@@ -51,10 +51,9 @@ class Fd {
 };
 
 inline constexpr const char* kMounts[] = {"isolation/storage", "cache/isolation/storage",
-                                          "exclusive isolation/storage",
-                                          "exclusive write_back isolation/storage"};
+                                          "exclusive isolation/storage"};
 inline std::string MountName(const ::testing::TestParamInfo<const char*>& info) {
-  return std::array{"Plain", "Cached", "Exclusive", "WriteBack"}.at(info.index);
+  return std::array{"Plain", "Cached", "Exclusive"}.at(info.index);
 }
 
 class RealMountTest : public ::testing::TestWithParam<const char*> {
