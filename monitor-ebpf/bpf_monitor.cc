@@ -320,6 +320,7 @@ void BpfMonitor::AttachThread(ThreadClock& clock) {
     threads_without_slot_.fetch_add(1, std::memory_order_relaxed);
     return;
   }
+  threads_[slot].exec_ns = MachineTime::ThreadCpuNs();
   if (!RunInKernel(skeleton_->progs.register_thread, slot)) {
     ReturnSlot(slot);
     threads_without_slot_.fetch_add(1, std::memory_order_relaxed);

@@ -130,11 +130,10 @@ static __always_inline void end_state(struct abacus_thread *thread, __u64 now)
  */
 static __always_inline __u64 away(struct task_struct *task, struct abacus_thread *thread, __u64 now)
 {
-	__u64 passed = now - thread->since_ns, ran = passed;
+	__u64 passed = now - thread->since_ns;
 	__u64 exec_ns = task->se.sum_exec_runtime;
+	__u64 ran = exec_ns - thread->exec_ns;
 
-	if (thread->exec_ns != 0)
-		ran = exec_ns - thread->exec_ns;
 	thread->exec_ns = exec_ns;
 	thread->run_ns += ran;
 	thread->since_ns = now;
@@ -311,7 +310,9 @@ int BPF_PROG(on_bio_complete, struct request_queue *queue, struct bio *bio)
 }
 
 // The calling thread registers itself by running this program (BPF_PROG_RUN runs it in the caller's
-// context): so its id is the kernel's, whatever pid namespace the process lives in.
+// context): so its id is the kernel's, whatever pid namespace the process lives in. Its CPU time up
+// to now it has written into the slot: the kernel's account is up to date where the thread asks for
+// it, and here as of the last tick.
 SEC("raw_tp")
 int register_thread(__u64 *ctx)
 {

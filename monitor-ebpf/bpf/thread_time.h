@@ -27,8 +27,9 @@ struct abacus_bucket {
 	    last_slot; /* of the last that registered: as a rule it is the one that is looked for */
 };
 
-/* One registered thread. The kernel's side alone writes it, but for `object`. Times: nanoseconds of
- * CLOCK_MONOTONIC. The first seven fields are monitor::ThreadCounters. */
+/* One registered thread. The kernel's side alone writes it, but for `object`, and `exec_ns` of a
+ * thread that is about to register itself. Times: nanoseconds of CLOCK_MONOTONIC. The first seven
+ * fields are monitor::ThreadCounters. */
 struct abacus_thread {
 	__u64 changes; /* written last */
 	__u64 blocked_ns;
@@ -39,7 +40,7 @@ struct abacus_thread {
 	__u64 involuntary;
 	__u64 since_ns; /* when `state` began */
 	__u64 run_ns;	/* up to the last time that the thread left its processor */
-	__u64 exec_ns;	/* the kernel's own account of its CPU time, then; 0: not known yet */
+	__u64 exec_ns;	/* the kernel's own account of its CPU time, then */
 	__u64 debt_ns;	/* what run_ns has, and ready_ns has as well */
 	__u64 born_ns;	/* the kernel's start time: tells threads of one id apart */
 	__u32 state;

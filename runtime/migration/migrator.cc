@@ -25,6 +25,8 @@ Migrator::Migrator(BindingManager* binding, CheckpointOptions checkpoints)
   binding_.set_migration_hook(this);
 }
 
+Migrator::~Migrator() { binding_.EndObjects(); }
+
 absl::StatusOr<MigrationReport> Migrator::Move(const std::vector<Rid>& rids, NodeInstance target) {
   MigrationId id;
   // The record must be there before the first action of the move is done.

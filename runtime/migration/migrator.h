@@ -44,6 +44,9 @@ class Migrator final : public MigrationHook {
  public:
   // Both must outlive the migrator; the binding manager is stopped before the migrator is deleted.
   Migrator(BindingManager* binding, CheckpointOptions checkpoints);
+  // Ends the objects of the binding manager: their threads may be in calls, which pass the gates
+  // that the migrator watches.
+  ~Migrator() override;
 
   void set_observer(MigrationObserver* observer) { observer_ = observer; }
 

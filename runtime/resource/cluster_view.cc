@@ -55,7 +55,12 @@ void ClusterView::AddDigest(const Digest& digest) {
   nodes_[digest.from.node] = &digest.node;
   for (const Rid& rid : digest.consoles) consoles_.insert(ToObjectId(rid));
   for (const Rid& rid : digest.begin_anew) anew_.insert(ToObjectId(rid));
-  for (const PinRecord& record : digest.pins) told_[ToObjectId(record.rid)] = &record;
+  for (const PinRecord& record : digest.pins) {
+    const ObjectId id = ToObjectId(record.rid);
+    if (told_.insert_or_assign(id, &record).second && record.attach_group != 0) {
+      groups_[record.attach_group].push_back(id);
+    }
+  }
   for (const auto& object : digest.objects) {
     const bool anew = digest.window_s <= 0;
     const auto [it, first] =
@@ -76,14 +81,27 @@ ClusterView::Ids ClusterView::Reachable(const std::vector<ObjectId>& consoles) c
   Ids reached(consoles.begin(), consoles.end());
   std::vector<ObjectId> next(consoles);
   while (!next.empty()) {
-    const auto calls = calls_.find(next.back());
+    const ObjectId id = next.back();
     next.pop_back();
+    for (const ObjectId& other : AttachedTo(id)) {
+      if (reached.insert(other).second) next.push_back(other);
+    }
+    const auto calls = calls_.find(id);
     if (calls == calls_.end()) continue;
     for (const Call& call : calls->second) {
       if (reached.insert(call.figures->to).second) next.push_back(call.figures->to);
     }
   }
   return reached;
+}
+
+// What goes where the object goes, itself included; empty where it goes alone.
+absl::Span<const placement::ObjectId> ClusterView::AttachedTo(const ObjectId& id) const {
+  const auto told = told_.find(id);
+  if (told == told_.end() || told->second->attach_group == 0) return {};
+  const auto group = groups_.find(told->second->attach_group);
+  if (group == groups_.end()) return {};
+  return group->second;
 }
 
 bool ClusterView::IsMobile(const ObjectId& id) const {
@@ -100,6 +118,9 @@ std::set<placement::ObjectId> ClusterView::ConsolesThatReach(
     const ObjectId id = next.back();
     next.pop_back();
     if (consoles_.contains(id)) consoles.insert(id);
+    for (const ObjectId& other : AttachedTo(id)) {
+      if (seen.insert(other).second) next.push_back(other);
+    }
     const auto callers = callers_.find(id);
     if (callers == callers_.end()) continue;
     for (const ObjectId& caller : callers->second) {
@@ -165,7 +186,27 @@ void ClusterView::AddEdges(const Ids& reached, double window_s,
       snapshot->edges.push_back(Scaled(*call.figures, ScaleOf(window_s, call.length_s)));
     }
   }
+  AddAttachments(&snapshot->edges);
   Merge(&snapshot->edges);
+}
+
+// What is attached to an object that is called belongs to its graph though nobody calls it: an edge
+// over which nothing passes leads there.
+void ClusterView::AddAttachments(std::vector<placement::EdgeStatistics>* edges) const {
+  Ids called;
+  for (const auto& edge : *edges) called.insert(edge.to);
+  std::set<ObjectId> bound;  // ends of edges that were added
+  std::vector<placement::EdgeStatistics> added;
+  for (const auto& edge : *edges) {
+    for (const ObjectId& other : AttachedTo(edge.to)) {
+      if (called.contains(other) || !objects_.contains(other)) continue;
+      if (!bound.insert(other).second) continue;
+      added.emplace_back();
+      added.back().from = edge.to;
+      added.back().to = other;
+    }
+  }
+  edges->insert(edges->end(), added.begin(), added.end());
 }
 
 // Leaves out nodes that hold nothing of the graph and that it may not go to, and links to them: who

@@ -8,6 +8,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "absl/types/span.h"
 #include "placement/statistics.h"
 #include "runtime/resource/digest.h"
 
@@ -45,13 +46,15 @@ class ClusterView {
   };
 
   void AddDigest(const Digest& digest);
-  // The consoles and what calls of theirs can reach.
+  // The consoles, what calls of theirs can reach, and what is attached to it.
   Ids Reachable(const std::vector<ObjectId>& consoles) const;
+  absl::Span<const ObjectId> AttachedTo(const ObjectId& id) const;
   bool IsMobile(const ObjectId& id) const;
   std::set<ObjectId> ConsolesThatReach(const std::vector<ObjectId>& objects) const;
   std::vector<ObjectId> ConsolesBeside(const ObjectId& console, const Ids& own) const;
   void AddObjects(const Ids& reached, double window_s, placement::Snapshot* snapshot) const;
   void AddEdges(const Ids& reached, double window_s, placement::Snapshot* snapshot) const;
+  void AddAttachments(std::vector<placement::EdgeStatistics>* edges) const;
   void AddNodes(placement::Snapshot* snapshot) const;
 
   absl::flat_hash_map<ObjectId, Object> objects_;
@@ -59,6 +62,7 @@ class ClusterView {
   absl::flat_hash_map<ObjectId, std::vector<ObjectId>> callers_;  // of each callee
   absl::flat_hash_set<ObjectId> consoles_;
   absl::flat_hash_map<ObjectId, const PinRecord*> told_;
+  absl::flat_hash_map<uint32_t, std::vector<ObjectId>> groups_;  // of objects that are attached
   absl::flat_hash_map<NodeId, const placement::NodeStatistics*> nodes_;
   absl::flat_hash_map<std::pair<NodeId, NodeId>, const placement::LinkStatistics*> links_;
   absl::flat_hash_set<ObjectId> anew_;

@@ -162,11 +162,6 @@ void ClusterNode::Stop() {
   transport_->Stop();
 }
 
-ClusterNode::~ClusterNode() {
-  Stop();
-  binding_->EndObjects();  // their threads may be in calls, which the migrator takes part in
-}
-
 Cluster::Cluster(const ClusterOptions& options) {
   std::string pattern =
       absl::StrCat(std::filesystem::temp_directory_path().string(), "/abacus_cluster_XXXXXX");

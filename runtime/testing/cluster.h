@@ -91,7 +91,7 @@ struct ClusterOptions {
 class ClusterNode {
  public:
   ClusterNode(size_t index, const ClusterOptions& options, const std::string& directory);
-  ~ClusterNode();
+  ~ClusterNode() { Stop(); }
 
   NodeInstance self() const { return self_; }
   BindingManager& binding() { return *binding_; }
