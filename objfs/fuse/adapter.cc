@@ -71,6 +71,11 @@ void Adapter::ForgetPagesSoon(ObjectId file, std::function<void()> done) {
   });
 }
 
+void Adapter::Wrote(uint64_t inode, PageReads::Clock::time_point seen) {
+  if (options_.exclusive || options_.direct_io || !page_reads_.Beside(inode, seen)) return;
+  ForgetPagesSoon(Swap(inode), [] {});
+}
+
 bool Adapter::IsForgetting(uint64_t inode) {
   runtime::MutexLock lock(mutex_);
   return forgetting_.contains(inode);

@@ -15,6 +15,7 @@
 #include "objfs/fs/file_system.h"
 #include "objfs/fuse/lock_waits.h"
 #include "objfs/fuse/mount.h"
+#include "objfs/fuse/page_reads.h"
 #include "runtime/base/mutex.h"
 
 struct fuse_lowlevel_ops;
@@ -30,6 +31,7 @@ class Adapter {
   FileSystem& files() const { return files_; }
   const Mount::Options& options() const { return options_; }
   LockWaits& lock_waits() { return lock_waits_; }
+  PageReads& page_reads() { return page_reads_; }
 
   // How long the kernel may use an answer, in seconds.
   double attributes_for() const { return attributes_for_; }
@@ -57,6 +59,9 @@ class Adapter {
   void ForgetPages(uint64_t inode);
   // The same soon, by the thread of lock_waits(); then `done`. See FileSystem::AddKeeper().
   void ForgetPagesSoon(ObjectId file, std::function<void()> done);
+  // A write that was seen first at `seen` is done, and not yet answered: who reads after it is
+  // answered finds no pages of before it. See PageReads.
+  void Wrote(uint64_t inode, PageReads::Clock::time_point seen);
   // Pages of the file are yet to be forgotten. A program that begins to read asks for attributes
   // before it looks at pages: while this holds it is answered by lock_waits(), in whose order its
   // answer comes after that, or it might find the pages. (The kernel also forgets them where an
@@ -76,6 +81,7 @@ class Adapter {
   const double attributes_for_, names_for_;
   fuse_session* session_ = nullptr;
   LockWaits lock_waits_;
+  PageReads page_reads_;
 
   runtime::Mutex mutex_;
   absl::Time second_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();  // begin of the current one

@@ -121,8 +121,9 @@ void Create(fuse_req_t raw, fuse_ino_t directory, const char* name, mode_t mode,
   });
 }
 
-void Read(fuse_req_t raw, fuse_ino_t, size_t bytes, off_t offset, fuse_file_info* info) {
+void Read(fuse_req_t raw, fuse_ino_t inode, size_t bytes, off_t offset, fuse_file_info* info) {
   Serve(raw, "read", [&](Request& request) {
+    const PageReads::Reading reading(request.adapter().page_reads(), inode);
     const auto read =
         request.files().Read(FileOf(info).handle(), static_cast<uint64_t>(offset), bytes);
     if (!read.ok()) return request.Fail(read.status());
@@ -131,9 +132,10 @@ void Read(fuse_req_t raw, fuse_ino_t, size_t bytes, off_t offset, fuse_file_info
   });
 }
 
-void Write(fuse_req_t raw, fuse_ino_t, const char* data, size_t bytes, off_t offset,
+void Write(fuse_req_t raw, fuse_ino_t inode, const char* data, size_t bytes, off_t offset,
            fuse_file_info* info) {
   Serve(raw, "write", [&](Request& request) {
+    const auto seen = PageReads::Clock::now();
     OpenFile& file = FileOf(info);
     absl::StatusOr<FileHandle> handle = file.handle();
     if (info->writepage) handle = file.PageHandle();
@@ -146,6 +148,7 @@ void Write(fuse_req_t raw, fuse_ino_t, const char* data, size_t bytes, off_t off
     const absl::Status status =
         appends ? request.files().Append(*handle, block).status()
                 : request.files().Write(*handle, static_cast<uint64_t>(offset), block);
+    request.adapter().Wrote(inode, seen);
     if (!status.ok()) return request.Fail(status);
     request.AnswerWritten(bytes);
   });
