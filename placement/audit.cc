@@ -28,6 +28,12 @@ void RunningError::SetLimit(size_t errors_max) {
   next_ = errors_.size() % errors_max_;
 }
 
+void RunningError::Pool(const RunningError& other) {
+  SetLimit(errors_max_ + other.errors_.size());
+  errors_.insert(errors_.end(), other.errors_.begin(), other.errors_.end());
+  next_ = errors_.size() % errors_max_;
+}
+
 double RunningError::Quantile(double part) const {
   if (errors_.empty()) return 0;
   std::vector<double> sorted = errors_;

@@ -24,6 +24,8 @@ class RunningError {
 
   // REQUIRES: both finite and positive.
   void Add(double predicted, double measured);
+  // Takes in what another has, beside its own: no error goes for it, the limit grows instead.
+  void Pool(const RunningError& other);
   size_t count() const { return errors_.size(); }
   // Of the absolute errors, the one at this part of them in order: 0.5 is the median. 0 without
   // any.

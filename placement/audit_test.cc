@@ -25,6 +25,24 @@ TEST(RunningErrorTest, RemembersTheLastOnesOnly) {
   EXPECT_EQ(errors.Quantile(1), 0);
 }
 
+// A server that predicts well and one that does not: the mean of their quantiles would be 0.3.
+TEST(RunningErrorTest, QuantilesOfSeveralAreOfAllTheirErrors) {
+  RunningError good(10);
+  RunningError bad(10);
+  for (int i = 0; i < 15; ++i) good.Add(100, 100);
+  for (int i = 0; i < 10; ++i) bad.Add(160, 100);
+  bad.Add(190, 100);  // the first one goes for it
+  RunningError all(1);
+  all.Pool(good);
+  all.Pool(bad);
+  EXPECT_EQ(all.count(), 20u);
+  EXPECT_NEAR(all.Quantile(0.25), 0, 1e-9);
+  EXPECT_NEAR(all.Quantile(0.75), 0.6, 1e-9);
+  EXPECT_NEAR(all.Quantile(1), 0.9, 1e-9);
+  all.Add(100, 100);
+  EXPECT_EQ(all.count(), 21u) << "the limit of before is left";
+}
+
 TEST(RunningErrorTest, ANewLimitKeepsTheNewest) {
   RunningError errors(4);
   for (int i = 1; i <= 6; ++i) errors.Add(100 + i, 100);

@@ -15,6 +15,10 @@ namespace abacus::placement::sim {
 namespace {
 
 constexpr double kTimeEps = 1e-9;
+// Figures of a sample, for Noisy(): what was counted in it has numbers from 0, levels (cores,
+// bytes) from this one, and this is how long a quiesce took.
+constexpr uint64_t kFirstLevel = 1'000'000;
+constexpr uint64_t kQuiesce = 2'000'000;
 
 // splitmix64 of a few numbers: noise that needs no state, so that one figure's does not depend on
 // how many others were drawn before.
@@ -137,6 +141,10 @@ class Simulator {
     return value * (1 + options_.noise * (2 * u - 1));
   }
 
+  uint64_t NoisyBytes(uint64_t bytes, size_t console, uint64_t figure) const {
+    return static_cast<uint64_t>(std::llround(Noisy(static_cast<double>(bytes), console, figure)));
+  }
+
   Snapshot MakeSample(size_t c, double length_s);
   void Corrupt(size_t c, uint64_t sample, Snapshot* s) const;
   void Sample(size_t c, uint64_t sample);
@@ -170,6 +178,7 @@ Snapshot Simulator::MakeSample(size_t c, double length_s) {
   s.console = IdOf(c);
   s.measured_t_app_s = std::min(length_s, Noisy(usage.active_s, c, 0));
   uint64_t figure = 1;
+  uint64_t level = kFirstLevel;
   for (const size_t n : consoles_[c].nodes) {
     const Node& node = cluster_.nodes[n];
     NodeStatistics& stats = s.nodes.emplace_back();
@@ -178,8 +187,9 @@ Snapshot Simulator::MakeSample(size_t c, double length_s) {
     stats.rate = Noisy(node.rate, c, figure++);
     stats.cores = node.cores;
     stats.load = Noisy(world_.Load(n), c, figure++);
-    stats.memory_bytes = node.memory_bytes;
-    if (node.memory_bytes) stats.memory_free_bytes = world_.FreeMemory(n);
+    if (!node.memory_bytes) continue;
+    stats.memory_bytes = Noisy(*node.memory_bytes, c, level++);
+    stats.memory_free_bytes = Noisy(world_.FreeMemory(n), c, level++);
   }
   for (size_t i = 0; i < consoles_[c].nodes.size(); ++i) {
     for (size_t j = i + 1; j < consoles_[c].nodes.size(); ++j) {
@@ -202,8 +212,8 @@ Snapshot Simulator::MakeSample(size_t c, double length_s) {
     stats.mobile = object.mobile;
     stats.cpu_s = Noisy(usage.cpu_s[j], c, figure++);
     stats.own_stall_s = Noisy(usage.stall_s[j], c, figure++);
-    stats.checkpoint_bytes = object.checkpoint_bytes;
-    stats.memory_bytes = object.memory_bytes;
+    stats.checkpoint_bytes = NoisyBytes(object.checkpoint_bytes, c, level++);
+    stats.memory_bytes = NoisyBytes(object.memory_bytes, c, level++);
   }
   for (size_t e = 0; e < console.edges.size(); ++e) {
     EdgeStatistics& edge = s.edges.emplace_back();
@@ -355,7 +365,8 @@ void Simulator::EndMoves() {
     world_.TakeUsage(c);
     run.sampled_s = world_.now_s();
     Timed([&] {
-      PlannerOf(run.server).OnMoveEnded(IdOf(c), true, options_.quiesce_s, world_.now_s());
+      PlannerOf(run.server)
+          .OnMoveEnded(IdOf(c), true, Noisy(options_.quiesce_s, c, kQuiesce), world_.now_s());
     });
     return true;
   });
@@ -382,19 +393,12 @@ void Simulator::Finish() {
   report_.mean_elapsed_s = elapsed_s / static_cast<double>(std::max<size_t>(1, consoles_.size()));
   report_.simulated_s = world_.now_s();
   report_.by_reason.assign(AllReasons().size(), 0);
-  double errors = 0;
-  double move_errors = 0;
+  RunningError errors(1);
+  RunningError move_errors(1);
   std::sort(report_.reaction_s.begin(), report_.reaction_s.end());
   for (const auto& [server, planner] : planners_) {
-    // Of several servers, weighted by what each has seen.
-    const auto n = static_cast<double>(planner->present_error().count());
-    const auto m = static_cast<double>(planner->move_error().count());
-    report_.error_median += n * planner->present_error().Quantile(0.5);
-    report_.error_p95 += n * planner->present_error().Quantile(0.95);
-    report_.move_error_median += m * planner->move_error().Quantile(0.5);
-    report_.move_error_p95 += m * planner->move_error().Quantile(0.95);
-    errors += n;
-    move_errors += m;
+    errors.Pool(planner->present_error());
+    move_errors.Pool(planner->move_error());
     const Planner::Counters& counters = planner->counters();
     report_.audits += counters.audits;
     report_.counters.samples_refused += counters.samples_refused;
@@ -410,10 +414,10 @@ void Simulator::Finish() {
       report_.by_reason[static_cast<size_t>(reason)] += planner->DecisionsFor(reason);
     }
   }
-  for (double* sum : {&report_.error_median, &report_.error_p95}) *sum /= std::max(1.0, errors);
-  for (double* sum : {&report_.move_error_median, &report_.move_error_p95}) {
-    *sum /= std::max(1.0, move_errors);
-  }
+  report_.error_median = errors.Quantile(0.5);
+  report_.error_p95 = errors.Quantile(0.95);
+  report_.move_error_median = move_errors.Quantile(0.5);
+  report_.move_error_p95 = move_errors.Quantile(0.95);
 }
 
 }  // namespace

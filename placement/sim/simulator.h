@@ -31,8 +31,8 @@ struct Options {
   size_t sample_ticks = 1;
   size_t decision_samples = 1;
 
-  // Every figure of every digest is multiplied by a factor of its own from 1 - noise to 1 + noise,
-  // which is drawn anew every noise_holds_s.
+  // Every figure of every digest, but the number of cores, is multiplied by a factor of its own
+  // from 1 - noise to 1 + noise, which is drawn anew every noise_holds_s.
   double noise = 0;
   double noise_holds_s = 0.05;
   // Digests come so much later, or, this part of them, never.
