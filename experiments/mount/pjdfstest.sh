@@ -36,5 +36,7 @@ on cache cache/isolation/storage
 begin_moving
 on forced cache/isolation/storage
 end_moving
-echo "objects were moved $(cat "$world/moved") times"
+moved=$(cat "$world/moved")
+echo "objects were moved $moved times"
+((moved > 0)) || fail "nothing was moved: 'forced' was run as 'cache'"
 exit "$failed"

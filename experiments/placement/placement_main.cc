@@ -77,7 +77,7 @@ void Print(const ScenarioRow& row, double wall_s) {
              "%5.1f MB  (%.1f s)\n",
              row.name, row.adaptive, row.all_client, row.all_server, row.best_static,
              row.best_is_exact ? " " : "+", 100 * row.regret, r.moves.size(), r.phase_changes,
-             r.reversals, 1000 * median_s, 100 * r.error_median, 100 * r.error_p95, us,
+             r.reversals, 1000 * median_s, 100 * r.errors.Quantile(0.5), 100 * r.errors.Quantile(0.95), us,
              r.engine_memory_bytes / 1e6, wall_s)
       << std::flush;
 }
@@ -109,10 +109,10 @@ nlohmann::json ToJson(const ScenarioRow& row, double wall_s) {
           {"reversals", row.report.reversals},
           {"undone", row.report.counters.undone},
           {"reaction_s", row.report.reaction_s},
-          {"error_median", row.report.error_median},
-          {"error_p95", row.report.error_p95},
-          {"move_error_median", row.report.move_error_median},
-          {"move_error_p95", row.report.move_error_p95},
+          {"error_median", row.report.errors.Quantile(0.5)},
+          {"error_p95", row.report.errors.Quantile(0.95)},
+          {"move_error_median", row.report.move_errors.Quantile(0.5)},
+          {"move_error_p95", row.report.move_errors.Quantile(0.95)},
           {"decisions", row.report.decisions},
           {"engine_cpu_s", row.report.engine_cpu_s},
           {"engine_memory_bytes", row.report.engine_memory_bytes},

@@ -393,12 +393,10 @@ void Simulator::Finish() {
   report_.mean_elapsed_s = elapsed_s / static_cast<double>(std::max<size_t>(1, consoles_.size()));
   report_.simulated_s = world_.now_s();
   report_.by_reason.assign(AllReasons().size(), 0);
-  RunningError errors(1);
-  RunningError move_errors(1);
   std::sort(report_.reaction_s.begin(), report_.reaction_s.end());
   for (const auto& [server, planner] : planners_) {
-    errors.Pool(planner->present_error());
-    move_errors.Pool(planner->move_error());
+    report_.errors.Pool(planner->present_error());
+    report_.move_errors.Pool(planner->move_error());
     const Planner::Counters& counters = planner->counters();
     report_.audits += counters.audits;
     report_.counters.samples_refused += counters.samples_refused;
@@ -414,10 +412,6 @@ void Simulator::Finish() {
       report_.by_reason[static_cast<size_t>(reason)] += planner->DecisionsFor(reason);
     }
   }
-  report_.error_median = errors.Quantile(0.5);
-  report_.error_p95 = errors.Quantile(0.95);
-  report_.move_error_median = move_errors.Quantile(0.5);
-  report_.move_error_p95 = move_errors.Quantile(0.95);
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "placement/audit.h"
 #include "placement/planner.h"
 #include "placement/sim/cluster.h"
 #include "placement/sim/world.h"
@@ -84,10 +85,8 @@ struct Report {
   uint64_t decisions = 0;
   double engine_cpu_s = 0;         // by Options::cpu_s
   double engine_memory_bytes = 0;  // by Options::memory_bytes: what went with the planners
-  double error_median = 0;         // predicted / measured - 1, absolute: placements as they were
-  double error_p95 = 0;
-  double move_error_median = 0;  // the same for what was predicted of moves
-  double move_error_p95 = 0;
+  RunningError errors{1};       // of all servers' planners: of placements as they were
+  RunningError move_errors{1};  // the same for what was predicted of moves
   uint64_t audits = 0;
   Planner::Counters counters;       // of all servers' planners
   std::vector<uint64_t> by_reason;  // decisions, by Reason
