@@ -228,6 +228,8 @@ TEST_F(EngineTest, ObjectsThatAreAttachedGoInOneMove) {
   const Console console(*client_);
   ASSERT_TRUE(TurnUntilAt(*server_, kMuch, kLittle));
   EXPECT_TRUE(Hosts(*server_, idle.rid()));
+  // Told a little after it was seen.
+  ASSERT_TRUE(Eventually([&] { return !moves_->events().empty(); }));
   const std::vector<MoveEvent> moves = moves_->events();
   ASSERT_EQ(moves.size(), 1u);
   EXPECT_THAT(moves[0].rids, ::testing::UnorderedElementsAre(valve_.rid(), idle.rid()));
