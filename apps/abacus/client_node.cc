@@ -10,10 +10,10 @@
 
 namespace abacus::apps {
 
-runtime::ObjectTypes Classes() {
+runtime::ObjectTypes Classes(std::shared_ptr<objfs::BlockPool> cache) {
   runtime::ObjectTypes types;
   types.Add<objfs::FileStore>().Add<objfs::StorageObject>().Add<Grep>();
-  AddFileSystemClasses(types);
+  AddFileSystemClasses(types, std::move(cache));
   return types;
 }
 
@@ -31,7 +31,7 @@ absl::StatusOr<std::unique_ptr<ClientNode>> ClientNode::Start(const ClientOption
   if (options.config.empty()) node.config.log.level = "warning";
   ABACUS_RETURN_IF_ERROR(SetUpLog(node.config.log));
   node.servers = options.servers;
-  auto client = std::unique_ptr<ClientNode>(new ClientNode(Classes()));
+  auto client = std::unique_ptr<ClientNode>(new ClientNode(node.config));
   ABACUS_ASSIGN_OR_RETURN(auto monitor, MonitorOf(node.config));
   ABACUS_ASSIGN_OR_RETURN(client->node_,
                           runtime::Node::Start(node, client->types_, std::move(monitor)));

@@ -6,13 +6,16 @@
 
 #include "absl/status/statusor.h"
 #include "apps/abacus/commands.h"
+#include "apps/abacus/volumes.h"
+#include "objfs/cache/block_pool.h"
 #include "objfs/storage/file_store.h"
 #include "runtime/node/node.h"
 
 namespace abacus::apps {
 
 // The classes that every node of this program is built with.
-runtime::ObjectTypes Classes();
+// `cache`: as for AddFileSystemClasses().
+runtime::ObjectTypes Classes(std::shared_ptr<objfs::BlockPool> cache = nullptr);
 
 // The configuration of a file, or the defaults where none is named.
 // Errors: those of LoadConfig.
@@ -29,12 +32,15 @@ class ClientNode {
                                                            const std::string& name = "");
 
   runtime::Node& node() { return *node_; }
+  const runtime::Config& config() const { return config_; }
   // Errors: kNotFound - the servers publish no store.
   absl::StatusOr<runtime::Ref<objfs::FileStore>> Store();
 
  private:
-  explicit ClientNode(runtime::ObjectTypes types) : types_(std::move(types)) {}
+  explicit ClientNode(runtime::Config config)
+      : config_(std::move(config)), types_(Classes(CacheOf(config_.cache))) {}
 
+  const runtime::Config config_;
   const runtime::ObjectTypes types_;
   std::unique_ptr<runtime::Node> node_;
 };

@@ -63,6 +63,7 @@ struct VolumeOptions {
   What what = What::kList;
   std::string name;
   std::string json;
+  std::string quota;  // of a new one, "10 GiB"; empty: none
 };
 int VolumeCommand(const VolumeOptions& options);
 

@@ -555,7 +555,8 @@ TEST_F(EndToEndTest, AServerTakesItsConstantsOverAtAHangUpSignal) {
   search.Wait();
   EXPECT_EQ(Json::parse(folder_.Read("json"))["migrations"], 1);
   server_->command().Signal(SIGTERM);
-  EXPECT_THAT(server_->command().Wait().err, HasSubstr("[placement] and [planner] are taken over"));
+  EXPECT_THAT(server_->command().Wait().err,
+              HasSubstr("[placement], [planner] and [cache] are taken over"));
 }
 
 TEST_F(EndToEndTest, AMistakeInTheFileLeavesAServerAsItWas) {

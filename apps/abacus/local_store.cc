@@ -13,9 +13,10 @@
 
 namespace abacus::apps {
 
-LocalStore::LocalStore(std::unique_ptr<runtime::DataDirectory> directory)
+LocalStore::LocalStore(std::unique_ptr<runtime::DataDirectory> directory,
+                       const runtime::Config::Cache& cache)
     : directory_(std::move(directory)),
-      types_(Classes()),
+      types_(Classes(CacheOf(cache))),
       transport_(std::make_unique<runtime::NoTransport>()),
       binding_(directory_->instance(), {}, types_, transport_.get(), nullptr) {
   binding_.Start();
@@ -26,7 +27,8 @@ LocalStore::~LocalStore() {
   binding_.Stop();
 }
 
-absl::StatusOr<std::unique_ptr<LocalStore>> LocalStore::Open(const std::string& directory) {
+absl::StatusOr<std::unique_ptr<LocalStore>> LocalStore::Open(const std::string& directory,
+                                                             const runtime::Config::Cache& cache) {
   std::error_code error;
   // The process may change its working directory later.
   const std::string whole = std::filesystem::absolute(directory, error).string();
@@ -38,10 +40,10 @@ absl::StatusOr<std::unique_ptr<LocalStore>> LocalStore::Open(const std::string& 
         ". What a server has open is mounted from there: abacus mount SERVER[/VOLUME] DIR"));
   }
   if (!data.ok()) return data.status();
-  auto store = std::unique_ptr<LocalStore>(new LocalStore(*std::move(data)));
+  auto store = std::unique_ptr<LocalStore>(new LocalStore(*std::move(data), cache));
   ABACUS_ASSIGN_OR_RETURN(store->volumes_, OpenVolumes(store->binding_, whole + "/volumes"));
   ABACUS_ASSIGN_OR_RETURN(const auto all, store->volumes_->List());
-  if (all.empty()) ABACUS_RETURN_IF_ERROR(store->volumes_->Create(kFirstVolume));
+  if (all.empty()) ABACUS_RETURN_IF_ERROR(store->volumes_->Create(kFirstVolume, 0));
   return store;
 }
 

@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "objfs/fs/file_system.h"
 #include "objfs/volume/volume_set.h"
+#include "runtime/base/config.h"
 #include "runtime/binding/binding_manager.h"
 #include "runtime/node/incarnation.h"
 
@@ -24,7 +25,8 @@ class LocalStore {
 
   // Opens `directory`, which is made where it is not there.
   // Errors: kFailedPrecondition - a server or another mount has it open, or it is something else.
-  static absl::StatusOr<std::unique_ptr<LocalStore>> Open(const std::string& directory);
+  static absl::StatusOr<std::unique_ptr<LocalStore>> Open(const std::string& directory,
+                                                          const runtime::Config::Cache& cache);
   ~LocalStore();
 
   // One of its volumes; where `name` is empty, the only one that there is.
@@ -32,7 +34,8 @@ class LocalStore {
   objfs::FileSystem::Host Host();
 
  private:
-  explicit LocalStore(std::unique_ptr<runtime::DataDirectory> directory);
+  LocalStore(std::unique_ptr<runtime::DataDirectory> directory,
+             const runtime::Config::Cache& cache);
 
   const std::unique_ptr<runtime::DataDirectory> directory_;
   const runtime::ObjectTypes types_;

@@ -181,8 +181,11 @@ void CommandLine::AddVolumes() {
     CLI::App* added = Add(volume, name, what, [options] { return VolumeCommand(*options); });
     AddClientOptions(added, &options->client);
     added->add_option("NAME", options->name, "the volume")->required();
+    return added;
   };
-  add_named("create", "make an empty volume", &volume_create_, VolumeOptions::What::kCreate);
+  add_named("create", "make an empty volume", &volume_create_, VolumeOptions::What::kCreate)
+      ->add_option("--quota", volume_create_.quota,
+                   "how much its files may hold, as '10 GiB'; without it, what the disk has");
   add_named("delete", "remove a volume that nobody uses, with all that is in it", &volume_delete_,
             VolumeOptions::What::kDelete);
 

@@ -148,9 +148,10 @@ std::string NameOf(const std::string& directory) {
 // Shows the volume until the directory is unmounted.
 int Show(const MountOptions& options, const MountWords& words,
          const runtime::Ref<objfs::Volume>& volume, objfs::FileSystem::Host host,
-         const std::string& client, const Daemon& daemon) {
-  auto files = objfs::FileSystem::Make(volume, Kinds(), std::move(host),
-                                       {.client = client, .file_stack = words.stack});
+         const std::string& client, const runtime::Config& config, const Daemon& daemon) {
+  auto files = objfs::FileSystem::Make(
+      volume, Kinds(), std::move(host),
+      {.client = client, .file_stack = words.stack, .push_after = config.cache.dirty_age});
   if (!files.ok()) return Fail(files.status());
   objfs::Mount::Options mount_options = words.mount;
   mount_options.name = options.source;
@@ -171,14 +172,14 @@ int ServeLocally(const MountOptions& options, const MountWords& words, const Dae
   runtime::Config::Log log = config->log;
   if (options.config.empty()) log.level = "warning";
   if (auto status = SetUpLog(log); !status.ok()) return Fail(status);
-  const auto store = LocalStore::Open(options.source);
+  const auto store = LocalStore::Open(options.source, config->cache);
   if (!store.ok()) return Fail(store.status());
   const auto volume = (*store)->VolumeNamed(words.volume);
   if (!volume.ok()) return Fail(volume.status());
   // The store is locked, and this process listens to nobody: no other client can change the volume.
   MountWords alone = words;
   alone.mount.exclusive = true;
-  return Show(options, alone, *volume, (*store)->Host(), "local", daemon);
+  return Show(options, alone, *volume, (*store)->Host(), "local", *config, daemon);
 }
 
 int Serve(const MountOptions& options, const Daemon& daemon) {
@@ -202,7 +203,7 @@ int Serve(const MountOptions& options, const Daemon& daemon) {
   if (!volume.ok()) return Fail(volume.status());
   MountWords served = *words;
   if (served.stack.empty()) served.stack = kServedFilesStack;
-  return Show(options, served, *volume, HostOf(node), node.name(), daemon);
+  return Show(options, served, *volume, HostOf(node), node.name(), (*client)->config(), daemon);
 }
 
 }  // namespace

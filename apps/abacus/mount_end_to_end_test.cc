@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <array>
@@ -44,12 +45,15 @@ class MountEndToEndTest : public ::testing::Test {
     server_.reset();
   }
 
-  void StartServer() {
+  // At `control`: where one was before that is to be found again.
+  void StartServer(const std::string& control = "127.0.0.1:0") {
+    const std::string config =
+        folder_.Write("server.toml", "[node]\ncontrol_address = \"" + control +
+                                         "\"\ndata_address = \"127.0.0.1:0\"\n");
     std::array<int, 2> ready;
     ASSERT_EQ(pipe2(ready.data(), O_CLOEXEC), 0);
-    std::vector<std::string> words = {
-        "serve",       "--data",     folder_.Path("data"),    "--listen",
-        "127.0.0.1:0", "--ready-fd", std::to_string(ready[1])};
+    std::vector<std::string> words = {"serve", "--data",     folder_.Path("data"),    "--config",
+                                      config,  "--ready-fd", std::to_string(ready[1])};
     for (const std::string& word : ServerOptions()) words.push_back(word);
     server_ = std::make_unique<Command>(words, Command::Options{.keep_fd = ready[1]});
     close(ready[1]);
@@ -260,6 +264,61 @@ TEST_P(LostMountTest, AKilledClientHangsNobodyAndItsLocksAndPromisesEnd) {
   const std::string again = Mount("lost", "home");
   EXPECT_EQ(folder_.Read("lost/f").substr(0, 5), "again");
   EXPECT_EQ(Abacus({"umount", again}).code, 0);
+}
+
+// The mount and what is open in it stay; what nobody had synced is told by one fsync(2).
+TEST_F(MountEndToEndTest, AMountGoesOnWithAServerThatWasKilledAndStartedAgain) {
+  ASSERT_EQ(Abacus({"volume", "create", "home"}).code, 0);
+  const std::string one = Mount("one", "home");
+  ASSERT_EQ(Run("mkdir " + one + "/cached"), 0);
+  ASSERT_EQ(Abacus({"stack", "--set", "cache/isolation/storage", one + "/cached"}).code, 0);
+  const int file = open((one + "/cached/f").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  ASSERT_GE(file, 0);
+  ASSERT_EQ(write(file, "synced", 6), 6);
+  ASSERT_EQ(fsync(file), 0);
+  ASSERT_EQ(pwrite(file, "DIRTY", 5, 0), 5);
+  server_->Signal(SIGKILL);
+  server_->Wait();
+  StartServer(address_);
+  // First an error for as long as the mount has not found the server, and then the one of the loss.
+  ASSERT_TRUE(
+      runtime::testing::Eventually([&] { return access((one + "/cached/f").c_str(), F_OK) == 0; }));
+  EXPECT_EQ(fsync(file), -1);
+  EXPECT_EQ(errno, EIO);
+  EXPECT_EQ(fsync(file), 0) << "told once";
+  ASSERT_EQ(pwrite(file, "again", 5, 0), 5);
+  EXPECT_EQ(fsync(file), 0);
+  EXPECT_EQ(close(file), 0);
+  const std::string two = Mount("two", "home");
+  EXPECT_EQ(folder_.Read("two/cached/f").substr(0, 5), "again");
+  EXPECT_EQ(Run("echo x > " + one + "/g && cmp " + one + "/g " + two + "/g"), 0);
+  EXPECT_EQ(Abacus({"umount", one}).code, 0);
+  EXPECT_EQ(Abacus({"umount", two}).code, 0);
+}
+
+TEST_F(MountEndToEndTest, AQuotaRefusesIsShownAndOutlivesTheServer) {
+  EXPECT_THAT(Abacus({"volume", "create", "--quota", "much", "home"}).err, HasSubstr("--quota"));
+  ASSERT_EQ(Abacus({"volume", "create", "--quota", "1 MiB", "home"}).code, 0);
+  EXPECT_EQ(folder_.Read("data/volumes/.quota-home"), "1048576\n");
+  server_->Signal(SIGTERM);
+  server_->Wait();
+  StartServer();
+  const std::string one = Mount("one", "home");
+  struct statvfs space;
+  ASSERT_EQ(statvfs(one.c_str(), &space), 0);
+  EXPECT_EQ(space.f_blocks * space.f_frsize, 1048576u);
+  ASSERT_EQ(Run("head -c 500000 /dev/urandom > " + folder_.Path("half") + " && cp " +
+                folder_.Path("half") + " " + one + "/first"),
+            0);
+  // Not before the end: what is kept back is refused when it is written.
+  EXPECT_NE(Run("cat " + folder_.Path("half") + " " + folder_.Path("half") + " 2> /dev/null > " +
+                one + "/second && sync " + one + "/second"),
+            0);
+  EXPECT_EQ(Run("cmp " + folder_.Path("half") + " " + one + "/first"), 0) << "nothing is torn";
+  EXPECT_EQ(Run("rm " + one + "/second && cp " + folder_.Path("half") + " " + one + "/third"), 0);
+  EXPECT_EQ(Abacus({"umount", one}).code, 0);
+  EXPECT_EQ(Abacus({"volume", "delete", "home"}).code, 0);
+  EXPECT_NE(access(folder_.Path("data/volumes/.quota-home").c_str(), F_OK), 0);
 }
 
 TEST_F(MountEndToEndTest, VolumesAreMadeListedAndDeletedWhenNobodyUsesThem) {

@@ -84,12 +84,14 @@ absl::Status TellReady(const ServeOptions& options, const std::string& address) 
   return options.ready_file.empty() ? absl::OkStatus() : WriteFile(options.ready_file, line);
 }
 
-// The engine's constants can be changed while it works; a file with a mistake changes nothing.
-void Reconfigure(const ServeOptions& options, runtime::Node& node) {
+// The engine's constants and the cache's can be changed while they work; a file with a mistake
+// changes nothing.
+void Reconfigure(const ServeOptions& options, runtime::Node& node, objfs::BlockPool& cache) {
   absl::StatusOr<runtime::Config> config = ConfigOf(options.config);
   const absl::Status status = config.ok() ? node.Reconfigure(*config) : config.status();
   if (status.ok()) {
-    fprintf(stderr, "abacus: [placement] and [planner] are taken over\n");
+    cache.SetBudget(config->cache.memory, config->cache.dirty_share);
+    fprintf(stderr, "abacus: [placement], [planner] and [cache] are taken over\n");
   } else {
     fprintf(stderr, "abacus: the configuration stays as it was: %s\n",
             std::string(status.message()).c_str());
@@ -110,7 +112,8 @@ int Serve(const ServeOptions& options) {
   const auto node_options = OptionsOf(options);
   if (!node_options.ok()) return Fail(node_options.status());
   const std::string& data_dir = node_options->config.node.data_dir;
-  const runtime::ObjectTypes types = Classes();
+  const std::shared_ptr<objfs::BlockPool> cache = CacheOf(node_options->config.cache);
+  const runtime::ObjectTypes types = Classes(cache);
   auto monitor = MonitorOf(node_options->config);
   if (!monitor.ok()) return Fail(monitor.status());
   auto node = runtime::Node::Start(*node_options, types, *std::move(monitor));
@@ -129,7 +132,7 @@ int Serve(const ServeOptions& options) {
     }
     for (int signal = SIGHUP; signal == SIGHUP;) {
       sigwait(&stops, &signal);
-      if (signal == SIGHUP) Reconfigure(options, **node);
+      if (signal == SIGHUP) Reconfigure(options, **node, *cache);
     }
     // A second signal ends the process at once, should the first not succeed.
     pthread_sigmask(SIG_UNBLOCK, &stops, nullptr);

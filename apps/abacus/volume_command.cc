@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -33,20 +34,34 @@ absl::Status ListVolumes(const runtime::Ref<objfs::VolumeSet>& volumes, const st
                       {"available_bytes", volume.space.available_bytes},
                       {"commits", volume.commits.committed},
                       {"retries", volume.commits.stale},
+                      {"damaged", volume.space.damaged},
+                      {"refused", volume.space.refused},
                       {"clients", volume.clients}});
     }
     ABACUS_RETURN_IF_ERROR(WriteFile(json, nlohmann::json{{"volumes", rows}}.dump(2) + "\n"));
   }
-  Table table({"volume", "objects", "available", "of", "commits", "retries", "clients"});
+  Table table({"volume", "objects", "available", "of", "commits", "retries", "damaged", "clients"});
   for (const auto& volume : all) {
     table.AddRow({volume.name, absl::StrCat(volume.space.objects),
                   runtime::FormatBytes(volume.space.available_bytes),
                   runtime::FormatBytes(volume.space.capacity_bytes),
                   absl::StrCat(volume.commits.committed), absl::StrCat(volume.commits.stale),
+                  absl::StrCat(volume.space.damaged),
                   volume.clients.empty() ? "-" : absl::StrJoin(volume.clients, ", ")});
   }
   printf("%s", table.ToString().c_str());
   return absl::OkStatus();
+}
+
+absl::Status CreateVolume(const runtime::Ref<objfs::VolumeSet>& volumes,
+                          const VolumeOptions& options) {
+  if (options.quota.empty()) return volumes->Create(options.name, 0);
+  const std::optional<uint64_t> quota_bytes = runtime::ParseBytes(options.quota);
+  if (quota_bytes.value_or(0) == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--quota takes a size such as '10 GiB', not '", options.quota, "'"));
+  }
+  return volumes->Create(options.name, *quota_bytes);
 }
 
 }  // namespace
@@ -59,7 +74,7 @@ int VolumeCommand(const VolumeOptions& options) {
   absl::Status status;
   switch (options.what) {
     case VolumeOptions::What::kCreate:
-      status = (*volumes)->Create(options.name);
+      status = CreateVolume(*volumes, options);
       break;
     case VolumeOptions::What::kDelete:
       status = (*volumes)->Delete(options.name);

@@ -18,9 +18,6 @@ using objfs::Volume;
 using objfs::VolumeSet;
 using runtime::Ref;
 
-// Of one node, for all its cache objects.
-constexpr uint64_t kCacheBytes = uint64_t{256} << 20;
-
 // A file or directory of a mount, as a console of the node's.
 class NodeFrontEnd final : public objfs::FrontEnd {
  public:
@@ -57,14 +54,19 @@ const objfs::LayerKinds& Kinds() {
   return kinds;
 }
 
-void AddFileSystemClasses(runtime::ObjectTypes& types) {
+std::shared_ptr<objfs::BlockPool> CacheOf(const runtime::Config::Cache& config) {
+  return std::make_shared<objfs::BlockPool>(config.memory, config.dirty_share);
+}
+
+void AddFileSystemClasses(runtime::ObjectTypes& types, std::shared_ptr<objfs::BlockPool> cache) {
+  if (cache == nullptr) cache = CacheOf({});
   types.Add<objfs::LockClient>();
   types.Add<VolumeSet>().Add<Volume>().Add<IsolationLayer>().Add<StorageLayer>();
   types.Add<Directory>([] { return std::make_unique<objfs::DirectoryManager>(); });
   types.Add<objfs::ClientEnd>();
   types.Add<objfs::ErrorLayer>().Add<objfs::DelayLayer>().Add<objfs::TraceLayer>();
   types.Add<objfs::StatisticsLayer>();
-  types.Add<objfs::CacheLayer>([] { return std::make_unique<objfs::CacheManager>(kCacheBytes); });
+  types.Add<objfs::CacheLayer>([cache] { return std::make_unique<objfs::CacheManager>(cache); });
 }
 
 absl::StatusOr<Ref<VolumeSet>> OpenVolumes(runtime::BindingManager& binding,

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "objfs/cache/block_pool.h"
 #include "objfs/fs/file_system.h"
 #include "objfs/layer/stack.h"
 #include "objfs/volume/volume_set.h"
@@ -24,7 +25,9 @@ inline constexpr char kVolumesName[] = "volumes";
 
 // The kinds of layers that stacks may name in this program, and their classes.
 const objfs::LayerKinds& Kinds();
-void AddFileSystemClasses(runtime::ObjectTypes& types);
+// `cache`: the blocks of all cache objects; null: as the configuration's defaults say.
+void AddFileSystemClasses(runtime::ObjectTypes& types, std::shared_ptr<objfs::BlockPool> cache);
+std::shared_ptr<objfs::BlockPool> CacheOf(const runtime::Config::Cache& config);
 
 // Opens the volumes under `directory`. `lease`: of their clients (objfs::Volume::Options).
 absl::StatusOr<runtime::Ref<objfs::VolumeSet>> OpenVolumes(

@@ -77,8 +77,8 @@ void Print(const ScenarioRow& row, double wall_s) {
              "%5.1f MB  (%.1f s)\n",
              row.name, row.adaptive, row.all_client, row.all_server, row.best_static,
              row.best_is_exact ? " " : "+", 100 * row.regret, r.moves.size(), r.phase_changes,
-             r.reversals, 1000 * median_s, 100 * r.errors.Quantile(0.5), 100 * r.errors.Quantile(0.95), us,
-             r.engine_memory_bytes / 1e6, wall_s)
+             r.reversals, 1000 * median_s, 100 * r.errors.Quantile(0.5),
+             100 * r.errors.Quantile(0.95), us, r.engine_memory_bytes / 1e6, wall_s)
       << std::flush;
 }
 

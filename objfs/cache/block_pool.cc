@@ -309,7 +309,14 @@ uint64_t BlockPool::used_bytes() const {
 }
 bool BlockPool::FitsDirty(uint64_t bytes) const {
   MutexLock lock(mutex_);
-  return dirty_bytes_ + bytes <= budget_bytes_;
+  return dirty_bytes_ + bytes <= dirty_bytes_max_;
+}
+
+void BlockPool::SetBudget(uint64_t budget_bytes, double dirty_share) {
+  budget_bytes_ = budget_bytes;
+  dirty_bytes_max_ = static_cast<uint64_t>(static_cast<double>(budget_bytes) * dirty_share);
+  MutexLock lock(mutex_);
+  MakeRoom();
 }
 
 }  // namespace abacus::objfs

@@ -1,6 +1,7 @@
 #ifndef ABACUS_OBJFS_CACHE_BLOCK_POOL_H_
 #define ABACUS_OBJFS_CACHE_BLOCK_POOL_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <list>
@@ -51,7 +52,10 @@ class BlockPool {
     uint64_t written = 0;  // the pool's: which state of the block this is
   };
 
-  explicit BlockPool(uint64_t budget_bytes) : budget_bytes_(budget_bytes) {}
+  // `dirty_share`: of the budget, what may wait to be written back.
+  explicit BlockPool(uint64_t budget_bytes, double dirty_share = 1) {
+    SetBudget(budget_bytes, dirty_share);
+  }
   BlockPool(const BlockPool&) = delete;
   BlockPool& operator=(const BlockPool&) = delete;
 
@@ -98,7 +102,9 @@ class BlockPool {
   uint64_t used_bytes(FileId file) const;
   uint64_t used_bytes() const;
   uint64_t budget_bytes() const { return budget_bytes_; }
-  // Whether so many more dirty bytes would leave no room for clean ones.
+  // From now on. Clean blocks make room at once; dirty ones do when they have been written back.
+  void SetBudget(uint64_t budget_bytes, double dirty_share);
+  // Whether so many more dirty bytes stay within the share that they may have.
   bool FitsDirty(uint64_t bytes) const;
 
  private:
@@ -141,7 +147,7 @@ class BlockPool {
   void MakeRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static bool IsWriting(const File& of, uint64_t first, uint64_t last);
 
-  const uint64_t budget_bytes_;
+  std::atomic<uint64_t> budget_bytes_{0}, dirty_bytes_max_{0};
   mutable runtime::Mutex mutex_;
   runtime::CondVar written_back_;
   absl::flat_hash_map<FileId, File> files_ ABSL_GUARDED_BY(mutex_);

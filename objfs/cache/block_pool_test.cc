@@ -71,6 +71,19 @@ TEST_F(BlockPoolTest, DirtyBlocksStayAndMayExceedTheBudget) {
   EXPECT_EQ(pool_.used_bytes(), 4 * kBlock);
 }
 
+TEST_F(BlockPoolTest, ASmallerBudgetIsThatOfNowOn) {
+  for (uint64_t i = 0; i < 3; ++i) Put(i, 'c');
+  WriteAll(3, 'x');
+  pool_.SetBudget(2 * kBlock, 0.5);
+  EXPECT_EQ(pool_.used_bytes(), 2 * kBlock);
+  EXPECT_EQ(Bytes(3), std::string(kBlock, 'x')) << "dirty blocks stay";
+  EXPECT_TRUE(pool_.FitsDirty(0));
+  EXPECT_FALSE(pool_.FitsDirty(1)) << "half of the budget may be dirty";
+  pool_.SetBudget(8 * kBlock, 0.5);
+  EXPECT_TRUE(pool_.FitsDirty(3 * kBlock));
+  EXPECT_FALSE(pool_.FitsDirty(4 * kBlock));
+}
+
 TEST_F(BlockPoolTest, ARunIsUnbrokenAndNoLongerThanAsked) {
   for (const uint64_t i : {1, 2, 3, 5}) WriteAll(i, 'x');
   auto first = pool_.TakeDirty(file_, 0, kAll, 2 * kBlock);

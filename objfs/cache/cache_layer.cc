@@ -320,13 +320,15 @@ absl::Status CacheLayer::Write(uint64_t offset, const Block& bytes, Version now)
   ABACUS_ASSIGN_OR_RETURN(const Inside inside, Enter(PromiseKind::kWrite, now));
   const Changing changing(this);
   ABACUS_RETURN_IF_ERROR(MakeRoomForDirty(bytes.size()));
+  // Where this file has nothing to write back, other files' changes fill the node's share.
+  const bool through = through_ || !pool_->FitsDirty(bytes.size());
   for (uint64_t done = 0; done < bytes.size();) {
     const uint64_t at = offset + done;
     const uint64_t part = std::min(bytes.size() - done, block_bytes_ - at % block_bytes_);
     ABACUS_RETURN_IF_ERROR(WriteWithin(at, bytes.view().substr(done, part), now));
     done += part;
   }
-  return through_ ? WriteBack(BlocksOf({offset, bytes.size()})) : absl::OkStatus();
+  return through ? WriteBack(BlocksOf({offset, bytes.size()})) : absl::OkStatus();
 }
 
 absl::StatusOr<uint64_t> CacheLayer::Append(const Block& bytes, Version now) {
@@ -393,8 +395,9 @@ absl::Status CacheLayer::WriteBack(Blocks blocks) {
 }
 
 absl::Status CacheLayer::Push(Version now) {
-  ABACUS_RETURN_IF_ERROR(TakeLost());
-  ABACUS_RETURN_IF_ERROR(WriteBack({0, kNoEnd}));
+  absl::Status status = TakeLost();
+  status.Update(WriteBack({0, kNoEnd}));  // after a loss as well: it may be the last time
+  ABACUS_RETURN_IF_ERROR(status);
   return below()->Push(now);
 }
 
@@ -408,6 +411,7 @@ absl::Status CacheLayer::Truncate(uint64_t size, Version now) {
   ABACUS_RETURN_IF_ERROR(CheckRange(size, 0));
   ABACUS_ASSIGN_OR_RETURN(const Inside inside, Enter(PromiseKind::kWrite, now));
   const Changing changing(this);
+  const bool had_dirty = pool_->dirty_bytes(file_) > 0;
   pool_->Cut(file_, size);
   {
     MutexLock lock(mutex_);
@@ -418,7 +422,10 @@ absl::Status CacheLayer::Truncate(uint64_t size, Version now) {
   const absl::Status status = below()->Truncate(size, now);
   // What a reader fetched meanwhile may be of before.
   pool_->Invalidate(file_, size / block_bytes_, kNoEnd / block_bytes_, Version{UINT64_MAX});
-  if (!status.ok()) ForgetSize();
+  if (!status.ok()) {
+    ForgetSize();
+    if (had_dirty) Lost(status);
+  }
   return status;
 }
 
@@ -448,10 +455,12 @@ absl::Status CacheLayer::Punch(Range range, Version now) {
   ABACUS_RETURN_IF_ERROR(ZeroEdges(range, now, &whole));
   if (whole.bytes == 0) return absl::OkStatus();
   const Blocks blocks = BlocksOf(whole);
+  const bool had_dirty = pool_->dirty_bytes(file_) > 0;
   pool_->Drop(file_, blocks.first, blocks.last);
   const absl::Status status = below()->Punch(whole, now);
   // What a reader fetched meanwhile may be of before.
   pool_->Invalidate(file_, blocks.first, blocks.last, Version{UINT64_MAX});
+  if (!status.ok() && had_dirty) Lost(status);
   return status;
 }
 

@@ -124,6 +124,11 @@ class CacheLayer final : public Layer {
   absl::Status GiveBack(Range range, Version version, bool write_back);
   absl::Status WriteBackOrLose(Blocks blocks, bool ends);
   absl::Status TakeLost();
+  // Accepted bytes are gone, because of this: told by the next Flush() or Push().
+  void Lost(const absl::Status& why) {
+    runtime::MutexLock lock(mutex_);
+    lost_.Update(why);
+  }
 
   absl::Status Begin() override;
   void AddFacts(std::vector<std::pair<std::string, std::string>>* facts) const override;
@@ -177,7 +182,10 @@ class CacheLayer final : public Layer {
 // The object manager of a node's cache objects: one budget for all of them.
 class CacheManager final : public runtime::ObjectManager {
  public:
-  explicit CacheManager(uint64_t budget_bytes) : pool_(std::make_shared<BlockPool>(budget_bytes)) {}
+  explicit CacheManager(uint64_t budget_bytes)
+      : CacheManager(std::make_shared<BlockPool>(budget_bytes)) {}
+  // With a pool whose budget somebody else may change.
+  explicit CacheManager(std::shared_ptr<BlockPool> pool) : pool_(std::move(pool)) {}
 
   // Errors: kResourceExhausted - the dirty blocks that a cache brings along do not fit.
   absl::StatusOr<std::unique_ptr<runtime::MobileObject>> CreateObj(const runtime::ClassInfo& info,

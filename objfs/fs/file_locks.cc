@@ -153,7 +153,12 @@ absl::Status FileLocks::UnlockAll(ObjectId file, LockKind kind, uint64_t owner) 
   whole.file = file;
   whole.kind = kind;
   whole.owner = owner;
-  return volume_->Unlock(writer_, whole);
+  absl::Status status = volume_->Unlock(writer_, whole);
+  if (!status.ok()) {
+    MutexLock lock(waits_->mutex);
+    waits_->owners.insert({file, kind, owner});
+  }
+  return status;
 }
 
 absl::StatusOr<std::optional<HeldLock>> FileLocks::Excluding(const LockRequest& request) {

@@ -145,14 +145,14 @@ void FileSystemImpl::LookAtFrontEnds() {
   for (const auto& front_end : front_ends) front_end->Look();
 }
 
-// What is lost with this client is not much older than kPushAfterNs.
+// What is lost with this client is not much older than Options::push_after.
 void FileSystemImpl::PushWhatIsOld() {
   std::vector<FilePtr> files;
   {
     MutexLock lock(mutex_);
     for (const auto& [id, file] : files_) files.push_back(file);
   }
-  const int64_t due_ns = host_.now_us() * 1000 - kPushAfterNs;
+  const int64_t due_ns = host_.now_us() * 1000 - absl::ToInt64Nanoseconds(options_.push_after);
   for (const FilePtr& file : files) {
     if (file->written_ns == 0 || file->held_since_ns > due_ns) continue;
     // Nobody waits for it, and who renews the lease waits for no other client's.
@@ -219,9 +219,10 @@ absl::Status FileSystemImpl::OnBreak(ObjectId id, bool write_back, Version given
     status = write_back ? file->lowest()->Recall(Range(), given)
                         : file->lowest()->Invalidate(Range(), given);
     // They were ended meanwhile, or died with their node: nothing is kept any more.
-    if (absl::IsNotFound(status)) status = absl::OkStatus();
-    // Before those who waited ask for the times.
-    if (status.ok() && write_back) {
+    const bool died = runtime::KindOf(status) == runtime::ErrorKind::kObjectLost;
+    if (died || absl::IsNotFound(status)) status = absl::OkStatus();
+    // Before those who waited ask for the times. Of what died the next push tells the loss.
+    if (status.ok() && write_back && !died) {
       TellWhenWritten(*file, written_ns, /*waits=*/false).IgnoreError();
     }
     // After the layers: what is read from now on is what the other client leaves.

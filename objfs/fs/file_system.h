@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "objfs/directory/directory.h"
 #include "objfs/fs/error.h"
 #include "objfs/fs/file_locks.h"
@@ -101,6 +102,9 @@ class FileSystem {
     std::string client = "client";  // for people
     // Takes the place of the volume's for files that this client makes; empty: the volume's.
     std::string file_stack;
+    // What was written and held back for so long is pushed without being asked to, when the lease
+    // is renewed the next time.
+    absl::Duration push_after = absl::Seconds(5);
   };
 
   // Joins the volume. REQUIRES: `kinds` outlives the file system.

@@ -52,8 +52,6 @@ class FileSystemImpl final : public FileSystem {
   static constexpr size_t kDirectoriesMax = 1024;
   // How often a change of names is tried while others change the same ones.
   static constexpr int kTriesMax = 64;
-  // What was written and held back for so long is pushed without being asked to.
-  static constexpr int64_t kPushAfterNs = int64_t{5} * 1'000'000'000;
 
   // How it was joined to its volume. `sent_ns`: monotonic, from before the server was asked.
   struct Joined {

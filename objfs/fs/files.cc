@@ -128,7 +128,9 @@ absl::Status FileSystemImpl::ChangeXattr(const Caller& caller, ObjectId file, Xa
   if (absl::IsAlreadyExists(changed.status())) {
     return FsStatus(FsError::kExists, runtime::ToStd(changed.status().message()));
   }
-  if (absl::IsNotFound(changed.status())) {
+  // Not that the volume is gone.
+  const bool answered = runtime::KindOf(changed.status()) == runtime::ErrorKind::kNone;
+  if (answered && absl::IsNotFound(changed.status())) {
     return FsStatus(FsError::kNoAttribute, runtime::ToStd(changed.status().message()));
   }
   return changed.status();
@@ -185,7 +187,8 @@ absl::StatusOr<FileSystemImpl::FilePtr> FileSystemImpl::Use(const Node& node) {
     }
   }
   auto bottom = volume_->Open(info_.writer, id);
-  if (absl::IsNotFound(bottom.status())) {
+  const bool answered = runtime::KindOf(bottom.status()) == runtime::ErrorKind::kNone;
+  if (answered && absl::IsNotFound(bottom.status())) {
     return FsStatus(FsError::kStale, runtime::ToStd(bottom.status().message()));
   }
   if (!bottom.ok()) return bottom.status();
@@ -241,16 +244,18 @@ absl::Status FileSystemImpl::Unuse(ObjectId id) {
 }
 
 absl::Status FileSystemImpl::PushFile(OpenFile& file, bool waits) {
-  {
-    MutexLock lock(mutex_);
-    ABACUS_RETURN_IF_ERROR(std::exchange(file.late, absl::OkStatus()));
-  }
-  if (!file.holds_back || file.written_ns == 0) return absl::OkStatus();
-  const int64_t written_ns = file.written_ns;
-  // The volume would not take it from a client that it has given up.
-  ABACUS_RETURN_IF_ERROR(CheckLease());
-  ABACUS_RETURN_IF_ERROR(file.top()->Push(Now()));
-  return TellWhenWritten(file, written_ns, waits);
+  // What is still here is pushed all the same: it may be the last time.
+  const auto push = [&]() -> absl::Status {
+    if (!file.holds_back || file.written_ns == 0) return absl::OkStatus();
+    const int64_t written_ns = file.written_ns;
+    // The volume would not take it from a client that it has given up.
+    ABACUS_RETURN_IF_ERROR(CheckLease());
+    ABACUS_RETURN_IF_ERROR(file.top()->Push(Now()));
+    return TellWhenWritten(file, written_ns, waits);
+  };
+  absl::Status status = push();
+  MutexLock lock(mutex_);
+  return status.ok() ? std::exchange(file.late, absl::OkStatus()) : status;
 }
 
 absl::Status FileSystemImpl::TellWhenWritten(OpenFile& file, int64_t written_ns, bool waits) {
@@ -324,7 +329,10 @@ void FileSystemImpl::TakeOver(FileSystemImpl& before, bool server_lost) {
   }
   for (auto& [number, handle] : handles) {
     const absl::Status lost_locks = handle.file->lost_locks;
+    // With the server lost it is told already.
+    const bool unsynced = !server_lost && handle.file->changes != handle.file->synced;
     handle.file = OpenAgain(handle.file->id);
+    if (unsynced) ++handle.file->changes;
     handle.file->lost_locks.Update(lost_locks);
     MutexLock lock(mutex_);
     handles_[number] = std::move(handle);

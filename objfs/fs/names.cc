@@ -292,7 +292,9 @@ absl::StatusOr<Node> FileSystemImpl::Make(const Caller& caller, ObjectId directo
                NameChange(replaces_dead ? 0 : 1, inode.IsDirectory()), {}, std::nullopt);
     const absl::StatusOr<bool> settled = Settled(outcome);
     if (settled.ok() && *settled) return made;
-    volume_->Discard(made.id).IgnoreError();  // nobody has heard of it
+    // Nobody has heard of it. Where a name may lead to it, an object without one is the lesser
+    // evil.
+    if (!runtime::IsOutcomeUnknown(outcome.status())) volume_->Discard(made.id).IgnoreError();
     if (!settled.ok()) return settled.status();
   }
   return WouldBlock("others change the same directory");

@@ -145,9 +145,18 @@ void Write(fuse_req_t raw, fuse_ino_t inode, const char* data, size_t bytes, off
     // The flags are those of now: fcntl(2) may have changed them since the file was opened.
     const bool appends = !info->writepage && (info->flags & O_APPEND) != 0 &&
                          !request.adapter().options().write_back;
-    const absl::Status status =
-        appends ? request.files().Append(*handle, block).status()
-                : request.files().Write(*handle, static_cast<uint64_t>(offset), block);
+    absl::Status status;
+    if (appends) {
+      const absl::StatusOr<uint64_t> at = request.files().Append(*handle, block);
+      status = at.status();
+      // The kernel has put it into its pages where it believes the end to be.
+      const bool elsewhere = !at.ok() || *at != static_cast<uint64_t>(offset);
+      if (elsewhere && !file.only_appends()) {
+        request.adapter().ForgetPagesSoon(request.Id(inode), [] {});
+      }
+    } else {
+      status = request.files().Write(*handle, static_cast<uint64_t>(offset), block);
+    }
     request.adapter().Wrote(inode, seen);
     if (!status.ok()) return request.Fail(status);
     request.AnswerWritten(bytes);

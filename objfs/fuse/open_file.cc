@@ -61,12 +61,13 @@ void OpenFile::KeepOwner(LockKind kind, uint64_t owner) {
 }
 
 absl::Status OpenFile::UnlockProcess(uint64_t owner) {
-  {
+  const absl::Status status = files_.UnlockAll(id_, LockKind::kRecord, owner);
+  if (status.ok()) {  // else Release() tries again
     // Another process may have that name later, and locks that this open is not to take away.
     runtime::MutexLock lock(mutex_);
     owners_.erase({LockKind::kRecord, owner});
   }
-  return files_.UnlockAll(id_, LockKind::kRecord, owner);
+  return status;
 }
 
 absl::Status OpenFile::Release() {

@@ -320,6 +320,10 @@ void CallbackTable::Advance(ObjectId id, Nanos now) {
   const auto found = objects_.find(id);
   if (found == objects_.end()) return;
   Object& object = found->second;
+  // Turns of those that were woken and did not come.
+  std::erase_if(object.queue, [&](const Waiter& waiter) {
+    return waiter.woken.has_value() && *waiter.woken + options_.turn <= now;
+  });
   for (Waiter& waiter : object.queue) {
     if (waiter.woken.has_value() || IsBehind(object, waiter.writer, waiter.want)) continue;
     for (auto& [other, holder] : object.holders) {

@@ -1,5 +1,8 @@
 #include "objfs/volume/isolation_layer.h"
 
+#include <functional>
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 
@@ -9,7 +12,12 @@ template <typename F>
 absl::Status IsolationLayer::ChangeBytes(Version now, F&& change) {
   ABACUS_ASSIGN_OR_RETURN(const Callbacks::Change lasting,
                           callbacks_->BeginChange(id_, now.writer()));
-  return table_->ChangeBytes(now.writer(), id_, std::forward<F>(change));
+  const std::function<absl::Status(Version)> apply(std::forward<F>(change));
+  const absl::Status changed = table_->ChangeBytes(now.writer(), id_, apply);
+  if (!absl::IsResourceExhausted(changed) || table_->waiting_removals() == 0) return changed;
+  // What was removed still takes space.
+  ABACUS_RETURN_IF_ERROR(table_->FlushAndRemove());
+  return table_->ChangeBytes(now.writer(), id_, apply);
 }
 
 absl::StatusOr<ReadResult> IsolationLayer::Read(uint64_t offset, uint64_t bytes, Version now) {

@@ -147,7 +147,9 @@ absl::StatusOr<Outcome> ObjectTable::Commit(uint16_t writer, const Transaction& 
     outcome.nodes.push_back(*std::move(node));
   }
   outcome.version = Next(writer);
-  ABACUS_RETURN_IF_ERROR(Update(updates, outcome.version));
+  bool applied = false;
+  const absl::Status updated = Update(transaction.parts, updates, outcome.version, &applied);
+  if (!applied) return updated;
   if (transaction.tree.has_value()) ++tree_;
   for (const Part& part : transaction.parts) {
     if (part.writes.empty()) continue;
@@ -168,23 +170,35 @@ absl::StatusOr<Outcome> ObjectTable::Commit(uint16_t writer, const Transaction& 
     ForgetWritten(node.id);
     if (node.inode.links == 0) LostItsName(node.id, transaction.parts);
   }
+  // Not as it came: of "no space" the caller would think that nothing was done, and try again.
+  if (!updated.ok()) return absl::UnavailableError(updated.message());
   return outcome;
 }
 
-// A name that goes from one directory to another is never missing from both after a crash: no flush
-// comes between the update and that of all directories but the one that loses it, the last: that is
-// where a directory object puts its own part.
-absl::Status ObjectTable::Update(std::span<const ObjectUpdate> updates, Version version) {
-  const auto writes = [](const ObjectUpdate& update) { return !update.writes.empty(); };
-  if (std::count_if(updates.begin(), updates.end(), writes) < 2) {
-    return store_->Update(updates, version.value);
+// After a crash a name that went from one directory to another is missing from one of them at most,
+// and what a name relies on is there with it: a count of links that rose, a directory's "..". So no
+// flush comes between the update and those of all that goes along; the directory that loses a name
+// is the last: that is where a directory object puts its own part.
+absl::Status ObjectTable::Update(std::span<const Part> parts, std::span<const ObjectUpdate> updates,
+                                 Version version, bool* applied) {
+  std::vector<ObjectId> along;
+  for (size_t i = 0; i < updates.size(); ++i) {
+    const auto& change = parts[i].change;
+    if (!updates[i].writes.empty() || change.links > 0 || change.parent.has_value()) {
+      along.push_back(updates[i].id);
+    }
+  }
+  if (along.size() < 2) {
+    absl::Status status = store_->Update(updates, version.value);
+    *applied = status.ok();
+    return status;
   }
   flushes_.Close();
   absl::Status status = store_->Update(updates, version.value);
-  if (status.ok()) {
-    for (const ObjectUpdate& update : updates.first(updates.size() - 1)) {
-      if (writes(update)) status.Update(store_->Flush(update.id));
-    }
+  *applied = status.ok();
+  for (const ObjectId id : along) {
+    if (!status.ok()) break;
+    status = store_->Flush(id);
   }
   flushes_.Open();
   return status;
@@ -355,8 +369,21 @@ absl::Status ObjectTable::Flush(ObjectId id) {
     const Turns::Turn turn(turns_, id);
     ABACUS_RETURN_IF_ERROR(SaveTimes(id));
   }
-  ABACUS_RETURN_IF_ERROR(FlushStored(id));
-  return FlushCommitted();
+  std::vector<Removal> removals;
+  {
+    MutexLock lock(mutex_);
+    removals = std::exchange(removals_, {});
+  }
+  // Names first: a count of links that fell is not there before the name that is gone. And an
+  // object whose last name is gone goes with it, or nothing would find it after a crash.
+  const absl::Status names = FlushCommitted();
+  for (Removal& removal : removals) {
+    if (names.ok() && RemoveNow(removal.id).ok()) continue;
+    MutexLock lock(mutex_);
+    removals_.push_back(std::move(removal));
+  }
+  ABACUS_RETURN_IF_ERROR(names);
+  return FlushStored(id);
 }
 
 absl::Status ObjectTable::FlushCommitted() {

@@ -107,7 +107,9 @@ class ObjectTable {
   // The state that refuses the part; kCommitted where none does.
   absl::StatusOr<CommitState> CheckPart(const Part& part, const Node& node);
   absl::StatusOr<bool> IsNewest(ObjectId id, const RangeVersion& read, uint64_t size);
-  absl::Status Update(std::span<const ObjectUpdate> updates, Version version);
+  // `applied`: whether the update itself was; an error is then one of making it durable.
+  absl::Status Update(std::span<const Part> parts, std::span<const ObjectUpdate> updates,
+                      Version version, bool* applied);
   absl::Status FlushStored(ObjectId id);
   absl::Status FlushCommitted();
   void Written(uint16_t writer, ObjectId id, int64_t modified_before_ns);

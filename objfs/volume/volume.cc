@@ -287,6 +287,10 @@ absl::StatusOr<Ref<Layer>> Volume::Open(uint16_t writer, ObjectId id) {
   const Turns::Turn turn(openings_, id);
   ABACUS_RETURN_IF_ERROR(callbacks_->Check(writer));
   ABACUS_ASSIGN_OR_RETURN(const bool first, table_->Open(writer, id));
+  if (absl::Status here = callbacks_->Check(writer); !here.ok()) {
+    table_->Close(writer, id).status().IgnoreError();  // its Leave() did not see this one
+    return here;
+  }
   if (!first) {
     MutexLock lock(mutex_);
     const auto found = bottoms_.find(id);

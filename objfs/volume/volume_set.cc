@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <system_error>
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "objfs/store/local_disk.h"
@@ -46,6 +48,30 @@ absl::Status OsError(const std::error_code& error, const std::string& what) {
   return absl::ErrnoToStatus(error.value(), what);
 }
 
+// In one step, and durable with the directory's next flush at the latest.
+absl::Status WriteQuota(const std::string& path, uint64_t bytes) {
+  std::ofstream file(path + ".new", std::ios::trunc);
+  file << bytes << "\n";
+  file.close();
+  std::error_code error;
+  if (file) std::filesystem::rename(path + ".new", path, error);
+  if (file && !error) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("cannot write ", path));
+}
+
+// UINT64_MAX: there is none.
+absl::StatusOr<uint64_t> ReadQuota(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) return UINT64_MAX;
+  std::string line;
+  uint64_t bytes = 0;
+  std::getline(file, line);
+  if (absl::SimpleAtoi(line, &bytes) && bytes > 0) return bytes;
+  return absl::DataLossError(
+      absl::StrCat(path, " is damaged: write the volume's quota into it, a number of bytes, or ",
+                   "remove it for none"));
+}
+
 // Also where somebody removes a part of it meanwhile.
 absl::Status RemoveAll(const std::string& path) {
   std::error_code error;
@@ -83,7 +109,9 @@ absl::StatusOr<std::unique_ptr<VolumeSet>> VolumeSet::Make(const std::string& di
 absl::Status VolumeSet::OpenVolume(const std::string& name) {
   auto both = std::make_shared<StoreOnDisk>();
   ABACUS_ASSIGN_OR_RETURN(both->disk, LocalDisk::At(PathOf(name)));
-  ABACUS_ASSIGN_OR_RETURN(both->store, LocalObjectStore::Open(*both->disk, {}));
+  ABACUS_ASSIGN_OR_RETURN(const uint64_t quota_bytes, ReadQuota(QuotaOf(name)));
+  ABACUS_ASSIGN_OR_RETURN(both->store,
+                          LocalObjectStore::Open(*both->disk, {.quota_bytes = quota_bytes}));
   std::shared_ptr<ObjectStore> store(both, both->store.get());
   ABACUS_ASSIGN_OR_RETURN(
       auto volume,
@@ -104,7 +132,7 @@ absl::Status VolumeSet::NoSuch(const std::string& name) {
                                           "'; there are: ", absl::StrJoin(volumes_, ", ", append)));
 }
 
-absl::Status VolumeSet::Create(const std::string& name) {
+absl::Status VolumeSet::Create(const std::string& name, uint64_t quota_bytes) {
   ABACUS_RETURN_IF_ERROR(CheckName(name));
   const Turns::Turn turn(names_, kTheTurn);
   {
@@ -113,6 +141,14 @@ absl::Status VolumeSet::Create(const std::string& name) {
       return absl::AlreadyExistsError(absl::StrCat("there is a volume '", name, "'"));
     }
   }
+  std::error_code error;
+  if (std::filesystem::exists(PathOf(name), error)) {
+    return absl::AlreadyExistsError(
+        absl::StrCat(PathOf(name), " is there, and not a volume since the server was started: ",
+                     "start it again to have it served, or remove it"));
+  }
+  std::filesystem::remove(QuotaOf(name), error);  // of a creation or deletion that was cut off
+  if (quota_bytes != 0) ABACUS_RETURN_IF_ERROR(WriteQuota(QuotaOf(name), quota_bytes));
   return OpenVolume(name);
 }
 
@@ -149,6 +185,8 @@ absl::Status VolumeSet::Delete(const std::string& name) {
     if (found == volumes_.end()) return NoSuch(name);
     volume = found->second;
   }
+  const std::string deleted = absl::StrCat(directory_, "/", kDeleted, name);
+  ABACUS_RETURN_IF_ERROR(RemoveAll(deleted));  // what an earlier deletion left
   // From here on nobody joins it.
   ABACUS_RETURN_IF_ERROR(volume->Retire());
   host_.end(volume);
@@ -157,10 +195,10 @@ absl::Status VolumeSet::Delete(const std::string& name) {
     volumes_.erase(name);
   }
   // Under another name first: the volume may still be flushing, and a crash leaves no half of one.
-  const std::string deleted = absl::StrCat(directory_, "/", kDeleted, name);
   std::error_code error;
   std::filesystem::rename(PathOf(name), deleted, error);
   if (error) return OsError(error, absl::StrCat("cannot remove ", PathOf(name)));
+  std::filesystem::remove(QuotaOf(name), error);
   return RemoveAll(deleted);
 }
 

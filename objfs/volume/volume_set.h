@@ -25,7 +25,8 @@ struct VolumeSummary {
   ABACUS_FIELDS(name, space, clients, commits)
 };
 
-// A server's volumes, by name: each in a directory of its own with a store of its own.
+// A server's volumes, by name: each in a directory of its own with a store of its own. A quota is
+// in the file ".quota-NAME" beside it: a decimal number of bytes and the end of the line.
 //
 // Names are 1 to 64 letters, digits, '-', '_' and '.', and do not begin with a dot.
 // Errors: kInvalidArgument - a name, or a stack; the message tells the way out. kNotFound - the
@@ -44,8 +45,9 @@ class VolumeSet final : public runtime::AnchoredObject {
   // Errors: those of the first volume that cannot be opened.
   static absl::StatusOr<std::unique_ptr<VolumeSet>> Make(const std::string& directory, Host host);
 
+  // `quota_bytes`: how much its files may hold, kept beside it; 0: as much as the disk has.
   // Errors: kAlreadyExists.
-  absl::Status Create(const std::string& name);
+  absl::Status Create(const std::string& name, uint64_t quota_bytes);
   absl::StatusOr<runtime::Ref<Volume>> Open(const std::string& name);
   absl::StatusOr<std::vector<VolumeSummary>> List();
   // Removes the volume with all that is in it.
@@ -58,6 +60,7 @@ class VolumeSet final : public runtime::AnchoredObject {
   VolumeSet(std::string directory, Host host)
       : directory_(std::move(directory)), host_(std::move(host)) {}
   std::string PathOf(const std::string& name) const { return directory_ + "/" + name; }
+  std::string QuotaOf(const std::string& name) const { return directory_ + "/.quota-" + name; }
   absl::Status OpenVolume(const std::string& name);
   absl::Status NoSuch(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

@@ -85,8 +85,8 @@ struct Report {
   uint64_t decisions = 0;
   double engine_cpu_s = 0;         // by Options::cpu_s
   double engine_memory_bytes = 0;  // by Options::memory_bytes: what went with the planners
-  RunningError errors{1};       // of all servers' planners: of placements as they were
-  RunningError move_errors{1};  // the same for what was predicted of moves
+  RunningError errors{1};          // of all servers' planners: of placements as they were
+  RunningError move_errors{1};     // the same for what was predicted of moves
   uint64_t audits = 0;
   Planner::Counters counters;       // of all servers' planners
   std::vector<uint64_t> by_reason;  // decisions, by Reason

@@ -118,6 +118,13 @@ struct Config {
     uint64_t phase_lengths_max = 4;
     bool operator==(const Planner&) const = default;
   };
+  // Of the object file system.
+  struct Cache {
+    uint64_t memory = uint64_t{256} << 20;
+    double dirty_share = 0.8;
+    absl::Duration dirty_age = absl::Seconds(5);
+    bool operator==(const Cache&) const = default;
+  };
   struct Monitor {
     std::string source = "auto";
     std::string rate_file = "/run/abacus/rate";
@@ -137,6 +144,7 @@ struct Config {
   Lifetime lifetime;
   Placement placement;
   Planner planner;
+  Cache cache;
   Monitor monitor;
   Log log;
 

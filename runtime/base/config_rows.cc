@@ -454,6 +454,27 @@ constexpr std::array kRows = {
         .min = 1,
         .max = 64},
 
+    Row{.section = "cache",
+        .key = "memory",
+        .field = At<&C::cache, &C::Cache::memory>,
+        .help = "what all cache objects on this node may keep together, of all files",
+        .min = kMiB,
+        .max = kTiB},
+    Row{.section = "cache",
+        .key = "dirty_share",
+        .field = At<&C::cache, &C::Cache::dirty_share>,
+        .help = "part of it that may wait to be written back; a stack's cache(dirty=...) is of one "
+                "file",
+        .min = 0.01,
+        .max = 1},
+    Row{.section = "cache",
+        .key = "dirty_age",
+        .field = At<&C::cache, &C::Cache::dirty_age>,
+        .help = "what a mount has held back for so long is written back; looked at six times in a "
+                "lease",
+        .min = 10 * kMs,
+        .max = kHour},
+
     Row{.section = "monitor",
         .key = "source",
         .field = At<&C::monitor, &C::Monitor::source>,
