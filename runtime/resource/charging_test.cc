@@ -175,10 +175,10 @@ class ChargingTest : public ::testing::TestWithParam<MonitorSource> {
   }
   // Plays the script from object 0 on several threads at once, and compares. What a hypervisor took
   // is found when the thread leaves its processor, and then comes off the object that it is in; so
-  // on a shared machine a play may go wrong. A charge that is wrong is so in all three.
+  // on a shared machine a play may go wrong, and the next few. A charge that is wrong is so in all.
   void Check(const std::string& script, int threads) {
     std::string mistakes;
-    for (int play = 0; play < 3; ++play) {
+    for (int play = 0; play < 12; ++play) {
       std::vector<Charged> before, after;
       for (size_t i = 0; i < kObjects; ++i) before.push_back(Of(i));
       Play(script, threads);
