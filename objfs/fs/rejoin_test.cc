@@ -8,11 +8,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "objfs/fs/testing/file_system_world.h"
+#include "objfs/store/memory_disk.h"
 #include "objfs/store/model_disk.h"
 
 namespace abacus::objfs {
@@ -315,6 +318,43 @@ TEST_F(RejoinTest, ACacheThatDiesWithAThirdNodeIsMadeAnew) {
   EXPECT_EQ(Read(*a, handle), "pushed");
   EXPECT_EQ(a->Sync(at_here), absl::OkStatus()) << "what other caches had is not lost";
   EXPECT_EQ(Read(*a, at_here), "kept here");
+}
+
+// One that pushes for longer than its lease is alive all the time.
+TEST(LeaseTest, IsRenewedWhileSomethingIsPushed) {
+  constexpr absl::Duration kLease = absl::Seconds(2);
+  MemoryDisk memory;
+  std::atomic<bool> held{false}, met{false};
+  ModelDisk disk(memory, {.fault = [&](std::string_view call, const std::string&) {
+                   if (call == "write" && held && !met.exchange(true)) held.wait(true);
+                   return absl::OkStatus();
+                 }});
+  FileSystemWorld world(3, &disk, nullptr, kLease);
+  const auto a = world.Client(1, kWithCache), b = world.Client(2);
+  const auto made = a->Make(kAnybody, a->root(), "f", S_IFREG | 0644, 0, "");
+  ASSERT_TRUE(made.ok()) << made.status();
+  const auto handle = a->Open(kAnybody, made->id, O_RDWR);
+  ASSERT_TRUE(handle.ok()) << handle.status();
+  ASSERT_TRUE(a->Write(*handle, 0, Block::CopyOf("dirty")).ok());
+  const auto let_go = [&held] {
+    held = false;
+    held.notify_all();
+  };
+  const absl::Cleanup at_end = let_go;
+  held = true;
+  world.wall_ahead_us += 600'000'000;  // and old
+  ASSERT_TRUE(Eventually([&] { return met.load(); }));
+  const auto until = std::chrono::steady_clock::now() + 3 * absl::ToChronoNanoseconds(kLease);
+  uint64_t asked = 0;
+  do {
+    // Whoever is silent for a lease is given up when somebody changes what it knows.
+    const std::string name = std::to_string(++asked);
+    ASSERT_TRUE(b->Make(kAnybody, b->root(), name, S_IFREG | 0644, 0, "").ok());
+    ASSERT_EQ(world.volume()->Clients()->size(), 2u) << "asked " << asked << " times";
+  } while (std::chrono::steady_clock::now() < until);
+  let_go();
+  EXPECT_EQ(a->Sync(*handle), absl::OkStatus()) << "nothing was lost";
+  EXPECT_EQ(a->Release(*handle), absl::OkStatus());
 }
 
 }  // namespace
