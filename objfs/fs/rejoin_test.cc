@@ -320,6 +320,30 @@ TEST_F(RejoinTest, ACacheThatDiesWithAThirdNodeIsMadeAnew) {
   EXPECT_EQ(Read(*a, at_here), "kept here");
 }
 
+// The client does nothing meanwhile that would meet the loss.
+TEST_F(RejoinTest, OthersGoOnWithAFileWhoseCacheDiedWithAThirdNode) {
+  const auto a = world_.Client(1, kWithCache), b = world_.Client(2, kWithCache);
+  const ObjectId id = MakeFile(*a, "f");
+  const FileHandle handle = Open(*a, id);
+  Write(*a, handle, "pushed");
+  ASSERT_TRUE(a->Push(handle).ok());
+  runtime::Rid rid;
+  {
+    MutexLock lock(mutex_);
+    rid = last_layer_;
+  }
+  const auto moved = world_.cluster().Move(rid, 1, 4);
+  ASSERT_TRUE(moved.ok() && moved->status.ok());
+  Write(*a, handle, "DIRTY");
+  world_.cluster().Kill(4);
+  const FileHandle at_b = Open(*b, id);
+  EXPECT_EQ(Read(*b, at_b), "pushed");
+  Write(*b, at_b, "theirs");
+  EXPECT_EQ(ErrorOf(a->Sync(handle)), FsError::kInputOutput);
+  EXPECT_EQ(a->Sync(handle), absl::OkStatus());
+  EXPECT_EQ(Read(*a, handle), "theirs");
+}
+
 // One that pushes for longer than its lease is alive all the time.
 TEST(LeaseTest, IsRenewedWhileSomethingIsPushed) {
   constexpr absl::Duration kLease = absl::Seconds(2);
