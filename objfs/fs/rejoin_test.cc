@@ -72,13 +72,22 @@ class RejoinTest : public ::testing::Test {
     world_.LoseServer();
     disk_.PowerOn(1);
   }
+  runtime::Rid LastLayer() {
+    MutexLock lock(mutex_);
+    return last_layer_;
+  }
+  // The open file's, made last, dies on a third node with more than was pushed.
+  void LoseCacheOf(FileSystem& at, FileHandle handle) {
+    Write(at, handle, "pushed");
+    ASSERT_TRUE(at.Push(handle).ok());
+    const auto moved = world_.cluster().Move(LastLayer(), 1, 4);
+    ASSERT_TRUE(moved.ok() && moved->status.ok());
+    Write(at, handle, "DIRTY");
+    world_.cluster().Kill(4);
+  }
   // The layer that was made last goes to the server.
   void MoveLayerToServer() {
-    runtime::Rid rid;
-    {
-      MutexLock lock(mutex_);
-      rid = last_layer_;
-    }
+    const runtime::Rid rid = LastLayer();
     const auto moved = world_.cluster().Move(rid, 1, FileSystemWorld::kServer);
     ASSERT_TRUE(moved.ok() && moved->status.ok());
     ASSERT_EQ(world_.cluster().HostOf(rid), FileSystemWorld::kServer);
@@ -302,17 +311,7 @@ TEST_F(RejoinTest, ACacheThatDiesWithAThirdNodeIsMadeAnew) {
   const FileHandle at_here = Open(*a, here);
   Write(*a, at_here, "kept here");
   const FileHandle handle = Open(*a, id);
-  Write(*a, handle, "pushed");
-  ASSERT_TRUE(a->Push(handle).ok());
-  runtime::Rid rid;
-  {
-    MutexLock lock(mutex_);
-    rid = last_layer_;
-  }
-  const auto moved = world_.cluster().Move(rid, 1, 4);
-  ASSERT_TRUE(moved.ok() && moved->status.ok());
-  Write(*a, handle, "DIRTY");
-  world_.cluster().Kill(4);
+  LoseCacheOf(*a, handle);
   EXPECT_EQ(ErrorOf(a->Sync(handle)), FsError::kInputOutput);
   EXPECT_EQ(a->Sync(handle), absl::OkStatus());
   EXPECT_EQ(Read(*a, handle), "pushed");
@@ -325,17 +324,7 @@ TEST_F(RejoinTest, OthersGoOnWithAFileWhoseCacheDiedWithAThirdNode) {
   const auto a = world_.Client(1, kWithCache), b = world_.Client(2, kWithCache);
   const ObjectId id = MakeFile(*a, "f");
   const FileHandle handle = Open(*a, id);
-  Write(*a, handle, "pushed");
-  ASSERT_TRUE(a->Push(handle).ok());
-  runtime::Rid rid;
-  {
-    MutexLock lock(mutex_);
-    rid = last_layer_;
-  }
-  const auto moved = world_.cluster().Move(rid, 1, 4);
-  ASSERT_TRUE(moved.ok() && moved->status.ok());
-  Write(*a, handle, "DIRTY");
-  world_.cluster().Kill(4);
+  LoseCacheOf(*a, handle);
   const FileHandle at_b = Open(*b, id);
   EXPECT_EQ(Read(*b, at_b), "pushed");
   Write(*b, at_b, "theirs");
