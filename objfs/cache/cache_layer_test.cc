@@ -420,6 +420,39 @@ TEST_F(CacheLayerTest, WhatCannotBeWrittenBackForAnotherClientIsLostAndToldOnce)
   EXPECT_EQ(ReadAll(cache), "");
 }
 
+// It has forgotten what was written before, as if the call were going to succeed.
+TEST_F(CacheLayerTest, WhatIsGoneThoughTheCallFailedIsToldOnce) {
+  for (const char* call : {"truncate", "punch"}) {
+    const Ref<Layer> memory = Make<MemoryLayer>({});
+    const Ref<Layer> full = Make<ErrorLayer>({memory}, {{"calls", call}, {"code", "no-space"}});
+    const Ref<Layer> cache = Make<CacheLayer>({full}, {{"block", "512 B"}});
+    const auto fail = [&] {
+      return call[0] == 't' ? cache->Truncate(100, Now()) : cache->Punch(Range{512, 1024}, Now());
+    };
+    ASSERT_TRUE(Write(cache, 0, std::string(4096, 'x')).ok());
+    ASSERT_TRUE(cache->Flush(Now()).ok());
+    EXPECT_EQ(fail().code(), absl::StatusCode::kResourceExhausted) << call;
+    EXPECT_TRUE(cache->Flush(Now()).ok()) << call << ": the store has it all";
+    ASSERT_TRUE(Write(cache, 0, std::string(4096, 'y')).ok());
+    EXPECT_EQ(fail().code(), absl::StatusCode::kResourceExhausted) << call;
+    EXPECT_EQ(cache->Flush(Now()).code(), absl::StatusCode::kResourceExhausted) << call;
+    EXPECT_TRUE(cache->Flush(Now()).ok()) << call;
+  }
+}
+
+TEST_F(CacheLayerTest, WhereOtherFilesFillTheNodesShareAWriteGoesThrough) {
+  const Ref<Layer> others = Make<MemoryLayer>({}), memory = Make<MemoryLayer>({});
+  const Ref<Layer> filling = Make<CacheLayer>({others}, {{"dirty", "1"}});
+  const Ref<Layer> cache = Make<CacheLayer>({memory}, {{"dirty", "1"}});
+  ASSERT_TRUE(Write(cache, 0, "kept").ok());
+  EXPECT_EQ(ReadAll(memory), "");
+  ASSERT_TRUE(cache->Flush(Now()).ok());
+  ASSERT_TRUE(Write(filling, 0, std::string(kBudget, 'f')).ok());
+  ASSERT_TRUE(Write(cache, 0, "through").ok());
+  EXPECT_EQ(ReadAll(memory), "through");
+  EXPECT_EQ(ReadAll(others), "") << "and what fills it stays where it is";
+}
+
 TEST_F(CacheLayerTest, ACacheWhoseDirtyBlocksDoNotFitDoesNotMove) {
   const Ref<Layer> memory = Make<MemoryLayer>({});
   const Ref<Layer> here = Make<CacheLayer>({memory}, {{"dirty", "1"}});

@@ -65,6 +65,21 @@ class BadDiskTest : public ::testing::Test {
   FileSystemWorld world_;
 };
 
+// The volume removes it in its own time; whoever needs its space does not wait for that.
+TEST_F(BadDiskTest, WhatWasRemovedMakesRoomAtOnce) {
+  const auto a = world_.Client(1);
+  const std::string text(200'000, 'x');
+  const FileHandle first = MakeOpen(*a, "first");
+  ASSERT_TRUE(Write(*a, first, text).ok());
+  ASSERT_TRUE(a->Sync(first).ok());
+  ASSERT_TRUE(a->Release(first).ok());
+  ASSERT_TRUE(a->Unlink(kUser, a->root(), "first").ok());
+  const FileHandle second = MakeOpen(*a, "second");
+  EXPECT_EQ(Write(*a, second, text), absl::OkStatus());
+  EXPECT_EQ(a->Sync(second), absl::OkStatus());
+  EXPECT_EQ(Read(*a, second), text);
+}
+
 TEST_F(BadDiskTest, TheWriterIsToldOfAFullVolumeAndGoesOnWhenThereIsSpace) {
   const auto a = world_.Client(1);
   const FileHandle handle = MakeOpen(*a, "f");

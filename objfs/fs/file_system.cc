@@ -128,6 +128,10 @@ FileSystemImpl::FileSystemImpl(Ref<Volume> volume, Joined joined, const LayerKin
 
 absl::Status FileSystemImpl::Renew() {
   ABACUS_RETURN_IF_ERROR(RenewLease());
+  return KeepUp();
+}
+
+absl::Status FileSystemImpl::KeepUp() {
   PushWhatIsOld();
   LookAtFrontEnds();
   return absl::OkStatus();

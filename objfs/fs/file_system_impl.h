@@ -200,6 +200,8 @@ class FileSystemImpl final : public FileSystem {
   // What is kept here may be read: the server cannot have given it away.
   absl::Status CheckLease();
   absl::Status RenewLease();
+  // What is done now and then besides, and may take long: pushes what is old.
+  absl::Status KeepUp();
   void PushWhatIsOld();
   // Has keepers forget what they have of the file; see AddKeeper() for how long it waits.
   void HaveForgotten(ObjectId id);

@@ -8,11 +8,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "objfs/fs/testing/file_system_world.h"
+#include "objfs/store/memory_disk.h"
 #include "objfs/store/model_disk.h"
 
 namespace abacus::objfs {
@@ -69,13 +72,22 @@ class RejoinTest : public ::testing::Test {
     world_.LoseServer();
     disk_.PowerOn(1);
   }
+  runtime::Rid LastLayer() {
+    MutexLock lock(mutex_);
+    return last_layer_;
+  }
+  // The open file's, made last, dies on a third node with more than was pushed.
+  void LoseCacheOf(FileSystem& at, FileHandle handle) {
+    Write(at, handle, "pushed");
+    ASSERT_TRUE(at.Push(handle).ok());
+    const auto moved = world_.cluster().Move(LastLayer(), 1, 4);
+    ASSERT_TRUE(moved.ok() && moved->status.ok());
+    Write(at, handle, "DIRTY");
+    world_.cluster().Kill(4);
+  }
   // The layer that was made last goes to the server.
   void MoveLayerToServer() {
-    runtime::Rid rid;
-    {
-      MutexLock lock(mutex_);
-      rid = last_layer_;
-    }
+    const runtime::Rid rid = LastLayer();
     const auto moved = world_.cluster().Move(rid, 1, FileSystemWorld::kServer);
     ASSERT_TRUE(moved.ok() && moved->status.ok());
     ASSERT_EQ(world_.cluster().HostOf(rid), FileSystemWorld::kServer);
@@ -299,22 +311,63 @@ TEST_F(RejoinTest, ACacheThatDiesWithAThirdNodeIsMadeAnew) {
   const FileHandle at_here = Open(*a, here);
   Write(*a, at_here, "kept here");
   const FileHandle handle = Open(*a, id);
-  Write(*a, handle, "pushed");
-  ASSERT_TRUE(a->Push(handle).ok());
-  runtime::Rid rid;
-  {
-    MutexLock lock(mutex_);
-    rid = last_layer_;
-  }
-  const auto moved = world_.cluster().Move(rid, 1, 4);
-  ASSERT_TRUE(moved.ok() && moved->status.ok());
-  Write(*a, handle, "DIRTY");
-  world_.cluster().Kill(4);
+  LoseCacheOf(*a, handle);
   EXPECT_EQ(ErrorOf(a->Sync(handle)), FsError::kInputOutput);
   EXPECT_EQ(a->Sync(handle), absl::OkStatus());
   EXPECT_EQ(Read(*a, handle), "pushed");
   EXPECT_EQ(a->Sync(at_here), absl::OkStatus()) << "what other caches had is not lost";
   EXPECT_EQ(Read(*a, at_here), "kept here");
+}
+
+// The client does nothing meanwhile that would meet the loss.
+TEST_F(RejoinTest, OthersGoOnWithAFileWhoseCacheDiedWithAThirdNode) {
+  const auto a = world_.Client(1, kWithCache), b = world_.Client(2, kWithCache);
+  const ObjectId id = MakeFile(*a, "f");
+  const FileHandle handle = Open(*a, id);
+  LoseCacheOf(*a, handle);
+  const FileHandle at_b = Open(*b, id);
+  EXPECT_EQ(Read(*b, at_b), "pushed");
+  Write(*b, at_b, "theirs");
+  EXPECT_EQ(ErrorOf(a->Sync(handle)), FsError::kInputOutput);
+  EXPECT_EQ(a->Sync(handle), absl::OkStatus());
+  EXPECT_EQ(Read(*a, handle), "theirs");
+}
+
+// One that pushes for longer than its lease is alive all the time.
+TEST(LeaseTest, IsRenewedWhileSomethingIsPushed) {
+  constexpr absl::Duration kLease = absl::Seconds(2);
+  MemoryDisk memory;
+  std::atomic<bool> held{false}, met{false};
+  ModelDisk disk(memory, {.fault = [&](std::string_view call, const std::string&) {
+                   if (call == "write" && held && !met.exchange(true)) held.wait(true);
+                   return absl::OkStatus();
+                 }});
+  FileSystemWorld world(3, &disk, nullptr, kLease);
+  const auto a = world.Client(1, kWithCache), b = world.Client(2);
+  const auto made = a->Make(kAnybody, a->root(), "f", S_IFREG | 0644, 0, "");
+  ASSERT_TRUE(made.ok()) << made.status();
+  const auto handle = a->Open(kAnybody, made->id, O_RDWR);
+  ASSERT_TRUE(handle.ok()) << handle.status();
+  ASSERT_TRUE(a->Write(*handle, 0, Block::CopyOf("dirty")).ok());
+  const auto let_go = [&held] {
+    held = false;
+    held.notify_all();
+  };
+  const absl::Cleanup at_end = let_go;
+  held = true;
+  world.wall_ahead_us += 600'000'000;  // and old
+  ASSERT_TRUE(Eventually([&] { return met.load(); }));
+  const auto until = std::chrono::steady_clock::now() + 3 * absl::ToChronoNanoseconds(kLease);
+  uint64_t asked = 0;
+  do {
+    // Whoever is silent for a lease is given up when somebody changes what it knows.
+    const std::string name = std::to_string(++asked);
+    ASSERT_TRUE(b->Make(kAnybody, b->root(), name, S_IFREG | 0644, 0, "").ok());
+    ASSERT_EQ(world.volume()->Clients()->size(), 2u) << "asked " << asked << " times";
+  } while (std::chrono::steady_clock::now() < until);
+  let_go();
+  EXPECT_EQ(a->Sync(*handle), absl::OkStatus()) << "nothing was lost";
+  EXPECT_EQ(a->Release(*handle), absl::OkStatus());
 }
 
 }  // namespace

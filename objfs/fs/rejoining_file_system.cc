@@ -51,7 +51,16 @@ RejoiningFileSystem::RejoiningFileSystem(Ref<Volume> volume, const LayerKinds& k
       interval_(joined->info().lease_ns / 6),
       joined_(std::move(joined)),
       volume_(std::move(volume)),
-      renewer_([this] { RenewNowAndThen(); }) {}
+      renewer_([this] {
+        NowAndThen([this] {
+          return Call(Repeat::kAlways, [](FileSystemImpl& joined) { return joined.RenewLease(); });
+        });
+      }),
+      pusher_([this] {
+        NowAndThen([this] {
+          return Call(Repeat::kAlways, [](FileSystemImpl& joined) { return joined.KeepUp(); });
+        });
+      }) {}
 
 RejoiningFileSystem::~RejoiningFileSystem() {
   {
@@ -60,11 +69,12 @@ RejoiningFileSystem::~RejoiningFileSystem() {
     changed_.SignalAll();
   }
   renewer_.join();
+  pusher_.join();
 }
 
 // -- joining again --------------------------------------------------------------------------------
 
-void RejoiningFileSystem::RenewNowAndThen() {
+void RejoiningFileSystem::NowAndThen(const std::function<absl::Status()>& work) {
   bool answers = true;
   mutex_.Lock();
   while (!stopping_) {
@@ -76,7 +86,7 @@ void RejoiningFileSystem::RenewNowAndThen() {
     if (stopping_) break;
     mutex_.Unlock();
     // Where the server does not answer, every call says so.
-    answers = Renew().ok();
+    answers = work().ok();
     mutex_.Lock();
   }
   mutex_.Unlock();

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -128,7 +129,8 @@ class RejoiningFileSystem final : public FileSystem {
   bool JoinedSince(uint64_t joining, const absl::Status& why);
   // Asks the server, and joins again where the joining is over.
   bool JoinAgain(const absl::Status& why);
-  void RenewNowAndThen();
+  // Has `work` done once in an interval, and sooner again where it fails, until this ends.
+  void NowAndThen(const std::function<absl::Status()>& work);
   // Of what is kept above of the old joining's files nothing counts.
   void TakeKeepersOver(FileSystemImpl& before, FileSystemImpl& joined);
 
@@ -157,7 +159,8 @@ class RejoiningFileSystem final : public FileSystem {
   runtime::Mutex mutex_;
   runtime::CondVar changed_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  std::thread renewer_;  // last: it uses the others
+  // Last: they use the others. Two, for what is pushed may take longer than a lease.
+  std::thread renewer_, pusher_;
 };
 
 }  // namespace abacus::objfs

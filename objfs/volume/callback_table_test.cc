@@ -114,6 +114,18 @@ TEST_F(CallbackTableTest, WhoWasWokenComesFirstUntilItsTurnLapses) {
   EXPECT_EQ(Ask(kC, Want::kWrite), Answer::kGranted);
 }
 
+TEST_F(CallbackTableTest, ATurnThatLapsedIsPassedWhenAnotherOneAsks) {
+  ASSERT_EQ(Ask(kA, Want::kWrite), Answer::kGranted);
+  ASSERT_EQ(Ask(kB, Want::kWrite), Answer::kWait);
+  Broken(kA);
+  EXPECT_EQ(Ask(kC, Want::kWrite), Answer::kWait) << "it is B's turn";
+  table_.TakeActions();
+  now_ += kTurnNs;  // B was killed; nobody looks at the time
+  EXPECT_EQ(Ask(kC, Want::kWrite), Answer::kWait);
+  EXPECT_THAT(table_.TakeActions(), ElementsAre(Told(Kind::kWake, kC)));
+  EXPECT_EQ(Ask(kC, Want::kWrite), Answer::kGranted);
+}
+
 TEST_F(CallbackTableTest, WhoHasMoreThanItWaitedForTakesNoTurn) {
   ASSERT_EQ(Ask(kA, Want::kWrite), Answer::kGranted);
   ASSERT_EQ(Ask(kB, Want::kShare), Answer::kWait);

@@ -5,8 +5,10 @@
 
 #include <sys/stat.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -14,6 +16,7 @@
 #include "gtest/gtest.h"
 #include "objfs/store/local_object_store.h"
 #include "objfs/store/memory_disk.h"
+#include "objfs/store/model_disk.h"
 
 namespace abacus::objfs {
 namespace {
@@ -169,6 +172,74 @@ TEST_F(ObjectTableTest, TheNameGoesFromTheDiskBeforeTheObject) {
   ASSERT_TRUE(table_->store().Flush(other).ok());
   Restart();
   EXPECT_EQ(table_->Stat(file)->id, file);
+}
+
+TEST_F(ObjectTableTest, WhatANameReliesOnIsOnTheDiskWithIt) {
+  const ObjectId directory = Make(S_IFDIR | 0755, 2), file = Make(S_IFREG | 0644, 1);
+  const ObjectId moved = Make(S_IFDIR | 0755, 2), elsewhere = Make(S_IFDIR | 0755, 2);
+  ASSERT_TRUE(table_->FlushAndRemove().ok());
+  Part linked{.id = file};
+  linked.change.links = 1;
+  const Version two = Commit({WriteOf(directory, "two names"), linked}).version;
+  Part turned{.id = moved};
+  turned.change.parent = elsewhere;
+  ASSERT_EQ(Commit({WriteOf(directory, "a directory more", two), turned}).state,
+            CommitState::kCommitted);
+  Restart();
+  EXPECT_EQ(table_->Stat(directory)->size, 16u);
+  EXPECT_EQ(table_->Stat(file)->inode.links, 2u);
+  EXPECT_EQ(table_->Stat(moved)->inode.parent, elsewhere);
+}
+
+TEST_F(ObjectTableTest, WhatHasNoNameGoesWithTheFlushThatMakesThatDurable) {
+  const ObjectId directory = Make(S_IFDIR | 0755, 2), file = Make(S_IFREG | 0644, 1);
+  const Version named = Commit({WriteOf(directory, "a name")}).version;
+  ASSERT_TRUE(table_->FlushAndRemove().ok());
+  Part unlinked{.id = file};
+  unlinked.change.links = -1;
+  ASSERT_EQ(Commit({WriteOf(directory, "no name", named), unlinked}).state,
+            CommitState::kCommitted);
+  const ObjectId other = Make(S_IFREG | 0644, 1);
+  ASSERT_TRUE(table_->Flush(other).ok());
+  Restart();
+  EXPECT_EQ(table_->Stat(directory)->size, 7u);
+  EXPECT_EQ(table_->Stat(file)->id, 0u) << "nothing would find it any more";
+}
+
+// Of a name that went to another directory, where that could not be made durable.
+TEST(ObjectTableFaultTest, AChangeThatWasMadeIsKnownThoughItsFlushFailed) {
+  MemoryDisk memory;
+  std::atomic<bool> fails{false};
+  ModelDisk disk(memory, {.fault = [&](std::string_view call, const std::string&) -> absl::Status {
+                   if (!fails || call != "sync") return absl::OkStatus();
+                   return absl::ResourceExhaustedError("no space");
+                 }});
+  auto store = LocalObjectStore::Open(disk, {});
+  ASSERT_TRUE(store.ok()) << store.status();
+  ObjectTable table(*std::move(store), [] { return int64_t{1'700'000'000} * 1'000'000'000; });
+  const auto make = [&](uint32_t mode) {
+    Inode inode;
+    inode.mode = mode;
+    inode.links = 1;
+    return table.Make(kWriter, inode, "")->id;
+  };
+  const ObjectId from = make(S_IFDIR | 0755), to = make(S_IFDIR | 0755);
+  const ObjectId replaced = make(S_IFREG | 0644);
+  const auto part_of = [](ObjectId id) {
+    Part part{.id = id};
+    part.writes = {{0, Block::CopyOf("x")}};
+    return part;
+  };
+  Part gone{.id = replaced};
+  gone.change.links = -1;
+  fails = true;
+  const uint64_t tree = table.TreeVersion();
+  const auto outcome = table.Commit(kWriter, {{part_of(to), part_of(from), gone}, tree});
+  EXPECT_TRUE(absl::IsUnavailable(outcome.status())) << "not as something that did not happen";
+  fails = false;
+  EXPECT_NE(table.TreeVersion(), tree);
+  EXPECT_EQ(table.Stat(replaced)->inode.links, 0u);
+  EXPECT_EQ(table.waiting_removals(), 1u);
 }
 
 TEST_F(ObjectTableTest, WritesShowInTheTimesAtOnceAndReachTheStoreWithTheLastClose) {
