@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "spdlog/spdlog.h"
 
 namespace abacus::runtime::testing {
 
@@ -164,9 +163,6 @@ void ClusterNode::Stop() {
 }
 
 Cluster::Cluster(const ClusterOptions& options) {
-  // Made before the threads that log: two that came first at once would look like a race to TSan,
-  // which does not see into the library.
-  spdlog::default_logger_raw();
   std::string pattern =
       absl::StrCat(std::filesystem::temp_directory_path().string(), "/abacus_cluster_XXXXXX");
   if (mkdtemp(pattern.data()) == nullptr) Die(absl::InternalError("no temporary directory"));
