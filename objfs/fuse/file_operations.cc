@@ -28,15 +28,6 @@ constexpr size_t kCopyBytesMax = size_t{1}
 
 OpenFile& FileOf(const fuse_file_info* info) { return *reinterpret_cast<OpenFile*>(info->fh); }
 
-// With the kernel collecting writes, the kernel knows the end of the file, and it reads what a
-// partly written page lacks.
-int FlagsFor(const Adapter& adapter, int flags) {
-  if (!adapter.options().write_back) return flags;
-  flags &= ~O_APPEND;
-  if ((flags & O_ACCMODE) == O_WRONLY) flags = (flags & ~O_ACCMODE) | O_RDWR;
-  return flags;
-}
-
 void Describe(const Adapter& adapter, OpenFile* file, fuse_file_info* info) {
   info->fh = reinterpret_cast<uintptr_t>(file);
   // Pages of what is only appended to would be kept under the offsets that the kernel expects.
@@ -57,7 +48,7 @@ void TakeBack(Request& request, OpenFile* file) {
 void Open(fuse_req_t raw, fuse_ino_t inode, fuse_file_info* info) {
   Serve(raw, "open", [&](Request& request) {
     auto file = OpenFile::Make(request.files(), request.caller(), request.Id(inode),
-                               FlagsFor(request.adapter(), info->flags));
+                               info->flags);
     if (!file.ok()) return request.Fail(file.status());
     OpenFile* const open = file->get();
     Describe(request.adapter(), open, info);
@@ -112,7 +103,7 @@ void Create(fuse_req_t raw, fuse_ino_t directory, const char* name, mode_t mode,
             fuse_file_info* info) {
   Serve(raw, "create", [&](Request& request) {
     auto created = CreateOrOpen(request, request.Id(directory), name, (mode & 07777) | S_IFREG,
-                                FlagsFor(request.adapter(), info->flags), info->flags & O_EXCL);
+                                info->flags, info->flags & O_EXCL);
     if (!created.ok()) return request.Fail(created.status());
     OpenFile* const open = created->file.get();
     Describe(request.adapter(), open, info);
@@ -143,8 +134,7 @@ void Write(fuse_req_t raw, fuse_ino_t inode, const char* data, size_t bytes, off
     // Copied, because a layer may keep it, and libfuse uses its buffer again.
     const runtime::Block block = runtime::Block::CopyOf({data, bytes});
     // The flags are those of now: fcntl(2) may have changed them since the file was opened.
-    const bool appends = !info->writepage && (info->flags & O_APPEND) != 0 &&
-                         !request.adapter().options().write_back;
+    const bool appends = !info->writepage && (info->flags & O_APPEND) != 0;
     absl::Status status;
     if (appends) {
       const absl::StatusOr<uint64_t> at = request.files().Append(*handle, block);

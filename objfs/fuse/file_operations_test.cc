@@ -268,24 +268,5 @@ TEST_F(FileOperationsTest, WhetherAWriteAppendsIsAskedWhenItIsMade) {
   close(fd);
 }
 
-TEST_F(FileOperationsTest, WhereTheKernelCollectsWritesItSaysWhereAndMayRead) {
-  EXPECT_CALL(files_, Open(_, kFile, HasFlags(O_RDWR))).WillOnce(Return(kHandle));
-  ON_CALL(files_, Read(_, _, _)).WillByDefault(Return(Block::CopyOf(std::string(100, '.'))));
-  std::string written;
-  EXPECT_CALL(files_, Write(kHandle, _, _))
-      .Times(AtLeast(1))
-      .WillRepeatedly([&](FileHandle, uint64_t offset, const Block& bytes) {
-        written.resize(std::max<size_t>(written.size(), offset + bytes.size()));
-        written.replace(offset, bytes.size(), bytes.view());
-        return absl::OkStatus();
-      });
-  Begin({.exclusive = true, .write_back = true});
-  const int fd = OpenFile(O_WRONLY | O_APPEND);
-  ASSERT_GE(fd, 0);
-  for (const char* text : {"one", "two"}) EXPECT_EQ(write(fd, text, 3), 3);
-  EXPECT_EQ(close(fd), 0);
-  EXPECT_EQ(written.substr(100), "onetwo");
-}
-
 }  // namespace
 }  // namespace abacus::objfs

@@ -69,10 +69,6 @@ absl::Status CheckOptions(const Mount::Options& options) {
     return absl::InvalidArgumentError(
         "a mount has a thread and a request at least, and requests of 4 KiB to 1 MiB");
   }
-  if (options.write_back && !options.exclusive) {
-    return absl::InvalidArgumentError(
-        "the kernel may collect writes only where no other client changes the volume: exclusive");
-  }
   return absl::OkStatus();
 }
 

@@ -28,7 +28,7 @@ namespace abacus::objfs {
 //    (FileSystem::AddKeeper). objfs/README.md says what programs see of that.
 // 4. What is written to a file that is open to append, and not to read, goes to its end in pieces
 //    of up to Options::request_bytes_max, whatever other mounts append. Of one that is open to read
-//    as well the pieces end with the pages. (`write_back`: the kernel does it.)
+//    as well the pieces end with the pages.
 // 5. A file's inode number is its ObjectId. The kernel calls the root 1; the object 1, where it is
 //    not the root, gets the root's number.
 //
@@ -46,11 +46,6 @@ class Mount {
     // `exclusive_for`, and has its own locks.
     bool exclusive = false;
     absl::Duration exclusive_for = absl::Minutes(10);
-    // Of an exclusive mount: the kernel collects writes and sends them when a file is closed or
-    // synced, or later. Until then they are lost with the machine, as on a local disk, and not yet
-    // refused (no space, too large). Many small writes of a large file gain by it; a small file
-    // that is written once costs more requests.
-    bool write_back = false;
     // How long the kernel may use attributes and names without asking, where not `exclusive`.
     absl::Duration attributes_for = absl::ZeroDuration();
     absl::Duration names_for = absl::ZeroDuration();
@@ -85,8 +80,9 @@ class Mount {
   // Blocking: yes. Errors: kInternal - the kernel and libfuse do not understand each other.
   absl::Status Run();
 
-  // Ends Run(): what the kernel holds dirty is written, then the directory is unmounted; where it
-  // is in use, it is taken out of the tree nevertheless and its users get errors.
+  // Ends Run(): the directory is unmounted; where it is in use, it is taken out of the tree
+  // nevertheless and its users get errors. What write(2) has returned for is with the FileSystem;
+  // of pages that a program wrote through a mapping and did not sync, this promises nothing.
   // Blocking: no; Run() returns when it is done. Again, or before Run(): allowed.
   void Stop();
 

@@ -92,16 +92,6 @@ TEST_F(MountTest, UnmountRefusesWhatIsInUseAndLazilyTakesItAway) {
   EXPECT_EQ(mounted_->Wait(), absl::OkStatus());
 }
 
-TEST_F(MountTest, WhatIsDirtyIsWrittenBeforeItEnds) {
-  ON_CALL(files_, Read(_, _, _)).WillByDefault(Return(Block::CopyOf(std::string(100, '.'))));
-  EXPECT_CALL(files_, Write(kHandle, _, _)).WillOnce(Return(absl::OkStatus()));
-  Begin({.exclusive = true, .write_back = true});
-  const int fd = open(Path("file").c_str(), O_RDWR | O_CLOEXEC);
-  EXPECT_EQ(write(fd, "dirty", 5), 5);
-  EXPECT_TRUE(mounted_->Stop().ok());
-  close(fd);
-}
-
 TEST_F(MountTest, StopBeforeRunEndsItAtOnce) {
   const MountPoint point;
   const auto mount = Mount::Make(files_, point.path(), {});
@@ -129,8 +119,6 @@ TEST_F(MountTest, RefusesWhatItCannotMountOn) {
             absl::StatusCode::kNotFound);
   EXPECT_EQ(Mount::Make(files_, file, {}).status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(Mount::Make(files_, point.path(), {.threads = 0}).status().code(),
-            absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(Mount::Make(files_, point.path(), {.write_back = true}).status().code(),
             absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(Mount::Make(files_, point.path(), {.more = {"no-such-option"}}).status().code(),
             absl::StatusCode::kInvalidArgument);

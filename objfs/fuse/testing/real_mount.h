@@ -2,8 +2,7 @@
 #define ABACUS_OBJFS_FUSE_TESTING_REAL_MOUNT_H_
 
 // A mount of the file system itself, on each of the stacks, and short words for system calls on it.
-// The parameter is a stack; before it may stand "exclusive " and "write_back ", as options of the
-// mount.
+// The parameter is a stack; before it may stand "exclusive ", an option of the mount.
 
 #include <fcntl.h>
 #include <grp.h>
@@ -62,22 +61,18 @@ class RealMountTest : public ::testing::TestWithParam<const char*> {
     if (const std::string why = WhyNoMount(); !why.empty()) GTEST_SKIP() << why;
     files_ = world_.Client(1, Stack());
     ASSERT_NE(files_, nullptr);
-    mounted_.emplace(*files_, Mount::Options{.exclusive = exclusive(), .write_back = write_back()});
+    mounted_.emplace(*files_, Mount::Options{.exclusive = exclusive()});
     // What others may do is of some tests the point.
     ASSERT_EQ(chmod(mounted_->path().c_str(), 0777), 0);
     umask(0);
   }
 
   std::string Stack() const {
-    std::string text = GetParam();
-    for (const std::string word : {kExclusive, kWriteBack}) {
-      if (text.rfind(word, 0) == 0) text.erase(0, word.size());
-    }
-    return text;
+    const std::string text = GetParam();
+    return exclusive() ? text.substr(kExclusive.size()) : text;
   }
   // No other client may change anything.
-  bool exclusive() const { return Has(kExclusive); }
-  bool write_back() const { return Has(kWriteBack); }
+  bool exclusive() const { return std::string(GetParam()).rfind(kExclusive, 0) == 0; }
 
   std::string At(const std::string& name) const { return *mounted_ / name; }
 
@@ -120,10 +115,7 @@ class RealMountTest : public ::testing::TestWithParam<const char*> {
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   }
 
-  static constexpr const char *kExclusive = "exclusive ", *kWriteBack = "write_back ";
-  bool Has(const std::string& word) const {
-    return std::string(GetParam()).find(word) != std::string::npos;
-  }
+  static inline const std::string kExclusive = "exclusive ";
 
   FileSystemWorld world_{2};
   std::unique_ptr<FileSystem> files_;
