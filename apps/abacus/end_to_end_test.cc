@@ -548,7 +548,7 @@ TEST_F(EndToEndTest, AServerTakesItsConstantsOverAtAHangUpSignal) {
   const std::string config = folder_.Write("client.toml", medium);
   // One line of 40 comes back: a move gains less than 100 times, and more than the default asks.
   Command search(GrepCommand(
-      {"--config", config, "--json", folder_.Path("json"), "--quiet", "kernel", "text"}));
+      {"--config", config, "--json", folder_.Path("json"), "kernel", "text"}));
   const std::string rid = AwaitGrep(search);
   ASSERT_NE(rid, "");
   EXPECT_TRUE(AwaitReason(search, rid, "below_threshold"));
