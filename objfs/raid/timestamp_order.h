@@ -82,7 +82,6 @@ struct FaithfulOrderPolicy : FaithfulCommitPolicy {
   static constexpr bool kReadsRaiseCeiling = true;
   static constexpr bool kOnlyOverOlder = true;
   static constexpr bool kReservationsEnd = true;
-  static constexpr bool kLateReservationsRefused = true;
   static constexpr bool kRecoverPending = true;
   // Of the client's half.
   static constexpr bool kRetryNewer = true;
@@ -96,7 +95,8 @@ struct FaithfulOrderPolicy : FaithfulCommitPolicy {
 //    a write under a read or under a newer write is refused, and a read of what an older write may
 //    yet change would block.
 // 2. Only the newer waits for the older, so nobody waits in a circle.
-// 3. A reservation ends with its lease; who comes with its content then is refused.
+// 3. A reservation ends with its lease; who comes with its content then is refused, as its time is
+//    that of a read.
 // 4. After a restart, nothing is admitted up to the durable ceiling, which is above every time at
 //    which anything was read, as those times themselves are not kept.
 // And those of CommitParticipant. Thread-safety: thread-compatible. Blocking: no.

@@ -112,7 +112,6 @@ bool TimestampOrder<Policy>::Votes(const Block& block, Version time, Nanos now) 
     return found->second > now || !Policy::kReservationsEnd;
   }
   // Without one, as writes of whole stripes, which read nothing.
-  if (time == block.read && !Policy::kLateReservationsRefused) return true;
   return (time > block.read || !Policy::kRefuseUnderReads) &&
          (time > block.now.written || !Policy::kRefuseUnderWrites) &&
          block.prewrites.size() < options_.pending_max;

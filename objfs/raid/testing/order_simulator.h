@@ -182,7 +182,7 @@ class OrderWorld {
     client.read.reset();
     client.timer_at = 0;
     client.address = kFirstClient + ++clients_started_;
-    const int64_t skew_us = loop_.random.Between(0, 3000);
+    const int64_t skew_us = loop_.random.Between(0, seed_ % 8 == 7 ? 5'000'000 : 3000);
     client.clock = std::make_unique<HybridClock>(
         static_cast<uint16_t>(clients_started_),
         [this, skew_us] { return int64_t{1'600'000'000'000'000} + loop_.now() / 1000 + skew_us; });
