@@ -120,13 +120,16 @@ struct FaithfulCommitPolicy {
   static constexpr bool kWaitForAllPrepared = true;
   static constexpr bool kNoAbortInDoubt = true;
   static constexpr bool kForgetAfterAll = true;
+  static constexpr bool kDoubtAfterLease = true;
   static constexpr bool kSendAgain = true;
 };
 
 struct CommitOptions {
   Nanos lease_ns = 30'000'000'000;      // then what is not decided is resolved
   Nanos resend_ns = 500'000'000;        // unanswered questions are asked again
-  Nanos decide_ns = 10'000'000'000;     // then who began it asks instead of preparing
+  // Then who began it asks instead of preparing. Less than the lease, after which others do, and
+  // may leave it in doubt.
+  Nanos decide_ns = 10'000'000'000;
   uint64_t ceiling_step_ticks = 100'000;  // 1 s: a busy store writes one ceiling in that time
   size_t refused_max = 4096;            // remembered one by one; then by the highest
   int abort_sends_max = 3;              // who does not hear of an abort finds out by itself
@@ -158,6 +161,9 @@ class CommitDriver {
   bool committed() const { return committed_; }
   // It has not happened and will not.
   bool aborted() const { return aborted_; }
+  // A lease has gone by since it began, and one refuses: either it never prepared, or others have
+  // carried the transaction through and all have forgotten it. Nobody can tell any more.
+  bool in_doubt() const { return in_doubt_; }
   // Where it was refused, the newest identifier that a refusal told of.
   Version newest() const { return newest_; }
 
@@ -174,9 +180,11 @@ class CommitDriver {
   Phase phase_;
   Nanos next_at_;
   Nanos decide_at_;
+  Nanos doubt_at_;
   int sends_ = 0;
   bool committed_ = false;
   bool aborted_ = false;
+  bool in_doubt_ = false;
   Version newest_;
 };
 

@@ -27,6 +27,7 @@ CommitDriver<Policy>::CommitDriver(const CommitOptions& options, Version id,
                                         : Phase::kCommitting),
       next_at_(now),
       decide_at_(now + options.decide_ns),
+      doubt_at_(now + options.lease_ns),
       committed_(start == Start::kCommit) {}
 
 template <typename Policy>
@@ -111,7 +112,8 @@ void CommitDriver<Policy>::OnAnswer(const CommitMessage& answer, Nanos now,
       newest_ = std::max(newest_, answer.newest);
       if (!asking) return;
       if (phase_ == Phase::kPreparing || Policy::kForwardOnlyIfAll) {
-        aborted_ = true;
+        in_doubt_ = Policy::kDoubtAfterLease && now >= doubt_at_;
+        aborted_ = !in_doubt_;
         return Enter(Phase::kAborting, now, out);
       }
       counts = true;
@@ -221,6 +223,7 @@ void CommitParticipant<Policy>::Handle(uint64_t from, const CommitMessage& messa
     case CommitKind::kForget:
       if (const Entry* entry = Find(key); entry != nullptr && entry->committed) {
         entries_.erase(key);
+        Remember(key);
         Persist({.kind = CommitRecord::Kind::kForget, .key = key}, out);
       }
       return;

@@ -68,6 +68,7 @@ struct SwitchedPolicy {
   static inline bool kWaitForAllPrepared = true;
   static inline bool kNoAbortInDoubt = true;
   static inline bool kForgetAfterAll = true;
+  static inline bool kDoubtAfterLease = true;
   static inline bool kSendAgain = true;
   static inline bool kJumpSequence = true;
   static inline bool kReserveForSnapshot = true;
@@ -100,6 +101,7 @@ std::vector<Mutation> Mutations() {
       {"CommitAtFirst", &P::kWaitForAllPrepared, "it is committed after the first has prepared"},
       {"AbortInDoubt", &P::kNoAbortInDoubt, "one calls off what others may carry on"},
       {"ForgetAtFirst", &P::kForgetAfterAll, "a commit is forgotten before all have it"},
+      {"CertainAfterLease", &P::kDoubtAfterLease, "one takes a forgotten commit for called off"},
       {"SendOnce", &P::kSendAgain, "a lost message is not sent again"},
       {"GoOnInSequence", &P::kJumpSequence, "torn records of before continue a recovered log"},
       {"FillUp", &P::kReserveForSnapshot, "there is no room for the next checkpoint"},

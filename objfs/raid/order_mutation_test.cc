@@ -33,6 +33,7 @@ struct SwitchedPolicy {
   static inline bool kWaitForAllPrepared = true;
   static inline bool kNoAbortInDoubt = true;
   static inline bool kForgetAfterAll = true;
+  static constexpr bool kDoubtAfterLease = true;
   static inline bool kSendAgain = true;
   static inline bool kRefuseUnderReads = true;
   static inline bool kRefuseUnderWrites = true;

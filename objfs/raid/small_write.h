@@ -51,6 +51,8 @@ class SmallWrite {
   bool done() const { return driver_.has_value() && driver_->committed(); }
   // After attempts_max attempts: nothing of it has happened, and nothing will.
   bool failed() const { return failed_; }
+  // Another has resolved it, because it took longer than a lease: it may have happened or not.
+  bool in_doubt() const { return driver_.has_value() && driver_->in_doubt(); }
   bool ended() const;
   Version time() const { return time_; }  // of the current attempt
   int attempts() const { return attempts_; }

@@ -33,6 +33,7 @@ struct OrderStats {
   uint64_t server_crashes = 0;
   uint64_t client_crashes = 0;
   uint64_t resolutions = 0;
+  uint64_t in_doubt = 0;
 };
 
 inline OrderOptions SimOrderOptions() {
@@ -255,6 +256,7 @@ class OrderWorld {
       oracle_.Acknowledged(time);
     }
     if (client.write->ended()) {
+      stats_.in_doubt += client.write->in_doubt();
       if (client.write->failed()) oracle_.Break("progress: a write failed");
       client.write.reset();
       return PlanNext(index);
