@@ -110,9 +110,7 @@ struct FaithfulCommitPolicy {
   static constexpr bool kFloorAfterRestart = true;
   static constexpr bool kRaiseCeiling = true;
   static constexpr bool kSwearOff = true;
-  static constexpr bool kRefuseAborted = true;
   static constexpr bool kRememberCommitted = true;
-  static constexpr bool kNeverUndoCommitted = true;
   static constexpr bool kRedoAfterRestart = true;
   static constexpr bool kAcknowledgeApplied = true;
   static constexpr bool kResolveAfterLease = true;

@@ -293,14 +293,16 @@ void CommitParticipant<Policy>::Applied(const CommitKey& key, CommitActions* out
 template <typename Policy>
 void CommitParticipant<Policy>::OnAbort(uint64_t from, const CommitKey& key, CommitActions* out) {
   const Entry* entry = Find(key);
-  if (entry != nullptr && (!entry->committed || !Policy::kNeverUndoCommitted)) {
+  // Of one that is committed, only those speak who asked another that had forgotten it.
+  if (entry != nullptr && !entry->committed) {
     entries_.erase(key);
     Persist({.kind = CommitRecord::Kind::kAbort, .key = key}, out);
     out->undone.push_back(key);
   }
-  // A copy of kPrepare that is late must not prepare it again: the others' may be late as well.
-  if (Policy::kRefuseAborted) Remember(key);
-  Answer(from, CommitKind::kAborted, key, RaiseCeiling(key.id, out), out);
+  // Somebody has refused it for ever, so that it cannot be committed; a late copy of kPrepare would
+  // only be in the way for a lease.
+  Remember(key);
+  Answer(from, CommitKind::kAborted, key, 0, out);
 }
 
 template <typename Policy>

@@ -58,7 +58,6 @@ struct FaithfulLogPolicy {
   static constexpr bool kReserveForSnapshot = true;
   static constexpr bool kOtherHalf = true;
   static constexpr bool kAcknowledgeFlushed = true;
-  static constexpr bool kSnapshotIsLate = true;
 };
 
 // Bytes to be written, and then flushed.

@@ -39,7 +39,7 @@ absl::StatusOr<uint64_t> LogCore<Policy>::Append(std::string_view payload) {
   ++appended_;
   if (used_ + buffer_.size() + bytes > options_.half_bytes) checkpoint_ = true;
   // A snapshot that is taken later has it.
-  if (checkpoint_ && Policy::kSnapshotIsLate) return appended_;
+  if (checkpoint_) return appended_;
   buffer_ += EncodeLogRecord(options_.log, {LogKind::kRecord, appended_, durable_, payload});
   return appended_;
 }

@@ -24,8 +24,6 @@ struct SwitchedPolicy {
   static inline bool kRememberCommitted = true;
   // The commit's simulator breaks these: here the times of reads hide them, or nothing is under way.
   static constexpr bool kSwearOff = true;
-  static constexpr bool kRefuseAborted = true;
-  static constexpr bool kNeverUndoCommitted = true;
   static constexpr bool kRedoAfterRestart = true;
   static constexpr bool kAcknowledgeApplied = true;
   static inline bool kResolveAfterLease = true;

@@ -167,7 +167,9 @@ class CommitWorld {
     server.write.reset();
     server.held.clear();
     server.participant.reset();
-    loop_.After(loop_.random.Between(kMs, 30 * kMs), [this, number] { StartServer(number); });
+    // Some for longer than the lease, so that others resolve meanwhile.
+    const Nanos down_ns = loop_.random.Between(kMs, seed_ % 3 == 0 ? 90 * kMs : 30 * kMs);
+    loop_.After(down_ns, [this, number] { StartServer(number); });
   }
   // Of a write that was under way, any bytes may have come to the disk: the first ones, or sectors
   // (here of 8 bytes) in any order.
