@@ -47,7 +47,7 @@ enum class CommitKind : uint8_t {
   kCommit,
   kAbort,
   kInquire,
-  kForget,  // not answered
+  kForget,    // not answered
   kPrepared,  // answers
   kRefused,   // not prepared, and never will be
   kCommitted,
@@ -123,14 +123,14 @@ struct FaithfulCommitPolicy {
 };
 
 struct CommitOptions {
-  Nanos lease_ns = 30'000'000'000;      // then what is not decided is resolved
-  Nanos resend_ns = 500'000'000;        // unanswered questions are asked again
+  Nanos lease_ns = 30'000'000'000;  // then what is not decided is resolved
+  Nanos resend_ns = 500'000'000;    // unanswered questions are asked again
   // Then who began it asks instead of preparing. Less than the lease, after which others do, and
   // may leave it in doubt.
   Nanos decide_ns = 10'000'000'000;
   uint64_t ceiling_step_ticks = 100'000;  // 1 s: a busy store writes one ceiling in that time
-  size_t refused_max = 4096;            // remembered one by one; then by the highest
-  int abort_sends_max = 3;              // who does not hear of an abort finds out by itself
+  size_t refused_max = 4096;              // remembered one by one; then by the highest
+  int abort_sends_max = 3;                // who does not hear of an abort finds out by itself
 };
 
 // The side that drives one transaction to its end: who began it, or who resolves it.
@@ -145,6 +145,8 @@ class CommitDriver {
   enum class Start { kPrepare, kInquire, kCommit };
 
   // `payloads`: one for each of `group`, where it starts with kPrepare.
+  // REQUIRES: for kInquire, that the lease of an entry of it is over; for kCommit, that one was
+  // told of its commit.
   CommitDriver(const CommitOptions& options, Version id, std::vector<Part> group,
                std::vector<std::string> payloads, Start start, Nanos now);
 

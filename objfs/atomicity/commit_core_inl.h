@@ -306,8 +306,7 @@ void CommitParticipant<Policy>::OnAbort(uint64_t from, const CommitKey& key, Com
 }
 
 template <typename Policy>
-void CommitParticipant<Policy>::OnInquire(uint64_t from, const CommitKey& key,
-                                          CommitActions* out) {
+void CommitParticipant<Policy>::OnInquire(uint64_t from, const CommitKey& key, CommitActions* out) {
   const Entry* entry = Find(key);
   if (entry == nullptr) {
     if (Policy::kSwearOff) return Refuse(from, key, out);
@@ -323,9 +322,8 @@ void CommitParticipant<Policy>::Tick(Nanos now, CommitActions* out) {
     if (entry.expires > now || resolutions_.contains(key.id)) continue;
     entry.expires = now + options_.lease_ns;
     const auto start = entry.committed ? Driver::Start::kCommit : Driver::Start::kInquire;
-    resolutions_.emplace(key.id,
-                         Driver(options_, key.id, entry.group, std::vector<std::string>(), start,
-                                now));
+    resolutions_.emplace(
+        key.id, Driver(options_, key.id, entry.group, std::vector<std::string>(), start, now));
   }
   for (auto it = resolutions_.begin(); it != resolutions_.end();) {
     it->second.Tick(now, &out->sends);

@@ -34,8 +34,8 @@ uint32_t Seal(uint64_t log, std::string_view bytes) {
 }
 
 std::string_view HalfOf(const LogOptions& options, std::string_view bytes, int half) {
-  const uint64_t at = std::min<uint64_t>(static_cast<uint64_t>(half) * options.half_bytes,
-                                         bytes.size());
+  const uint64_t at =
+      std::min<uint64_t>(static_cast<uint64_t>(half) * options.half_bytes, bytes.size());
   return bytes.substr(at, options.half_bytes);
 }
 
@@ -69,8 +69,7 @@ std::optional<LogRecordView> DecodeLogRecord(uint64_t log, std::string_view byte
   if (bytes.size() < kLogHeaderBytes || !bytes.starts_with(kMagic)) return std::nullopt;
   const auto length = Get<uint32_t>(bytes, kSealedAt);
   if (length > kLogPayloadBytesMax || length > bytes.size() - kLogHeaderBytes) return std::nullopt;
-  const std::string_view sealed =
-      bytes.substr(kSealedAt, kLogHeaderBytes - kSealedAt + length);
+  const std::string_view sealed = bytes.substr(kSealedAt, kLogHeaderBytes - kSealedAt + length);
   if (Get<uint32_t>(bytes, kCrcAt) != Seal(log, sealed)) return std::nullopt;
   const auto kind = Get<uint32_t>(bytes, kSealedAt + 4);
   if (kind != static_cast<uint32_t>(LogKind::kCheckpoint) &&

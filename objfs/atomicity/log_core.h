@@ -38,7 +38,7 @@ std::string EncodeLogRecord(uint64_t log, const LogRecordView& record);
 std::optional<LogRecordView> DecodeLogRecord(uint64_t log, std::string_view bytes);
 
 struct LogOptions {
-  uint64_t log = 0;             // its number: what other logs left on the disk is not taken for ours
+  uint64_t log = 0;  // its number: what other logs left on the disk is not taken for ours
   uint64_t half_bytes = 1 << 20;  // the log takes twice that, and never more
 };
 
@@ -102,9 +102,9 @@ class LogCore {
  private:
   const LogOptions options_;
   const std::function<std::string()> snapshot_;
-  int half_ = 1;  // the first checkpoint goes to the other one
-  uint64_t used_ = 0;    // of the half
-  std::string buffer_;   // records that are not yet written
+  int half_ = 1;            // the first checkpoint goes to the other one
+  uint64_t used_ = 0;       // of the half
+  std::string buffer_;      // records that are not yet written
   bool checkpoint_ = true;  // is to be written next
   bool writing_ = false;
   bool broken_ = false;

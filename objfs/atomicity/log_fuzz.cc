@@ -47,7 +47,8 @@ void UseLog(const std::string& disk) {
   }
   const std::string snapshot = state.Encode();
   if (snapshot.size() + kLogHeaderBytes > kOptions.half_bytes) return;
-  LogCore<FaithfulLogPolicy> log(kOptions, [&snapshot] { return snapshot; }, &*found);
+  LogCore<FaithfulLogPolicy> log(
+      kOptions, [&snapshot] { return snapshot; }, &*found);
   const auto write = log.NextWrite();
   Expect(write.has_value() && write->offset + write->bytes.size() <= 2 * kOptions.half_bytes);
   std::string after = disk;

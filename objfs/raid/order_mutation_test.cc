@@ -22,7 +22,8 @@ struct SwitchedPolicy {
   static inline bool kFloorAfterRestart = true;
   static inline bool kRaiseCeiling = true;
   static inline bool kRememberCommitted = true;
-  // The commit's simulator breaks these: here the times of reads hide them, or nothing is under way.
+  // The commit's simulator breaks these: here the times of reads hide them, or nothing is under
+  // way.
   static constexpr bool kSwearOff = true;
   static constexpr bool kRedoAfterRestart = true;
   static constexpr bool kAcknowledgeApplied = true;

@@ -13,7 +13,7 @@ namespace abacus::objfs {
 
 struct SmallWriteOptions {
   CommitOptions commit;
-  Nanos ask_again_ns = 100'000'000;  // what was not answered, or would block
+  Nanos ask_again_ns = 100'000'000;   // what was not answered, or would block
   Nanos back_off_min_ns = 1'000'000;  // of the first retry; doubles up to the maximum
   Nanos back_off_max_ns = 256'000'000;
   int attempts_max = 64;

@@ -24,7 +24,8 @@ SmallWrite<Policy>::SmallWrite(const SmallWriteOptions& options, HybridClock& cl
 
 template <typename Policy>
 bool SmallWrite<Policy>::ended() const {
-  return failed_ || in_doubt() || (driver_.has_value() && driver_->phase() == Driver::Phase::kEnded);
+  return failed_ || in_doubt() ||
+         (driver_.has_value() && driver_->phase() == Driver::Phase::kEnded);
 }
 
 template <typename Policy>

@@ -21,10 +21,10 @@ namespace abacus::objfs {
 // messages of rounds 2 and 3 stand. These are the others.
 enum class OrderKind : uint8_t {
   kRead,
-  kReserve,   // round 1: a read that leaves a reservation
-  kRelease,   // of a reservation; not answered
-  kContent,   // answers: the block as of the timestamp
-  kTooOld,    // the timestamp is under the block's; come again with one above `newest`
+  kReserve,     // round 1: a read that leaves a reservation
+  kRelease,     // of a reservation; not answered
+  kContent,     // answers: the block as of the timestamp
+  kTooOld,      // the timestamp is under the block's; come again with one above `newest`
   kWouldBlock,  // an older write is not decided; kWake comes when it is, or ask again
   kWake,
 };
@@ -99,7 +99,11 @@ struct FaithfulOrderPolicy : FaithfulCommitPolicy {
 //    that of a read.
 // 4. After a restart, nothing is admitted up to the durable ceiling, which is above every time at
 //    which anything was read, as those times themselves are not kept.
-// And those of CommitParticipant. Thread-safety: thread-compatible. Blocking: no.
+// And those of CommitParticipant.
+// REQUIRES: no time that is far ahead of the server's clock comes in (HybridClock::Observe), or the
+// ceiling follows it.
+// Limits: state for each block that was read or written; nothing is evicted yet.
+// Thread-safety: thread-compatible. Blocking: no.
 template <typename Policy>
 class TimestampOrder {
  public:

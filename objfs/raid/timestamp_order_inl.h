@@ -16,10 +16,9 @@ TimestampOrder<Policy>::TimestampOrder(const OrderOptions& options, uint64_t ser
                                        OrderState durable, Nanos now)
     : options_(options),
       server_(server),
-      participant_(options.commit, server,
-                   Policy::kRecoverPending ? durable.commit
-                                           : CommitState{durable.commit.ceiling, {}},
-                   now) {
+      participant_(
+          options.commit, server,
+          Policy::kRecoverPending ? durable.commit : CommitState{durable.commit.ceiling, {}}, now) {
   for (auto& [number, content] : durable.blocks) blocks_[number].now = std::move(content);
   for (const auto& [key, entry] : participant_.entries()) {
     if (!entry.committed) blocks_[key.part].prewrites.insert(key.id);
@@ -62,8 +61,8 @@ void TimestampOrder<Policy>::OnRead(uint64_t from, const OrderMessage& message, 
   OrderMessage answer{.kind = OrderKind::kContent, .time = message.time, .block = message.block};
   const bool reserve = message.kind == OrderKind::kReserve;
   // What was reserved may be asked again, unless a newer write of the whole stripe came over it.
-  const bool again = reserve && block.reservations.contains(message.time) &&
-                     block.now.written < message.time;
+  const bool again =
+      reserve && block.reservations.contains(message.time) && block.now.written < message.time;
   if (!again && IsTooOld(block, message)) {
     answer.kind = OrderKind::kTooOld;
     answer.newest = std::max({block.read, block.now.written, participant_.floor()});
@@ -164,11 +163,10 @@ template <typename Policy>
 void TimestampOrder<Policy>::Wake(uint64_t number, Block& block, OrderActions* out) {
   std::erase_if(block.waiting, [&](const auto& waiter) {
     if (HasOlder(block, waiter.second)) return false;
-    out->sends.push_back({.to = waiter.first,
-                          .message = {.kind = OrderKind::kWake,
-                                      .time = waiter.second,
-                                      .block = {server_, number}},
-                          .after = 0});
+    out->sends.push_back(
+        {.to = waiter.first,
+         .message = {.kind = OrderKind::kWake, .time = waiter.second, .block = {server_, number}},
+         .after = 0});
     return true;
   });
 }

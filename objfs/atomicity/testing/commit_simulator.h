@@ -142,8 +142,8 @@ class CommitWorld {
     Server& server = servers_[number];
     server.made = true;
     server.base = server.log->appended();
-    server.participant = std::make_unique<CommitParticipant<Policy>>(options_, number,
-                                                                     server.state, loop_.now());
+    server.participant =
+        std::make_unique<CommitParticipant<Policy>>(options_, number, server.state, loop_.now());
     CommitActions actions;
     server.participant->Start(&actions);
     Do(number, std::move(actions));
@@ -249,12 +249,11 @@ class CommitWorld {
   }
   bool Vote(Server& server, const CommitMessage& message) {
     if (message.kind != CommitKind::kPrepare) return false;
-    const uint64_t bytes =
-        EncodeCommitRecord({.kind = CommitRecord::Kind::kPrepare,
-                            .key = {message.id, message.part.part},
-                            .group = message.group,
-                            .payload = message.payload})
-            .size();
+    const uint64_t bytes = EncodeCommitRecord({.kind = CommitRecord::Kind::kPrepare,
+                                               .key = {message.id, message.part.part},
+                                               .group = message.group,
+                                               .payload = message.payload})
+                               .size();
     if (server.log->IsFull(server.state.Encode().size() + bytes, bytes)) {
       ++stats_.full;
       return false;
@@ -279,10 +278,9 @@ class CommitWorld {
     PlanNext(index);
   }
   void PlanNext(size_t index) {
-    loop_.After(loop_.random.Between(0, 2 * kMs),
-                [this, index, address = clients_[index].address] {
-                  if (clients_[index].address == address && !calm_) BeginNext(index);
-                });
+    loop_.After(loop_.random.Between(0, 2 * kMs), [this, index, address = clients_[index].address] {
+      if (clients_[index].address == address && !calm_) BeginNext(index);
+    });
   }
   void BeginNext(size_t index) {
     Client& client = clients_[index];
@@ -291,8 +289,8 @@ class CommitWorld {
       if (!loop_.random.Chance(200)) group.push_back({server, loop_.random.Below(2)});
     }
     if (group.empty()) return PlanNext(index);
-    client.id = Version::Of(static_cast<uint64_t>(loop_.now() / 10'000) + 1,
-                            static_cast<uint16_t>(++ids_));
+    client.id =
+        Version::Of(static_cast<uint64_t>(loop_.now() / 10'000) + 1, static_cast<uint16_t>(++ids_));
     ++stats_.transactions;
     transactions_[client.id].group = group;
     const std::vector<std::string> payloads(group.size(),

@@ -190,10 +190,9 @@ class OrderWorld {
     PlanNext(index);
   }
   void PlanNext(size_t index) {
-    loop_.After(loop_.random.Between(0, 3 * kMs),
-                [this, index, address = clients_[index].address] {
-                  if (clients_[index].address == address && !calm_) BeginNext(index);
-                });
+    loop_.After(loop_.random.Between(0, 3 * kMs), [this, index, address = clients_[index].address] {
+      if (clients_[index].address == address && !calm_) BeginNext(index);
+    });
   }
   void BeginNext(size_t index) {
     Client& client = clients_[index];
