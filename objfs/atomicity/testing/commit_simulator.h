@@ -60,7 +60,7 @@ class CommitWorld {
   }
 
   SimResult Run() {
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < 6; ++i) {
       loop_.After(loop_.random.Between(5 * kMs, 110 * kMs),
                   [this] { CrashServer(loop_.random.Below(kCommitServers)); });
       loop_.After(loop_.random.Between(5 * kMs, 119 * kMs), [this] {
