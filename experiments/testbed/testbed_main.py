@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import signal
 import sys
 
 import machine
@@ -163,6 +164,8 @@ def testbed_name(text):
 
 
 def main():
+    # Python ignores it, and what is run on a node would inherit that.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     arguments = parser().parse_args()
     try:
         return arguments.function(arguments)
