@@ -239,7 +239,7 @@ class Removed(unittest.TestCase):
                     wait_until(lambda: reached() or process.poll() is not None)
                     process.kill()
                 self.assertNotEqual(left_of(self.name), [])
-                if machine.read_state(self.name)["status"] != "up":  # it was not that fast
+                if (machine.read_state(self.name) or {}).get("status") != "up":  # it was not that fast
                     done = run_command("exec", "--testbed", self.name, "s1", "--", "true")
                     self.assertEqual(done.returncode, 125)
                     self.assertIn("is not whole", done.stderr)
