@@ -66,7 +66,7 @@ class Child:
                 testbed.enter(node, capped)
                 os.write(write, json.dumps(function(*arguments)).encode())
                 code = 0
-            except BaseException:  # pylint: disable=broad-except  # it must not run the parent's code
+            except BaseException:
                 traceback.print_exc()
             finally:
                 os._exit(code)
@@ -178,7 +178,7 @@ def _spin(seconds):
 # --- measurements --------------------------------------------------------------------------------
 
 def payload_rates(testbed, flows):
-    """bit/s on the wire of each flow (from, to), all at once; computed from the payload received."""
+    """bit/s on the wire of each flow (from, to), all at once, computed from the payload."""
     delay_s = max(testbed.topology.delay_s(*flow) for flow in flows)
     bandwidth = min(testbed.topology.bandwidth(*flow) for flow in flows)
     slow = 1 if bandwidth >= 50e6 else 2
@@ -305,7 +305,7 @@ def stall_limit_s(cpu):
 
 
 def _cpu_rows(testbed):
-    """Shares while many nodes are busy; stalls with a core for each, as they are the quota's then."""
+    """Shares while many nodes are busy; stalls with a core for each: only the quota's own."""
     cores = len(os.sched_getaffinity(0))
     capped = [node for node in testbed.topology.nodes.values() if node.cpu is not None]
     shares, _ = _spin_in_groups(testbed, capped, lambda group: sum(node.cpu for node in group)

@@ -101,7 +101,7 @@ def command_check(arguments):
     testbed = Testbed.attach(arguments.name or only_testbed())
     off = sum(not row.good for row in testbed.check())
     print(f"testbed {testbed.name}: " + (f"{off} measured value(s) are off" if off else
-                                         "all is as its topology says, within 10 %"))
+                                         "all is as its topology says"))
     return 1 if off else 0
 
 

@@ -181,7 +181,8 @@ class Built(unittest.TestCase):
                               capture_output=True, text=True, check=True)
         self.assertEqual(done.stdout, "WORDS")
         # It is ended by a closed pipe like outside of the testbed.
-        done = run_command("exec", "--testbed", NAME, "s1", "--", "grep", "SigIgn", "/proc/self/status")
+        done = run_command("exec", "--testbed", NAME, "s1", "--", "grep", "SigIgn",
+                           "/proc/self/status")
         self.assertEqual(int(done.stdout.split()[1], 16) & 1 << (signal.SIGPIPE - 1), 0)
 
     def test_nodes_that_are_not_there_are_told_with_those_that_are(self):
@@ -239,7 +240,8 @@ class Removed(unittest.TestCase):
                     wait_until(lambda: reached() or process.poll() is not None)
                     process.kill()
                 self.assertNotEqual(left_of(self.name), [])
-                if (machine.read_state(self.name) or {}).get("status") != "up":  # it was not that fast
+                state = machine.read_state(self.name) or {}
+                if state.get("status") != "up":  # it was killed in time
                     done = run_command("exec", "--testbed", self.name, "s1", "--", "true")
                     self.assertEqual(done.returncode, 125)
                     self.assertIn("is not whole", done.stderr)
@@ -251,7 +253,8 @@ class Removed(unittest.TestCase):
 
     def test_what_is_made_while_it_is_removed_goes_too(self):
         hub = machine.make_cgroup(self.name, HUB)
-        script = f'i=0; while :; do i=$((i + 1)); ip netns add {machine.PREFIX}{self.name}-n$i; done'
+        script = ("i=0; while :; do i=$((i + 1)); "
+                  f"ip netns add {machine.PREFIX}{self.name}-n$i; done")
         with subprocess.Popen(["sh", "-c", script], stderr=subprocess.DEVNULL,
                               preexec_fn=lambda: machine.join_cgroup(hub)) as maker:
             wait_until(lambda: len(machine.namespaces(self.name)) >= 5)

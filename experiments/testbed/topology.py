@@ -52,7 +52,7 @@ class Link:
 
 @dataclasses.dataclass(frozen=True)
 class Node:
-    """A machine. Disks and memory are what its programs are to be told; no kernel limit holds them."""
+    """A machine. Disks and memory are for its programs to be told: the kernel knows neither."""
     name: str
     network: str
     cpu: float | None     # share of one core; None: not capped
@@ -325,7 +325,7 @@ class Topology:
         return "\n".join(lines) + "\n"
 
     def way(self, a, b):
-        """The networks that a frame from node `a` to node `b` crosses, and the links between them."""
+        """The networks that a frame from node `a` to `b` crosses, and the links between them."""
         start, goal = self.nodes[a].network, self.nodes[b].network
         ways = [([start], [])]
         while ways:

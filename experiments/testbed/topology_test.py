@@ -106,7 +106,8 @@ class Refusing(unittest.TestCase):
                             ("bandwidth=1Mbit fast", "'fast' is no key=value"),
                             ("delay=1ms", "network a lacks bandwidth=")):
             self.check(f"network a {value}\nnode x network=a", f"1: {told}")
-        for value, told in (("cpu=12", "cpu: '12' is no share"), ("cpu=1%", "cpu: 1% is not within"),
+        for value, told in (("cpu=12", "cpu: '12' is no share"),
+                            ("cpu=1%", "cpu: 1% is not within 5% and 1600%"),
                             ("disks=-1", "disks: '-1' is no count"),
                             ("disk_bandwidth=14MB", "disk_bandwidth: '14MB' is no bandwidth"),
                             ("memory=64", "memory: '64' is no size")):
