@@ -216,9 +216,13 @@ class Removed(unittest.TestCase):
     def test_what_runs_in_it_goes_with_it(self):
         self.testbed.up()
         # One in its cgroup and namespace, one that left its cgroup, one that left its parent.
-        inside = self.testbed.exec("s1", ["sleep", "1000"])
-        beside = subprocess.Popen(["ip", "netns", "exec", machine.own_name(self.name, "s2"),
-                                   "sleep", "1000"])
+        words = ["sh", "-c", "echo $$; exec sleep 1000"]
+        inside = self.testbed.exec("s1", words, stdout=subprocess.PIPE)
+        beside = subprocess.Popen(["ip", "netns", "exec", machine.own_name(self.name, "s2"), *words],
+                                  stdout=subprocess.PIPE)
+        for process in (inside, beside):
+            self.addCleanup(process.stdout.close)
+            self.assertNotEqual(process.stdout.readline(), b"")  # it is there
         with self.testbed.exec("x2", ["sh", "-c", "setsid sleep 1000 >/dev/null & echo $!"],
                                stdout=subprocess.PIPE) as parent:
             orphan = int(parent.stdout.read())
