@@ -218,8 +218,8 @@ class Removed(unittest.TestCase):
         # One in its cgroup and namespace, one that left its cgroup, one that left its parent.
         words = ["sh", "-c", "echo $$; exec sleep 1000"]
         inside = self.testbed.exec("s1", words, stdout=subprocess.PIPE)
-        beside = subprocess.Popen(["ip", "netns", "exec", machine.own_name(self.name, "s2"), *words],
-                                  stdout=subprocess.PIPE)
+        space = machine.own_name(self.name, "s2")
+        beside = subprocess.Popen(["ip", "netns", "exec", space, *words], stdout=subprocess.PIPE)
         for process in (inside, beside):
             self.addCleanup(process.stdout.close)
             self.assertNotEqual(process.stdout.readline(), b"")  # it is there
