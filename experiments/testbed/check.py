@@ -13,7 +13,6 @@ import socket
 import statistics
 import sys
 import time
-import traceback
 
 import machine
 from machine import MachineError
@@ -24,6 +23,7 @@ PAYLOAD_BYTES = 1448         # of TCP in a full frame: 1500 - 40 of headers - 12
 DELAY_TOLERANCE_S = 0.0002   # one way: what the kernel and the wake-up of two processes take
 WARM_UP_S = 0.5              # until TCP is up to speed and buckets are empty; twice that if slow
 SECONDS = 1.0                # of measuring a flow; twice that if slow
+PATIENCE_S = 10             # for a peer that does not answer
 EXCHANGES = 200
 EXCHANGES_S_MAX = 3.0
 STALL_S_MIN = 0.002          # a gap in a spinning program from here on is a stall
@@ -66,8 +66,9 @@ class Child:
                 testbed.enter(node, capped)
                 os.write(write, json.dumps(function(*arguments)).encode())
                 code = 0
-            except BaseException:
-                traceback.print_exc()
+            except BaseException as error:  # nothing may get from here into the parent's code
+                print(f"testbed: measuring on {node}: {error or repr(error)}", file=sys.stderr)
+                sys.stderr.flush()
             finally:
                 os._exit(code)
         os.close(write)
@@ -101,10 +102,10 @@ def _in_children(children):
 
 
 def _connect(host, port):
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE_S
     while True:
         try:
-            return socket.create_connection((host, port), 10)
+            return socket.create_connection((host, port), PATIENCE_S)
         except OSError:
             if time.monotonic() > deadline:
                 raise
@@ -124,10 +125,10 @@ def _send(host, port):
 def _receive(port, warm_up_s, seconds):
     """Bytes a second of payload, after the warm-up."""
     with socket.create_server(("", port)) as server:
-        server.settimeout(15)
+        server.settimeout(PATIENCE_S)
         peer, _ = server.accept()
     with peer:
-        peer.settimeout(15)
+        peer.settimeout(PATIENCE_S)
         buffer = bytearray(1024 * 1024)
         begun = time.monotonic() + warm_up_s
         while time.monotonic() < begun:
@@ -140,7 +141,7 @@ def _receive(port, warm_up_s, seconds):
 
 def _answer(port):
     with socket.create_server(("", port)) as server:
-        server.settimeout(15)
+        server.settimeout(PATIENCE_S)
         peer, _ = server.accept()
     peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     with peer:
@@ -177,8 +178,8 @@ def _spin(seconds):
 
 # --- measurements --------------------------------------------------------------------------------
 
-def payload_rates(testbed, flows):
-    """bit/s on the wire of each flow (from, to), all at once, computed from the payload."""
+def total_rate(testbed, flows):
+    """bit/s on the wire of the flows (from, to), all at once, in sum; computed from the payload."""
     delay_s = max(testbed.topology.delay_s(*flow) for flow in flows)
     bandwidth = min(testbed.topology.bandwidth(*flow) for flow in flows)
     slow = 1 if bandwidth >= 50e6 else 2
@@ -193,7 +194,7 @@ def payload_rates(testbed, flows):
     finally:
         for child in [*receivers, *senders]:
             child.stop()
-    return [8 * value * FRAME_BYTES / PAYLOAD_BYTES for value in values]
+    return 8 * sum(values) * FRAME_BYTES / PAYLOAD_BYTES
 
 
 def one_way_s(testbed, a, b):
@@ -263,20 +264,29 @@ def _bandwidth_row(what, wanted, measured):
                wanted / 1e6 * (1 - TOLERANCE), wanted / 1e6 * (1 + TOLERANCE))
 
 
+def measured(function, *arguments):
+    """The function's value, or NaN, which no bounds hold, where it could not be measured."""
+    try:
+        return function(*arguments)
+    except MachineError:
+        return math.nan
+
+
 def _network_rows(testbed):
     topology = testbed.topology
     for pair in pairs_to_measure(topology):
         for a, b in (pair, pair[::-1]):
             yield _bandwidth_row(f"{a} -> {b}", topology.bandwidth(a, b),
-                                 payload_rates(testbed, [(a, b)])[0])
+                                 measured(total_rate, testbed, [(a, b)]))
     for network in topology.networks.values():
         for flows in flows_of_segment(topology, network) if network.shared else ():
             what = f"segment {network.name}: {', '.join(f'{a} -> {b}' for a, b in flows)}"
-            yield _bandwidth_row(what, network.bandwidth, sum(payload_rates(testbed, flows)))
+            yield _bandwidth_row(what, network.bandwidth, measured(total_rate, testbed, flows))
     for a, b in pairs_to_measure(topology):
         wanted = topology.delay_s(a, b)
         slack = max(TOLERANCE * wanted, DELAY_TOLERANCE_S)
-        yield Row(f"delay {a} - {b}", f"{1e3 * wanted:.3g}", 1e3 * one_way_s(testbed, a, b), "ms",
+        trip = measured(one_way_s, testbed, a, b)
+        yield Row(f"delay {a} - {b}", f"{1e3 * wanted:.3g}", 1e3 * trip, "ms",
                   1e3 * (wanted - slack), 1e3 * (wanted + slack))
 
 

@@ -51,7 +51,7 @@ int64_t NowNs() {
   return now.tv_sec * kNanosecondsInSecond + now.tv_nsec;
 }
 
-// Returns false, having said why, where the device could not be made.
+// Says what failed, and why by errno; returns false.
 bool Fail(const char* what, const std::string& on) {
   std::fprintf(stderr, "abacus_link_delay: %s %s: %s\n", what, on.c_str(), std::strerror(errno));
   return false;

@@ -6,6 +6,7 @@ usage: testbed_test.py ABACUS_LINK_DELAY [unittest arguments]
 Measured values have bounds a factor of 2 away, and a few tries: the machine is shared.
 """
 
+import math
 import os
 import signal
 import subprocess
@@ -134,7 +135,7 @@ class Built(unittest.TestCase):
 
     def rate(self, flows):
         with mock.patch.multiple(check, WARM_UP_S=0.3, SECONDS=0.4):
-            return sum(check.payload_rates(self.testbed, flows))
+            return check.total_rate(self.testbed, flows)
 
     def test_a_switched_link_has_its_bandwidth_each_way(self):
         self.between(16e6, 64e6, lambda: self.rate([("s1", "s2")]))
@@ -265,6 +266,18 @@ class Removed(unittest.TestCase):
             machine.remove(self.name)
         self.assertEqual(maker.returncode, -signal.SIGKILL)
         self.assertEqual(left_of(self.name), [])
+
+    def test_a_cut_link_is_measured_as_off(self):
+        self.testbed.up()
+        hub = next(folder for pair, folder in machine.cgroups(self.name) if pair[1] == HUB)
+        with mock.patch.object(check, "PATIENCE_S", 1):
+            self.assertGreaterEqual(check.measured(check.one_way_s, self.testbed, "x1", "s1"), 0.03)
+            for pid in (hub / "cgroup.procs").read_text().split():
+                os.kill(int(pid), signal.SIGKILL)
+            wait_until(lambda: not (hub / "cgroup.procs").read_text())
+            off = check.measured(check.one_way_s, self.testbed, "x1", "s1")
+        self.assertFalse(check.Row("delay", "30", off, "ms", 27, 33).good)
+        self.assertTrue(math.isnan(off))
 
     def test_where_it_cannot_be_built_nothing_stays(self):
         with mock.patch.dict(os.environ, ABACUS_LINK_DELAY="/bin/false"):
