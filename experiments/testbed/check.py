@@ -28,7 +28,9 @@ EXCHANGES = 200
 EXCHANGES_S_MAX = 3.0
 STALL_S_MIN = 0.002          # a gap in a spinning program from here on is a stall
 P99_SAMPLES_MIN = 1000       # with fewer the longest is told instead
-CPU_S, STALLS_S = 2.0, 2.5     # of spinning
+CPU_S = 2.0                  # of spinning
+STALLS_S_MAX = 6.0
+STALLS_PER_S = 28            # of one node, at least: one in nearly two periods
 _CLOCK_MONOTONIC_COARSE = 6  # its resolution is the kernel's tick
 PORT = 5001
 
@@ -323,7 +325,8 @@ def _cpu_rows(testbed):
     for node in capped:
         yield Row(f"CPU of {node.name}", f"{node.cpu:.3g}", shares[node.name], "core",
                   node.cpu * (1 - TOLERANCE), node.cpu * (1 + TOLERANCE))
-    _, stalls = _spin_in_groups(testbed, capped, lambda group: len(group) <= cores, STALLS_S)
+    seconds = min(STALLS_S_MAX, P99_SAMPLES_MIN / (STALLS_PER_S * max(1, len(capped))))
+    _, stalls = _spin_in_groups(testbed, capped, lambda group: len(group) <= cores, seconds)
     if stalls:
         name, value = stall_summary(stalls)
         limit_ms = 1e3 * stall_limit_s(min(node.cpu for node in capped))

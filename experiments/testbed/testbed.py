@@ -221,7 +221,7 @@ class Testbed:
             machine.join_cgroup(folders[0])
 
     def check(self, report=print):
-        """Measures what was built: [check.Row]. Takes half a minute; wants an idle testbed."""
+        """Measures what was built: [check.Row]. Takes a minute; wants an idle testbed."""
         import check  # it imports this module
         return check.measure(self, report)
 
