@@ -14,6 +14,7 @@ from pathlib import Path
 
 PREFIX = "abacus-testbed-"
 NAMESPACES = Path("/run/netns")
+STATES = Path("/run")
 REMOVAL_S_MAX = 30
 
 _CLONE_NEWNET = 0x40000000
@@ -197,12 +198,8 @@ def _processes_in_cgroups(testbed):
 
 # --- the state file ------------------------------------------------------------------------------
 
-def _state_folder():
-    return Path("/run") if os.access("/run", os.W_OK) else Path("/tmp")
-
-
 def state_file(testbed):
-    return _state_folder() / f"{PREFIX}{testbed}.json"
+    return STATES / f"{PREFIX}{testbed}.json"
 
 
 def write_state(testbed, state, first=False):
@@ -228,7 +225,7 @@ def read_state(testbed):
 
 def _files(testbed=None):
     found = []
-    for path in _state_folder().glob(f"{PREFIX}*"):
+    for path in STATES.glob(f"{PREFIX}*"):
         if testbed in (None, path.name[len(PREFIX):].partition(".")[0]):
             found.append(path)
     return found

@@ -49,7 +49,7 @@ def bucket(bandwidth):
 
 
 class _Wire:
-    """A link between two ends, each (namespace, device), and where its bandwidth is limited."""
+    """A link between two ends, each (namespace, device); bit/s and seconds each way."""
 
     def __init__(self, a, b, bandwidth, delay_s):
         self.a, self.b, self.bandwidth, self.delay_s = a, b, bandwidth, delay_s
@@ -157,8 +157,8 @@ class Testbed:
         """A testbed that is up. Raises MachineError where it is not, or not whole."""
         state = machine.read_state(name)
         if state is None or state.get("status") != "up":
-            known = [other for other in machine.testbeds() if other != name]
-            if name in machine.testbeds():
+            known = machine.testbeds()
+            if name in known:
                 raise MachineError(f"testbed {name} is not whole (its making was cut off, or goes "
                                    f"on): ./dev testbed down {name}")
             raise MachineError(f"no testbed {name} is up; there are: {', '.join(known) or 'none'}")

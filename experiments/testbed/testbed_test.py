@@ -194,7 +194,7 @@ class Built(unittest.TestCase):
     def test_a_name_is_not_taken_twice(self):
         with self.assertRaisesRegex(MachineError, f"is there already.*down {NAME}"):
             Testbed(Topology.parse(TINY), NAME).up()
-        self.assertTrue(self.testbed.exec("s1", ["true"]).wait() == 0)
+        self.assertEqual(self.testbed.exec("s1", ["true"]).wait(), 0)
 
     def test_it_is_listed_and_another_one_beside_it(self):
         other = Testbed(Topology.parse(TINY), f"{NAME}b")
