@@ -1,0 +1,290 @@
+"""What a testbed is made of on the machine: network namespaces, cgroups, processes, a state file.
+
+Everything carries PREFIX, the testbed's name and a node's in its name, so that it is found again
+without any memory of who made it. Interfaces lie in the namespaces only and go with them.
+"""
+
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+PREFIX = "abacus-testbed-"
+NAMESPACES = Path("/run/netns")
+STATES = Path("/run")
+REMOVAL_S_MAX = 30
+
+_CLONE_NEWNET = 0x40000000
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class MachineError(RuntimeError):
+    """The machine refused; the text says what, and what can be done."""
+
+
+def own_name(testbed, node):
+    """The name of a node's namespace and cgroup."""
+    return f"{PREFIX}{testbed}-{node}"
+
+
+def _split(name):
+    """(testbed, node) of a name that own_name made, or None."""
+    parts = name[len(PREFIX):].split("-") if name.startswith(PREFIX) else []
+    return tuple(parts) if len(parts) == 2 else None
+
+
+# --- commands ------------------------------------------------------------------------------------
+
+def run(command, lines=None, join=None):
+    """Runs a command, `lines` on its stdin; raises MachineError with what it said.
+
+    It runs in the cgroup `join`, so that who removes the testbed finds it though its parent died.
+    """
+    def enter():
+        (join / "cgroup.procs").write_text("0")
+
+    text = None if lines is None else "\n".join(lines) + "\n"
+    try:
+        done = subprocess.run(command, input=text, capture_output=True, text=True, check=False,
+                              preexec_fn=enter if join else None)
+    except FileNotFoundError as error:
+        raise MachineError(f"{command[0]} is not installed (Debian: iproute2)") from error
+    except subprocess.SubprocessError as error:
+        raise MachineError(f"{' '.join(command)} could not be started: was the testbed taken down "
+                           "meanwhile?") from error
+    if done.returncode != 0:
+        said = done.stderr.strip()
+        number = said.rpartition("-:")[2]  # "Command failed -:3" is of the third line
+        if lines and number.isdecimal() and 0 < int(number) <= len(lines):
+            command = [*command[:-2], *lines[int(number) - 1].split()]
+        raise MachineError(f"{' '.join(command)}: {said or f'exit code {done.returncode}'}")
+    return done.stdout
+
+
+# --- namespaces ----------------------------------------------------------------------------------
+
+def namespaces(testbed=None):
+    """(testbed, node) of each namespace of a testbed, or of this one."""
+    found = [_split(path.name) for path in NAMESPACES.glob(f"{PREFIX}*")]
+    return sorted(pair for pair in found if pair and testbed in (None, pair[0]))
+
+
+def enter_namespace(testbed, node):
+    """The calling thread goes into a node's network namespace."""
+    path = NAMESPACES / own_name(testbed, node)
+    try:
+        space = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError as error:
+        raise MachineError(f"there is no namespace {path.name}") from error
+    try:
+        if _libc.setns(space, _CLONE_NEWNET) != 0:
+            raise MachineError(f"namespace {path.name}: {os.strerror(ctypes.get_errno())}")
+    finally:
+        os.close(space)
+
+
+def die_with_parent():
+    """The calling process is killed when the thread that started it ends."""
+    _libc.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+def _processes_in_namespaces(testbed):
+    spaces = set()
+    for pair in namespaces(testbed):
+        try:
+            status = (NAMESPACES / own_name(*pair)).stat()
+            spaces.add((status.st_dev, status.st_ino))
+        except OSError:
+            pass
+    pids = set()
+    for process in Path("/proc").glob("[0-9]*") if spaces else ():
+        try:
+            status = (process / "ns/net").stat()
+        except OSError:
+            continue  # it ended
+        if (status.st_dev, status.st_ino) in spaces:
+            pids.add(int(process.name))
+    return pids
+
+
+# --- cgroups -------------------------------------------------------------------------------------
+
+def _cgroup_mount():
+    """(mount point of the CPU controller, version, this process's path there)."""
+    mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
+    paths = {}
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        paths.update({controller: path for controller in controllers.split(",")})
+    for _, point, kind, options, *_ in mounts:
+        if kind == "cgroup" and "cpu" in options.split(","):
+            return Path(point), 1, paths.get("cpu", "/")
+    for _, point, kind, *_ in mounts:
+        if kind == "cgroup2" and "cpu" in (Path(point) / "cgroup.controllers").read_text().split():
+            return Path(point), 2, paths.get("", "/")
+    raise MachineError("there is no cgroup controller 'cpu' here, neither of version 1 nor 2: "
+                       "nodes cannot be given their shares")
+
+
+def cgroup_version():
+    return _cgroup_mount()[1]
+
+
+def _cgroup_parent():
+    point, version, own = _cgroup_mount()
+    if version == 2:  # children get a controller only where their parent has no processes: the root
+        control = point / "cgroup.subtree_control"
+        if "cpu" not in control.read_text().split():
+            try:
+                control.write_text("+cpu")
+            except OSError as error:
+                raise MachineError(f"{control}: {error.strerror}: the cgroup controller 'cpu' "
+                                   "cannot be handed to nodes here") from error
+        return point
+    # Within the limits that hold for this process, where its cgroup can be seen from here.
+    inside = point / own.lstrip("/")
+    return inside if inside.is_dir() and not _split(inside.name) else point
+
+
+def cgroups(testbed=None):
+    """((testbed, node), folder) of each cgroup of a testbed, or of this one."""
+    found = []
+    for folder, names, _ in os.walk(_cgroup_mount()[0]):
+        for name in names:
+            pair = _split(name)
+            if pair and testbed in (None, pair[0]):
+                found.append((pair, Path(folder, name)))
+    return sorted(found)
+
+
+def make_cgroup(testbed, node, quota_us=None, period_us=None):
+    """A node's cgroup, with at most `quota_us` of CPU time a `period_us`."""
+    try:
+        folder = _cgroup_parent() / own_name(testbed, node)
+        folder.mkdir()
+        if quota_us is None:
+            pass
+        elif cgroup_version() == 1:
+            (folder / "cpu.cfs_period_us").write_text(str(period_us))
+            (folder / "cpu.cfs_quota_us").write_text(str(quota_us))
+        else:
+            (folder / "cpu.max").write_text(f"{quota_us} {period_us}")
+    except OSError as error:
+        raise MachineError(f"cgroup {own_name(testbed, node)}: {error.strerror}") from error
+    return folder
+
+
+def join_cgroup(folder):
+    """The calling process goes into a cgroup."""
+    try:
+        (folder / "cgroup.procs").write_text("0")
+    except OSError as error:
+        raise MachineError(f"{folder}: {error.strerror}") from error
+
+
+def _processes_in_cgroups(testbed):
+    pids = set()
+    for _, top in cgroups(testbed):
+        for folder, _, _ in os.walk(top):
+            try:
+                pids.update(int(pid) for pid in Path(folder, "cgroup.procs").read_text().split())
+            except OSError:
+                pass  # it is gone
+    return pids
+
+
+# --- the state file ------------------------------------------------------------------------------
+
+def state_file(testbed):
+    return STATES / f"{PREFIX}{testbed}.json"
+
+
+def write_state(testbed, state, first=False):
+    """Raises FileExistsError where `first` and another testbed of that name has a state."""
+    path = state_file(testbed)
+    text = json.dumps(state, indent=1)
+    if first:
+        with open(path, "x", encoding="utf-8") as file:
+            file.write(text)
+        return
+    draft = path.with_suffix(".draft")
+    draft.write_text(text, encoding="utf-8")
+    draft.replace(path)
+
+
+def read_state(testbed):
+    """The state, or None where there is none that can be read."""
+    try:
+        return json.loads(state_file(testbed).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def _files(testbed=None):
+    found = []
+    for path in STATES.glob(f"{PREFIX}*"):
+        if testbed in (None, path.name[len(PREFIX):].partition(".")[0]):
+            found.append(path)
+    return found
+
+
+# --- all of a testbed ----------------------------------------------------------------------------
+
+def testbeds():
+    """Names of all testbeds of which anything is left on the machine."""
+    found = {pair[0] for pair in namespaces()} | {pair[0] for pair, _ in cgroups()}
+    return sorted(found | {path.name[len(PREFIX):].partition(".")[0] for path in _files()})
+
+
+def _kill(testbed):
+    """Kills the testbed's processes; the number of those that were there."""
+    pids = _processes_in_cgroups(testbed) | _processes_in_namespaces(testbed)
+    pids.discard(os.getpid())
+    # The kernel shows a process of another PID namespace as 0, and kill(0) would hit this one's
+    # own group. It cannot be ended from here: its cgroup stays, and remove() says so.
+    pids.discard(0)
+    for pid in pids:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    return len(pids)
+
+
+def _remove_once(testbed):
+    """Takes away what there is now; True where there was nothing."""
+    nothing = _kill(testbed) == 0
+    for pair in namespaces(testbed):
+        nothing = False
+        subprocess.run(["ip", "netns", "delete", own_name(*pair)], capture_output=True, check=False)
+    for _, top in cgroups(testbed):
+        nothing = False
+        for folder, _, _ in os.walk(top, topdown=False):
+            try:
+                os.rmdir(folder)
+            except OSError:
+                pass  # its processes are still on their way out
+    return nothing
+
+
+def remove(testbed):
+    """Removes all that carries the testbed's name, whoever made it and however far that one came.
+
+    Looks again until nothing is found twice: what was killed while it made something may have made
+    it after the first look. Raises MachineError with what is left after REMOVAL_S_MAX.
+    """
+    deadline = time.monotonic() + REMOVAL_S_MAX
+    quiet = 0
+    while quiet < 2:
+        quiet = quiet + 1 if _remove_once(testbed) else 0
+        if time.monotonic() > deadline:
+            left = [own_name(*pair) for pair in namespaces(testbed)]
+            left += [str(folder) for _, folder in cgroups(testbed)]
+            raise MachineError(f"these could not be removed: {', '.join(left) or 'processes'}; a "
+                               "process of another PID namespace may be in them")
+        time.sleep(0.01)
+    for path in _files(testbed):
+        path.unlink(missing_ok=True)

@@ -1,0 +1,11 @@
+abacus_program(abacus_link_delay SRCS testbed/link_delay_main.cc)
+
+find_package(Python3 REQUIRED COMPONENTS Interpreter)
+add_test(NAME abacus_testbed_topology_test
+  COMMAND Python3::Interpreter -B ${CMAKE_CURRENT_SOURCE_DIR}/testbed/topology_test.py)
+abacus_set_up_test(abacus_testbed_topology_test NOASAN "it runs no program of this build")
+
+add_test(NAME abacus_testbed_test
+  COMMAND Python3::Interpreter -B ${CMAKE_CURRENT_SOURCE_DIR}/testbed/testbed_test.py
+          $<TARGET_FILE:abacus_link_delay>)
+abacus_set_up_test(abacus_testbed_test TARGETS abacus_link_delay)

@@ -1,0 +1,268 @@
+"""An emulated network of small machines on one Linux host: Testbed.
+
+    from testbed import Testbed
+    from topology import Topology
+
+    with Testbed(Topology.load("paper")) as testbed:     # up() ... down()
+        server = testbed.exec("s1", ["abacus", "serve", ...])
+        host = testbed.topology.nodes["s1"].address
+
+Needs root. Not thread-safe: commands are started with hooks between fork and exec.
+"""
+
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import machine
+from machine import MachineError
+from topology import CPU_PERIOD_US, FRAME_BYTES, HUB, Topology
+
+PROJECT = Path(__file__).resolve().parents[2]
+DELAY_PROGRAM = "abacus_link_delay"
+DEVICE = "eth0"  # of a node, in its namespace
+BURST_S = 0.001  # a token bucket holds what passes in this time ...
+BURST_FRAMES = 2  # ... but no less than this
+QUEUE_S = 0.1    # what waits before a token bucket at most, in time; beyond, frames are dropped
+QUEUE_BYTES_MIN = 64 * 1024
+
+
+def find_delay_program():
+    """The built abacus_link_delay: the environment's ABACUS_LINK_DELAY, else that of a preset."""
+    given = os.environ.get("ABACUS_LINK_DELAY")
+    candidates = [Path(given)] if given else [
+        PROJECT / "build" / preset / "experiments" / DELAY_PROGRAM for preset in ("release", "dev")]
+    for path in candidates:
+        if os.access(path, os.X_OK):
+            return path
+    raise MachineError(f"a link has a delay, and {DELAY_PROGRAM} is not built: "
+                       f"./dev build release {DELAY_PROGRAM}")
+
+
+def bucket(bandwidth):
+    """The words of tc for a token bucket of `bandwidth` bit/s."""
+    burst = max(BURST_FRAMES * FRAME_BYTES, math.ceil(bandwidth / 8 * BURST_S))
+    queue = max(QUEUE_BYTES_MIN, math.ceil(bandwidth / 8 * QUEUE_S))
+    return f"tbf rate {bandwidth:.0f}bit burst {burst} limit {queue}"
+
+
+class _Wire:
+    """A link between two ends, each (namespace, device); bit/s and seconds each way."""
+
+    def __init__(self, a, b, bandwidth, delay_s):
+        self.a, self.b, self.bandwidth, self.delay_s = a, b, bandwidth, delay_s
+
+
+class _Plan:
+    """The devices of a topology, and the commands of ip and tc that make them."""
+
+    def __init__(self, testbed, topology):
+        self.topology = topology
+        space = {name: machine.own_name(testbed, name) for name in [HUB, *topology.nodes]}
+        hub = space[HUB]
+        self.hub = hub
+        self.wires = []
+        self.ports = {name: [] for name in topology.networks}  # of each network's bridge
+        for i, node in enumerate(topology.nodes.values()):
+            network = topology.networks[node.network]
+            self.ports[node.network].append(f"n{i}")
+            self.wires.append(_Wire((space[node.name], DEVICE), (hub, f"n{i}"), network.bandwidth,
+                                    network.delay_s))
+        for i, link in enumerate(topology.links):
+            self.ports[link.a].append(f"l{i}a")
+            self.ports[link.b].append(f"l{i}b")
+            self.wires.append(_Wire((hub, f"l{i}a"), (hub, f"l{i}b"), link.bandwidth, link.delay_s))
+        self.bridges = {name: f"br{i}" for i, name in enumerate(topology.networks)}
+        self.shared = {name: f"seg{i}" for i, name in enumerate(topology.networks)
+                       if topology.networks[name].shared}
+        self.addresses = {space[node.name]: node.address for node in topology.nodes.values()}
+
+    def delay_words(self):
+        """Arguments of abacus_link_delay: the wires with a delay are its TAP devices."""
+        return [word for wire in self.wires if wire.delay_s > 0
+                for word in (str(machine.NAMESPACES / wire.a[0]), wire.a[1],
+                             str(machine.NAMESPACES / wire.b[0]), wire.b[1],
+                             f"{wire.delay_s * 1e6:.0f}")]
+
+    def ip_of_hub(self):
+        """Makes the bridges, the segments' devices and the wires without delay; plugs all in."""
+        lines = [f"link add {bridge} type bridge mcast_snooping 0"
+                 for bridge in self.bridges.values()]
+        lines += [f"link add {device} type ifb" for device in self.shared.values()]
+        lines += [f"link add {w.a[1]} netns {w.a[0]} type veth peer name {w.b[1]} netns {w.b[0]}"
+                  for w in self.wires if w.delay_s == 0]
+        for network, ports in self.ports.items():
+            lines += [f"link set {port} master {self.bridges[network]}" for port in ports]
+        devices = [*self.bridges.values(), *self.shared.values(),
+                   *(port for ports in self.ports.values() for port in ports)]
+        # Without addresses of its own no device sends anything of its own.
+        lines += [f"link set {device} addrgenmode none" for device in devices]
+        return lines + [f"link set {device} up" for device in devices]
+
+    def ip_of_node(self, space):
+        return ["link set lo up", f"link set {DEVICE} addrgenmode none",
+                f"addr add {self.addresses[space]}/24 dev {DEVICE}", f"link set {DEVICE} up"]
+
+    def tc(self, space):
+        """Token buckets where frames leave for a wire; one more for each shared segment.
+
+        A segment takes each frame once, where it comes in from a station or from another network,
+        so that all stations and both directions go through its one bucket.
+        """
+        lines = [f"qdisc add dev {device} root {bucket(wire.bandwidth)}" for wire in self.wires
+                 for where, device in (wire.a, wire.b) if where == space]
+        for network, device in self.shared.items() if space == self.hub else ():
+            lines.append(f"qdisc add dev {device} root "
+                         f"{bucket(self.topology.networks[network].bandwidth)}")
+            for port in self.ports[network]:
+                lines.append(f"qdisc add dev {port} clsact")
+                lines.append(f"filter add dev {port} ingress protocol all u32 match u32 0 0 "
+                             f"action mirred egress redirect dev {device}")
+        return lines
+
+    def used(self, version):
+        """What emulates what, a sentence each."""
+        lines = [f"{len(self.addresses)} nodes: network namespaces, joined by {len(self.bridges)} "
+                 "bridge(s) in one more",
+                 "bandwidth: token buckets (tc tbf) at both ends of each link"]
+        lines += [f"shared segment {network}: one ifb and one token bucket for all stations and "
+                  "both directions" for network in self.shared]
+        delayed = sum(wire.delay_s > 0 for wire in self.wires)
+        if delayed:
+            lines.append(f"delay: {DELAY_PROGRAM} (user space, TAP devices) on {delayed} of "
+                         f"{len(self.wires)} links")
+        if delayed < len(self.wires):
+            lines.append("links without a delay: veth")
+        if any(node.cpu is not None for node in self.topology.nodes.values()):
+            lines.append(f"CPU: quota of a cgroup (version {version}), period "
+                         f"{CPU_PERIOD_US / 1000:g} ms")
+        return lines
+
+
+class Testbed:
+    """One testbed, `name`d like its topology unless told otherwise. As a context: up and down.
+
+    Several stand side by side if their names differ. Nothing of one is known to another, as all
+    devices lie in namespaces of its own.
+    """
+
+    def __init__(self, topology, name=None):
+        self.topology = topology
+        self.name = name or topology.name
+
+    @staticmethod
+    def attach(name):
+        """A testbed that is up. Raises MachineError where it is not, or not whole."""
+        state = machine.read_state(name)
+        if state is None or state.get("status") != "up":
+            known = machine.testbeds()
+            if name in known:
+                raise MachineError(f"testbed {name} is not whole (its making was cut off, or goes "
+                                   f"on): ./dev testbed down {name}")
+            raise MachineError(f"no testbed {name} is up; there are: {', '.join(known) or 'none'}")
+        topology = Topology.parse(state["text"], machine.state_file(name), state["topology"])
+        return Testbed(topology, name)
+
+    def up(self):
+        """Builds it all and returns what emulates what, a line each.
+
+        Raises MachineError; nothing is left then.
+        """
+        require_root()
+        plan = _Plan(self.name, self.topology)
+        delays = plan.delay_words()
+        program = find_delay_program() if delays else None
+        version = machine.cgroup_version()
+        refused = MachineError(f"a testbed {self.name} is there already, or was left by a run that "
+                               f"was cut off: ./dev testbed down {self.name}, or take another name")
+        if self.name in machine.testbeds():
+            raise refused
+        state = {"status": "building", "topology": self.topology.name, "used": plan.used(version),
+                 "text": self.topology.to_text(), "pid": os.getpid()}
+        try:
+            machine.write_state(self.name, state, first=True)
+        except FileExistsError as error:
+            raise refused from error
+        try:
+            self._build(plan, program, delays)
+            machine.write_state(self.name, {**state, "status": "up"})
+        except BaseException:
+            machine.remove(self.name)
+            raise
+        return state["used"]
+
+    def down(self):
+        """Removes all of it, its processes too; not an error where there is nothing."""
+        require_root()
+        machine.remove(self.name)
+
+    def command(self, node, words):
+        """The words that run `words` on a node: in its namespace and its cgroup."""
+        if node not in self.topology.nodes:
+            raise MachineError(f"testbed {self.name} has no node {node}; there are: "
+                               f"{', '.join(self.topology.nodes)}")
+        return [sys.executable, "-B", str(Path(__file__).with_name("testbed_main.py")), "exec",
+                "--testbed", self.name, node, "--", *words]
+
+    def exec(self, node, words, **options):
+        """Starts `words` on a node; the subprocess.Popen, `options` being that class's."""
+        return subprocess.Popen(self.command(node, words), **options)
+
+    def enter(self, node, capped=True):
+        """Moves the calling process to a node for good; not `capped`: only into its namespace."""
+        machine.enter_namespace(self.name, node)
+        if capped:
+            folders = [folder for pair, folder in machine.cgroups(self.name)
+                       if pair == (self.name, node)]
+            if not folders:
+                raise MachineError(f"there is no cgroup {machine.own_name(self.name, node)}")
+            machine.join_cgroup(folders[0])
+
+    def check(self, report=print):
+        """Measures what was built: [check.Row]. Takes a minute; wants an idle testbed."""
+        import check  # it imports this module
+        return check.measure(self, report)
+
+    def __enter__(self):
+        self.up()
+        return self
+
+    def __exit__(self, *_):
+        self.down()
+
+    def _build(self, plan, program, delays):
+        # The hub's cgroup first: all that is run to build the testbed runs in it.
+        hub = machine.make_cgroup(self.name, HUB)
+        for node in self.topology.nodes.values():
+            quota_us = None if node.cpu is None else round(node.cpu * CPU_PERIOD_US)
+            machine.make_cgroup(self.name, node.name, quota_us, CPU_PERIOD_US)
+        for space in [plan.hub, *plan.addresses]:
+            machine.run(["ip", "netns", "add", space], join=hub)
+        if delays:
+            self._start_delays(program, delays, hub)
+        machine.run(["ip", "-n", plan.hub, "-batch", "-"], plan.ip_of_hub(), hub)
+        for space in plan.addresses:
+            machine.run(["ip", "-n", space, "-batch", "-"], plan.ip_of_node(space), hub)
+        for space in [plan.hub, *plan.addresses]:
+            machine.run(["tc", "-n", space, "-batch", "-"], plan.tc(space), hub)
+
+    def _start_delays(self, program, delays, hub):
+        """Runs on after this process: it is found by the hub's cgroup."""
+        log = machine.state_file(self.name).with_suffix(".log")
+        with open(log, "wb") as errors:
+            process = subprocess.Popen(
+                [program, *delays], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors,
+                start_new_session=True, cwd="/", preexec_fn=lambda: machine.join_cgroup(hub))
+        with process.stdout:
+            if process.stdout.readline() != b"ready\n":
+                process.wait()
+                raise MachineError(f"{program}: {log.read_text().strip() or 'ended'}")
+        process.returncode = 0  # it is not ours to wait for
+
+
+def require_root():
+    if os.geteuid() != 0:
+        raise MachineError("the testbed takes root: it makes network namespaces and cgroups. "
+                           "Run it with sudo")
