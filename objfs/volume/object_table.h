@@ -20,7 +20,7 @@
 #include "objfs/store/shared_gate.h"
 #include "objfs/volume/inode.h"
 #include "objfs/volume/transaction.h"
-#include "objfs/volume/turns.h"
+#include "objfs/store/turns.h"
 #include "runtime/base/mutex.h"
 
 namespace abacus::objfs {

@@ -25,7 +25,7 @@
 #include "objfs/volume/isolation_layer.h"
 #include "objfs/volume/object_table.h"
 #include "objfs/volume/transaction.h"
-#include "objfs/volume/turns.h"
+#include "objfs/store/turns.h"
 #include "objfs/volume/volume_locks.h"
 #include "runtime/base/mutex.h"
 #include "runtime/object/mobile_object.h"
