@@ -238,7 +238,7 @@ TEST(ObjectTableFaultTest, ContentsThatCannotBeSyncedKeepNoNameWaiting) {
                               : absl::OkStatus();
                  }});
   const auto now = [] { return int64_t{1'700'000'000} * 1'000'000'000; };
-  ObjectId link = 0, directory = 0;
+  ObjectId directory = 0;
   {
     auto store = LocalObjectStore::Open(disk, {});
     ASSERT_TRUE(store.ok()) << store.status();
@@ -246,7 +246,7 @@ TEST(ObjectTableFaultTest, ContentsThatCannotBeSyncedKeepNoNameWaiting) {
     Inode inode;
     inode.mode = S_IFLNK | 0777;
     inode.links = 1;
-    link = table.Make(kWriter, inode, "target")->id;
+    ASSERT_TRUE(table.Make(kWriter, inode, "target").ok());
     inode.mode = S_IFDIR | 0755;
     directory = table.Make(kWriter, inode, "")->id;
     fails = true;
