@@ -93,15 +93,13 @@ class Names {
   }
 
   // What is there now, as another client sees it.
-  void Check(FileSystem& at, ObjectStore& store,
-             const runtime::Ref<Volume>& volume) {
+  void Check(FileSystem& at, ObjectStore& store, const runtime::Ref<Volume>& volume) {
     State found;
     std::map<ObjectId, uint32_t> names;
     ASSERT_NO_FATAL_FAILURE(Walk(at, at.root(), &found, &names));
     const auto is = std::find(history_.begin(), history_.end(), found);
-    ASSERT_TRUE(is != history_.end())
-        << "names as they never were: " << Text(found) << "\nfrom " << Text(history_.front())
-        << "\nto " << Text(history_.back());
+    ASSERT_TRUE(is != history_.end()) << "names as they never were: " << Text(found) << "\nfrom "
+                                      << Text(history_.front()) << "\nto " << Text(history_.back());
     // What had a name before, and has none now, is gone or waits to be removed.
     std::set<ObjectId> had;
     for (auto state = history_.begin(); state <= is; ++state) {
@@ -164,8 +162,8 @@ class Names {
   bool Make(State& next, const std::pair<ObjectId, std::string>& name) {
     const uint32_t kinds[] = {S_IFREG | 0644, S_IFREG | 0644, S_IFDIR | 0755, S_IFLNK | 0777};
     const uint32_t mode = kinds[random_() % 4];
-    const auto made = at_.Make(kWhoever, name.first, name.second, mode, 0,
-                               S_ISLNK(mode) ? "target" : "");
+    const auto made =
+        at_.Make(kWhoever, name.first, name.second, mode, 0, S_ISLNK(mode) ? "target" : "");
     // Of one that failed nobody knows what its number would have been.
     if (!made.ok()) return false;
     modes_[made->id] = mode;
@@ -193,13 +191,11 @@ class Names {
     next.erase(from);
     next[to] = moved;
     history_.push_back(next);
-    return at_
-        .Rename(kWhoever, from.first, from.second, to.first, to.second, RenameRule::kReplace)
+    return at_.Rename(kWhoever, from.first, from.second, to.first, to.second, RenameRule::kReplace)
         .ok();
   }
 
-  void Walk(FileSystem& at, ObjectId directory, State* found,
-            std::map<ObjectId, uint32_t>* names) {
+  void Walk(FileSystem& at, ObjectId directory, State* found, std::map<ObjectId, uint32_t>* names) {
     const auto listed = at.List(kWhoever, directory, 0, 100, false);
     ASSERT_TRUE(listed.ok()) << listed.status();
     uint32_t directories = 0;

@@ -225,9 +225,8 @@ TEST_F(ConcurrencyTest, FlushesThatComeAtOnceShareAStep) {
     while (!held) changed.Wait(mutex);
   }
   for (int i = 1; i <= kThreads; ++i) {
-    threads.emplace_back([&store, id = ids[static_cast<size_t>(i)]] {
-      EXPECT_TRUE(store.Flush(id).ok());
-    });
+    threads.emplace_back(
+        [&store, id = ids[static_cast<size_t>(i)]] { EXPECT_TRUE(store.Flush(id).ok()); });
   }
   for (std::thread& thread : threads) thread.join();
   runtime::MutexLock lock(mutex);

@@ -175,8 +175,8 @@ std::vector<LocalObjectStore::Member> LocalObjectStore::CollectMembers(Step& ste
 }
 
 std::optional<LocalObjectStore::Member> LocalObjectStore::MemberOf(Step& step,
-                                                                   const ObjectPtr& object,
-                                                                   Tie tie, bool asked) {
+                                                                   const ObjectPtr& object, Tie tie,
+                                                                   bool asked) {
   Member member{.object = object, .tie = tie};
   MutexLock lock(object->mutex);
   if (object->removed || !object->listed_changed) return std::nullopt;
@@ -248,10 +248,9 @@ absl::Status LocalObjectStore::LogMembers(const std::vector<Member>& members) {
   std::vector<std::string> payloads;
   for (const Member* member : logged) {
     const bool more = member != logged.back();
-    payloads.push_back(
-        member->batch.has_value()
-            ? EncodePayload(member->batch->ToRecord(member->object->id), more)
-            : EncodePayload(*member->attributes, more));
+    payloads.push_back(member->batch.has_value()
+                           ? EncodePayload(member->batch->ToRecord(member->object->id), more)
+                           : EncodePayload(*member->attributes, more));
   }
   uint64_t journal, sequence;
   {

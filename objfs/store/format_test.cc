@@ -24,9 +24,7 @@ UpdateRecord Update() {
                    {.first = 2, .count = 1}}};
 }
 
-AttributesRecord Attributes() {
-  return {.id = 5, .version = 9, .blob = "mode", .blocks = 2};
-}
+AttributesRecord Attributes() { return {.id = 5, .version = 9, .blob = "mode", .blocks = 2}; }
 
 TablePage Page() {
   return {.id = 5,
@@ -65,8 +63,7 @@ TEST(FormatTest, TheBytesAreThoseOfVersionTwo) {
             "6501(00 x 7)02(00 x 7)0200000001(00 x 8)02(00 x 7)07(00 x 7)09(00 x 7)0403020105"
             "0000000002(00 x 7)01(00 x 7)");
   EXPECT_EQ(Hex(EncodePayload(Attributes())), "0405(00 x 7)09(00 x 7)04006d6f646502(00 x 7)");
-  EXPECT_EQ(Hex(EncodePayload(Attributes(), true)),
-            "8405(00 x 7)09(00 x 7)04006d6f646502(00 x 7)");
+  EXPECT_EQ(Hex(EncodePayload(Attributes(), true)), "8405(00 x 7)09(00 x 7)04006d6f646502(00 x 7)");
   EXPECT_EQ(Hex(EncodePayload(RemoveRecord{.id = 5, .blocks_before = 2})),
             "0205(00 x 7)02(00 x 7)");
   EXPECT_EQ(Hex(EncodePayload(IdsRecord{.ids_end = 131'073})), "03010002(00 x 5)");
@@ -86,10 +83,9 @@ TEST(FormatTest, TheChecksumIsCrc32c) {
 TEST(FormatTest, WhatIsEncodedDecodes) {
   EXPECT_EQ(DecodeSuperblock(EncodeSuperblock({.store = 7}))->store, 7u);
   EXPECT_EQ(*DecodeJournalHeader(EncodeJournalHeader(kJournal)), kJournal);
-  for (const JournalRecord& record :
-       {JournalRecord(Update()), JournalRecord(Attributes()),
-        JournalRecord(RemoveRecord{.id = 5, .blocks_before = 2}),
-        JournalRecord(IdsRecord{.ids_end = 9})}) {
+  for (const JournalRecord& record : {JournalRecord(Update()), JournalRecord(Attributes()),
+                                      JournalRecord(RemoveRecord{.id = 5, .blocks_before = 2}),
+                                      JournalRecord(IdsRecord{.ids_end = 9})}) {
     for (const bool more : {false, true}) {
       const auto payload = DecodePayload(EncodePayload(record, more));
       ASSERT_TRUE(payload.ok()) << payload.status();

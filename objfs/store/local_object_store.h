@@ -117,8 +117,8 @@ class LocalObjectStore : public ObjectStore {
     bool data_named ABSL_GUARDED_BY(mutex) = false;      // and its name is durable
     bool has_table ABSL_GUARDED_BY(mutex) = false;
     bool table_unsynced ABSL_GUARDED_BY(mutex) = false;     // a checkpoint is under way
-    uint64_t data_written ABSL_GUARDED_BY(mutex) = 0;   // writes to the data file since Open,
-    uint64_t data_synced ABSL_GUARDED_BY(mutex) = 0;    // and how many of them were synced
+    uint64_t data_written ABSL_GUARDED_BY(mutex) = 0;       // writes to the data file since Open,
+    uint64_t data_synced ABSL_GUARDED_BY(mutex) = 0;        // and how many of them were synced
     absl::Status damage ABSL_GUARDED_BY(mutex);             // of the table: no call can use it
     absl::Status unsynced ABSL_GUARDED_BY(mutex);           // a sync failed: no more changes
     std::shared_ptr<DiskFile> data ABSL_GUARDED_BY(mutex);  // while it is open
@@ -167,7 +167,7 @@ class LocalObjectStore : public ObjectStore {
   struct Step {
     std::vector<ObjectId> ids;
     bool done = false;
-    absl::Status status;                                  // of the updates and of the journal
+    absl::Status status;                                 // of the updates and of the journal
     absl::flat_hash_map<ObjectId, absl::Status> failed;  // of `ids`
   };
   // What recovery knows of the journals.

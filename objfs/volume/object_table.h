@@ -18,9 +18,9 @@
 #include "absl/status/statusor.h"
 #include "objfs/layer/version.h"
 #include "objfs/store/object_store.h"
+#include "objfs/store/turns.h"
 #include "objfs/volume/inode.h"
 #include "objfs/volume/transaction.h"
-#include "objfs/store/turns.h"
 #include "runtime/base/mutex.h"
 
 namespace abacus::objfs {
