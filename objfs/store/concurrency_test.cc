@@ -152,13 +152,13 @@ TEST_F(ConcurrencyTest, ARemovalEndsCallsUnderWay) {
 
 // What was flushed while updates went on is, at any moment, what one of them left.
 TEST_F(ConcurrencyTest, AFlushTakesUpdatesAlongWhollyOrNotAtAll) {
-  for (int round = 0; round < 10; ++round) {
-    std::vector<ObjectId> ids;
-    for (int i = 0; i < 6; ++i) ids.push_back(*store_->Create("none", 1));
-    ASSERT_TRUE(store_->FlushAll().ok());
-    std::atomic<bool> stop{false};
+  std::vector<ObjectId> ids;
+  for (int i = 0; i < 40; ++i) ids.push_back(*store_->Create("none", 1));
+  ASSERT_TRUE(store_->FlushAll().ok());
+  for (int round = 0; round < 100; ++round) {
+    std::atomic<bool> stop{false}, begun{false};
     std::atomic<int> wrong{0};
-    std::thread updater([&] {
+    std::thread updater([this, ids, round, &stop, &begun, &wrong]() mutable {
       std::mt19937_64 random(static_cast<uint64_t>(round));
       for (VersionNumber version = 2; !stop; ++version) {
         // All of them the same, in a new order: the first ones also in their bytes.
@@ -168,12 +168,14 @@ TEST_F(ConcurrencyTest, AFlushTakesUpdatesAlongWhollyOrNotAtAll) {
         for (const ObjectId id : ids) updates.push_back({id, {}, text});
         updates[0].writes = updates[1].writes = {{0, text}};
         wrong += store_->Update(updates, version).ok() ? 0 : 1;
+        begun = true;
       }
     });
     std::vector<std::thread> flushers;
-    for (const ObjectId id : std::vector<ObjectId>(ids)) {
-      flushers.emplace_back([this, id, &wrong] {
-        for (int i = 0; i < 20; ++i) wrong += store_->Flush(id).ok() ? 0 : 1;
+    for (int i = 0; i < 4; ++i) {
+      flushers.emplace_back([this, id = ids[static_cast<size_t>(i)], &begun, &wrong] {
+        while (!begun) std::this_thread::yield();
+        for (int flush = 0; flush < 5; ++flush) wrong += store_->Flush(id).ok() ? 0 : 1;
       });
     }
     for (std::thread& flusher : flushers) flusher.join();
