@@ -18,7 +18,7 @@
 #include "objfs/fs/knowledge.h"
 #include "objfs/fs/wait_board.h"
 #include "objfs/layer/version.h"
-#include "objfs/volume/turns.h"
+#include "objfs/store/turns.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/status.h"
 

@@ -508,7 +508,6 @@ absl::StatusOr<bool> FileSystemImpl::CommitRename(const Named& from, const Named
   if (!plan.ok()) return plan.status();
   plan->change = to_change;
   plan->must_be_linked = true;
-  // Before the directory that loses the name: see ObjectTable::Update.
   others.insert(others.begin(), *std::move(plan));
   return Settled(Commit(*from.directory, {leaves}, from_change, others, tree));
 }

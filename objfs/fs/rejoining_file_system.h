@@ -17,7 +17,7 @@
 
 #include "objfs/fs/file_system_impl.h"
 #include "objfs/store/shared_gate.h"
-#include "objfs/volume/turns.h"
+#include "objfs/store/turns.h"
 #include "runtime/base/mutex.h"
 
 namespace abacus::objfs {

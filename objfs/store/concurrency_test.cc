@@ -3,14 +3,19 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
+#include <random>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "objfs/store/local_object_store.h"
 #include "objfs/store/memory_disk.h"
+#include "objfs/store/model_disk.h"
 #include "objfs/store/testing/model_object.h"
+#include "runtime/base/mutex.h"
 
 namespace abacus::objfs {
 namespace {
@@ -143,6 +148,92 @@ TEST_F(ConcurrencyTest, ARemovalEndsCallsUnderWay) {
   EXPECT_EQ(store_->Space()->used_bytes, 0u);
   Open();
   EXPECT_EQ(store_->List(0, 1)->size(), 0u);
+}
+
+// What was flushed while updates went on is, at any moment, what one of them left.
+TEST_F(ConcurrencyTest, AFlushTakesUpdatesAlongWhollyOrNotAtAll) {
+  std::vector<ObjectId> ids;
+  for (int i = 0; i < 40; ++i) ids.push_back(*store_->Create("none", 1));
+  ASSERT_TRUE(store_->FlushAll().ok());
+  for (int round = 0; round < 100; ++round) {
+    std::atomic<bool> stop{false}, begun{false};
+    std::atomic<int> wrong{0};
+    std::thread updater([this, ids, round, &stop, &begun, &wrong]() mutable {
+      std::mt19937_64 random(static_cast<uint64_t>(round));
+      for (VersionNumber version = 2; !stop; ++version) {
+        // All of them the same, in a new order: the first ones also in their bytes.
+        std::shuffle(ids.begin(), ids.end(), random);
+        const std::string text = std::to_string(1'000'000 + version);
+        std::vector<ObjectUpdate> updates;
+        for (const ObjectId id : ids) updates.push_back({id, {}, text});
+        updates[0].writes = updates[1].writes = {{0, text}};
+        wrong += store_->Update(updates, version).ok() ? 0 : 1;
+        begun = true;
+      }
+    });
+    std::vector<std::thread> flushers;
+    for (int i = 0; i < 4; ++i) {
+      flushers.emplace_back([this, id = ids[static_cast<size_t>(i)], &begun, &wrong] {
+        while (!begun) std::this_thread::yield();
+        for (int flush = 0; flush < 5; ++flush) wrong += store_->Flush(id).ok() ? 0 : 1;
+      });
+    }
+    for (std::thread& flusher : flushers) flusher.join();
+    stop = true;
+    updater.join();
+    EXPECT_EQ(wrong.load(), 0);
+    Open();  // without what came after the last flush
+    const std::string first = store_->GetAttributes(ids[0])->blob;
+    for (const ObjectId id : ids) EXPECT_EQ(store_->GetAttributes(id)->blob, first);
+  }
+}
+
+TEST_F(ConcurrencyTest, FlushesThatComeAtOnceShareAStep) {
+  constexpr int kThreads = 16;
+  runtime::Mutex mutex;
+  runtime::CondVar changed;
+  bool holds = false, held = false;  // the first step, until all others have synced their data
+  int data_syncs = 0, journal_syncs = 0;
+  ModelDisk disk(disk_, {.fault = [&](std::string_view call, const std::string& path) {
+                   if (call != "sync") return absl::OkStatus();
+                   runtime::MutexLock lock(mutex);
+                   if (path.ends_with(".d")) ++data_syncs;
+                   const bool is_journal = path.starts_with("journal.");
+                   if (is_journal) ++journal_syncs;
+                   if (is_journal && holds) held = true;
+                   changed.SignalAll();
+                   while (is_journal && holds && data_syncs < kThreads) changed.Wait(mutex);
+                   return absl::OkStatus();
+                 }});
+  auto opened = LocalObjectStore::Open(disk, {});
+  ASSERT_TRUE(opened.ok());
+  LocalObjectStore& store = **opened;
+  std::vector<ObjectId> ids;
+  for (int i = 0; i <= kThreads; ++i) ids.push_back(*store.Create("", 1));
+  ASSERT_TRUE(store.FlushAll().ok());
+  for (const ObjectId id : ids) {
+    if (id != ids[0]) ASSERT_TRUE(store.Write(id, 0, "x", 2).ok());
+  }
+  ASSERT_TRUE(store.SetAttributes(ids[0], "x", 2).ok());
+  {
+    runtime::MutexLock lock(mutex);
+    data_syncs = journal_syncs = 0;
+    holds = true;
+  }
+  std::vector<std::thread> threads;
+  threads.emplace_back([&] { EXPECT_TRUE(store.Flush(ids[0]).ok()); });
+  {
+    runtime::MutexLock lock(mutex);
+    while (!held) changed.Wait(mutex);
+  }
+  for (int i = 1; i <= kThreads; ++i) {
+    threads.emplace_back(
+        [&store, id = ids[static_cast<size_t>(i)]] { EXPECT_TRUE(store.Flush(id).ok()); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  runtime::MutexLock lock(mutex);
+  // One of the first and one of those that waited meanwhile, and who was late.
+  EXPECT_LE(journal_syncs, kThreads / 2);
 }
 
 }  // namespace

@@ -19,16 +19,11 @@ constexpr uint64_t kUnpunchedMin = 256;
 constexpr uint64_t kUnpunchedShare = 4;
 }  // namespace
 
+// -- flushes --------------------------------------------------------------------------------------
+
 absl::Status LocalObjectStore::Flush(ObjectId id) {
-  const auto found = Find(id);
-  if (!found.ok()) return found.status();
-  {
-    MutexLock lock((*found)->flush_mutex);
-    if (auto status = FlushObject(**found); !status.ok()) return Counted(status);
-  }
-  const absl::Status removals = SyncRemovals();
-  CheckpointIfLong();
-  return removals;
+  if (const auto found = Find(id); !found.ok()) return found.status();
+  return FlushTogether(std::span(&id, 1));
 }
 
 absl::Status LocalObjectStore::FlushAll() {
@@ -37,43 +32,40 @@ absl::Status LocalObjectStore::FlushAll() {
     MutexLock lock(mutex_);
     ids.assign(changed_.begin(), changed_.end());
   }
-  absl::Status first = SyncRemovals();
-  for (const ObjectId id : ids) {
-    const absl::Status flushed = Flush(id);
-    // Removed meanwhile: nothing is left to make durable.
-    if (!flushed.ok() && !absl::IsNotFound(flushed)) first.Update(flushed);
-  }
-  return first;
+  return FlushTogether(ids);
 }
 
-absl::Status LocalObjectStore::FlushObject(StoredObject& object) {
-  FlushBatch batch;
+absl::Status LocalObjectStore::FlushTogether(std::span<const ObjectId> ids) {
+  absl::Status first;
+  // Before the step: however large they are, no other flush waits for them.
+  std::vector<ObjectId> synced;
+  for (const ObjectId id : ids) {
+    const auto found = Find(id);
+    if (!found.ok()) continue;  // removed: nothing is left to make durable
+    const absl::Status status = SyncData(**found);
+    if (status.ok()) synced.push_back(id);
+    if (!absl::IsNotFound(status)) first.Update(status);
+  }
+  first.Update(JoinStep(synced));
+  first.Update(SyncRemovals());
+  CheckpointIfLong();
+  return Counted(first);
+}
+
+absl::Status LocalObjectStore::SyncData(StoredObject& object) {
+  MutexLock sync_lock(object.sync_mutex);
+  std::shared_ptr<DiskFile> data;
+  bool named;
+  uint64_t written;
   {
     MutexLock lock(object.mutex);
     if (object.removed) {
       return absl::NotFoundError(absl::StrCat("there is no object ", object.id));
     }
     if (!object.unsynced.ok()) return object.unsynced;
-    if (!object.listed_changed) return object.damage;
-    batch = object.state.BeginFlush();
-  }
-  const bool has_contents =
-      std::any_of(batch.blocks.begin(), batch.blocks.end(),
-                  [](const auto& block) { return block.second.version != 0; });
-  absl::Status status = has_contents ? SyncData(object) : absl::OkStatus();
-  if (status.ok()) status = CommitBatch(object, batch);
-  if (!status.ok()) {
-    MutexLock lock(object.mutex);
-    object.state.Abort();
-  }
-  return status;
-}
-
-absl::Status LocalObjectStore::SyncData(StoredObject& object) {
-  std::shared_ptr<DiskFile> data;
-  bool named;
-  {
-    MutexLock lock(object.mutex);
+    if (!object.damage.ok()) return object.damage;
+    written = object.data_written;
+    if (object.data_synced == written) return absl::OkStatus();
     auto opened = DataFile(object, false);
     if (!opened.ok()) return opened.status();
     data = *std::move(opened);
@@ -84,6 +76,7 @@ absl::Status LocalObjectStore::SyncData(StoredObject& object) {
   MutexLock lock(object.mutex);
   if (synced.ok()) {
     object.data_named = true;
+    object.data_synced = written;
     return synced;
   }
   // The kernel reports a page that it could not write once and then takes it for clean: a second
@@ -94,26 +87,201 @@ absl::Status LocalObjectStore::SyncData(StoredObject& object) {
   return object.unsynced;
 }
 
-absl::Status LocalObjectStore::CommitBatch(StoredObject& object, const FlushBatch& batch) {
-  const std::string payload = EncodePayload(batch.ToRecord(object.id));
+// -- steps ----------------------------------------------------------------------------------------
+
+absl::Status LocalObjectStore::JoinStep(std::span<const ObjectId> ids) {
+  steps_mutex_.Lock();
+  const std::shared_ptr<Step> step = next_step_;
+  step->ids.insert(step->ids.end(), ids.begin(), ids.end());
+  while (!step->done) {
+    if (stepping_) {
+      stepped_.Wait(steps_mutex_);
+      continue;
+    }
+    // This thread makes it for all that wait: who comes from now on goes along with the next one.
+    stepping_ = true;
+    next_step_ = std::make_shared<Step>();
+    steps_mutex_.Unlock();
+    MakeStep(*step);
+    steps_mutex_.Lock();
+    stepping_ = false;
+    step->done = true;
+    stepped_.SignalAll();
+  }
+  steps_mutex_.Unlock();
+  absl::Status first = step->status;
+  for (const ObjectId id : ids) {
+    const auto failed = step->failed.find(id);
+    if (failed != step->failed.end()) first.Update(failed->second);
+  }
+  return first;
+}
+
+void LocalObjectStore::MakeStep(Step& step) {
+  std::sort(step.ids.begin(), step.ids.end());
+  step.ids.erase(std::unique(step.ids.begin(), step.ids.end()), step.ids.end());
+  for (;;) {
+    absl::btree_set<ObjectId> taken(step.ids.begin(), step.ids.end());
+    {
+      MutexLock lock(mutex_);
+      for (const auto& [id, tie] : tied_) taken.insert(id);
+    }
+    // Waited for before updates are stopped, which then last as long as memory is looked through.
+    Turns::Turn turn(flush_turns_, std::vector<ObjectId>(taken.begin(), taken.end()));
+    updates_.Close();
+    std::vector<ObjectId> came;
+    {
+      MutexLock lock(mutex_);
+      for (const auto& [id, tie] : tied_) {
+        if (!taken.contains(id)) came.push_back(id);
+      }
+    }
+    const bool has_all = turn.TryAdd(came);
+    std::vector<Member> members;
+    if (has_all) members = CollectMembers(step);
+    updates_.Open();
+    if (!has_all) continue;
+    SyncMembers(step, members);
+    if (!step.status.ok()) LeaveOutUpdates(step, members);
+    const absl::Status logged = LogMembers(members);
+    if (logged.ok()) return;
+    for (Member& member : members) AbortMember(member);
+    step.status = logged;
+    return;
+  }
+}
+
+std::vector<LocalObjectStore::Member> LocalObjectStore::CollectMembers(Step& step) {
+  absl::btree_map<ObjectId, Tie> ids;
+  absl::flat_hash_map<ObjectId, ObjectPtr> objects;
+  {
+    MutexLock lock(mutex_);
+    ids = std::exchange(tied_, {});
+    for (const ObjectId id : step.ids) ids.try_emplace(id, Tie::kNone);
+    for (const auto& [id, tie] : ids) {
+      const auto found = objects_.find(id);
+      if (found != objects_.end()) objects.emplace(id, found->second);
+    }
+  }
+  std::vector<Member> members;
+  for (const auto& [id, tie] : ids) {
+    const auto found = objects.find(id);
+    if (found == objects.end()) continue;
+    const bool asked = std::binary_search(step.ids.begin(), step.ids.end(), id);
+    std::optional<Member> member = MemberOf(step, found->second, tie, asked);
+    if (member.has_value()) members.push_back(*std::move(member));
+  }
+  return members;
+}
+
+std::optional<LocalObjectStore::Member> LocalObjectStore::MemberOf(Step& step,
+                                                                   const ObjectPtr& object, Tie tie,
+                                                                   bool asked) {
+  Member member{.object = object, .tie = tie};
+  MutexLock lock(object->mutex);
+  if (object->removed || !object->listed_changed) return std::nullopt;
+  if (object->unsynced.ok() && (asked || tie == Tie::kContents)) {
+    member.batch = object->state.BeginFlush();
+    return member;
+  }
+  if (asked) step.failed[object->id] = object->unsynced;
+  if (tie == Tie::kContents) {
+    step.status.Update(object->unsynced);
+  } else if (tie == Tie::kAttributes) {
+    member.attributes = object->state.Attributes(object->id);
+  }
+  return member;
+}
+
+void LocalObjectStore::SyncMembers(Step& step, std::vector<Member>& members) {
+  for (Member& member : members) {
+    if (!member.batch.has_value()) continue;
+    const bool has_contents =
+        std::any_of(member.batch->blocks.begin(), member.batch->blocks.end(),
+                    [](const auto& block) { return block.second.version != 0; });
+    if (!has_contents) continue;
+    const absl::Status synced = SyncData(*member.object);
+    if (synced.ok()) continue;
+    step.failed[member.object->id] = synced;
+    if (member.tie == Tie::kContents) step.status.Update(synced);
+    if (member.tie == Tie::kAttributes) {
+      // They do not rest on the contents.
+      member.attributes = AttributesRecord{.id = member.object->id,
+                                           .version = member.batch->head.version,
+                                           .blob = member.batch->head.blob,
+                                           .blocks = member.batch->blocks_before};
+    }
+    MutexLock lock(member.object->mutex);
+    member.object->state.Abort();
+    member.batch.reset();
+  }
+}
+
+void LocalObjectStore::LeaveOutUpdates(Step& step, std::vector<Member>& members) {
+  step.status = absl::UnavailableError(
+      absl::StrCat("the store's updates cannot be made durable any more: ", step.status.message()));
+  for (Member& member : members) {
+    if (member.tie != Tie::kNone) AbortMember(member);
+  }
+}
+
+void LocalObjectStore::AbortMember(Member& member) {
+  if (member.batch.has_value()) {
+    MutexLock lock(member.object->mutex);
+    member.object->state.Abort();
+  }
+  member.batch.reset();
+  member.attributes.reset();
+  if (member.tie == Tie::kNone) return;
+  // What may be in the journal is there whole, and is flushed only whole again.
+  MutexLock lock(mutex_);
+  Tie& tie = tied_[member.object->id];
+  tie = std::max(tie, member.tie);
+}
+
+absl::Status LocalObjectStore::LogMembers(const std::vector<Member>& members) {
+  std::vector<const Member*> logged;
+  for (const Member& member : members) {
+    if (member.batch.has_value() || member.attributes.has_value()) logged.push_back(&member);
+  }
+  if (logged.empty()) return absl::OkStatus();
+  std::vector<std::string> payloads;
+  for (const Member* member : logged) {
+    const bool more = member != logged.back();
+    payloads.push_back(member->batch.has_value()
+                           ? EncodePayload(member->batch->ToRecord(member->object->id), more)
+                           : EncodePayload(*member->attributes, more));
+  }
   uint64_t journal, sequence;
   {
     const SharedGate::Pass pass(commits_);
     journal = journal_->header().number;
-    sequence = journal_->Append(payload);
+    if (auto status = journal_->Ready(); !status.ok()) return status;
+    sequence = journal_->Append(payloads);
     if (auto status = journal_->Sync(sequence); !status.ok()) return status;
-    MutexLock lock(object.mutex);
-    durable_blocks_ += object.state.Commit(batch);
-    object.durable = true;
-    GiveBackSlots(object);
-    MutexLock store_lock(mutex_);
-    changed_tables_.insert(object.id);
-    if (!object.state.changed()) {
-      object.listed_changed = false;
-      changed_.erase(object.id);
-    }
+    for (const Member* member : logged) CommitMember(*member);
   }
-  return UnlinkRemoved(journal, sequence);
+  // Errors are those of files that nobody needs any more; they are removed later.
+  UnlinkRemoved(journal, sequence).IgnoreError();
+  return absl::OkStatus();
+}
+
+void LocalObjectStore::CommitMember(const Member& member) {
+  StoredObject& object = *member.object;
+  MutexLock lock(object.mutex);
+  if (member.batch.has_value()) {
+    durable_blocks_ += object.state.Commit(*member.batch);
+    GiveBackSlots(object);
+  } else {
+    object.state.Commit(*member.attributes);
+  }
+  object.durable = true;
+  MutexLock store_lock(mutex_);
+  changed_tables_.insert(object.id);
+  if (!object.state.changed()) {
+    object.listed_changed = false;
+    changed_.erase(object.id);
+  }
 }
 
 void LocalObjectStore::GiveBackSlots(StoredObject& object) {
@@ -135,8 +303,9 @@ absl::Status LocalObjectStore::Remove(ObjectId id) {
   Removed removed{.id = id};
   bool files_wait, data = false, table = false, too_many;
   {
-    MutexLock flush_lock(object.flush_mutex);
+    const Turns::Turn turn(flush_turns_, id);
     const SharedGate::Pass pass(commits_);
+    if (auto status = journal_->broken(); !status.ok()) return status;
     MutexLock lock(object.mutex);
     const absl::Status prepared = Prepare(object);
     // One that is damaged can be removed; how many blocks it had is not known then.
@@ -160,6 +329,7 @@ absl::Status LocalObjectStore::Remove(ObjectId id) {
     MutexLock store_lock(mutex_);
     objects_.erase(id);
     changed_.erase(id);
+    tied_.erase(id);
     changed_tables_.erase(id);
     // What has no files is there for the next Flush to sync its record, and of several the last.
     const auto has_files = [](const Removed& one) { return one.data || one.table; };
@@ -235,6 +405,7 @@ absl::Status LocalObjectStore::ReserveIds() {
     ids_end = ids_end_ + options_.ids_batch;
   }
   const SharedGate::Pass pass(commits_);
+  if (auto status = journal_->Ready(); !status.ok()) return status;
   const uint64_t sequence = journal_->Append(EncodePayload(IdsRecord{.ids_end = ids_end}));
   if (auto status = journal_->Sync(sequence); !status.ok()) return status;
   MutexLock lock(mutex_);

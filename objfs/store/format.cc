@@ -18,7 +18,8 @@ constexpr uint64_t kCrcBytes = 4;
 constexpr uint64_t kPageHeadBytes = 32;
 constexpr uint64_t kEntriesAt = kPageHeadBytes + 24 + ObjectStore::kBlobBytesMax;  // of page 0
 
-enum Kind : uint8_t { kUpdate = 1, kRemove = 2, kIds = 3 };
+enum Kind : uint8_t { kUpdate = 1, kRemove = 2, kIds = 3, kAttributes = 4 };
+constexpr uint8_t kMore = 0x80;  // beside the kind
 
 // Little-endian, whatever the machine.
 class Writer {
@@ -147,6 +148,17 @@ std::optional<UpdateRecord> GetUpdate(Reader& reader) {
   return update;
 }
 
+std::optional<AttributesRecord> GetAttributes(Reader& reader) {
+  AttributesRecord attributes;
+  attributes.id = reader.Get<uint64_t>();
+  attributes.version = reader.Get<uint64_t>();
+  const auto blob_bytes = reader.Get<uint16_t>();
+  attributes.blob = std::string(reader.Bytes(blob_bytes));
+  attributes.blocks = reader.Get<uint64_t>();
+  if (attributes.id == 0 || blob_bytes > ObjectStore::kBlobBytesMax) return std::nullopt;
+  return attributes;
+}
+
 RemoveRecord GetRemove(Reader& reader) {
   RemoveRecord remove;
   remove.id = reader.Get<uint64_t>();
@@ -154,13 +166,27 @@ RemoveRecord GetRemove(Reader& reader) {
   return remove;
 }
 
-void PutUpdate(Writer& writer, const UpdateRecord& update) {
-  writer.Put<uint8_t>(kUpdate).Put(update.id);
+void PutRecord(Writer& writer, uint8_t more, const UpdateRecord& update) {
+  writer.Put<uint8_t>(kUpdate | more).Put(update.id);
   writer.Put(update.head.size_bytes).Put(update.head.version);
   writer.Put(static_cast<uint16_t>(update.head.blob.size())).Put(update.head.blob);
   writer.Put(update.blocks_before).Put(update.blocks_after);
   writer.Put(static_cast<uint32_t>(update.runs.size()));
   for (const BlockRun& run : update.runs) PutRun(writer, run);
+}
+
+void PutRecord(Writer& writer, uint8_t more, const AttributesRecord& attributes) {
+  writer.Put<uint8_t>(kAttributes | more).Put(attributes.id).Put(attributes.version);
+  writer.Put(static_cast<uint16_t>(attributes.blob.size())).Put(attributes.blob);
+  writer.Put(attributes.blocks);
+}
+
+void PutRecord(Writer& writer, uint8_t more, const RemoveRecord& remove) {
+  writer.Put<uint8_t>(kRemove | more).Put(remove.id).Put(remove.blocks_before);
+}
+
+void PutRecord(Writer& writer, uint8_t more, const IdsRecord& ids) {
+  writer.Put<uint8_t>(kIds | more).Put(ids.ids_end);
 }
 
 uint32_t RecordCrc(const JournalHeader& journal, std::string_view sealed) {
@@ -242,24 +268,25 @@ absl::StatusOr<JournalHeader> DecodeJournalHeader(std::string_view bytes) {
   return header;
 }
 
-std::string EncodePayload(const JournalRecord& record) {
+std::string EncodePayload(const JournalRecord& record, bool more) {
   Writer writer;
-  if (const auto* update = std::get_if<UpdateRecord>(&record)) {
-    PutUpdate(writer, *update);
-  } else if (const auto* remove = std::get_if<RemoveRecord>(&record)) {
-    writer.Put<uint8_t>(kRemove).Put(remove->id).Put(remove->blocks_before);
-  } else {
-    writer.Put<uint8_t>(kIds).Put(std::get<IdsRecord>(record).ids_end);
-  }
+  const uint8_t flag = more ? kMore : 0;
+  std::visit([&writer, flag](const auto& one) { PutRecord(writer, flag, one); }, record);
   return writer.Take();
 }
 
-absl::StatusOr<JournalRecord> DecodePayload(std::string_view payload) {
+absl::StatusOr<Payload> DecodePayload(std::string_view payload) {
   Reader reader(payload);
   std::optional<JournalRecord> record;
-  switch (reader.Get<uint8_t>()) {
+  const auto kind = reader.Get<uint8_t>();
+  switch (kind & ~kMore) {
     case kUpdate:
       if (auto update = GetUpdate(reader); update.has_value()) record = *std::move(update);
+      break;
+    case kAttributes:
+      if (auto attributes = GetAttributes(reader); attributes.has_value()) {
+        record = *std::move(attributes);
+      }
       break;
     case kRemove:
       record = GetRemove(reader);
@@ -271,7 +298,7 @@ absl::StatusOr<JournalRecord> DecodePayload(std::string_view payload) {
       break;
   }
   if (!record.has_value() || !reader.ok() || reader.left() != 0) return Damaged("a record");
-  return *std::move(record);
+  return Payload{*std::move(record), (kind & kMore) != 0};
 }
 
 std::string EncodeRecord(const JournalHeader& journal, uint64_t sequence, uint64_t durable,

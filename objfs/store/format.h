@@ -19,7 +19,7 @@
 
 namespace abacus::objfs {
 
-inline constexpr uint32_t kFormatVersion = 1;
+inline constexpr uint32_t kFormatVersion = 2;
 inline constexpr uint64_t kSuperblockBytes = 4096;
 inline constexpr uint64_t kJournalHeaderBytes = 64;
 inline constexpr uint64_t kRecordHeaderBytes = 24;
@@ -90,6 +90,14 @@ struct UpdateRecord {
   std::vector<BlockRun> runs;
   friend bool operator==(const UpdateRecord&, const UpdateRecord&) = default;
 };
+// Of an object whose contents are not flushed along: they stay as they were.
+struct AttributesRecord {
+  ObjectId id = 0;
+  VersionNumber version = 0;
+  std::string blob;
+  uint64_t blocks = 0;  // of the object that are no holes, before the record and after it
+  friend bool operator==(const AttributesRecord&, const AttributesRecord&) = default;
+};
 struct RemoveRecord {
   ObjectId id = 0;
   uint64_t blocks_before = 0;
@@ -99,10 +107,15 @@ struct IdsRecord {
   ObjectId ids_end = 0;
   friend bool operator==(const IdsRecord&, const IdsRecord&) = default;
 };
-using JournalRecord = std::variant<UpdateRecord, RemoveRecord, IdsRecord>;
+using JournalRecord = std::variant<UpdateRecord, AttributesRecord, RemoveRecord, IdsRecord>;
 
-std::string EncodePayload(const JournalRecord& record);
-absl::StatusOr<JournalRecord> DecodePayload(std::string_view payload);
+struct Payload {
+  JournalRecord record;
+  // The step that the record is of goes on with the next record: all of a step counts, or nothing.
+  bool more = false;
+};
+std::string EncodePayload(const JournalRecord& record, bool more = false);
+absl::StatusOr<Payload> DecodePayload(std::string_view payload);
 
 // The header and the payload of the `sequence`-th record (from 1) of a journal. `durable`: the last
 // record that was known to be on the disk when this one was made.

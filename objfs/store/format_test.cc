@@ -24,6 +24,8 @@ UpdateRecord Update() {
                    {.first = 2, .count = 1}}};
 }
 
+AttributesRecord Attributes() { return {.id = 5, .version = 9, .blob = "mode", .blocks = 2}; }
+
 TablePage Page() {
   return {.id = 5,
           .page = 0,
@@ -49,17 +51,19 @@ std::string Hex(const std::string& bytes) {
   return text;
 }
 
-// The bytes of format version 1. A change here is a new format version: stores of the old one
+// The bytes of format version 2. A change here is a new format version: stores of the old one
 // exist.
-TEST(FormatTest, TheBytesAreThoseOfVersionOne) {
+TEST(FormatTest, TheBytesAreThoseOfVersionTwo) {
   EXPECT_EQ(Hex(EncodeSuperblock({.store = 0x1122334455667788})),
-            "414241435553535401000000002000008877665544332211(00 x 4068)804d9973");
+            "414241435553535402000000002000008877665544332211(00 x 4068)94162fe6");
   EXPECT_EQ(Hex(EncodeJournalHeader(kJournal)),
             "4142414355534a4c887766554433221103(00 x 7)010001(00 x 5)02(00 x 27)2330ad41");
   EXPECT_EQ(Hex(EncodeRecord(kJournal, 4, 3, EncodePayload(Update()))),
             "d9bdd40e6d00000004(00 x 7)03(00 x 7)0105(00 x 7)204e(00 x 6)09(00 x 7)04006d6f64"
             "6501(00 x 7)02(00 x 7)0200000001(00 x 8)02(00 x 7)07(00 x 7)09(00 x 7)0403020105"
             "0000000002(00 x 7)01(00 x 7)");
+  EXPECT_EQ(Hex(EncodePayload(Attributes())), "0405(00 x 7)09(00 x 7)04006d6f646502(00 x 7)");
+  EXPECT_EQ(Hex(EncodePayload(Attributes(), true)), "8405(00 x 7)09(00 x 7)04006d6f646502(00 x 7)");
   EXPECT_EQ(Hex(EncodePayload(RemoveRecord{.id = 5, .blocks_before = 2})),
             "0205(00 x 7)02(00 x 7)");
   EXPECT_EQ(Hex(EncodePayload(IdsRecord{.ids_end = 131'073})), "03010002(00 x 5)");
@@ -79,10 +83,15 @@ TEST(FormatTest, TheChecksumIsCrc32c) {
 TEST(FormatTest, WhatIsEncodedDecodes) {
   EXPECT_EQ(DecodeSuperblock(EncodeSuperblock({.store = 7}))->store, 7u);
   EXPECT_EQ(*DecodeJournalHeader(EncodeJournalHeader(kJournal)), kJournal);
-  for (const JournalRecord& record :
-       {JournalRecord(Update()), JournalRecord(RemoveRecord{.id = 5, .blocks_before = 2}),
-        JournalRecord(IdsRecord{.ids_end = 9})}) {
-    EXPECT_TRUE(*DecodePayload(EncodePayload(record)) == record);
+  for (const JournalRecord& record : {JournalRecord(Update()), JournalRecord(Attributes()),
+                                      JournalRecord(RemoveRecord{.id = 5, .blocks_before = 2}),
+                                      JournalRecord(IdsRecord{.ids_end = 9})}) {
+    for (const bool more : {false, true}) {
+      const auto payload = DecodePayload(EncodePayload(record, more));
+      ASSERT_TRUE(payload.ok()) << payload.status();
+      EXPECT_TRUE(payload->record == record);
+      EXPECT_EQ(payload->more, more);
+    }
   }
   const auto page = DecodeTablePage(5, 0, EncodeTablePage(Page()));
   ASSERT_TRUE(page.ok()) << page.status();
@@ -93,10 +102,10 @@ TEST(FormatTest, WhatIsEncodedDecodes) {
 
 TEST(FormatTest, AnUnknownVersionIsRefusedWithTheWayOut) {
   std::string bytes = EncodeSuperblock({.store = 7});
-  bytes[8] = 2;
+  bytes[8] = 1;
   const absl::Status status = DecodeSuperblock(bytes).status();
   EXPECT_TRUE(absl::IsFailedPrecondition(status));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("version 2"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("version 1"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("copy its objects"));
 }
 

@@ -1,6 +1,7 @@
 #include "objfs/store/journal.h"
 
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -30,6 +31,29 @@ uint64_t Journal::Append(std::string_view payload) {
   return appended_;
 }
 
+uint64_t Journal::Append(std::span<const std::string> payloads) {
+  MutexLock lock(mutex_);
+  for (const std::string& payload : payloads) {
+    buffer_ += EncodeRecord(header_, ++appended_, durable_, payload);
+  }
+  return appended_;
+}
+
+absl::Status Journal::broken() {
+  MutexLock lock(mutex_);
+  return broken_;
+}
+
+absl::Status Journal::Ready() {
+  uint64_t last;
+  {
+    MutexLock lock(mutex_);
+    if (!write_failed_) return broken_;
+    last = appended_;
+  }
+  return Sync(last);
+}
+
 absl::Status Journal::Sync(uint64_t sequence) {
   mutex_.Lock();
   for (;;) {
@@ -49,6 +73,7 @@ absl::Status Journal::Sync(uint64_t sequence) {
     mutex_.Lock();
     syncing_ = false;
     changed_.SignalAll();
+    write_failed_ = !written.ok();
     if (!written.ok()) {
       buffer_.insert(0, bytes);
       mutex_.Unlock();
@@ -114,6 +139,7 @@ absl::StatusOr<JournalEnd> ReadJournal(
   if (!header.ok()) return JournalEnd();
   JournalEnd end{.header = *header};
   std::string_view rest = std::string_view(*bytes).substr(kJournalHeaderBytes);
+  std::vector<JournalRecord> step;  // as far as it was read
   for (uint64_t sequence = 1; !rest.empty(); ++sequence) {
     const std::optional<RecordView> view = DecodeRecord(*header, rest);
     if (!view.has_value() || view->sequence != sequence) {
@@ -121,11 +147,17 @@ absl::StatusOr<JournalEnd> ReadJournal(
       if (!WasDurable(*header, rest, sequence)) break;
       return absl::DataLossError(absl::StrCat(name, ": record ", sequence, " is damaged"));
     }
-    const absl::StatusOr<JournalRecord> record = DecodePayload(view->payload);
-    if (!record.ok()) return record.status();
-    if (auto status = take(*record); !status.ok()) return status;
+    absl::StatusOr<Payload> payload = DecodePayload(view->payload);
+    if (!payload.ok()) return payload.status();
     rest.remove_prefix(kRecordHeaderBytes + view->payload.size());
+    step.push_back(std::move(payload->record));
+    if (payload->more) continue;
+    for (const JournalRecord& record : step) {
+      if (auto status = take(record); !status.ok()) return status;
+    }
+    step.clear();
   }
+  end.cut_off = end.cut_off || !step.empty();
   return end;
 }
 

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -33,6 +34,13 @@ class Journal {
 
   // Adds a record and returns its number, from 1. Not on the disk before Sync of it.
   uint64_t Append(std::string_view payload);
+  // Adds records that follow each other without another one between; returns the last one's number.
+  uint64_t Append(std::span<const std::string> payloads);
+  // Not OK where a sync failed: nothing that is appended can become durable any more.
+  absl::Status broken();
+  // Where the last write failed it is tried again: what is added to be tried again later makes the
+  // buffer no longer while the disk is full. Blocking then. Errors: those of Sync.
+  absl::Status Ready();
   // Returns once that record and all before it are on the disk.
   // Errors: kUnavailable - a sync failed, now or before; the store must be reopened. Else the
   // disk's of the write: the record stays, and the next Sync tries again.
@@ -53,6 +61,7 @@ class Journal {
   runtime::CondVar changed_;
   std::string buffer_ ABSL_GUARDED_BY(mutex_);  // records that are not yet written
   bool syncing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool write_failed_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status broken_ ABSL_GUARDED_BY(mutex_);
   uint64_t appended_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t durable_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -61,10 +70,11 @@ class Journal {
 
 struct JournalEnd {
   std::optional<JournalHeader> header;  // nullopt: damaged, or the file was cut off before its end
-  bool cut_off = false;                 // in the middle of a record
+  bool cut_off = false;                 // in the middle of a record or of a step
 };
 
-// Reads a journal that was left behind, record by record, up to where it was cut off.
+// Reads a journal that was left behind, record by record, up to where it was cut off. A step that
+// was cut off is left out whole.
 // Errors: kDataLoss - a record that had been durable is damaged. What `take` returns.
 absl::StatusOr<JournalEnd> ReadJournal(
     Disk& disk, const std::string& name,

@@ -163,6 +163,7 @@ absl::StatusOr<ObjectId> LocalObjectStore::Create(std::string_view blob, Version
     {
       // In the journal before whatever refers to it, and in no hurry to be durable.
       const SharedGate::Pass pass(commits_);
+      if (auto status = journal_->broken(); !status.ok()) return status;
       MutexLock lock(mutex_);
       if (next_id_ < ids_end_) {
         const ObjectId id = next_id_++;
@@ -338,6 +339,7 @@ absl::StatusOr<uint64_t> LocalObjectStore::WriteOut(StoredObject& object, const 
   if (!data.ok()) return data.status();
   // Never over contents that are in use: on an error, and after a crash, those are what there is.
   const uint64_t slot = object.state.AllocateSlots(plan.count);
+  ++object.data_written;
   uint64_t at = slot * kBlockBytes;
   for (const std::string_view part :
        {std::string_view(plan.head), plan.middle, std::string_view(plan.tail)}) {
@@ -451,6 +453,7 @@ absl::Status LocalObjectStore::Update(std::span<const ObjectUpdate> updates,
   if (std::adjacent_find(locked.begin(), locked.end()) != locked.end()) {
     return absl::InvalidArgumentError("an update names an object twice");
   }
+  const SharedGate::Pass pass(updates_);
   for (const ObjectPtr& object : locked) object->mutex.Lock();
   const absl::Status status = UpdateLocked(objects, updates, version);
   for (const ObjectPtr& object : locked) object->mutex.Unlock();
@@ -476,6 +479,9 @@ absl::Status LocalObjectStore::UpdateLocked(std::span<const ObjectPtr> objects,
     }
     if (updates[i].blob.has_value()) objects[i]->state.ChangeHead().blob = *updates[i].blob;
     Install(*objects[i], written[i], version);
+    MutexLock lock(mutex_);
+    Tie& tie = tied_[objects[i]->id];
+    tie = std::max(tie, updates[i].writes.empty() ? Tie::kAttributes : Tie::kContents);
   }
   return status;
 }

@@ -14,6 +14,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/container/btree_map.h"
 #include "absl/container/btree_set.h"
+#include "absl/container/flat_hash_map.h"
 #include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -23,6 +24,7 @@
 #include "objfs/store/object_state.h"
 #include "objfs/store/object_store.h"
 #include "objfs/store/shared_gate.h"
+#include "objfs/store/turns.h"
 #include "runtime/base/mutex.h"
 
 namespace abacus::objfs {
@@ -40,18 +42,21 @@ struct LocalObjectStoreOptions {
 // crash at any moment leaves each block old or new.
 //
 //   a change                          a Flush
-//   contents -> free slots of the     1. sync the data file     3. the new entries replace the old
+//   contents -> free slots of the     1. sync the data files    3. the new entries replace the old
 //   object's data file, its entries   2. append the entries to     ones, whose slots become free
 //   -> memory                            the journal, sync it
+//
+// Flushes that come at the same time are one step, made by the thread of one of them: what it takes
+// along is collected while no update is under way, and goes to the journal as one group of records.
 //
 // A checkpoint now and then brings the entries of the journal into the objects' table files and
 // begins a new journal.
 //
 // Limits: an object's table is in memory while it is in use, 40 bytes a block: 5 MB for 1 GB. An
 //         object costs some 600 bytes of memory. A write takes at most kWriteBytesMax.
-// Lock order: StoredObject::flush_mutex, commits_ (shared), StoredObject::mutex, mutex_; and
-//         checkpoint_mutex_, commits_ (exclusive), then an object's. One object's at a time, but
-//         for Update(), which takes them by rising identifier.
+// Lock order: flush_turns_, updates_, commits_ (shared), StoredObject::sync_mutex, its mutex,
+//         mutex_; and checkpoint_mutex_, commits_ (exclusive), then an object's. One object's at a
+//         time, but for Update(), which takes them by rising identifier.
 class LocalObjectStore : public ObjectStore {
  public:
   static constexpr uint64_t kWriteBytesMax = uint64_t{1} << 30;
@@ -82,6 +87,7 @@ class LocalObjectStore : public ObjectStore {
   absl::Status SetAttributes(ObjectId id, std::string_view blob, VersionNumber version) override;
   absl::StatusOr<std::vector<ObjectId>> List(ObjectId after, uint64_t count_max) override;
   absl::Status Flush(ObjectId id) override;
+  absl::Status FlushTogether(std::span<const ObjectId> ids) override;
   absl::Status FlushAll() override;
   absl::StatusOr<StoreSpace> Space() override;
   StoreStatistics Statistics() override;
@@ -100,7 +106,7 @@ class LocalObjectStore : public ObjectStore {
           durable(true),
           listed_changed(true) {}
     const ObjectId id;
-    runtime::Mutex flush_mutex;  // one flush or removal at a time
+    runtime::Mutex sync_mutex;  // one sync of the data file at a time: a failed one is told once
     runtime::Mutex mutex;
     ObjectState state ABSL_GUARDED_BY(mutex);
     bool loaded ABSL_GUARDED_BY(mutex) = false;
@@ -111,6 +117,8 @@ class LocalObjectStore : public ObjectStore {
     bool data_named ABSL_GUARDED_BY(mutex) = false;      // and its name is durable
     bool has_table ABSL_GUARDED_BY(mutex) = false;
     bool table_unsynced ABSL_GUARDED_BY(mutex) = false;     // a checkpoint is under way
+    uint64_t data_written ABSL_GUARDED_BY(mutex) = 0;       // writes to the data file since Open,
+    uint64_t data_synced ABSL_GUARDED_BY(mutex) = 0;        // and how many of them were synced
     absl::Status damage ABSL_GUARDED_BY(mutex);             // of the table: no call can use it
     absl::Status unsynced ABSL_GUARDED_BY(mutex);           // a sync failed: no more changes
     std::shared_ptr<DiskFile> data ABSL_GUARDED_BY(mutex);  // while it is open
@@ -146,6 +154,22 @@ class LocalObjectStore : public ObjectStore {
     uint64_t added_blocks = 0;
     uint64_t end = 0;  // the furthest byte written
   };
+  // What updates did to an object and no flush has made durable: all such becomes so in one step.
+  enum class Tie : uint8_t { kNone = 0, kAttributes, kContents };
+  // An object's part of a step: one of the two, or nothing.
+  struct Member {
+    ObjectPtr object;
+    Tie tie = Tie::kNone;
+    std::optional<FlushBatch> batch;
+    std::optional<AttributesRecord> attributes;
+  };
+  // A step of flushes, and for whom it is made.
+  struct Step {
+    std::vector<ObjectId> ids;
+    bool done = false;
+    absl::Status status;                                 // of the updates and of the journal
+    absl::flat_hash_map<ObjectId, absl::Status> failed;  // of `ids`
+  };
   // What recovery knows of the journals.
   struct Recovery {
     std::vector<uint64_t> journals;  // numbers, rising
@@ -167,6 +191,9 @@ class LocalObjectStore : public ObjectStore {
   absl::Status ReplayJournals(Recovery& recovery);
   absl::Status RemoveUnused(Recovery& recovery);
   absl::Status Replay(Recovery& recovery, const JournalRecord& record);
+  // The object of a record, with its table, as it was before it.
+  absl::StatusOr<ObjectPtr> ReplayTo(ObjectId id, bool is_first, bool torn_tables);
+  absl::Status ReplayAttributes(Recovery& recovery, const AttributesRecord& attributes);
   absl::Status ReplayUpdate(Recovery& recovery, const UpdateRecord& record);
   absl::Status FinishRecovery(const Recovery& recovery);
   absl::Status RemoveOrphans();
@@ -234,10 +261,20 @@ class LocalObjectStore : public ObjectStore {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
 
   // flush.cc
-  absl::Status FlushObject(StoredObject& object) ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.flush_mutex);
-  absl::Status SyncData(StoredObject& object) ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.flush_mutex);
-  absl::Status CommitBatch(StoredObject& object, const FlushBatch& batch)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.flush_mutex);
+  // Syncs the data file where it has unsynced bytes.
+  absl::Status SyncData(StoredObject& object);
+  // Has a step flush these whose data is synced, and waits for it.
+  absl::Status JoinStep(std::span<const ObjectId> ids);
+  void MakeStep(Step& step);
+  // While no update is under way.
+  std::vector<Member> CollectMembers(Step& step);
+  std::optional<Member> MemberOf(Step& step, const ObjectPtr& object, Tie tie, bool asked);
+  void SyncMembers(Step& step, std::vector<Member>& members);
+  // Without all that updates changed.
+  void LeaveOutUpdates(Step& step, std::vector<Member>& members);
+  absl::Status LogMembers(const std::vector<Member>& members);
+  void CommitMember(const Member& member);
+  void AbortMember(Member& member);
   void GiveBackSlots(StoredObject& object) ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
   absl::Status SyncRemovals();
   absl::Status ReserveIds();
@@ -251,6 +288,13 @@ class LocalObjectStore : public ObjectStore {
   const LocalObjectStoreOptions options_;
   Superblock superblock_;
   absl::btree_set<ObjectId> found_data_;  // data files that Open found; empty afterwards
+
+  runtime::Mutex steps_mutex_;  // held alone
+  runtime::CondVar stepped_;
+  bool stepping_ ABSL_GUARDED_BY(steps_mutex_) = false;
+  std::shared_ptr<Step> next_step_ ABSL_GUARDED_BY(steps_mutex_) = std::make_shared<Step>();
+  Turns flush_turns_;   // an object is in one step or removal at a time
+  SharedGate updates_;  // shared: updates; exclusive: what a step takes along is collected
 
   runtime::Mutex checkpoint_mutex_;
   // Shared: records are appended and, once durable, brought into ObjectState. Exclusive: the
@@ -270,6 +314,7 @@ class LocalObjectStore : public ObjectStore {
   runtime::Mutex mutex_;      // the last one
   absl::btree_map<ObjectId, ObjectPtr> objects_ ABSL_GUARDED_BY(mutex_);
   absl::btree_set<ObjectId> changed_ ABSL_GUARDED_BY(mutex_);         // to be flushed
+  absl::btree_map<ObjectId, Tie> tied_ ABSL_GUARDED_BY(mutex_);       // by updates; in changed_
   absl::btree_set<ObjectId> changed_tables_ ABSL_GUARDED_BY(mutex_);  // to be checkpointed
   std::deque<std::weak_ptr<StoredObject>> open_ ABSL_GUARDED_BY(mutex_);
   struct Removed {

@@ -362,6 +362,125 @@ TEST_F(LocalObjectStoreTest, AnUpdateOfTwoObjectsIsWholeOrNotAtAll) {
   EXPECT_LT(store_->Space()->used_bytes, used);
 }
 
+// -- what becomes durable together ----------------------------------------------------------------
+
+TEST_F(LocalObjectStoreTest, WhateverIsFlushedTakesAllUpdatesAlong) {
+  const ObjectId a = Make("old"), b = Make("old"), c = Make("old"), d = Make("old");
+  ASSERT_TRUE(store_->FlushAll().ok());
+  ASSERT_TRUE(store_->Write(b, 0, "new", 2).ok());
+  ASSERT_TRUE(store_->Write(d, 0, "new", 2).ok());
+  const std::string text = "new";
+  const std::vector<ObjectUpdate> both = {{a, {{0, text}}, "A"}, {b, {}, "B"}};
+  ASSERT_TRUE(store_->Update(both, 3).ok());
+  ASSERT_TRUE(store_->Flush(c).ok());
+  Open();
+  EXPECT_EQ(*Read(a, 0, 9), "new");
+  EXPECT_EQ(store_->GetAttributes(a)->blob, "A");
+  EXPECT_EQ(store_->GetAttributes(b)->blob, "B");
+  EXPECT_EQ(*Read(b, 0, 9), "old") << "contents that no update wrote wait for their own flush";
+  EXPECT_EQ(*Read(d, 0, 9), "old");
+}
+
+TEST_F(LocalObjectStoreTest, ManyObjectsBecomeDurableByTwoSyncs) {
+  int syncs = 0;
+  ModelDisk counting(disk_, {.fault = [&syncs](std::string_view call, const std::string&) {
+                       if (call == "sync") ++syncs;
+                       return absl::OkStatus();
+                     }});
+  OpenOn(counting);
+  const ObjectId directory = Make("names");
+  ASSERT_TRUE(store_->FlushAll().ok());
+  for (VersionNumber version = 2; version < 1002; ++version) {
+    ASSERT_TRUE(store_->Create("inode", version).ok());
+    const std::string name = std::to_string(version);
+    const ObjectUpdate update{directory, {{0, name}}, "entries"};
+    ASSERT_TRUE(store_->Update(std::span(&update, 1), version).ok());
+  }
+  syncs = 0;
+  ASSERT_TRUE(store_->FlushAll().ok());
+  EXPECT_EQ(syncs, 2) << "the directory's data file and the journal";
+  ASSERT_TRUE(store_->FlushAll().ok());
+  EXPECT_EQ(syncs, 2) << "nothing has changed";
+}
+
+// A step that is in the journal and was aborted is there whole after a crash, whatever was flushed
+// after it.
+TEST_F(LocalObjectStoreTest, AStepThatFoundTheJournalFullIsNeverFlushedInPart) {
+  bool full = false;
+  ModelDisk faulty(disk_, {.fault = [&full](std::string_view call, const std::string& path) {
+                     const bool hit = full && call == "write" && path.starts_with(kJournalPrefix);
+                     return hit ? absl::ResourceExhaustedError("no space") : absl::OkStatus();
+                   }});
+  OpenOn(faulty);
+  const ObjectId a = Make("old"), b = Make("old"), other = Make("old");
+  ASSERT_TRUE(store_->FlushAll().ok());
+  const std::string text = "new";
+  const std::vector<ObjectUpdate> both = {{a, {{0, text}}, "A"}, {b, {}, "B"}};
+  ASSERT_TRUE(store_->Update(both, 2).ok());
+  full = true;
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(absl::IsResourceExhausted(store_->Flush(a)));
+  full = false;
+  ASSERT_TRUE(store_->Write(b, 0, "newer", 3).ok());
+  ASSERT_TRUE(store_->Flush(b).ok());
+  Open();
+  EXPECT_EQ(*Read(a, 0, 9), "new");
+  EXPECT_EQ(store_->GetAttributes(a)->blob, "A");
+  EXPECT_EQ(store_->GetAttributes(b)->blob, "B");
+  EXPECT_EQ(*Read(b, 0, 9), "newer");
+  EXPECT_EQ(store_->Space()->used_bytes, 3 * kBlock);
+  ASSERT_TRUE(store_->Flush(other).ok());
+}
+
+TEST_F(LocalObjectStoreTest, ContentsThatCannotBeSyncedKeepNoUpdateWaiting) {
+  ObjectId bad = 0;
+  bool fails = false;
+  ModelDisk faulty(disk_, {.fault = [&](std::string_view call, const std::string& path) {
+                     const bool hit = fails && call == "sync" && path == DataPath(bad);
+                     return hit ? absl::InternalError("bad sector") : absl::OkStatus();
+                   }});
+  OpenOn(faulty);
+  bad = Make("old");
+  const ObjectId directory = Make("old");
+  ASSERT_TRUE(store_->FlushAll().ok());
+  ASSERT_TRUE(store_->Write(bad, 0, "new", 2).ok());
+  const std::string text = "new";
+  const std::vector<ObjectUpdate> both = {{directory, {{0, text}}, "D"}, {bad, {}, "linked"}};
+  ASSERT_TRUE(store_->Update(both, 3).ok());
+  fails = true;
+  EXPECT_TRUE(absl::IsUnavailable(store_->Flush(bad))) << "the rest of the step is there";
+  EXPECT_TRUE(store_->Flush(directory).ok());
+  Open();
+  EXPECT_EQ(*Read(directory, 0, 9), "new");
+  EXPECT_EQ(store_->GetAttributes(bad)->blob, "linked");
+  EXPECT_EQ(*Read(bad, 0, 9), "old");
+}
+
+TEST_F(LocalObjectStoreTest, NoUpdateIsFlushedInPartWhereTheContentsOfOneAreLost) {
+  ObjectId bad = 0;
+  bool fails = false;
+  ModelDisk faulty(disk_, {.fault = [&](std::string_view call, const std::string& path) {
+                     const bool hit = fails && call == "sync" && path == DataPath(bad);
+                     return hit ? absl::InternalError("bad sector") : absl::OkStatus();
+                   }});
+  OpenOn(faulty);
+  bad = Make("old");
+  const ObjectId inode = Make("old"), file = Make("old");
+  ASSERT_TRUE(store_->FlushAll().ok());
+  const std::string text = "new";
+  const std::vector<ObjectUpdate> both = {{bad, {{0, text}}, "D"}, {inode, {}, "linked"}};
+  ASSERT_TRUE(store_->Update(both, 2).ok());
+  ASSERT_TRUE(store_->Write(file, 0, "new", 2).ok());
+  fails = true;
+  EXPECT_TRUE(absl::IsUnavailable(store_->Flush(inode)));
+  fails = false;
+  EXPECT_TRUE(absl::IsUnavailable(store_->Flush(inode)));
+  EXPECT_TRUE(absl::IsUnavailable(store_->Flush(file))) << "the updates are not durable";
+  Open();
+  EXPECT_EQ(store_->GetAttributes(bad)->blob, store_->GetAttributes(inode)->blob);
+  EXPECT_EQ(*Read(bad, 0, 9), "old");
+  EXPECT_EQ(*Read(file, 0, 9), "new") << "its own changes are";
+}
+
 TEST_F(LocalObjectStoreTest, AnUpdateThatContradictsItselfIsRefused) {
   const ObjectId a = *store_->Create("", 1);
   const std::vector<ObjectUpdate> twice = {{a, {}, "1"}, {a, {}, "2"}};

@@ -57,6 +57,12 @@ void ObjectState::Replay(const UpdateRecord& record) {
   }
 }
 
+void ObjectState::Replay(const AttributesRecord& record) {
+  durable_head_.version = record.version;
+  durable_head_.blob = record.blob;
+  changed_pages_.insert(0);
+}
+
 bool ObjectState::Recovered() {
   head_ = durable_head_;
   head_changed_ = false;
@@ -162,6 +168,7 @@ FlushBatch ObjectState::BeginFlush() {
 int64_t ObjectState::Commit(const FlushBatch& batch) {
   const auto before = static_cast<int64_t>(durable_.size());
   durable_head_ = batch.head;
+  uncertain_ = false;
   changed_pages_.insert(0);
   for (const auto& [block, entry] : batch.blocks) {
     const auto old = durable_.find(block);
@@ -181,6 +188,12 @@ int64_t ObjectState::Commit(const FlushBatch& batch) {
   pinned_.clear();
   batch_blocks_.clear();
   return static_cast<int64_t>(durable_.size()) - before;
+}
+
+void ObjectState::Commit(const AttributesRecord& attributes) {
+  Replay(attributes);
+  // Where a batch may be durable, one that is has to follow, though nothing seems to have changed.
+  if (!uncertain_) head_changed_ = head_ != durable_head_;
 }
 
 TablePage ObjectState::MakePage(ObjectId id, uint64_t page) const {

@@ -42,6 +42,7 @@ class ObjectState {
   // blocks claim one slot.
   void Load(TablePage page);
   void Replay(const UpdateRecord& record);
+  void Replay(const AttributesRecord& record);
   bool Recovered();
 
   // Forgets all but frees(), which rises. REQUIRES: nothing has changed.
@@ -74,7 +75,12 @@ class ObjectState {
   // The batch is durable. Returns how many blocks the durable table has more than before.
   int64_t Commit(const FlushBatch& batch);
   // It is not, or nobody knows: its slots stay in use until a later batch is durable.
-  void Abort() { head_changed_ = true; }
+  void Abort() { head_changed_ = uncertain_ = true; }
+  // The attributes as they are, without the contents; that they are durable. No batch lasts.
+  AttributesRecord Attributes(ObjectId id) const {
+    return {.id = id, .version = head_.version, .blob = head_.blob, .blocks = durable_.size()};
+  }
+  void Commit(const AttributesRecord& attributes);
 
   // Rises whenever a slot becomes free: who read slots while it stood still read what they name.
   uint64_t frees() const { return frees_; }
@@ -97,6 +103,7 @@ class ObjectState {
   ObjectHead head_;
   ObjectHead durable_head_;
   bool head_changed_ = false;
+  bool uncertain_ = false;  // a batch may be durable, and none after it is for certain
   BlockMap durable_;
   BlockMap changed_;  // over `durable_`; version 0: a hole
   // Of batches that may be durable, since the last one that is for certain.

@@ -102,8 +102,9 @@ class ObjectStore {
   virtual absl::StatusOr<uint64_t> Read(ObjectId id, uint64_t offset, std::span<char> bytes) = 0;
   virtual absl::Status Write(ObjectId id, uint64_t offset, std::string_view bytes,
                              VersionNumber version) = 0;
-  // Changes several objects in one step: for concurrent calls, and where it fails, all of it or
-  // nothing; after a crash what is done to one object, but not what is done to two.
+  // Changes several objects in one step: all of it or nothing for concurrent calls, where it fails,
+  // and after a crash. What updates changed becomes durable with the next flush of whatever object:
+  // the attributes of all these objects, and the contents of those that an update wrote to.
   // Errors: kInvalidArgument - an object named twice, two writes to one block.
   virtual absl::Status Update(std::span<const ObjectUpdate> updates, VersionNumber version) = 0;
   // Cuts the object off or extends it by a hole.
@@ -129,10 +130,17 @@ class ObjectStore {
   // than asked for means that it was the end.
   virtual absl::StatusOr<std::vector<ObjectId>> List(ObjectId after, uint64_t count_max) = 0;
 
-  // Makes the object's changes durable.
+  // Makes the object's changes durable, and all updates.
   virtual absl::Status Flush(ObjectId id) = 0;
-  // Makes all changes durable, of whatever object. On an error the rest is flushed nevertheless,
-  // and the first error returned.
+  // Makes the changes of these objects, and all updates, durable in one step: after a crash all of
+  // it is there or nothing. What is removed meanwhile is passed over. Of an object whose contents
+  // cannot be synced, these are left out, the rest is flushed, and the error is returned. Where
+  // that is an object that an update wrote to, no update becomes durable any more until the store
+  // is reopened, and every flush says so: kUnavailable.
+  // Concurrent flushes share a step: who comes while one lasts goes along with the next.
+  virtual absl::Status FlushTogether(std::span<const ObjectId> ids) = 0;
+  // Makes all changes durable, of whatever object, in one step. On an error the rest is flushed
+  // nevertheless, and the first error returned.
   virtual absl::Status FlushAll() = 0;
 
   virtual absl::StatusOr<StoreSpace> Space() = 0;

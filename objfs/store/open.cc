@@ -178,6 +178,9 @@ absl::Status LocalObjectStore::Replay(Recovery& recovery, const JournalRecord& r
   if (const auto* update = std::get_if<UpdateRecord>(&record)) {
     return ReplayUpdate(recovery, *update);
   }
+  if (const auto* attributes = std::get_if<AttributesRecord>(&record)) {
+    return ReplayAttributes(recovery, *attributes);
+  }
   const auto& remove = std::get<RemoveRecord>(record);
   const auto known = recovery.blocks.find(remove.id);
   const bool is_known = known != recovery.blocks.end();
@@ -195,23 +198,41 @@ absl::Status LocalObjectStore::ReplayUpdate(Recovery& recovery, const UpdateReco
   const auto [blocks, is_new] = recovery.blocks.try_emplace(update.id, update.blocks_before);
   recovery.used_blocks += static_cast<int64_t>(update.blocks_after - blocks->second);
   blocks->second = update.blocks_after;
+  const auto object = ReplayTo(update.id, is_new, recovery.torn_tables);
+  if (!object.ok()) return object.status();
+  MutexLock lock((*object)->mutex);
+  (*object)->state.Replay(update);
+  return absl::OkStatus();
+}
+
+absl::Status LocalObjectStore::ReplayAttributes(Recovery& recovery,
+                                                const AttributesRecord& attributes) {
+  const bool is_new = recovery.blocks.try_emplace(attributes.id, attributes.blocks).second;
+  const auto object = ReplayTo(attributes.id, is_new, recovery.torn_tables);
+  if (!object.ok()) return object.status();
+  MutexLock lock((*object)->mutex);
+  (*object)->state.Replay(attributes);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<LocalObjectStore::ObjectPtr> LocalObjectStore::ReplayTo(ObjectId id, bool is_first,
+                                                                       bool torn_tables) {
   ObjectPtr object;
   {
     MutexLock lock(mutex_);
-    ObjectPtr& place = objects_[update.id];
-    if (place == nullptr) place = std::make_shared<StoredObject>(update.id);
+    ObjectPtr& place = objects_[id];
+    if (place == nullptr) place = std::make_shared<StoredObject>(id);
     object = place;
   }
   MutexLock lock(object->mutex);
-  if (is_new && object->has_table) {
-    const absl::Status loaded = LoadPages(*object, recovery.torn_tables);
+  if (is_first && object->has_table) {
+    const absl::Status loaded = LoadPages(*object, torn_tables);
     if (!loaded.ok() && !absl::IsDataLoss(loaded)) return loaded;
     object->damage = loaded;
   }
   object->durable = true;
   object->loaded = true;
-  object->state.Replay(update);
-  return absl::OkStatus();
+  return object;
 }
 
 absl::Status LocalObjectStore::FinishRecovery(const Recovery& recovery) {

@@ -31,14 +31,12 @@ struct Inode {
   uint64_t device = 0;
   int64_t accessed_ns = 0, modified_ns = 0, changed_ns = 0, born_ns = 0;
   uint64_t entries = 0;  // of a directory, without "." and ".."
-  ObjectId parent = 0;   // of a directory; of a file itself, once no name on the disk leads to it
+  ObjectId parent = 0;   // of a directory
   std::string stack;     // the text of the file's stack; empty: the volume's default
   std::map<std::string, std::string> xattrs;
 
   bool IsDirectory() const { return S_ISDIR(mode); }
   bool IsRegular() const { return S_ISREG(mode); }
-  // Object `id`, whose inode this is, is there for those who have it open only.
-  bool IsUnnamed(ObjectId id) const { return links == 0 && !IsDirectory() && parent == id; }
 
   // The bytes on disk: a version, then the fields. Decode: kDataLoss where they are none.
   std::string Encode() const;

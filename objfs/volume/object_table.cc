@@ -67,6 +67,8 @@ absl::StatusOr<Node> ObjectTable::Make(uint16_t writer, const Inode& inode,
       store_->Remove(id).IgnoreError();  // nobody has heard of it
       return written;
     }
+    MutexLock lock(mutex_);
+    made_.insert(id);
   }
   return Node{id, std::move(made), contents.size(), 0, version};
 }
@@ -147,15 +149,8 @@ absl::StatusOr<Outcome> ObjectTable::Commit(uint16_t writer, const Transaction& 
     outcome.nodes.push_back(*std::move(node));
   }
   outcome.version = Next(writer);
-  bool applied = false;
-  const absl::Status updated = Update(transaction.parts, updates, outcome.version, &applied);
-  if (!applied) return updated;
+  ABACUS_RETURN_IF_ERROR(store_->Update(updates, outcome.version.value));
   if (transaction.tree.has_value()) ++tree_;
-  for (const Part& part : transaction.parts) {
-    if (part.writes.empty()) continue;
-    MutexLock lock(mutex_);
-    committed_[part.id] = outcome.version;
-  }
   for (const Part& part : transaction.parts) {
     const bool sets_time = part.change.modified_ns.has_value() || part.change.touch_modified;
     if (sets_time || !part.writes.empty()) ForgetWriter(part.id);
@@ -168,45 +163,9 @@ absl::StatusOr<Outcome> ObjectTable::Commit(uint16_t writer, const Transaction& 
   for (Node& node : outcome.nodes) {
     node.version = outcome.version;
     ForgetWritten(node.id);
-    if (node.inode.links == 0) LostItsName(node.id, transaction.parts);
+    if (node.inode.links == 0) LostItsName(node.id);
   }
-  // Not as it came: of "no space" the caller would think that nothing was done, and try again.
-  if (!updated.ok()) return absl::UnavailableError(updated.message());
   return outcome;
-}
-
-// After a crash a name that went from one directory to another is missing from one of them at most,
-// and what a name relies on is there with it: a count of links that rose, a directory's "..". So no
-// flush comes between the update and those of all that goes along; the directory that loses a name
-// is the last: that is where a directory object puts its own part.
-absl::Status ObjectTable::Update(std::span<const Part> parts, std::span<const ObjectUpdate> updates,
-                                 Version version, bool* applied) {
-  std::vector<ObjectId> along;
-  for (size_t i = 0; i < updates.size(); ++i) {
-    const auto& change = parts[i].change;
-    if (!updates[i].writes.empty() || change.links > 0 || change.parent.has_value()) {
-      along.push_back(updates[i].id);
-    }
-  }
-  if (along.size() < 2) {
-    absl::Status status = store_->Update(updates, version.value);
-    *applied = status.ok();
-    return status;
-  }
-  flushes_.Close();
-  absl::Status status = store_->Update(updates, version.value);
-  *applied = status.ok();
-  for (const ObjectId id : along) {
-    if (!status.ok()) break;
-    status = store_->Flush(id);
-  }
-  flushes_.Open();
-  return status;
-}
-
-absl::Status ObjectTable::FlushStored(ObjectId id) {
-  const SharedGate::Pass pass(flushes_);
-  return store_->Flush(id);
 }
 
 absl::Status ObjectTable::ChangeBytes(uint16_t writer, ObjectId id,
@@ -275,14 +234,7 @@ absl::StatusOr<bool> ObjectTable::Open(uint16_t writer, ObjectId id) {
   if (!node.has_value()) return absl::NotFoundError(absl::StrCat("there is no object ", id));
   MutexLock lock(mutex_);
   const auto [opened, first] = opened_.try_emplace(id);
-  if (node->inode.links == 0) {
-    // It waits to be removed; now it waits for the last Close().
-    std::erase_if(removals_, [&opened = *opened](const Removal& removal) {
-      if (removal.id != opened.first) return false;
-      opened.second.names_in = removal.names_in;
-      return true;
-    });
-  }
+  removals_.erase(id);  // now it waits for the last Close()
   ++opened->second.by[writer];
   return first;
 }
@@ -306,9 +258,7 @@ absl::StatusOr<bool> ObjectTable::Close(uint16_t writer, ObjectId id) {
   {
     MutexLock lock(mutex_);
     const auto opened = opened_.find(id);
-    if (node.has_value() && node->inode.links == 0) {
-      removals_.push_back({id, std::move(opened->second.names_in)});
-    }
+    if (node.has_value() && node->inode.links == 0) removals_.insert(id);
     opened_.erase(opened);
   }
   return true;
@@ -330,19 +280,9 @@ std::vector<ObjectId> ObjectTable::OpenedBy(uint16_t writer) {
   return ids;
 }
 
-void ObjectTable::LostItsName(ObjectId id, const std::vector<Part>& parts) {
-  std::vector<ObjectId> names_in;
-  for (const Part& part : parts) {
-    if (part.id != id) names_in.push_back(part.id);
-  }
+void ObjectTable::LostItsName(ObjectId id) {
   MutexLock lock(mutex_);
-  const auto opened = opened_.find(id);
-  if (opened != opened_.end()) {
-    opened->second.names_in = std::move(names_in);
-    opened->second.to_be_marked = true;
-  } else {
-    removals_.push_back({id, std::move(names_in)});
-  }
+  if (!opened_.contains(id)) removals_.insert(id);  // else its last Close() sees to it
 }
 
 // -- what becomes durable, and what is removed ----------------------------------------------------
@@ -364,42 +304,30 @@ absl::Status ObjectTable::SaveTimes(ObjectId id) {
   return store_->SetAttributes(id, node->inode.Encode(), Next(0).value);
 }
 
-absl::Status ObjectTable::Flush(ObjectId id) {
-  {
+absl::Status ObjectTable::Flush(std::span<const ObjectId> ids) {
+  for (const ObjectId id : ids) {
     const Turns::Turn turn(turns_, id);
     ABACUS_RETURN_IF_ERROR(SaveTimes(id));
   }
-  std::vector<Removal> removals;
-  {
-    MutexLock lock(mutex_);
-    removals = std::exchange(removals_, {});
-  }
-  // Names first: a count of links that fell is not there before the name that is gone. And an
-  // object whose last name is gone goes with it, or nothing would find it after a crash.
-  const absl::Status names = FlushCommitted();
-  for (Removal& removal : removals) {
-    if (names.ok() && RemoveNow(removal.id).ok()) continue;
-    MutexLock lock(mutex_);
-    removals_.push_back(std::move(removal));
-  }
-  ABACUS_RETURN_IF_ERROR(names);
-  return FlushStored(id);
+  return FlushWithMade(std::vector<ObjectId>(ids.begin(), ids.end()));
 }
 
-absl::Status ObjectTable::FlushCommitted() {
-  absl::flat_hash_map<ObjectId, Version> committed;
+// A name may lead to what was made with contents, a symbolic link or a directory: they go along.
+absl::Status ObjectTable::FlushWithMade(std::vector<ObjectId> ids) {
+  absl::flat_hash_set<ObjectId> made;
   {
     MutexLock lock(mutex_);
-    committed = committed_;
+    made = std::exchange(made_, {});
   }
-  for (const auto& [id, version] : committed) {
-    const absl::Status flushed = FlushStored(id);
-    if (!flushed.ok() && !absl::IsNotFound(flushed)) return flushed;
+  ids.insert(ids.end(), made.begin(), made.end());
+  const absl::Status flushed = store_->FlushTogether(ids);
+  // Of kUnavailable no second try helps: one whose contents are lost is told once and keeps no
+  // name waiting.
+  if (!flushed.ok() && !absl::IsUnavailable(flushed)) {
     MutexLock lock(mutex_);
-    const auto found = committed_.find(id);
-    if (found != committed_.end() && found->second == version) committed_.erase(found);
+    made_.insert(made.begin(), made.end());
   }
-  return absl::OkStatus();
+  return flushed;
 }
 
 absl::Status ObjectTable::SaveAllTimes() {
@@ -419,61 +347,30 @@ absl::Status ObjectTable::SaveAllTimes() {
 }
 
 absl::Status ObjectTable::FlushAndRemove() {
-  std::vector<Removal> removals;
-  std::vector<ObjectId> unnamed;
+  absl::flat_hash_set<ObjectId> removals;
   {
     MutexLock lock(mutex_);
     removals = std::exchange(removals_, {});
-    for (const auto& [id, opened] : opened_) {
-      if (opened.to_be_marked) unnamed.push_back(id);
-    }
   }
-  std::map<ObjectId, absl::Status> directories;
-  for (const Removal& removal : removals) {
-    for (const ObjectId id : removal.names_in) directories[id] = absl::OkStatus();
-  }
-  absl::Status first = FlushCommitted();
-  if (first.ok()) first = MarkUnnamed(unnamed);
-  for (auto& [id, status] : directories) {
-    status = FlushStored(id);
-    if (absl::IsNotFound(status)) status = absl::OkStatus();  // removed, and all names in it
-    first.Update(status);
-  }
-  for (Removal& removal : removals) {
-    const bool is_durable =
-        std::all_of(removal.names_in.begin(), removal.names_in.end(),
-                    [&directories](ObjectId id) { return directories[id].ok(); });
-    if (is_durable) {
-      first.Update(RemoveNow(removal.id));
-    } else {
-      MutexLock lock(mutex_);
-      removals_.push_back(std::move(removal));
-    }
-  }
-  first.Update(SaveAllTimes());
-  const SharedGate::Pass pass(flushes_);
-  first.Update(store_->FlushAll());
-  return first;
-}
-
-absl::Status ObjectTable::MarkUnnamed(const std::vector<ObjectId>& unnamed) {
-  absl::Status first;
-  for (const ObjectId id : unnamed) {
-    const Turns::Turn turn(turns_, id);
-    ABACUS_ASSIGN_OR_RETURN(const std::optional<Node> node, Load(id));
-    // Of a directory that was removed, ".." stays what it was: it has no blocks worth the search.
-    const bool is_marked = node.has_value() && node->inode.links == 0 && !node->inode.IsDirectory();
-    if (is_marked) {
-      Inode inode = node->inode;
-      inode.parent = id;
-      const absl::Status marked = store_->SetAttributes(id, inode.Encode(), Next(0).value);
-      first.Update(marked);
-      if (!marked.ok()) continue;
-    }
+  absl::Status first = SaveAllTimes();
+  // All of it in one step; where some contents cannot be, names and attributes nevertheless.
+  const absl::Status all = store_->FlushAll();
+  const absl::Status names = all.ok() ? all : FlushWithMade({});
+  first.Update(all);
+  if (!names.ok()) {
     MutexLock lock(mutex_);
-    const auto opened = opened_.find(id);
-    if (opened != opened_.end()) opened->second.to_be_marked = false;
+    removals_.insert(removals.begin(), removals.end());
+    return first;
   }
+  if (removals.empty()) return first;
+  for (const ObjectId id : removals) {
+    const absl::Status removed = RemoveNow(id);
+    if (removed.ok()) continue;
+    first.Update(removed);
+    MutexLock lock(mutex_);
+    removals_.insert(id);
+  }
+  first.Update(store_->FlushTogether({}));
   return first;
 }
 
@@ -482,12 +379,9 @@ absl::StatusOr<std::optional<ObjectId>> ObjectTable::CollectOrphans(ObjectId aft
   ABACUS_ASSIGN_OR_RETURN(const std::vector<ObjectId> ids, store_->List(after, count_max));
   for (const ObjectId id : ids) {
     const auto node = Load(id);
-    if (!node.ok() || !node->has_value() || !(*node)->inode.IsUnnamed(id)) continue;
+    if (!node.ok() || !node->has_value() || (*node)->inode.links != 0) continue;
     MutexLock lock(mutex_);
-    const bool is_known = opened_.contains(id) ||
-                          std::any_of(removals_.begin(), removals_.end(),
-                                      [id](const Removal& removal) { return removal.id == id; });
-    if (!is_known) removals_.push_back({id, {}});
+    if (!opened_.contains(id)) removals_.insert(id);
   }
   return ids.size() < count_max ? std::nullopt : std::optional<ObjectId>(ids.back());
 }
@@ -496,12 +390,12 @@ absl::Status ObjectTable::RemoveNow(ObjectId id) {
   const Turns::Turn turn(turns_, id);
   {
     MutexLock lock(mutex_);
-    const auto opened = opened_.find(id);
-    if (opened != opened_.end()) {  // its last Close() will see to it
-      opened->second.names_in.clear();
-      return absl::OkStatus();
-    }
+    if (opened_.contains(id)) return absl::OkStatus();  // its last Close() will see to it
   }
+  const auto node = Load(id);
+  // What cannot be read can be removed. What has got a name, or is no more, is left alone.
+  if (!node.ok() && !absl::IsDataLoss(node.status())) return node.status();
+  if (node.ok() && (!node->has_value() || (*node)->inode.links != 0)) return absl::OkStatus();
   const absl::Status removed = store_->Remove(id);
   return absl::IsNotFound(removed) ? absl::OkStatus() : removed;
 }

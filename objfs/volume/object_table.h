@@ -13,14 +13,14 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "objfs/layer/version.h"
 #include "objfs/store/object_store.h"
-#include "objfs/store/shared_gate.h"
+#include "objfs/store/turns.h"
 #include "objfs/volume/inode.h"
 #include "objfs/volume/transaction.h"
-#include "objfs/volume/turns.h"
 #include "runtime/base/mutex.h"
 
 namespace abacus::objfs {
@@ -33,7 +33,7 @@ namespace abacus::objfs {
 // 2. A write to an open object changes its times in memory; they reach the store with the next
 //    change of the inode, with Flush(), or when it is closed.
 // Thread-safety: thread-safe. Blocking: disk I/O, and while another change of the object lasts.
-// Lock order: a turn, then flushes_, then mutex_; no store call under mutex_.
+// Lock order: a turn, then mutex_; no store call under mutex_.
 class ObjectTable {
  public:
   ObjectTable(std::shared_ptr<ObjectStore> store, std::function<int64_t()> now_ns);
@@ -71,18 +71,19 @@ class ObjectTable {
 
   // -- what becomes durable, and what is removed -------------------------------------------------
 
-  // The object, and all names: what transactions wrote, to whatever object.
-  absl::Status Flush(ObjectId id);
-  // Flushes all, then removes the objects without a name whose removed names are on the disk now.
+  // These objects, and all names: what transactions did, to whatever object. All of it becomes
+  // durable in one step, so that each transaction is on the disk wholly or not at all.
+  absl::Status Flush(std::span<const ObjectId> ids);
+  absl::Status Flush(ObjectId id) { return Flush(std::span(&id, 1)); }
+  // Flushes all, then removes the objects without a name. Where names cannot become durable nothing
+  // is removed.
   absl::Status FlushAndRemove();
   // How many wait for it.
   size_t waiting_removals();
-  // Has those removed of the `count_max` objects behind `after` that were open without a name when
-  // a server died, and that nobody has open now. Returns where to go on; nullopt: these were the
-  // last. Why a mark in the inode and no list of them on the disk: nothing else has to be kept in
-  // step with it, and nobody waits for the search. Why a mark and not the count of names: the inode
-  // may reach the disk before its name goes from there, and then the file is still needed after a
-  // crash.
+  // Has those removed of the `count_max` objects behind `after` that have no name, and that nobody
+  // has open: they were open, or not yet removed, when a server died. Returns where to go on;
+  // nullopt: these were the last. Why no list of them on the disk: nothing has to be kept in step
+  // with the counts of names, and nobody waits for the search.
   absl::StatusOr<std::optional<ObjectId>> CollectOrphans(ObjectId after, uint64_t count_max);
 
  private:
@@ -94,12 +95,6 @@ class ObjectTable {
     uint16_t newest_by = 0;
     // What that time was before, or what that client has told: it may tell newer ones.
     int64_t newer_than_ns = 0;
-    std::vector<ObjectId> names_in;  // directories that it was removed from
-    bool to_be_marked = false;       // it has no name, and its inode does not say so for ever yet
-  };
-  struct Removal {
-    ObjectId id = 0;
-    std::vector<ObjectId> names_in;
   };
   // An inode as it is now, with the times of its last write. nullopt: there is none.
   absl::StatusOr<std::optional<Node>> Load(ObjectId id);
@@ -107,11 +102,7 @@ class ObjectTable {
   // The state that refuses the part; kCommitted where none does.
   absl::StatusOr<CommitState> CheckPart(const Part& part, const Node& node);
   absl::StatusOr<bool> IsNewest(ObjectId id, const RangeVersion& read, uint64_t size);
-  // `applied`: whether the update itself was; an error is then one of making it durable.
-  absl::Status Update(std::span<const Part> parts, std::span<const ObjectUpdate> updates,
-                      Version version, bool* applied);
-  absl::Status FlushStored(ObjectId id);
-  absl::Status FlushCommitted();
+  absl::Status FlushWithMade(std::vector<ObjectId> ids);
   void Written(uint16_t writer, ObjectId id, int64_t modified_before_ns);
   // The inode has the times.
   void ForgetWritten(ObjectId id);
@@ -119,26 +110,24 @@ class ObjectTable {
   void ForgetWriter(ObjectId id);
   bool IsNewestBy(uint16_t writer, ObjectId id);
   // Has it removed when nobody has it open any more.
-  void LostItsName(ObjectId id, const std::vector<Part>& parts);
+  void LostItsName(ObjectId id);
   // In the object's turn.
   absl::Status SaveTimes(ObjectId id);
   absl::Status SaveAllTimes();
-  // Marks the open objects whose last name was removed from directories that are flushed now.
-  absl::Status MarkUnnamed(const std::vector<ObjectId>& unnamed);
+  // Unless it is open or has a name by now.
   absl::Status RemoveNow(ObjectId id);
 
   const std::shared_ptr<ObjectStore> store_;
   const std::function<int64_t()> now_ns_;
   HybridClock clock_;
   Turns turns_;
-  SharedGate flushes_;
   std::atomic<uint64_t> tree_{1};
 
   runtime::Mutex mutex_;
   absl::flat_hash_map<ObjectId, Opened> opened_ ABSL_GUARDED_BY(mutex_);
-  std::vector<Removal> removals_ ABSL_GUARDED_BY(mutex_);
-  // Objects that transactions wrote to since they were flushed, and the last that did.
-  absl::flat_hash_map<ObjectId, Version> committed_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_set<ObjectId> removals_ ABSL_GUARDED_BY(mutex_);
+  // Objects that were made with contents, which are not durable yet.
+  absl::flat_hash_set<ObjectId> made_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace abacus::objfs

@@ -335,10 +335,7 @@ absl::StatusOr<std::vector<uint64_t>> Volume::WaitingLocks(uint16_t writer,
 }
 absl::StatusOr<LockCounts> Volume::Locks() { return locks_.counts(); }
 
-absl::Status Volume::Flush(const std::vector<ObjectId>& ids) {
-  for (const ObjectId id : ids) ABACUS_RETURN_IF_ERROR(table_->Flush(id));
-  return absl::OkStatus();
-}
+absl::Status Volume::Flush(const std::vector<ObjectId>& ids) { return table_->Flush(ids); }
 
 absl::StatusOr<CommitCounts> Volume::Commits() {
   return CommitCounts{.committed = committed_, .stale = stale_};

@@ -1,8 +1,8 @@
-#ifndef ABACUS_OBJFS_VOLUME_TURNS_H_
-#define ABACUS_OBJFS_VOLUME_TURNS_H_
+#ifndef ABACUS_OBJFS_STORE_TURNS_H_
+#define ABACUS_OBJFS_STORE_TURNS_H_
 
 #include <cstdint>
-#include <span>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -29,9 +29,16 @@ class Turns {
     Turn(const Turn&) = delete;
     Turn& operator=(const Turn&) = delete;
 
+    // Takes these as well where all are free now; waits for nobody.
+    bool TryAdd(const std::vector<ObjectId>& ids) {
+      if (!turns_.TryTake(ids)) return false;
+      ids_.insert(ids_.end(), ids.begin(), ids.end());
+      return true;
+    }
+
    private:
     Turns& turns_;
-    const std::vector<ObjectId> ids_;
+    std::vector<ObjectId> ids_;
   };
 
  private:
@@ -46,6 +53,12 @@ class Turns {
     while (!AllFree(ids)) given_.Wait(mutex_);
     taken_.insert(ids.begin(), ids.end());
   }
+  bool TryTake(const std::vector<ObjectId>& ids) {
+    runtime::MutexLock lock(mutex_);
+    if (!AllFree(ids)) return false;
+    taken_.insert(ids.begin(), ids.end());
+    return true;
+  }
   void Give(const std::vector<ObjectId>& ids) {
     runtime::MutexLock lock(mutex_);
     for (const ObjectId id : ids) taken_.erase(id);
@@ -59,4 +72,4 @@ class Turns {
 
 }  // namespace abacus::objfs
 
-#endif  // ABACUS_OBJFS_VOLUME_TURNS_H_
+#endif  // ABACUS_OBJFS_STORE_TURNS_H_
