@@ -229,8 +229,8 @@ TEST(TaskScanTest, FilesThatStayOpenAreNoMoreThanAllowedAndAreClosed) {
 }
 
 // What a scan that keeps files open and looks for new ids finds in one second, beside one that
-// lists and opens all each time. Threads live for 100 ms each, more of them than processors: whoever
-// does not find the new ones finds next to nothing.
+// lists and opens all each time. Threads live for 100 ms each, more of them than processors:
+// whoever does not find the new ones finds next to nothing.
 struct Found {
   double cached_run_ms, plain_run_ms, cached_wait_ms, plain_wait_ms;
 

@@ -547,8 +547,8 @@ TEST_F(EndToEndTest, AServerTakesItsConstantsOverAtAHangUpSignal) {
   Store("text", Text(30000000));
   const std::string config = folder_.Write("client.toml", medium);
   // One line of 40 comes back: a move gains less than 100 times, and more than the default asks.
-  Command search(GrepCommand(
-      {"--config", config, "--json", folder_.Path("json"), "kernel", "text"}));
+  Command search(
+      GrepCommand({"--config", config, "--json", folder_.Path("json"), "kernel", "text"}));
   const std::string rid = AwaitGrep(search);
   ASSERT_NE(rid, "");
   EXPECT_TRUE(AwaitReason(search, rid, "below_threshold"));

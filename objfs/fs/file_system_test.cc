@@ -18,6 +18,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "objfs/fs/testing/file_system_world.h"
+#include "runtime/testing/cluster.h"
 
 namespace abacus::objfs {
 namespace {
@@ -206,6 +207,28 @@ TEST_F(FileSystemTest, DirectoriesGoWhenTheyAreEmptyOnly) {
   EXPECT_EQ(ErrorOf(b_->Make(kRoot, d, "g", S_IFREG | 0644, 0, "").status()), FsError::kNoEntry);
   EXPECT_EQ(a_->Stat(Root())->inode.links, 2u);
   EXPECT_EQ(a_->Stat(Root())->inode.entries, 0u);
+}
+
+TEST_F(FileSystemTest, BeyondTheLargestCountOfLinksNothingIsNamed) {
+  const ObjectId d = MakeDirectory(*a_, Root(), "d"), e = MakeDirectory(*a_, Root(), "e");
+  const ObjectId f = MakeFile(*a_, d, "f");
+  MakeDirectory(*a_, e, "sub");
+  const auto info = world_.volume()->Join("c", runtime::Ref<ClientEnd>());
+  ASSERT_TRUE(info.ok()) << info.status();
+  for (const ObjectId id : {d, f}) {
+    const uint32_t links = a_->Stat(id)->inode.links;
+    InodeChange change;
+    change.links = static_cast<int32_t>(Inode::kLinksMax - links);
+    // Others forget what they know of it first.
+    ASSERT_TRUE(runtime::testing::Eventually(
+        [&] { return world_.volume()->Change(info->writer, id, change).ok(); }));
+  }
+  EXPECT_EQ(ErrorOf(a_->Link(kRoot, f, Root(), "f2").status()), FsError::kTooManyLinks);
+  EXPECT_EQ(ErrorOf(a_->Make(kRoot, d, "g", S_IFDIR | 0755, 0, "").status()),
+            FsError::kTooManyLinks);
+  EXPECT_EQ(ErrorOf(a_->Rename(kRoot, e, "sub", d, "sub", RenameRule::kReplace)),
+            FsError::kTooManyLinks);
+  EXPECT_TRUE(a_->Lookup(kRoot, e, "sub").ok());
 }
 
 TEST_F(FileSystemTest, ARenameReplacesByTheRules) {

@@ -221,6 +221,9 @@ absl::StatusOr<std::vector<FileSystem::Listed>> FileSystemImpl::List(const Calle
 
 absl::StatusOr<bool> FileSystemImpl::Settled(const absl::StatusOr<Outcome>& outcome) {
   if (IsChanged(outcome.status())) return false;
+  if (absl::IsOutOfRange(outcome.status())) {
+    return FsStatus(FsError::kTooManyLinks, runtime::ToStd(outcome.status().message()));
+  }
   if (!outcome.ok()) return outcome.status();
   switch (outcome->state) {
     case CommitState::kCommitted:
@@ -321,9 +324,6 @@ absl::StatusOr<Node> FileSystemImpl::Link(const Caller& caller, ObjectId file, O
     linked.must_be_linked = true;
     const auto outcome = Commit(*named.directory, {{name, std::nullopt, EntryOf(node)}},
                                 NameChange(1, false), {linked}, std::nullopt);
-    if (absl::IsOutOfRange(outcome.status())) {
-      return FsStatus(FsError::kTooManyLinks, runtime::ToStd(outcome.status().message()));
-    }
     ABACUS_ASSIGN_OR_RETURN(const bool settled, Settled(outcome));
     if (settled) return Stat(file);
   }

@@ -47,8 +47,7 @@ void TakeBack(Request& request, OpenFile* file) {
 
 void Open(fuse_req_t raw, fuse_ino_t inode, fuse_file_info* info) {
   Serve(raw, "open", [&](Request& request) {
-    auto file = OpenFile::Make(request.files(), request.caller(), request.Id(inode),
-                               info->flags);
+    auto file = OpenFile::Make(request.files(), request.caller(), request.Id(inode), info->flags);
     if (!file.ok()) return request.Fail(file.status());
     OpenFile* const open = file->get();
     Describe(request.adapter(), open, info);

@@ -99,15 +99,16 @@ TEST_F(PagesTest, AWriteBesideWhichThePageWasReadIsSeenWhenItReturns) {
   const int writer = open(Path("file").c_str(), O_RDWR | O_CLOEXEC);  // it drops all pages
   ASSERT_GE(writer, 0);
   ASSERT_EQ(ByteOf(5), 'a');
-  EXPECT_CALL(files_, Write(_, 5 * kPageBytes, _)).WillOnce([&](FileHandle, uint64_t, const Block&) {
-    // The kernel has what is written in its page. It drops that, and reads the bytes of before.
-    std::promise<void> dropped;
-    forget_(kFile, [&] { dropped.set_value(); });
-    dropped.get_future().wait();
-    EXPECT_EQ(ByteOf(5), 'a');
-    content_ = 'b';
-    return absl::OkStatus();
-  });
+  EXPECT_CALL(files_, Write(_, 5 * kPageBytes, _))
+      .WillOnce([&](FileHandle, uint64_t, const Block&) {
+        // The kernel has what is written in its page. It drops that, and reads the bytes of before.
+        std::promise<void> dropped;
+        forget_(kFile, [&] { dropped.set_value(); });
+        dropped.get_future().wait();
+        EXPECT_EQ(ByteOf(5), 'a');
+        content_ = 'b';
+        return absl::OkStatus();
+      });
   const std::string page(kPageBytes, 'b');
   EXPECT_EQ(pwrite(writer, page.data(), kPageBytes, 5 * kPageBytes), kPageBytes);
   EXPECT_EQ(ByteOf(5), 'b');
