@@ -224,7 +224,9 @@ class Names {
     for (const auto& [id, count] : *names) {
       const auto named = at.Stat(id);
       ASSERT_TRUE(named.ok());
-      if (!named->inode.IsDirectory()) EXPECT_EQ(named->inode.links, count) << id;
+      if (!named->inode.IsDirectory()) {
+        EXPECT_EQ(named->inode.links, count) << id;
+      }
     }
   }
 

@@ -1,6 +1,7 @@
 // LocalObjectStore: how changes become durable, and how removals do.
 
 #include <algorithm>
+#include <chrono>
 #include <tuple>
 #include <utility>
 
@@ -17,6 +18,9 @@ namespace {
 // take twice its size for long, seldom enough that small overwrites do not punch each block.
 constexpr uint64_t kUnpunchedMin = 256;
 constexpr uint64_t kUnpunchedShare = 4;
+// While updates are stopped nobody waits longer for an object that a call is in: enough for a write
+// to memory, and not for one that waits for its disk.
+constexpr auto kCollectMax = std::chrono::milliseconds(10);
 }  // namespace
 
 // -- flushes --------------------------------------------------------------------------------------
@@ -138,9 +142,11 @@ void LocalObjectStore::MakeStep(Step& step) {
     }
     const bool has_all = turn.TryAdd(came);
     std::vector<Member> members;
-    if (has_all) members = CollectMembers(step);
+    ObjectPtr busy;
+    if (has_all) busy = CollectMembers(step, &members);
     updates_.Open();
-    if (!has_all) continue;
+    if (busy != nullptr) MutexLock until_it_is_free(busy->mutex);
+    if (!has_all || busy != nullptr) continue;
     SyncMembers(step, members);
     if (!step.status.ok()) LeaveOutUpdates(step, members);
     const absl::Status logged = LogMembers(members);
@@ -151,7 +157,8 @@ void LocalObjectStore::MakeStep(Step& step) {
   }
 }
 
-std::vector<LocalObjectStore::Member> LocalObjectStore::CollectMembers(Step& step) {
+LocalObjectStore::ObjectPtr LocalObjectStore::CollectMembers(Step& step,
+                                                             std::vector<Member>* members) {
   absl::btree_map<ObjectId, Tie> ids;
   absl::flat_hash_map<ObjectId, ObjectPtr> objects;
   {
@@ -163,22 +170,33 @@ std::vector<LocalObjectStore::Member> LocalObjectStore::CollectMembers(Step& ste
       if (found != objects_.end()) objects.emplace(id, found->second);
     }
   }
-  std::vector<Member> members;
+  const Deadline deadline = std::chrono::steady_clock::now() + kCollectMax;
   for (const auto& [id, tie] : ids) {
     const auto found = objects.find(id);
     if (found == objects.end()) continue;
+    const ObjectPtr& object = found->second;
+    if (!LockSoon(object->mutex, deadline)) {
+      for (Member& member : *members) AbortMember(member);
+      MutexLock lock(mutex_);
+      for (const auto& [other, other_tie] : ids) {
+        if (other_tie == Tie::kNone || !objects.contains(other)) continue;
+        Tie& kept = tied_[other];
+        kept = std::max(kept, other_tie);
+      }
+      return object;
+    }
     const bool asked = std::binary_search(step.ids.begin(), step.ids.end(), id);
-    std::optional<Member> member = MemberOf(step, found->second, tie, asked);
-    if (member.has_value()) members.push_back(*std::move(member));
+    std::optional<Member> member = MemberOf(step, object, tie, asked);
+    object->mutex.Unlock();
+    if (member.has_value()) members->push_back(*std::move(member));
   }
-  return members;
+  return nullptr;
 }
 
 std::optional<LocalObjectStore::Member> LocalObjectStore::MemberOf(Step& step,
                                                                    const ObjectPtr& object, Tie tie,
                                                                    bool asked) {
   Member member{.object = object, .tie = tie};
-  MutexLock lock(object->mutex);
   if (object->removed || !object->listed_changed) return std::nullopt;
   if (object->unsynced.ok() && (asked || tie == Tie::kContents)) {
     member.batch = object->state.BeginFlush();

@@ -1,7 +1,9 @@
 #include "objfs/store/local_object_store.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -17,6 +19,9 @@ constexpr uint64_t kBlockBytes = ObjectStore::kBlockBytes;
 // What is read is checked while the processor's cache has it.
 constexpr uint64_t kReadBlocksMax = 16;
 constexpr uint64_t kVersionsMax = 65'536;
+// A flush that collects what it takes along waits for updates under way, and they no longer than
+// this for a call that is in one of their objects.
+constexpr auto kLockAllMax = std::chrono::milliseconds(10);
 
 absl::Status NoSuch(ObjectId id) {
   return absl::NotFoundError(absl::StrCat("there is no object ", id));
@@ -453,11 +458,40 @@ absl::Status LocalObjectStore::Update(std::span<const ObjectUpdate> updates,
   if (std::adjacent_find(locked.begin(), locked.end()) != locked.end()) {
     return absl::InvalidArgumentError("an update names an object twice");
   }
-  const SharedGate::Pass pass(updates_);
-  for (const ObjectPtr& object : locked) object->mutex.Lock();
-  const absl::Status status = UpdateLocked(objects, updates, version);
-  for (const ObjectPtr& object : locked) object->mutex.Unlock();
-  return Counted(status);
+  for (;;) {
+    ObjectPtr busy;
+    {
+      const SharedGate::Pass pass(updates_);
+      busy = LockAll(locked);
+      if (busy == nullptr) {
+        const absl::Status status = UpdateLocked(objects, updates, version);
+        for (const ObjectPtr& object : locked) object->mutex.Unlock();
+        return Counted(status);
+      }
+    }
+    // For its disk, while flushes and updates of others go on.
+    MutexLock until_it_is_free(busy->mutex);
+  }
+}
+
+LocalObjectStore::ObjectPtr LocalObjectStore::LockAll(std::span<const ObjectPtr> objects)
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  const Deadline deadline = std::chrono::steady_clock::now() + kLockAllMax;
+  for (size_t i = 0; i < objects.size(); ++i) {
+    if (LockSoon(objects[i]->mutex, deadline)) continue;
+    for (size_t k = 0; k < i; ++k) objects[k]->mutex.Unlock();
+    return objects[i];
+  }
+  return nullptr;
+}
+
+bool LocalObjectStore::LockSoon(runtime::Mutex& mutex,
+                                Deadline deadline) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  while (!mutex.TryLock()) {
+    if (std::chrono::steady_clock::now() >= deadline) return false;
+    std::this_thread::yield();
+  }
+  return true;
 }
 
 absl::Status LocalObjectStore::UpdateLocked(std::span<const ObjectPtr> objects,

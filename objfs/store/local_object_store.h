@@ -2,6 +2,7 @@
 #define ABACUS_OBJFS_STORE_LOCAL_OBJECT_STORE_H_
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -250,6 +251,13 @@ class LocalObjectStore : public ObjectStore {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
   absl::Status WriteLocked(StoredObject& object, const ObjectWrite& write, VersionNumber version)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
+  using Deadline = std::chrono::steady_clock::time_point;
+  // False: it is not locked, as others had it until then.
+  static bool LockSoon(runtime::Mutex& mutex, Deadline deadline)
+      ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true, mutex);
+  // Returns null, or one that a call is in for longer than flushes may be held up; then none is
+  // locked.
+  static ObjectPtr LockAll(std::span<const ObjectPtr> objects);
   absl::Status UpdateLocked(std::span<const ObjectPtr> objects,
                             std::span<const ObjectUpdate> updates, VersionNumber version);
   // Makes byte ranges [begin, end), each within one block, zeros: all of them or none.
@@ -266,9 +274,11 @@ class LocalObjectStore : public ObjectStore {
   // Has a step flush these whose data is synced, and waits for it.
   absl::Status JoinStep(std::span<const ObjectId> ids);
   void MakeStep(Step& step);
-  // While no update is under way.
-  std::vector<Member> CollectMembers(Step& step);
-  std::optional<Member> MemberOf(Step& step, const ObjectPtr& object, Tie tie, bool asked);
+  // While no update is under way. Returns null, or an object that a call is in for longer than
+  // updates may be stopped; then nothing is collected.
+  ObjectPtr CollectMembers(Step& step, std::vector<Member>* members);
+  std::optional<Member> MemberOf(Step& step, const ObjectPtr& object, Tie tie, bool asked)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(object->mutex);
   void SyncMembers(Step& step, std::vector<Member>& members);
   // Without all that updates changed.
   void LeaveOutUpdates(Step& step, std::vector<Member>& members);
