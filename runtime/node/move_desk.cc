@@ -110,7 +110,7 @@ absl::StatusOr<MoveRecord> MoveDesk::Follow(const MoveCommand& command) {
 absl::StatusOr<MoveRecord> MoveDesk::Execute(const MoveCommand& command, const MemberInfo& target) {
   ABACUS_ASSIGN_OR_RETURN(const std::shared_ptr<UnderWay> under_way, Enter(command));
   absl::Status status;
-  if (command.by_engine) status = CheckPins(command.rids);
+  if (command.by_engine) status = CheckPins(command.rids, target.instance.node);
   if (status.ok()) status = migrator_.Move(command.rids, target.instance).status();
   MutexLock lock(mutex_);
   for (const Rid& rid : command.rids) under_way_.erase(rid);
@@ -222,16 +222,16 @@ absl::StatusOr<MoveRecord> MoveDesk::CarryOutNow(const PlannedMove& move) {
   return record;
 }
 
-absl::Status MoveDesk::CheckPins(const std::vector<Rid>& rids) {
+absl::Status MoveDesk::CheckPins(const std::vector<Rid>& rids, NodeId target) {
   std::map<NodeInstance, std::vector<Rid>> by_home;
   for (const Rid& rid : rids) by_home[rid.home].push_back(rid);
   for (const auto& [home, of_home] : by_home) {
-    ABACUS_RETURN_IF_ERROR(CheckPinsAt(home, of_home));
+    ABACUS_RETURN_IF_ERROR(CheckPinsAt(home, of_home, target));
   }
   return absl::OkStatus();
 }
 
-absl::Status MoveDesk::CheckPinsAt(NodeInstance home, const std::vector<Rid>& rids) {
+absl::Status MoveDesk::CheckPinsAt(NodeInstance home, const std::vector<Rid>& rids, NodeId target) {
   std::vector<PinRecord> pins;
   if (home == binding_.self()) {
     pins = PinsHere(rids);
@@ -244,9 +244,19 @@ absl::Status MoveDesk::CheckPinsAt(NodeInstance home, const std::vector<Rid>& ri
     ABACUS_ASSIGN_OR_RETURN(pins,
                             clients_.To(member->control_address)->GetPins(rids, kAskDeadline));
   }
-  if (pins.empty()) return absl::OkStatus();
-  return MakeError(ErrorKind::kMoveCancelled, absl::StrCat("object ", pins.front().rid.ToString(),
-                                                           " is held: ", pins.front().reason));
+  for (const PinRecord& pin : pins) {
+    if (!pin.reason.empty()) {
+      return MakeError(ErrorKind::kMoveCancelled,
+                       absl::StrCat("object ", pin.rid.ToString(), " is held: ", pin.reason));
+    }
+    const bool is_allowed = pin.allowed.empty() || std::find(pin.allowed.begin(), pin.allowed.end(),
+                                                             target) != pin.allowed.end();
+    if (!is_allowed) {
+      return MakeError(ErrorKind::kMoveCancelled, absl::StrCat("object ", pin.rid.ToString(),
+                                                               " is not allowed on node ", target));
+    }
+  }
+  return absl::OkStatus();
 }
 
 // -- pins ---------------------------------------------------------------------------------------

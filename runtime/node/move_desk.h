@@ -64,7 +64,7 @@ class MoveDesk final : public MigrationObserver {
   // Pins or unpins at the object's home, which is asked where it is another node.
   // Errors: as Move(); kObjectNotFound - the home knows no such object.
   absl::Status Pin(const PinCommand& command);
-  // Those of `rids` (of this home) that are held.
+  // What the engine has been told of those of `rids` (of this home) that it has been told of.
   std::vector<PinRecord> PinsHere(const std::vector<Rid>& rids) const;
 
   // Carries out a move of this node's engine in the background, and then calls `done` on a thread
@@ -101,8 +101,10 @@ class MoveDesk final : public MigrationObserver {
   absl::StatusOr<MoveRecord> Follow(const MoveCommand& command);
   absl::StatusOr<MoveRecord> Execute(const MoveCommand& command, const MemberInfo& target);
   absl::StatusOr<MoveRecord> CarryOutNow(const PlannedMove& move);
-  absl::Status CheckPins(const std::vector<Rid>& rids);
-  absl::Status CheckPinsAt(NodeInstance home, const std::vector<Rid>& rids);
+  // Errors: kMoveCancelled - an object is held, or not allowed on `target`. The engine decides on
+  // digests, which may be of before that was said.
+  absl::Status CheckPins(const std::vector<Rid>& rids, NodeId target);
+  absl::Status CheckPinsAt(NodeInstance home, const std::vector<Rid>& rids, NodeId target);
   absl::StatusOr<std::shared_ptr<UnderWay>> Enter(const MoveCommand& command);
   MoveRecord AlreadyThere(const MoveCommand& command) const;
   bool HostedHere(const Rid& rid) const;

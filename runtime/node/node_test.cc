@@ -246,6 +246,21 @@ TEST_F(NodeTest, PinnedObjectIsLeftAloneByTheEngineUntilItIsUnpinned) {
   EXPECT_TRUE(Hosts(*client_, rid));
 }
 
+// The digest that the engine decides on may be of before it was said.
+TEST_F(NodeTest, WhereAnObjectIsNotAllowedTheEngineDoesNotMoveItWhateverItDecidedBefore) {
+  StartPair();
+  const auto counter = client_->Create<Counter>();
+  const Rid rid = counter->rid();
+  ASSERT_TRUE(server_->Allow(rid, {Id(*client_)}).ok());
+  const absl::Status refused = MoveByEngine(*client_, rid, Id(*server_));
+  EXPECT_EQ(KindOf(refused), ErrorKind::kMoveCancelled) << refused;
+  EXPECT_THAT(Message(refused), HasSubstr("not allowed on node"));
+  EXPECT_TRUE(Hosts(*client_, rid));
+  ASSERT_TRUE(server_->Allow(rid, {Id(*client_), Id(*server_)}).ok());
+  EXPECT_TRUE(MoveByEngine(*client_, rid, Id(*server_)).ok());
+  EXPECT_TRUE(Hosts(*server_, rid));
+}
+
 TEST_F(NodeTest, ObjectMovedByHandIsLeftAloneByTheEngineUntilItIsUnpinned) {
   StartPair();
   const auto counter = client_->Create<Counter>();

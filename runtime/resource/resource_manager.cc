@@ -141,13 +141,17 @@ void ResourceManager::Attach(const Rid& rid, uint32_t group) {
 }
 
 std::vector<PinRecord> ResourceManager::Pins(const std::vector<Rid>& rids, absl::Time now) const {
-  std::vector<PinRecord> pinned;
+  std::vector<PinRecord> records;
   MutexLock lock(mutex_);
   for (const Rid& rid : rids) {
+    const auto rule = rules_.find(rid);
+    PinRecord record = rule == rules_.end() ? PinRecord{.rid = rid} : rule->second;
     const auto pin = pins_.find(rid);
-    if (pin != pins_.end() && pin->second.until > now) pinned.push_back({rid, pin->second.reason});
+    const bool is_held = pin != pins_.end() && pin->second.until > now;
+    if (is_held) record.reason = pin->second.reason;
+    if (is_held || rule != rules_.end()) records.push_back(std::move(record));
   }
-  return pinned;
+  return records;
 }
 
 // Sums of an edge are read as differences over a window, so they stay for two windows after the

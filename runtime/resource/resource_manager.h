@@ -70,7 +70,7 @@ class ResourceManager final : public CallObserver, public MigrationObserver {
   void Allow(const Rid& rid, std::vector<NodeId> nodes);
   // Objects of one group move together; 0: of none.
   void Attach(const Rid& rid, uint32_t group);
-  // Those of `rids` that are pinned here.
+  // What the engine has been told of those of `rids` that it has been told of.
   std::vector<PinRecord> Pins(const std::vector<Rid>& rids, absl::Time now) const;
 
   // Moves that ended here, for whoever wants to show them.

@@ -375,7 +375,10 @@ TEST_F(ResourceManagerTest, RulesStandInTheDigestBesidePins) {
   EXPECT_EQ(digest.pins[0].allowed, (std::vector<NodeId>{5, 6}));
   EXPECT_EQ(digest.pins[0].attach_group, 9u);
   EXPECT_EQ(digest.pins[0].reason, "") << "it is not held";
-  EXPECT_THAT(resources_->Pins({rid}, now_), IsEmpty());
+  const std::vector<PinRecord> rules = resources_->Pins({rid, Rid{{3, 1}, 78}}, now_);
+  ASSERT_THAT(rules, SizeIs(1)) << "nothing was said of the other";
+  EXPECT_EQ(rules[0].allowed, (std::vector<NodeId>{5, 6}));
+  EXPECT_EQ(rules[0].reason, "");
   resources_->Pin(rid, "pinned", absl::InfiniteFuture());
   digest = resources_->TakeDigest(now_);
   ASSERT_THAT(digest.pins, SizeIs(1));
