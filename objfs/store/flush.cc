@@ -170,12 +170,11 @@ LocalObjectStore::ObjectPtr LocalObjectStore::CollectMembers(Step& step,
       if (found != objects_.end()) objects.emplace(id, found->second);
     }
   }
-  const Deadline deadline = std::chrono::steady_clock::now() + kCollectMax;
   for (const auto& [id, tie] : ids) {
     const auto found = objects.find(id);
     if (found == objects.end()) continue;
     const ObjectPtr& object = found->second;
-    if (!LockSoon(object->mutex, deadline)) {
+    if (!LockSoon(object->mutex, std::chrono::steady_clock::now() + kCollectMax)) {
       for (Member& member : *members) AbortMember(member);
       MutexLock lock(mutex_);
       for (const auto& [other, other_tie] : ids) {
