@@ -89,10 +89,12 @@ absl::Status Volume::FinishRoot(ObjectId id) {
 
 void Volume::FlushNowAndThen() {
   const auto interval = absl::ToChronoNanoseconds(options_.flush_interval);
+  bool failed = false;
   mutex_.Lock();
   while (!stopping_) {
     const auto due = std::chrono::steady_clock::now() + interval;
-    while (!stopping_ && table_->waiting_removals() < kRemovalsWaitingMax &&
+    // After a failure the removals still wait, and are no reason to try again at once.
+    while (!stopping_ && (failed || table_->waiting_removals() < kRemovalsWaitingMax) &&
            changed_.WaitUntil(mutex_, due)) {
     }
     if (stopping_) break;
@@ -100,7 +102,7 @@ void Volume::FlushNowAndThen() {
     DropTheSilent();
     CollectOrphans();
     // What fails is tried again, and told to whoever asks for it to be durable.
-    table_->FlushAndRemove().IgnoreError();
+    failed = !table_->FlushAndRemove().ok();
     mutex_.Lock();
   }
   mutex_.Unlock();
