@@ -312,7 +312,7 @@ absl::Status ObjectTable::Flush(std::span<const ObjectId> ids) {
   return FlushWithMade(std::vector<ObjectId>(ids.begin(), ids.end()));
 }
 
-// A name may lead to what was made with contents, a symbolic link or a directory: they go along.
+// A name may lead to what was made with contents, a symbolic link: they go along.
 absl::Status ObjectTable::FlushWithMade(std::vector<ObjectId> ids) {
   absl::flat_hash_set<ObjectId> made;
   {

@@ -72,7 +72,8 @@ class ObjectTable {
   // -- what becomes durable, and what is removed -------------------------------------------------
 
   // These objects, and all names: what transactions did, to whatever object. All of it becomes
-  // durable in one step, so that each transaction is on the disk wholly or not at all.
+  // durable in one step, so that each transaction is on the disk wholly or not at all. Contents of
+  // a symbolic link are no part of one: a flush beside this one may make its name durable first.
   absl::Status Flush(std::span<const ObjectId> ids);
   absl::Status Flush(ObjectId id) { return Flush(std::span(&id, 1)); }
   // Flushes all, then removes the objects without a name. Where names cannot become durable nothing
