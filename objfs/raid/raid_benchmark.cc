@@ -1,4 +1,5 @@
-// ./dev bench raid: parity of 4 data units against ISA-L's bare xor_gen, and against a copy.
+// ./dev bench raid: parity of 4 data units against ISA-L's bare xor_gen, and against a copy; then
+// the raid5 layer.
 
 #include <algorithm>
 #include <chrono>
@@ -11,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "objfs/raid/parity.h"
+#include "objfs/raid/testing/raid5_benchmark.h"
 #include "runtime/testing/bench_report.h"
 
 extern "C" {
@@ -126,5 +128,8 @@ void Parity(runtime::BenchReport& report) {
 }  // namespace abacus::objfs
 
 int main(int argc, char** argv) {
-  return abacus::runtime::BenchMain(argc, argv, "raid", abacus::objfs::Parity);
+  return abacus::runtime::BenchMain(argc, argv, "raid", [](abacus::runtime::BenchReport& report) {
+    abacus::objfs::Parity(report);
+    abacus::objfs::MeasureRaid5Layer(report);
+  });
 }

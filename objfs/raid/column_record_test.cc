@@ -1,0 +1,143 @@
+#include "objfs/raid/column_record.h"
+
+#include <random>
+#include <set>
+#include <string>
+
+#include "absl/strings/escaping.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace abacus::objfs {
+namespace {
+
+ColumnRecord Sample() {
+  ColumnRecord record;
+  record.columns = 5;
+  record.column = 2;
+  record.unit_bytes = 32 << 10;
+  record.sequence = 9;
+  record.all_durable = 8;
+  record.missing_durable = 7;
+  record.size = 1 << 20;
+  record.changed = {66};
+  record.missing = 4;
+  record.written.Add({1, 3});
+  record.missed.Add({0, 2});
+  record.missed.Add({5, 6});
+  record.doubtful.Add({3, 4});
+  record.inode = "in";
+  return record;
+}
+
+// What is on disks must be read by every later build.
+TEST(ColumnRecordTest, TheBytesAreThoseOfVersionOne) {
+  const std::string bytes = Sample().Encode();
+  EXPECT_EQ(absl::BytesToHexString(absl::string_view(bytes.data(), bytes.size())),
+            "5235"
+            "01"
+            "050204"
+            "00800000"
+            "0900000000000000"
+            "0800000000000000"
+            "0700000000000000"
+            "0000100000000000"
+            "4200000000000000"
+            "01000100000003000000"
+            "020000000000020000000500000006000000"
+            "01000300000004000000"
+            "0200696e");
+  EXPECT_EQ(*ColumnRecord::Decode(bytes), Sample());
+}
+
+TEST(ColumnRecordTest, WhatIsCutOffOrDamagedIsDataLoss) {
+  const std::string bytes = Sample().Encode();
+  for (size_t size = 0; size < bytes.size(); ++size) {
+    EXPECT_TRUE(absl::IsDataLoss(ColumnRecord::Decode(bytes.substr(0, size)).status())) << size;
+  }
+  EXPECT_TRUE(absl::IsDataLoss(ColumnRecord::Decode(bytes + "x").status()));
+  const auto damaged = [&](size_t at, char c) {
+    std::string other = bytes;
+    other[at] = c;
+    return ColumnRecord::Decode(other).status();
+  };
+  EXPECT_TRUE(absl::IsDataLoss(damaged(0, 'x')));
+  EXPECT_TRUE(absl::IsDataLoss(damaged(4, 5))) << "the sixth column of five";
+  EXPECT_TRUE(absl::IsDataLoss(damaged(5, 5))) << "the sixth is missing";
+  EXPECT_TRUE(absl::IsDataLoss(damaged(6, 1))) << "units that are no power of two";
+  EXPECT_TRUE(absl::IsDataLoss(damaged(18, 10))) << "more durable than there is";
+  EXPECT_TRUE(absl::IsDataLoss(damaged(52, 3))) << "an empty run";
+  EXPECT_TRUE(absl::IsDataLoss(damaged(70, 1))) << "runs that do not rise";
+}
+
+TEST(ColumnRecordTest, OneOfALaterVersionIsNotTakenForDamage) {
+  std::string bytes = Sample().Encode();
+  bytes[2] = 9;
+  const absl::Status status = ColumnRecord::Decode(bytes).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(status));
+  EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("version 9"));
+}
+
+TEST(ColumnRecordTest, TheLargestFitsTheAttributesOfAStore) {
+  ColumnRecord record = Sample();
+  record.written.clear(), record.missed.clear(), record.doubtful.clear();
+  for (size_t i = 0; i < ColumnRecord::kWrittenRunsMax; ++i) record.written.Add({2 * i, 2 * i + 1});
+  for (size_t i = 0; i < ColumnRecord::kMissedRunsMax; ++i) record.missed.Add({2 * i, 2 * i + 1});
+  for (size_t i = 0; i < ColumnRecord::kDoubtfulRunsMax; ++i) {
+    record.doubtful.Add({2 * i, 2 * i + 1});
+  }
+  record.inode = std::string(ColumnRecord::kInodeBytesMax, 'i');
+  ASSERT_TRUE(record.Fits());
+  EXPECT_LE(record.Encode().size(), ColumnRecord::kBytesMax);
+  EXPECT_EQ(*ColumnRecord::Decode(record.Encode()), record);
+  record.missed.Add({1000, 1001});
+  EXPECT_FALSE(record.Fits());
+}
+
+TEST(StripeSetTest, IsAPlainSet) {
+  std::mt19937 random(5);
+  for (int round = 0; round < 50; ++round) {
+    StripeSet set;
+    std::set<uint64_t> plain;
+    for (int i = 0; i < 100; ++i) {
+      const uint64_t begin = random() % 60, end = begin + random() % 8;
+      if (random() % 2 == 0) {
+        set.Add({begin, end});
+        for (uint64_t s = begin; s < end; ++s) plain.insert(s);
+      } else {
+        set.Remove({begin, end});
+        for (uint64_t s = begin; s < end; ++s) plain.erase(s);
+      }
+      ASSERT_EQ(set.count(), plain.size());
+      bool all = true;
+      for (uint64_t s = begin; s < end; ++s) {
+        ASSERT_EQ(set.Contains(s), plain.contains(s)) << s;
+        all = all && plain.contains(s);
+      }
+      ASSERT_EQ(set.ContainsAll({begin, end}), all);
+      ASSERT_EQ(
+          set.Within({begin, end}).count(),
+          static_cast<uint64_t>(std::distance(plain.lower_bound(begin), plain.lower_bound(end))));
+      uint64_t last = 0;
+      for (const auto& [from, to] : set.runs()) {
+        ASSERT_TRUE(from < to && (last == 0 || from > last)) << "runs that touch";
+        last = to;
+      }
+    }
+    StripeSet merged = set;
+    merged.MergeTo(3);
+    EXPECT_LE(merged.runs().size(), 3u);
+    for (const uint64_t s : plain) EXPECT_TRUE(merged.Contains(s));
+  }
+}
+
+TEST(StripeSetTest, MergesWhatIsNearest) {
+  StripeSet set;
+  set.Add({0, 1}), set.Add({10, 11}), set.Add({13, 14}), set.Add({30, 31});
+  set.MergeTo(3);
+  EXPECT_TRUE(set.ContainsAll({10, 14}));
+  EXPECT_FALSE(set.Contains(5) || set.Contains(20));
+}
+
+}  // namespace
+}  // namespace abacus::objfs

@@ -1,0 +1,304 @@
+#include "objfs/raid/raid5_layer.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
+
+namespace abacus::objfs {
+
+using runtime::Block;
+using runtime::MutexLock;
+using Turn = RangeTurns::Turn;
+
+namespace {
+constexpr StripeRun kWholeFileRun{0, UINT64_MAX};
+}  // namespace
+
+absl::Status Raid5Layer::Begin() {
+  ABACUS_ASSIGN_OR_RETURN(striping_, Striping::Make(below_count(), options().Bytes("unit")));
+  return absl::OkStatus();
+}
+
+absl::Status Raid5Layer::CheckSize(uint64_t offset, uint64_t bytes) const {
+  const uint64_t most = kSpillAt / striping_->unit_bytes() * striping_->stripe_bytes();
+  if (offset <= most && bytes <= most - offset) return absl::OkStatus();
+  return absl::OutOfRangeError(absl::StrCat("a file under raid5 with ", below_count(),
+                                            " columns has at most ", most, " bytes"));
+}
+
+// Size changes take the whole file: what is behind the end belongs to nobody else then.
+absl::Status Raid5Layer::Change(bool append, const Block& bytes, uint64_t* at, Version now) {
+  ABACUS_RETURN_IF_ERROR(Open(now));
+  for (;;) {
+    bool grows = append;
+    {
+      MutexLock lock(mutex_);
+      grows = grows || now_.size < *at + bytes.size();
+    }
+    const Turn turn(turns_, grows ? kWholeFileRun : StripesOf(*at, bytes.size()),
+                    RangeTurns::Kind::kExclusive);
+    {
+      MutexLock lock(mutex_);
+      if (append) *at = now_.size;
+      if (!grows && now_.size < *at + bytes.size()) continue;  // it was cut off meanwhile
+    }
+    ABACUS_RETURN_IF_ERROR(CheckSize(*at, bytes.size()));
+    if (grows) ABACUS_RETURN_IF_ERROR(BeforeGrowing(now));
+    return WriteAt(*at, bytes, now);
+  }
+}
+
+absl::Status Raid5Layer::WriteAt(uint64_t offset, const Block& bytes, Version now) {
+  const StripeRun run = StripesOf(offset, bytes.size());
+  absl::Status status = Admit(run, true, now);
+  if (status.ok()) {
+    uint64_t end = 0;
+    {
+      MutexLock lock(mutex_);
+      end = now_.size;
+    }
+    status = WriteRange(offset, bytes.size(), &bytes, end, now);
+    MutexLock lock(mutex_);
+    if (now_.size < offset + bytes.size()) {
+      now_.size = offset + bytes.size();
+      Changed(now);
+    }
+  }
+  Leave(run);
+  return status;
+}
+
+absl::Status Raid5Layer::Write(uint64_t offset, const Block& bytes, Version now) {
+  if (bytes.empty()) return absl::OkStatus();
+  ABACUS_RETURN_IF_ERROR(CheckSize(offset, bytes.size()));
+  return Change(false, bytes, &offset, now);
+}
+
+absl::StatusOr<uint64_t> Raid5Layer::Append(const Block& bytes, Version now) {
+  uint64_t at = 0;
+  ABACUS_RETURN_IF_ERROR(Change(true, bytes, &at, now));
+  return at;
+}
+
+absl::Status Raid5Layer::Truncate(uint64_t size, Version now) {
+  ABACUS_RETURN_IF_ERROR(CheckSize(size, 0));
+  ABACUS_RETURN_IF_ERROR(Open(now));
+  const Turn turn(turns_, kWholeFileRun, RangeTurns::Kind::kExclusive);
+  ABACUS_RETURN_IF_ERROR(CutTailIfRagged(now));
+  uint64_t before = 0;
+  {
+    MutexLock lock(mutex_);
+    before = now_.size;
+  }
+  if (size == before) return absl::OkStatus();
+  if (size > before) {
+    ABACUS_RETURN_IF_ERROR(BeforeGrowing(now));
+    MutexLock lock(mutex_);
+    now_.size = size;
+    Changed(now);
+    return absl::OkStatus();
+  }
+  const StripeRun run{striping_->StripeOf(size), striping_->Stripes(before)};
+  absl::Status status;
+  if (size % striping_->stripe_bytes() > 0) status = Admit({run.begin, run.begin + 1}, true, now);
+  if (status.ok()) {
+    {
+      MutexLock lock(mutex_);
+      now_.size = size;
+      ragged_ = true;
+      Changed(now);
+    }
+    // One record has the new size and that what it cuts off is being written. With the old size it
+    // would have the crash leave stripes in doubt that nobody wrote to and that are still the
+    // file's. And the new size is durable before anything is cut off.
+    status = Admit(run, false, now);
+    if (status.ok()) status = Save(now);
+    if (status.ok()) status = CutTailIfRagged(now);
+  }
+  Leave(run);
+  return status;
+}
+
+absl::Status Raid5Layer::CutTailIfRagged(Version now) {
+  for (;;) {
+    {
+      MutexLock lock(mutex_);
+      if (!ragged_) return absl::OkStatus();
+    }
+    const absl::Status status = CutTail(now);
+    if (!IsAgain(status)) return status;
+  }
+}
+
+absl::Status Raid5Layer::BeforeGrowing(Version now) {
+  ABACUS_RETURN_IF_ERROR(CutTailIfRagged(now));
+  bool cut_off = false;
+  {
+    MutexLock lock(mutex_);
+    if (!now_.missing.has_value()) return absl::OkStatus();
+    const uint64_t stripe = striping_->StripeOf(now_.size), end = striping_->Stripes(now_.size);
+    const Mode mode = ModeLocked(stripe);
+    if (stripe < end && mode.doubtful) {
+      const uint64_t last = striping_->unit_bytes() - 1;
+      if (striping_->FileOffset({stripe, striping_->UnitIn(stripe, *mode.lost), last, 1}) >=
+          now_.size) {
+        return absl::UnavailableError(
+            absl::StrCat("the file cannot grow until column ", *mode.lost,
+                         " is back: what that has behind the end is not known"));
+      }
+    }
+    cut_off = !now_.written.Within({end, UINT64_MAX}).empty();
+  }
+  // What was cut off has not been put elsewhere. If it were the file's again while it is in the
+  // written set, a crash would have the missing column asked for it, which did not see it go.
+  return cut_off ? Drain(now) : absl::OkStatus();
+}
+
+absl::Status Raid5Layer::CutTail(Version now) {
+  uint64_t size = 0;
+  bool missing = false;
+  {
+    MutexLock lock(mutex_);
+    size = now_.size;
+    missing = now_.missing.has_value();
+  }
+  const uint64_t stripe = striping_->StripeOf(size), stripes = striping_->Stripes(size);
+  if (stripe < stripes) {
+    const StripeRun run{stripe, stripe + 1};
+    uint64_t from = size;
+    const Mode mode = ModeOf(stripe);
+    absl::Status status = Admit(run, true, now);
+    if (mode.doubtful) {
+      // The unit that nobody knows stays; it is looked at again when its column is back.
+      for (const Striping::Piece& piece :
+           striping_->Pieces(from, striping_->OffsetOf(stripe + 1) - from)) {
+        if (!status.ok() || striping_->ColumnOf(stripe, piece.unit) == mode.lost) continue;
+        status = WriteRange(striping_->FileOffset(piece), piece.bytes, nullptr, UINT64_MAX, now);
+      }
+    } else if (status.ok()) {
+      status = WriteRange(from, striping_->OffsetOf(stripe + 1) - from, nullptr, UINT64_MAX, now);
+    }
+    Leave(run);
+    ABACUS_RETURN_IF_ERROR(status);
+  }
+  const uint64_t end = striping_->ColumnOffsetOf(stripes);
+  if (!missing) {
+    ABACUS_RETURN_IF_ERROR(Each<&Layer::Truncate>(LiveColumns(), end, now));
+  } else {
+    const std::vector<size_t> live = LiveColumns();
+    if (end < kSpillAt) {
+      ABACUS_RETURN_IF_ERROR(Each<&Layer::Punch>(live, Range{end, kSpillAt - end}, now));
+    }
+    ABACUS_RETURN_IF_ERROR(Each<&Layer::Punch>(live, Range{kSpillAt + end, 0}, now));
+  }
+  MutexLock lock(mutex_);
+  spilled_.Remove({stripes, UINT64_MAX});
+  now_.doubtful.Remove({stripes, UINT64_MAX});
+  torn_.Remove({stripes, UINT64_MAX});
+  ragged_ = false;
+  return absl::OkStatus();
+}
+
+absl::Status Raid5Layer::Punch(Range range, Version now) {
+  ABACUS_RETURN_IF_ERROR(Open(now));
+  const Turn turn(turns_, kWholeFileRun, RangeTurns::Kind::kExclusive);
+  ABACUS_RETURN_IF_ERROR(CutTailIfRagged(now));
+  uint64_t size = 0;
+  {
+    MutexLock lock(mutex_);
+    size = now_.size;
+  }
+  if (range.offset >= size) return absl::OkStatus();
+  const uint64_t left = size - range.offset;
+  const uint64_t bytes = range.bytes == 0 ? left : std::min(range.bytes, left);
+  const uint64_t offset = range.offset, end = offset + bytes;
+  const StripeRun run = StripesOf(offset, bytes);
+  // Behind the end there are zeros anyway, so that the last stripe is whole.
+  StripeRun whole{striping_->Stripes(offset),
+                  end == size ? striping_->Stripes(end) : striping_->StripeOf(end)};
+  absl::Status status = Admit(run, true, now);
+  {
+    MutexLock lock(mutex_);
+    if (now_.missing.has_value() || whole.begin >= whole.end) whole = {};
+  }
+  if (status.ok() && whole.end > 0) {
+    const Range columns{striping_->ColumnOffsetOf(whole.begin),
+                        striping_->ColumnOffsetOf(whole.end - whole.begin)};
+    status = Written(whole, Each<&Layer::Punch>(LiveColumns(), columns, now));
+  }
+  // Stripes in part, or of which a column has no part, get zeros.
+  const uint64_t head_end = whole.end > 0 ? std::min(end, striping_->OffsetOf(whole.begin)) : end;
+  const uint64_t tail = whole.end > 0 ? std::min(end, striping_->OffsetOf(whole.end)) : end;
+  if (status.ok() && offset < head_end) {
+    status = WriteRange(offset, head_end - offset, nullptr, size, now);
+  }
+  if (status.ok() && tail < end) status = WriteRange(tail, end - tail, nullptr, size, now);
+  Leave(run);
+  return status;
+}
+
+absl::StatusOr<CommitResult> Raid5Layer::Commit(const std::vector<RangeVersion>&,
+                                                const std::vector<RangeWrite>&, Version) {
+  return absl::UnimplementedError(
+      "a commit over several columns needs the atomicity layer, which no stack has yet");
+}
+
+// -- state ----------------------------------------------------------------------------------------
+
+// No call is inside: nothing is being written, drained or rebuilt.
+void Raid5Layer::Checkpoint(runtime::CheckpointWriter& writer) const {
+  Layer::Checkpoint(writer);
+  MutexLock lock(mutex_);
+  const auto runs = [](const StripeSet& set) {
+    return std::vector<std::pair<uint64_t, uint64_t>>(set.runs().begin(), set.runs().end());
+  };
+  writer.Write(open_);
+  writer.Write(open_ ? now_.Encode() : std::string());
+  writer.Write(present_);
+  writer.Write(runs(spilled_));
+  writer.Write(runs(torn_));
+  writer.Write(ragged_);
+  writer.Write(wanted_);
+  writer.Write(saved_);
+  writer.Write(repaired_);
+}
+
+absl::Status Raid5Layer::Restore(runtime::CheckpointReader& reader) {
+  ABACUS_RETURN_IF_ERROR(Layer::Restore(reader));
+  const auto open = reader.Read<bool>();
+  const auto record = reader.Read<std::string>();
+  MutexLock lock(mutex_);
+  if (open) {
+    ABACUS_ASSIGN_OR_RETURN(now_, ColumnRecord::Decode(record));
+    open_ = true;
+  }
+  reader.Read(present_);
+  for (StripeSet* set : {&spilled_, &torn_}) {
+    for (const auto& [begin, end] : reader.Read<std::vector<std::pair<uint64_t, uint64_t>>>()) {
+      set->Add({begin, end});
+    }
+  }
+  reader.Read(ragged_);
+  reader.Read(wanted_);
+  reader.Read(saved_);
+  admitted_ = wanted_;
+  reader.Read(repaired_);
+  return reader.status();
+}
+
+void Raid5Layer::AddFacts(std::vector<std::pair<std::string, std::string>>* facts) const {
+  MutexLock lock(mutex_);
+  facts->emplace_back("columns", absl::StrCat(below_count()));
+  if (!open_) return;
+  facts->emplace_back("missing", !now_.missing.has_value() ? "none"
+                                 : present_
+                                     ? absl::StrCat("column ", *now_.missing, ", coming back")
+                                     : absl::StrCat("column ", *now_.missing));
+  facts->emplace_back("missed", absl::StrCat(now_.missed.count(), " stripes"));
+  facts->emplace_back("doubtful", absl::StrCat(now_.doubtful.count(), " stripes"));
+  facts->emplace_back("written", absl::StrCat(now_.written.count(), " stripes"));
+  facts->emplace_back("repaired", absl::StrCat(repaired_, " units"));
+}
+
+}  // namespace abacus::objfs

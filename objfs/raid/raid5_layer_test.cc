@@ -1,0 +1,331 @@
+// The raid5 layer against a plain file in memory, with a column missing now and then.
+
+#include "objfs/raid/raid5_layer.h"
+
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "objfs/raid/testing/test_columns.h"
+
+namespace abacus::objfs {
+namespace {
+
+using runtime::Block;
+using testing::ColumnSwitch;
+using testing::TestColumns;
+
+std::string Noise(std::mt19937& random, size_t bytes) {
+  std::string text(bytes, '\0');
+  for (char& c : text) c = static_cast<char>(random());
+  return text;
+}
+
+void ExpectParity(TestColumns& columns, size_t size, uint64_t stripe_bytes) {
+  const auto scrubbed = columns.raid()->Scrub(0, UINT64_MAX, columns.Now());
+  ASSERT_TRUE(scrubbed.ok()) << scrubbed.status();
+  EXPECT_TRUE(scrubbed->done);
+  EXPECT_EQ(scrubbed->checked, (size + stripe_bytes - 1) / stripe_bytes);
+  EXPECT_EQ(scrubbed->mismatched, 0u);
+  EXPECT_EQ(scrubbed->repaired + scrubbed->damaged, 0u);
+}
+
+// One step of a random client, on the file and on its model.
+void Step(TestColumns& columns, std::mt19937& random, std::string* model) {
+  const auto draw = [&](uint64_t most) { return random() % (most + 1); };
+  const auto& top = columns.top();
+  const uint64_t offset = draw(200000), bytes = draw(draw(3) == 0 ? 100000 : 9000);
+  switch (random() % 9) {
+    case 0:
+    case 1:
+    case 2: {
+      const std::string text = Noise(random, bytes + 1);
+      const absl::Status written = top->Write(offset, Block::CopyOf(text), columns.Now());
+      ASSERT_TRUE(written.ok()) << written;
+      model->resize(std::max(model->size(), offset + text.size()));
+      model->replace(offset, text.size(), text);
+      break;
+    }
+    case 3: {
+      const absl::Status cut = top->Truncate(offset, columns.Now());
+      ASSERT_TRUE(cut.ok()) << cut;
+      model->resize(offset);
+      break;
+    }
+    case 4: {
+      const absl::Status punched = top->Punch(Range{offset, bytes}, columns.Now());
+      ASSERT_TRUE(punched.ok()) << punched;
+      for (uint64_t at = offset; at < model->size() && (bytes == 0 || at < offset + bytes); ++at) {
+        (*model)[at] = '\0';
+      }
+      break;
+    }
+    case 5: {
+      const std::string text = Noise(random, draw(20000) + 1);
+      const auto at = top->Append(Block::CopyOf(text), columns.Now());
+      ASSERT_TRUE(at.ok()) << at.status();
+      ASSERT_EQ(*at, model->size());
+      model->append(text);
+      break;
+    }
+    case 6: {
+      const absl::Status flushed = top->Flush(columns.Now());
+      ASSERT_TRUE(flushed.ok()) << flushed;
+      break;
+    }
+    default: {
+      const auto read = top->Read(offset, bytes, columns.Now());
+      ASSERT_TRUE(read.ok()) << read.status();
+      const std::string expected = offset < model->size() ? model->substr(offset, bytes) : "";
+      ASSERT_TRUE(read->bytes.view() == expected) << "read " << offset << "+" << bytes;
+    }
+  }
+}
+
+void ExpectIs(TestColumns& columns, const std::string& model) {
+  const auto read = columns.top()->Read(0, model.size() + 100, columns.Now());
+  ASSERT_TRUE(read.ok()) << read.status();
+  ASSERT_EQ(read->bytes.size(), model.size());
+  ASSERT_TRUE(read->bytes.view() == model);
+  ASSERT_EQ(columns.top()->GetAttributes(columns.Now())->size, model.size());
+}
+
+class Raid5ModelTest : public ::testing::TestWithParam<int> {};
+
+TEST_P(Raid5ModelTest, IsItsModelWhicheverColumnIsMissing) {
+  const auto seed = static_cast<uint32_t>(runtime::testing::Seed(100) + GetParam());
+  std::mt19937 random(seed);
+  const size_t count = GetParam() % 2 == 0 ? 4 : 3;
+  TestColumns columns(count, "8 KiB");
+  const uint64_t stripe_bytes = (count - 1) * 8192;
+  std::string model;
+  const int rounds = runtime::testing::kSanitized ? 3 : 10;
+  for (int round = 0; round < rounds; ++round) {
+    const size_t dead = random() % count;
+    const bool replaced = random() % 3 == 0, restarts = random() % 2 == 0;
+    SCOPED_TRACE(absl::StrCat("seed ", seed, ", round ", round, ", column ", dead));
+    for (int i = 0; i < 15; ++i) ASSERT_NO_FATAL_FAILURE(Step(columns, random, &model)) << i;
+    columns.column(dead).dead = true;
+    for (int i = 0; i < 15; ++i) ASSERT_NO_FATAL_FAILURE(Step(columns, random, &model)) << i;
+    ASSERT_NO_FATAL_FAILURE(ExpectIs(columns, model));
+    if (restarts || replaced) {
+      ASSERT_TRUE(columns.top()->Flush(columns.Now()).ok());
+      replaced ? columns.Replace(dead) : columns.Restart();
+      ASSERT_NO_FATAL_FAILURE(ExpectIs(columns, model));
+      for (int i = 0; i < 10; ++i) ASSERT_NO_FATAL_FAILURE(Step(columns, random, &model)) << i;
+    }
+    if (random() % 2 == 0) {
+      ASSERT_NO_FATAL_FAILURE(columns.Move());
+    }
+    columns.column(dead).dead = false;
+    for (;;) {
+      const auto progress = columns.raid()->Rebuild(1 + random() % 3, columns.Now());
+      ASSERT_TRUE(progress.ok()) << progress.status();
+      EXPECT_EQ(progress->damaged + progress->doubtful, 0u);
+      if (progress->left == 0) break;
+      ASSERT_NO_FATAL_FAILURE(Step(columns, random, &model));
+    }
+    ASSERT_NO_FATAL_FAILURE(ExpectIs(columns, model));
+    ASSERT_NO_FATAL_FAILURE(ExpectParity(columns, model.size(), stripe_bytes));
+    // Each other column's bytes are found again from the rest, the rebuilt one's among them.
+    const size_t other = (dead + 1 + random() % (count - 1)) % count;
+    columns.column(other).dead = true;
+    ASSERT_NO_FATAL_FAILURE(ExpectIs(columns, model));
+    columns.column(other).dead = false;
+    ASSERT_TRUE(columns.RebuildAll().ok());
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Seeds, Raid5ModelTest, ::testing::Range(0, 6));
+
+class Raid5Test : public ::testing::Test {
+ protected:
+  static constexpr uint64_t kUnit = 32 << 10, kStripe = 4 * kUnit;
+  void Fill(size_t stripes) {
+    model_ = Noise(random_, stripes * kStripe);
+    ASSERT_TRUE(columns_.top()->Write(0, Block::CopyOf(model_), columns_.Now()).ok());
+    ASSERT_TRUE(columns_.top()->Flush(columns_.Now()).ok());
+    columns_.ResetCounters();
+  }
+  void Write(uint64_t offset, size_t bytes) {
+    const std::string text = Noise(random_, bytes);
+    const absl::Status written = columns_.top()->Write(offset, Block::CopyOf(text), columns_.Now());
+    ASSERT_TRUE(written.ok()) << written;
+    model_.resize(std::max(model_.size(), offset + bytes));
+    model_.replace(offset, bytes, text);
+  }
+
+  std::mt19937 random_{7};
+  TestColumns columns_{5, "32 KiB"};
+  std::string model_;
+};
+
+TEST_F(Raid5Test, ASmallWriteIsTwoReadsAndTwoWrites) {
+  Fill(3);
+  Write(kStripe + 4096, 4096);
+  EXPECT_EQ(columns_.Sum(&ColumnSwitch::reads), 2u);
+  EXPECT_EQ(columns_.Sum(&ColumnSwitch::writes), 2u);
+  EXPECT_EQ(columns_.Sum(&ColumnSwitch::read_bytes), 2 * 4096u);
+}
+
+TEST_F(Raid5Test, WholeStripesAreWrittenWithoutReads) {
+  Fill(3);
+  Write(0, 2 * kStripe);
+  EXPECT_EQ(columns_.Sum(&ColumnSwitch::reads), 0u);
+  EXPECT_EQ(columns_.Sum(&ColumnSwitch::writes), 5u) << "one call to each column";
+}
+
+TEST_F(Raid5Test, MostOfAStripeIsWrittenByReadingTheRest) {
+  Fill(3);
+  Write(0, 3 * kUnit);
+  EXPECT_EQ(columns_.Sum(&ColumnSwitch::read_bytes), kUnit);
+}
+
+TEST_F(Raid5Test, ADegradedReadOfAStripeReadsOnlyItsParityBesides) {
+  Fill(1);
+  columns_.column(0).dead = true;
+  ExpectIs(columns_, model_);  // finds that the column is missing
+  columns_.ResetCounters();
+  ExpectIs(columns_, model_);
+  EXPECT_EQ(columns_.Sum(&ColumnSwitch::read_bytes), 4 * kUnit);
+}
+
+TEST_F(Raid5Test, OnlyWhatWasMissedIsRebuilt) {
+  Fill(20);
+  columns_.column(2).dead = true;
+  Write(3 * kStripe + 100, 100);
+  Write(9 * kStripe, 2 * kStripe);
+  ASSERT_TRUE(columns_.top()->Flush(columns_.Now()).ok());
+  columns_.Restart();
+  columns_.column(2).dead = false;
+  columns_.ResetCounters();
+  const auto progress = columns_.RebuildAll();
+  ASSERT_TRUE(progress.ok()) << progress.status();
+  EXPECT_LE(columns_.column(2).written_bytes, 3 * kUnit);
+  ExpectIs(columns_, model_);
+  ExpectParity(columns_, model_.size(), kStripe);
+}
+
+TEST_F(Raid5Test, ASecondMissingColumnIsUnavailableAndHarmsNothing) {
+  Fill(4);
+  columns_.column(1).dead = true;
+  Write(100, 100);
+  columns_.column(3).dead = true;
+  EXPECT_TRUE(absl::IsUnavailable(columns_.top()->Read(0, 200000, columns_.Now()).status()));
+  EXPECT_TRUE(
+      absl::IsUnavailable(columns_.top()->Write(3 * kStripe, Block::CopyOf("x"), columns_.Now())));
+  EXPECT_TRUE(absl::IsUnavailable(columns_.raid()->Rebuild(1, columns_.Now()).status()));
+  columns_.column(3).dead = false;
+  ExpectIs(columns_, model_);
+  columns_.column(1).dead = false;
+  ASSERT_TRUE(columns_.RebuildAll().ok());
+  ExpectIs(columns_, model_);
+  ExpectParity(columns_, model_.size(), kStripe);
+}
+
+// Changes a byte of `text` wherever the column's disk has it.
+bool Rot(TestColumns& columns, size_t column, std::string_view text) {
+  bool found = false;
+  PowerCutDisk& disk = columns.disk(column);
+  for (const std::string folder : {"0", "1", "2", "3"}) {
+    const auto names = disk.List(folder);
+    if (!names.ok()) continue;
+    for (const std::string& name : *names) {
+      auto file = disk.Open(folder.empty() ? name : folder + "/" + name);
+      if (!file.ok()) continue;
+      std::string bytes(*(*file)->Size(), '\0');
+      if (!(*file)->Read(0, bytes).ok()) continue;
+      const size_t at = bytes.find(text);
+      if (at == std::string::npos) continue;
+      EXPECT_TRUE((*file)->Write(at, std::string(1, static_cast<char>(~text[0]))).ok());
+      found = true;
+    }
+  }
+  return found;
+}
+
+TEST_F(Raid5Test, WhatRottedIsFoundByItsChecksumAndRepairedFromTheRest) {
+  Fill(3);
+  // Unit 0 of stripe 0 is in column 0, stripe 1's parity in column 3, unit 2 of it in column 1.
+  ASSERT_TRUE(Rot(columns_, 0, model_.substr(5000, 64)));
+  ASSERT_TRUE(Rot(columns_, 1, model_.substr(kStripe + 2 * kUnit + 10, 64)));
+  std::string first(kUnit, '\0');
+  ASSERT_TRUE(absl::IsDataLoss(columns_.store(0).Read(columns_.id(0), 0, first).status()));
+  ExpectIs(columns_, model_);
+  std::string own(kUnit, '\0');
+  ASSERT_TRUE(columns_.store(0).Read(columns_.id(0), 0, own).ok()) << "it was repaired";
+  EXPECT_EQ(own, model_.substr(0, kUnit));
+  ExpectParity(columns_, model_.size(), kStripe);
+  ASSERT_TRUE(Rot(columns_, 2, model_.substr(2 * kUnit + 9000, 64)));
+  const auto scrubbed = columns_.raid()->Scrub(0, 100, columns_.Now());
+  ASSERT_TRUE(scrubbed.ok()) << scrubbed.status();
+  EXPECT_EQ(scrubbed->repaired, 1u);
+  ExpectParity(columns_, model_.size(), kStripe);
+}
+
+TEST_F(Raid5Test, ScrubMakesAWrongParityRight) {
+  Fill(3);
+  // Column 4 has the parity of stripe 0; the store believes what it is given.
+  ASSERT_TRUE(columns_.store(4).Write(columns_.id(4), 0, "wrong", columns_.Now().value).ok());
+  EXPECT_EQ(columns_.raid()->Scrub(0, 1, columns_.Now())->mismatched, 1u);
+  ExpectParity(columns_, model_.size(), kStripe);
+}
+
+TEST_F(Raid5Test, ColumnsOfAnotherFileAreRefused) {
+  Fill(1);
+  columns_.Restart();  // it has not looked at its columns yet
+  const auto other = columns_.store(1).GetAttributes(columns_.id(1));
+  ASSERT_TRUE(other.ok());
+  ASSERT_TRUE(
+      columns_.store(0).SetAttributes(columns_.id(0), other->blob, columns_.Now().value).ok());
+  const absl::Status status = columns_.top()->Read(0, 1, columns_.Now()).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("is column 1 of 5"));
+}
+
+TEST_F(Raid5Test, ReadersAndWritersAtOnceWhileAColumnGoesAndComes) {
+  Fill(8);
+  std::vector<std::thread> threads;
+  std::atomic<bool> stop{false};
+  for (size_t t = 0; t < 3; ++t) {
+    threads.emplace_back([&, t] {
+      // Each has its own 1,000 bytes of every unit, so that stripes are shared and bytes are not.
+      std::mt19937 random(static_cast<uint32_t>(t));
+      std::vector<char> last(32, 0);
+      std::vector<bool> known(32, false);
+      for (uint64_t i = 1; !stop; ++i) {
+        const size_t unit = random() % 32;
+        const uint64_t at = unit * kUnit + t * 1000;
+        const std::string text(1000, static_cast<char>('A' + i % 26));
+        const Version now = Version::Of(1'000'000 + i, static_cast<uint16_t>(t + 2));
+        const absl::Status written = columns_.top()->Write(at, Block::CopyOf(text), now);
+        ASSERT_TRUE(written.ok()) << written;
+        last[unit] = text[0], known[unit] = true;
+        const size_t look = random() % 32;
+        const auto read = columns_.top()->Read(look * kUnit + t * 1000, 1000, now);
+        ASSERT_TRUE(read.ok()) << read.status();
+        if (known[look]) {
+          ASSERT_EQ(read->bytes.view(), std::string(1000, last[look]));
+        }
+      }
+    });
+  }
+  const int rounds = runtime::testing::kSanitized ? 2 : 5;
+  for (int i = 0; i < rounds; ++i) {
+    columns_.column(i % 5).dead = true;
+    EXPECT_TRUE(columns_.top()->Flush(columns_.Now()).ok());
+    columns_.column(i % 5).dead = false;
+    const auto rebuilt = columns_.RebuildAll();
+    EXPECT_TRUE(rebuilt.ok()) << rebuilt.status();
+  }
+  stop = true;
+  for (auto& thread : threads) thread.join();
+  ExpectParity(columns_, model_.size(), kStripe);
+}
+
+}  // namespace
+}  // namespace abacus::objfs

@@ -1,0 +1,302 @@
+// Opening a file: whose record is believed, and what is done after a crash.
+
+#include <algorithm>
+#include <deque>
+
+#include "absl/strings/str_cat.h"
+#include "objfs/raid/raid5_layer.h"
+#include "runtime/base/status.h"
+
+namespace abacus::objfs {
+
+using runtime::MutexLock;
+using Turn = RangeTurns::Turn;
+
+namespace {
+constexpr StripeRun kOneAtATimeRun{0, 1};
+
+// Each opening's records follow all of the one before, also those that only a column has which does
+// not answer now: when it comes back it must not seem to know better.
+uint64_t NextOpening(uint64_t sequence) {
+  constexpr uint64_t kRecordsOfAnOpening = uint64_t{1} << 32;
+  return (sequence / kRecordsOfAnOpening + 1) * kRecordsOfAnOpening;
+}
+}  // namespace
+
+absl::Status Raid5Layer::Open(Version now) {
+  {
+    MutexLock lock(mutex_);
+    if (open_) return absl::OkStatus();
+  }
+  const Turn turn(open_turns_, kOneAtATimeRun, RangeTurns::Kind::kExclusive);
+  {
+    MutexLock lock(mutex_);
+    if (open_) return absl::OkStatus();
+  }
+  absl::Status status = OpenLocked(now);
+  // A column failed meanwhile: what the others say is looked at again.
+  for (size_t i = 0; i < 3 && IsAgain(status); ++i) status = OpenLocked(now);
+  if (IsAgain(status)) {
+    return absl::UnavailableError("raid5: columns come and go while the file is opened; try again");
+  }
+  return status;
+}
+
+// Errors: kUnavailable - it does not answer; kDataLoss - it has something, which is no record.
+// Sequence 0: it is new.
+absl::StatusOr<ColumnRecord> Raid5Layer::ReadRecord(size_t column, Version now) {
+  const absl::StatusOr<Attributes> attributes = below(column)->GetAttributes(now);
+  if (!attributes.ok()) {
+    const absl::Status& why = attributes.status();
+    if (IsWouldBlock(why) || absl::IsResourceExhausted(why)) return why;
+    return absl::UnavailableError(absl::StrCat("column ", column, ": ", why.message()));
+  }
+  if (attributes->inode.empty()) {
+    if (attributes->size > 0) {
+      return absl::DataLossError(absl::StrCat("column ", column, " has bytes and no record"));
+    }
+    return ColumnRecord();
+  }
+  absl::StatusOr<ColumnRecord> record = ColumnRecord::Decode(attributes->inode);
+  if (!record.ok()) return record;
+  if (record->columns != below_count() || record->unit_bytes != striping_->unit_bytes() ||
+      record->column != column) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "layer ", column, " below raid5 is column ", record->column, " of ", record->columns,
+        " with units of ", record->unit_bytes, " bytes, not column ", column, " of ", below_count(),
+        " with units of ", striping_->unit_bytes(),
+        ": name the columns in the order, and with the options, that the file was made with"));
+  }
+  return record;
+}
+
+bool Raid5Layer::Believed(const absl::StatusOr<ColumnRecord>& record, size_t column) const {
+  MutexLock lock(mutex_);
+  const uint64_t least = now_.missing == column ? now_.missing_durable : now_.all_durable;
+  // Before there was a record on all columns nothing was written: one without any lacks nothing.
+  return record.ok() && record->sequence >= least && record->sequence <= now_.sequence;
+}
+
+absl::Status Raid5Layer::TakeRecords(std::vector<absl::StatusOr<ColumnRecord>> found) {
+  std::optional<size_t> best, absent, foreign;
+  for (size_t column = 0; column < found.size(); ++column) {
+    const absl::Status& status = found[column].status();
+    if (absl::IsUnavailable(status)) {
+      if (absent.has_value()) {
+        return absl::UnavailableError(
+            absl::StrCat("two columns do not answer: ", found[*absent].status().message(), "; ",
+                         status.message()));
+      }
+      absent = column;
+    } else if (absl::IsDataLoss(status)) {
+      foreign = column;
+    } else if (!status.ok()) {
+      return status;
+    } else if (found[column]->sequence > 0 &&
+               (!best.has_value() || found[*best]->sequence < found[column]->sequence)) {
+      best = column;
+    }
+  }
+  if (!best.has_value() && foreign.has_value()) return found[*foreign].status();
+  std::optional<size_t> lacking;
+  {
+    MutexLock lock(mutex_);
+    now_ = best.has_value() ? *found[*best] : ColumnRecord();
+    now_.columns = below_count();
+    now_.unit_bytes = striping_->unit_bytes();
+    if (best.has_value()) now_.sequence = NextOpening(now_.sequence);
+    present_ = false;
+    ragged_ = false;
+    saved_ = wanted_;
+    for (StripeSet* set : {&spilled_, &torn_, &writing_, &drained_, &pending_}) set->clear();
+    if (!best.has_value()) lacking = absent;
+  }
+  for (size_t column = 0; best.has_value() && column < found.size(); ++column) {
+    {
+      MutexLock lock(mutex_);
+      if (now_.missing == column) continue;
+    }
+    if (Believed(found[column], column)) continue;
+    if (lacking.has_value()) {
+      return absl::UnavailableError(
+          absl::StrCat("columns ", *lacking, " and ", column, " lack what the others had flushed"));
+    }
+    lacking = column;
+  }
+  MutexLock lock(mutex_);
+  if (now_.missing.has_value()) {
+    // It may have been there, to be rebuilt, and written to like the others. What it had not
+    // flushed of that it may lack, its parity too.
+    now_.missed.Add(now_.written);
+    now_.missed.MergeTo(ColumnRecord::kMissedRunsMax);
+  }
+  if (!lacking.has_value()) return absl::OkStatus();
+  if (now_.missing.has_value()) {
+    return absl::UnavailableError(absl::StrCat("column ", *lacking, " does not have the file, and ",
+                                               "column ", *now_.missing, " is missing already"));
+  }
+  now_.missing = lacking;
+  now_.missing_durable = now_.all_durable;
+  now_.missed = now_.written;
+  ++wanted_;
+  return absl::OkStatus();
+}
+
+absl::Status Raid5Layer::OpenLocked(Version now) {
+  std::vector<absl::StatusOr<ColumnRecord>> found;
+  for (size_t column = 0; column < below_count(); ++column) {
+    found.push_back(ReadRecord(column, now));
+  }
+  ABACUS_RETURN_IF_ERROR(TakeRecords(found));
+  std::optional<size_t> missing;
+  bool written = false;
+  {
+    MutexLock lock(mutex_);
+    missing = now_.missing;
+    written = !now_.written.empty();
+  }
+  if (missing.has_value()) {
+    ABACUS_RETURN_IF_ERROR(FindSpills(now));
+    if (Believed(found[*missing], *missing)) {
+      ABACUS_RETURN_IF_ERROR(BringBack(*missing, true, now));
+    }
+  }
+  if (written) ABACUS_RETURN_IF_ERROR(Recover(now));
+  MutexLock lock(mutex_);
+  open_ = true;
+  return absl::OkStatus();
+}
+
+// What stands in for missing units is what lies whole behind kSpillAt, of stripes that the record
+// says were missed. Else it is of a write that had not begun when the crash came, and goes.
+absl::Status Raid5Layer::FindSpills(Version now) {
+  const uint64_t unit = striping_->unit_bytes();
+  size_t missing = 0;
+  StripeSet may;
+  {
+    MutexLock lock(mutex_);
+    missing = *now_.missing;
+    may = now_.missed;
+    may.Add(now_.doubtful);
+  }
+  StripeSet spilled;
+  bool punched = false;
+  for (const size_t column : LiveColumns()) {
+    uint64_t at = kSpillAt;
+    for (;;) {
+      const absl::StatusOr<uint64_t> data = below(column)->Seek(at, true, now);
+      if (absl::IsOutOfRange(data.status())) break;
+      ABACUS_RETURN_IF_ERROR(Note(column, data.status()));
+      const absl::StatusOr<uint64_t> hole = below(column)->Seek(*data, false, now);
+      ABACUS_RETURN_IF_ERROR(Note(column, hole.status()));
+      const uint64_t first = (*data - kSpillAt) / unit, end = (*hole - kSpillAt + unit - 1) / unit;
+      for (uint64_t stripe = first; stripe < end; ++stripe) {
+        const bool whole = *data <= SpillOf(stripe) && SpillOf(stripe) + unit <= *hole;
+        if (whole && may.Contains(stripe) && striping_->ParityColumn(stripe) == column &&
+            HasData(stripe, missing)) {
+          spilled.Add({stripe, stripe + 1});
+        } else {
+          ABACUS_RETURN_IF_ERROR(
+              Note(column, below(column)->Punch(Range{SpillOf(stripe), unit}, now)));
+          punched = true;
+        }
+      }
+      at = kSpillAt + end * unit;
+    }
+  }
+  if (punched) ABACUS_RETURN_IF_ERROR(FlushLive(now));
+  MutexLock lock(mutex_);
+  spilled_ = std::move(spilled);
+  // What was being written while the missing column was there, and not since: only that column
+  // knows its unit. Runs go on over stripes whose parity it has, where nothing is in doubt.
+  StripeSet doubtful;
+  for (const auto& [begin, end] : now_.written.runs()) {
+    for (uint64_t stripe = begin; stripe < end; ++stripe) {
+      const bool fills = stripe > begin && doubtful.Contains(stripe - 1);
+      if (HasData(stripe, missing) ? !spilled_.Contains(stripe) : fills) {
+        doubtful.Add({stripe, stripe + 1});
+      }
+    }
+  }
+  now_.doubtful.Add(doubtful);
+  now_.doubtful.Remove(spilled_);
+  now_.doubtful.MergeTo(ColumnRecord::kDoubtfulRunsMax);
+  if (!now_.doubtful.empty()) ++wanted_;
+  return absl::OkStatus();
+}
+
+absl::Status Raid5Layer::Recover(Version now) {
+  {
+    MutexLock lock(mutex_);
+    if (!now_.missing.has_value()) torn_ = now_.written;
+    ragged_ = true;
+  }
+  ABACUS_RETURN_IF_ERROR(CutTailIfRagged(now));
+  ABACUS_RETURN_IF_ERROR(MendAll(now));
+  ABACUS_RETURN_IF_ERROR(Drain(now));
+  return Save(now);
+}
+
+absl::Status Raid5Layer::MendAll(Version now) {
+  StripeSet torn;
+  {
+    MutexLock lock(mutex_);
+    torn = torn_;
+  }
+  for (const auto& [begin, end] : torn.runs()) {
+    for (uint64_t stripe = begin; stripe < end; ++stripe) {
+      ABACUS_RETURN_IF_ERROR(Mend(stripe, now));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Computes the parity of a torn stripe anew. Where a unit is damaged that is not possible, and the
+// stripe stays torn.
+absl::Status Raid5Layer::Mend(uint64_t stripe, Version now) {
+  const Mode mode = ModeOf(stripe);
+  if (!mode.torn) return absl::OkStatus();
+  const absl::Status status = WriteStripe(stripe, {}, UINT64_MAX, now);
+  return absl::IsDataLoss(status) ? absl::OkStatus() : status;
+}
+
+absl::Status Raid5Layer::BringBack(size_t column, bool believed, Version now) {
+  uint64_t size = 0;
+  {
+    MutexLock lock(mutex_);
+    size = now_.size;
+  }
+  const uint64_t stripes = striping_->Stripes(size);
+  // What it has behind the end is of before the file was cut off.
+  const uint64_t keep = believed ? striping_->ColumnOffsetOf(stripes) : 0;
+  ABACUS_RETURN_IF_ERROR(Note(column, below(column)->Truncate(keep, now)));
+  bool torn = false;
+  {
+    MutexLock lock(mutex_);
+    present_ = true;
+    if (believed) {
+      // What only this column knew is known again, but for the parity.
+      StripeSet mend = now_.written;
+      mend.Remove(now_.missed);
+      mend.Add(now_.doubtful);
+      mend.Remove(spilled_);
+      torn_.Add(mend);
+      now_.written.Add(mend);
+      now_.missed.Remove(mend);
+      now_.doubtful.clear();
+      torn = !torn_.empty();
+      ragged_ = ragged_ || torn;
+    } else {
+      now_.missed.clear();
+      now_.missed.Add({0, stripes});
+    }
+    rebuild_at_ = 0;
+    ++wanted_;
+  }
+  ABACUS_RETURN_IF_ERROR(Save(now));
+  if (!torn) return absl::OkStatus();
+  ABACUS_RETURN_IF_ERROR(CutTailIfRagged(now));
+  return MendAll(now);
+}
+
+}  // namespace abacus::objfs

@@ -1,0 +1,221 @@
+// Rebuild and scrub: steps that their caller paces.
+
+#include <algorithm>
+
+#include "objfs/raid/parity.h"
+#include "objfs/raid/raid5_layer.h"
+#include "runtime/base/status.h"
+
+namespace abacus::objfs {
+
+using runtime::Block;
+using runtime::MutexLock;
+using Turn = RangeTurns::Turn;
+
+absl::StatusOr<RebuildProgress> Raid5Layer::Rebuild(uint64_t stripes, Version now) {
+  ABACUS_RETURN_IF_ERROR(Open(now));
+  RebuildProgress progress;
+  size_t column = 0;
+  bool present = false;
+  {
+    MutexLock lock(mutex_);
+    if (!now_.missing.has_value()) return progress;
+    column = *now_.missing;
+    present = present_;
+  }
+  const auto come_again = [](const absl::Status& status) {
+    return IsAgain(status) ? absl::UnavailableError("raid5: the column does not serve") : status;
+  };
+  if (!present) {
+    const Turn turn(turns_, {0, UINT64_MAX}, RangeTurns::Kind::kExclusive);
+    const absl::StatusOr<ColumnRecord> record = ReadRecord(column, now);
+    if (!record.ok() && !absl::IsDataLoss(record.status())) return record.status();
+    ABACUS_RETURN_IF_ERROR(come_again(BringBack(column, Believed(record, column), now)));
+  }
+  std::vector<uint64_t> todo;
+  {
+    MutexLock lock(mutex_);
+    StripeSet left = now_.missed.Within({rebuild_at_, UINT64_MAX});
+    if (left.empty()) left = now_.missed;
+    for (const auto& [begin, end] : left.runs()) {
+      for (uint64_t s = begin; s < end && todo.size() < stripes; ++s) todo.push_back(s);
+    }
+    if (!todo.empty()) rebuild_at_ = todo.back() + 1;
+  }
+  StripeSet rebuilt;
+  for (const uint64_t stripe : todo) {
+    const Turn turn(turns_, {stripe, stripe + 1}, RangeTurns::Kind::kExclusive);
+    const absl::Status status = RebuildStripe(stripe, column, now);
+    if (absl::IsDataLoss(status)) {
+      ++progress.damaged;
+      continue;
+    }
+    ABACUS_RETURN_IF_ERROR(come_again(status));
+    rebuilt.Add({stripe, stripe + 1});
+    MutexLock lock(mutex_);
+    pending_.Add({stripe, stripe + 1});
+  }
+  if (!todo.empty()) ABACUS_RETURN_IF_ERROR(come_again(FlushLive(now)));
+  for (const auto& [begin, end] : rebuilt.runs()) {
+    const Turn turn(turns_, {begin, end}, RangeTurns::Kind::kExclusive);
+    StripeSet done;  // nobody wrote to them since, so that what was flushed is what they have
+    {
+      MutexLock lock(mutex_);
+      done = pending_.Within({begin, end});
+    }
+    ABACUS_RETURN_IF_ERROR(come_again(FinishRebuilt(done, column, now)));
+    progress.rebuilt += done.count();
+  }
+  if (rebuilt.empty()) {  // perhaps there is nothing left, and only the record has to say so
+    const Turn turn(turns_, {0, UINT64_MAX}, RangeTurns::Kind::kExclusive);
+    ABACUS_RETURN_IF_ERROR(come_again(FinishRebuilt(StripeSet(), column, now)));
+  }
+  MutexLock lock(mutex_);
+  progress.left = now_.missed.count();
+  StripeSet doubtful = now_.doubtful;
+  progress.doubtful = doubtful.count();
+  doubtful.Remove(now_.missed);
+  progress.left += doubtful.count();
+  return progress;
+}
+
+// Writes the column's unit, and the parity where it has not been kept: nobody reads either yet.
+absl::Status Raid5Layer::RebuildStripe(uint64_t stripe, size_t column, Version now) {
+  const uint64_t unit = striping_->unit_bytes(), base = striping_->ColumnOffsetOf(stripe);
+  const Mode mode = ModeOf(stripe);
+  if (mode.lost != column || mode.doubtful) return absl::OkStatus();
+  {
+    MutexLock lock(mutex_);
+    if (striping_->OffsetOf(stripe) >= now_.size) return absl::OkStatus();  // it was cut off there
+  }
+  ABACUS_ASSIGN_OR_RETURN(Bytes own, ReadUnit(stripe, column, 0, unit, now));
+  std::vector<ColumnWrite> writes;
+  if (mode.spilled) {
+    const size_t parity = striping_->ParityColumn(stripe);
+    std::vector<Part> parts;
+    for (size_t i = 0; i < below_count(); ++i) {
+      if (i != column && i != parity) parts.push_back({i, 0, unit});
+    }
+    ABACUS_ASSIGN_OR_RETURN(const std::vector<Bytes> others, ReadParts(stripe, parts, now));
+    Block sum = Block::CopyOf(own.block.view());
+    for (const Bytes& other : others) XorInto(other.block.data(), sum.mutable_data(), unit);
+    writes.push_back({parity, base, std::move(sum)});
+  }
+  writes.push_back({column, base, std::move(own.block)});
+  return WriteColumns(writes, now);
+}
+
+// What stood in for the missing units goes before the record says that they are there: it must not
+// be found later, when it is old.
+absl::Status Raid5Layer::FinishRebuilt(const StripeSet& stripes, size_t column, Version now) {
+  StripeSet spilled;
+  {
+    MutexLock lock(mutex_);
+    for (const auto& [begin, end] : stripes.runs()) spilled.Add(spilled_.Within({begin, end}));
+  }
+  std::vector<size_t> punched;
+  for (const auto& [begin, end] : spilled.runs()) {
+    for (uint64_t stripe = begin; stripe < end; ++stripe) {
+      const size_t parity = striping_->ParityColumn(stripe);
+      ABACUS_RETURN_IF_ERROR(
+          Each<&Layer::Punch>({parity}, Range{SpillOf(stripe), striping_->unit_bytes()}, now));
+      {
+        MutexLock lock(mutex_);
+        spilled_.Remove({stripe, stripe + 1});  // its parity counts again
+      }
+      if (std::find(punched.begin(), punched.end(), parity) == punched.end()) {
+        punched.push_back(parity);
+      }
+    }
+  }
+  if (!punched.empty()) ABACUS_RETURN_IF_ERROR(Each<&Layer::Flush>(punched, now));
+  {
+    MutexLock lock(mutex_);
+    if (now_.missing != column || !present_) {
+      return absl::CancelledError("raid5: the column went away again");
+    }
+    StripeSet whole = stripes;
+    whole.Remove(now_.doubtful);
+    now_.missed.Remove(whole);
+    now_.missed.MergeTo(ColumnRecord::kMissedRunsMax);
+    pending_.Remove(stripes);
+    if (now_.missed.empty() && now_.doubtful.empty()) {
+      now_.missing.reset();
+      present_ = false;
+    }
+    ++wanted_;
+  }
+  return Save(now);
+}
+
+absl::StatusOr<ScrubProgress> Raid5Layer::Scrub(uint64_t from, uint64_t stripes, Version now) {
+  ABACUS_RETURN_IF_ERROR(Open(now));
+  ScrubProgress progress;
+  uint64_t all = 0;
+  {
+    MutexLock lock(mutex_);
+    all = striping_->Stripes(now_.size);
+  }
+  progress.next = from;
+  for (; progress.next < all && stripes > 0; ++progress.next, --stripes) {
+    const Turn turn(turns_, {progress.next, progress.next + 1}, RangeTurns::Kind::kExclusive);
+    absl::Status status;
+    do {
+      status = ScrubStripe(progress.next, &progress, now);
+    } while (IsAgain(status));
+    ABACUS_RETURN_IF_ERROR(status);
+  }
+  progress.done = progress.next >= all;
+  return progress;
+}
+
+absl::Status Raid5Layer::ScrubStripe(uint64_t stripe, ScrubProgress* progress, Version now) {
+  const Mode mode = ModeOf(stripe);
+  if (mode.lost.has_value()) return absl::OkStatus();
+  if (mode.torn) return Mend(stripe, now);
+  const uint64_t unit = striping_->unit_bytes();
+  std::vector<ColumnRead> reads;
+  for (size_t column = 0; column < below_count(); ++column) {
+    reads.push_back({column, striping_->ColumnOffsetOf(stripe), unit});
+  }
+  const std::vector<absl::StatusOr<Bytes>> found = ReadColumns(reads, now);
+  std::vector<const char*> sources;
+  std::vector<size_t> damaged;
+  for (size_t column = 0; column < below_count(); ++column) {
+    if (absl::IsDataLoss(found[column].status())) {
+      damaged.push_back(column);
+    } else {
+      ABACUS_RETURN_IF_ERROR(found[column].status());
+      sources.push_back(found[column]->block.data());
+    }
+  }
+  ++progress->checked;
+  // Damage of two columns can be in different blocks of the stripe: each block is tried.
+  constexpr uint64_t kBlock = Striping::kStoreBlockBytes;
+  uint64_t lost = 0;
+  for (const size_t column : damaged) {
+    bool whole = true;
+    for (uint64_t at = 0; at < unit; at += kBlock) {
+      const absl::StatusOr<Bytes> block = ReadUnit(stripe, column, at, kBlock, now);
+      if (absl::IsDataLoss(block.status())) {
+        whole = false;
+      } else {
+        ABACUS_RETURN_IF_ERROR(block.status());
+      }
+    }
+    progress->repaired += whole;
+    lost += !whole;
+  }
+  progress->damaged += lost > 0;
+  if (!damaged.empty()) return absl::OkStatus();
+  Block sum = Block::Allocate(unit);
+  XorOf(sources, sum.mutable_data(), unit);
+  if (AllZero(sum.data(), unit)) return absl::OkStatus();
+  // All checksums are right, so that which unit is wrong cannot be told: the data is believed.
+  const size_t parity = striping_->ParityColumn(stripe);
+  XorInto(found[parity]->block.data(), sum.mutable_data(), unit);
+  ++progress->mismatched;
+  return WriteColumns({{parity, striping_->ColumnOffsetOf(stripe), std::move(sum)}}, now);
+}
+
+}  // namespace abacus::objfs

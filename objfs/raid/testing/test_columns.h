@@ -1,0 +1,186 @@
+#ifndef ABACUS_OBJFS_RAID_TESTING_TEST_COLUMNS_H_
+#define ABACUS_OBJFS_RAID_TESTING_TEST_COLUMNS_H_
+
+// Columns for tests: a store each, on a disk with a power switch, behind a switch and counters.
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "objfs/layer/probe_layer.h"
+#include "objfs/raid/raid5_layer.h"
+#include "objfs/storage/storage_layer.h"
+#include "objfs/store/local_object_store.h"
+#include "objfs/store/model_disk.h"
+#include "runtime/testing/cluster.h"
+
+namespace abacus::objfs::testing {
+
+struct ColumnSwitch {
+  // Asked before each call that changes or flushes something; what is not OK is the call's answer.
+  using Hook = std::function<absl::Status(LayerCall)>;
+
+  std::atomic<bool> dead{false};
+  std::atomic<uint64_t> reads{0}, writes{0}, read_bytes{0}, written_bytes{0};
+
+  void BeforeChange(Hook hook) {
+    runtime::MutexLock lock(mutex);
+    before_change = std::make_shared<Hook>(std::move(hook));
+  }
+  absl::Status Ask(LayerCall call) {
+    std::shared_ptr<Hook> hook;
+    {
+      runtime::MutexLock lock(mutex);
+      hook = before_change;
+    }
+    return hook != nullptr && *hook ? (*hook)(call) : absl::OkStatus();
+  }
+
+  runtime::Mutex mutex;
+  std::shared_ptr<Hook> before_change ABSL_GUARDED_BY(mutex);
+};
+
+class TestColumn final : public ProbeLayer {
+ public:
+  static constexpr bool kAnchored = true;
+  static constexpr LayerKind kKind = {"test-column", "test.Column", {}, 1, 1, true};
+  explicit TestColumn(std::shared_ptr<ColumnSwitch> control) : control_(std::move(control)) {}
+  ABACUS_LAYER(TestColumn, 1)
+
+ private:
+  absl::Status Before(const Seen& seen) override {
+    if (control_->dead) return absl::UnavailableError("the test has this column dead");
+    switch (seen.call) {
+      case LayerCall::kRead:
+        ++control_->reads;
+        control_->read_bytes += seen.range.bytes;
+        break;
+      case LayerCall::kWrite:
+        ++control_->writes;
+        control_->written_bytes += seen.range.bytes;
+        [[fallthrough]];
+      case LayerCall::kTruncate:
+      case LayerCall::kPunch:
+      case LayerCall::kSetInode:
+      case LayerCall::kFlush:
+        return control_->Ask(seen.call);
+      default:
+        break;
+    }
+    return absl::OkStatus();
+  }
+  const std::shared_ptr<ColumnSwitch> control_;
+};
+
+class TestColumns {
+ public:
+  TestColumns(size_t columns, std::string unit) : unit_(std::move(unit)) {
+    for (size_t i = 0; i < columns; ++i) {
+      disks_.push_back(std::make_unique<PowerCutDisk>());
+      switches_.push_back(std::make_shared<ColumnSwitch>());
+      ids_.push_back(0);
+      stores_.push_back(nullptr);
+    }
+    Start();
+  }
+  ~TestColumns() { Stop(); }
+
+  // A new raid5 object over the columns; what was not flushed by the old one may be lost.
+  void Restart() {
+    Stop();
+    Start();
+  }
+  void Stop() {
+    raid_ = runtime::Ref<Raid5Layer>();
+    top_ = runtime::Ref<Layer>();
+    cluster_.reset();
+    for (auto& store : stores_) store.reset();
+  }
+  void Start() {
+    runtime::testing::ClusterOptions options;
+    options.nodes = 2;
+    options.types = [](size_t, runtime::testing::TestPoints&, runtime::ObjectTypes& types) {
+      types.Add<Raid5Layer>().Add<StorageLayer>().Add<TestColumn>();
+    };
+    cluster_ = std::make_unique<runtime::testing::Cluster>(options);
+    auto& binding = (*cluster_)[1].binding();
+    std::vector<runtime::Ref<Layer>> below;
+    for (size_t i = 0; i < count(); ++i) {
+      auto store = LocalObjectStore::Open(*disks_[i], {});
+      ASSERT_TRUE(store.ok()) << store.status();
+      stores_[i] = *std::move(store);
+      if (ids_[i] == 0) {
+        const auto id = stores_[i]->Create("", Now().value);
+        ASSERT_TRUE(id.ok()) << id.status();
+        ASSERT_TRUE(stores_[i]->Flush(*id).ok());
+        ids_[i] = *id;
+      }
+      const runtime::Ref<Layer> storage(
+          binding.Adopt(std::make_unique<StorageLayer>(stores_[i], ids_[i])).base());
+      auto column = std::make_unique<TestColumn>(switches_[i]);
+      ASSERT_TRUE(column->Init({storage}, {}).ok());
+      const runtime::Ref<Layer> there(binding.Adopt(std::move(column)).base());
+      below.push_back((*cluster_)[0].RefTo<Layer>(there.rid()));
+    }
+    const std::vector<std::pair<std::string, std::string>> raid_options = {{"unit", unit_}};
+    raid_ = cluster_->Create<Raid5Layer>(0, below, raid_options);
+    top_ = runtime::Ref<Layer>(raid_.base());
+  }
+
+  // An empty object takes the place of the column's.
+  void Replace(size_t column) {
+    ids_[column] = 0;
+    Restart();
+  }
+  void Move() {
+    const auto host = cluster_->HostOf(top_.rid());
+    ASSERT_TRUE(host.has_value());
+    const auto moved = cluster_->Move(top_.rid(), *host, 1 - *host);
+    ASSERT_TRUE(moved.ok() && moved->status.ok());
+  }
+
+  const runtime::Ref<Layer>& top() const { return top_; }
+  const runtime::Ref<Raid5Layer>& raid() const { return raid_; }
+  size_t count() const { return disks_.size(); }
+  PowerCutDisk& disk(size_t column) { return *disks_[column]; }
+  ColumnSwitch& column(size_t column) { return *switches_[column]; }
+  ObjectStore& store(size_t column) { return *stores_[column]; }
+  ObjectId id(size_t column) const { return ids_[column]; }
+  Version Now() { return Version::Of(++ticks_, 1); }
+  void ResetCounters() {
+    for (auto& one : switches_) one->reads = one->writes = one->read_bytes = one->written_bytes = 0;
+  }
+  uint64_t Sum(std::atomic<uint64_t> ColumnSwitch::*counter) const {
+    uint64_t sum = 0;
+    for (const auto& one : switches_) sum += (*one).*counter;
+    return sum;
+  }
+  // Rebuilds until nothing is left.
+  absl::StatusOr<RebuildProgress> RebuildAll(uint64_t step = 2) {
+    for (int i = 0; i < 100000; ++i) {
+      absl::StatusOr<RebuildProgress> progress = raid_->Rebuild(step, Now());
+      if (!progress.ok() || progress->left == 0) return progress;
+    }
+    return absl::InternalError("the rebuild does not end");
+  }
+
+ private:
+  const std::string unit_;
+  std::vector<std::unique_ptr<PowerCutDisk>> disks_;
+  std::vector<std::shared_ptr<ColumnSwitch>> switches_;
+  std::vector<std::shared_ptr<ObjectStore>> stores_;
+  std::vector<ObjectId> ids_;
+  std::unique_ptr<runtime::testing::Cluster> cluster_;
+  runtime::Ref<Raid5Layer> raid_;
+  runtime::Ref<Layer> top_;
+  uint64_t ticks_ = 0;
+};
+
+}  // namespace abacus::objfs::testing
+
+#endif  // ABACUS_OBJFS_RAID_TESTING_TEST_COLUMNS_H_
