@@ -10,6 +10,7 @@
 #include <new>
 
 #include "absl/status/status.h"
+#include "runtime/base/large_memory.h"
 #include "runtime/base/status.h"
 
 namespace abacus::runtime {
@@ -21,11 +22,14 @@ struct Block::Storage {
   std::string owned;
   void* mapping = nullptr;
   size_t mapping_bytes = 0;
+  size_t large_room = 0;  // of LargeMemory; 0: not from there
 
   void Release() {
     if (holders.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
     if (mapping != nullptr) munmap(mapping, mapping_bytes);
+    const size_t room = large_room;
     this->~Storage();
+    if (room > 0) return LargeMemory::Give(this, room);
     ::operator delete(this);
   }
 };
@@ -52,9 +56,14 @@ Block::~Block() {
 }
 
 Block Block::Allocate(size_t bytes) {
-  void* memory = ::operator new(sizeof(Storage) + bytes);
-  auto* storage = new (memory) Storage;
-  return Block(storage, reinterpret_cast<char*>(storage + 1), bytes);
+  // Room to move the bytes up to the next multiple. Not operator new with an alignment: that one
+  // goes past the allocator's caches of the thread.
+  const size_t all = sizeof(Storage) + (kAlignment - alignof(Storage)) + bytes;
+  const bool is_large = all >= LargeMemory::kMin && all <= LargeMemory::kMax;
+  auto* storage = new (is_large ? LargeMemory::Take(all) : ::operator new(all)) Storage;
+  if (is_large) storage->large_room = LargeMemory::RoomFor(all);
+  const uintptr_t behind = reinterpret_cast<uintptr_t>(storage + 1);
+  return Block(storage, reinterpret_cast<char*>(storage + 1) + (-behind & (kAlignment - 1)), bytes);
 }
 
 Block Block::CopyOf(std::string_view bytes) {

@@ -29,6 +29,10 @@ class Block {
   Block& operator=(Block other) noexcept;
   ~Block();
 
+  // What Allocate() and CopyOf() give begins at a multiple of this: a line of the processor's
+  // caches, and what its widest instructions want (parity is computed over blocks as they come).
+  static constexpr size_t kAlignment = 64;
+
   // Bytes are not initialised. Aborts where memory is out, as operator new does.
   static Block Allocate(size_t bytes);
   static Block CopyOf(std::string_view bytes);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -112,6 +113,19 @@ TEST(BlockTest, AllocatedBytesCanBeWritten) {
   std::memset(block.mutable_data(), 'z', block.size());
   EXPECT_EQ(block.view().front(), 'z');
   EXPECT_EQ(block.view().back(), 'z');
+}
+
+TEST(BlockTest, BytesBeginAtALineOfTheCache) {
+  std::vector<Block> blocks;
+  for (const size_t bytes : {0, 1, 7, 63, 64, 100, 4096, 32768, 32769, 1 << 20}) {
+    for (int i = 0; i < 20; ++i) {
+      blocks.push_back(Block::Allocate(bytes + static_cast<size_t>(i)));
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(blocks.back().data()) % Block::kAlignment, 0u) << bytes;
+      std::memset(blocks.back().mutable_data(), 'z', blocks.back().size());
+    }
+    blocks.push_back(Block::CopyOf(std::string(bytes, 'a')));
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(blocks.back().data()) % Block::kAlignment, 0u) << bytes;
+  }
 }
 
 class BlockInFileTest : public testing::Test {

@@ -91,6 +91,7 @@ struct Config {
     double whole_window = 0.95;
     double fast_window = 0.05;
     double fast_gain = 2;
+    double fast_calls = 2;
     double hysteresis = 2;
     double cool_down = 2;
     double cool_down_max = 64;

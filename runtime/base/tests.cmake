@@ -1,11 +1,12 @@
 # Tests of base/ and object/. Paths are from runtime/, whose CMakeLists.txt includes this file.
 
 abacus_test(abacus_base_test
-  SRCS base/byte_size_test.cc base/codec_test.cc base/ids_test.cc base/nearest_test.cc
+  SRCS base/byte_size_test.cc base/codec_test.cc base/ids_test.cc base/log_limit_test.cc
+       base/nearest_test.cc
        base/status_test.cc
   DEPS abacus_base protobuf::libprotobuf)
 abacus_test(abacus_base_threads_test
-  SRCS base/block_test.cc base/mutex_test.cc
+  SRCS base/block_test.cc base/large_memory_test.cc base/mutex_test.cc
   DEPS abacus_base
   LABELS tsan)
 

@@ -46,6 +46,12 @@ std::string Number(double value) {
 
 }  // namespace
 
+size_t BenchReport::missed() const {
+  size_t missed = 0;
+  for (const BenchRow& row : rows_) missed += row.met == false ? 1 : 0;
+  return missed;
+}
+
 std::string BenchReport::ToText() const {
   std::string text = "bench " + room_ + "\n";
   for (const std::string& note : notes_) text += "  " + note + "\n";
@@ -89,18 +95,34 @@ absl::Status BenchReport::WriteJson(const std::string& path) const {
 
 int BenchMain(int argc, char** argv, const std::string& room,
               const std::function<void(BenchReport&)>& measure) {
-  const std::string json = argc == 3 && std::strcmp(argv[1], "--json") == 0 ? argv[2] : "";
-  if (argc != 1 && json.empty()) {
-    std::cerr << "usage: " << argv[0] << " [--json FILE]\n";
-    return 2;
+  bool strict = false;
+  std::string json;
+  for (int i = 1; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--strict") == 0) {
+      strict = true;
+    } else if (std::strcmp(argv[i], "--json") == 0 && i + 1 < argc && json.empty()) {
+      json = argv[++i];
+    } else {
+      std::cerr << "usage: " << argv[0] << " [--strict] [--json FILE]\n";
+      return 2;
+    }
   }
   BenchReport report(room);
   measure(report);
+  return FinishBench(report, json, strict);
+}
+
+int FinishBench(const BenchReport& report, const std::string& json, bool strict) {
   std::cout << report.ToText();
-  if (json.empty()) return 0;
-  const absl::Status written = report.WriteJson(json);
-  if (!written.ok()) std::cerr << written << "\n";
-  return written.ok() ? 0 : 1;
+  if (!json.empty()) {
+    if (const absl::Status written = report.WriteJson(json); !written.ok()) {
+      std::cerr << written << "\n";
+      return 1;
+    }
+  }
+  if (!strict || report.missed() == 0) return 0;
+  std::cerr << report.missed() << " goals were not met\n";
+  return 3;
 }
 
 }  // namespace abacus::runtime

@@ -33,6 +33,9 @@ class BenchReport {
   void Note(std::string line) { notes_.push_back(std::move(line)); }
   void Add(BenchRow row) { rows_.push_back(std::move(row)); }
 
+  // Goals that were not met.
+  size_t missed() const;
+
   std::string ToText() const;
   // {"machine": {...}, "rows": [{"name", "value", "unit", "baseline_name", "baseline", "ratio",
   // "goal", "met"}]}. Errors: the file's.
@@ -44,9 +47,13 @@ class BenchReport {
   std::vector<BenchRow> rows_;
 };
 
-// What main() of a room's benchmark does: takes [--json FILE], lets `measure` fill the report,
-// prints it and writes it. Returns main()'s result: 0; 1 where the file cannot be written; 2 for
-// other arguments.
+// Prints the report, and writes it where `json` is not empty. Returns main()'s result, as below.
+int FinishBench(const BenchReport& report, const std::string& json, bool strict);
+
+// What main() of a room's benchmark does: takes [--strict] [--json FILE], lets `measure` fill the
+// report, prints it and writes it. Returns main()'s result: 0; 1 where the file cannot be written;
+// 2 for other arguments; with --strict 3 where a goal was not met. Without it a goal that is missed
+// says "NO" and nothing more: times are of whatever machine this is.
 int BenchMain(int argc, char** argv, const std::string& room,
               const std::function<void(BenchReport&)>& measure);
 

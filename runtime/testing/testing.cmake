@@ -14,7 +14,7 @@ abacus_test(abacus_end_objects_test
   DEPS abacus_testing
   LABELS tsan)
 abacus_test(abacus_migrator_test
-  SRCS migration/migrator_test.cc
+  SRCS migration/before_move_test.cc migration/migrator_test.cc
   DEPS abacus_testing
   LABELS tsan TIMEOUT 180)
 abacus_test(abacus_forced_moves_test

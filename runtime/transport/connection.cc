@@ -30,6 +30,8 @@ constexpr absl::Duration kBlindPoll = absl::Milliseconds(10);
 // Reading may rest that long without being handed off.
 constexpr absl::Duration kShortBlock = absl::Milliseconds(2);
 constexpr std::chrono::milliseconds kRateSlice{20};
+// Who waits less than this goes on reading itself after: a hand-off takes as long.
+constexpr std::chrono::microseconds kHandOffAfter{200};
 constexpr std::chrono::microseconds kQuietCheck{100};
 // A look at an empty socket takes well under 1 us.
 constexpr std::chrono::microseconds kPreempted{4};
@@ -421,7 +423,7 @@ bool Connection::SendParts(const Frame& frame) {
     if (allowed == 0) {
       Clock::time_point when;
       allowed = limiter->Reserve(gather.left_bytes(), Clock::now(), &when);
-      if (!AwaitRate(when)) return false;
+      if (!AwaitRate(*limiter, when)) return false;
     }
     const size_t count = gather.Next(send_parts_, allowed);
     const IoResult io = socket_->Write(std::span(send_parts_).first(count));
@@ -445,12 +447,16 @@ void Connection::AwaitRoom() {
   PollFor(socket_->fd(), POLLOUT, -1, absl::InfiniteDuration());  // ended by Cut()
 }
 
-bool Connection::AwaitRate(Clock::time_point when) {
-  for (auto now = Clock::now(); now < when; now = Clock::now()) {
+bool Connection::AwaitRate(RateLimiter& limiter, Clock::time_point when) {
+  auto now = Clock::now();
+  if (now >= when) return true;
+  while (now < when) {
     if (closed()) return false;
-    HandOff(pool_);
+    if (when - now > kHandOffAfter) HandOff(pool_);
     std::this_thread::sleep_until(std::min(when, now + kRateSlice));
+    now = Clock::now();
   }
+  limiter.SentLate(now - when);
   return true;
 }
 

@@ -145,7 +145,7 @@ class Connection : public Readable, public std::enable_shared_from_this<Connecti
   bool WriteAll(std::string_view bytes, absl::Duration timeout);
   bool SendParts(const Frame& frame) ABSL_EXCLUSIVE_LOCKS_REQUIRED(send_mutex_);
   void AwaitRoom();
-  bool AwaitRate(std::chrono::steady_clock::time_point when);
+  bool AwaitRate(RateLimiter& limiter, std::chrono::steady_clock::time_point when);
   absl::Status EndReason(const IoResult& io) const;
 
   const Side side_;

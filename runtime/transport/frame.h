@@ -35,7 +35,7 @@
 namespace abacus::runtime {
 
 inline constexpr uint32_t kFrameMagic = 0x46434241;  // "ABCF"
-inline constexpr uint16_t kWireVersion = 1;
+inline constexpr uint16_t kWireVersion = 2;
 inline constexpr size_t kFrameHeaderBytes = 32;
 
 // What `frame` takes on the wire, header and all.

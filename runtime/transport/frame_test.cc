@@ -106,7 +106,7 @@ TEST(FrameTest, HeaderLiesOnTheWireAsDocumented) {
   const std::string wire = Encoded({.type = 0x0102, .payload = {.inline_bytes = "xyz"}});
   ASSERT_EQ(wire.size(), kFrameHeaderBytes + 3);
   EXPECT_EQ(wire.substr(0, 4), "ABCF");
-  EXPECT_EQ(wire.substr(4, 4), std::string("\x01\x00\x02\x01", 4));
+  EXPECT_EQ(wire.substr(4, 4), std::string("\x02\x00\x02\x01", 4));
   EXPECT_EQ(wire.substr(8, 4), std::string("\x03\x00\x00\x00", 4));
   EXPECT_EQ(wire.substr(12, 12), std::string(12, '\0'));
   EXPECT_EQ(wire.substr(32), "xyz");

@@ -22,9 +22,16 @@ size_t RateLimiter::Reserve(uint64_t bytes, Clock::time_point now, Clock::time_p
   const size_t piece = std::min<uint64_t>(bytes, piece_bytes_max_);
   const auto takes = std::chrono::nanoseconds(static_cast<int64_t>(piece * ns_per_byte_ + 0.5));
   MutexLock lock(mutex_);
-  free_at_ = std::max(free_at_, now - kBurst) + takes;
+  const Clock::time_point begins = std::max(free_at_, now - late_);
+  if (begins < now) late_ -= std::min<std::chrono::nanoseconds>(now - begins, takes);
+  free_at_ = begins + takes;
   *when = free_at_;
   return piece;
+}
+
+void RateLimiter::SentLate(std::chrono::nanoseconds by) {
+  MutexLock lock(mutex_);
+  late_ = std::min(late_ + by, kLateMax);
 }
 
 }  // namespace abacus::runtime

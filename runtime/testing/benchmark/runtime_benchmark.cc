@@ -430,7 +430,7 @@ constexpr Part kParts[] = {{"remote", Remote},         {"migration", Migration},
                            {"cells", CellCosts},       {"charging", ChargingExactness},
                            {"co-located", CoLocated}};
 
-int Run(const std::string& json, const std::string& only) {
+int Run(const std::string& json, const std::string& only, bool strict) {
   BenchReport report("runtime");
   report.Note(absl::StrCat("this process on processor ", kProcessor, "; a server process on ",
                            kProcessor, " (\"one core\") or ", kOtherProcessor, " (\"two cores\")"));
@@ -446,11 +446,7 @@ int Run(const std::string& json, const std::string& only) {
     std::cerr << "\n";
     return 2;
   }
-  std::cout << report.ToText();
-  if (json.empty()) return 0;
-  const absl::Status written = report.WriteJson(json);
-  if (!written.ok()) std::cerr << written << "\n";
-  return written.ok() ? 0 : 2;
+  return FinishBench(report, json, strict);
 }
 
 }  // namespace
@@ -462,10 +458,16 @@ int main(int argc, char** argv) {
   }
   std::string json;
   std::string only;
+  bool strict = false;
   for (int i = 1; i < argc; i += 2) {
     const std::string option = argv[i];
+    if (option == "--strict") {
+      strict = true;
+      --i;
+      continue;
+    }
     if (i + 1 == argc || (option != "--json" && option != "--only")) {
-      std::cerr << "usage: abacus_runtime_benchmark [--json FILE] [--only PART]\n";
+      std::cerr << "usage: abacus_runtime_benchmark [--strict] [--json FILE] [--only PART]\n";
       return 2;
     }
     (option == "--json" ? json : only) = argv[i + 1];
@@ -476,5 +478,5 @@ int main(int argc, char** argv) {
   char* arguments[] = {name, interleave, nullptr};
   int count = 2;
   benchmark::Initialize(&count, arguments);
-  return abacus::runtime::Run(json, only);
+  return abacus::runtime::Run(json, only, strict);
 }
