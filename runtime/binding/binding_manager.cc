@@ -615,14 +615,20 @@ void BindingManager::AccountRemote(ThreadContext& thread, Call& call) {
   Entry* entry = Intern(pending.rid);
   call.waited_ticks += thread.EndWait(monitor::WaitKind::kSpun);
   // The answer may have come before the wait began: the network's share counts from the sending.
-  const uint64_t away_ns = ns(monitor::ThreadClock::Ticks() - call.begun_ticks);
-  const uint64_t network_ns = away_ns - std::min(pending.reply.residence.total_ns, away_ns);
+  const uint64_t now_ticks = monitor::ThreadClock::Ticks();
+  const uint64_t pause_ns =
+      ns(call.begun_ticks - std::min(thread.answered_ticks, call.begun_ticks));
+  thread.answered_ticks = now_ticks;
+  const uint64_t away_ns = ns(now_ticks - call.begun_ticks);
+  const uint64_t residence_ns = std::min(pending.reply.residence.total_ns, away_ns);
+  const uint64_t network_ns = away_ns - residence_ns;
   thread.AccountRemote(entry->slot, call.request_bytes, call.reply_bytes, ns(call.waited_ticks),
                        network_ns);
   RefBase(entry).Reset();
   if (observer_ != nullptr && pending.transmissions == 1 && pending.reply.epoch != 0 &&
       call.waited_at_once) {
-    observer_->OnRemoteCall(pending.destination, call.request_bytes, call.reply_bytes, network_ns);
+    observer_->OnRemoteCall(pending.destination, call.request_bytes, call.reply_bytes, network_ns,
+                            std::max(pause_ns, residence_ns));
   }
 }
 

@@ -34,9 +34,12 @@ struct BindingOptions {
 class CallObserver {
  public:
   virtual ~CallObserver() = default;
-  // `network_ns` is the wait without the callee's residence time. Thread-safety: thread-safe.
+  // `network_ns` is the wait without the callee's residence time. `quiet_ns`: for how long this
+  // thread had nothing to do with any link at a stretch, which is while the callee had the call or
+  // between the answer to its last one and this one, whichever took longer. Thread-safety:
+  // thread-safe.
   virtual void OnRemoteCall(NodeInstance peer, uint64_t request_bytes, uint64_t reply_bytes,
-                            uint64_t network_ns) = 0;
+                            uint64_t network_ns, uint64_t quiet_ns) = 0;
 };
 
 // The migration half of the core, as the binding manager drives it. All methods but Perform() and

@@ -163,7 +163,8 @@ struct Actions {
   // A migration that this node began has ended.
   struct Ended {
     MigrationId migration;
-    absl::Status status;  // OK: committed
+    absl::Status status;   // OK: committed
+    bool no_room = false;  // else: because what the objects bring along is too much
   };
 
   std::vector<PendingCall*> wakes;

@@ -58,7 +58,8 @@ struct AnswerMessage {
   MigrationId id;
   bool yes = false;
   std::string why_not;
-  ABACUS_FIELDS(id, yes, why_not)
+  bool no_room = false;  // why not: what the objects bring along does not fit there
+  ABACUS_FIELDS(id, yes, why_not, no_room)
 };
 
 // One object's state on its way.

@@ -124,6 +124,7 @@ class MigrationCore {
     bool begun = false;        // the home has noted the intent
     bool transferred = false;  // the target may have a copy
     absl::Status why;          // of a cancellation
+    bool no_room = false;      // which was: what the objects bring along is too much
     std::vector<SavedObject> saved;
     Nanos due_ns = 0;
     Nanos interval_ns = 0;

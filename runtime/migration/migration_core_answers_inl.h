@@ -162,7 +162,9 @@ void MigrationCore<Policy>::OnRestored(const MigrationId& id,
     return;
   }
   Send(id.source, Lane::kRequest, MigrationMessageType::kRestored,
-       AnswerMessage{id, false, std::string(ToStd(status.message()))}, out);
+       AnswerMessage{id, false, std::string(ToStd(status.message())),
+                     absl::IsResourceExhausted(status)},
+       out);
   Drop(*move, 0, now, out);
 }
 

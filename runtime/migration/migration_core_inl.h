@@ -112,7 +112,10 @@ void MigrationCore<Policy>::OnCheckpointed(const MigrationId& id,
                                            Nanos now, Actions& out) {
   Outgoing* move = FindOutgoing(id);
   if (move == nullptr || move->step != Step::kCheckpointing) return;
-  if (!objects.ok() && move->why.ok()) move->why = objects.status();
+  if (!objects.ok() && move->why.ok()) {
+    move->why = objects.status();
+    move->no_room = absl::IsResourceExhausted(move->why);  // no message is large enough
+  }
   if (!move->why.ok()) {
     ++counters_.cancelled;
     Resume(*move, 0, now, out);
@@ -245,7 +248,7 @@ void MigrationCore<Policy>::Depart(Outgoing& move, bool to_target, Nanos now, Ac
 
 template <class Policy>
 void MigrationCore<Policy>::End(Outgoing& move, const absl::Status& status, Actions& out) {
-  out.ended.push_back({move.id, status});
+  out.ended.push_back({move.id, status, move.no_room});
   outgoing_.erase(MigrationId(move.id));
 }
 
@@ -312,6 +315,7 @@ void MigrationCore<Policy>::OnRestoredReply(NodeInstance from, const AnswerMessa
   }
   if (move->step != Step::kTransferring) return;
   if (!message.yes) {
+    move->no_room = message.no_room;
     return Cancel(message.id,
                   MakeError(ErrorKind::kMoveCancelled, "the target refused: " + message.why_not),
                   now, out);

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
+#include "runtime/object/background.h"
 
 namespace abacus::runtime {
 namespace {
@@ -27,7 +28,66 @@ Migrator::Migrator(BindingManager* binding, CheckpointOptions checkpoints)
 
 Migrator::~Migrator() { binding_.EndObjects(); }
 
+bool Migrator::RunInside(const Rid& rid, absl::FunctionRef<void(MobileObject&)> call) {
+  // A move that a method of an object asks for begins as it is: that thread is somebody's activity.
+  if (ThreadContext::Of(binding_).depth() != 0) return false;
+  const RefBase ref(binding_.Intern(rid));
+  Entry& entry = *ref.entry();
+  const BackgroundScope background(ref);
+  ThreadContext& thread = ThreadContext::Of(binding_);
+  const bool open = thread.Push(&entry) == Gate::kOpen;
+  if (open) {
+    const bool accounting = binding_.accounting();
+    if (accounting) thread.AccountEnter();
+    call(*entry.object);
+    if (accounting) thread.AccountLeave(0, 0);
+  }
+  if (thread.Pop(&entry) != Gate::kOpen) binding_.Left(entry);
+  return open;
+}
+
+bool Migrator::Prepare(const std::vector<Rid>& rids, NodeInstance target, bool no_room,
+                       std::vector<Rid>* prepared) {
+  using Place = MoveAhead::Place;
+  const auto place_of = [&](const RefBase& ref) {
+    if (ref.entry()->gate.load(std::memory_order_acquire) != Gate::kAbsent) return Place::kHere;
+    const std::optional<LocationHint> hint = binding_.Locate(ref.rid());
+    const NodeInstance host = hint.has_value() ? hint->host : ref.rid().home;
+    if (host == binding_.self()) return Place::kHere;
+    return host == target ? Place::kThere : Place::kElsewhere;
+  };
+  bool lighter = false;
+  for (const Rid& rid : rids) {
+    const bool ran = RunInside(rid, [&](MobileObject& object) {
+      if (object.BeforeMove({place_of, no_room})) lighter = true;
+    });
+    if (ran) prepared->push_back(rid);
+  }
+  return lighter;
+}
+
+void Migrator::TellTheyStay(const std::vector<Rid>& prepared) {
+  for (const Rid& rid : prepared) {
+    RunInside(rid, [](MobileObject& object) { object.StaysHere(); });
+  }
+}
+
 absl::StatusOr<MigrationReport> Migrator::Move(const std::vector<Rid>& rids, NodeInstance target) {
+  std::vector<Rid> prepared;
+  Prepare(rids, target, false, &prepared);
+  bool no_room = false;
+  absl::StatusOr<MigrationReport> report = MoveOnce(rids, target, &no_room);
+  if (report.ok()) return report;
+  TellTheyStay(prepared);
+  if (!no_room) return report;
+  prepared.clear();
+  if (Prepare(rids, target, true, &prepared)) report = MoveOnce(rids, target, &no_room);
+  if (!report.ok()) TellTheyStay(prepared);
+  return report;
+}
+
+absl::StatusOr<MigrationReport> Migrator::MoveOnce(const std::vector<Rid>& rids,
+                                                   NodeInstance target, bool* no_room) {
   MigrationId id;
   // The record must be there before the first action of the move is done.
   const absl::Status started = binding_.WithCore([&](auto&, Nanos now, Actions& out) {
@@ -63,6 +123,7 @@ absl::StatusOr<MigrationReport> Migrator::Move(const std::vector<Rid>& rids, Nod
   if (!it->second.ended)
     return MakeError(ErrorKind::kNodeUnreachable, "this node is being stopped");
   MigrationReport report = std::move(it->second.report);
+  *no_room = it->second.no_room;
   records_.erase(it);
   if (!report.status.ok()) return report.status;
   return report;
@@ -232,6 +293,7 @@ void Migrator::End(const Actions::Ended& ended) {
     if (it == records_.end()) return;
     Record& record = it->second;
     record.report.status = ended.status;
+    record.no_room = ended.no_room;
     record.report.blackout = absl::Nanoseconds(NowNs() - record.begun_ns);
     if (record.drained_ns != 0) {
       record.report.quiesce = absl::Nanoseconds(record.drained_ns - record.begun_ns);

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -51,9 +52,11 @@ class Migrator final : public MigrationHook {
   void set_observer(MigrationObserver* observer) { observer_ = observer; }
 
   // Moves objects that this node hosts to `target`, in one step behind one gate, and returns once
-  // the move has ended. When it fails the objects are active here and no invocation was lost.
-  // REQUIRES: all rids have one home node.
-  // Errors: kObjectNotFound     - not on this node; ask its home node.
+  // the move has ended. Before the gate is closed each may make itself lighter (BeforeMove), and
+  // once more where the target had no room for what came along: then the move is tried twice, and
+  // the observer told of both. When it fails the objects are active here and no invocation was
+  // lost. REQUIRES: all rids have one home node. Errors: kObjectNotFound     - not on this node;
+  // ask its home node.
   //         kMoveCancelled      - drained too slowly, refused by the target, crossed another move:
   //                               re-read the placement, do not retry blindly.
   //         kFailedPrecondition - anchored, or the target is this node or dead.
@@ -83,7 +86,19 @@ class Migrator final : public MigrationHook {
     Nanos drained_ns = 0;
     bool scanned = false;
     bool ended = false;
+    bool no_room = false;  // failed: what the objects bring along is too much
   };
+
+  absl::StatusOr<MigrationReport> MoveOnce(const std::vector<Rid>& rids, NodeInstance target,
+                                           bool* no_room);
+  // Has those of the objects that are here and admit calls prepare for the move, in the order
+  // given; `prepared` are those that did. True where one of them has become lighter.
+  bool Prepare(const std::vector<Rid>& rids, NodeInstance target, bool no_room,
+               std::vector<Rid>* prepared);
+  void TellTheyStay(const std::vector<Rid>& prepared);
+  // Calls `call` inside the object, as an invocation from this node that is background work of the
+  // object. False where the object is not here, or admits nobody.
+  bool RunInside(const Rid& rid, absl::FunctionRef<void(MobileObject&)> call);
 
   // Under the core's lock: marks the moves that calls wait for now.
   void NoteParkedCalls();

@@ -18,12 +18,23 @@
 #include <type_traits>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "runtime/object/checkpoint.h"
 #include "runtime/object/class_info.h"
 #include "runtime/object/ref.h"
 
 namespace abacus::runtime {
+
+// What an object is told of a move that is about to begin. It learns where those that it refers to
+// are as seen from the move, and of no node.
+struct MoveAhead {
+  enum class Place { kHere, kThere, kElsewhere };  // where the object is, where it goes, neither
+  // A hint, as all that is known of places.
+  absl::FunctionRef<Place(const RefBase&)> place_of;
+  // The target had no room for what the object brought along a moment ago.
+  bool no_room = false;
+};
 
 // Rules for a class T of mobile objects:
 //  - it is default-constructible and uses ABACUS_OBJECT; `absl::Status Init(arguments...)`, where
@@ -49,6 +60,20 @@ class MobileObject {
   // version of the build that wrote it, never newer than this class's.
   // Errors: any error refuses the object; it goes on serving where it was.
   virtual absl::Status Restore(CheckpointReader& reader) = 0;
+
+  // Called before the gate is closed for a move, on the mover's thread and as background work of
+  // the object: invocations go on beside it, and it may call other objects. For what is better done
+  // before the object stops, or must not be in its checkpoint. The move begins when it returns,
+  // whatever it did; it may not be called, where the move is begun by an object's own method.
+  // Returns true where the checkpoint is smaller for it: a target that had no room is then asked
+  // again, once. Thread-safety: beside all methods. Blocking: may.
+  virtual bool BeforeMove(const MoveAhead& ahead) {
+    (void)ahead;
+    return false;
+  }
+  // The move that BeforeMove() was called for has failed; the object serves on here. Thread-safety:
+  // as BeforeMove(). Blocking: must not. May not call other objects.
+  virtual void StaysHere() {}
 
   // The object's own name, valid once the runtime has taken it over (not in the constructor).
   Rid rid() const { return self_.rid(); }

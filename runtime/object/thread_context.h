@@ -191,6 +191,7 @@ class ThreadContext {
     uint64_t waited_ticks = 0;
   };
   Totals totals;
+  uint64_t answered_ticks = 0;  // when another node answered its last call
   const double ns_per_tick = monitor::ThreadClock::NsPerTick();
 
  private:
