@@ -198,6 +198,9 @@ struct Decision {
 
   // Model error: predicted / measured - 1 for the present placement, where T_app was measured.
   std::optional<double> measured_t_app_s;  // scaled to H
+  // Calls that go on at once while any does: response times are sums over them. Of several consoles
+  // the mean, by their times.
+  double calls_at_once = 1;
   std::optional<double> model_error;
   int cut_off = 0;  // predictions that did not converge, the present one included
 };

@@ -75,6 +75,13 @@ uint32_t ServerOf(const Graph& graph) {
   return client == 0 ? 1 : 0;
 }
 
+// Of all consoles, each for as long as it takes.
+double CallsAtOnce(const Graph& graph, const Evaluation& at) {
+  double calls_s = 0;
+  for (size_t c = 0; c < graph.at_once.size(); ++c) calls_s += graph.at_once[c] * at.response_s[c];
+  return at.response_sum_s > 0 ? calls_s / at.response_sum_s : 1;
+}
+
 void DescribeStack(const Graph& graph, Decision* decision) {
   const uint32_t client = graph.present.front();
   for (size_t j = 0; j < graph.objects.size(); ++j) {
@@ -287,6 +294,7 @@ Decision Decide(const Snapshot& snapshot, const Config& config) {
   decision.present = candidates.judge().present();
   const Figures& loads = candidates.judge().at().loads;
   decision.present_loads.assign(loads.begin(), loads.end());
+  decision.calls_at_once = CallsAtOnce(graph, candidates.judge().at());
   decision.chosen = Best(decision.candidates, config.confidence_z);
   if (decision.chosen && !graph.chain) {
     const Placement first = After(graph, present.at, decision.candidates[*decision.chosen].moves);

@@ -434,5 +434,22 @@ TEST(DecideTest, WhatHoldsNobodyKnowsHowMuchIsNotMovedToWhereMemoryIsLimitedByHa
   EXPECT_EQ(Decide(s, {}).outcome, Outcome::kMove) << "no limit was set";
 }
 
+// At the server the sample takes 0.06444 s, 0.044 s of it at work there: 0.68 of a core with one
+// call at a time, 1.37 with two at once, which are at work for 0.06444 s in 0.03222 s.
+TEST(DecideTest, CallsAtOnceMakeTheLoadOfAsManyTasks) {
+  Snapshot s = GrepSnapshot();
+  for (const double at_once : {1.0, 2.0}) {
+    ObjectOf(s, kConsole).threads_s = at_once > 1 ? 0.5 * at_once : 0;
+    ObjectOf(s, kConsole).busy_s = at_once > 1 ? 0.5 : 0;
+    const Decision d = Decide(s, Config());
+    ASSERT_FALSE(d.candidates.empty());
+    const Prediction& there = d.candidates[0].prediction;
+    EXPECT_NEAR(there.response_s, 0.06444, 1e-9) << "on two cores nothing waits";
+    EXPECT_NEAR(there.loads.server,
+                std::max(1.0, d.others.server + at_once * 0.044 / there.response_s), 1e-6);
+    EXPECT_EQ(d.calls_at_once, at_once);
+  }
+}
+
 }  // namespace
 }  // namespace abacus::placement

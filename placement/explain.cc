@@ -195,8 +195,11 @@ std::string WhyOf(const Decision& d, const Candidate& candidate) {
 
 std::string ModelErrorLabel(const Decision& d) {
   if (!d.model_error) return "";
-  return absl::StrFormat(" As placed now, %s was measured where %s is predicted (%+.1f %%).",
-                         Seconds(*d.measured_t_app_s), Seconds(d.present->response_s),
+  const std::string over = d.calls_at_once > 1
+                               ? absl::StrFormat(" in sum over %.3g calls at once", d.calls_at_once)
+                               : "";
+  return absl::StrFormat(" As placed now, %s was measured%s where %s is predicted (%+.1f %%).",
+                         Seconds(*d.measured_t_app_s), over, Seconds(d.present->response_s),
                          *d.model_error * 100);
 }
 
@@ -357,6 +360,13 @@ std::string Format(const Decision& decision) {
     absl::StrAppend(&text, ": ", absl::string_view(verdict.data(), verdict.size()),
                     decision.chosen == i ? ", chosen" : "", "\n");
   }
+  const auto left_aside = [&](size_t count, const char* one, const char* more) {
+    if (count == 0) return;
+    absl::StrAppend(&text, "  left aside, without figures to be trusted: ", count, " ",
+                    count == 1 ? one : more, "\n");
+  };
+  left_aside(decision.links_left_aside, "link", "links");
+  left_aside(decision.nodes_left_aside, "node", "nodes");
   return text;
 }
 

@@ -14,6 +14,7 @@ namespace abacus::placement::figures {
 
 inline constexpr double kCountMax = 1e18;   // bytes, calls
 inline constexpr double kSecondsMax = 1e6;  // of a window, of CPU time in it
+inline constexpr double kAtOnceMax = 1e6;   // calls of one console
 inline constexpr double kRateMin = 1e-9;    // work units per second
 inline constexpr double kRateMax = 1e18;
 inline constexpr double kCoresMin = 1e-3;

@@ -327,6 +327,9 @@ std::optional<Refusal> SnapshotReader::Impl::Read(absl::Span<const ObjectId> tog
   ShareOut(reading);
   refusal = ReadObjects(reading);
   if (refusal) return refusal;
+  for (const uint32_t rank : reading.roots) {
+    graph->at_once.push_back(objects_[rank].value->CallsAtOnce());
+  }
   if (reading.seen_bytes < config_.min_evidence_bytes) {
     return Refusal{
         Reason::kTooLittleEvidence,

@@ -104,6 +104,7 @@ inline constexpr size_t kGraphNodesMax = 128;
 // decided together.
 struct Graph {
   std::vector<ObjectId> consoles;
+  std::vector<double> at_once;       // calls that each of them has going on at once, at least 1
   std::vector<GraphObject> objects;  // callers first, as far as calls are not circular
   std::vector<GraphEdge> edges;
   std::vector<GraphNode> nodes;  // the consoles' first, the others by number

@@ -257,6 +257,9 @@ std::optional<Refusal> SnapshotReader::Impl::ReadObjects(Reading& reading) const
     check.Within("stall_s", s.stall_s, 0, figures::kSecondsMax);
     check.Within("bytes_processed", s.bytes_processed, 0, figures::kCountMax);
     check.Within("calls", s.calls, 0, figures::kCountMax);
+    check.Within("threads_s", s.threads_s, 0, figures::kSecondsMax);
+    check.Within("busy_s", s.busy_s, 0, figures::kSecondsMax);
+    check.Within("threads_s / busy_s", s.CallsAtOnce(), 1, figures::kAtOnceMax);
     check.Within("checkpoint_bytes", static_cast<double>(s.checkpoint_bytes), 0,
                  figures::kCountMax);
     check.Within("memory_bytes", static_cast<double>(s.memory_bytes), 0, figures::kCountMax);

@@ -350,6 +350,15 @@ std::vector<BadInput> FigureCases() {
        [](Snapshot& s) { ObjectOf(s, kGrep).cpu_s_variance = -1; }},
       {"BackgroundCpuNaN", Reason::kBadFigure, "background_cpu_s",
        [](Snapshot& s) { ObjectOf(s, kGrep).background_cpu_s = kNaN; }},
+      {"ThreadsTimeNegative", Reason::kBadFigure, "threads_s",
+       [](Snapshot& s) { ObjectOf(s, kConsole).threads_s = -1; }},
+      {"BusyTimeNaN", Reason::kBadFigure, "busy_s",
+       [](Snapshot& s) { ObjectOf(s, kConsole).busy_s = kNaN; }},
+      {"CallsAtOnceAbsurd", Reason::kBadFigure, "threads_s / busy_s",
+       [](Snapshot& s) {
+         ObjectOf(s, kConsole).threads_s = 1;
+         ObjectOf(s, kConsole).busy_s = 1e-300;
+       }},
       {"BytesVarianceNaN", Reason::kBadFigure, "bytes_variance",
        [](Snapshot& s) { LowerEdge(s).bytes_variance = kNaN; }},
       {"BandwidthVarianceInfinite", Reason::kBadFigure, "bandwidth_variance",

@@ -28,6 +28,8 @@ constexpr double ObjectStatistics::*kObjectFigures[] = {&ObjectStatistics::cpu_s
                                                         &ObjectStatistics::ready_s,
                                                         &ObjectStatistics::stall_s,
                                                         &ObjectStatistics::calls,
+                                                        &ObjectStatistics::threads_s,
+                                                        &ObjectStatistics::busy_s,
                                                         &ObjectStatistics::voluntary_switches,
                                                         &ObjectStatistics::involuntary_switches,
                                                         &ObjectStatistics::io_bytes,
@@ -96,7 +98,8 @@ bool GraphHistory::Add(const Snapshot& sample, double end_s) {
           .length_s = sample.window_s,
           .has_t_app = sample.measured_t_app_s.has_value()};
   row.figures.reserve(2 * sorted.nodes.size() + 2 * sorted.links.size() +
-                      8 * sorted.objects.size() + 3 * sorted.edges.size() + 1);
+                      std::size(kObjectFigures) * sorted.objects.size() + 3 * sorted.edges.size() +
+                      1);
   for (const double level : LevelsOf(sorted)) row.figures.push_back(static_cast<float>(level));
   for (const auto& object : sorted.objects) {
     for (const auto figure : kObjectFigures) {

@@ -49,13 +49,22 @@ bool Ledger::Claimed(const ObjectId& object, const ObjectId& by, double now_s) c
 
 void Ledger::Claim(const ObjectId& object, const ObjectId& by, double now_s, double at_most_s) {
   claims_[object] = {by, now_s + at_most_s};
+  claimed_by_[by].push_back(object);
 }
 
 void Ledger::Release(const ObjectId& by) {
-  absl::erase_if(claims_, [&](const auto& claim) { return claim.second.console == by; });
+  const auto claimed = claimed_by_.find(by);
+  if (claimed == claimed_by_.end()) return;
+  for (const ObjectId& object : claimed->second) {
+    const auto it = claims_.find(object);
+    if (it != claims_.end() && it->second.console == by) claims_.erase(it);
+  }
+  claimed_by_.erase(claimed);
 }
 
 void Ledger::Trim(double now_s, double window_s) {
+  if (now_s == trimmed_s_) return;
+  trimmed_s_ = now_s;
   absl::erase_if(claims_, [&](const auto& claim) { return now_s >= claim.second.until_s; });
   absl::erase_if(nodes_, [&](auto& node) {
     std::erase_if(node.second, [&](const Change& c) { return now_s - c.at_s >= window_s; });

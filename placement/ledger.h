@@ -41,7 +41,8 @@ class Ledger {
   void Claim(const ObjectId& object, const ObjectId& by, double now_s, double at_most_s);
   void Release(const ObjectId& by);
 
-  // Drops what is older than a window.
+  // Drops what is older than a window. Again at the same time it does nothing: of a round of many
+  // consoles each asks for it.
   void Trim(double now_s, double window_s);
   size_t size() const { return nodes_.size() + claims_.size(); }
 
@@ -58,6 +59,9 @@ class Ledger {
 
   absl::flat_hash_map<NodeId, std::vector<Change>> nodes_;  // the oldest first
   absl::flat_hash_map<ObjectId, Holder> claims_;
+  absl::flat_hash_map<ObjectId, std::vector<ObjectId>>
+      claimed_by_;  // of each console, until released
+  double trimmed_s_ = -1e300;
 };
 
 }  // namespace abacus::placement

@@ -16,7 +16,8 @@ std::vector<double> PulledCores(const Graph& graph, const Placement& placement,
     for (uint32_t p = object.parts_begin; p < object.parts_end; ++p) {
       const ConsolePart& part = graph.parts[p];
       const double time_s = response_s[part.console];
-      if (time_s > 0) used += part.part * object.work / node.host.rate / time_s;
+      if (time_s <= 0) continue;
+      used += graph.at_once[part.console] * part.part * object.work / node.host.rate / time_s;
     }
   }
   return cores;

@@ -20,7 +20,7 @@ Loads SolveOne(double fixed_s, absl::Span<const Use> uses, absl::Span<const Node
     for (const Use& use : uses) {
       const NodeBase& node = nodes[use.node];
       if (response_s > 0 && !node.load_is_constant) {
-        solved.loads[use.node] = Floored(node.load + use.cpu_s / response_s);
+        solved.loads[use.node] = Floored(node.load + use.at_once * use.cpu_s / response_s);
       }
       total_s += use.cpu_s * SlowDown(solved.loads[use.node], node.cores, node.contention);
     }
@@ -56,7 +56,7 @@ Loads SolveLoads(absl::Span<const double> fixed_s, absl::Span<const Use> uses,
     for (size_t n = 0; n < nodes.size(); ++n) solved.loads[n] = nodes[n].load;
     for (const Use& use : uses) {
       if (response_s == nullptr || nodes[use.node].load_is_constant) continue;
-      solved.loads[use.node] += use.cpu_s / (*response_s)[use.console];
+      solved.loads[use.node] += use.at_once * use.cpu_s / (*response_s)[use.console];
     }
     for (size_t n = 0; n < nodes.size(); ++n) {
       solved.loads[n] = Floored(solved.loads[n]);
@@ -173,7 +173,7 @@ Evaluation Trial::Evaluate() const {
   for (uint32_t c = 0; c < consoles; ++c) {
     for (uint32_t n = 0; n < nodes_; ++n) {
       const double cpu_s = cpu_s_[c * nodes_ + n];
-      if (cpu_s > 0) uses.push_back({c, n, cpu_s});
+      if (cpu_s > 0) uses.push_back({c, n, cpu_s, graph_->at_once[c]});
     }
   }
   Loads solved = SolveLoads(fixed_s, uses, nodes, options_);

@@ -6,9 +6,11 @@
 //
 //   T_c = sum over its objects of work / r(node) + own stall
 //       + sum over edges between different nodes of calls x round trip + bytes / bandwidth
-//   L_n = load of others + background work there / (R H) + sum over consoles of work there / (R
-//   T_c)
+//   L_n = load of others + background work there / (R H) + sum over consoles of m_c x work there /
+//   (R T_c)
 //
+// m_c being how many calls the console has going on at once: T_c is summed over them, so the work
+// of one window is done in T_c / m_c.
 // with r = R / SlowDown(L, c), which is R x min(1, c / L) at a contention of 1. For one console and
 // two nodes these are equations 5 and 6 (equations.h), for several consoles equation 7. Background
 // work makes load and is in no T_c. Functions trust their graph: graph.h lets no figure through
@@ -31,6 +33,7 @@ struct Use {
   uint32_t console = 0;
   uint32_t node = 0;
   double cpu_s = 0;
+  double at_once = 1;  // calls that the console has going on at once
 };
 
 struct NodeBase {
@@ -63,6 +66,9 @@ struct Loads {
 // to 1/2. Each step at least halves the distance.
 //   Two consoles of 0.6 s each on one core, nothing else: T = 0.6 (0.6/T + 0.6/T) = 0.72 / T, so
 //   T = 0.849 s, L = 1.414: each waits for the other 0.6 / 0.849 of the time.
+// A console of m calls at once is m consoles of 1/m of the work each, whose times are summed: 1.2 s
+// of two at once there take 1.2 x 2 x 1.2 / T, T = 1.697 s. The rows of M then carry m, and sum to
+// at most 1 as before.
 Loads SolveLoads(absl::Span<const double> fixed_s, absl::Span<const Use> uses,
                  absl::Span<const NodeBase> nodes, const FixedPointOptions& options);
 

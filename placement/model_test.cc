@@ -113,8 +113,9 @@ Problem RandomProblem(Random& random, uint64_t consoles) {
   }
   for (uint32_t c = 0; c < consoles; ++c) {
     p.fixed_s.push_back(random.Chance(0.3) ? 0 : random.LogUniform(1e-4, 1));
+    const double at_once = random.Chance(0.5) ? 1 : random.Uniform(1, 16);
     for (uint32_t n = 0; n < nodes; ++n) {
-      if (random.Chance(0.7)) p.uses.push_back({c, n, random.LogUniform(1e-5, 2)});
+      if (random.Chance(0.7)) p.uses.push_back({c, n, random.LogUniform(1e-5, 2), at_once});
     }
   }
   return p;
@@ -127,11 +128,41 @@ double TimeOf(const Problem& p, uint32_t console, const std::vector<double>& res
     double load = p.nodes[use.node].load;
     for (const Use& other : p.uses) {
       if (other.node != use.node || p.nodes[use.node].load_is_constant) continue;
-      load += other.cpu_s / response_s[other.console];
+      load += other.at_once * other.cpu_s / response_s[other.console];
     }
     total_s += use.cpu_s * SlowDown(load, p.nodes[use.node].cores, p.nodes[use.node].contention);
   }
   return total_s;
+}
+
+// Two calls at once are two consoles of half the work each: of 1.2 s on one core, 0.849 s each.
+TEST(ModelTest, AConsoleOfSeveralCallsAtOnceIsAsManyConsoles) {
+  const NodeBase core{.cores = 1};
+  const Loads one = SolveLoads({0}, {{0, 0, 1.2, 2}}, {core}, {});
+  EXPECT_NEAR(one.response_s[0], std::sqrt(2.88), 1e-8);
+  EXPECT_NEAR(one.loads[0], std::sqrt(2.0), 1e-8);
+  const Loads two = SolveLoads({0, 0}, {{0, 0, 0.6}, {1, 0, 0.6}}, {core}, {});
+  EXPECT_NEAR(two.response_s[0] + two.response_s[1], one.response_s[0], 1e-7);
+  // On two cores neither waits for the other, and with a call at a time there is none to wait for.
+  EXPECT_NEAR(SolveLoads({0}, {{0, 0, 1.2, 2}}, {{.cores = 2}}, {}).response_s[0], 1.2, 1e-8);
+  EXPECT_NEAR(SolveLoads({0}, {{0, 0, 1.2}}, {core}, {}).response_s[0], 1.2, 1e-8);
+
+  Random random(kModelSeed + 3);
+  for (int i = 0; i < 500; ++i) {
+    Problem p = RandomProblem(random, 1);
+    const auto calls = static_cast<uint32_t>(2 + random.Below(4));
+    Problem apart{.fixed_s = std::vector<double>(calls, p.fixed_s[0] / calls), .nodes = p.nodes};
+    for (Use& use : p.uses) {
+      use.at_once = calls;
+      for (uint32_t c = 0; c < calls; ++c) apart.uses.push_back({c, use.node, use.cpu_s / calls});
+    }
+    const Loads together = SolveLoads(p.fixed_s, p.uses, p.nodes, {});
+    const Loads each = SolveLoads(apart.fixed_s, apart.uses, apart.nodes, {});
+    ASSERT_TRUE(together.converged && each.converged) << "problem " << i;
+    double sum_s = 0;
+    for (const double s : each.response_s) sum_s += s;
+    ASSERT_NEAR(together.response_s[0], sum_s, 1e-6 * sum_s) << "problem " << i;
+  }
 }
 
 TEST(ModelTest, OneConsoleSettlesWhereBisectionDoes) {

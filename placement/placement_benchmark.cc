@@ -2,6 +2,7 @@
 // in CPU time of the one thread that decides: on a machine that is shared a wall clock tells of the
 // others.
 
+#include <malloc.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -18,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "placement/cut.h"
 #include "placement/engine.h"
+#include "placement/planner.h"
 #include "placement/testing/snapshots.h"
 #include "runtime/testing/bench_report.h"
 
@@ -165,6 +167,101 @@ void Rounds(BenchReport& report) {
   report.Note(absl::StrCat("and once carried out ", moved(round), " objects"));
 }
 
+// What a digest interval saw of one of ManyStacks(), as the server joins it.
+Snapshot SampleOf(const Snapshot& all, size_t stack, double length_s) {
+  Snapshot s;
+  s.window_s = length_s;
+  s.console = all.consoles[stack];
+  s.nodes = {all.nodes[0], all.nodes[1 + stack]};
+  s.links = {all.links[stack]};
+  for (size_t j = 4 * stack; j < 4 * stack + 4; ++j) {
+    s.objects.push_back(all.objects[j]);
+    s.objects.back().cpu_s *= length_s;
+  }
+  for (size_t e = 3 * stack; e < 3 * stack + 3; ++e) {
+    s.edges.push_back(all.edges[e]);
+    s.edges.back().calls *= length_s;
+    s.edges.back().reply_bytes *= length_s;
+  }
+  return s;
+}
+
+double HeapMegabytes() { return static_cast<double>(mallinfo2().uordblks) / (1 << 20); }
+
+// The same stacks as a storage server decides on them: a planner that is told of each every 50 ms
+// and keeps their histories. All of a window's samples, a round, its moves carried out, another
+// window, and a round that has nothing to do.
+void PlannerRounds(BenchReport& report) {
+  constexpr int kTimes = 3;
+  constexpr double kTick_s = 0.05;
+  std::vector<double> observe_ms, first_ms, settled_ms;
+  double heap_mb = 0;
+  for (int time = 0; time < kTimes; ++time) {
+    Snapshot all = ManyStacks(10'000);
+    const double before_mb = HeapMegabytes();
+    Planner planner{Config(), PlannerConfig()};
+    double now_s = 1000;
+    const auto watch = [&] {
+      for (int tick = 0; tick < 21; ++tick) {
+        now_s += kTick_s;
+        std::vector<Snapshot> samples;
+        for (size_t c = 0; c < all.consoles.size(); ++c) {
+          samples.push_back(SampleOf(all, c, kTick_s));
+        }
+        const double begin_ms = ThreadCpuMs();
+        for (const Snapshot& sample : samples) {
+          planner.Observe(sample, now_s, now_s).IgnoreError();
+        }
+        observe_ms.push_back(ThreadCpuMs() - begin_ms);
+      }
+    };
+    const auto round = [&](std::vector<double>& took_ms) {
+      const double begin_ms = ThreadCpuMs();
+      const std::vector<Planner::Decided> decided = planner.DecideRound(all.consoles, now_s);
+      took_ms.push_back(ThreadCpuMs() - begin_ms);
+      size_t moves = 0;
+      for (const Planner::Decided& one : decided) {
+        if (one.decision.moves.empty()) continue;
+        moves += one.decision.moves.size();
+        for (const Move& move : one.decision.moves) {
+          const size_t stack = move.object.node - 10;
+          ObjectStatistics& o = all.objects[4 * stack + move.object.local];
+          o.node = move.to;
+          all.nodes[0].load += move.to == 1 ? o.cpu_s : -o.cpu_s;
+          all.nodes[1 + stack].load += move.to == 1 ? -o.cpu_s : o.cpu_s;
+        }
+        planner.OnMoveEnded(one.decision.console, true, 0.002, now_s);
+      }
+      return moves;
+    };
+    watch();
+    const size_t moves = round(first_ms);
+    watch();
+    heap_mb = HeapMegabytes() - before_mb;
+    const size_t more = round(settled_ms);
+    if (time > 0) continue;
+    report.Note(absl::StrCat("the planner's first round moves ", moves, " objects, the one after ",
+                             "a window ", more));
+  }
+  const auto median = [](std::vector<double>& runs) {
+    std::sort(runs.begin(), runs.end());
+    return runs[runs.size() / 2];
+  };
+  report.Add({.name = "planner: the samples of 10,000 stacks taken in",
+              .value = median(observe_ms),
+              .unit = "ms"});
+  AddTimeRow(report, "planner: the first round over them", median(first_ms), 100, "<= 100 ms");
+  AddTimeRow(report, "planner: a round a window later", median(settled_ms), 100, "<= 100 ms");
+  report.Add({.name = "planner: memory, histories included",
+              .value = heap_mb,
+              .unit = "MB",
+              .baseline_name = "the goal",
+              .baseline = 200,
+              .ratio = heap_mb / 200,
+              .goal = "<= 200 MB",
+              .met = heap_mb <= 200});
+}
+
 void Decisions(BenchReport& report) {
   const Snapshot chain = placement::testing::GrepSnapshot();
   size_t moves = 0;
@@ -190,6 +287,7 @@ void Decisions(BenchReport& report) {
 void Measure(BenchReport& report) {
   report.Note("CPU time of one thread; medians of 9 runs");
   Rounds(report);  // first: the peak of memory is the process's
+  PlannerRounds(report);
   Cuts(report);
   Decisions(report);
 }

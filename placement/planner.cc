@@ -39,9 +39,10 @@ bool AllSane(const Snapshot& s) {
     }
   }
   for (const auto& o : s.objects) {
-    for (const double x : {o.cpu_s, o.background_cpu_s, o.bytes_processed, o.own_stall_s, o.disk_s,
-                           o.ready_s, o.stall_s, o.calls, o.voluntary_switches,
-                           o.involuntary_switches, o.io_bytes, o.io_requests, o.io_s}) {
+    for (const double x :
+         {o.cpu_s, o.background_cpu_s, o.bytes_processed, o.own_stall_s, o.disk_s, o.ready_s,
+          o.stall_s, o.calls, o.threads_s, o.busy_s, o.voluntary_switches, o.involuntary_switches,
+          o.io_bytes, o.io_requests, o.io_s}) {
       if (!Sane(x)) return false;
     }
   }
@@ -402,7 +403,8 @@ std::optional<Reason> Planner::WhyNot(const Graph& graph, const Snapshot& window
   if (window.window_s < planner_.whole_window * config_.window_s) {
     const double sure_s = decision.present->response_s - margin_s;
     const bool seen = window.window_s >= 0.99 * planner_.fast_window * config_.window_s;
-    if (!seen || sure_s <= planner_.fast_gain * c.prediction.response_s) {
+    if (!seen || sure_s <= planner_.fast_gain * c.prediction.response_s ||
+        CallsBehind(window, c.moves) <= planner_.fast_calls) {
       return Reason::kWaitsForWindow;
     }
   }

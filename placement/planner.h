@@ -163,6 +163,7 @@ class Planner {
     PerSide others;
     // CPU time for a unit of the amount that the objects of `moves` should need.
     std::vector<double> expected_cpu_s;
+    std::vector<double> seen_cpu_s;  // of each: what that rests on
   };
   // What a second and a byte are worth in the mix of costs (phases.h); held constant, as figures
   // of links vary and the mix must not vary with them.
@@ -255,12 +256,18 @@ class Planner {
   bool Seeks(const Proposal& proposal) const;
   bool MayBeEjected(const Proposal& proposal, double now_s) const;
   void AddParties(double now_s, std::vector<Proposal>* proposals);
-  Round AskRound(const std::vector<Proposal>& parties, double now_s, Snapshot* joint) const;
-  std::vector<Part> PartsOf(const RoundStep& step, const Round& round, const Snapshot& joint,
+  // A round's answers and its proposals by console: steps are many where consoles are.
+  struct Asked {
+    Round round;
+    absl::flat_hash_map<ObjectId, size_t> console;   // index in round.consoles
+    absl::flat_hash_map<ObjectId, size_t> proposal;  // index in the proposals
+  };
+  Asked AskRound(const std::vector<Proposal>& parties, double now_s) const;
+  std::vector<Part> PartsOf(const RoundStep& step, const Asked& asked,
                             std::vector<Proposal>* proposals) const;
   std::optional<Reason> HoldBackStep(const RoundStep& step, const std::vector<Part>& parts,
                                      double now_s) const;
-  void Refrain(const Round& round, double now_s, Proposal* proposal);
+  void Refrain(const Asked& asked, double now_s, Proposal* proposal);
   void DecideTogether(double now_s, std::vector<Proposal>* proposals);
 
   // Compares the last move with what came of it. Returns true if it is to be taken back.

@@ -13,6 +13,7 @@ absl::Status Validate(const PlannerConfig& config) {
       {"whole_window", config.whole_window, 0.1, 1},
       {"fast_window", config.fast_window, 0.001, 1},
       {"fast_gain", config.fast_gain, 1, 1000},
+      {"fast_calls", config.fast_calls, 0, 1e6},
       {"hysteresis", config.hysteresis, 1, 100},
       {"cool_down", config.cool_down, 0, 1e6},
       {"cool_down_max", config.cool_down_max, 0, 1e6},

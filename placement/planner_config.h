@@ -24,6 +24,12 @@ struct PlannerConfig {
   // to 1; 1 to 1000.
   double fast_window = 0.05;
   double fast_gain = 2;
+  // And more than so many calls must have gone into the objects that would move, and over the edge
+  // that the move is about. A call returns much or nothing, and one that is under way has not
+  // returned yet: a call says little of the next. 2: a filter hands out what it finds in blocks of
+  // its own, so that two replies in a row may have next to nothing and the third all of it. 0 to
+  // 1e6.
+  double fast_calls = 2;
 
   // --- Stability ---
 

@@ -19,22 +19,16 @@ TEST(PlannerConfigTest, AFieldOutOfRangeIsNamedWithItsValueAndRange) {
 }
 
 TEST(PlannerConfigTest, EveryDoubleIsCheckedAgainstNotANumber) {
-  double PlannerConfig::*const fields[] = {&PlannerConfig::whole_window,
-                                           &PlannerConfig::fast_window,
-                                           &PlannerConfig::fast_gain,
-                                           &PlannerConfig::hysteresis,
-                                           &PlannerConfig::cool_down,
-                                           &PlannerConfig::cool_down_max,
-                                           &PlannerConfig::forgive,
-                                           &PlannerConfig::load_step,
-                                           &PlannerConfig::settled_windows,
-                                           &PlannerConfig::settled_thresh,
-                                           &PlannerConfig::horizon_windows_max,
-                                           &PlannerConfig::moves_per_phase,
-                                           &PlannerConfig::undo_threshold,
-                                           &PlannerConfig::correction_max,
-                                           &PlannerConfig::correction_half_life,
-                                           &PlannerConfig::claim_windows_max};
+  double PlannerConfig::*const fields[] = {
+      &PlannerConfig::whole_window,     &PlannerConfig::fast_window,
+      &PlannerConfig::fast_gain,        &PlannerConfig::fast_calls,
+      &PlannerConfig::hysteresis,       &PlannerConfig::cool_down,
+      &PlannerConfig::cool_down_max,    &PlannerConfig::forgive,
+      &PlannerConfig::load_step,        &PlannerConfig::settled_windows,
+      &PlannerConfig::settled_thresh,   &PlannerConfig::horizon_windows_max,
+      &PlannerConfig::moves_per_phase,  &PlannerConfig::undo_threshold,
+      &PlannerConfig::correction_max,   &PlannerConfig::correction_half_life,
+      &PlannerConfig::claim_windows_max};
   for (double PlannerConfig::*const field : fields) {
     PlannerConfig config;
     config.*field = std::nan("");

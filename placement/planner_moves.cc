@@ -49,6 +49,7 @@ void Planner::LetGo(Graph& graph, const Snapshot& window, const Decision& decisi
                             corrections_.Factor(object->class_name, move.from, now_s);
       last.expected_cpu_s.push_back(object->layer.work / NodeOf(decision, move.to)->rate * factor /
                                     amount);
+      last.seen_cpu_s.push_back(CpuOf(window, move.object));
     }
   }
   // A gain that is large in either place is one that the move itself makes: the work costs other
@@ -123,6 +124,9 @@ void Planner::LearnCorrections(const LastMove& last, const Snapshot& window, dou
                                double now_s) {
   // Less CPU time than this in a window is as good as none, and its ratio would be noise.
   constexpr double kCpuMinPart = 0.01;
+  // What was seen before a move counts against so much that says that the rate is right: a decision
+  // on one sample has seen half a computation.
+  constexpr double kCpuPriorPart = 0.05;
   for (size_t i = 0; i < last.moves.size(); ++i) {
     const double measured_s = CpuOf(window, last.moves[i].object);
     const double expected_s = last.expected_cpu_s[i] * amount;
@@ -130,9 +134,12 @@ void Planner::LearnCorrections(const LastMove& last, const Snapshot& window, dou
       continue;
     }
     if (measured_s <= 0 || expected_s <= 0) continue;
+    const double evidence =
+        last.seen_cpu_s[i] / (last.seen_cpu_s[i] + kCpuPriorPart * config_.window_s);
+    const double credible_s = expected_s * std::pow(measured_s / expected_s, evidence);
     for (const auto& object : window.objects) {
       if (object.id != last.moves[i].object) continue;
-      corrections_.Learn(object.class_name, last.moves[i].to, expected_s, measured_s, now_s);
+      corrections_.Learn(object.class_name, last.moves[i].to, expected_s, credible_s, now_s);
     }
   }
 }

@@ -67,8 +67,9 @@ class JointSnapshot {
     ObjectStatistics& added = joint_.objects.emplace_back(object);
     for (double* figure :
          {&added.cpu_s, &added.background_cpu_s, &added.bytes_processed, &added.own_stall_s,
-          &added.disk_s, &added.ready_s, &added.stall_s, &added.calls, &added.voluntary_switches,
-          &added.involuntary_switches, &added.io_bytes, &added.io_requests, &added.io_s}) {
+          &added.disk_s, &added.ready_s, &added.stall_s, &added.calls, &added.threads_s,
+          &added.busy_s, &added.voluntary_switches, &added.involuntary_switches, &added.io_bytes,
+          &added.io_requests, &added.io_s}) {
       *figure *= scale;
     }
     added.cpu_s_variance *= scale * scale;
@@ -93,13 +94,6 @@ class JointSnapshot {
 bool Holds(const Snapshot& window, const ObjectId& id) {
   return std::any_of(window.objects.begin(), window.objects.end(),
                      [&](const ObjectStatistics& object) { return object.id == id; });
-}
-
-const RoundConsole* ConsoleOf(const Round& round, const ObjectId& console) {
-  for (const RoundConsole& one : round.consoles) {
-    if (one.console == console) return &one;
-  }
-  return nullptr;
 }
 
 }  // namespace
@@ -147,7 +141,7 @@ void Planner::AddParties(double now_s, std::vector<Proposal>* proposals) {
   }
 }
 
-Round Planner::AskRound(const std::vector<Proposal>& parties, double now_s, Snapshot* joint) const {
+Planner::Asked Planner::AskRound(const std::vector<Proposal>& parties, double now_s) const {
   std::vector<ObjectId> all;
   std::vector<ObjectId> seek;
   std::vector<ObjectId> may_be_ejected;
@@ -172,25 +166,34 @@ Round Planner::AskRound(const std::vector<Proposal>& parties, double now_s, Snap
   // Each has already paid its cost within its own horizon; here it is paid in the longest of them,
   // so that the cost alone refuses nobody twice.
   config.window_s = horizon_s;
-  *joint = windows.Take();
   const RoundRoles roles{.seek = seek, .may_be_ejected = may_be_ejected};
-  return DecideAll(*joint, all, config, &roles);
+  Asked asked{.round = DecideAll(windows.Take(), all, config, &roles)};
+  for (size_t i = 0; i < asked.round.consoles.size(); ++i) {
+    asked.console.try_emplace(asked.round.consoles[i].console, i);
+  }
+  for (size_t i = 0; i < parties.size(); ++i) {
+    asked.proposal.try_emplace(parties[i].decision.console, i);
+  }
+  return asked;
 }
 
 // The step's decisions, one for each console that moves objects: those that seek first, as an
 // object that several share moves for one of them.
-std::vector<Planner::Part> Planner::PartsOf(const RoundStep& step, const Round& round,
-                                            const Snapshot& joint,
+std::vector<Planner::Part> Planner::PartsOf(const RoundStep& step, const Asked& asked,
                                             std::vector<Proposal>* proposals) const {
+  std::set<size_t> of_step;
+  for (const ObjectId& console : step.consoles) {
+    const auto it = asked.proposal.find(console);
+    if (it != asked.proposal.end()) of_step.insert(it->second);
+  }
   std::vector<Move> left = step.moves;
   std::vector<Part> parts;
+  Snapshot named;  // what the step is about, for people
   for (const bool seeking : {true, false}) {
-    for (Proposal& proposal : *proposals) {
+    for (const size_t index : of_step) {
+      Proposal& proposal = (*proposals)[index];
       const ObjectId& console = proposal.decision.console;
       if (!proposal.decision.present || Seeks(proposal) != seeking) continue;
-      if (std::find(step.consoles.begin(), step.consoles.end(), console) == step.consoles.end()) {
-        continue;
-      }
       std::vector<Move> moves;
       std::erase_if(left, [&](const Move& move) {
         const bool own = Holds(proposal.window, move.object);
@@ -204,20 +207,25 @@ std::vector<Planner::Part> Planner::PartsOf(const RoundStep& step, const Round& 
                                                               proposal.decision.moves.begin(),
                                                               proposal.decision.moves.end());
       if (part.as_proposed) continue;
-      const RoundConsole* predicted = ConsoleOf(round, console);
-      part.decision.chosen = CandidateFor(moves, predicted->t_new_s, &part.decision);
+      const RoundConsole& predicted = asked.round.consoles[asked.console.at(console)];
+      part.decision.chosen = CandidateFor(moves, predicted.t_new_s, &part.decision);
       part.decision.outcome = Outcome::kMove;
       part.decision.reason = seeking ? Reason::kNetBenefit : Reason::kEjected;
       part.decision.moves = std::move(moves);
     }
   }
+  for (const Part& part : parts) {
+    const Snapshot& window = part.proposal->window;
+    named.objects.insert(named.objects.end(), window.objects.begin(), window.objects.end());
+    named.nodes.insert(named.nodes.end(), window.nodes.begin(), window.nodes.end());
+  }
   for (Part& part : parts) {
     if (part.as_proposed) continue;
     part.decision.explanation =
-        part.seeks ? Format(step, joint)
+        part.seeks ? Format(step, named)
                    : absl::StrCat("Making room at a full node for console ",
                                   ToString(parts.front().decision.console),
-                                  ", which gains more there. ", Format(step, joint));
+                                  ", which gains more there. ", Format(step, named));
   }
   return parts;
 }
@@ -244,9 +252,10 @@ std::optional<Reason> Planner::HoldBackStep(const RoundStep& step, const std::ve
 }
 
 // No step of the round is for it.
-void Planner::Refrain(const Round& round, double now_s, Proposal* proposal) {
+void Planner::Refrain(const Asked& asked, double now_s, Proposal* proposal) {
   if (!proposal->goes) return;
-  const RoundConsole* of = ConsoleOf(round, proposal->decision.console);
+  const auto it = asked.console.find(proposal->decision.console);
+  const RoundConsole* of = it == asked.console.end() ? nullptr : &asked.round.consoles[it->second];
   const Reason reason = of == nullptr ? Reason::kPresentIsBest : of->reason;
   if (reason == Reason::kOthersLose) {
     Hold(reason,
@@ -262,7 +271,7 @@ void Planner::Refrain(const Round& round, double now_s, Proposal* proposal) {
          absl::StrCat("the server's CPU limit, ", 100 * config_.cpu_share_max,
                       " % of its capacity for objects that it pulls, is used by others"),
          &proposal->decision);
-  } else if (!round.steps.empty()) {
+  } else if (!asked.round.steps.empty()) {
     Hold(Reason::kWaitsForTurn, &proposal->decision);
   } else {
     Conclude(now_s, proposal);
@@ -275,11 +284,10 @@ void Planner::DecideTogether(double now_s, std::vector<Proposal>* proposals) {
   AddParties(now_s, proposals);
   const auto parties = static_cast<double>(proposals->size());
   next_round_s_ = now_s + config_.window_s * parties / kRoundPartiesAWindow;
-  Snapshot joint;
-  const Round round = AskRound(*proposals, now_s, &joint);
+  const Asked asked = AskRound(*proposals, now_s);
   std::set<const Proposal*> settled;
-  for (const RoundStep& step : round.steps) {
-    std::vector<Part> parts = PartsOf(step, round, joint, proposals);
+  for (const RoundStep& step : asked.round.steps) {
+    std::vector<Part> parts = PartsOf(step, asked, proposals);
     const std::optional<Reason> held = HoldBackStep(step, parts, now_s);
     const bool ejects =
         std::any_of(parts.begin(), parts.end(), [](const Part& p) { return !p.seeks; });
@@ -299,7 +307,7 @@ void Planner::DecideTogether(double now_s, std::vector<Proposal>* proposals) {
     }
   }
   for (Proposal& proposal : *proposals) {
-    if (Seeks(proposal) && !settled.contains(&proposal)) Refrain(round, now_s, &proposal);
+    if (Seeks(proposal) && !settled.contains(&proposal)) Refrain(asked, now_s, &proposal);
   }
   proposals->erase(
       std::remove_if(

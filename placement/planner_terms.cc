@@ -1,7 +1,10 @@
 #include "placement/planner_terms.h"
 
 #include <algorithm>
+#include <limits>
 
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 
 namespace abacus::placement {
@@ -18,11 +21,11 @@ double LoadOf(const Decision& decision, const std::vector<double>& node_loads, c
   return node == decision.client.node ? loads.client : loads.server;
 }
 
-// The part of the response time that the object is running or ready on the node.
-double ShareOf(const StackObject& object, const NodeStatistics& node, double load,
-               double response_s) {
-  return object.layer.work / node.rate * SlowDown(load, node.cores, node.contention) /
-         std::max(kResponseMin_s, response_s);
+// The part of the time that calls to the object are running or ready on the node.
+double ShareOf(const Decision& decision, const StackObject& object, const NodeStatistics& node,
+               double load, double response_s) {
+  return decision.calls_at_once * object.layer.work / node.rate *
+         SlowDown(load, node.cores, node.contention) / std::max(kResponseMin_s, response_s);
 }
 
 LoadChange& ChangeOf(std::vector<LoadChange>& changes, NodeId node) {
@@ -47,7 +50,8 @@ const char* WhyHeldBack(Reason reason) {
     case Reason::kMoveUnderWay:
       return "the last move of this graph has not ended yet";
     case Reason::kWaitsForWindow:
-      return "less than a whole window was seen, and the gain is not so large that it would do";
+      return "less than a whole window was seen, and the gain is not so large, or the calls not so "
+             "many, that it would do";
     case Reason::kUncertain:
       return "the figures vary so much that it might not pay";
     case Reason::kCoolDown:
@@ -130,6 +134,34 @@ double SureNetBenefit(const Decision& decision, const Candidate& candidate) {
   return candidate.net_benefit_s - decision.confidence_z * candidate.benefit_deviation_s;
 }
 
+double CallsBehind(const Snapshot& window, const std::vector<Move>& moves) {
+  absl::flat_hash_map<ObjectId, NodeId> before;
+  for (const ObjectStatistics& object : window.objects) before.emplace(object.id, object.node);
+  absl::flat_hash_map<ObjectId, NodeId> after = before;
+  absl::flat_hash_set<ObjectId> moved;
+  for (const Move& move : moves) {
+    after[move.object] = move.to;
+    moved.insert(move.object);
+  }
+  const auto together = [](const auto& nodes, const EdgeStatistics& edge) {
+    return nodes.at(edge.from) == nodes.at(edge.to);
+  };
+  double entering = 0;
+  double heaviest_bytes = -1;
+  double calls_of_heaviest = std::numeric_limits<double>::infinity();
+  for (const EdgeStatistics& edge : window.edges) {
+    // A digest may tell of calls to what it does not know.
+    if (!before.contains(edge.from) || !before.contains(edge.to)) continue;
+    if (moved.contains(edge.to) && !moved.contains(edge.from)) entering += edge.calls;
+    if (together(before, edge) == together(after, edge)) continue;
+    const double bytes = edge.request_bytes + edge.reply_bytes;
+    if (bytes <= heaviest_bytes) continue;
+    heaviest_bytes = bytes;
+    calls_of_heaviest = edge.calls;
+  }
+  return std::min(entering, calls_of_heaviest);
+}
+
 std::vector<LoadChange> LoadChanges(const Decision& decision) {
   const Candidate& chosen = decision.candidates[*decision.chosen];
   const Prediction& present = *decision.present;
@@ -144,9 +176,9 @@ std::vector<LoadChange> LoadChanges(const Decision& decision) {
     if (node_before == nullptr || node_after == nullptr) continue;
     const double load_before = LoadOf(decision, decision.present_loads, present.loads, object.node);
     ChangeOf(changes, object.node).load -=
-        ShareOf(object, *node_before, load_before, present.response_s);
-    ChangeOf(changes, to).load +=
-        ShareOf(object, *node_after, LoadOf(decision, chosen, to), chosen.prediction.response_s);
+        ShareOf(decision, object, *node_before, load_before, present.response_s);
+    ChangeOf(changes, to).load += ShareOf(
+        decision, object, *node_after, LoadOf(decision, chosen, to), chosen.prediction.response_s);
   }
   return changes;
 }

@@ -39,6 +39,11 @@ bool Comparable(const Candidate& candidate);
 // The net benefit of which the figures make sure.
 double SureNetBenefit(const Decision& decision, const Candidate& candidate);
 
+// How many calls of the window the figures rest on that the moves are decided by: those that went
+// into the objects that would move, or those over the edge with the most bytes among the edges that
+// would come on to a link or off it, whichever are fewer.
+double CallsBehind(const Snapshot& window, const std::vector<Move>& moves);
+
 // By how much the chosen candidate changes what the graph adds to a node's load: the parts of the
 // response time that its objects are running or ready there, as a load is measured (statistics.h).
 struct LoadChange {

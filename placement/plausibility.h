@@ -17,8 +17,10 @@ namespace abacus::placement {
 //   - a node did more in the window than it has cores for: the objects' CPU seconds on it over
 //     window x cores, by more than half;
 //   - a node of load L was busy for more than L: objects of 0.9 s of CPU in 1 s on a load of 0.1;
-//   - an activity was inside invocations for longer than the window;
-//   - more bytes crossed a link than its bandwidth carries in the window, by more than twice.
+//   - an activity was inside invocations for longer than the window, times the calls that it had
+//     going on at once;
+//   - more bytes crossed a link than its bandwidth carries in the window, by more than twice; times
+//     the calls that went on at once, as each of them finds its part of the bandwidth only.
 // The margins are wide, as honest figures are averages over windows that end at different times;
 // sums below 50 ms, or a tenth of the window, are not looked at.
 // Figures that are out of their ranges (not a number, negative) are left to Decide().

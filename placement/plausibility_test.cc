@@ -47,6 +47,29 @@ TEST(FindContradictionTest, AnActivityLongerThanItsWindowIsNamed) {
   ASSERT_TRUE(FindContradiction(s).has_value());
 }
 
+// 3.6 threads of 1 s each where any was at work for 0.9 s of it: four at once.
+TEST(FindContradictionTest, CallsThatGoOnAtOnceTakeAsManyWindows) {
+  Snapshot s = GrepSnapshot();
+  s.measured_t_app_s = 3.5;
+  EXPECT_TRUE(FindContradiction(s).has_value());
+  ObjectOf(s, kConsole).threads_s = 3.6;
+  ObjectOf(s, kConsole).busy_s = 0.9;
+  EXPECT_EQ(FindContradiction(s), std::nullopt);
+  s.measured_t_app_s = 8;
+  EXPECT_TRUE(FindContradiction(s).has_value());
+}
+
+// Each of four calls at once is measured to get a quarter of the bandwidth.
+TEST(FindContradictionTest, CallsThatGoOnAtOnceEachFindAPartOfTheBandwidth) {
+  Snapshot s = GrepSnapshot();
+  s.measured_t_app_s.reset();
+  EdgeOf(s, kGrep, kStorage).reply_bytes = 5e6;
+  EXPECT_TRUE(FindContradiction(s).has_value());
+  ObjectOf(s, kConsole).threads_s = 4;
+  ObjectOf(s, kConsole).busy_s = 1;
+  EXPECT_EQ(FindContradiction(s), std::nullopt);
+}
+
 TEST(FindContradictionTest, MoreBytesThanTheLinkCarriesIsNamed) {
   Snapshot s = GrepSnapshot();
   EdgeOf(s, kGrep, kStorage).reply_bytes = 5e6;

@@ -103,7 +103,8 @@ void RoundMaker::Predict() {
       fixed_s[member.first_console + c] = trial.FixedOf(c);
       for (uint32_t n = 0; n < member.places.size(); ++n) {
         if (trial.CpuOf(c, n) > 0) {
-          uses.push_back({member.first_console + c, member.places[n], trial.CpuOf(c, n)});
+          uses.push_back({member.first_console + c, member.places[n], trial.CpuOf(c, n),
+                          member.graph->at_once[c]});
         }
       }
     }
@@ -146,10 +147,11 @@ void RoundMaker::Weigh(Member& member, const Trial& trial, absl::Span<const doub
     for (uint32_t c = 0; c < response_s.size(); ++c) {
       const double cpu_s = trial.CpuOf(c, n);
       if (cpu_s <= 0) continue;
-      const double share = cpu_s / response_s[c];
-      member.load[n] += share;
+      const double at_once = member.graph->at_once[c];
+      const double share = cpu_s / response_s[c];  // of one of the calls that are going on
+      member.load[n] += at_once * share;
       member.cpu_s[n] += cpu_s;
-      member.squares[n] += base.contention * share * share / base.cores;
+      member.squares[n] += at_once * base.contention * share * share / base.cores;
     }
   }
 }

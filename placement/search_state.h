@@ -117,8 +117,8 @@ class Prices {
       : situation_(&situation), time_weight_(time_weight), limits_(&limits) {
     const Graph& graph = *situation.graph;
     const Evaluation& at = state.evaluation();
-    for (const double response_s : at.response_s) {
-      share_.push_back(response_s > 0 ? 1 / response_s : 0);
+    for (size_t c = 0; c < at.response_s.size(); ++c) {
+      share_.push_back(at.response_s[c] > 0 ? graph.at_once[c] / at.response_s[c] : 0);
     }
     for (uint32_t n = 0; n < graph.nodes.size(); ++n) {
       const Host& host = graph.nodes[n].host;
@@ -165,7 +165,7 @@ class Prices {
   const Situation* situation_;
   double time_weight_;
   const LimitPrices* limits_;
-  std::vector<double> share_;       // 1 / T by console
+  std::vector<double> share_;       // calls at once / T by console
   std::vector<double> slow_down_;   // by node
   std::vector<double> load_;        // seconds that a load of 1 costs, by node
   std::vector<double> background_;  // the same of background work

@@ -136,6 +136,10 @@ struct ObjectStatistics {
   // this wait from bytes, bandwidth and round trips, and do not read it.
   double stall_s = 0;
   double calls = 0;  // invocations that entered it
+  // Of a console that several threads may work for: the time that they did, in sum over them, and
+  // the time in which any did. 0 of all else, and of a console with a thread of its own.
+  double threads_s = 0;
+  double busy_s = 0;
   // Context switches inside its methods, because they blocked and because another thread was to
   // run; background work's as well. Display.
   double voluntary_switches = 0;
@@ -148,6 +152,10 @@ struct ObjectStatistics {
 
   uint64_t checkpoint_bytes = 0;  // estimate of what a move has to transfer
   uint64_t memory_bytes = 0;      // what it holds
+
+  // How many calls a console has going on at once while it has any; 1 where nothing says more.
+  //   Two threads inside for 0.4 s each in a window, for 0.2 s of it both: 0.8 / 0.6 = 1.33.
+  double CallsAtOnce() const { return threads_s > busy_s && busy_s > 0 ? threads_s / busy_s : 1; }
 };
 
 // What flowed between a caller and a callee during the window, whether or not it crossed a link.
@@ -198,7 +206,8 @@ struct Snapshot {
   // graphs share objects. Calls are followed downwards from each, so that another's objects are
   // not taken for this one's and the cost of a shared object is charged to all that use it.
   std::vector<ObjectId> consoles;
-  // Time in which the console's activity was inside invocations during the window, where measured.
+  // Time in which the console's activity was inside invocations during the window, where measured;
+  // in sum over its threads, so up to CallsAtOnce() times the window.
   // The decision reports the model's error against it; it is not an input of the decision.
   std::optional<double> measured_t_app_s;
 

@@ -51,8 +51,8 @@ Snapshot PlannerWorld::SampleOf(const ObjectId& console, double length_s, bool t
     if (!reached.contains(object.id)) continue;
     nodes.insert(object.node);
     ObjectStatistics& part = s.objects.emplace_back(object);
-    for (double* figure :
-         {&part.cpu_s, &part.background_cpu_s, &part.own_stall_s, &part.bytes_processed}) {
+    for (double* figure : {&part.cpu_s, &part.background_cpu_s, &part.own_stall_s,
+                           &part.bytes_processed, &part.threads_s, &part.busy_s}) {
       *figure *= scale;
     }
   }

@@ -44,6 +44,7 @@ void VisitConfig(Config& c, PlannerConfig& p, F visit) {
   visit("whole_window", p.whole_window);
   visit("fast_window", p.fast_window);
   visit("fast_gain", p.fast_gain);
+  visit("fast_calls", p.fast_calls);
   visit("hysteresis", p.hysteresis);
   visit("cool_down", p.cool_down);
   visit("cool_down_max", p.cool_down_max);
@@ -102,7 +103,9 @@ std::string TextOf(const Snapshot& s) {
                                 o.bytes_processed, o.own_stall_s, o.calls}) {
       absl::StrAppend(&text, " ", Number(figure));
     }
-    absl::StrAppend(&text, " ", o.checkpoint_bytes, " ", o.memory_bytes, "\n");
+    absl::StrAppend(&text, " ", o.checkpoint_bytes, " ", o.memory_bytes);
+    if (o.threads_s > 0) absl::StrAppend(&text, " ", Number(o.threads_s), " ", Number(o.busy_s));
+    text += "\n";
   }
   for (const EdgeStatistics& e : s.edges) {
     absl::StrAppend(&text, "edge ", ToString(e.from), " ", ToString(e.to));
@@ -229,6 +232,10 @@ bool ReadSnapshotPart(const std::string& kind, Words words, Snapshot* s) {
     }
     o.checkpoint_bytes = words.Count();
     o.memory_bytes = words.Count();
+    if (words.more()) {
+      o.threads_s = words.Double();
+      o.busy_s = words.Double();
+    }
   } else if (kind == "edge") {
     EdgeStatistics& e = s->edges.emplace_back();
     e.from = words.Id();
