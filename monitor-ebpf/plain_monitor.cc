@@ -30,9 +30,12 @@ constexpr uint64_t kWindowMinNs = 50'000'000;
 // at 110 tasks costs 0.15 ms, and a host may have twelve nodes.
 constexpr uint64_t kSamplesOfWindow = 4;
 constexpr double kRateShareMin = 0.001;
-// Tasks' time that a window must hold before their waiting says anything about neighbours: less is
-// the scheduler's jitter.
+// Part of a processor that a node must have wanted before its waiting says anything about
+// neighbours, and from which on all of it does. Tasks that run now and then wait for a processor to
+// wake each time: that is a large part of the little that they want, and nothing that a task would
+// meet that runs for longer.
 constexpr double kEvidenceMin = 0.1;
+constexpr double kEvidenceFull = 0.5;
 
 constexpr char kClockSourceFile[] =
     "/sys/devices/system/clocksource/clocksource0/current_clocksource";
@@ -375,9 +378,14 @@ NodeLoad PlainMonitor::Describe(const Sample& from, const Sample& to) const {
 double PlainMonitor::RateShare(double running, double waiting, double throttled,
                                double load) const {
   double share = quota_cores_ ? std::min(1.0, *quota_cores_) : 1.0;
-  const bool neighbours = cgroup_.limits_cpu && running + waiting > kEvidenceMin;
-  if (running > 0 && (throttled > 0 || neighbours)) {
-    const double had = running / (running + std::max(waiting, throttled));
+  const double evidence =
+      cgroup_.limits_cpu
+          ? std::clamp((running + waiting - kEvidenceMin) / (kEvidenceFull - kEvidenceMin), 0.0,
+                       1.0)
+          : 0;
+  const double by_neighbours = evidence * std::max(0.0, waiting - throttled);
+  if (running > 0 && throttled + by_neighbours > 0) {
+    const double had = running / (running + throttled + by_neighbours);
     share = std::min(share, had / std::min(1.0, UsableCores() / load));
   }
   return std::clamp(share, kRateShareMin, 1.0);

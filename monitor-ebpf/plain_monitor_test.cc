@@ -360,6 +360,22 @@ TEST(PlainMonitorTest, TwoThrottledTasksShareTheQuota) {
   EXPECT_NEAR(monitor->Rate() / FakeMachine::kRate, 0.08, 0.01);
 }
 
+// One that is busy and waits tells of neighbours; one that wakes now and then, and waits each time
+// for a processor that slept, does not: (0.13 - 0.1) / 0.4 of its 0.05 count.
+TEST(PlainMonitorTest, WaitingOfANodeThatRunsLittleIsNoNeighbours) {
+  FakeMachine machine;
+  machine.UseCgroup("max");
+  const auto monitor = machine.NewMonitor();
+  machine.PassInCgroup(1'000 * kMs, 0.3, 0.7, 0);
+  ASSERT_TRUE(monitor->Load().ok());
+  EXPECT_NEAR(monitor->Rate() / FakeMachine::kRate, 0.3, 0.01);
+  for (int i = 0; i < 8; ++i) {  // the window forgets
+    machine.PassInCgroup(250 * kMs, 0.08, 0.05, 0);
+    ASSERT_TRUE(monitor->Load().ok());
+  }
+  EXPECT_NEAR(monitor->Rate() / FakeMachine::kRate, 0.955, 0.01);
+}
+
 // Three busy tasks, two processors, a quota of one core: each had a third of a core.
 TEST(PlainMonitorTest, RateOfAnOverloadedAndThrottledNodeIsWhatItsTasksHad) {
   FakeMachine machine;

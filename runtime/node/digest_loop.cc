@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "runtime/base/status.h"
+#include "runtime/base/steady_time.h"
 
 namespace abacus::runtime {
 namespace {
@@ -63,7 +64,7 @@ absl::Status DigestLoop::Accept(Digest digest) {
     return absl::FailedPreconditionError(
         absl::StrCat("node ", digest.from.ToString(), " has not joined this server"));
   }
-  ABACUS_RETURN_IF_ERROR(engine_->Accept(std::move(digest), absl::Now()));
+  ABACUS_RETURN_IF_ERROR(engine_->Accept(std::move(digest), SteadyNow()));
   MutexLock lock(mutex_);
   digest_came_ = true;
   changed_.SignalAll();
@@ -103,7 +104,7 @@ void DigestLoop::Run() {
 
 void DigestLoop::Report() {
   if (membership_.fenced()) return;
-  const absl::Time now = absl::Now();
+  const absl::Time now = SteadyNow();
   const Digest digest = resources_.TakeDigest(now);
   {
     MutexLock lock(mutex_);
@@ -124,7 +125,7 @@ Digest DigestLoop::Last() const {
 
 void DigestLoop::Decide() {
   if (engine_ == nullptr || membership_.fenced()) return;
-  for (MoveStep& step : StepsOf(engine_->Decide(absl::Now()))) {
+  for (MoveStep& step : StepsOf(engine_->Decide(SteadyNow(), absl::Now()))) {
     if (step.first.empty()) {
       for (const PlannedMove& move : step.then) CarryOut(move, nullptr);
       continue;
@@ -141,7 +142,7 @@ void DigestLoop::CarryOut(const PlannedMove& move, std::shared_ptr<After> after)
   desk_.CarryOut(move, [this, after = std::move(after)](const PlannedMove& planned,
                                                         const absl::StatusOr<MoveRecord>& record) {
     engine_->OnMoveEnded(planned, record.status(),
-                         record.ok() ? record->quiesce : absl::ZeroDuration(), absl::Now());
+                         record.ok() ? record->quiesce : absl::ZeroDuration(), SteadyNow());
     if (after == nullptr) return;
     if (!record.ok()) after->failed.store(true);
     if (after->waits_for.fetch_sub(1) > 1) return;
@@ -150,7 +151,7 @@ void DigestLoop::CarryOut(const PlannedMove& move, std::shared_ptr<After> after)
         CarryOut(waiting, nullptr);
       } else {
         engine_->OnMoveEnded(waiting, absl::AbortedError("what was to make room has not moved"),
-                             absl::ZeroDuration(), absl::Now());
+                             absl::ZeroDuration(), SteadyNow());
       }
     }
   });

@@ -1,23 +1,33 @@
 // ./dev bench engine: what the placement engine predicts against what is then measured, over whole
 // nodes and a slow link, with unlike workloads whose objects go to their data and come back.
 
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <iostream>
+#include <map>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "monitor-ebpf/node_monitor.h"
 #include "monitor-ebpf/thread_clock.h"
-#include "runtime/base/mutex.h"
 #include "runtime/base/status.h"
 #include "runtime/node/control_client.h"
 #include "runtime/node/node.h"
 #include "runtime/testing/bench_report.h"
+#include "runtime/testing/cpu_cgroup.h"
 
 namespace abacus::runtime {
 namespace {
@@ -76,37 +86,103 @@ constexpr Workload kWorkloads[] = {
     {"calls longer than a window", {1, 1 << 20, 64, 1000}, {1, 64, 128 << 10, 1000}},
 };
 
+Config ConfigOf(const std::string& name) {
+  Config config;
+  config.node.name = name;
+  config.transport.rate_limit_mbit = 20;
+  return config;
+}
+
+absl::StatusOr<std::unique_ptr<monitor::Monitor>> NewMonitor() {
+  monitor::MonitorOptions options;
+  options.plain.rate = 1e9;  // both nodes are this very machine
+  return monitor::NewMonitor(options);
+}
+
+void AddTypes(ObjectTypes& types) { types.Add<Well>().Add<Valve>(); }
+
+// -- the server, a process of its own -------------------------------------------------------------
+
+// What it says when it is there.
+struct Hello {
+  char control_address[64] = {};
+  Rid well;
+};
+static_assert(std::is_trivially_copyable_v<Hello>, "it goes through a pipe");
+
+// Shared with the client's process: when the engine's last move was done, in ns since the epoch.
+using MovedAt = std::atomic<int64_t>;
+static_assert(MovedAt::is_always_lock_free, "it is used by two processes");
+
+struct Pipe {
+  int read_end = -1;
+  int write_end = -1;
+};
+
+absl::StatusOr<Pipe> MakePipe() {
+  int ends[2];
+  if (pipe(ends) != 0) return absl::ErrnoToStatus(errno, "pipe");
+  return Pipe{ends[0], ends[1]};
+}
+
+// Until nobody has the other end of `until_closed` open.
+absl::Status Serve(int hello_to, int until_closed, MovedAt& moved_at) {
+  std::string pattern = (std::filesystem::temp_directory_path() / "abacus-bench-XXXXXX").string();
+  const std::string directory = mkdtemp(pattern.data());
+  const auto serve = [&]() -> absl::Status {
+    ObjectTypes types;
+    AddTypes(types);
+    NodeOptions options;
+    options.config = ConfigOf("s");
+    options.config.node.data_dir = directory;
+    options.config.node.control_address = "127.0.0.1:0";
+    options.config.node.data_address = "127.0.0.1:0";
+    options.server = true;
+    ABACUS_ASSIGN_OR_RETURN(auto monitor, NewMonitor());
+    ABACUS_ASSIGN_OR_RETURN(const auto node, Node::Start(options, types, std::move(monitor)));
+    node->SetMoveObserver([&](const MoveEvent& move) {
+      if (move.by_engine && move.status.ok()) moved_at = absl::ToUnixNanos(absl::Now());
+    });
+    ABACUS_ASSIGN_OR_RETURN(const auto well, node->Create<Well>());
+    Hello hello{.well = well.rid()};
+    std::strncpy(hello.control_address, node->control_address().c_str(),
+                 sizeof(hello.control_address) - 1);
+    if (write(hello_to, &hello, sizeof(hello)) != sizeof(hello)) {
+      return absl::ErrnoToStatus(errno, "cannot tell the client where the server is");
+    }
+    char none = 0;
+    while (read(until_closed, &none, 1) < 0 && errno == EINTR) {
+    }
+    return absl::OkStatus();
+  };
+  const absl::Status status = serve();
+  std::filesystem::remove_all(directory);
+  return status;
+}
+
+// -- the client -----------------------------------------------------------------------------------
+
 class Bench {
  public:
-  Bench() {
-    types_.Add<Well>().Add<Valve>();
-    std::string pattern = (std::filesystem::temp_directory_path() / "abacus-bench-XXXXXX").string();
-    directory_ = mkdtemp(pattern.data());
-  }
+  explicit Bench(const MovedAt& moved_at) : moved_at_(moved_at) { AddTypes(types_); }
   ~Bench() {
     well_ = {};
     client_.reset();
-    server_.reset();
-    std::filesystem::remove_all(directory_);
   }
 
-  absl::Status Start() {
-    NodeOptions server;
-    server.config = ConfigOf("s");
-    server.config.node.data_dir = directory_ + "/s";
-    server.config.node.control_address = "127.0.0.1:0";
-    server.config.node.data_address = "127.0.0.1:0";
-    server.server = true;
-    ABACUS_ASSIGN_OR_RETURN(server_, StartNode(server));
-    server_->SetMoveObserver([this](const MoveEvent& move) {
-      MutexLock lock(mutex_);
-      if (move.by_engine && move.status.ok()) moved_at_ = absl::Now();
-    });
+  absl::Status Start(int hello_from) {
+    Hello hello;
+    if (read(hello_from, &hello, sizeof(hello)) != sizeof(hello)) {
+      return absl::UnavailableError("the server did not start");
+    }
+    server_ = hello.control_address;
     NodeOptions client;
     client.config = ConfigOf("c");
-    client.servers = {server_->control_address()};
-    ABACUS_ASSIGN_OR_RETURN(client_, StartNode(client));
-    well_ = client_->binding().RefTo<Well>(server_->Create<Well>()->rid());
+    client.servers = {server_};
+    ABACUS_ASSIGN_OR_RETURN(auto monitor, NewMonitor());
+    source_ = monitor->Source();
+    ABACUS_ASSIGN_OR_RETURN(client_, Node::Start(client, types_, std::move(monitor)));
+    well_ = client_->binding().RefTo<Well>(hello.well);
     return absl::OkStatus();
   }
 
@@ -116,72 +192,60 @@ class Bench {
     if (!made.ok()) return made.status();
     const Ref<Valve> valve = *made;
     const Console console(*client_);
-    ABACUS_RETURN_IF_ERROR(TurnUntilAt(*server_, valve, workload.there));
-    return TurnUntilAt(*client_, valve, workload.back);
+    ABACUS_RETURN_IF_ERROR(TurnUntil(false, valve, workload.name, workload.there));
+    return TurnUntil(true, valve, workload.name, workload.back);
   }
 
-  absl::StatusOr<EngineState> State() {
-    return ControlClient(server_->control_address()).SetEngine({}, kAsk);
-  }
+  absl::StatusOr<EngineState> State() { return ControlClient(server_).SetEngine({}, kAsk); }
   size_t not_moved() const { return not_moved_; }
-  // From changes of the work until the moves that they led to were done.
-  const std::vector<absl::Duration>& answered_after() const { return answered_after_; }
+  // Of each workload: from changes of the work until the moves that they led to were done.
+  using Answers = std::map<std::string, std::vector<absl::Duration>>;
+  const Answers& answered_after() const { return answered_after_; }
   const std::string& source() const { return source_; }
 
  private:
-  static Config ConfigOf(const std::string& name) {
-    Config config;
-    config.node.name = name;
-    config.transport.rate_limit_mbit = 20;
-    return config;
-  }
-  absl::StatusOr<std::unique_ptr<Node>> StartNode(const NodeOptions& options) {
-    monitor::MonitorOptions options_of_monitor;
-    options_of_monitor.plain.rate = 1e9;  // both are this very machine
-    ABACUS_ASSIGN_OR_RETURN(auto monitor, monitor::NewMonitor(options_of_monitor));
-    source_ = monitor->Source();
-    return Node::Start(options, types_, std::move(monitor));
-  }
-  static bool Hosts(Node& node, const Rid& rid) {
-    for (const auto& object : node.binding().Objects(1000)) {
+  bool IsHere(const Rid& rid) const {
+    for (const auto& object : client_->binding().Objects(1000)) {
       if (object.rid == rid && object.hosted) return true;
     }
     return false;
   }
 
-  // Then three windows more: one to audit the move on, and one more for calls that are long.
-  absl::Status TurnUntilAt(Node& node, const Ref<Valve>& valve, const Work& work) {
+  // Until it is here, or not here, and then three windows more: one to audit the move on, and one
+  // more for calls that are long.
+  absl::Status TurnUntil(bool here, const Ref<Valve>& valve, const std::string& of,
+                         const Work& work) {
     const absl::Time begin = absl::Now();
+    absl::Time moved_at = absl::InfinitePast();
     const absl::Time give_up = begin + absl::Seconds(15);
     absl::Time end = absl::InfiniteFuture();
     while (absl::Now() < end) {
       ABACUS_RETURN_IF_ERROR(
           valve->Turn(well_, work.draws, work.drawn, work.given, work.us).status());
-      const bool there = end != absl::InfiniteFuture() || Hosts(node, valve.rid());
+      const bool there = end != absl::InfiniteFuture() || IsHere(valve.rid()) == here;
       if (there && end == absl::InfiniteFuture()) {
         end = absl::Now() + 3 * kWindow;
-        MutexLock lock(mutex_);
-        if (moved_at_ > begin) answered_after_.push_back(moved_at_ - begin);
+        moved_at = absl::FromUnixNanos(moved_at_);
       }
       if (!there && absl::Now() > give_up) {
         ++not_moved_;
         break;
       }
     }
+    // Where this process saw it before the server noted the time, that is there by now.
+    if (moved_at <= begin) moved_at = absl::FromUnixNanos(moved_at_);
+    if (moved_at > begin) answered_after_[of].push_back(moved_at - begin);
     return absl::OkStatus();
   }
 
+  const MovedAt& moved_at_;
   ObjectTypes types_;
-  std::string directory_;
-  std::unique_ptr<Node> server_;
+  std::string server_;
   std::unique_ptr<Node> client_;
   Ref<Well> well_;
   size_t not_moved_ = 0;
-  std::vector<absl::Duration> answered_after_;
+  Answers answered_after_;
   std::string source_;
-
-  Mutex mutex_;
-  absl::Time moved_at_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
 };
 
 // Tasks running and ready on this machine, over the last minute.
@@ -211,7 +275,14 @@ double Quantile(const std::vector<absl::Duration>& sorted, double q) {
   return absl::ToDoubleSeconds(sorted[static_cast<size_t>(q * last)]);
 }
 
-void AddAnswers(BenchReport& report, std::vector<absl::Duration> after) {
+void AddAnswers(BenchReport& report, const Bench::Answers& by_workload) {
+  std::vector<absl::Duration> after;
+  for (auto [workload, some] : by_workload) {
+    std::sort(some.begin(), some.end());
+    report.Note(absl::StrCat("at its new place after ", absl::ToInt64Milliseconds(some.front()),
+                             " to ", absl::ToInt64Milliseconds(some.back()), " ms: ", workload));
+    after.insert(after.end(), some.begin(), some.end());
+  }
   if (after.empty()) return;
   std::sort(after.begin(), after.end());
   const double window_s = absl::ToDoubleSeconds(kWindow);
@@ -232,9 +303,10 @@ void AddAnswers(BenchReport& report, std::vector<absl::Duration> after) {
   row("95th percentile", Quantile(after, 0.95), "<= 1.2 x the window", 1.2 * window_s);
 }
 
-absl::Status Main(const std::string& json) {
-  Bench bench;
-  ABACUS_RETURN_IF_ERROR(bench.Start());
+absl::Status Measure(int hello_from, const MovedAt& moved_at, const std::string& where,
+                     const std::string& json, bool strict) {
+  Bench bench(moved_at);
+  ABACUS_RETURN_IF_ERROR(bench.Start(hello_from));
   const double load_before = LoadAverage();
   EngineState state;
   for (int round = 0; round < 8 && state.move_error.count < kMovesMin; ++round) {
@@ -248,8 +320,9 @@ absl::Status Main(const std::string& json) {
     }
   }
   BenchReport report("engine");
-  report.Note(absl::StrCat("two nodes in one process, 20 Mbit/s, windows of ",
-                           absl::FormatDuration(kWindow), ", unlike workloads in turn"));
+  report.Note(absl::StrCat("two nodes, 20 Mbit/s, windows of ", absl::FormatDuration(kWindow),
+                           ", unlike workloads in turn"));
+  report.Note(where);
   report.Note(absl::StrCat("figures come from ", bench.source()));
   report.Note(absl::StrCat("objects that did not go where they were expected within 15 s: ",
                            bench.not_moved()));
@@ -259,8 +332,61 @@ absl::Status Main(const std::string& json) {
   Add(report, "placement moved to", state.move_error);
   Add(report, "placement as it is", state.present_error);
   AddAnswers(report, bench.answered_after());
-  std::cout << report.ToText();
-  return json.empty() ? absl::OkStatus() : report.WriteJson(json);
+  if (FinishBench(report, json, strict) == 0) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "the report was not written, or says that a goal was missed");
+}
+
+// -- the processes --------------------------------------------------------------------------------
+
+// Forks; the child does what it is given, in the cgroup where there is one, and ends.
+template <typename Work>
+pid_t Fork(const CpuCgroup* cgroup, Work work) {
+  const pid_t pid = fork();
+  if (pid != 0) return pid;
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  absl::Status status = cgroup == nullptr ? absl::OkStatus() : cgroup->Enter();
+  if (status.ok()) status = work();
+  if (!status.ok()) std::cerr << status << "\n";
+  std::cout.flush();
+  _exit(status.ok() ? 0 : 1);
+}
+
+// Each node is a process in a cgroup of its own: what one of them uses is no load of the other.
+absl::StatusOr<bool> Run(const std::string& json, bool strict) {
+  const std::string name = absl::StrCat("abacus-bench-", getpid());
+  const auto server_cgroup = CpuCgroup::Make(name + "-s");
+  const auto client_cgroup = CpuCgroup::Make(name + "-c");
+  const bool apart = server_cgroup.ok() && client_cgroup.ok();
+  const std::string where =
+      apart ? "each is a process in a cgroup of its own"
+            : absl::StrCat("each sees the whole machine's load, so that few moves can be audited: ",
+                           (server_cgroup.ok() ? client_cgroup : server_cgroup).status().message());
+  void* shared =
+      mmap(nullptr, sizeof(MovedAt), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (shared == MAP_FAILED) return absl::ErrnoToStatus(errno, "mmap");
+  auto& moved_at = *new (shared) MovedAt{0};
+  ABACUS_ASSIGN_OR_RETURN(const Pipe hello, MakePipe());
+  ABACUS_ASSIGN_OR_RETURN(const Pipe alive, MakePipe());
+  const pid_t server = Fork(apart ? server_cgroup->get() : nullptr, [&] {
+    close(alive.write_end);
+    close(hello.read_end);
+    return Serve(hello.write_end, alive.read_end, moved_at);
+  });
+  const pid_t client = Fork(apart ? client_cgroup->get() : nullptr, [&] {
+    close(hello.write_end);
+    return Measure(hello.read_end, moved_at, where, json, strict);
+  });
+  for (const int end : {hello.read_end, hello.write_end, alive.read_end, alive.write_end}) {
+    close(end);
+  }
+  signal(SIGINT, SIG_IGN);  // the others end of it, and the cgroups are removed
+  bool ok = server > 0 && client > 0;
+  for (const pid_t pid : {client, server}) {
+    int status = 0;
+    ok = pid > 0 && waitpid(pid, &status, 0) == pid && status == 0 && ok;
+  }
+  return ok;
 }
 
 }  // namespace
@@ -268,10 +394,12 @@ absl::Status Main(const std::string& json) {
 
 int main(int argc, char** argv) {
   std::string json;
-  for (int i = 1; i + 1 < argc; ++i) {
-    if (std::string(argv[i]) == "--json") json = argv[i + 1];
+  bool strict = false;
+  for (int i = 1; i < argc; ++i) {
+    if (std::string(argv[i]) == "--json" && i + 1 < argc) json = argv[i + 1];
+    if (std::string(argv[i]) == "--strict") strict = true;
   }
-  const absl::Status status = abacus::runtime::Main(json);
-  if (!status.ok()) std::cerr << status << "\n";
-  return status.ok() ? 0 : 1;
+  const absl::StatusOr<bool> ok = abacus::runtime::Run(json, strict);
+  if (!ok.ok()) std::cerr << ok.status() << "\n";
+  return ok.ok() && *ok ? 0 : 1;
 }

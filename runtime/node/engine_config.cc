@@ -27,6 +27,7 @@ placement::PlannerConfig ToPlannerConfig(const Config& config) {
   to.whole_window = from.whole_window;
   to.fast_window = from.fast_window;
   to.fast_gain = from.fast_gain;
+  to.fast_calls = from.fast_calls;
   to.hysteresis = from.hysteresis;
   to.cool_down = from.cool_down;
   to.cool_down_max = from.cool_down_max;

@@ -35,6 +35,7 @@ TEST(EngineConfigTest, DefaultsAreThoseOfThePlanner) {
   EXPECT_EQ(mine.whole_window, theirs.whole_window);
   EXPECT_EQ(mine.fast_window, theirs.fast_window);
   EXPECT_EQ(mine.fast_gain, theirs.fast_gain);
+  EXPECT_EQ(mine.fast_calls, theirs.fast_calls);
   EXPECT_EQ(mine.hysteresis, theirs.hysteresis);
   EXPECT_EQ(mine.cool_down, theirs.cool_down);
   EXPECT_EQ(mine.cool_down_max, theirs.cool_down_max);
@@ -68,7 +69,7 @@ std::vector<double> EngineFigures(const Config& config) {
   const auto [b_thresh, window_s, evidence, link_evidence, iterations, tolerance, quiesce_s, trips,
               z, objects_max, candidates_max, cpu_share_max, load_constant] =
       ToEngineConfig(config);
-  const auto [whole, fast, gain, hysteresis, cool_down, cool_down_max, forgive, load_step,
+  const auto [whole, fast, gain, calls, hysteresis, cool_down, cool_down_max, forgive, load_step,
               settled_windows, settled_thresh, phases, horizon, per_phase, undo, correction_max,
               half_life, graphs, samples, corrections, errors, claims] = ToPlannerConfig(config);
   std::vector<double> figures = {b_thresh,
@@ -87,6 +88,7 @@ std::vector<double> EngineFigures(const Config& config) {
   for (const double figure : {whole,
                               fast,
                               gain,
+                              calls,
                               hysteresis,
                               cool_down,
                               cool_down_max,

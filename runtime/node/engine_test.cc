@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <cmath>
 #include <iostream>
 #include <memory>
@@ -135,6 +136,32 @@ TEST_F(EngineTest, WhatThreadsOfAFrontEndCallGoesToItsData) {
   }));
 }
 
+// Each window has three times its length of waiting in it, which is what three threads take.
+TEST_F(EngineTest, WhatThreadsOfAFrontEndCallAtOnceGoesToItsData) {
+  StartCluster();
+  const FrontEndConsole front_end(*client_);
+  std::atomic<bool> done{false};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3; ++i) {
+    threads.emplace_back([&] {
+      while (!done.load()) {
+        const uint32_t outer = front_end.Begin();
+        Turn(kMuch, kLittle);
+        front_end.End(outer);
+      }
+    });
+  }
+  EXPECT_TRUE(Eventually([&] { return Hosts(*server_, valve_.rid()); })) << Last().explanation;
+  done.store(true);
+  for (std::thread& thread : threads) thread.join();
+  const auto decisions =
+      ControlClient(server_->control_address()).Explain(valve_.rid(), 1000, kAsk);
+  ASSERT_TRUE(decisions.ok()) << decisions.status();
+  for (const DecisionText& decision : *decisions) {
+    EXPECT_NE(decision.reason, "implausible") << decision.explanation;
+  }
+}
+
 TEST_F(EngineTest, WhatNoConsoleCallsIsPlacedForNobody) {
   StartCluster();
   {
@@ -206,6 +233,36 @@ TEST_F(EngineTest, AClientHasNoEngineToBeTold) {
   StartCluster();
   const auto state = ControlClient(client_->control_address()).SetEngine({}, kAsk);
   EXPECT_EQ(state.status().code(), absl::StatusCode::kFailedPrecondition) << state.status();
+}
+
+TEST_F(EngineTest, ADigestOfANodeThatHasNotJoinedOrHasLeftIsRefusedAndCounted) {
+  StartCluster();
+  ControlClient control(server_->control_address());
+  const auto strangers = [&] {
+    const auto report = control.GetStatus(1, kAsk);
+    EXPECT_TRUE(report.ok()) << report.status();
+    if (!report.ok()) return uint64_t{0};
+    for (const NodeReport::Counter& counter : report->counters) {
+      if (counter.name == "engine.digest_of_a_stranger") return counter.value;
+    }
+    return uint64_t{0};
+  };
+  Digest digest{.from = {4711, 1}, .window_s = 1};
+  digest.node.node = 4711;
+  absl::Status status = control.SendDigest(digest, kAsk);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("has not joined"));
+  EXPECT_EQ(strangers(), 1u);
+  digest.from = client_->instance();
+  digest.node.node = digest.from.node;
+  EXPECT_TRUE(control.SendDigest(digest, kAsk).ok()) << "it is a member";
+  valve_ = {};
+  well_ = {};
+  client_.reset();
+  ASSERT_TRUE(Eventually([&] { return server_->Members().size() == 1; }));
+  const uint64_t before = strangers();  // one of its own may have come late
+  status = control.SendDigest(digest, kAsk);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("has not joined"));
+  EXPECT_EQ(strangers(), before + 1);
 }
 
 TEST_F(EngineTest, AnObjectThatIsAllowedAtItsNodeAloneStaysThere) {

@@ -5,13 +5,15 @@
 #include <memory>
 
 #include "runtime/node/node.h"
+#include "runtime/resource/activity_meter.h"
 
 namespace abacus::runtime {
 
 // A console without a thread of its own: a front end makes one for each thing that it serves (a
 // mount for each open file and directory), and whichever of its threads works for it says so
 // meanwhile. Each is a graph of its own to the engine. Where several threads work for it at once,
-// its response time is the sum of theirs.
+// its response time is the sum of theirs, and the engine is told how many they are: the load that
+// they make is their work in the time in which they do it.
 // Thread-safety: thread-safe. Blocking: no.
 class FrontEndConsole {
  public:
@@ -32,6 +34,7 @@ class FrontEndConsole {
 
  private:
   Node& node_;
+  const std::shared_ptr<ActivityMeter> meter_;
   std::unique_ptr<Console> console_;
   uint32_t slot_ = 0;
 };

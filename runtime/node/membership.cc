@@ -237,19 +237,22 @@ absl::Duration Membership::HeardAge(NodeInstance instance, absl::Time now) const
 }
 
 std::optional<Rid> Membership::Lookup(std::string_view name) const {
-  for (const NamedRoot& root : roots_) {
-    if (root.name == name) return root.rid;
-  }
-  std::optional<Rid> found;
-  uint64_t order = UINT64_MAX;
+  const std::vector<Rid> all = LookupAll(name);
+  return all.empty() ? std::nullopt : std::optional(all.front());
+}
+
+std::vector<Rid> Membership::LookupAll(std::string_view name) const {
+  std::map<uint64_t, Rid> joined_roots;  // by when their server was joined
   for (const auto& [server, joined] : joined_) {
     for (const NamedRoot& root : joined.roots) {
-      if (root.name == name && joined.order < order) {
-        found = root.rid;
-        order = joined.order;
-      }
+      if (root.name == name) joined_roots.emplace(joined.order, root.rid);
     }
   }
+  std::vector<Rid> found;
+  for (const NamedRoot& root : roots_) {
+    if (root.name == name) found.push_back(root.rid);
+  }
+  for (const auto& [order, rid] : joined_roots) found.push_back(rid);
   return found;
 }
 

@@ -166,6 +166,8 @@ class Membership {
   absl::Duration HeardAge(NodeInstance instance, absl::Time now) const;
   // What servers publish under a name: this node's own, else the first joined one's.
   std::optional<Rid> Lookup(std::string_view name) const;
+  // All of them, in that order.
+  std::vector<Rid> LookupAll(std::string_view name) const;
   std::vector<std::string> RootNames() const;
   uint64_t deaths() const { return deaths_; }
 

@@ -318,13 +318,18 @@ void MembershipAgent::Replaced(NodeInstance instance) {
 }
 
 absl::StatusOr<Rid> MembershipAgent::Lookup(std::string_view name) {
+  ABACUS_ASSIGN_OR_RETURN(const std::vector<Rid> all, LookupAll(name));
+  return all.front();
+}
+
+absl::StatusOr<std::vector<Rid>> MembershipAgent::LookupAll(std::string_view name) {
   {
     MutexLock lock(mutex_);
-    if (const auto rid = membership_.Lookup(name); rid.has_value()) return *rid;
+    if (auto all = membership_.LookupAll(name); !all.empty()) return all;
   }
   Refresh();
   MutexLock lock(mutex_);
-  if (const auto rid = membership_.Lookup(name); rid.has_value()) return *rid;
+  if (auto all = membership_.LookupAll(name); !all.empty()) return all;
   const std::vector<std::string> names = membership_.RootNames();
   return absl::NotFoundError(absl::StrCat(
       "no server publishes '", ToAbsl(name), "'; ",

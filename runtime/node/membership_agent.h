@@ -76,6 +76,8 @@ class MembershipAgent {
   // Errors: kNotFound - the message lists the names there are.
   // Blocking: where the name is not known, up to a heartbeat's deadline for each server.
   absl::StatusOr<Rid> Lookup(std::string_view name);
+  // All of them, this node's own first, then by when their servers were joined; at least one.
+  absl::StatusOr<std::vector<Rid>> LookupAll(std::string_view name);
 
   const MemberInfo& self() const { return self_; }
   std::vector<MemberInfo> Members() const;

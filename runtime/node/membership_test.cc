@@ -441,6 +441,10 @@ TEST(MembershipTest, LookupPrefersTheServerThatWasJoinedFirst) {
   ASSERT_TRUE(Join(client, two, At(0)).ok());
   ASSERT_TRUE(Join(client, one, At(0)).ok());
   EXPECT_EQ(client.Lookup("root")->home.node, 2u);
+  ASSERT_EQ(client.LookupAll("root").size(), 2u);
+  EXPECT_EQ(client.LookupAll("root")[0].home.node, 2u);
+  EXPECT_EQ(client.LookupAll("root")[1].home.node, 1u);
+  EXPECT_TRUE(client.LookupAll("none").empty());
   client.Leave({2, 1});  // its roots go with it
   EXPECT_EQ(client.Lookup("root")->home.node, 1u);
 }

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "runtime/base/status.h"
+#include "runtime/base/steady_time.h"
 
 namespace abacus::runtime {
 namespace {
@@ -296,7 +297,7 @@ absl::Status MoveDesk::PinHere(const PinCommand& command) {
     resources_.Pin(rid,
                    absl::StrCat("moved by hand; left alone for ",
                                 absl::FormatDuration(command.hold), " or until it is unpinned"),
-                   absl::Now() + command.hold);
+                   SteadyNow() + command.hold);
     return absl::OkStatus();
   }
   if (command.node != 0) {
@@ -311,7 +312,7 @@ absl::Status MoveDesk::PinHere(const PinCommand& command) {
 }
 
 std::vector<PinRecord> MoveDesk::PinsHere(const std::vector<Rid>& rids) const {
-  return resources_.Pins(rids, absl::Now());
+  return resources_.Pins(rids, SteadyNow());
 }
 
 // The objects were moved by hand: their home is told to keep the engine off them.

@@ -38,5 +38,5 @@ abacus_test(abacus_node_test
   SRCS node/engine_test.cc node/node_test.cc node/node_life_test.cc
   DEPS abacus_node abacus_monitor abacus_testing LABELS serial)
 abacus_benchmark(abacus_engine_benchmark
-  SRCS node/engine_benchmark.cc testing/bench_report.cc
+  SRCS node/engine_benchmark.cc testing/bench_report.cc testing/cpu_cgroup.cc
   DEPS abacus_node abacus_bpf_monitor nlohmann_json::nlohmann_json)

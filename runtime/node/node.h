@@ -17,6 +17,8 @@
 
 namespace abacus::runtime {
 
+class ActivityMeter;
+
 // A server keeps node.data_dir, is found at fixed addresses and decides about placement. A client
 // that leaves node.control_address and node.data_address at their defaults listens where its first
 // server can call back, at ports that the system chooses.
@@ -85,6 +87,8 @@ class Node {
   // Errors: kNotFound - the message lists the names there are.
   // Blocking: where the name is not known yet, asks the servers for it.
   virtual absl::StatusOr<Rid> Lookup(std::string_view name) const = 0;
+  // What each of them publishes, in that order; at least one.
+  virtual absl::StatusOr<std::vector<Rid>> LookupAll(std::string_view name) const = 0;
 
   // Moves objects to a node by hand, wherever they are now. The engine leaves them alone for
   // migration.hand_move_hold, or until they are unpinned.
@@ -136,7 +140,7 @@ class Node {
 
  private:
   friend class Console;
-  virtual void ConsoleBegan(const Rid& rid) = 0;
+  virtual void ConsoleBegan(const Rid& rid, std::shared_ptr<const ActivityMeter> meter) = 0;
   virtual void ConsoleEnded(const Rid& rid) = 0;
 };
 
@@ -145,7 +149,9 @@ class Node {
 // Owner-thread: the one that makes it.
 class Console {
  public:
-  explicit Console(Node& node);
+  explicit Console(Node& node) : Console(node, nullptr) {}
+  // `meter`: of a console that several threads may work for (front_end_console.h).
+  Console(Node& node, std::shared_ptr<const ActivityMeter> meter);
   ~Console();
   Console(const Console&) = delete;
   Console& operator=(const Console&) = delete;

@@ -69,6 +69,9 @@ class NodeImpl final : public Node,
   absl::StatusOr<Rid> Lookup(std::string_view name) const override {
     return membership_->Lookup(name);
   }
+  absl::StatusOr<std::vector<Rid>> LookupAll(std::string_view name) const override {
+    return membership_->LookupAll(name);
+  }
   absl::StatusOr<MoveEvent> Move(const std::vector<Rid>& rids, NodeId target) override;
   absl::Status Pin(const Rid& rid, NodeId node) override;
   absl::Status Allow(const Rid& rid, const std::vector<NodeId>& nodes) override;
@@ -96,7 +99,9 @@ class NodeImpl final : public Node,
   void WriteLinks();
   void StopParts();
 
-  void ConsoleBegan(const Rid& rid) override { resources_->AddConsole(rid, place_.name); }
+  void ConsoleBegan(const Rid& rid, std::shared_ptr<const ActivityMeter> meter) override {
+    resources_->AddConsole(rid, place_.name, std::move(meter));
+  }
   void ConsoleEnded(const Rid& rid) override { resources_->RemoveConsole(rid); }
 
   // FrameHandler

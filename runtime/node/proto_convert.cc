@@ -57,6 +57,8 @@ static void ToProto(const placement::ObjectStatistics& from, v1::ObjectStatistic
   to->set_stall_s(from.stall_s);
   to->set_bytes_processed(from.bytes_processed);
   to->set_calls(from.calls);
+  to->set_threads_s(from.threads_s);
+  to->set_busy_s(from.busy_s);
   to->set_voluntary_switches(from.voluntary_switches);
   to->set_involuntary_switches(from.involuntary_switches);
   to->set_io_bytes(from.io_bytes);
@@ -82,6 +84,8 @@ static placement::ObjectStatistics FromProto(const v1::ObjectStatistics& from) {
   to.stall_s = from.stall_s();
   to.bytes_processed = from.bytes_processed();
   to.calls = from.calls();
+  to.threads_s = from.threads_s();
+  to.busy_s = from.busy_s();
   to.voluntary_switches = from.voluntary_switches();
   to.involuntary_switches = from.involuntary_switches();
   to.io_bytes = from.io_bytes();

@@ -143,6 +143,8 @@ Digest SomeDigest() {
   object.samples = 9.5;
   object.stall_s = 0.02;
   object.calls = 12;
+  object.threads_s = 18;
+  object.busy_s = 19;
   object.voluntary_switches = 13;
   object.involuntary_switches = 14;
   object.io_bytes = 15;
@@ -209,6 +211,8 @@ TEST(ProtoConvertTest, DigestSurvivesFieldByField) {
   EXPECT_EQ(object.samples, 9.5);
   EXPECT_EQ(object.stall_s, 0.02);
   EXPECT_EQ(object.calls, 12);
+  EXPECT_EQ(object.threads_s, 18);
+  EXPECT_EQ(object.busy_s, 19);
   EXPECT_EQ(object.voluntary_switches, 13);
   EXPECT_EQ(object.involuntary_switches, 14);
   EXPECT_EQ(object.io_bytes, 15);

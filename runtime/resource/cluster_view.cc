@@ -7,10 +7,11 @@ namespace abacus::runtime {
 namespace {
 
 placement::ObjectStatistics Scaled(placement::ObjectStatistics object, double scale) {
-  for (double* figure : {&object.cpu_s, &object.background_cpu_s, &object.own_stall_s,
-                         &object.disk_s, &object.ready_s, &object.stall_s, &object.bytes_processed,
-                         &object.calls, &object.voluntary_switches, &object.involuntary_switches,
-                         &object.io_bytes, &object.io_requests, &object.io_s}) {
+  for (double* figure :
+       {&object.cpu_s, &object.background_cpu_s, &object.own_stall_s, &object.disk_s,
+        &object.ready_s, &object.stall_s, &object.bytes_processed, &object.calls, &object.threads_s,
+        &object.busy_s, &object.voluntary_switches, &object.involuntary_switches, &object.io_bytes,
+        &object.io_requests, &object.io_s}) {
     *figure *= scale;
   }
   object.cpu_s_variance *= scale * scale;
@@ -64,8 +65,8 @@ void ClusterView::AddDigest(const Digest& digest) {
   for (const auto& object : digest.objects) {
     const bool anew = digest.window_s <= 0;
     const auto [it, first] =
-        objects_.try_emplace(object.id, Object{&object, digest.window_s, anew});
-    if (!first) it->second.anew = true;
+        objects_.try_emplace(object.id, Object{&object, digest.window_s, anew, false});
+    if (!first) it->second.on_two_nodes = true;
   }
   for (const auto& edge : digest.edges) {
     calls_[edge.from].push_back({&edge, digest.window_s});
@@ -155,13 +156,14 @@ std::vector<placement::ObjectId> ClusterView::ConsolesBeside(const ObjectId& con
   return joined;
 }
 
-void ClusterView::AddObjects(const Ids& reached, double window_s,
-                             placement::Snapshot* snapshot) const {
+void ClusterView::AddObjects(const Ids& reached, double window_s, Joined* joined) const {
+  placement::Snapshot* snapshot = &joined->snapshot;
   for (const ObjectId& id : reached) {
-    if (anew_.contains(id)) snapshot->window_s = 0;
+    if (anew_.contains(id)) joined->begins_anew = true;
     const auto it = objects_.find(id);
     if (it == objects_.end()) continue;
-    if (it->second.anew) snapshot->window_s = 0;
+    if (it->second.anew) joined->begins_anew = true;
+    if (it->second.on_two_nodes) joined->on_two_nodes = true;
     snapshot->objects.push_back(
         Scaled(*it->second.figures, ScaleOf(window_s, it->second.length_s)));
     placement::ObjectStatistics& object = snapshot->objects.back();
@@ -228,20 +230,21 @@ void ClusterView::AddNodes(placement::Snapshot* snapshot) const {
   }
 }
 
-placement::Snapshot ClusterView::SnapshotOf(const Rid& console, const Digest& client) const {
-  placement::Snapshot snapshot;
+ClusterView::Joined ClusterView::SnapshotOf(const Rid& console, const Digest& client) const {
+  Joined joined;
+  placement::Snapshot& snapshot = joined.snapshot;
   snapshot.window_s = client.window_s;
   snapshot.console = ToObjectId(console);
   const Ids own = Reachable({snapshot.console});
   const std::vector<ObjectId> consoles = ConsolesBeside(snapshot.console, own);
   const Ids reached = consoles.size() == 1 ? own : Reachable(consoles);
-  AddObjects(reached, client.window_s, &snapshot);
+  AddObjects(reached, client.window_s, &joined);
   AddEdges(reached, client.window_s, &snapshot);
   AddNodes(&snapshot);
   // Of several consoles the sum is predicted, of which this node sees its own part only.
   if (consoles.size() > 1) {
     snapshot.consoles = consoles;
-    return snapshot;
+    return joined;
   }
   double t_app_s = 0;
   for (const auto& object : snapshot.objects) {
@@ -251,7 +254,7 @@ placement::Snapshot ClusterView::SnapshotOf(const Rid& console, const Digest& cl
   }
   // A sample in which no call ended has a time of 0, which is as well measured as any.
   snapshot.measured_t_app_s = t_app_s;
-  return snapshot;
+  return joined;
 }
 
 }  // namespace abacus::runtime

@@ -25,11 +25,17 @@ class ClusterView {
  public:
   explicit ClusterView(const std::map<NodeInstance, Digest>& digests);
 
-  // The console's graph, and those of other consoles that cannot be decided apart from it, as if
-  // all nodes had been seen for as long as the console's own, `client`. Its window_s is 0 where
-  // figures begin anew: a node has none yet, an object came or left, or two nodes both say that
-  // they host it.
-  placement::Snapshot SnapshotOf(const Rid& console, const Digest& client) const;
+  struct Joined {
+    // The console's graph, and those of other consoles that cannot be decided apart from it, as if
+    // all nodes had been seen for as long as the console's own.
+    placement::Snapshot snapshot;
+    // Why the figures are none: they begin anew, as a node has none yet or an object came or left;
+    // or two nodes both say that they host an object.
+    bool begins_anew = false;
+    bool on_two_nodes = false;
+  };
+  // `client`: of the console's own node.
+  Joined SnapshotOf(const Rid& console, const Digest& client) const;
 
  private:
   using ObjectId = placement::ObjectId;
@@ -39,6 +45,7 @@ class ClusterView {
     const placement::ObjectStatistics* figures = nullptr;
     double length_s = 0;  // of the digest
     bool anew = false;
+    bool on_two_nodes = false;
   };
   struct Call {
     const placement::EdgeStatistics* figures = nullptr;
@@ -52,7 +59,7 @@ class ClusterView {
   bool IsMobile(const ObjectId& id) const;
   std::set<ObjectId> ConsolesThatReach(const std::vector<ObjectId>& objects) const;
   std::vector<ObjectId> ConsolesBeside(const ObjectId& console, const Ids& own) const;
-  void AddObjects(const Ids& reached, double window_s, placement::Snapshot* snapshot) const;
+  void AddObjects(const Ids& reached, double window_s, Joined* joined) const;
   void AddEdges(const Ids& reached, double window_s, placement::Snapshot* snapshot) const;
   void AddAttachments(std::vector<placement::EdgeStatistics>* edges) const;
   void AddNodes(placement::Snapshot* snapshot) const;

@@ -55,6 +55,8 @@ void Append(Digest& into, const Digest& later) {
     object.ready_s += earlier.ready_s;
     object.stall_s += earlier.stall_s;
     object.calls += earlier.calls;
+    object.threads_s += earlier.threads_s;
+    object.busy_s += earlier.busy_s;
     object.voluntary_switches += earlier.voluntary_switches;
     object.involuntary_switches += earlier.involuntary_switches;
     object.io_bytes += earlier.io_bytes;

@@ -22,6 +22,8 @@ Digest Part(double window_s, double amount) {
                      .ready_s = amount,
                      .stall_s = amount,
                      .calls = amount,
+                     .threads_s = amount,
+                     .busy_s = amount,
                      .voluntary_switches = amount,
                      .involuntary_switches = amount,
                      .io_bytes = amount,
@@ -47,8 +49,8 @@ TEST(DigestWindowTest, TimesAddUpAndStatesAreTheLatest) {
   for (const double figure :
        {object.cpu_s, object.cpu_s_variance, object.background_cpu_s, object.bytes_processed,
         object.own_stall_s, object.disk_s, object.ready_s, object.stall_s, object.calls,
-        object.voluntary_switches, object.involuntary_switches, object.io_bytes, object.io_requests,
-        object.io_s}) {
+        object.threads_s, object.busy_s, object.voluntary_switches, object.involuntary_switches,
+        object.io_bytes, object.io_requests, object.io_s}) {
     EXPECT_EQ(figure, 3);
   }
   EXPECT_EQ(object.memory_bytes, 2u);

@@ -9,16 +9,17 @@ namespace {
 // The bytes of a large call take most of its time, so this small part of the fastest one is a
 // cautious guess of the round trip until a small call has been seen.
 constexpr double kRoundTripOfLarge = 0.05;
-// A call counts for no more than so many round trips: one that was lost and sent again, or waited
-// behind a large one, says nothing of the next.
-constexpr double kSmallMax = 4;
-// How much of the past round trips count: they follow what the nodes do, and that changes fast.
-constexpr double kSmallDecay = 1.0 / 8;
+// A call that took so many times the median does not count. Threads that sleep and threads that are
+// awake differ by less.
+constexpr double kSmallMax = 3;
+// What a processor takes to wake, at most, and when one may have gone to sleep.
+constexpr double kWaking_s = 0.5e-3;
+constexpr uint64_t kQuietNs = 2'000'000;
 
 }  // namespace
 
 void LinkEstimator::Observe(NodeInstance peer, uint64_t request_bytes, uint64_t reply_bytes,
-                            uint64_t network_ns) {
+                            uint64_t network_ns, uint64_t quiet_ns) {
   const uint64_t bytes = request_bytes + reply_bytes;
   const double seconds = static_cast<double>(network_ns) * 1e-9;
   MutexLock lock(mutex_);
@@ -28,14 +29,7 @@ void LinkEstimator::Observe(NodeInstance peer, uint64_t request_bytes, uint64_t 
     link = FromPrior(prior->second);
   }
   if (bytes <= kSmallBytes) {
-    // The mean, as that is what many calls take: the fastest one did not wait for its thread to
-    // wake, which nearly all of them do.
-    const double weight = link.small_s < 0 ? 1 : kSmallDecay;
-    const double known_s = std::max(0.0, link.small_s);
-    const double counted_s =
-        link.small_s < 0 ? seconds : std::min(seconds, kSmallMax * std::max(known_s, 1e-6));
-    link.small_bytes += weight * (static_cast<double>(bytes) - link.small_bytes);
-    link.small_s = known_s + weight * (counted_s - known_s);
+    ObserveSmall(&link, seconds, static_cast<double>(bytes), quiet_ns);
   } else if (bytes >= kLargeBytes) {
     link.large_bytes += static_cast<double>(bytes) - link.large_bytes * kDecay;
     link.large_s += seconds - link.large_s * kDecay;
@@ -49,6 +43,37 @@ void LinkEstimator::Observe(NodeInstance peer, uint64_t request_bytes, uint64_t 
     link.bb = link.bb * kKept + b * b;
     if (link.fastest_large_s < 0 || seconds < link.fastest_large_s) link.fastest_large_s = seconds;
   }
+}
+
+void LinkEstimator::ObserveSmall(Link* link, double seconds, double bytes, uint64_t quiet_ns) {
+  const bool follows = quiet_ns < kQuietNs;
+  (follows ? link->following : link->others).Add(seconds, bytes);
+  link->others_since = follows ? 0 : link->others_since + 1;
+  if (link->others_since == kOthersMax) link->following = SmallCalls();
+  const double following_s = link->following.Mean();
+  const double others_s = link->others.Mean();
+  // Waking makes calls later and never earlier.
+  const bool is_waking = others_s >= following_s && others_s <= following_s + kWaking_s;
+  const bool follow = following_s >= 0 && (others_s < 0 || is_waking);
+  link->small_s = follow ? following_s : others_s;
+  link->small_bytes = (follow ? link->following : link->others).bytes;
+}
+
+void LinkEstimator::SmallCalls::Add(double seconds, double carried) {
+  last_s[count++ % kSmallCalls] = static_cast<float>(seconds);
+  bytes += (carried - bytes) / static_cast<double>(std::min(count, kSmallCalls));
+}
+
+double LinkEstimator::SmallCalls::Mean() const {
+  if (count == 0) return -1;
+  std::array<float, kSmallCalls> sorted = last_s;
+  const size_t n = std::min(count, kSmallCalls);
+  std::sort(sorted.begin(), sorted.begin() + n);
+  const double latest_s = kSmallMax * sorted[(n - 1) / 2];
+  double sum_s = 0;
+  size_t counted = 0;
+  while (counted < n && sorted[counted] <= latest_s) sum_s += sorted[counted++];
+  return sum_s / static_cast<double>(counted);
 }
 
 // Sums as large calls of kPriorBytes in all would have left them.

@@ -1,6 +1,8 @@
 #ifndef ABACUS_RUNTIME_RESOURCE_LINK_ESTIMATOR_H_
 #define ABACUS_RUNTIME_RESOURCE_LINK_ESTIMATOR_H_
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -16,9 +18,14 @@ namespace abacus::runtime {
 // traffic is sent.
 //
 // A call's network time is its wait less the callee's residence. Small calls show the round trip
-// (their mean, in which very late ones count for little). Large ones show the bandwidth:
-// bytes / (network time - round trip), over all of the last calls together, so that each byte
-// counts alike.
+// (the mean of the last ones, without the few that were much later than most: those that waited for
+// a move or behind a large call say nothing of the next). A call around which it is quiet, as its
+// thread pauses before it or the callee works long, waits for processors to wake, and one that
+// follows another at once does not. Of work that takes long by itself the round trips are a small
+// part, and the engine wants to know about work that would not: calls that follow others count, as
+// long as waking explains what the rest of them take, and they are not long ago. Large ones show
+// the bandwidth: bytes / (network time - round trip), over all of the last calls together, so that
+// each byte counts alike.
 //   Worked: 64 KiB replies that wait 52.8 ms on a link with a 0.3 ms round trip:
 //   65,536 / (0.0528 - 0.0003) = 1.248 MB/s, the 10 Mbit/s of the link.
 // Its variance is that of a ratio of sums, b over t: with q = sum t / sum b, each call is off by
@@ -38,8 +45,9 @@ class LinkEstimator {
     double bandwidth_variance = 0;
   };
 
-  void Observe(NodeInstance peer, uint64_t request_bytes, uint64_t reply_bytes,
-               uint64_t network_ns);
+  // quiet_ns: as CallObserver::OnRemoteCall() has it.
+  void Observe(NodeInstance peer, uint64_t request_bytes, uint64_t reply_bytes, uint64_t network_ns,
+               uint64_t quiet_ns);
   std::vector<Estimate> Estimates() const;
 
   // Before a peer's first call: what was known of the way to its node when another process measured
@@ -57,12 +65,28 @@ class LinkEstimator {
   // of the round trip.
   static constexpr uint64_t kLargeBytes = 8 * 1024;
   static constexpr uint64_t kSmallBytes = 1024;
+  // So many of the last small calls count: few, as the round trip follows what the nodes do (a
+  // thread that sleeps takes longer to answer), and that changes fast.
+  static constexpr size_t kSmallCalls = 32;
+  // Calls that followed others say nothing any more when so many others came since.
+  static constexpr size_t kOthersMax = 1024;
   // As much as one large call or two, and twice what a bandwidth needs to count at all.
   static constexpr double kPriorBytes = 32 * 1024;
   // A link may be another one after a restart: deviation of a prior, as a part of it.
   static constexpr double kPriorDeviation = 0.2;
   // How much of the past counts: each observation takes this share of the weight.
   static constexpr double kDecay = 1.0 / 32;
+
+  // The last small calls.
+  struct SmallCalls {
+    void Add(double seconds, double bytes);
+    // The mean, as that is what many calls take. -1: none.
+    double Mean() const;
+
+    std::array<float, kSmallCalls> last_s{};  // the oldest is the next to go
+    size_t count = 0;                         // how many there were
+    double bytes = 0;                         // mean of what they carried
+  };
 
   struct Link {
     double large_bytes = 0;  // decayed sums
@@ -72,11 +96,15 @@ class LinkEstimator {
     // Products of transfer time t and bytes b of large calls, summed with the squares of the
     // weights that the sums above have.
     double tt = 0, tb = 0, bb = 0;
-    double small_s = -1;     // mean of small calls, -1: none
-    double small_bytes = 0;  // decayed mean of what they carried
+    SmallCalls following;  // calls around which it was not quiet
+    SmallCalls others;
+    size_t others_since = 0;  // since the last of `following`
+    double small_s = -1;      // what they say, -1: nothing
+    double small_bytes = 0;   // mean of what the calls carried that say it
     double fastest_large_s = -1;
   };
 
+  static void ObserveSmall(Link* link, double seconds, double bytes, uint64_t quiet_ns);
   static Link FromPrior(const KnownLink& known);
 
   mutable Mutex mutex_;

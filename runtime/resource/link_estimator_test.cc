@@ -11,6 +11,8 @@ namespace {
 constexpr NodeInstance kPeer{2, 1};
 constexpr double kBandwidth = 1.25e6;  // 10 Mbit/s
 constexpr double kRoundTrip = 0.3e-3;
+constexpr uint64_t kFollows = 300'000;  // a call soon after another
+constexpr uint64_t kPauses = 50'000'000;
 
 // What a call over that link takes.
 uint64_t NetworkNs(uint64_t bytes) {
@@ -29,7 +31,7 @@ TEST(LinkEstimatorTest, NothingIsKnownBeforeACall) {
 
 TEST(LinkEstimatorTest, SmallCallsTellTheRoundTripAndNoBandwidth) {
   LinkEstimator links;
-  for (int i = 0; i < 10; ++i) links.Observe(kPeer, 40, 24, NetworkNs(64));
+  for (int i = 0; i < 10; ++i) links.Observe(kPeer, 40, 24, NetworkNs(64), kFollows);
   const auto link = Only(links);
   EXPECT_NEAR(*link.round_trip_s, kRoundTrip, 0.1e-3);
   EXPECT_NEAR(link.round_trip_bytes, 64, 1e-9) << "so much is in that time";
@@ -42,10 +44,11 @@ TEST(LinkEstimatorTest, TheBandwidthVariesByAsMuchAsItsMeasurementsDo) {
   std::uniform_real_distribution<double> factor(0.7, 1.3);
   for (int i = 0; i < 200; ++i) {
     for (LinkEstimator* links : {&steady, &rough}) {
-      links->Observe(kPeer, 40, 24, NetworkNs(64));
+      links->Observe(kPeer, 40, 24, NetworkNs(64), kFollows);
       const double slower = links == &rough ? factor(random) : 1;
       links->Observe(kPeer, 40, 65536,
-                     static_cast<uint64_t>(slower * static_cast<double>(NetworkNs(65576))));
+                     static_cast<uint64_t>(slower * static_cast<double>(NetworkNs(65576))),
+                     kFollows);
     }
   }
   EXPECT_LT(std::sqrt(Only(steady).bandwidth_variance), 0.01 * kBandwidth);
@@ -58,8 +61,8 @@ TEST(LinkEstimatorTest, TheBandwidthVariesByAsMuchAsItsMeasurementsDo) {
 TEST(LinkEstimatorTest, LargeCallsTellTheBandwidthWithinFivePercent) {
   LinkEstimator links;
   for (int i = 0; i < 20; ++i) {
-    links.Observe(kPeer, 40, 24, NetworkNs(64));
-    links.Observe(kPeer, 40, 65536, NetworkNs(65576));
+    links.Observe(kPeer, 40, 24, NetworkNs(64), kFollows);
+    links.Observe(kPeer, 40, 65536, NetworkNs(65576), kFollows);
   }
   const auto link = Only(links);
   EXPECT_NEAR(*link.bandwidth_bytes_s, kBandwidth, 0.05 * kBandwidth);
@@ -68,7 +71,7 @@ TEST(LinkEstimatorTest, LargeCallsTellTheBandwidthWithinFivePercent) {
 
 TEST(LinkEstimatorTest, LargeCallsAloneGiveBothWithinTenPercentOfTheBandwidth) {
   LinkEstimator links;
-  for (int i = 0; i < 20; ++i) links.Observe(kPeer, 40, 65536, NetworkNs(65576));
+  for (int i = 0; i < 20; ++i) links.Observe(kPeer, 40, 65536, NetworkNs(65576), kFollows);
   const auto link = Only(links);
   EXPECT_NEAR(*link.bandwidth_bytes_s, kBandwidth, 0.1 * kBandwidth);
   EXPECT_GT(*link.round_trip_s, 0);
@@ -80,30 +83,77 @@ TEST(LinkEstimatorTest, AFewSlowCallsHardlyMoveTheRoundTrip) {
   std::mt19937 random(7);
   for (int i = 0; i < 1000; ++i) {
     const bool late = random() % 10 == 0;
-    links.Observe(kPeer, 40, 24, NetworkNs(64) * (late ? 50 : 1));
+    links.Observe(kPeer, 40, 24, NetworkNs(64) * (late ? 50 : 1), kFollows);
   }
   EXPECT_LT(*Only(links).round_trip_s, 2 * kRoundTrip);
+}
+
+// Calls that wait for a move are few, come together, and none may follow for a while.
+TEST(LinkEstimatorTest, CallsThatWaitedForAMoveAreNoRoundTrip) {
+  LinkEstimator links;
+  for (int i = 0; i < 100; ++i) links.Observe(kPeer, 40, 24, NetworkNs(64), kFollows);
+  for (int i = 0; i < 4; ++i) links.Observe(kPeer, 40, 24, NetworkNs(64) * 5, kFollows);
+  const double once = static_cast<double>(NetworkNs(64)) * 1e-9;
+  EXPECT_NEAR(*Only(links).round_trip_s, once, 0.05 * once);
+}
+
+TEST(LinkEstimatorTest, ARoundTripThatBecomesAnotherIsSeenWithinThirtyTwoCalls) {
+  LinkEstimator links;
+  for (int i = 0; i < 100; ++i) links.Observe(kPeer, 40, 24, NetworkNs(64), kFollows);
+  for (int i = 0; i < 32; ++i) links.Observe(kPeer, 40, 24, NetworkNs(64) * 10, kFollows);
+  const double once = static_cast<double>(NetworkNs(64)) * 1e-9;
+  EXPECT_NEAR(*Only(links).round_trip_s, 10 * once, 0.05 * once);
+}
+
+// Work that calls seldom tells little of the round trips of work that does nothing else.
+TEST(LinkEstimatorTest, CallsAfterAPauseCountWhereNoneFollowOthersOrWakingDoesNotExplainThem) {
+  const double once = static_cast<double>(NetworkNs(64)) * 1e-9;
+  LinkEstimator links;
+  for (int i = 0; i < 50; ++i) links.Observe(kPeer, 40, 24, NetworkNs(64) * 2, kPauses);
+  EXPECT_NEAR(*Only(links).round_trip_s, 2 * once, 0.01 * once);
+  for (int i = 0; i < 3; ++i) links.Observe(kPeer, 40, 24, NetworkNs(64), kFollows);
+  for (int i = 0; i < 50; ++i) links.Observe(kPeer, 40, 24, NetworkNs(64) * 2, kPauses);
+  EXPECT_NEAR(*Only(links).round_trip_s, once, 0.01 * once);
+  // Another link now.
+  for (int i = 0; i < 50; ++i) links.Observe(kPeer, 40, 24, NetworkNs(64) * 10, kPauses);
+  EXPECT_NEAR(*Only(links).round_trip_s, 10 * once, 0.01 * once);
+}
+
+TEST(LinkEstimatorTest, CallsThatFollowedOthersOnceDoNotCountForEver) {
+  const double once = static_cast<double>(NetworkNs(64)) * 1e-9;
+  LinkEstimator links;
+  // One was late by chance: waking explains no call that is faster.
+  links.Observe(kPeer, 40, 24, NetworkNs(64) * 100, kFollows);
+  for (int i = 0; i < 32; ++i) links.Observe(kPeer, 40, 24, NetworkNs(64), kPauses);
+  EXPECT_NEAR(*Only(links).round_trip_s, once, 0.01 * once);
+  // The link becomes a little slower, which waking would explain.
+  for (int i = 0; i < 32; ++i) links.Observe(kPeer, 40, 24, NetworkNs(64), kFollows);
+  for (int i = 0; i < 1000; ++i) links.Observe(kPeer, 40, 24, NetworkNs(64) * 2, kPauses);
+  EXPECT_NEAR(*Only(links).round_trip_s, once, 0.01 * once);
+  for (int i = 0; i < 100; ++i) links.Observe(kPeer, 40, 24, NetworkNs(64) * 2, kPauses);
+  EXPECT_NEAR(*Only(links).round_trip_s, 2 * once, 0.01 * once);
 }
 
 // Half of them take twice as long, as their threads were asleep: 1.5 round trips are to be
 // expected.
 TEST(LinkEstimatorTest, TheRoundTripIsWhatCallsTakeInTheMean) {
   LinkEstimator links;
-  for (int i = 0; i < 1000; ++i) links.Observe(kPeer, 40, 24, NetworkNs(64) * (1 + i % 2));
+  for (int i = 0; i < 1000; ++i)
+    links.Observe(kPeer, 40, 24, NetworkNs(64) * (1 + i % 2), kFollows);
   const double once = static_cast<double>(NetworkNs(64)) * 1e-9;
   EXPECT_NEAR(*Only(links).round_trip_s, 1.5 * once, 0.1 * once);
 }
 
 TEST(LinkEstimatorTest, ALinkThatBecomesTenTimesFasterIsSeenWithinAHundredCalls) {
   LinkEstimator links;
-  for (int i = 0; i < 100; ++i) links.Observe(kPeer, 40, 65536, NetworkNs(65576));
-  for (int i = 0; i < 100; ++i) links.Observe(kPeer, 40, 65536, NetworkNs(65576) / 10);
+  for (int i = 0; i < 100; ++i) links.Observe(kPeer, 40, 65536, NetworkNs(65576), kFollows);
+  for (int i = 0; i < 100; ++i) links.Observe(kPeer, 40, 65536, NetworkNs(65576) / 10, kFollows);
   EXPECT_GT(*Only(links).bandwidth_bytes_s, 6 * kBandwidth);
 }
 
 TEST(LinkEstimatorTest, AForgottenPeerIsUnknownAgain) {
   LinkEstimator links;
-  links.Observe(kPeer, 40, 65536, NetworkNs(65576));
+  links.Observe(kPeer, 40, 65536, NetworkNs(65576), kFollows);
   links.Forget(kPeer);
   EXPECT_TRUE(links.Estimates().empty());
 }
@@ -113,15 +163,16 @@ TEST(LinkEstimatorTest, WhatWasKnownBeforeARestartCountsUntilCallsSayOtherwise) 
   links.SetPriors({{7, 1.25e6, 0.0003}});
   EXPECT_TRUE(links.Estimates().empty()) << "nobody has come yet";
   const NodeInstance peer{7, 3};
-  links.Observe(peer, 64, 64, 300'000);
+  links.Observe(peer, 64, 64, 300'000, kFollows);
   auto estimate = links.Estimates().at(0);
   EXPECT_NEAR(*estimate.bandwidth_bytes_s, 1.25e6, 1);
   EXPECT_NEAR(std::sqrt(estimate.bandwidth_variance), 0.2 * 1.25e6, 1);
   EXPECT_EQ(estimate.measured_bytes, 32 * 1024);
   // The link is ten times as fast now.
-  for (int i = 0; i < 5; ++i) links.Observe(peer, 64, 65536, 300'000 + 65'600'000 / 12.5);
+  for (int i = 0; i < 5; ++i) links.Observe(peer, 64, 65536, 300'000 + 65'600'000 / 12.5, kFollows);
   EXPECT_GT(*links.Estimates().at(0).bandwidth_bytes_s, 6e6);
-  for (int i = 0; i < 200; ++i) links.Observe(peer, 64, 65536, 300'000 + 65'600'000 / 12.5);
+  for (int i = 0; i < 200; ++i)
+    links.Observe(peer, 64, 65536, 300'000 + 65'600'000 / 12.5, kFollows);
   EXPECT_NEAR(*links.Estimates().at(0).bandwidth_bytes_s, 12.5e6, 0.2e6);
 }
 
@@ -130,8 +181,8 @@ TEST(LinkEstimatorTest, WhatIsKnownIsWhatWasMeasuredAndWhoHasNotComeBack) {
   links.SetPriors({{7, 1e6, 0.0003}, {8, 2e6, 0.0003}});
   const NodeInstance peer{7, 3};
   for (int i = 0; i < 100; ++i) {
-    links.Observe(peer, 64, 64, 300'000);
-    links.Observe(peer, 64, 65536, 300'000 + 65'600'000);
+    links.Observe(peer, 64, 64, 300'000, kFollows);
+    links.Observe(peer, 64, 65536, 300'000 + 65'600'000, kFollows);
   }
   const std::vector<KnownLink> known = links.Known();
   ASSERT_EQ(known.size(), 2u);
@@ -143,12 +194,12 @@ TEST(LinkEstimatorTest, WhatIsKnownIsWhatWasMeasuredAndWhoHasNotComeBack) {
 TEST(LinkEstimatorTest, OfANodeThatComesBackWhatWasMeasuredBeforeIsAPrior) {
   LinkEstimator links;
   for (int i = 0; i < 100; ++i) {
-    links.Observe({7, 3}, 64, 64, 300'000);
-    links.Observe({7, 3}, 64, 65536, 300'000 + 65'600'000);
+    links.Observe({7, 3}, 64, 64, 300'000, kFollows);
+    links.Observe({7, 3}, 64, 65536, 300'000 + 65'600'000, kFollows);
   }
   links.Forget({7, 3});
   EXPECT_TRUE(links.Estimates().empty());
-  links.Observe({7, 4}, 64, 64, 300'000);
+  links.Observe({7, 4}, 64, 64, 300'000, kFollows);
   const auto estimate = links.Estimates().at(0);
   EXPECT_NEAR(*estimate.bandwidth_bytes_s, 1e6, 5e4);
   EXPECT_EQ(estimate.measured_bytes, 32 * 1024) << "a prior, and no more";

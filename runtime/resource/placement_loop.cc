@@ -37,12 +37,15 @@ std::optional<DigestRefusal> CheckDigest(const Digest& digest) {
     return DigestRefusal{"digest_bad_node", "the node's rate, cores or load"};
   }
   for (const auto& object : digest.objects) {
+    if (object.node != digest.from.node) {
+      return DigestRefusal{"digest_object_of_another", "an object that another node hosts"};
+    }
     if (!Sane(object.cpu_s) || !Sane(object.background_cpu_s) || !Sane(object.own_stall_s) ||
         !Sane(object.disk_s) || !Sane(object.ready_s) || !Sane(object.cpu_s_variance) ||
         !Sane(object.samples) || !Sane(object.stall_s) || !Sane(object.bytes_processed) ||
-        !Sane(object.calls) || !Sane(object.voluntary_switches) ||
-        !Sane(object.involuntary_switches) || !Sane(object.io_bytes) || !Sane(object.io_requests) ||
-        !Sane(object.io_s)) {
+        !Sane(object.calls) || !Sane(object.threads_s) || !Sane(object.busy_s) ||
+        !Sane(object.voluntary_switches) || !Sane(object.involuntary_switches) ||
+        !Sane(object.io_bytes) || !Sane(object.io_requests) || !Sane(object.io_s)) {
       return DigestRefusal{"digest_bad_object", "an object's time, bytes or calls"};
     }
   }
@@ -68,7 +71,10 @@ placement::NodeId DecidingNode(const placement::Snapshot& snapshot) {
   return lowest == nullptr ? 0 : lowest->node;
 }
 
-// The planner's time; a wall clock that steps is its business.
+// The time of day is adjusted by less than this between two rounds; what is more is a step.
+constexpr absl::Duration kStep = absl::Milliseconds(100);
+
+// The planner's time.
 double Seconds(absl::Time time) { return absl::ToDoubleSeconds(time - absl::UnixEpoch()); }
 
 // One for each way between two nodes: a decision about a graph may have several. The gain and cost
@@ -126,6 +132,10 @@ absl::Status PlacementLoop::Accept(Digest digest, absl::Time now) {
     return absl::InvalidArgumentError(
         absl::StrCat("digest refused: ", refusal->what, " is no such figure"));
   }
+  if (forgotten_.contains(digest.from)) {
+    ++strangers_;
+    return absl::FailedPreconditionError(absl::StrCat("node ", digest.from.ToString(), " is dead"));
+  }
   Reported& reported = reported_[digest.from];
   reported.window.Add(digest, now, window_);
   reported.at = now;
@@ -143,6 +153,11 @@ void PlacementLoop::Forget(NodeInstance node) {
   {
     MutexLock inbox(inbox_mutex_);
     reported_.erase(node);
+    if (forgotten_.insert(node).second) forgotten_in_order_.push_back(node);
+    if (forgotten_in_order_.size() > kForgottenMax) {
+      forgotten_.erase(forgotten_in_order_.front());
+      forgotten_in_order_.pop_front();
+    }
   }
   samples_.erase(node);
   FinishGraphs([node](const Rid& console, const GraphState&) { return console.home == node; });
@@ -168,9 +183,10 @@ std::vector<NodeInstance> PlacementLoop::TakeSamples(absl::Time now) {
   const double fresh_s = kFreshWindows * options_.engine.window_s;
   std::vector<NodeInstance> fresh;
   MutexLock lock(inbox_mutex_);
-  std::erase_if(reported_, [&](const auto& reported) {
+  const size_t stale = std::erase_if(reported_, [&](const auto& reported) {
     return absl::ToDoubleSeconds(now - reported.second.at) > fresh_s;
   });
+  if (stale > 0) counters_["digest_stale"] += stale;
   for (auto& [from, reported] : reported_) {
     if (!reported.pending.from.valid()) continue;
     samples_[from] = std::exchange(reported.pending, {});
@@ -182,9 +198,9 @@ std::vector<NodeInstance> PlacementLoop::TakeSamples(absl::Time now) {
   return fresh;
 }
 
-std::vector<PlannedMove> PlacementLoop::Decide(absl::Time now) {
+std::vector<PlannedMove> PlacementLoop::Decide(absl::Time now, absl::Time wall) {
   std::vector<LoggedDecision> to_log;
-  std::vector<PlannedMove> moves = DecideAll(now, &to_log);
+  std::vector<PlannedMove> moves = DecideAll({now, wall}, &to_log);
   uint64_t not_logged = 0;
   for (const LoggedDecision& decision : to_log) not_logged += log_.Append(decision).ok() ? 0 : 1;
   if (not_logged > 0) {
@@ -194,10 +210,20 @@ std::vector<PlannedMove> PlacementLoop::Decide(absl::Time now) {
   return moves;
 }
 
-std::vector<PlannedMove> PlacementLoop::DecideAll(absl::Time now,
+void PlacementLoop::CompareClocks(const Moment& at) {
+  const absl::Duration offset = at.wall - at.now;
+  const absl::Duration step = offset - wall_offset_.value_or(offset);
+  wall_offset_ = offset;
+  if (step > kStep) ++counters_["wall_clock_stepped_forward"];
+  if (step < -kStep) ++counters_["wall_clock_stepped_back"];
+}
+
+std::vector<PlannedMove> PlacementLoop::DecideAll(const Moment& at,
                                                   std::vector<LoggedDecision>* to_log) {
   std::vector<PlannedMove> moves;
   MutexLock lock(mutex_);
+  CompareClocks(at);
+  const absl::Time now = InOrder(at.now);
   const std::vector<NodeInstance> fresh = TakeSamples(now);
   if (!options_.enabled) return moves;
   std::set<Rid> consoles;
@@ -220,7 +246,7 @@ std::vector<PlannedMove> PlacementLoop::DecideAll(absl::Time now,
   }
   if (observed.empty()) return moves;
   for (placement::Planner::Decided& one : planner_.DecideRound(observed, Seconds(now))) {
-    Take(std::move(one), now, moves, to_log);
+    Take(std::move(one), {now, at.wall}, moves, to_log);
   }
   // What makes room goes first.
   std::stable_partition(moves.begin(), moves.end(),
@@ -232,40 +258,54 @@ std::vector<PlannedMove> PlacementLoop::DecideAll(absl::Time now,
 bool PlacementLoop::Observe(const ClusterView& cluster, const Rid& console, const Digest& client,
                             absl::Time now) {
   graphs_[console];
-  if (client.window_s <= 0) return false;
-  const placement::Snapshot sample = cluster.SnapshotOf(console, client);
-  if (sample.window_s <= 0 || DecidingNode(sample) != self_) return false;
+  const ClusterView::Joined joined = cluster.SnapshotOf(console, client);
+  const placement::Snapshot& sample = joined.snapshot;
+  if (DecidingNode(sample) != self_) return false;
+  if (client.window_s <= 0 || joined.begins_anew) {
+    ++counters_["sample_begins_anew"];
+    return false;
+  }
+  if (joined.on_two_nodes) {
+    ++counters_["sample_object_on_two_nodes"];
+    return false;
+  }
   const double now_s = Seconds(now);
   planner_.Observe(sample, now_s, now_s).IgnoreError();  // counted there, by what was wrong
   return true;
 }
 
-void PlacementLoop::Take(placement::Planner::Decided decided, absl::Time now,
+void PlacementLoop::Take(placement::Planner::Decided decided, const Moment& at,
                          std::vector<PlannedMove>& moves, std::vector<LoggedDecision>* to_log) {
   placement::Decision& decision = decided.decision;
   const Rid console = ToRid(decision.console);
   GraphState& graph = graphs_[console];
   ++counters_[std::string(placement::ReasonName(decision.reason))];
+  if (decision.links_left_aside > 0) ++counters_["decided_without_a_link"];
+  if (decision.nodes_left_aside > 0) ++counters_["decided_without_a_node"];
+  if (decision.cut_off > 0) ++counters_["decided_with_a_cut_off"];
   if (decision.outcome == placement::Outcome::kMove) {
     for (PlannedMove& move : PlannedMovesOf(console, decision, decided.step)) {
       ++graph.moving;
       moves.push_back(std::move(move));
     }
   }
-  Record(console, now, std::move(decided), to_log);
+  Record(console, at, std::move(decided), to_log);
 }
 
 // Every move and every new reason is kept. A stay that says what the last one said takes its place,
 // once a window: what is kept grows by what changed and not with time.
-void PlacementLoop::Record(const Rid& console, absl::Time now, placement::Planner::Decided decided,
+void PlacementLoop::Record(const Rid& console, const Moment& at,
+                           placement::Planner::Decided decided,
                            std::vector<LoggedDecision>* to_log) {
+  GraphState& graph = graphs_[console];
   const DecisionRecord* newest = memory_.Newest(console);
   const bool repeats = newest != nullptr && decided.decision.outcome == placement::Outcome::kStay &&
                        newest->decision.outcome == placement::Outcome::kStay &&
                        newest->decision.reason == decided.decision.reason;
-  if (repeats && now - newest->at < absl::Seconds(options_.engine.window_s)) return;
-  DecisionRecord record{now, std::move(decided.decision), ToJson(decided.window)};
-  Log(graphs_[console], record, to_log);
+  if (repeats && at.now - graph.recorded_at < absl::Seconds(options_.engine.window_s)) return;
+  graph.recorded_at = at.now;
+  DecisionRecord record{at.wall, std::move(decided.decision), ToJson(decided.window)};
+  Log(graph, record, at.now, to_log);
   if (repeats) {
     memory_.Replace(console, std::move(record));
   } else {
@@ -274,7 +314,7 @@ void PlacementLoop::Record(const Rid& console, absl::Time now, placement::Planne
 }
 
 // Moves, and what changed; what stays as it was, once a minute.
-void PlacementLoop::Log(GraphState& graph, const DecisionRecord& record,
+void PlacementLoop::Log(GraphState& graph, const DecisionRecord& record, absl::Time now,
                         std::vector<LoggedDecision>* to_log) {
   constexpr absl::Duration kRepeated = absl::Minutes(1);
   const placement::Decision& decision = record.decision;
@@ -284,10 +324,10 @@ void PlacementLoop::Log(GraphState& graph, const DecisionRecord& record,
                         .reason = std::string(placement::ReasonName(decision.reason))};
   const std::string what = absl::StrCat(logged.outcome, " ", logged.reason);
   const bool repeats = decision.outcome == placement::Outcome::kStay && what == graph.logged &&
-                       record.at - graph.logged_at < kRepeated;
+                       now - graph.logged_at < kRepeated;
   if (repeats) return;
   graph.logged = what;
-  graph.logged_at = record.at;
+  graph.logged_at = now;
   for (const placement::StackObject& object : decision.stack) {
     if (object.id != decision.console) logged.rids.push_back(ToRid(object.id));
   }
@@ -308,7 +348,8 @@ void PlacementLoop::OnMoveEnded(const PlannedMove& move, const absl::Status& sta
   graph.quiesce = std::max(graph.quiesce, quiesce);
   if (--graph.moving > 0) return;
   planner_.OnMoveEnded(ToObjectId(move.console), std::exchange(graph.all_moved, true),
-                       absl::ToDoubleSeconds(std::exchange(graph.quiesce, {})), Seconds(now));
+                       absl::ToDoubleSeconds(std::exchange(graph.quiesce, {})),
+                       Seconds(InOrder(now)));
 }
 
 std::vector<DecisionRecord> PlacementLoop::Explain(const Rid& rid, size_t max) const {

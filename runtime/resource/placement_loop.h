@@ -1,7 +1,10 @@
 #ifndef ABACUS_RUNTIME_RESOURCE_PLACEMENT_LOOP_H_
 #define ABACUS_RUNTIME_RESOURCE_PLACEMENT_LOOP_H_
 
+#include <algorithm>
+#include <deque>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -55,8 +58,11 @@ std::vector<MoveStep> StepsOf(std::vector<PlannedMove> moves);
 // It decides for a console whose graph reaches an object of this server (of several servers, the
 // one with the lowest anchored object decides) at every digest of the console's node: on the window
 // that the planner makes of them (placement/planner.h). What it decided is kept for `Explain`.
-// Thread-safety: thread-safe. Digests are taken in while a decision is being made. Blocking:
-// Decide() writes the log, while nobody else waits; the others do not block.
+// Times are of a clock that does not step (steady_time.h): how old a digest is, how long a
+// cool-down lasts. Only what people read, when something was decided, is the time of day; where
+// that steps against the other clock, it is counted ("wall_clock_stepped_forward", "..._back") and
+// changes nothing. Thread-safety: thread-safe. Digests are taken in while a decision is being made.
+// Blocking: Decide() writes the log, while nobody else waits; the others do not block.
 class PlacementLoop {
  public:
   struct Options {
@@ -84,18 +90,23 @@ class PlacementLoop {
   }
 
   // Takes over a digest. Those of one node are to come in their order.
-  // Errors: kInvalidArgument names the figure that cannot be (not a number, negative); counted.
+  // Errors, each counted: kInvalidArgument names the figure that cannot be (not a number,
+  // negative); kFailedPrecondition - the node was forgotten.
   absl::Status Accept(Digest digest, absl::Time now);
   // A digest came from a process that is none of the cluster's: it is counted.
   void RefuseStranger();
-  // The node is dead: what it reported counts no more.
+  // The node is dead: what it reported counts no more, and what comes from it still is refused. It
+  // may have been a member when somebody looked, and have died before its digest was taken in.
+  // Limits: of kForgottenMax nodes, the last ones, long after they are members no more.
   void Forget(NodeInstance node);
+  static constexpr size_t kForgottenMax = 4096;
 
   // Decides for every console of which there is a new sample, in one round with all that are known
   // on the same nodes (placement/planner.h). A console whose move is still under way is left out
   // until OnMoveEnded(). Moves of one call that make room come before those that need it; a console
-  // that is ejected is planned for as if it had been decided on itself.
-  std::vector<PlannedMove> Decide(absl::Time now);
+  // that is ejected is planned for as if it had been decided on itself. `wall`: the time of day.
+  std::vector<PlannedMove> Decide(absl::Time now, absl::Time wall);
+  std::vector<PlannedMove> Decide(absl::Time now) { return Decide(now, now); }
   void OnMoveEnded(const PlannedMove& move, const absl::Status& status, absl::Duration quiesce,
                    absl::Time now);
 
@@ -110,8 +121,11 @@ class PlacementLoop {
   std::vector<Digest> Digests() const;
 
   // Decisions counted by reason name; what was refused, by what was wrong with it: "digest_bad_..."
-  // of digests (those of this node also as "own_digest_refused"), "sample_..." of what was made of
-  // them. Counters of what never happened are left out.
+  // of digests (those of this node also as "own_digest_refused"; "digest_stale" of nodes that fell
+  // silent), "sample_..." of what was made of them. Of decisions that left something aside,
+  // whatever their reason: "decided_without_a_link", "decided_without_a_node" of what has no
+  // figures to be trusted, "decided_with_a_cut_off" of predictions that did not converge. Counters
+  // of what never happened are left out.
   std::map<std::string, uint64_t> Counters() const;
 
   struct Mode {
@@ -155,8 +169,14 @@ class PlacementLoop {
     int moving = 0;
     bool all_moved = true;
     absl::Duration quiesce;  // the longest
-    std::string logged;      // outcome and reason that the log has last
+    absl::Time recorded_at = absl::InfinitePast();
+    std::string logged;  // outcome and reason that the log has last
     absl::Time logged_at;
+  };
+  // When a round is made: for spans, and for people.
+  struct Moment {
+    absl::Time now;
+    absl::Time wall;
   };
 
   void FinishGraphs(absl::FunctionRef<bool(const Rid& console, const GraphState& graph)> ended)
@@ -164,13 +184,19 @@ class PlacementLoop {
   std::vector<NodeInstance> TakeSamples(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Observe(const ClusterView& cluster, const Rid& console, const Digest& client, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::vector<PlannedMove> DecideAll(absl::Time now, std::vector<LoggedDecision>* to_log);
-  void Take(placement::Planner::Decided decided, absl::Time now, std::vector<PlannedMove>& moves,
+  std::vector<PlannedMove> DecideAll(const Moment& at, std::vector<LoggedDecision>* to_log);
+  // Threads that wait for the lock come later than the time that they read.
+  absl::Time InOrder(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return last_now_ = std::max(last_now_, now);
+  }
+  // Counts steps of the time of day.
+  void CompareClocks(const Moment& at) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Take(placement::Planner::Decided decided, const Moment& at, std::vector<PlannedMove>& moves,
             std::vector<LoggedDecision>* to_log) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Record(const Rid& console, absl::Time now, placement::Planner::Decided decided,
+  void Record(const Rid& console, const Moment& at, placement::Planner::Decided decided,
               std::vector<LoggedDecision>* to_log) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Log(GraphState& graph, const DecisionRecord& record, std::vector<LoggedDecision>* to_log)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Log(GraphState& graph, const DecisionRecord& record, absl::Time now,
+           std::vector<LoggedDecision>* to_log) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const NodeId self_;
   DecisionLog log_;
@@ -183,6 +209,9 @@ class PlacementLoop {
   std::map<Rid, GraphState> graphs_ ABSL_GUARDED_BY(mutex_);
   DecisionMemory memory_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, uint64_t> counters_ ABSL_GUARDED_BY(mutex_);
+  absl::Time last_now_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
+  // The time of day less the steady one, at the last round.
+  std::optional<absl::Duration> wall_offset_ ABSL_GUARDED_BY(mutex_);
 
   // Of what comes in, and never held for long. Acquired after mutex_.
   mutable Mutex inbox_mutex_;
@@ -190,6 +219,8 @@ class PlacementLoop {
   absl::Duration window_ ABSL_GUARDED_BY(inbox_mutex_);
   std::map<std::string, uint64_t> digests_refused_ ABSL_GUARDED_BY(inbox_mutex_);  // by what for
   uint64_t strangers_ ABSL_GUARDED_BY(inbox_mutex_) = 0;
+  std::set<NodeInstance> forgotten_ ABSL_GUARDED_BY(inbox_mutex_);
+  std::deque<NodeInstance> forgotten_in_order_ ABSL_GUARDED_BY(inbox_mutex_);  // the oldest first
 };
 
 // The snapshot as JSON, and back: a recorded decision can be replayed from it.

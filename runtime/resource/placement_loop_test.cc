@@ -216,11 +216,149 @@ TEST_F(PlacementLoopTest, AnotherServerWithTheLowerAnchorDecides) {
   EXPECT_THAT(other.Explain(kGrep, 10), IsEmpty());
 }
 
-TEST_F(PlacementLoopTest, StaleDigestsAreDropped) {
+// It was a member when somebody looked, and died before its digest was taken in.
+TEST_F(PlacementLoopTest, WhatComesFromANodeThatIsForgottenIsRefusedAndBringsNothingBack) {
+  ASSERT_THAT(DecideOn(ClientDigest(1.05)), IsEmpty());
+  loop_.Forget(kClient);
+  const absl::Status late = loop_.Accept(SampleOf(ClientDigest(1.05)), now_);
+  EXPECT_EQ(late.code(), absl::StatusCode::kFailedPrecondition) << late;
+  EXPECT_EQ(loop_.Counters()["digest_of_a_stranger"], 1u);
+  loop_.Decide(now_);
+  ASSERT_THAT(loop_.Digests(), SizeIs(1)) << "the server's";
+  EXPECT_EQ(loop_.Digests()[0].from, kServer);
+  // Another process of its node is another one.
+  Digest next = ClientDigest(1.05);
+  next.from.incarnation += 1;
+  next.consoles.clear();
+  EXPECT_TRUE(loop_.Accept(next, now_).ok());
+}
+
+TEST_F(PlacementLoopTest, NoMoreNodesThatAreForgottenAreRememberedThanTheLimitSays) {
+  const auto accepts = [&](uint32_t incarnation) {
+    Digest digest{.from = {77, incarnation}, .window_s = 1};
+    digest.node = Node(77, false);
+    return loop_.Accept(digest, now_).ok();
+  };
+  for (uint32_t i = 1; i <= PlacementLoop::kForgottenMax; ++i) loop_.Forget({77, i});
+  loop_.Forget({77, 2});  // once more is no other
+  EXPECT_FALSE(accepts(1));
+  loop_.Forget({77, PlacementLoop::kForgottenMax + 1});
+  EXPECT_TRUE(accepts(1)) << "the oldest goes";
+  EXPECT_FALSE(accepts(2));
+}
+
+TEST_F(PlacementLoopTest, StaleDigestsAreDroppedAndCounted) {
   ASSERT_TRUE(loop_.Accept(ServerDigest(), now_).ok());
   ASSERT_TRUE(loop_.Accept(ClientDigest(0.05), now_).ok());
   EXPECT_THAT(loop_.Decide(now_ + absl::Seconds(10)), IsEmpty());
   EXPECT_THAT(loop_.Digests(), IsEmpty());
+  EXPECT_EQ(loop_.Counters()["digest_stale"], 2u);
+}
+
+TEST_F(PlacementLoopTest, SamplesThatSayNothingAreCountedByWhy) {
+  ASSERT_TRUE(loop_.Accept(ServerDigest(), now_).ok());
+  Digest client = ClientDigest(0.05);
+  client.begin_anew = {kGrep};
+  ASSERT_TRUE(loop_.Accept(client, now_).ok());
+  loop_.Decide(now_);
+  EXPECT_EQ(loop_.Counters()["sample_begins_anew"], 1u);
+  EXPECT_EQ(loop_.Counters().count("sample_object_on_two_nodes"), 0u);
+  // The server says that it hosts the grep too.
+  now_ += absl::Seconds(kSampleS);
+  Digest server = ServerDigest();
+  server.objects.push_back(Object(kGrep, kServer.node, true, 0.01));
+  ASSERT_TRUE(loop_.Accept(server, now_).ok());
+  ASSERT_TRUE(loop_.Accept(ClientDigest(0.05), now_).ok());
+  loop_.Decide(now_);
+  EXPECT_EQ(loop_.Counters()["sample_begins_anew"], 1u);
+  EXPECT_EQ(loop_.Counters()["sample_object_on_two_nodes"], 1u);
+}
+
+// It is allowed on a node that nobody knows, and on one to which no link is.
+TEST_F(PlacementLoopTest, DecisionsThatLeaveNodesOrLinksAsideAreCountedAndSaySo) {
+  Digest client = ClientDigest(1.05);
+  client.pins = {{.rid = kGrep, .reason = "", .allowed = {kServer.node, 50, 51}}};
+  Digest third{.from = {50, 1}, .window_s = kSampleS};
+  third.node = Node(50, false);
+  for (int i = 0; i < 24; ++i) {
+    now_ += absl::Seconds(kSampleS);
+    ASSERT_TRUE(loop_.Accept(SampleOf(ServerDigest()), now_).ok());
+    ASSERT_TRUE(loop_.Accept(third, now_).ok());
+    ASSERT_TRUE(loop_.Accept(SampleOf(client), now_).ok());
+    loop_.Decide(now_);
+  }
+  EXPECT_GT(loop_.Counters()["decided_without_a_link"], 0u);
+  EXPECT_GT(loop_.Counters()["decided_without_a_node"], 0u);
+  const auto records = loop_.Explain(kGrep, 1);
+  ASSERT_THAT(records, SizeIs(1));
+  const std::string text = placement::Format(records[0].decision);
+  EXPECT_THAT(text, HasSubstr("left aside, without figures to be trusted: 2 links"));
+  EXPECT_THAT(text, HasSubstr("left aside, without figures to be trusted: 1 node"));
+}
+
+TEST_F(PlacementLoopTest, DecisionsOfWhichAPredictionWasCutOffAreCounted) {
+  PlacementLoop loop(kServer.node, {.engine = {.fixed_point_iterations_max = 1}});
+  for (int i = 0; i < 24; ++i) {
+    now_ += absl::Seconds(kSampleS);
+    Digest server = SampleOf(ServerDigest());
+    server.node.load = 5;  // of two cores: how long it takes there depends on what it adds
+    ASSERT_TRUE(loop.Accept(server, now_).ok());
+    ASSERT_TRUE(loop.Accept(SampleOf(ClientDigest(1.05)), now_).ok());
+    loop.Decide(now_);
+  }
+  EXPECT_GT(loop.Counters()["decided_with_a_cut_off"], 0u);
+}
+
+// The end of a move may be told with a later time than that of the round that comes after it.
+TEST_F(PlacementLoopTest, ThreadsThatReadTheClockInAnotherOrderAreNoStep) {
+  const std::vector<PlannedMove> moves = DecideOn(ClientDigest(0.05));
+  ASSERT_THAT(moves, SizeIs(1));
+  loop_.OnMoveEnded(moves[0], absl::OkStatus(), absl::Milliseconds(1),
+                    now_ + absl::Seconds(2 * kSampleS));
+  ASSERT_TRUE(loop_.Accept(SampleOf(ClientDigest(0.05)), now_).ok());
+  now_ += absl::Seconds(kSampleS);
+  loop_.Decide(now_);
+  EXPECT_EQ(loop_.Counters().count("clock_step"), 0u);
+  EXPECT_EQ(loop_.Counters().count("clock_stepped"), 0u);
+}
+
+// Somebody sets the clock, by a year, in the midst of it: what is decided, kept and logged is what
+// it would be, and people read the time that the clock shows.
+TEST_F(PlacementLoopTest, AStepOfTheTimeOfDayIsCountedAndChangesNothing) {
+  for (const absl::Duration step : {absl::Hours(8760), -absl::Hours(8760)}) {
+    PlacementLoop stepped(kServer.node, {});
+    PlacementLoop steady(kServer.node, {});
+    absl::Time wall = absl::FromUnixSeconds(2'000'000'000);
+    for (int i = 0; i < 60; ++i) {
+      now_ += absl::Seconds(kSampleS);
+      wall += i == 35 ? step : absl::Seconds(kSampleS);
+      for (PlacementLoop* loop : {&stepped, &steady}) {
+        // From the 40th on the client is silent.
+        ASSERT_TRUE(loop->Accept(SampleOf(ServerDigest()), now_).ok());
+        if (i < 40) {
+          ASSERT_TRUE(loop->Accept(SampleOf(ClientDigest(1.05)), now_).ok());
+        }
+      }
+      EXPECT_THAT(stepped.Decide(now_, wall), IsEmpty());
+      EXPECT_THAT(steady.Decide(now_), IsEmpty());
+    }
+    const auto records = stepped.Explain(kGrep, 1000);
+    EXPECT_THAT(records, SizeIs(steady.Explain(kGrep, 1000).size()));
+    ASSERT_FALSE(records.empty());
+    EXPECT_GT(records.front().at, absl::FromUnixSeconds(1'900'000'000)) << "as the clock shows it";
+    std::map<std::string, uint64_t> counters = stepped.Counters();
+    const char* name =
+        step > absl::ZeroDuration() ? "wall_clock_stepped_forward" : "wall_clock_stepped_back";
+    EXPECT_EQ(counters[name], 1u);
+    counters.erase(name);
+    EXPECT_EQ(counters, steady.Counters());
+    EXPECT_THAT(stepped.Digests(), SizeIs(2)) << "a second of silence is not much";
+    now_ += absl::Seconds(3);
+    wall += absl::Seconds(3);
+    ASSERT_TRUE(stepped.Accept(SampleOf(ServerDigest()), now_).ok());
+    stepped.Decide(now_, wall);
+    EXPECT_THAT(stepped.Digests(), SizeIs(1)) << "four seconds are";
+  }
 }
 
 TEST_F(PlacementLoopTest, AFigureThatCannotBeIsRefusedAndCountedByWhatItIs) {
@@ -235,6 +373,8 @@ TEST_F(PlacementLoopTest, AFigureThatCannotBeIsRefusedAndCountedByWhatItIs) {
       {"digest_bad_node", "node", [](Digest& d, double b) { d.node.load = b; }},
       {"digest_bad_object", "object", [](Digest& d, double b) { d.objects[1].cpu_s = b; }},
       {"digest_bad_edge", "edge", [](Digest& d, double b) { d.edges[0].calls = b; }},
+      {"digest_object_of_another", "another node",
+       [](Digest& d, double) { d.objects[1].node = kServer.node; }},
       {"digest_console_of_another", "another node",
        [](Digest& d, double) {
          d.consoles.push_back(Rid{kServer, 77});
@@ -408,12 +548,11 @@ class FullServerTest : public PlacementLoopTest {
     }
     return moves;
   }
-};
 
-TEST_F(FullServerTest, TheFilterThatGainsMoreGetsThePlaceOfTheOtherWhichGoesFirst) {
-  for (const bool apart : {false, true}) {
+  // Of digests that are decided on one after the other (`apart`) or at once.
+  void ExpectThatTheSecondTakesThePlaceOfTheFirst(bool apart) {
     const std::vector<PlannedMove> moves = WatchAll(apart);
-    ASSERT_THAT(moves, SizeIs(2)) << apart;
+    ASSERT_THAT(moves, SizeIs(2));
     EXPECT_EQ(moves[0].console, kConsole);
     EXPECT_EQ(moves[0].rids, std::vector<Rid>{kGrep});
     EXPECT_EQ(moves[0].to, kClient.node);
@@ -429,10 +568,15 @@ TEST_F(FullServerTest, TheFilterThatGainsMoreGetsThePlaceOfTheOtherWhichGoesFirs
     EXPECT_EQ(records[0].decision.reason, placement::Reason::kEjected);
     EXPECT_THAT(records[0].decision.explanation, HasSubstr("Making room"));
     EXPECT_THAT(WatchAll(apart, 5), IsEmpty()) << "both are under way";
-    // The same again, from the beginning, for the other order of digests.
-    for (const NodeInstance& client : {kClient, kClient2}) loop_.Forget(client);
-    now_ += absl::Seconds(30);
   }
+};
+
+TEST_F(FullServerTest, TheFilterThatGainsMoreGetsThePlaceOfTheOtherWhichGoesFirst) {
+  ExpectThatTheSecondTakesThePlaceOfTheFirst(false);
+}
+
+TEST_F(FullServerTest, TheSameComesOfDigestsThatAreDecidedOnOneAfterTheOther) {
+  ExpectThatTheSecondTakesThePlaceOfTheFirst(true);
 }
 
 // Two consoles of one node call the same grep.

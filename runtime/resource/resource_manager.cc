@@ -1,6 +1,7 @@
 #include "runtime/resource/resource_manager.h"
 
 #include <algorithm>
+#include <chrono>
 #include <set>
 #include <utility>
 #include <vector>
@@ -75,8 +76,8 @@ void ResourceManager::SetMemoryLimit(uint64_t bytes) {
 }
 
 void ResourceManager::OnRemoteCall(NodeInstance peer, uint64_t request_bytes, uint64_t reply_bytes,
-                                   uint64_t network_ns) {
-  links_.Observe(peer, request_bytes, reply_bytes, network_ns);
+                                   uint64_t network_ns, uint64_t quiet_ns) {
+  links_.Observe(peer, request_bytes, reply_bytes, network_ns, quiet_ns);
 }
 
 void ResourceManager::OnMoved(const MigrationReport& report) {
@@ -102,9 +103,10 @@ void ResourceManager::BeginAnew(const std::vector<Rid>& rids) {
   moved_.insert(rids.begin(), rids.end());
 }
 
-void ResourceManager::AddConsole(const Rid& rid, std::string name) {
+void ResourceManager::AddConsole(const Rid& rid, std::string name,
+                                 std::shared_ptr<const ActivityMeter> meter) {
   MutexLock lock(mutex_);
-  consoles_[rid] = std::move(name);
+  consoles_[rid] = {std::move(name), std::move(meter), {}};
 }
 
 void ResourceManager::RemoveConsole(const Rid& rid) {
@@ -311,7 +313,7 @@ Digest ResourceManager::TakeDigest(absl::Time now) {
     const absl::Duration kept = kEdgeWindows * window_;
     absl::erase_if(edge_used_, [&](const auto& used) { return now - used.second > kept; });
     last_ = std::move(newest);
-    for (const auto& [rid, name] : consoles_) digest.consoles.push_back(rid);
+    for (const auto& [rid, console] : consoles_) digest.consoles.push_back(rid);
     std::erase_if(pins_, [now](const auto& pin) { return pin.second.until <= now; });
     std::map<Rid, PinRecord> told = rules_;
     for (const auto& [rid, pin] : pins_) {
@@ -323,6 +325,17 @@ Digest ResourceManager::TakeDigest(absl::Time now) {
   digest.from = binding_.self();
   Fill(digest, window, io_window);
   return digest;
+}
+
+void ResourceManager::FillActivity(const Rid& rid, placement::ObjectStatistics& console) {
+  const auto it = consoles_.find(rid);
+  if (it == consoles_.end() || it->second.meter == nullptr) return;
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  const ActivityMeter::Times sum =
+      it->second.meter->Sum(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+  const ActivityMeter::Times before = std::exchange(it->second.seen, sum);
+  console.threads_s = static_cast<double>(sum.threads_ns - before.threads_ns) * 1e-9;
+  console.busy_s = static_cast<double>(sum.busy_ns - before.busy_ns) * 1e-9;
 }
 
 void ResourceManager::FillMemory(placement::NodeStatistics& node) {
@@ -443,6 +456,7 @@ void ResourceManager::Fill(Digest& digest, const EdgeFlowsByKey& window,
         object.samples = steady->second.rate.samples();
         object.cpu_s_variance = steady->second.rate.VarianceOfWindow(digest.window_s);
       }
+      FillActivity(status.rid, object);
       const auto bytes = checkpoint_bytes_.find(status.rid);
       if (bytes != checkpoint_bytes_.end()) object.checkpoint_bytes = bytes->second;
     }

@@ -3,6 +3,7 @@
 
 #include <deque>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -14,6 +15,7 @@
 #include "runtime/base/mutex.h"
 #include "runtime/binding/binding_manager.h"
 #include "runtime/migration/migrator.h"
+#include "runtime/resource/activity_meter.h"
 #include "runtime/resource/call_spans.h"
 #include "runtime/resource/contention.h"
 #include "runtime/resource/digest.h"
@@ -40,7 +42,8 @@ class ResourceManager final : public CallObserver, public MigrationObserver {
   // What this node saw since the last call; calls that took longer are spread over several
   // (call_spans.h). Objects that came or left meanwhile begin anew: what was observed before a move
   // says nothing of the placement after it. The first digest has no figures (window_s is 0). Call
-  // it several times a window; each call is a sample.
+  // it several times a window; each call is a sample. `now`, as all times here: of a clock that
+  // does not step (steady_time.h).
   Digest TakeDigest(absl::Time now);
 
   // H from now on, of the monitor's figures as well.
@@ -58,8 +61,10 @@ class ResourceManager final : public CallObserver, public MigrationObserver {
   // The node is dead: what was measured of the way to it is no more than a prior.
   void Forget(NodeInstance peer) { links_.Forget(peer); }
 
-  // A console of this node, from its making to its end.
-  void AddConsole(const Rid& rid, std::string name);
+  // A console of this node, from its making to its end. `meter`: of one that several threads may
+  // work for, on the steady clock; else null.
+  void AddConsole(const Rid& rid, std::string name,
+                  std::shared_ptr<const ActivityMeter> meter = nullptr);
   void RemoveConsole(const Rid& rid);
 
   // Pins objects whose home is this node. `until` absl::InfiniteFuture(): until unpinned. A pin
@@ -77,7 +82,7 @@ class ResourceManager final : public CallObserver, public MigrationObserver {
   void set_next_observer(MigrationObserver* next) { next_ = next; }
 
   void OnRemoteCall(NodeInstance peer, uint64_t request_bytes, uint64_t reply_bytes,
-                    uint64_t network_ns) override;
+                    uint64_t network_ns, uint64_t quiet_ns) override;
   void OnMoved(const MigrationReport& report) override;
   void OnArriving(const std::vector<Rid>& rids) override;
 
@@ -97,6 +102,11 @@ class ResourceManager final : public CallObserver, public MigrationObserver {
     absl::Time at;
     std::vector<uint32_t> slots;
   };
+  struct ConsoleState {
+    std::string name;
+    std::shared_ptr<const ActivityMeter> meter;
+    ActivityMeter::Times seen;  // at the last digest
+  };
   struct PinState {
     std::string reason;
     absl::Time until;
@@ -112,6 +122,9 @@ class ResourceManager final : public CallObserver, public MigrationObserver {
   void Fill(Digest& digest, const EdgeFlowsByKey& window, const IoBySlot& io_window);
   // What came to `before`, of objects to which something came.
   static IoBySlot IoSince(const IoBySlot& now, const IoBySlot& before);
+  // What threads worked for the console since it was last asked.
+  void FillActivity(const Rid& rid, placement::ObjectStatistics& console)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Total, free and limit.
   void FillMemory(placement::NodeStatistics& node);
   // Lets go what is kept of objects that are gone.
@@ -140,7 +153,7 @@ class ResourceManager final : public CallObserver, public MigrationObserver {
   absl::flat_hash_map<EdgeKey, absl::Time> edge_used_ ABSL_GUARDED_BY(mutex_);  // last called
   Contention contention_ ABSL_GUARDED_BY(mutex_);
   std::deque<Retired> retired_ ABSL_GUARDED_BY(mutex_);
-  std::map<Rid, std::string> consoles_ ABSL_GUARDED_BY(mutex_);
+  std::map<Rid, ConsoleState> consoles_ ABSL_GUARDED_BY(mutex_);
   std::map<Rid, PinState> pins_ ABSL_GUARDED_BY(mutex_);
   std::map<Rid, PinRecord> rules_ ABSL_GUARDED_BY(mutex_);            // but for the pins
   std::map<Rid, uint64_t> checkpoint_bytes_ ABSL_GUARDED_BY(mutex_);  // of the last move
