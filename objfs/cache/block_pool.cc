@@ -158,6 +158,9 @@ void BlockPool::WriteInto(File& of, uint64_t index, uint64_t offset, std::string
   entry.bytes = With(entry.bytes, of.block_bytes, offset, bytes);
   entry.version = std::max(entry.version, version);
   entry.written = ++writes_;
+  // A writer that goes on where it stopped writes nothing over.
+  entry.again = entry.again || offset < entry.last_end;
+  entry.last_end = offset + bytes.size();
   if (entry.dirty) return;
   recent_.erase(entry.recent);
   entry.dirty = true;
@@ -285,6 +288,16 @@ std::vector<BlockPool::Dirty> BlockPool::AllDirty(FileId file) const {
     dirty.push_back({index, entry.bytes, entry.version, entry.written});
   }
   return dirty;
+}
+
+DirtySet BlockPool::Dirtiness(FileId file) const {
+  MutexLock lock(mutex_);
+  const File& of = Of(file);
+  if (of.dirty.empty()) return {};
+  uint64_t again = 0;
+  for (const uint64_t index : of.dirty) again += of.blocks.find(index)->second.again ? 1 : 0;
+  return {of.dirty.size() * of.block_bytes,
+          static_cast<double>(again) / static_cast<double>(of.dirty.size())};
 }
 
 std::optional<uint64_t> BlockPool::LastDirty(FileId file) const {

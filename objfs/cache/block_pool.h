@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "objfs/cache/travel.h"
 #include "objfs/layer/layer.h"
 #include "objfs/layer/version.h"
 #include "runtime/base/block.h"
@@ -97,6 +98,10 @@ class BlockPool {
 
   // All dirty blocks as they are, for a checkpoint. REQUIRES: no write-back is under way.
   std::vector<Dirty> AllDirty(FileId file) const;
+  // How many dirty bytes there are, and which share of them is in blocks of which bytes were
+  // written over since they came here, also after a write-back: they are likely to be written over
+  // again.
+  DirtySet Dirtiness(FileId file) const;
   std::optional<uint64_t> LastDirty(FileId file) const;
   uint64_t dirty_bytes(FileId file) const;
   uint64_t used_bytes(FileId file) const;
@@ -117,6 +122,8 @@ class BlockPool {
     Version version;
     bool dirty = false;
     bool writing = false;
+    bool again = false;                // bytes of it were written over
+    uint64_t last_end = 0;             // where in it the last write ended
     uint64_t written = 0;              // counts the writes of the pool's
     std::list<Slot>::iterator recent;  // in recent_, where clean
   };

@@ -71,6 +71,28 @@ TEST_F(BlockPoolTest, DirtyBlocksStayAndMayExceedTheBudget) {
   EXPECT_EQ(pool_.used_bytes(), 4 * kBlock);
 }
 
+TEST_F(BlockPoolTest, TellsWhatIsWrittenOverFromWhatGoesOn) {
+  EXPECT_EQ(pool_.Dirtiness(file_).bytes, 0u);
+  const auto write = [&](uint64_t index, uint64_t offset, const std::string& bytes) {
+    EXPECT_TRUE(pool_.Write(file_, index, offset, bytes, At(2), true));
+  };
+  for (uint64_t i = 0; i < 2; ++i) {
+    for (uint64_t at = 0; at < kBlock; at += 4) write(i, at, "abcd");
+  }
+  EXPECT_EQ(pool_.Dirtiness(file_).bytes, 2 * kBlock);
+  EXPECT_EQ(pool_.Dirtiness(file_).again, 0.0) << "each byte was written once";
+  write(1, kBlock - 1, "x");
+  EXPECT_EQ(pool_.Dirtiness(file_).again, 0.5);
+  write(1, 0, "xy");
+  write(1, 2, "z");
+  EXPECT_EQ(pool_.Dirtiness(file_).again, 0.5) << "whatever goes on where that ended";
+  pool_.EndWriteBack(file_, pool_.TakeDirty(file_, 0, kAll, 100 * kBlock), true);
+  EXPECT_EQ(pool_.Dirtiness(file_).bytes, 0u);
+  write(0, 3, "y");
+  EXPECT_EQ(pool_.Dirtiness(file_).bytes, kBlock);
+  EXPECT_EQ(pool_.Dirtiness(file_).again, 1.0) << "also what had been written back meanwhile";
+}
+
 TEST_F(BlockPoolTest, ASmallerBudgetIsThatOfNowOn) {
   for (uint64_t i = 0; i < 3; ++i) Put(i, 'c');
   WriteAll(3, 'x');

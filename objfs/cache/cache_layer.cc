@@ -328,7 +328,10 @@ absl::Status CacheLayer::Write(uint64_t offset, const Block& bytes, Version now)
     ABACUS_RETURN_IF_ERROR(WriteWithin(at, bytes.view().substr(done, part), now));
     done += part;
   }
-  return through ? WriteBack(BlocksOf({offset, bytes.size()})) : absl::OkStatus();
+  if (through) return WriteBack(BlocksOf({offset, bytes.size()}));
+  // It is no error of this write where that fails: then the blocks are carried.
+  if (TooMuchToCarry(0)) WriteBack(BlocksOf({offset, bytes.size()})).IgnoreError();
+  return absl::OkStatus();
 }
 
 absl::StatusOr<uint64_t> CacheLayer::Append(const Block& bytes, Version now) {
@@ -351,6 +354,7 @@ absl::StatusOr<uint64_t> CacheLayer::Append(const Block& bytes, Version now) {
 }
 
 absl::Status CacheLayer::MakeRoomForDirty(uint64_t bytes) {
+  if (TooMuchToCarry(bytes)) WriteBack({0, kNoEnd}).IgnoreError();
   const auto limit =
       static_cast<uint64_t>(options().Share("dirty") * static_cast<double>(pool_->budget_bytes()));
   if (pool_->dirty_bytes(file_) + bytes <= limit && pool_->FitsDirty(bytes)) {
@@ -513,59 +517,7 @@ absl::Status CacheLayer::Recall(Range range, Version version) {
   return status;
 }
 
-// -- moving ---------------------------------------------------------------------------------------
-
-void CacheLayer::Checkpoint(runtime::CheckpointWriter& writer) const {
-  Layer::Checkpoint(writer);
-  {
-    MutexLock lock(mutex_);
-    writer.Write(size_);
-    writer.Write(dirty_end_);
-    writer.Write(written_);
-    writer.Write(promise_);
-    writer.Write(broken_);
-    writer.Write(static_cast<int32_t>(lost_.raw_code()));
-    writer.Write(std::string(lost_.message()));
-  }
-  const std::vector<BlockPool::Dirty> dirty = pool_->AllDirty(file_);
-  writer.Write(static_cast<uint64_t>(dirty.size()));
-  for (const BlockPool::Dirty& block : dirty) {
-    writer.Write(block.index);
-    writer.Write(block.version);
-    writer.Write(block.bytes);
-  }
-}
-
-absl::Status CacheLayer::Restore(runtime::CheckpointReader& reader) {
-  if (reader.version() < 2) {
-    return absl::FailedPreconditionError("a cache of an older build has no promise to go on with");
-  }
-  ABACUS_RETURN_IF_ERROR(Layer::Restore(reader));
-  {
-    MutexLock lock(mutex_);
-    reader.Read(size_);
-    reader.Read(dirty_end_);
-    reader.Read(written_);
-    reader.Read(promise_);
-    reader.Read(broken_);
-    const auto code = reader.Read<int32_t>();
-    const auto message = reader.Read<std::string>();
-    lost_ = absl::Status(static_cast<absl::StatusCode>(code), runtime::ToAbsl(message));
-  }
-  const auto count = reader.Read<uint64_t>();
-  for (uint64_t i = 0; i < count && reader.ok(); ++i) {
-    const auto index = reader.Read<uint64_t>();
-    const auto version = reader.Read<Version>();
-    const auto bytes = reader.Read<Block>();
-    if (!reader.ok()) break;
-    if (bytes.size() != block_bytes_) {
-      return absl::DataLossError(absl::StrCat("a cache's state has a block of ", bytes.size(),
-                                              " bytes where its blocks have ", block_bytes_));
-    }
-    pool_->Write(file_, index, 0, bytes.view(), version, true);
-  }
-  return reader.status();
-}
+// -- for people -----------------------------------------------------------------------------------
 
 void CacheLayer::AddFacts(std::vector<std::pair<std::string, std::string>>* facts) const {
   facts->emplace_back("cached", absl::StrCat(pool_->used_bytes(file_), " bytes"));
@@ -574,16 +526,6 @@ void CacheLayer::AddFacts(std::vector<std::pair<std::string, std::string>>* fact
   constexpr const char* kPromises[] = {"none", "to share", "to write"};
   facts->emplace_back("promise", kPromises[static_cast<size_t>(promise_.kind) % 3]);
   facts->emplace_back("found", absl::StrCat(hits_, " of ", hits_ + misses_, " blocks"));
-}
-
-absl::StatusOr<std::unique_ptr<runtime::MobileObject>> CacheManager::CreateObj(
-    const runtime::ClassInfo&, size_t state_bytes) {
-  if (!pool_->FitsDirty(state_bytes)) {
-    return absl::ResourceExhaustedError(absl::StrCat("the node's cache of ", pool_->budget_bytes(),
-                                                     " bytes has no room for ", state_bytes,
-                                                     " bytes that wait to be written"));
-  }
-  return std::make_unique<CacheLayer>(pool_);
 }
 
 }  // namespace abacus::objfs

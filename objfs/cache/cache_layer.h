@@ -23,8 +23,9 @@ namespace abacus::objfs {
 // What is not here is read from the layer below in runs; a reader that goes on where it stopped
 // gets `ahead` bytes more at a time. A write stays here until there is too much of it (`dirty`, a
 // share of the node's budget), until somebody asks for it to be durable, or until another client
-// wants to read it. With `through` it is written below before Write() returns. Dirty blocks move
-// with the object, clean ones do not.
+// wants to read it. With `through` it is written below before Write() returns. When it
+// moves, dirty blocks are written below first or move with it, whichever costs less
+// (cache/travel.h); clean ones are read anew.
 //
 // It keeps something only under a promise of the layer below (Layer::Claim): a call that finds none
 // claims it, and answers IsWouldBlock() where another client has to give its own back first. A
@@ -76,6 +77,10 @@ class CacheLayer final : public Layer {
   absl::Status Invalidate(Range range, Version version) override;
   absl::Status Recall(Range range, Version version) override;
 
+  // Flushes where that costs less than to carry what is dirty, or where the target had no room for
+  // it; from here on little more than may be carried gets dirty. What cannot be flushed is carried.
+  bool BeforeMove(const runtime::MoveAhead& ahead) override;
+  void StaysHere() override;
   void Checkpoint(runtime::CheckpointWriter& writer) const override;
   absl::Status Restore(runtime::CheckpointReader& reader) override;
   ABACUS_LAYER(CacheLayer, 2)
@@ -151,6 +156,8 @@ class CacheLayer final : public Layer {
   absl::Status ZeroEdges(Range range, Version now, Range* whole);
   absl::Status WriteBack(Blocks blocks);
   absl::Status MakeRoomForDirty(uint64_t bytes);
+  // More than a checkpoint is to have, in a cache that is about to move.
+  bool TooMuchToCarry(uint64_t more_bytes) const;
   void ForgetSize();
 
   const std::shared_ptr<BlockPool> pool_;
@@ -167,7 +174,9 @@ class CacheLayer final : public Layer {
   bool changing_ ABSL_GUARDED_BY(mutex_) = false;
   int breaking_ ABSL_GUARDED_BY(mutex_) = 0;   // breaks under way: nobody enters
   int recalling_ ABSL_GUARDED_BY(mutex_) = 0;  // those above are being told: they get no promise
-  absl::Status lost_ ABSL_GUARDED_BY(mutex_);  // why blocks were dropped; told once
+  int leaving_ ABSL_GUARDED_BY(mutex_) = 0;    // moves that are about to begin
+  uint64_t carry_bytes_max_ ABSL_GUARDED_BY(mutex_) = 0;  // of the last of them
+  absl::Status lost_ ABSL_GUARDED_BY(mutex_);             // why blocks were dropped; told once
   // Unknown: the layer below knows it, and what is dirty here.
   std::optional<uint64_t> size_ ABSL_GUARDED_BY(mutex_);
   uint64_t size_changes_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -20,6 +20,7 @@
 #include "objfs/store/local_object_store.h"
 #include "objfs/store/memory_disk.h"
 #include "objfs/store/model_disk.h"
+#include "objfs/store/names.h"
 #include "objfs/store/testing/model_object.h"
 #include "runtime/base/mutex.h"
 
@@ -239,6 +240,119 @@ TEST_F(ConcurrencyTest, AWriteThatWaitsForItsDiskStopsNoUpdateOfOthers) {
   for (std::thread& thread : waiting) thread.join();
   EXPECT_EQ(store.GetAttributes(other)->blob, std::to_string(updates.get()));
   EXPECT_EQ(store.GetAttributes(slow)->blob, "4");
+}
+
+// Each write lasts longer than a step tries to have its object, and the next one follows at once.
+TEST_F(ConcurrencyTest, WritesWithoutPauseHoldUpNoFlush) {
+  constexpr int kWritesMax = 60;
+  runtime::Mutex mutex;
+  runtime::CondVar changed;
+  bool slow = false, flushed = false;
+  int begun = 0;
+  ModelDisk disk(disk_, {.fault = [&](std::string_view call, const std::string& path) {
+                   if (call != "write" || !path.ends_with(".d")) return absl::OkStatus();
+                   runtime::MutexLock lock(mutex);
+                   if (!slow) return absl::OkStatus();
+                   ++begun;
+                   changed.SignalAll();
+                   const auto end =
+                       std::chrono::steady_clock::now() + std::chrono::milliseconds(40);
+                   while (!flushed && changed.WaitUntil(mutex, end)) {
+                   }
+                   return absl::OkStatus();
+                 }});
+  auto opened = LocalObjectStore::Open(disk, {});
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  LocalObjectStore& store = **opened;
+  const std::vector<ObjectId> busy = {*store.Create("", 1), *store.Create("", 1)};
+  const ObjectId other = *store.Create("", 1);
+  const std::vector<ObjectUpdate> names = {{busy[0], {}, "name"}, {busy[1], {}, "name"}};
+  ASSERT_TRUE(store.Update(names, 2).ok());  // now every flush takes them along
+  slow = true;
+  std::vector<std::thread> writers;
+  for (const ObjectId id : busy) {
+    writers.emplace_back([&, id] {
+      VersionNumber version = 3;
+      for (bool goes_on = true; goes_on; ++version) {
+        EXPECT_TRUE(store.Write(id, 0, "x", version).ok());
+        runtime::MutexLock lock(mutex);
+        goes_on = !flushed && begun < kWritesMax;
+      }
+    });
+  }
+  {
+    runtime::MutexLock lock(mutex);
+    while (begun < 2) changed.Wait(mutex);
+  }
+  EXPECT_EQ(store.Flush(other), absl::OkStatus());
+  int begun_before = 0;
+  {
+    runtime::MutexLock lock(mutex);
+    flushed = true;
+    begun_before = begun;
+    changed.SignalAll();
+  }
+  for (std::thread& writer : writers) writer.join();
+  std::cout << begun_before << " writes before the flush was done\n";
+  EXPECT_LE(begun_before, kWritesMax / 3);
+  // Whoever waited for the flush goes on.
+  ASSERT_TRUE(store.Update(names, 100).ok());
+  EXPECT_EQ(store.FlushAll(), absl::OkStatus());
+}
+
+// What was written to a large file while it was synced is synced before the step as well: flushes
+// of others go on meanwhile.
+TEST_F(ConcurrencyTest, MuchThatIsWrittenDuringASyncHoldsUpNoFlushOfOthers) {
+  constexpr size_t kMuch = size_t{16} << 20;
+  LocalObjectStore* store = nullptr;
+  ObjectId large = 0, other = 0;
+  int syncs = 0;
+  std::future<absl::Status> flush;
+  ModelDisk disk(disk_, {.fault = [&](std::string_view call, const std::string& path) {
+                   if (call != "sync" || path != DataPath(large)) return absl::OkStatus();
+                   ++syncs;
+                   if (syncs == 1) {
+                     EXPECT_TRUE(store->Write(large, 0, std::string(kMuch, 'y'), 3).ok());
+                   } else if (syncs == 2) {
+                     flush = std::async(std::launch::async, [&] { return store->Flush(other); });
+                     EXPECT_EQ(flush.wait_for(std::chrono::seconds(10)), std::future_status::ready);
+                   }
+                   return absl::OkStatus();
+                 }});
+  auto opened = LocalObjectStore::Open(disk, {});
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  store = opened->get();
+  large = *store->Create("", 1);
+  other = *store->Create("", 1);
+  ASSERT_TRUE(store->FlushAll().ok());
+  ASSERT_TRUE(store->Write(large, 0, "x", 2).ok());
+  ASSERT_TRUE(store->SetAttributes(other, "x", 2).ok());
+  EXPECT_EQ(store->Flush(large), absl::OkStatus());
+  EXPECT_EQ(syncs, 2);
+  ASSERT_TRUE(flush.valid());
+  EXPECT_EQ(flush.get(), absl::OkStatus());
+}
+
+// Where each sync finds as much as the one before, it is in vain to go on.
+TEST_F(ConcurrencyTest, AFileThatIsWrittenAsFastAsItIsSyncedIsFlushedNevertheless) {
+  constexpr size_t kMuch = size_t{8} << 20;
+  LocalObjectStore* store = nullptr;
+  ObjectId large = 0;
+  VersionNumber version = 1;
+  int syncs = 0;
+  ModelDisk disk(disk_, {.fault = [&](std::string_view call, const std::string& path) {
+                   if (call != "sync" || !path.ends_with(".d") || ++syncs > 20) {
+                     return absl::OkStatus();
+                   }
+                   return store->Write(large, 0, std::string(kMuch, 'y'), ++version);
+                 }});
+  auto opened = LocalObjectStore::Open(disk, {});
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  store = opened->get();
+  large = *store->Create("", 1);
+  ASSERT_TRUE(store->Write(large, 0, std::string(kMuch, 'x'), ++version).ok());
+  EXPECT_EQ(store->Flush(large), absl::OkStatus());
+  EXPECT_LE(syncs, 4);
 }
 
 TEST_F(ConcurrencyTest, FlushesThatComeAtOnceShareAStep) {

@@ -4,6 +4,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -106,6 +108,28 @@ TEST(LocalDiskTest, ADirectoryHasOneOwner) {
     EXPECT_TRUE(absl::IsFailedPrecondition(LocalDisk::At(directory).status()));
   }
   EXPECT_TRUE(LocalDisk::At(directory).ok());
+  std::filesystem::remove_all(directory);
+}
+
+TEST(LocalDiskTest, DescriptorsThatAreUsedUpAreNoFullDisk) {
+  std::string pattern = ::testing::TempDir() + "abacus-disk-XXXXXX";
+  const std::string directory = mkdtemp(pattern.data());
+  {
+    const auto disk = LocalDisk::At(directory);
+    ASSERT_TRUE(disk.ok());
+    rlimit was;
+    ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &was), 0);
+    const int next = dup(0);
+    ASSERT_GE(next, 0);
+    close(next);
+    const rlimit few{static_cast<rlim_t>(next), was.rlim_max};
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+    const absl::Status status = (*disk)->Create("file").status();
+    setrlimit(RLIMIT_NOFILE, &was);
+    EXPECT_TRUE(absl::IsInternal(status)) << status;
+    EXPECT_NE(std::string(status.message()).find("ulimit -n"), std::string::npos) << status;
+    EXPECT_TRUE((*disk)->Create("file").ok());
+  }
   std::filesystem::remove_all(directory);
 }
 

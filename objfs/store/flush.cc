@@ -21,6 +21,14 @@ constexpr uint64_t kUnpunchedShare = 4;
 // While updates are stopped nobody waits longer for an object that a call is in: enough for a write
 // to memory, and not for one that waits for its disk.
 constexpr auto kCollectMax = std::chrono::milliseconds(10);
+// So much of a file may be left for a step to sync.
+constexpr uint64_t kLeftBytes = uint64_t{4} << 20;
+
+absl::Status Unsynced(ObjectId id, const absl::Status& why) {
+  return absl::UnavailableError(
+      absl::StrCat("object ", id, " could not be synced and takes no more changes until the ",
+                   "store is reopened: ", why.message()));
+}
 }  // namespace
 
 // -- flushes --------------------------------------------------------------------------------------
@@ -36,24 +44,48 @@ absl::Status LocalObjectStore::FlushAll() {
     MutexLock lock(mutex_);
     ids.assign(changed_.begin(), changed_.end());
   }
-  return FlushTogether(ids);
+  return FlushSome(ids, /*heard=*/false);
 }
 
 absl::Status LocalObjectStore::FlushTogether(std::span<const ObjectId> ids) {
+  return FlushSome(ids, /*heard=*/!ids.empty());
+}
+
+absl::Status LocalObjectStore::FlushSome(std::span<const ObjectId> ids, bool heard) {
   absl::Status first;
-  // Before the step: however large they are, no other flush waits for them.
   std::vector<ObjectId> synced;
   for (const ObjectId id : ids) {
     const auto found = Find(id);
     if (!found.ok()) continue;  // removed: nothing is left to make durable
-    const absl::Status status = SyncData(**found);
+    const absl::Status status = SyncBeforeStep(**found);
     if (status.ok()) synced.push_back(id);
     if (!absl::IsNotFound(status)) first.Update(status);
   }
-  first.Update(JoinStep(synced));
+  absl::Status lost;
+  first.Update(JoinStep(synced, &lost));
+  {
+    MutexLock lock(mutex_);
+    if (heard) {
+      first.Update(std::exchange(lost_unheard_, absl::OkStatus()));
+    } else {
+      lost_unheard_.Update(lost);
+    }
+  }
   first.Update(SyncRemovals());
   CheckpointIfLong();
   return Counted(first);
+}
+
+absl::Status LocalObjectStore::SyncBeforeStep(StoredObject& object) {
+  for (uint64_t left = UINT64_MAX, before = left;; before = left) {
+    if (auto status = SyncData(object); !status.ok()) return status;
+    {
+      const LockFirst lock(object);
+      left = object.data_written - object.data_synced;
+    }
+    // Where as much comes as a sync takes away, another one would be in vain.
+    if (left <= kLeftBytes || left > before / 2) return absl::OkStatus();
+  }
 }
 
 absl::Status LocalObjectStore::SyncData(StoredObject& object) {
@@ -62,22 +94,26 @@ absl::Status LocalObjectStore::SyncData(StoredObject& object) {
   bool named;
   uint64_t written;
   {
-    MutexLock lock(object.mutex);
+    const LockFirst lock(object);
     if (object.removed) {
       return absl::NotFoundError(absl::StrCat("there is no object ", object.id));
     }
     if (!object.unsynced.ok()) return object.unsynced;
-    if (!object.damage.ok()) return object.damage;
+    // It has taken no changes since it was read last.
+    if (!object.damage.ok()) return absl::OkStatus();
     written = object.data_written;
     if (object.data_synced == written) return absl::OkStatus();
     auto opened = DataFile(object, false);
+    // Without the file the bytes are lost as well; other errors pass.
+    if (absl::IsDataLoss(opened.status())) object.unsynced = Unsynced(object.id, opened.status());
+    if (!object.unsynced.ok()) return object.unsynced;
     if (!opened.ok()) return opened.status();
     data = *std::move(opened);
     named = object.data_named;
   }
   absl::Status synced = data->Sync();
   if (synced.ok() && !named) synced = disk_.SyncDirectory(FolderName(object.id));
-  MutexLock lock(object.mutex);
+  const LockFirst lock(object);
   if (synced.ok()) {
     object.data_named = true;
     object.data_synced = written;
@@ -85,15 +121,13 @@ absl::Status LocalObjectStore::SyncData(StoredObject& object) {
   }
   // The kernel reports a page that it could not write once and then takes it for clean: a second
   // try would succeed without the bytes.
-  object.unsynced = absl::UnavailableError(absl::StrCat(
-      "object ", object.id, " could not be synced and takes no more changes until the ",
-      "store is reopened: ", synced.message()));
+  object.unsynced = Unsynced(object.id, synced);
   return object.unsynced;
 }
 
 // -- steps ----------------------------------------------------------------------------------------
 
-absl::Status LocalObjectStore::JoinStep(std::span<const ObjectId> ids) {
+absl::Status LocalObjectStore::JoinStep(std::span<const ObjectId> ids, absl::Status* lost) {
   steps_mutex_.Lock();
   const std::shared_ptr<Step> step = next_step_;
   step->ids.insert(step->ids.end(), ids.begin(), ids.end());
@@ -113,7 +147,9 @@ absl::Status LocalObjectStore::JoinStep(std::span<const ObjectId> ids) {
     stepped_.SignalAll();
   }
   steps_mutex_.Unlock();
+  *lost = step->lost;
   absl::Status first = step->status;
+  first.Update(step->lost);
   for (const ObjectId id : ids) {
     const auto failed = step->failed.find(id);
     if (failed != step->failed.end()) first.Update(failed->second);
@@ -124,6 +160,7 @@ absl::Status LocalObjectStore::JoinStep(std::span<const ObjectId> ids) {
 void LocalObjectStore::MakeStep(Step& step) {
   std::sort(step.ids.begin(), step.ids.end());
   step.ids.erase(std::unique(step.ids.begin(), step.ids.end()), step.ids.end());
+  std::vector<ObjectPtr> awaited;
   for (;;) {
     absl::btree_set<ObjectId> taken(step.ids.begin(), step.ids.end());
     {
@@ -145,15 +182,37 @@ void LocalObjectStore::MakeStep(Step& step) {
     ObjectPtr busy;
     if (has_all) busy = CollectMembers(step, &members);
     updates_.Open();
-    if (busy != nullptr) MutexLock until_it_is_free(busy->mutex);
+    if (busy != nullptr) {
+      for (Member& member : members) AbortMember(member);  // this may wait for writes too
+      // Else who writes without pause would be in it at the next try too, and hold up all flushes.
+      // Not locked meanwhile: reads go on.
+      ++busy->awaited;
+      awaited.push_back(busy);
+      const LockFirst until_it_is_free(*busy);
+    }
     if (!has_all || busy != nullptr) continue;
+    LetGoOn(awaited);
     SyncMembers(step, members);
-    if (!step.status.ok()) LeaveOutUpdates(step, members);
+    if (const bool tied = std::any_of(members.begin(), members.end(),
+                                      [](const Member& one) { return one.tie != Tie::kNone; });
+        tied) {
+      // Once they are lost, also when what lost them was removed since.
+      MutexLock lock(mutex_);
+      step.status.Update(updates_lost_);
+    }
+    if (!step.status.ok()) LeaveOutUpdates(members);
     const absl::Status logged = LogMembers(members);
     if (logged.ok()) return;
     for (Member& member : members) AbortMember(member);
     step.status = logged;
     return;
+  }
+}
+
+void LocalObjectStore::LetGoOn(const std::vector<ObjectPtr>& awaited) {
+  for (const ObjectPtr& object : awaited) {
+    const LockFirst lock(*object);
+    --object->awaited;
   }
 }
 
@@ -170,12 +229,12 @@ LocalObjectStore::ObjectPtr LocalObjectStore::CollectMembers(Step& step,
       if (found != objects_.end()) objects.emplace(id, found->second);
     }
   }
+  const auto deadline = std::chrono::steady_clock::now() + kCollectMax;
   for (const auto& [id, tie] : ids) {
     const auto found = objects.find(id);
     if (found == objects.end()) continue;
     const ObjectPtr& object = found->second;
-    if (!LockSoon(object->mutex, std::chrono::steady_clock::now() + kCollectMax)) {
-      for (Member& member : *members) AbortMember(member);
+    if (!LockSoon(object->mutex, deadline)) {
       MutexLock lock(mutex_);
       for (const auto& [other, other_tie] : ids) {
         if (other_tie == Tie::kNone || !objects.contains(other)) continue;
@@ -197,14 +256,15 @@ std::optional<LocalObjectStore::Member> LocalObjectStore::MemberOf(Step& step,
                                                                    bool asked) {
   Member member{.object = object, .tie = tie};
   if (object->removed || !object->listed_changed) return std::nullopt;
-  if (object->unsynced.ok() && (asked || tie == Tie::kContents)) {
+  if (object->unsynced.ok() && (asked || tie >= Tie::kMade)) {
     member.batch = object->state.BeginFlush();
     return member;
   }
   if (asked) step.failed[object->id] = object->unsynced;
+  if (tie == Tie::kMade) step.lost.Update(object->unsynced);
   if (tie == Tie::kContents) {
-    step.status.Update(object->unsynced);
-  } else if (tie == Tie::kAttributes) {
+    step.status.Update(LoseUpdates(object->unsynced));
+  } else if (tie != Tie::kNone) {
     member.attributes = object->state.Attributes(object->id);
   }
   return member;
@@ -218,33 +278,51 @@ void LocalObjectStore::SyncMembers(Step& step, std::vector<Member>& members) {
                     [](const auto& block) { return block.second.version != 0; });
     if (!has_contents) continue;
     const absl::Status synced = SyncData(*member.object);
-    if (synced.ok()) continue;
-    step.failed[member.object->id] = synced;
-    if (member.tie == Tie::kContents) step.status.Update(synced);
-    if (member.tie == Tie::kAttributes) {
-      // They do not rest on the contents.
-      member.attributes = AttributesRecord{.id = member.object->id,
-                                           .version = member.batch->head.version,
-                                           .blob = member.batch->head.blob,
-                                           .blocks = member.batch->blocks_before};
-    }
-    MutexLock lock(member.object->mutex);
-    member.object->state.Abort();
-    member.batch.reset();
+    if (!synced.ok()) LeaveOut(step, member, synced);
   }
 }
 
-void LocalObjectStore::LeaveOutUpdates(Step& step, std::vector<Member>& members) {
-  step.status = absl::UnavailableError(
-      absl::StrCat("the store's updates cannot be made durable any more: ", step.status.message()));
+void LocalObjectStore::LeaveOut(Step& step, Member& member, const absl::Status& synced) {
+  StoredObject& object = *member.object;
+  const LockFirst lock(object);
+  step.failed[object.id] = synced;
+  const bool is_lost = !object.unsynced.ok();  // else the next step may have them
+  if (member.tie == Tie::kMade && is_lost) {
+    step.lost.Update(synced);
+  } else if (member.tie >= Tie::kMade) {
+    step.status.Update(is_lost ? LoseUpdates(synced) : synced);
+  }
+  if (member.tie != Tie::kNone) {
+    // They do not rest on the contents.
+    member.attributes = AttributesRecord{.id = object.id,
+                                         .version = member.batch->head.version,
+                                         .blob = member.batch->head.blob,
+                                         .blocks = member.batch->blocks_before};
+  }
+  object.state.Abort();
+  member.batch.reset();
+}
+
+void LocalObjectStore::LeaveOutUpdates(std::vector<Member>& members) {
   for (Member& member : members) {
     if (member.tie != Tie::kNone) AbortMember(member);
   }
 }
 
+absl::Status LocalObjectStore::LoseUpdates(const absl::Status& why) {
+  MutexLock lock(mutex_);
+  if (updates_lost_.ok()) {
+    updates_lost_ = absl::UnavailableError(absl::StrCat(
+        "the store's updates cannot be made durable any more, and it takes none until it is ",
+        "reopened, which a restart of its server does; it then has what was durable: ",
+        why.message()));
+  }
+  return updates_lost_;
+}
+
 void LocalObjectStore::AbortMember(Member& member) {
   if (member.batch.has_value()) {
-    MutexLock lock(member.object->mutex);
+    const LockFirst lock(*member.object);
     member.object->state.Abort();
   }
   member.batch.reset();
@@ -285,7 +363,7 @@ absl::Status LocalObjectStore::LogMembers(const std::vector<Member>& members) {
 
 void LocalObjectStore::CommitMember(const Member& member) {
   StoredObject& object = *member.object;
-  MutexLock lock(object.mutex);
+  const LockFirst lock(object);
   if (member.batch.has_value()) {
     durable_blocks_ += object.state.Commit(*member.batch);
     GiveBackSlots(object);
@@ -323,7 +401,7 @@ absl::Status LocalObjectStore::Remove(ObjectId id) {
     const Turns::Turn turn(flush_turns_, id);
     const SharedGate::Pass pass(commits_);
     if (auto status = journal_->broken(); !status.ok()) return status;
-    MutexLock lock(object.mutex);
+    const LockFirst lock(object);
     const absl::Status prepared = Prepare(object);
     // One that is damaged can be removed; how many blocks it had is not known then.
     if (absl::IsNotFound(prepared)) return prepared;

@@ -19,6 +19,15 @@ namespace {
 
 constexpr mode_t kFileMode = 0600;
 constexpr mode_t kDirectoryMode = 0700;
+// Descriptors that are used up are no full disk, and neither is ENFILE.
+absl::Status DiskError(int error, const std::string& what) {
+  if (error != EMFILE && error != ENFILE) return absl::ErrnoToStatus(error, what);
+  return absl::InternalError(absl::StrCat(
+      what, ": too many open files; raise the limit of ",
+      error == EMFILE ? "the process" : "the system",
+      error == EMFILE ? " (ulimit -n, or LimitNOFILE= of a service)" : " (fs.file-max)"));
+}
+
 constexpr uint64_t kOffsetMax = static_cast<uint64_t>(std::numeric_limits<off_t>::max());
 
 absl::Status MakeDirectories(const std::string& path) {
@@ -95,7 +104,7 @@ class LocalFile : public DiskFile {
 
  private:
   absl::Status Error(const char* what) const {
-    return absl::ErrnoToStatus(errno, absl::StrCat(what, " ", path_));
+    return DiskError(errno, absl::StrCat(what, " ", path_));
   }
   absl::Status Check(int result, const char* what) const {
     return result == 0 ? absl::OkStatus() : Error(what);
@@ -115,7 +124,7 @@ class LocalFile : public DiskFile {
 absl::StatusOr<std::unique_ptr<LocalDisk>> LocalDisk::At(const std::string& directory) {
   if (auto status = MakeDirectories(directory); !status.ok()) return status;
   const int fd = open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", directory));
+  if (fd < 0) return DiskError(errno, absl::StrCat("cannot open ", directory));
   auto disk = std::unique_ptr<LocalDisk>(new LocalDisk(fd, directory));
   if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
     return errno == EWOULDBLOCK ? absl::FailedPreconditionError(absl::StrCat(
@@ -128,7 +137,7 @@ absl::StatusOr<std::unique_ptr<LocalDisk>> LocalDisk::At(const std::string& dire
 LocalDisk::~LocalDisk() { close(fd_); }
 
 absl::Status LocalDisk::Error(const char* what, const std::string& path) const {
-  return absl::ErrnoToStatus(errno, absl::StrCat(what, " ", root_, "/", path));
+  return DiskError(errno, absl::StrCat(what, " ", root_, "/", path));
 }
 
 absl::StatusOr<std::shared_ptr<DiskFile>> LocalDisk::Open(const std::string& path) {

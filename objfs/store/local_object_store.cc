@@ -85,9 +85,16 @@ uint64_t BlocksUpTo(uint64_t bytes) { return (bytes + kBlockBytes - 1) / kBlockB
 LocalObjectStore::~LocalObjectStore() = default;
 
 absl::Status LocalObjectStore::Counted(absl::Status status) {
-  if (absl::IsDataLoss(status)) ++checksum_errors_;
+  if (absl::IsDataLoss(status)) {
+    ++checksum_errors_;
+    TellDamage(status);
+  }
   if (absl::IsResourceExhausted(status)) ++refused_for_space_;
   return status;
+}
+
+void LocalObjectStore::TellDamage(const absl::Status& damage) const {
+  if (options_.on_damage) options_.on_damage(damage);
 }
 
 absl::StatusOr<LocalObjectStore::ObjectPtr> LocalObjectStore::Find(ObjectId id) {
@@ -107,6 +114,15 @@ absl::Status LocalObjectStore::PrepareChange(StoredObject& object, VersionNumber
   if (auto status = CheckVersion(version); !status.ok()) return status;
   if (auto status = Prepare(object); !status.ok()) return status;
   return object.unsynced;
+}
+
+void LocalObjectStore::LetFlushesGoFirst(StoredObject& object) {
+  while (object.awaited != 0) object.passed.Wait(object.mutex);
+}
+
+absl::Status LocalObjectStore::BeginChange(StoredObject& object, VersionNumber version) {
+  LetFlushesGoFirst(object);
+  return PrepareChange(object, version);
 }
 
 void LocalObjectStore::NoteChanged(StoredObject& object) {
@@ -344,7 +360,7 @@ absl::StatusOr<uint64_t> LocalObjectStore::WriteOut(StoredObject& object, const 
   if (!data.ok()) return data.status();
   // Never over contents that are in use: on an error, and after a crash, those are what there is.
   const uint64_t slot = object.state.AllocateSlots(plan.count);
-  ++object.data_written;
+  object.data_written += plan.count * kBlockBytes;
   uint64_t at = slot * kBlockBytes;
   for (const std::string_view part :
        {std::string_view(plan.head), plan.middle, std::string_view(plan.tail)}) {
@@ -413,7 +429,7 @@ void LocalObjectStore::Install(StoredObject& object, const WrittenOut& written,
 
 absl::Status LocalObjectStore::WriteLocked(StoredObject& object, const ObjectWrite& write,
                                            VersionNumber version) {
-  if (auto status = PrepareChange(object, version); !status.ok()) return status;
+  if (auto status = BeginChange(object, version); !status.ok()) return status;
   const auto written = WriteOutAll(object, std::span(&write, 1));
   if (!written.ok()) return written.status();
   Install(object, *written, version);
@@ -430,6 +446,7 @@ absl::Status LocalObjectStore::Write(ObjectId id, uint64_t offset, std::string_v
   {
     MutexLock lock(object.mutex);
     if (bytes.empty()) return PrepareChange(object, version);
+    LetFlushesGoFirst(object);  // others write while this one waits
     too_many =
         object.state.changed_blocks() + BlocksUpTo(bytes.size()) > options_.changed_blocks_max;
     if (!too_many) return Counted(WriteLocked(object, {offset, bytes}, version));
@@ -462,6 +479,10 @@ absl::Status LocalObjectStore::Update(std::span<const ObjectUpdate> updates,
     ObjectPtr busy;
     {
       const SharedGate::Pass pass(updates_);
+      {
+        MutexLock lock(mutex_);
+        if (!updates_lost_.ok()) return updates_lost_;
+      }
       busy = LockAll(locked);
       if (busy == nullptr) {
         const absl::Status status = UpdateLocked(objects, updates, version);
@@ -471,6 +492,7 @@ absl::Status LocalObjectStore::Update(std::span<const ObjectUpdate> updates,
     }
     // For its disk, while flushes and updates of others go on.
     MutexLock until_it_is_free(busy->mutex);
+    LetFlushesGoFirst(*busy);
   }
 }
 
@@ -478,8 +500,9 @@ LocalObjectStore::ObjectPtr LocalObjectStore::LockAll(std::span<const ObjectPtr>
     ABSL_NO_THREAD_SAFETY_ANALYSIS {
   const Deadline deadline = std::chrono::steady_clock::now() + kLockAllMax;
   for (size_t i = 0; i < objects.size(); ++i) {
-    if (LockSoon(objects[i]->mutex, deadline)) continue;
-    for (size_t k = 0; k < i; ++k) objects[k]->mutex.Unlock();
+    const bool locked = LockSoon(objects[i]->mutex, deadline);
+    if (locked && objects[i]->awaited == 0) continue;
+    for (size_t k = 0; k < (locked ? i + 1 : i); ++k) objects[k]->mutex.Unlock();
     return objects[i];
   }
   return nullptr;
@@ -515,7 +538,9 @@ absl::Status LocalObjectStore::UpdateLocked(std::span<const ObjectPtr> objects,
     Install(*objects[i], written[i], version);
     MutexLock lock(mutex_);
     Tie& tie = tied_[objects[i]->id];
-    tie = std::max(tie, updates[i].writes.empty() ? Tie::kAttributes : Tie::kContents);
+    tie = std::max(tie, updates[i].writes.empty()      ? Tie::kAttributes
+                        : updates[i].may_lose_contents ? Tie::kMade
+                                                       : Tie::kContents);
   }
   return status;
 }
@@ -549,7 +574,7 @@ absl::Status LocalObjectStore::Truncate(ObjectId id, uint64_t size_bytes, Versio
   if (!found.ok()) return found.status();
   StoredObject& object = **found;
   MutexLock lock(object.mutex);
-  if (auto status = PrepareChange(object, version); !status.ok()) return status;
+  if (auto status = BeginChange(object, version); !status.ok()) return status;
   if (size_bytes < object.state.head().size_bytes) {
     const uint64_t end = BlocksUpTo(size_bytes) * kBlockBytes;
     if (auto status = ZeroParts(object, {{size_bytes, end}}, version); !status.ok()) {
@@ -570,7 +595,7 @@ absl::Status LocalObjectStore::Punch(ObjectId id, uint64_t offset, uint64_t byte
   if (!found.ok()) return found.status();
   StoredObject& object = **found;
   MutexLock lock(object.mutex);
-  if (auto status = PrepareChange(object, version); !status.ok()) return status;
+  if (auto status = BeginChange(object, version); !status.ok()) return status;
   const uint64_t size = object.state.head().size_bytes;
   if (bytes == 0 || offset >= size) return absl::OkStatus();
   // The rest of the last block is zeros already: up to there, or beyond, is all of it.
@@ -651,7 +676,7 @@ absl::Status LocalObjectStore::SetAttributes(ObjectId id, std::string_view blob,
   if (!found.ok()) return found.status();
   StoredObject& object = **found;
   MutexLock lock(object.mutex);
-  if (auto status = PrepareChange(object, version); !status.ok()) return status;
+  if (auto status = BeginChange(object, version); !status.ok()) return status;
   ObjectHead& head = object.state.ChangeHead();
   head.blob = std::string(blob);
   head.version = version;

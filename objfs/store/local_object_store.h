@@ -37,6 +37,9 @@ struct LocalObjectStoreOptions {
   uint64_t changed_blocks_max = uint64_t{1} << 20;  // of an object; beyond it a Write flushes first
   uint64_t removed_max = 1024;  // removals that wait for a Flush; then one is made
   uint64_t ids_batch = 65'536;  // identifiers reserved at once
+  // Is told of wrong bytes whenever they are met, with object and block; empty: nobody is. It is
+  // called with locks held and may call nothing of the store.
+  std::function<void(const absl::Status& damage)> on_damage;
 };
 
 // An ObjectStore in a directory of a local disk; FORMAT.md describes the files and argues why a
@@ -49,12 +52,14 @@ struct LocalObjectStoreOptions {
 //
 // Flushes that come at the same time are one step, made by the thread of one of them: what it takes
 // along is collected while no update is under way, and goes to the journal as one group of records.
+// Changes of an object that a flush waits for begin after it: who writes without pause holds none
+// up.
 //
 // A checkpoint now and then brings the entries of the journal into the objects' table files and
 // begins a new journal.
 //
 // Limits: an object's table is in memory while it is in use, 40 bytes a block: 5 MB for 1 GB. An
-//         object costs some 600 bytes of memory. A write takes at most kWriteBytesMax.
+//         object costs some 650 bytes of memory. A write takes at most kWriteBytesMax.
 // Lock order: flush_turns_, updates_, commits_ (shared), StoredObject::sync_mutex, its mutex,
 //         mutex_; and checkpoint_mutex_, commits_ (exclusive), then an object's. One object's at a
 //         time, but for Update(), which takes them by rising identifier.
@@ -109,6 +114,8 @@ class LocalObjectStore : public ObjectStore {
     const ObjectId id;
     runtime::Mutex sync_mutex;  // one sync of the data file at a time: a failed one is told once
     runtime::Mutex mutex;
+    std::atomic<int> awaited{0};  // flushes that are to have it before changes that have not begun
+    runtime::CondVar passed;      // with `mutex`: one of them had it
     ObjectState state ABSL_GUARDED_BY(mutex);
     bool loaded ABSL_GUARDED_BY(mutex) = false;
     bool removed ABSL_GUARDED_BY(mutex) = false;
@@ -118,7 +125,7 @@ class LocalObjectStore : public ObjectStore {
     bool data_named ABSL_GUARDED_BY(mutex) = false;      // and its name is durable
     bool has_table ABSL_GUARDED_BY(mutex) = false;
     bool table_unsynced ABSL_GUARDED_BY(mutex) = false;     // a checkpoint is under way
-    uint64_t data_written ABSL_GUARDED_BY(mutex) = 0;       // writes to the data file since Open,
+    uint64_t data_written ABSL_GUARDED_BY(mutex) = 0;       // bytes, to the data file since Open,
     uint64_t data_synced ABSL_GUARDED_BY(mutex) = 0;        // and how many of them were synced
     absl::Status damage ABSL_GUARDED_BY(mutex);             // of the table: no call can use it
     absl::Status unsynced ABSL_GUARDED_BY(mutex);           // a sync failed: no more changes
@@ -127,6 +134,26 @@ class LocalObjectStore : public ObjectStore {
     absl::btree_map<uint64_t, int> places ABSL_GUARDED_BY(mutex);
   };
   using ObjectPtr = std::shared_ptr<StoredObject>;
+  // A lock of the object for which changes wait that have not begun. Who writes without pause would
+  // have a plain one again before a thread that waited for it is awake.
+  class ABSL_SCOPED_LOCKABLE LockFirst {
+   public:
+    explicit LockFirst(StoredObject& object) ABSL_EXCLUSIVE_LOCK_FUNCTION(object.mutex)
+        : object_(object) {
+      ++object_.awaited;
+      object_.mutex.Lock();
+    }
+    ~LockFirst() ABSL_UNLOCK_FUNCTION() {
+      --object_.awaited;
+      object_.passed.SignalAll();
+      object_.mutex.Unlock();
+    }
+    LockFirst(const LockFirst&) = delete;
+    LockFirst& operator=(const LockFirst&) = delete;
+
+   private:
+    StoredObject& object_;
+  };
 
   // A read: where the blocks are, as long as `frees` does not change.
   struct ReadPlan {
@@ -156,7 +183,8 @@ class LocalObjectStore : public ObjectStore {
     uint64_t end = 0;  // the furthest byte written
   };
   // What updates did to an object and no flush has made durable: all such becomes so in one step.
-  enum class Tie : uint8_t { kNone = 0, kAttributes, kContents };
+  // kMade: contents that may be lost go along, and where they are lost the attributes do.
+  enum class Tie : uint8_t { kNone = 0, kAttributes, kMade, kContents };
   // An object's part of a step: one of the two, or nothing.
   struct Member {
     ObjectPtr object;
@@ -169,6 +197,7 @@ class LocalObjectStore : public ObjectStore {
     std::vector<ObjectId> ids;
     bool done = false;
     absl::Status status;                                 // of the updates and of the journal
+    absl::Status lost;                                   // contents that kept nothing back
     absl::flat_hash_map<ObjectId, absl::Status> failed;  // of `ids`
   };
   // What recovery knows of the journals.
@@ -181,7 +210,8 @@ class LocalObjectStore : public ObjectStore {
     absl::btree_map<ObjectId, uint64_t> blocks;  // of objects that a record named
   };
 
-  LocalObjectStore(Disk& disk, LocalObjectStoreOptions options) : disk_(disk), options_(options) {}
+  LocalObjectStore(Disk& disk, LocalObjectStoreOptions options)
+      : disk_(disk), options_(std::move(options)) {}
 
   // open.cc
   static absl::Status CheckUnused(Disk& disk);
@@ -222,11 +252,16 @@ class LocalObjectStore : public ObjectStore {
   absl::Status Prepare(StoredObject& object) ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
   absl::Status PrepareChange(StoredObject& object, VersionNumber version)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
+  // The same, behind flushes that wait for the object. Never inside updates_, which a step closes.
+  absl::Status BeginChange(StoredObject& object, VersionNumber version)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
+  static void LetFlushesGoFirst(StoredObject& object) ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
   absl::StatusOr<std::shared_ptr<DiskFile>> DataFile(StoredObject& object, bool make)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
   void CloseOthers(const StoredObject& object);
   void NoteChanged(StoredObject& object) ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
   absl::Status Counted(absl::Status status);
+  void TellDamage(const absl::Status& damage) const;
 
   absl::StatusOr<ReadPlan> PlanRead(StoredObject& object, uint64_t offset, uint64_t bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
@@ -255,8 +290,8 @@ class LocalObjectStore : public ObjectStore {
   // False: it is not locked, as others had it until then.
   static bool LockSoon(runtime::Mutex& mutex, Deadline deadline)
       ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true, mutex);
-  // Returns null, or one that a call is in for longer than flushes may be held up; then none is
-  // locked.
+  // Returns null, or one that a call is in for longer than flushes may be held up, or that one of
+  // them waits for; then none is locked.
   static ObjectPtr LockAll(std::span<const ObjectPtr> objects);
   absl::Status UpdateLocked(std::span<const ObjectPtr> objects,
                             std::span<const ObjectUpdate> updates, VersionNumber version);
@@ -271,17 +306,27 @@ class LocalObjectStore : public ObjectStore {
   // flush.cc
   // Syncs the data file where it has unsynced bytes.
   absl::Status SyncData(StoredObject& object);
-  // Has a step flush these whose data is synced, and waits for it.
-  absl::Status JoinStep(std::span<const ObjectId> ids);
+  // Syncs it so far that a step has little to do, while other flushes go on.
+  absl::Status SyncBeforeStep(StoredObject& object);
+  // `heard`: whether somebody who asked for it to be durable is told of the error.
+  absl::Status FlushSome(std::span<const ObjectId> ids, bool heard);
+  // Has a step flush these whose data is synced, and waits for it. `lost`: what may be lost and is.
+  absl::Status JoinStep(std::span<const ObjectId> ids, absl::Status* lost);
   void MakeStep(Step& step);
   // While no update is under way. Returns null, or an object that a call is in for longer than
-  // updates may be stopped; then nothing is collected.
+  // updates may be stopped; then `members` are to be aborted once updates go on.
   ObjectPtr CollectMembers(Step& step, std::vector<Member>* members);
   std::optional<Member> MemberOf(Step& step, const ObjectPtr& object, Tie tie, bool asked)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(object->mutex);
   void SyncMembers(Step& step, std::vector<Member>& members);
+  // What the member's failed sync means for the step.
+  void LeaveOut(Step& step, Member& member, const absl::Status& synced);
   // Without all that updates changed.
-  void LeaveOutUpdates(Step& step, std::vector<Member>& members);
+  void LeaveOutUpdates(std::vector<Member>& members);
+  // No update can become durable any more. Returns what is said from now on.
+  absl::Status LoseUpdates(const absl::Status& why);
+  // Changes of these wait for the step no longer.
+  static void LetGoOn(const std::vector<ObjectPtr>& awaited);
   absl::Status LogMembers(const std::vector<Member>& members);
   void CommitMember(const Member& member);
   void AbortMember(Member& member);
@@ -323,8 +368,10 @@ class LocalObjectStore : public ObjectStore {
   runtime::Mutex ids_mutex_;  // held while a batch of identifiers is reserved; before commits_
   runtime::Mutex mutex_;      // the last one
   absl::btree_map<ObjectId, ObjectPtr> objects_ ABSL_GUARDED_BY(mutex_);
-  absl::btree_set<ObjectId> changed_ ABSL_GUARDED_BY(mutex_);         // to be flushed
-  absl::btree_map<ObjectId, Tie> tied_ ABSL_GUARDED_BY(mutex_);       // by updates; in changed_
+  absl::btree_set<ObjectId> changed_ ABSL_GUARDED_BY(mutex_);    // to be flushed
+  absl::btree_map<ObjectId, Tie> tied_ ABSL_GUARDED_BY(mutex_);  // by updates; in changed_
+  absl::Status updates_lost_ ABSL_GUARDED_BY(mutex_);            // as their contents are
+  absl::Status lost_unheard_ ABSL_GUARDED_BY(mutex_);  // what may be lost, found by FlushAll()
   absl::btree_set<ObjectId> changed_tables_ ABSL_GUARDED_BY(mutex_);  // to be checkpointed
   std::deque<std::weak_ptr<StoredObject>> open_ ABSL_GUARDED_BY(mutex_);
   struct Removed {

@@ -14,6 +14,7 @@
 namespace abacus::objfs {
 namespace {
 
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -26,6 +27,9 @@ class LocalObjectStoreTest : public ::testing::Test {
   void Open(LocalObjectStoreOptions options = {}) { OpenOn(disk_, options); }
   void OpenOn(Disk& disk, LocalObjectStoreOptions options = {}) {
     store_.reset();
+    options.on_damage = [this](const absl::Status& damage) {
+      told_.emplace_back(damage.message());
+    };
     auto store = LocalObjectStore::Open(disk, options);
     ASSERT_TRUE(store.ok()) << store.status();
     store_ = *std::move(store);
@@ -57,6 +61,7 @@ class LocalObjectStoreTest : public ::testing::Test {
   }
 
   MemoryDisk disk_;
+  std::vector<std::string> told_;  // of damage
   std::unique_ptr<LocalObjectStore> store_;
 };
 
@@ -166,6 +171,8 @@ TEST_F(LocalObjectStoreTest, AFlippedBitIsDataLossOfItsBlockOnly) {
     // A write into the block must not give the damage a checksum; one over all of it mends it.
     EXPECT_TRUE(absl::IsDataLoss(store_->Write(id, kBlock + 1, "b", 2)));
     EXPECT_EQ(store_->Statistics().checksum_errors, 2u);
+    ASSERT_EQ(told_.size(), 2u);
+    EXPECT_THAT(std::exchange(told_, {}), Each(HasSubstr(absl::StrCat("object ", id, " block 1"))));
     Open();
   }
   ASSERT_TRUE(store_->Write(id, kBlock, std::string(kBlock, 'b'), 2).ok());
@@ -183,6 +190,8 @@ TEST_F(LocalObjectStoreTest, ADamagedTableIsDataLossOfItsObjectOnly) {
   EXPECT_TRUE(absl::IsDataLoss(status));
   EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("object ", id)));
   EXPECT_EQ(store_->Statistics().damaged_tables, 1u);
+  EXPECT_FALSE(told_.empty());
+  EXPECT_THAT(told_, Each(HasSubstr(absl::StrCat("object ", id))));
   EXPECT_EQ(*Read(other, 0, 1), "b");
   EXPECT_TRUE(store_->Remove(id).ok());
   ASSERT_TRUE(store_->FlushAll().ok());

@@ -93,6 +93,8 @@ class PowerCutDisk : public Disk {
 
   // Only calls that change or sync something count.
   void CutPowerAfter(uint64_t calls);
+  // Now, and with no call under way.
+  void CutPower();
   void PowerOn(uint64_t seed);
   // Calls since the disk was made that changed or synced something.
   uint64_t Calls();

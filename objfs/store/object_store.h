@@ -44,6 +44,9 @@ struct ObjectUpdate {
   ObjectId id = 0;
   std::vector<ObjectWrite> writes;
   std::optional<std::string> blob;  // takes the place of the attributes
+  // No other object rests on these contents. Where they are lost as they cannot be synced, updates
+  // become durable without them, and the flushes of that step say so: kUnavailable.
+  bool may_lose_contents = false;
 };
 
 // Since the store was opened.
@@ -106,6 +109,8 @@ class ObjectStore {
   // and after a crash. What updates changed becomes durable with the next flush of whatever object:
   // the attributes of all these objects, and the contents of those that an update wrote to.
   // Errors: kInvalidArgument - an object named twice, two writes to one block.
+  //         kUnavailable - as above; also where updates can never become durable, see
+  //         FlushTogether(): none is taken any more.
   virtual absl::Status Update(std::span<const ObjectUpdate> updates, VersionNumber version) = 0;
   // Cuts the object off or extends it by a hole.
   virtual absl::Status Truncate(ObjectId id, uint64_t size_bytes, VersionNumber version) = 0;
@@ -133,14 +138,19 @@ class ObjectStore {
   // Makes the object's changes durable, and all updates.
   virtual absl::Status Flush(ObjectId id) = 0;
   // Makes the changes of these objects, and all updates, durable in one step: after a crash all of
-  // it is there or nothing. What is removed meanwhile is passed over. Of an object whose contents
-  // cannot be synced, these are left out, the rest is flushed, and the error is returned. Where
-  // that is an object that an update wrote to, no update becomes durable any more until the store
-  // is reopened, and every flush says so: kUnavailable.
+  // it is there or nothing. What is removed meanwhile is passed over, and so is what is damaged: it
+  // has taken no changes. Of an object whose contents cannot be synced, these are left out, the
+  // rest is flushed, and the error is returned. Where that is an object that an update wrote to, no
+  // update becomes durable by this step. After a failed sync (kUnavailable) none ever will until
+  // the store is reopened: every flush says so, and Update() takes none. Only contents that the
+  // update may lose are left out like others. After other errors (descriptors are used up) the next
+  // flush tries again.
   // Concurrent flushes share a step: who comes while one lasts goes along with the next.
   virtual absl::Status FlushTogether(std::span<const ObjectId> ids) = 0;
   // Makes all changes durable, of whatever object, in one step. On an error the rest is flushed
-  // nevertheless, and the first error returned.
+  // nevertheless, and the first error returned. Whoever calls this is taken for a flusher in the
+  // background: contents that an update may lose and that are lost are told to the next
+  // FlushTogether() with objects as well.
   virtual absl::Status FlushAll() = 0;
 
   virtual absl::StatusOr<StoreSpace> Space() = 0;

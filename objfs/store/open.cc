@@ -36,7 +36,7 @@ absl::StatusOr<std::unique_ptr<LocalObjectStore>> LocalObjectStore::Open(
     if (auto status = CheckUnused(disk); !status.ok()) return status;
     if (auto status = Format(disk); !status.ok()) return status;
   }
-  auto store = std::unique_ptr<LocalObjectStore>(new LocalObjectStore(disk, options));
+  auto store = std::unique_ptr<LocalObjectStore>(new LocalObjectStore(disk, std::move(options)));
   if (auto status = store->ReadSuperblock(); !status.ok()) return status;
   // What is read from here on may be in the page cache only, left there by a store that was killed;
   // what recovery does must not rest on that.
@@ -246,7 +246,9 @@ absl::Status LocalObjectStore::FinishRecovery(const Recovery& recovery) {
       (*object)->damage = absl::DataLossError(
           absl::StrCat("object ", id, ": its table gives one slot to two blocks"));
     }
-    if (!(*object)->damage.ok()) ++damaged_tables_;
+    if ((*object)->damage.ok()) continue;
+    ++damaged_tables_;
+    TellDamage((*object)->damage);
   }
   if (auto status = RemoveOrphans(); !status.ok()) return status;
   {

@@ -73,6 +73,11 @@ void PowerCutDisk::CutPowerAfter(uint64_t calls) {
   cut_at_ = calls_ + calls;
 }
 
+void PowerCutDisk::CutPower() {
+  MutexLock lock(mutex_);
+  on_ = false;
+}
+
 uint64_t PowerCutDisk::Calls() {
   MutexLock lock(mutex_);
   return calls_;

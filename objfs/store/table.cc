@@ -22,6 +22,7 @@ absl::Status LocalObjectStore::Load(StoredObject& object) {
   if (absl::IsDataLoss(loaded)) {
     object.damage = loaded;
     ++damaged_tables_;
+    TellDamage(loaded);
   }
   return loaded;
 }
@@ -155,7 +156,7 @@ absl::Status LocalObjectStore::WriteTables(const absl::btree_set<ObjectId>& ids,
 
 absl::Status LocalObjectStore::WriteTable(const ObjectPtr& pointer, uint64_t sequence) {
   StoredObject& object = *pointer;
-  MutexLock lock(object.mutex);
+  const LockFirst lock(object);
   if (object.removed || !object.damage.ok() || !object.state.has_changed_pages()) {
     return absl::OkStatus();
   }
@@ -181,7 +182,7 @@ absl::Status LocalObjectStore::WriteTable(const ObjectPtr& pointer, uint64_t seq
 
 void LocalObjectStore::TablesWritten(bool durable) {
   for (const NewPlace& place : new_places_) {
-    MutexLock lock(place.object->mutex);
+    const LockFirst lock(*place.object);
     place.object->table_unsynced = false;
     if (durable) {
       place.object->places[place.page] = place.place;

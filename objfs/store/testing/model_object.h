@@ -103,7 +103,8 @@ inline absl::Status ChangeBoth(std::mt19937_64& random, ObjectStore& store, Obje
       model.Write(gap, first, version);
       model.Write(gap + 2 * kBlock, second, version);
       model.blob = RandomBytes(random, random() % 100);
-      const ObjectUpdate update{id, {{gap + 2 * kBlock, second}, {gap, first}}, model.blob};
+      const ObjectUpdate update{
+          id, {{gap + 2 * kBlock, second}, {gap, first}}, model.blob, random() % 3 == 0};
       return store.Update(std::span(&update, 1), version);
     }
     case 0:
