@@ -85,7 +85,10 @@ absl::StatusOr<Part> Directory::PlanWith(const std::vector<EntryChange>& changes
 absl::StatusOr<Outcome> Directory::Commit(const std::vector<EntryChange>& changes,
                                           const InodeChange& own, const std::vector<Part>& others,
                                           const std::optional<uint64_t>& tree) {
-  Transaction transaction{.parts = others, .tree = tree};
+  Transaction transaction{.parts = others, .tree = tree, .names = {}};
+  for (const EntryChange& change : changes) {
+    if (change.after.has_value()) transaction.names.push_back(change.after->id);
+  }
   transaction.parts.emplace_back();
   const DirectoryTurns::Turn turn(here_);
   for (int commits = 0; commits < kCommitsMax; ++commits) {

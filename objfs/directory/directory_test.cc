@@ -353,15 +353,15 @@ TEST_F(DirectoryTest, WhatElseRefusesATransactionIsTheCallersToSee) {
   const Ref<Directory> directory = world_.Root(0, client);
   Inode file;
   file.mode = S_IFREG | 0644;
-  const auto made = world_.volume()->MakeInode(client.writer, file, "bytes");
+  const auto made = world_.volume()->MakeInode(client.writer, file, "bytes", /*opens=*/false);
   ASSERT_TRUE(made.ok()) << made.status();
-  Part other{.id = made->id, .reads = {{{0, 8192}, Version::Of(1, 1)}}, .writes = {}};
-  const auto outcome =
-      directory->Commit(std::vector<EntryChange>{{"a", {}, File(made->id)}}, Entries(1),
-                        std::vector<Part>{other}, std::optional<uint64_t>());
+  const ObjectId id = made->node.id;
+  Part other{.id = id, .reads = {{{0, 8192}, Version::Of(1, 1)}}, .writes = {}};
+  const auto outcome = directory->Commit(std::vector<EntryChange>{{"a", {}, File(id)}}, Entries(1),
+                                         std::vector<Part>{other}, std::optional<uint64_t>());
   ASSERT_TRUE(outcome.ok()) << outcome.status();
   EXPECT_EQ(outcome->state, CommitState::kStale);
-  EXPECT_EQ(outcome->id, made->id);
+  EXPECT_EQ(outcome->id, id);
   EXPECT_EQ(*directory->Retries(), 0u);
   EXPECT_EQ(*directory->Lookup("a"), std::nullopt);
   EXPECT_EQ(EntriesOfRoot(client), 0u);

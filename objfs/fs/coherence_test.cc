@@ -13,7 +13,6 @@
 #include <map>
 #include <memory>
 #include <random>
-#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -25,6 +24,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "objfs/fs/testing/file_system_world.h"
+#include "objfs/fs/testing/movables.h"
 #include "runtime/object/accounts.h"
 
 namespace abacus::objfs {
@@ -34,6 +34,7 @@ using runtime::Block;
 using runtime::MutexLock;
 using testing::FileSystemWorld;
 using ::testing::HasSubstr;
+using testing::Movables;
 
 const Caller kSuperuser;
 constexpr char kCached[] = "cache(block=512 B,ahead=1 KiB)/isolation/storage";
@@ -45,16 +46,7 @@ class CoherenceTest : public ::testing::Test {
       : world_(nodes, nullptr, [this] {
           const auto now = std::chrono::steady_clock::now().time_since_epoch();
           return steady_ns_ + std::chrono::nanoseconds(now).count();
-        }) {
-    world_.on_layer = [this](size_t, const runtime::Rid& rid) {
-      MutexLock lock(mutex_);
-      layers_.insert(rid);
-    };
-    world_.on_layer_end = [this](const runtime::Rid& rid) {
-      MutexLock lock(mutex_);
-      layers_.erase(rid);
-    };
-  }
+        }) {}
 
   static ObjectId MakeFile(FileSystem& at, const std::string& name) {
     const auto made = at.Make(kSuperuser, at.root(), name, S_IFREG | 0644, 0, "");
@@ -82,31 +74,9 @@ class CoherenceTest : public ::testing::Test {
     return node.ok() ? node->size : UINT64_MAX;
   }
 
-  // Moves one of the layers that there are to any living node.
-  void MoveOne(uint64_t draw) {
-    runtime::Rid rid;
-    {
-      MutexLock lock(mutex_);
-      if (layers_.empty()) return;
-      auto it = layers_.begin();
-      std::advance(it, draw % layers_.size());
-      rid = *it;
-    }
-    const auto from = world_.cluster().HostOf(rid);
-    const size_t to = (draw / 97) % world_.cluster().size();
-    if (!from.has_value() || *from == to) return;
-    // It may be ended, or moved by somebody else, meanwhile.
-    const auto moved = world_.cluster().Move(rid, *from, to);
-    if (moved.ok() && moved->status.ok()) ++moves_;
-  }
   std::string Fact(const std::string& kind, const std::string& name) {
-    std::set<runtime::Rid> layers;
-    {
-      MutexLock lock(mutex_);
-      layers = layers_;
-    }
     std::string fact = "none";
-    for (const runtime::Rid& rid : layers) {
+    for (const runtime::Rid& rid : movables_.layers()) {
       const auto state = world_.cluster()[1].RefTo<Layer>(rid)->Describe();
       if (!state.ok() || state->kind != kind) continue;
       for (const auto& [key, value] : state->facts) {
@@ -115,6 +85,7 @@ class CoherenceTest : public ::testing::Test {
     }
     return fact;
   }
+  uint64_t LayerMoves() { return movables_.moves(Movables::kLayer); }
   std::vector<std::string> Clients() {
     const auto clients = world_.volume()->Clients();
     EXPECT_TRUE(clients.ok()) << clients.status();
@@ -123,9 +94,7 @@ class CoherenceTest : public ::testing::Test {
 
   std::atomic<int64_t> steady_ns_{0};  // by how much the clock of leases is ahead
   FileSystemWorld world_;
-  std::atomic<uint64_t> moves_{0};
-  runtime::Mutex mutex_;
-  std::set<runtime::Rid> layers_ ABSL_GUARDED_BY(mutex_);
+  Movables movables_{world_};
 };
 
 TEST_F(CoherenceTest, AReadSeesWhatAnotherClientWroteBefore) {
@@ -190,10 +159,13 @@ TEST_F(CoherenceTest, ACacheOverACacheIsCoherentToo) {
     const std::string text = absl::StrFormat("round %04d", round);
     FileSystem& writer = round % 2 == 0 ? *a : *b;
     Write(writer, round % 2 == 0 ? at_a : at_b, 0, text);
-    if (round % 5 == 0) MoveOne(static_cast<uint64_t>(round) * 131);
+    if (round % 5 == 0) {
+      ASSERT_EQ(movables_.MoveOne(static_cast<uint64_t>(round) * 131), absl::OkStatus());
+    }
     ASSERT_EQ(Read(*a, at_a), text);
     ASSERT_EQ(Read(*b, at_b), text);
   }
+  EXPECT_GT(LayerMoves(), 0u);
 }
 
 // One call after the other: everything is as in a plain string, whoever asks.
@@ -240,7 +212,7 @@ TEST_F(CoherenceTest, ThreeClientsWithMovingCachesAreOnePlainFile) {
         ASSERT_EQ(SizeOf(fs, id), model.size());
         break;
       case 7:
-        MoveOne(random());
+        ASSERT_EQ(movables_.MoveOne(random()), absl::OkStatus());
         break;
       case 8:
         ASSERT_EQ(fs.Release(handle), absl::OkStatus());
@@ -254,7 +226,7 @@ TEST_F(CoherenceTest, ThreeClientsWithMovingCachesAreOnePlainFile) {
                   offset < model.size() ? model.substr(offset, bytes) : std::string());
     }
   }
-  EXPECT_GT(moves_, 0u);
+  EXPECT_GT(LayerMoves(), 0u);
 }
 
 // -- at once --------------------------------------------------------------------------------------
@@ -353,14 +325,16 @@ TEST_F(CoherenceTest, ReadsAreInTheOrderOfRealTimeWhileCachesAreMoved) {
   }
   std::thread mover([&] {
     std::mt19937 random(seed + 99);
-    while (!stop) MoveOne(random());
+    // A move that is refused is of an object that was about to be ended.
+    while (!stop) movables_.MoveOne(random()).IgnoreError();
   });
   for (std::thread& thread : threads) thread.join();
   stop = true;
   mover.join();
   std::vector<Event> all;
   for (const auto& of_thread : events) all.insert(all.end(), of_thread.begin(), of_thread.end());
-  std::cout << all.size() << " calls, " << moves_ << " moves\n";
+  std::cout << all.size() << " calls, " << LayerMoves() << " moves\n";
+  EXPECT_GT(LayerMoves(), 0u);
   CheckOrder(all, kPlaces);
 }
 

@@ -174,7 +174,7 @@ absl::Status FileSystemImpl::RenewLease() {
   const absl::Status renewed = volume_->Renew(info_.writer);
   if (!renewed.ok()) {
     // The server may have died, and the one after it knows of no promises.
-    known_.ForgetAll();
+    known_.ForgetAll(/*give_back=*/!IsNoClient(renewed));
     return renewed;
   }
   const int64_t until_ns = LeaseEnd(sent_ns, info_.lease_ns);
@@ -271,10 +271,14 @@ void FileSystemImpl::HaveForgotten(ObjectId id) {
 
 absl::Status FileSystemImpl::CheckStacks() const {
   for (const std::string& text : {info_.file_stack, info_.directory_stack}) {
-    ABACUS_ASSIGN_OR_RETURN(const Stack stack, ParseStack(text));
-    ABACUS_RETURN_IF_ERROR(CheckStack(stack, kinds_));
+    ABACUS_RETURN_IF_ERROR(CheckStackText(text));
   }
   return absl::OkStatus();
+}
+
+absl::Status FileSystemImpl::CheckStackText(const std::string& text) const {
+  ABACUS_ASSIGN_OR_RETURN(const Stack stack, ParseStack(text));
+  return CheckStack(stack, kinds_);
 }
 
 // -- inodes ---------------------------------------------------------------------------------------
@@ -283,12 +287,17 @@ absl::StatusOr<std::vector<Node>> FileSystemImpl::AskForNodes(const std::vector<
   std::vector<uint64_t> seen;
   seen.reserve(ids.size());
   for (const ObjectId id : ids) seen.push_back(known_.Seen(id));
-  ABACUS_ASSIGN_OR_RETURN(KnownNodes told, volume_->Know(info_.writer, ids, known_.TakeReturned()));
-  if (told.nodes.size() != ids.size() || told.given.size() != ids.size()) {
+  const std::vector<KnownInode> returned = known_.TakeReturned();
+  absl::StatusOr<KnownNodes> told = volume_->Know(info_.writer, ids, returned);
+  if (!told.ok()) {
+    known_.PutBack(returned);
+    return told.status();
+  }
+  if (told->nodes.size() != ids.size() || told->given.size() != ids.size()) {
     return absl::InternalError("the volume did not tell of as many inodes as it was asked for");
   }
-  for (size_t i = 0; i < ids.size(); ++i) known_.Keep(told.nodes[i], told.given[i], seen[i]);
-  return std::move(told.nodes);
+  for (size_t i = 0; i < ids.size(); ++i) known_.Keep(told->nodes[i], told->given[i], seen[i]);
+  return std::move(told->nodes);
 }
 
 absl::StatusOr<std::vector<Node>> FileSystemImpl::NodesOf(const std::vector<ObjectId>& ids) {
@@ -313,7 +322,8 @@ absl::StatusOr<std::vector<Node>> FileSystemImpl::NodesOf(const std::vector<Obje
 
 absl::StatusOr<Node> FileSystemImpl::OnlyOf(absl::StatusOr<std::vector<Node>> nodes, ObjectId id) {
   if (!nodes.ok()) return nodes.status();
-  if (nodes->front().id == id) return std::move(nodes->front());
+  // Of an object that is not there 0 is told, which is nobody's number.
+  if (id != 0 && nodes->front().id == id) return std::move(nodes->front());
   return FsStatus(FsError::kStale, absl::StrCat("object ", id, " is no more"));
 }
 

@@ -17,6 +17,7 @@
 #include "objfs/fs/front_end.h"
 #include "objfs/layer/layer.h"
 #include "objfs/layer/stack.h"
+#include "objfs/layer/subgraph.h"
 #include "objfs/volume/client_end.h"
 #include "objfs/volume/transaction.h"
 #include "objfs/volume/volume.h"
@@ -45,8 +46,12 @@ enum class RenameRule : uint8_t { kReplace = 0, kNoReplace, kExchange };
 
 // An extended attribute of a directory: the stack, as text, of the files that are made in it.
 inline constexpr char kStackXattr[] = "user.abacus.stack";
-// And one of every file and directory, which can be read and is not listed: its own stack.
+// And another: rules by the names of the files (stack_rules.h), which come before it.
+inline constexpr char kStackRulesXattr[] = "user.abacus.stack-rules";
+// And two of every file and directory, which can be read and are not listed: its own stack, and
+// what the layers of this client and the lowest one tell of themselves, a line each.
 inline constexpr char kOwnStackXattr[] = "user.abacus.own-stack";
+inline constexpr char kStateXattr[] = "user.abacus.state";
 
 // Of an open file; never 0.
 using FileHandle = uint64_t;
@@ -129,6 +134,18 @@ class FileSystem {
   virtual absl::StatusOr<Node> Make(const Caller& caller, ObjectId directory,
                                     const std::string& name, uint32_t mode, uint64_t device,
                                     const std::string& contents) = 0;
+  struct Created {
+    Node node;
+    FileHandle handle = 0;
+  };
+  // Makes a regular file and opens it, for reading and writing as `flags` say whatever `mode` does.
+  // `stack`: the file's, as text; empty: the one that the directory's rules say, else the
+  // directory's, this client's or the volume's.
+  // Errors: as Make(); after an error of opening it the file is there. kInvalid - a stack that
+  // cannot be; the message shows the place of the mistake.
+  virtual absl::StatusOr<Created> Create(const Caller& caller, ObjectId directory,
+                                         const std::string& name, uint32_t mode, int flags,
+                                         const std::string& stack) = 0;
   virtual absl::StatusOr<Node> Link(const Caller& caller, ObjectId file, ObjectId directory,
                                     const std::string& name) = 0;
   virtual absl::Status Unlink(const Caller& caller, ObjectId directory,
@@ -192,6 +209,28 @@ class FileSystem {
   // Returns how many bytes: fewer where the source ends.
   virtual absl::StatusOr<uint64_t> CopyRange(FileHandle from, uint64_t from_offset, FileHandle to,
                                              uint64_t to_offset, uint64_t bytes) = 0;
+
+  // Appends the object subgraph of a file that is open for reading to the caller's own object graph
+  // (paper, section 4.3.1): `call` makes one call of the application's, whose objects, wherever
+  // they are, read from the file's layers themselves. They may move meanwhile, and so may the
+  // layers. The calling thread's console stays the root of the graph: the file has no front end of
+  // its own then.
+  //
+  // Why no Ref that is called at will: what a cache has kept may be shown only while this client's
+  // lease holds, which is looked at before `call` begins, and an answer IsWouldBlock() has to wait
+  // for another client, which no mobile object may. What is read is not older than the beginning of
+  // `call`; without a lease `call` is not made at all.
+  //
+  // `call` returns what its objects answered. On IsWouldBlock() it is made again when the other
+  // client is out of the way: objects pass that answer up unchanged, and are then where they were
+  // before the call. It is made again as well, with another `top`, where the joining was over and
+  // it is certain that nothing was done. Nothing else is made again.
+  //
+  // REQUIRES: `call` only reads from the layers, keeps nothing of `subgraph` for later (it is void
+  //           when `call` has returned), and calls nothing of this file system.
+  // Errors: those of `call`; as Read().
+  virtual absl::Status WithSubgraph(
+      FileHandle handle, const std::function<absl::Status(const Subgraph& subgraph)>& call) = 0;
 
   // -- locks: advisory, between all clients of the volume; see FileLocks
   // ---------------------------

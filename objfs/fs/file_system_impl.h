@@ -95,6 +95,14 @@ class FileSystemImpl final : public FileSystem {
                               const std::string& name) override;
   absl::StatusOr<Node> Make(const Caller& caller, ObjectId directory, const std::string& name,
                             uint32_t mode, uint64_t device, const std::string& contents) override;
+  absl::StatusOr<Created> Create(const Caller& caller, ObjectId directory, const std::string& name,
+                                 uint32_t mode, int flags, const std::string& stack) override {
+    Node made;
+    return Create(caller, directory, name, mode, flags, stack, &made);
+  }
+  // `made`: what was made, also where it could not be opened then; else it is left alone.
+  absl::StatusOr<Created> Create(const Caller& caller, ObjectId directory, const std::string& name,
+                                 uint32_t mode, int flags, const std::string& stack, Node* made);
   absl::StatusOr<Node> Link(const Caller& caller, ObjectId file, ObjectId directory,
                             const std::string& name) override;
   absl::Status Unlink(const Caller& caller, ObjectId directory, const std::string& name) override;
@@ -128,6 +136,8 @@ class FileSystemImpl final : public FileSystem {
   absl::StatusOr<uint64_t> SeekHole(FileHandle handle, uint64_t offset) override;
   absl::StatusOr<uint64_t> CopyRange(FileHandle from, uint64_t from_offset, FileHandle to,
                                      uint64_t to_offset, uint64_t bytes) override;
+  absl::Status WithSubgraph(FileHandle handle,
+                            const std::function<absl::Status(const Subgraph&)>& call) override;
   uint64_t NewLockTicket() override { return locks_->NewTicket(); }
   void Lock(const LockRequest& request, const LockDone& done) override {
     locks_->Lock(request, done);
@@ -297,7 +307,13 @@ class FileSystemImpl final : public FileSystem {
                            RenameRule rule);
   absl::StatusOr<bool> CommitRename(const Named& from, const Named& to, bool exchange,
                                     const std::optional<uint64_t>& tree);
-  void TakeStack(const Inode& directory, Inode* inode) const;
+  void TakeStack(const Inode& directory, const std::string& name, Inode* inode) const;
+  absl::Status CheckStackText(const std::string& text) const;
+  // Make(), with `opens` a file that the volume has open for this client.
+  absl::StatusOr<MadeInode> MakeNamed(const Caller& caller, ObjectId directory,
+                                      const std::string& name, uint32_t mode, uint64_t device,
+                                      const std::string& contents, const std::string& stack,
+                                      bool opens);
   absl::StatusOr<Outcome> Commit(const OpenDirectory& directory,
                                  const std::vector<EntryChange>& changes, const InodeChange& own,
                                  const std::vector<Part>& others,
@@ -307,8 +323,12 @@ class FileSystemImpl final : public FileSystem {
 
   // files.cc
   // The stack of a file, made by its first use and ended by the last; each Use() needs an Unuse(),
-  // whose error is that of writing back what was held back.
-  absl::StatusOr<FilePtr> Use(const Node& node);
+  // whose error is that of writing back what was held back. `opened`: its lowest layer, where the
+  // volume has it open for this use already.
+  absl::StatusOr<FilePtr> Use(const Node& node, const runtime::Ref<Layer>& opened = {});
+  // What `caller` may do with a handle of the file, by the flags of open(2).
+  static Handle HandleFor(const Caller& caller, const Inode& inode, int flags);
+  FileHandle Numbered(Handle handle);
   absl::Status Unuse(ObjectId id);
   FilePtr UsedNow(ObjectId id);  // null where it is not open
   absl::StatusOr<Handle> HandleOf(FileHandle handle);
@@ -320,6 +340,10 @@ class FileSystemImpl final : public FileSystem {
   absl::Status Written(FileHandle handle, const Handle& open);
   absl::StatusOr<uint64_t> Seek(FileHandle handle, uint64_t offset, bool data);
   absl::Status ChangeXattr(const Caller& caller, ObjectId file, XattrChange change);
+  // What an attribute of the file system's own is to be.
+  absl::Status CheckOwnXattr(const XattrChange& change) const;
+  // For kStateXattr.
+  absl::StatusOr<std::string> StateOf(const Node& node);
 
   const runtime::Ref<Volume> volume_;
   const VolumeInfo info_;

@@ -12,16 +12,19 @@
 #include "absl/strings/str_cat.h"
 #include "objfs/fs/file_system_impl.h"
 #include "objfs/fs/permissions.h"
+#include "objfs/fs/stack_rules.h"
 #include "runtime/base/status.h"
 
 namespace abacus::objfs {
 
 using runtime::Block;
 using runtime::MutexLock;
+using runtime::Ref;
 
 namespace {
 
 constexpr uint64_t kCopyBytes = uint64_t{1} << 20;
+constexpr size_t kStateBytesMax = 65536;  // what the kernel takes as an attribute
 
 bool HoldsBack(const BuiltStack& stack) { return stack.layers.size() > 1; }
 
@@ -101,9 +104,45 @@ absl::StatusOr<std::string> FileSystemImpl::GetXattr(const Caller& caller, Objec
   ABACUS_ASSIGN_OR_RETURN(const Node node, NodeOf(file));
   ABACUS_RETURN_IF_ERROR(MayAccess(caller, node.inode, R_OK));
   if (name == kOwnStackXattr) return StackOf(file);
+  if (name == kStateXattr) return StateOf(node);
   const auto found = node.inode.xattrs.find(name);
   if (found != node.inode.xattrs.end()) return found->second;
   return FsStatus(FsError::kNoAttribute, absl::StrCat("there is no attribute '", name, "'"));
+}
+
+absl::Status FileSystemImpl::CheckOwnXattr(const XattrChange& change) const {
+  if (change.name == kOwnStackXattr) {
+    return FsStatus(FsError::kNotPermitted, "a file keeps the stack that it was made with");
+  }
+  if (change.name == kStateXattr) {
+    return FsStatus(FsError::kNotPermitted, "what layers tell of themselves can be read only");
+  }
+  if (!change.value.has_value()) return absl::OkStatus();
+  if (change.name == kStackXattr) return CheckStackText(*change.value);
+  if (change.name == kStackRulesXattr) {
+    ABACUS_ASSIGN_OR_RETURN(const auto rules, ParseStackRules(*change.value));
+    for (const StackRule& rule : rules) ABACUS_RETURN_IF_ERROR(CheckStackText(rule.stack));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> FileSystemImpl::StateOf(const Node& node) {
+  std::string text;
+  ABACUS_ASSIGN_OR_RETURN(const FilePtr open, Use(node));
+  absl::Status status;
+  for (const Ref<Layer>& layer : open->stack.layers) {
+    const absl::StatusOr<LayerState> state = layer->Describe();
+    status.Update(state.status());
+    if (!status.ok()) break;
+    absl::StrAppend(&text, state->kind, "\n");
+    for (const auto& [name, value] : state->facts) {
+      absl::StrAppend(&text, "  ", name, ": ", value, "\n");
+    }
+  }
+  status.Update(Unuse(node.id));
+  if (!status.ok()) return status;
+  if (text.size() > kStateBytesMax) text.resize(kStateBytesMax);
+  return text;
 }
 
 absl::Status FileSystemImpl::ChangeXattr(const Caller& caller, ObjectId file, XattrChange change) {
@@ -114,13 +153,7 @@ absl::Status FileSystemImpl::ChangeXattr(const Caller& caller, ObjectId file, Xa
       !node.inode.IsDirectory()) {
     return FsStatus(FsError::kNotPermitted, "only files and directories have user attributes");
   }
-  if (change.name == kOwnStackXattr) {
-    return FsStatus(FsError::kNotPermitted, "a file keeps the stack that it was made with");
-  }
-  if (change.name == kStackXattr && change.value.has_value()) {
-    ABACUS_ASSIGN_OR_RETURN(const Stack stack, ParseStack(*change.value));
-    ABACUS_RETURN_IF_ERROR(CheckStack(stack, kinds_));
-  }
+  ABACUS_RETURN_IF_ERROR(CheckOwnXattr(change));
   InodeChange changes;
   changes.touch_changed = true;
   changes.xattrs.push_back(std::move(change));
@@ -175,18 +208,23 @@ FileSystemImpl::FilePtr FileSystemImpl::UsedNow(ObjectId id) {
   return found == files_.end() ? nullptr : found->second;
 }
 
-absl::StatusOr<FileSystemImpl::FilePtr> FileSystemImpl::Use(const Node& node) {
+absl::StatusOr<FileSystemImpl::FilePtr> FileSystemImpl::Use(const Node& node,
+                                                            const Ref<Layer>& opened) {
   const ObjectId id = node.id;
   const Turns::Turn turn(openings_, id);
-  {
+  const auto use_again = [&]() -> FilePtr {
     MutexLock lock(mutex_);
     const auto found = files_.find(id);
-    if (found != files_.end()) {
-      ++found->second->uses;
-      return found->second;
-    }
+    if (found == files_.end()) return nullptr;
+    ++found->second->uses;
+    return found->second;
+  };
+  if (FilePtr file = use_again()) {
+    // For all uses the volume has it open once.
+    if (opened) volume_->Close(info_.writer, id).IgnoreError();
+    return file;
   }
-  auto bottom = volume_->Open(info_.writer, id);
+  auto bottom = opened ? opened : volume_->Open(info_.writer, id);
   const bool answered = runtime::KindOf(bottom.status()) == runtime::ErrorKind::kNone;
   if (answered && absl::IsNotFound(bottom.status())) {
     return FsStatus(FsError::kStale, runtime::ToStd(bottom.status().message()));
@@ -352,17 +390,30 @@ void FileSystemImpl::TakeOver(FileSystemImpl& before, bool server_lost) {
 
 // -- open files -----------------------------------------------------------------------------------
 
-absl::StatusOr<FileHandle> FileSystemImpl::Open(const Caller& caller, ObjectId file, int flags) {
-  ABACUS_ASSIGN_OR_RETURN(const Node node, NodeOf(file));
+FileSystemImpl::Handle FileSystemImpl::HandleFor(const Caller& caller, const Inode& inode,
+                                                 int flags) {
   const int mode = flags & O_ACCMODE;
   Handle handle;
   handle.may_read = mode != O_WRONLY;
   handle.may_write = mode != O_RDONLY;
+  handle.drops_setid = !caller.checked && caller.uid != 0 && HasSetId(inode);
+  return handle;
+}
+
+FileHandle FileSystemImpl::Numbered(Handle handle) {
+  const FileHandle number = ++last_handle_;
+  MutexLock lock(mutex_);
+  handles_[number] = std::move(handle);
+  return number;
+}
+
+absl::StatusOr<FileHandle> FileSystemImpl::Open(const Caller& caller, ObjectId file, int flags) {
+  ABACUS_ASSIGN_OR_RETURN(const Node node, NodeOf(file));
+  Handle handle = HandleFor(caller, node.inode, flags);
   if (node.inode.IsDirectory()) return FsStatus(FsError::kIsDirectory, "it is a directory");
   if (!node.inode.IsRegular()) return FsStatus(FsError::kInvalid, "it has no bytes to open");
   const int want = (handle.may_read ? R_OK : 0) | (handle.may_write ? W_OK : 0);
   ABACUS_RETURN_IF_ERROR(MayAccess(caller, node.inode, want));
-  handle.drops_setid = !caller.checked && caller.uid != 0 && HasSetId(node.inode);
   ABACUS_ASSIGN_OR_RETURN(handle.file, Use(node));
   if ((flags & O_TRUNC) != 0 && handle.may_write) {
     const Knowledge::Change lasting(known_, file);
@@ -374,10 +425,7 @@ absl::StatusOr<FileHandle> FileSystemImpl::Open(const Caller& caller, ObjectId f
       return cut;
     }
   }
-  const FileHandle number = ++last_handle_;
-  MutexLock lock(mutex_);
-  handles_[number] = std::move(handle);
-  return number;
+  return Numbered(std::move(handle));
 }
 
 absl::StatusOr<FileSystemImpl::Handle> FileSystemImpl::HandleOf(FileHandle handle) {
@@ -531,6 +579,14 @@ absl::StatusOr<uint64_t> FileSystemImpl::CopyRange(FileHandle from, uint64_t fro
     copied += block->size();
   }
   return copied;
+}
+
+absl::Status FileSystemImpl::WithSubgraph(
+    FileHandle handle, const std::function<absl::Status(const Subgraph&)>& call) {
+  ABACUS_ASSIGN_OR_RETURN(const Handle open, HandleOf(handle));
+  if (!open.may_read) return FsStatus(FsError::kBadHandle, "it is open for writing only");
+  const OpenFile& file = *open.file;
+  return Patiently(file.id, file.holds_back, [&] { return call(Subgraph{file.top(), Now()}); });
 }
 
 }  // namespace abacus::objfs

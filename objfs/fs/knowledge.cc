@@ -32,8 +32,14 @@ void Knowledge::Drop(Place place) {
 }
 
 void Knowledge::GiveBack(Place place) {
-  returned_.push_back({place->id, place->given});
+  Return(place->id, place->given);
   Drop(place);
+}
+
+void Knowledge::Return(ObjectId id, Version given) {
+  returned_.push_back({id, given});
+  Version& up_to = returned_up_to_[id % kSlots];
+  up_to = std::max(up_to, given);
 }
 
 // -- inodes ---------------------------------------------------------------------------------------
@@ -53,14 +59,14 @@ void Knowledge::Keep(const Node& node, Version given, uint64_t seen) {
   if (given == Version() || node.id == 0 || node.kept_by != 0) return;
   MutexLock lock(mutex_);
   const auto found = places_.find(node.id);
-  if (SlotOf(node.id) != seen || changing_.contains(node.id)) {
+  if (SlotOf(node.id) != seen || changing_.contains(node.id) ||
+      given <= returned_up_to_[node.id % kSlots]) {
     // The volume has a promise that is not used; told of that, it need not break it.
-    if (found == places_.end()) returned_.push_back({node.id, given});
-    return;
+    if (found == places_.end()) return Return(node.id, given);
   }
   if (found != places_.end()) {
-    // The same, asked for twice at once.
-    if (found->second->given < given) found->second->given = given;
+    // The same, asked for twice at once: the volume remembers the younger promise.
+    found->second->given = std::max(found->second->given, given);
     return;
   }
   known_.push_front({.id = node.id, .node = node, .given = given, .names = {}, .listings = {}});
@@ -75,18 +81,28 @@ void Knowledge::Forget(ObjectId id, Version given) {
   if (found != places_.end() && found->second->given <= given) Drop(found->second);
 }
 
-void Knowledge::ForgetAll() {
+void Knowledge::ForgetAll(bool give_back) {
   MutexLock lock(mutex_);
   for (uint64_t& ended : ended_) ++ended;
   places_.clear();
+  if (give_back) {
+    for (const Known& known : known_) Return(known.id, known.given);
+  }
   known_.clear();
   names_ = 0;
+  if (give_back) return;
   returned_.clear();
+  returned_up_to_.fill(Version());
 }
 
 std::vector<KnownInode> Knowledge::TakeReturned() {
   MutexLock lock(mutex_);
   return std::exchange(returned_, {});
+}
+
+void Knowledge::PutBack(const std::vector<KnownInode>& returned) {
+  MutexLock lock(mutex_);
+  returned_.insert(returned_.end(), returned.begin(), returned.end());
 }
 
 // -- names ----------------------------------------------------------------------------------------

@@ -23,9 +23,12 @@ namespace abacus::objfs {
 //
 // The promise for a directory is one for its names too. An answer that is under way while the
 // promise ends is not kept: who asks takes Seen() before, and it is kept only where nothing ended
-// since. The client's own changes do not end its promises; while one lasts (Change) what it changes
-// is neither shown nor kept, and after it what the volume answered takes the place of what was
-// kept. Whether the client's lease holds is the caller's to check, before it looks here.
+// since. Nor is one kept under a promise that is older than one that was given back: of one object
+// the volume remembers the youngest promise alone, and forgot the older ones with it (two questions
+// that are answered in another order than they were asked in). The client's own changes do not end
+// its promises; while one lasts (Change) what it changes is neither shown nor kept, and after it
+// what the volume answered takes the place of what was kept. Whether the client's lease holds is
+// the caller's to check, before it looks here.
 //
 // Invariants:
 // 1. What is shown was promised, and the promise was not broken, given back or lost since.
@@ -51,10 +54,11 @@ class Knowledge {
   void Keep(const Node& node, Version given, uint64_t seen);
   // The promise up to `given` ends.
   void Forget(ObjectId id, Version given);
-  // All promises may have ended.
-  void ForgetAll();
-  // What is kept no more since the last call.
+  // All promises may have ended. `give_back`: where the volume may still have them.
+  void ForgetAll(bool give_back);
+  // What is kept no more since the last call; PutBack() where the volume could not be told.
   std::vector<KnownInode> TakeReturned();
+  void PutBack(const std::vector<KnownInode>& returned);
 
   // -- names: of directories whose inode is kept -------------------------------------------------
 
@@ -126,6 +130,7 @@ class Knowledge {
   void MakeRoom(Known* known, size_t more) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Drop(Place place) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void GiveBack(Place place) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Return(ObjectId id, Version given) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Options options_;
   runtime::Mutex mutex_;
@@ -134,6 +139,7 @@ class Knowledge {
   absl::flat_hash_map<ObjectId, Changing> changing_ ABSL_GUARDED_BY(mutex_);
   // How often something ended; objects that share one end each other's questions now and then.
   std::array<uint64_t, kSlots> ended_ ABSL_GUARDED_BY(mutex_){};
+  std::array<Version, kSlots> returned_up_to_ ABSL_GUARDED_BY(mutex_){};  // shared like ended_
   size_t names_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<KnownInode> returned_ ABSL_GUARDED_BY(mutex_);
 };

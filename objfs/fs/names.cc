@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "objfs/fs/file_system_impl.h"
 #include "objfs/fs/permissions.h"
+#include "objfs/fs/stack_rules.h"
 #include "runtime/base/status.h"
 
 namespace abacus::objfs {
@@ -262,21 +263,29 @@ absl::StatusOr<Outcome> FileSystemImpl::Commit(const OpenDirectory& directory,
   return outcome;
 }
 
-// A directory hands its files' stack down to the directories in it.
-void FileSystemImpl::TakeStack(const Inode& directory, Inode* inode) const {
+// A directory hands its files' stack, and its rules, down to the directories in it.
+void FileSystemImpl::TakeStack(const Inode& directory, const std::string& name,
+                               Inode* inode) const {
   const auto stack = directory.xattrs.find(kStackXattr);
-  if (stack == directory.xattrs.end()) {
-    if (inode->IsRegular()) inode->stack = options_.file_stack;
-  } else if (inode->IsRegular()) {
-    inode->stack = stack->second;
-  } else if (inode->IsDirectory()) {
-    inode->xattrs[kStackXattr] = stack->second;
+  const auto rules = directory.xattrs.find(kStackRulesXattr);
+  if (inode->IsDirectory()) {
+    for (const auto& found : {stack, rules}) {
+      if (found != directory.xattrs.end()) inode->xattrs.insert(*found);
+    }
   }
+  if (!inode->IsRegular()) return;
+  inode->stack = stack != directory.xattrs.end() ? stack->second : options_.file_stack;
+  if (rules == directory.xattrs.end()) return;
+  // It was checked when it was set.
+  const auto parsed = ParseStackRules(rules->second);
+  if (!parsed.ok()) return;
+  if (const std::string* ruled = StackByRule(*parsed, name)) inode->stack = *ruled;
 }
 
-absl::StatusOr<Node> FileSystemImpl::Make(const Caller& caller, ObjectId directory,
-                                          const std::string& name, uint32_t mode, uint64_t device,
-                                          const std::string& contents) {
+absl::StatusOr<MadeInode> FileSystemImpl::MakeNamed(const Caller& caller, ObjectId directory,
+                                                    const std::string& name, uint32_t mode,
+                                                    uint64_t device, const std::string& contents,
+                                                    const std::string& stack, bool opens) {
   const FrontEndWork work(FrontEndOf(directory));
   for (int i = 0; i < kTriesMax; ++i) {
     ABACUS_ASSIGN_OR_RETURN(const Named named, Find(caller, directory, name));
@@ -287,20 +296,54 @@ absl::StatusOr<Node> FileSystemImpl::Make(const Caller& caller, ObjectId directo
     ABACUS_RETURN_IF_ERROR(MayAccess(caller, named.parent.inode, W_OK | X_OK));
     Inode inode = NewInode(caller, named.parent.inode, mode, device);
     if (inode.IsDirectory()) inode.parent = directory;
-    TakeStack(named.parent.inode, &inode);
-    ABACUS_ASSIGN_OR_RETURN(Node made, volume_->MakeInode(info_.writer, inode, contents));
+    if (stack.empty()) {
+      TakeStack(named.parent.inode, name, &inode);
+    } else {
+      inode.stack = stack;
+    }
+    ABACUS_ASSIGN_OR_RETURN(const MadeInode made,
+                            volume_->MakeInode(info_.writer, inode, contents, opens));
+    const uint64_t seen = known_.Seen(made.node.id);
     const bool replaces_dead = named.entry.has_value();
     const auto outcome =
-        Commit(*named.directory, {{name, named.entry, EntryOf(made)}},
+        Commit(*named.directory, {{name, named.entry, EntryOf(made.node)}},
                NameChange(replaces_dead ? 0 : 1, inode.IsDirectory()), {}, std::nullopt);
     const absl::StatusOr<bool> settled = Settled(outcome);
+    // A name may lead to it: an object without one is the lesser evil.
+    const bool may_be_named = runtime::IsOutcomeUnknown(outcome.status());
+    if ((settled.ok() && *settled) || may_be_named) known_.Keep(made.node, made.given, seen);
     if (settled.ok() && *settled) return made;
-    // Nobody has heard of it. Where a name may lead to it, an object without one is the lesser
-    // evil.
-    if (!runtime::IsOutcomeUnknown(outcome.status())) volume_->Discard(made.id).IgnoreError();
+    if (may_be_named) {
+      if (opens) volume_->Close(info_.writer, made.node.id).IgnoreError();
+    } else {  // nobody has heard of it
+      const KnownInode taken_back{made.node.id, made.given};
+      volume_->Discard(info_.writer, taken_back, opens).IgnoreError();
+    }
     if (!settled.ok()) return settled.status();
   }
   return WouldBlock("others change the same directory");
+}
+
+absl::StatusOr<Node> FileSystemImpl::Make(const Caller& caller, ObjectId directory,
+                                          const std::string& name, uint32_t mode, uint64_t device,
+                                          const std::string& contents) {
+  ABACUS_ASSIGN_OR_RETURN(MadeInode made, MakeNamed(caller, directory, name, mode, device, contents,
+                                                    "", /*opens=*/false));
+  return std::move(made.node);
+}
+
+absl::StatusOr<FileSystem::Created> FileSystemImpl::Create(const Caller& caller, ObjectId directory,
+                                                           const std::string& name, uint32_t mode,
+                                                           int flags, const std::string& stack,
+                                                           Node* made) {
+  if (!S_ISREG(mode)) return FsStatus(FsError::kInvalid, "only regular files are made and opened");
+  if (!stack.empty()) ABACUS_RETURN_IF_ERROR(CheckStackText(stack));
+  ABACUS_ASSIGN_OR_RETURN(const MadeInode named,
+                          MakeNamed(caller, directory, name, mode, 0, "", stack, /*opens=*/true));
+  *made = named.node;
+  Handle handle = HandleFor(caller, made->inode, flags);
+  ABACUS_ASSIGN_OR_RETURN(handle.file, Use(*made, named.layer));
+  return Created{*made, Numbered(std::move(handle))};
 }
 
 absl::StatusOr<Node> FileSystemImpl::Link(const Caller& caller, ObjectId file, ObjectId directory,

@@ -136,6 +136,45 @@ TEST_F(RejoinTest, WhatAMovedCacheHadWhenItsServerDiedIsToldByOneSyncAndTheFileG
   EXPECT_EQ(a->StackOf(id).value_or(""), kWithCache);
 }
 
+// Carried in its checkpoint: the server is where the layer below is.
+TEST_F(RejoinTest, WhatTravelledToAServerThatDiedIsToldByOneSyncOfEachFile) {
+  const auto a = world_.Client(1, kWithCache);
+  std::vector<FileHandle> handles;
+  for (const std::string name : {"f", "g"}) {
+    handles.push_back(Open(*a, MakeFile(*a, name)));
+    Write(*a, handles.back(), "synced");
+    ASSERT_TRUE(a->Sync(handles.back()).ok());
+    Write(*a, handles.back(), "DIRTY");
+    MoveLayerToServer();
+  }
+  KillServer();
+  world_.StartServer(kSecondServer);
+  for (const FileHandle handle : handles) {
+    EXPECT_EQ(ErrorOf(a->Sync(handle)), FsError::kInputOutput);
+    EXPECT_EQ(a->Sync(handle), absl::OkStatus()) << "it is told once";
+    EXPECT_EQ(Read(*a, handle), "synced");
+    Write(*a, handle, "again");
+    EXPECT_EQ(a->Sync(handle), absl::OkStatus());
+    EXPECT_EQ(a->Release(handle), absl::OkStatus());
+  }
+}
+
+// Flushed before: the third node had nothing that the server has not.
+TEST_F(RejoinTest, WhatWasFlushedBeforeAMoveOutlivesTheNodeOfTheCache) {
+  const auto a = world_.Client(1, kWithCache);
+  const ObjectId id = MakeFile(*a, "f");
+  const FileHandle handle = Open(*a, id);
+  Write(*a, handle, "dirty");
+  const auto moved = world_.cluster().Move(LastLayer(), 1, 4);
+  ASSERT_TRUE(moved.ok() && moved->status.ok());
+  world_.cluster().Kill(4);
+  // Whether it was lost the client cannot know: it may be told of more than was.
+  const absl::Status synced = a->Sync(handle);
+  EXPECT_TRUE(synced.ok() || ErrorOf(synced) == FsError::kInputOutput) << synced;
+  EXPECT_EQ(a->Sync(handle), absl::OkStatus());
+  EXPECT_EQ(Read(*a, handle), "dirty");
+}
+
 TEST_F(RejoinTest, WhatNobodySyncedBeforeAServerDiedIsToldOnEachStack) {
   for (const std::string stack : {"isolation/storage", kWithCache}) {
     SCOPED_TRACE(stack);

@@ -187,6 +187,22 @@ absl::StatusOr<Node> RejoiningFileSystem::Make(const Caller& caller, ObjectId di
   });
 }
 
+absl::StatusOr<FileSystem::Created> RejoiningFileSystem::Create(const Caller& caller,
+                                                                ObjectId directory,
+                                                                const std::string& name,
+                                                                uint32_t mode, int flags,
+                                                                const std::string& stack) {
+  Node made;
+  Caller maker = caller;
+  maker.checked = true;
+  return Call(Repeat::kWhereItDidNot, [&](FileSystemImpl& joined) -> absl::StatusOr<Created> {
+    if (made.id == 0) return joined.Create(caller, directory, name, mode, flags, stack, &made);
+    // The joining that made it was over before it was open.
+    ABACUS_ASSIGN_OR_RETURN(const FileHandle handle, joined.Open(maker, made.id, flags));
+    return Created{made, handle};
+  });
+}
+
 absl::StatusOr<Node> RejoiningFileSystem::Link(const Caller& caller, ObjectId file,
                                                ObjectId directory, const std::string& name) {
   return Call(Repeat::kWhereItDidNot,
@@ -334,6 +350,13 @@ absl::StatusOr<uint64_t> RejoiningFileSystem::CopyRange(FileHandle from, uint64_
   return Call(Repeat::kAlways, [&](FileSystemImpl& joined) {
     return joined.CopyRange(from, from_offset, to, to_offset, bytes);
   });
+}
+
+// What an application's objects did before the outcome was lost is not known here.
+absl::Status RejoiningFileSystem::WithSubgraph(
+    FileHandle handle, const std::function<absl::Status(const Subgraph&)>& call) {
+  return Call(Repeat::kWhereItDidNot,
+              [&](FileSystemImpl& joined) { return joined.WithSubgraph(handle, call); });
 }
 
 absl::StatusOr<VolumeSpace> RejoiningFileSystem::Space() {

@@ -50,6 +50,8 @@ class RejoiningFileSystem final : public FileSystem {
 
   absl::StatusOr<Node> Lookup(const Caller& caller, ObjectId directory,
                               const std::string& name) override;
+  absl::StatusOr<Created> Create(const Caller& caller, ObjectId directory, const std::string& name,
+                                 uint32_t mode, int flags, const std::string& stack) override;
   absl::StatusOr<Node> Make(const Caller& caller, ObjectId directory, const std::string& name,
                             uint32_t mode, uint64_t device, const std::string& contents) override;
   absl::StatusOr<Node> Link(const Caller& caller, ObjectId file, ObjectId directory,
@@ -85,6 +87,8 @@ class RejoiningFileSystem final : public FileSystem {
   absl::StatusOr<uint64_t> SeekHole(FileHandle handle, uint64_t offset) override;
   absl::StatusOr<uint64_t> CopyRange(FileHandle from, uint64_t from_offset, FileHandle to,
                                      uint64_t to_offset, uint64_t bytes) override;
+  absl::Status WithSubgraph(FileHandle handle,
+                            const std::function<absl::Status(const Subgraph&)>& call) override;
   uint64_t NewLockTicket() override;
   void Lock(const LockRequest& request, const LockDone& done) override;
   void CancelLock(uint64_t ticket) override;

@@ -49,7 +49,8 @@ Adapter::Adapter(FileSystem& files, Mount::Options options)
       root_(files.root()),
       attributes_for_(Seconds(options_, options_.attributes_for)),
       names_for_(Seconds(options_, options_.names_for)),
-      lock_waits_(files) {}
+      lock_waits_(files),
+      log_limit_(options_.logs_per_second_max) {}
 
 void Adapter::ForgetPages(uint64_t inode) {
   if (options_.exclusive || session_ == nullptr) return;
@@ -99,25 +100,11 @@ void Adapter::LetGo(const void* held) {
 }
 
 void Adapter::Log(std::string_view operation, const absl::Status& status) {
-  uint64_t untold = 0;
-  {
-    const absl::Time now = absl::Now();
-    runtime::MutexLock lock(mutex_);
-    // A clock that was set back begins a new second as well.
-    if (now - second_ >= absl::Seconds(1) || now < second_) {
-      second_ = now;
-      told_ = 0;
-    }
-    if (told_ >= options_.logs_per_second_max) {
-      ++untold_;
-      return;
-    }
-    ++told_;
-    std::swap(untold, untold_);
-  }
+  const std::optional<uint64_t> untold = log_limit_.Pass(absl::Now());
+  if (!untold.has_value()) return;
   std::string message =
       absl::StrCat("mount: ", runtime::ToAbsl(operation), ": ", status.ToString());
-  if (untold > 0) absl::StrAppend(&message, " (before it, ", untold, " more)");
+  if (*untold > 0) absl::StrAppend(&message, " (before it, ", *untold, " more)");
   if (options_.log) {
     options_.log(message);
   } else {

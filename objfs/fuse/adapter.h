@@ -16,6 +16,7 @@
 #include "objfs/fuse/lock_waits.h"
 #include "objfs/fuse/mount.h"
 #include "objfs/fuse/page_reads.h"
+#include "runtime/base/log_limit.h"
 #include "runtime/base/mutex.h"
 
 struct fuse_lowlevel_ops;
@@ -83,10 +84,8 @@ class Adapter {
   LockWaits lock_waits_;
   PageReads page_reads_;
 
+  runtime::LogLimit log_limit_;
   runtime::Mutex mutex_;
-  absl::Time second_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();  // begin of the current one
-  unsigned told_ ABSL_GUARDED_BY(mutex_) = 0;                         // within it
-  uint64_t untold_ ABSL_GUARDED_BY(mutex_) = 0;                       // since the last that was
   absl::flat_hash_map<uint64_t, int> forgetting_ ABSL_GUARDED_BY(mutex_);  // inodes
   absl::flat_hash_map<const void*, std::shared_ptr<void>> held_ ABSL_GUARDED_BY(mutex_);
 };

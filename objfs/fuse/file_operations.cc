@@ -83,13 +83,13 @@ absl::StatusOr<Created> CreateOrOpen(Request& request, ObjectId directory, const
   absl::Status last;
   const Caller caller = mode & S_ISGID ? request.CallerWithGroups() : request.caller();
   for (int i = 0; i < kCreateTries; ++i) {
-    auto node = request.files().Make(caller, directory, name, mode, 0, "");
-    if (node.ok()) {
-      ABACUS_ASSIGN_OR_RETURN(auto file,
-                              OpenFile::Make(request.files(), request.caller(), node->id, flags));
-      return Created{*std::move(node), std::move(file)};
+    auto made = request.files().Create(caller, directory, name, mode, flags, "");
+    if (made.ok()) {
+      const ObjectId id = made->node.id;
+      return Created{std::move(made->node),
+                     std::make_unique<OpenFile>(request.files(), id, flags, made->handle)};
     }
-    if (must_be_new || FsErrorOf(node.status()) != FsError::kExists) return node.status();
+    if (must_be_new || FsErrorOf(made.status()) != FsError::kExists) return made.status();
     auto existing = OpenExisting(request, directory, name, flags);
     last = existing.status();
     const FsError error = FsErrorOf(last);

@@ -159,10 +159,10 @@ TEST_F(FileOperationsTest, AllocateSeekAndCopyTellTheirArguments) {
 
 TEST_F(FileOperationsTest, CreateMakesAndOpens) {
   ON_CALL(files_, Stat(9)).WillByDefault(Return(MakeNode(9, S_IFREG | 0604)));
-  InSequence in_order;
-  EXPECT_CALL(files_, Make(_, kRoot, "new", S_IFREG | 0604, 0, ""))
-      .WillOnce(Return(MakeNode(9, S_IFREG | 0604)));
-  EXPECT_CALL(files_, Open(_, 9, HasFlags(O_WRONLY))).WillOnce(Return(kHandle));
+  EXPECT_CALL(files_, Create(_, kRoot, "new", S_IFREG | 0604, HasFlags(O_WRONLY), ""))
+      .WillOnce(Return(FileSystem::Created{MakeNode(9, S_IFREG | 0604), kHandle}));
+  EXPECT_CALL(files_, Open(_, _, _)).Times(0);
+  EXPECT_CALL(files_, Release(kHandle)).WillOnce(Return(absl::OkStatus()));
   Begin();
   const mode_t before = umask(022);
   const int fd = open(Path("new").c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0624);
@@ -177,7 +177,7 @@ TEST_F(FileOperationsTest, CreateOpensWhatAnotherClientMadeMeanwhileAndLetsItBeC
       .WillOnce(Return(FsStatus(FsError::kNoEntry, "not yet")))
       .WillRepeatedly(Return(found));
   ON_CALL(files_, Stat(9)).WillByDefault(Return(found));
-  EXPECT_CALL(files_, Make(_, kRoot, "new", _, _, _))
+  EXPECT_CALL(files_, Create(_, kRoot, "new", _, _, _))
       .WillRepeatedly(Return(FsStatus(FsError::kExists, "another client's")));
   EXPECT_CALL(files_, Open(AllOf(Field(&Caller::uid, geteuid()), Field(&Caller::checked, false)), 9,
                            HasFlags(O_RDWR | O_TRUNC)))
@@ -192,7 +192,7 @@ TEST_F(FileOperationsTest, CreateOpensWhatAnotherClientMadeMeanwhileAndLetsItBeC
 }
 
 TEST_F(FileOperationsTest, AnExclusiveCreateFailsWhereAnotherClientMadeIt) {
-  EXPECT_CALL(files_, Make(_, kRoot, "new", _, _, _))
+  EXPECT_CALL(files_, Create(_, kRoot, "new", _, _, _))
       .WillOnce(Return(FsStatus(FsError::kExists, "another client's")));
   EXPECT_CALL(files_, Open(_, _, _)).Times(0);
   Begin();
@@ -202,9 +202,9 @@ TEST_F(FileOperationsTest, AnExclusiveCreateFailsWhereAnotherClientMadeIt) {
 TEST_F(FileOperationsTest, CreateTriesAgainWhereTheFileCameAndWent) {
   const auto made = MakeNode(9, S_IFREG | 0600);
   ON_CALL(files_, Stat(9)).WillByDefault(Return(made));
-  EXPECT_CALL(files_, Make(_, kRoot, "new", _, _, _))
+  EXPECT_CALL(files_, Create(_, kRoot, "new", _, _, _))
       .WillOnce(Return(FsStatus(FsError::kExists, "another client's")))
-      .WillOnce(Return(made));
+      .WillOnce(Return(FileSystem::Created{made, kHandle}));
   Begin();
   const int fd = open(Path("new").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   EXPECT_GE(fd, 0);

@@ -26,6 +26,7 @@ class OpenFile {
   // Errors: as FileSystem::Open.
   static absl::StatusOr<std::unique_ptr<OpenFile>> Make(FileSystem& files, const Caller& caller,
                                                         ObjectId id, int flags);
+  // Takes `handle` over.
   OpenFile(FileSystem& files, ObjectId id, int flags, FileHandle handle);
 
   // Who has asked for locks through this open of the file; they go with it.

@@ -219,6 +219,24 @@ TEST_P(PosixFilesTest, OffsetsBeyondTheLargestFileAreRefused) {
   EXPECT_EQ(StatOf("file").st_size, 0);
 }
 
+TEST_P(PosixFilesTest, AFileReachesToTheLimitAndNotBeyond) {
+  constexpr auto kMax = static_cast<off_t>(Layer::kFileBytesMax);
+  const Fd fd(At("file"), O_RDWR | O_CREAT);
+  ASSERT_EQ(pwrite(fd, "x", 1, kMax - 1), 1) << strerror(errno);
+  EXPECT_EQ(Errno(pwrite(fd, "y", 1, kMax)), EFBIG);
+  EXPECT_EQ(Errno(ftruncate(fd, kMax + 1)), EFBIG);
+  // What was refused is not kept anywhere, to fail later.
+  EXPECT_EQ(fsync(fd), 0) << strerror(errno);
+  EXPECT_EQ(StatOf("file").st_size, kMax);
+  char last = 0;
+  EXPECT_EQ(pread(fd, &last, 1, kMax - 1), 1);
+  EXPECT_EQ(last, 'x');
+  EXPECT_EQ(ftruncate(fd, 1), 0) << strerror(errno);
+  EXPECT_EQ(ftruncate(fd, kMax), 0) << strerror(errno);
+  EXPECT_EQ(fsync(fd), 0) << strerror(errno);
+  EXPECT_EQ(StatOf("file").st_size, kMax);
+}
+
 TEST_P(PosixFilesTest, ThreadsThatWriteOwnPartsLoseNothing) {
   constexpr int kThreads = 4, kRounds = 100;
   const Fd fd(At("file"), O_RDWR | O_CREAT);

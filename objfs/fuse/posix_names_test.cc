@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <sys/statvfs.h>
+#include <sys/sysmacros.h>
 #include <sys/xattr.h>
 
 #include <array>
@@ -52,13 +53,57 @@ TEST_P(PosixNamesTest, NamesOf255BytesAreAndOf256AreNot) {
   EXPECT_EQ(Errno(rename(At(longest).c_str(), At(longest + "n").c_str())), ENAMETOOLONG);
 }
 
-TEST_P(PosixNamesTest, AnyByteButSlashAndNulIsInNames) {
-  for (int byte = 1; byte < 256; byte += byte % 16 == 0 ? 1 : 5) {
-    if (byte == '/') continue;
-    const std::string name = absl::StrCat("n", std::string(1, static_cast<char>(byte)));
-    EXPECT_EQ(Put(name, name), 0) << byte;
-    EXPECT_EQ(Get(name), name) << byte;
+// As long as a path may be with its NUL, of names that are not at their limit.
+TEST_P(PosixNamesTest, PathsOf4095BytesAreAndOf4096AreNot) {
+  std::string path = mounted_->path();
+  while (PATH_MAX - 1 - path.size() > 250) {
+    path += "/" + std::string(200, 'd');
+    ASSERT_EQ(mkdir(path.c_str(), 0755), 0) << path.size();
   }
+  const std::string longest = path + "/" + std::string(PATH_MAX - 2 - path.size(), 'f');
+  ASSERT_EQ(longest.size(), 4095u);
+  const std::string longer = longest + "f";
+  EXPECT_EQ(Fd(longest, O_WRONLY | O_CREAT).error(), 0);
+  EXPECT_EQ(Fd(longest, O_RDONLY).error(), 0);
+  EXPECT_EQ(Fd(longer, O_WRONLY | O_CREAT).error(), ENAMETOOLONG);
+  EXPECT_EQ(Errno(mkdir(longer.c_str(), 0755)), ENAMETOOLONG);
+  EXPECT_EQ(Errno(rename(longest.c_str(), longer.c_str())), ENAMETOOLONG);
+  EXPECT_EQ(Errno(link(longest.c_str(), longer.c_str())), ENAMETOOLONG);
+  EXPECT_EQ(Errno(unlink(longer.c_str())), ENAMETOOLONG);
+  EXPECT_EQ(Errno(unlink(longest.c_str())), 0);
+  // And as long as what a symbolic link leads to.
+  const std::string target(PATH_MAX - 1, 't');
+  EXPECT_EQ(Errno(symlink(target.c_str(), At("link").c_str())), 0);
+  std::array<char, PATH_MAX> seen = {};
+  EXPECT_EQ(readlink(At("link").c_str(), seen.data(), seen.size()), PATH_MAX - 1);
+  EXPECT_EQ(seen.data(), target);
+  EXPECT_EQ(Errno(symlink((target + "t").c_str(), At("longer").c_str())), ENAMETOOLONG);
+}
+
+TEST_P(PosixNamesTest, EachByteButSlashAndNulIsInNamesAndIsListed) {
+  std::string all;
+  std::set<std::string> names;
+  for (int byte = 1; byte < 256; ++byte) {
+    if (byte == '/') continue;
+    all += static_cast<char>(byte);
+    names.insert(absl::StrCat("n", std::string(1, static_cast<char>(byte))));
+  }
+  names.insert(all);
+  names.insert("\n");
+  ASSERT_EQ(mkdir(At("directory").c_str(), 0755), 0);
+  for (const std::string& name : names) {
+    ASSERT_EQ(Put("directory/" + name, name), 0) << name;
+    ASSERT_EQ(Get("directory/" + name), name) << name;
+  }
+  std::set<std::string> listed;
+  DIR* const directory = opendir(At("directory").c_str());
+  ASSERT_NE(directory, nullptr);
+  while (const dirent* entry = readdir(directory)) {
+    const std::string name = entry->d_name;
+    if (name != "." && name != "..") listed.insert(name);
+  }
+  closedir(directory);
+  EXPECT_EQ(listed, names);
 }
 
 TEST_P(PosixNamesTest, SymlinksAreFollowedAndLoopsAreNot) {
@@ -268,6 +313,24 @@ TEST_P(PosixNamesTest, SpecialFilesAreMade) {
   EXPECT_EQ(StatOf("pipe").st_mode, S_IFIFO | 0640u);
   EXPECT_EQ(mknod(At("socket").c_str(), S_IFSOCK | 0600, 0), 0);
   EXPECT_EQ(StatOf("socket").st_mode, S_IFSOCK | 0600u);
+}
+
+TEST_P(PosixNamesTest, DeviceNodesKeepTheirNumbers) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root makes device nodes";
+  const dev_t numbers[] = {makedev(1, 3), makedev(0, 0), makedev(4095, 0xfffff)};
+  for (const mode_t type : {S_IFCHR, S_IFBLK}) {
+    for (const dev_t number : numbers) {
+      const std::string name = absl::StrCat("device-", type, "-", number);
+      ASSERT_EQ(Errno(mknod(At(name).c_str(), type | 0640, number)), 0);
+      EXPECT_EQ(StatOf(name).st_mode, type | 0640u);
+      EXPECT_EQ(StatOf(name).st_rdev, number);
+      EXPECT_EQ(StatOf(name).st_size, 0);
+    }
+  }
+  EXPECT_EQ(As(1001, 1001,
+               [&] { return Errno(mknod(At("other").c_str(), S_IFCHR | 0666, makedev(1, 3))); }),
+            EPERM);
+  EXPECT_FALSE(Exists("other"));
 }
 
 TEST_P(PosixNamesTest, StatvfsTellsOfSpace) {

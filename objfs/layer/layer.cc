@@ -107,10 +107,10 @@ absl::Status Layer::Attach(uint16_t writer, const Ref<Layer>& above) {
       above_.push_back({writer, above});
     }
   }
-  for (const Ref<Layer>& layer : below_) {
-    ABACUS_RETURN_IF_ERROR(layer->Attach(writer, SelfRef<Layer>()));
-  }
-  return absl::OkStatus();
+  // To all, whether or not one of them answers: a layer on several may do without.
+  absl::Status status;
+  for (const Ref<Layer>& layer : below_) status.Update(layer->Attach(writer, SelfRef<Layer>()));
+  return status;
 }
 
 absl::Status Layer::Detach(uint16_t writer) {

@@ -114,8 +114,9 @@ bool IsWouldBlock(const absl::Status& status);
 // Thread-safety: thread-safe. Blocking: as the layers below; never for another client.
 class Layer : public runtime::MobileObject {
  public:
-  // Beyond it an offset cannot be expressed in a signed 64-bit number of the kernel's.
-  static constexpr uint64_t kFileBytesMax = uint64_t{1} << 62;
+  // As much as the object of a storage layer can have: what a layer takes and keeps for a while,
+  // the one below can take from it later.
+  static constexpr uint64_t kFileBytesMax = uint64_t{1} << 44;
 
   // Puts the layer on top of `below`; `options` as the stack's text gives them.
   // Errors: kInvalidArgument - as OptionValues::Make; too many or too few layers below.

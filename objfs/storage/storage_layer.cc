@@ -34,6 +34,8 @@ absl::StatusOr<ReadResult> StorageLayer::Read(uint64_t offset, uint64_t bytes, V
   return result;
 }
 
+static_assert(Layer::kFileBytesMax == ObjectStore::kObjectBytesMax);
+
 absl::Status StorageLayer::Write(uint64_t offset, const Block& bytes, Version now) {
   if (bytes.empty()) return absl::OkStatus();
   return store_->Write(id_, offset, bytes.view(), now.value);

@@ -72,6 +72,11 @@ absl::StatusOr<Attributes> IsolationLayer::GetAttributes(Version now) {
   return Attributes{node.size, node.allocated, node.version, node.inode.Encode()};
 }
 
+absl::Status IsolationLayer::SetInode(const std::string&, Version) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("the inode of object ", id_, " is changed by its volume"));
+}
+
 absl::StatusOr<CommitResult> IsolationLayer::Commit(const std::vector<RangeVersion>& reads,
                                                     const std::vector<RangeWrite>& writes,
                                                     Version now) {

@@ -40,6 +40,8 @@ class IsolationLayer final : public Layer {
   absl::Status Flush(Version now) override;
   // The inode as it is now, with the times of writes that the store does not know yet.
   absl::StatusOr<Attributes> GetAttributes(Version now) override;
+  // Errors: kFailedPrecondition, always: inodes are changed by the volume (Volume::Change).
+  absl::Status SetInode(const std::string& inode, Version now) override;
   absl::StatusOr<CommitResult> Commit(const std::vector<RangeVersion>& reads,
                                       const std::vector<RangeWrite>& writes, Version now) override;
   absl::StatusOr<Promise> Claim(PromiseKind kind, Version now) override;

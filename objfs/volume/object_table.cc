@@ -62,13 +62,13 @@ absl::StatusOr<Node> ObjectTable::Make(uint16_t writer, const Inode& inode,
   const Version version = Next(writer);
   ABACUS_ASSIGN_OR_RETURN(const ObjectId id, store_->Create(made.Encode(), version.value));
   if (!contents.empty()) {
-    const absl::Status written = store_->Write(id, 0, contents, version.value);
+    // As an update: whatever flush makes a name of it durable takes them along.
+    const ObjectUpdate whole{id, {{0, contents}}, std::nullopt, /*may_lose_contents=*/true};
+    const absl::Status written = store_->Update(std::span(&whole, 1), version.value);
     if (!written.ok()) {
       store_->Remove(id).IgnoreError();  // nobody has heard of it
       return written;
     }
-    MutexLock lock(mutex_);
-    made_.insert(id);
   }
   return Node{id, std::move(made), contents.size(), 0, version};
 }
@@ -309,25 +309,7 @@ absl::Status ObjectTable::Flush(std::span<const ObjectId> ids) {
     const Turns::Turn turn(turns_, id);
     ABACUS_RETURN_IF_ERROR(SaveTimes(id));
   }
-  return FlushWithMade(std::vector<ObjectId>(ids.begin(), ids.end()));
-}
-
-// A name may lead to what was made with contents, a symbolic link: they go along.
-absl::Status ObjectTable::FlushWithMade(std::vector<ObjectId> ids) {
-  absl::flat_hash_set<ObjectId> made;
-  {
-    MutexLock lock(mutex_);
-    made = std::exchange(made_, {});
-  }
-  ids.insert(ids.end(), made.begin(), made.end());
-  const absl::Status flushed = store_->FlushTogether(ids);
-  // Of kUnavailable no second try helps: one whose contents are lost is told once and keeps no
-  // name waiting.
-  if (!flushed.ok() && !absl::IsUnavailable(flushed)) {
-    MutexLock lock(mutex_);
-    made_.insert(made.begin(), made.end());
-  }
-  return flushed;
+  return store_->FlushTogether(ids);
 }
 
 absl::Status ObjectTable::SaveAllTimes() {
@@ -355,7 +337,7 @@ absl::Status ObjectTable::FlushAndRemove() {
   absl::Status first = SaveAllTimes();
   // All of it in one step; where some contents cannot be, names and attributes nevertheless.
   const absl::Status all = store_->FlushAll();
-  const absl::Status names = all.ok() ? all : FlushWithMade({});
+  const absl::Status names = all.ok() ? all : store_->FlushTogether({});
   first.Update(all);
   if (!names.ok()) {
     MutexLock lock(mutex_);

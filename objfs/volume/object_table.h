@@ -72,8 +72,9 @@ class ObjectTable {
   // -- what becomes durable, and what is removed -------------------------------------------------
 
   // These objects, and all names: what transactions did, to whatever object. All of it becomes
-  // durable in one step, so that each transaction is on the disk wholly or not at all. Contents of
-  // a symbolic link are no part of one: a flush beside this one may make its name durable first.
+  // durable in one step, so that each transaction is on the disk wholly or not at all. Contents
+  // that an object was made with, those of a symbolic link, are there before its name or with it;
+  // where they are lost (a failed sync), the flushes of that step say so and no name waits.
   absl::Status Flush(std::span<const ObjectId> ids);
   absl::Status Flush(ObjectId id) { return Flush(std::span(&id, 1)); }
   // Flushes all, then removes the objects without a name. Where names cannot become durable nothing
@@ -103,7 +104,6 @@ class ObjectTable {
   // The state that refuses the part; kCommitted where none does.
   absl::StatusOr<CommitState> CheckPart(const Part& part, const Node& node);
   absl::StatusOr<bool> IsNewest(ObjectId id, const RangeVersion& read, uint64_t size);
-  absl::Status FlushWithMade(std::vector<ObjectId> ids);
   void Written(uint16_t writer, ObjectId id, int64_t modified_before_ns);
   // The inode has the times.
   void ForgetWritten(ObjectId id);
@@ -127,8 +127,6 @@ class ObjectTable {
   runtime::Mutex mutex_;
   absl::flat_hash_map<ObjectId, Opened> opened_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_set<ObjectId> removals_ ABSL_GUARDED_BY(mutex_);
-  // Objects that were made with contents, which are not durable yet.
-  absl::flat_hash_set<ObjectId> made_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace abacus::objfs

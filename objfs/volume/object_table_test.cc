@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -17,6 +18,7 @@
 #include "objfs/store/local_object_store.h"
 #include "objfs/store/memory_disk.h"
 #include "objfs/store/model_disk.h"
+#include "objfs/store/names.h"
 
 namespace abacus::objfs {
 namespace {
@@ -260,6 +262,73 @@ TEST(ObjectTableFaultTest, ContentsThatCannotBeSyncedKeepNoNameWaiting) {
   auto store = LocalObjectStore::Open(disk, {});
   ASSERT_TRUE(store.ok()) << store.status();
   EXPECT_EQ((*store)->GetAttributes(directory)->size_bytes, 6u);
+}
+
+// While one thread's large file is synced, another one's sync of a directory is acknowledged; then
+// the power goes.
+TEST(ObjectTableFaultTest, ASyncedNameOfASymbolicLinkIsThereWithItsTargetWhoeverSyncsBesideIt) {
+  const auto now = [] { return int64_t{1'700'000'000} * 1'000'000'000; };
+  for (uint64_t seed = 0; seed < 6; ++seed) {
+    SCOPED_TRACE(seed);
+    PowerCutDisk power;
+    std::atomic<bool> holds{false}, held{false};
+    std::string large_file;
+    ModelDisk disk(power, {.fault = [&](std::string_view call, const std::string& path) {
+                     if (holds && call == "sync" && path == large_file) {
+                       held = true;
+                       held.notify_all();
+                       holds.wait(true);
+                     }
+                     return absl::OkStatus();
+                   }});
+    ObjectId directory = 0, link = 0;
+    {
+      auto store = LocalObjectStore::Open(disk, {});
+      ASSERT_TRUE(store.ok()) << store.status();
+      ObjectTable table(*std::move(store), now);
+      Inode inode;
+      inode.links = 1;
+      inode.mode = S_IFDIR | 0755;
+      directory = table.Make(kWriter, inode, "")->id;
+      inode.mode = S_IFREG | 0644;
+      const ObjectId large = table.Make(kWriter, inode, "")->id;
+      ASSERT_TRUE(table.FlushAndRemove().ok());
+      inode.mode = S_IFLNK | 0777;
+      link = table.Make(kWriter, inode, "target")->id;
+      ASSERT_TRUE(table.store().Write(large, 0, std::string(100'000, 'x'), 1).ok());
+      large_file = DataPath(large);
+      holds = true;
+      std::thread other([&] { EXPECT_FALSE(table.Flush(large).ok()) << "there is no power"; });
+      held.wait(false);
+      Part named{.id = directory};
+      named.writes = {{0, Block::CopyOf("a name")}};
+      ASSERT_TRUE(table.Commit(kWriter, {{named}, std::nullopt}).ok());
+      EXPECT_EQ(table.Flush(directory), absl::OkStatus());
+      power.CutPowerAfter(0);
+      holds = false;
+      holds.notify_all();
+      other.join();
+    }
+    power.PowerOn(seed);
+    auto store = LocalObjectStore::Open(disk, {});
+    ASSERT_TRUE(store.ok()) << store.status();
+    EXPECT_EQ((*store)->GetAttributes(directory)->size_bytes, 6u);
+    std::string target(100, '?');
+    const auto read = (*store)->Read(link, 0, std::span(target.data(), target.size()));
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ(target.substr(0, *read), "target");
+  }
+}
+
+// Nobody syncs anything: what was made is durable with the volume's own flushes.
+TEST_F(ObjectTableTest, WhatWasMadeIsDurableWithTheFlushOfAll) {
+  Inode inode;
+  inode.mode = S_IFLNK | 0777;
+  inode.links = 1;
+  const ObjectId link = table_->Make(kWriter, inode, "target")->id;
+  ASSERT_TRUE(table_->FlushAndRemove().ok());
+  Restart();
+  EXPECT_EQ(table_->Stat(link)->size, 6u);
 }
 
 TEST_F(ObjectTableTest, WritesShowInTheTimesAtOnceAndReachTheStoreWithTheLastClose) {

@@ -55,7 +55,10 @@ struct Transaction {
   // A directory changes its parent: committed only where no other did since this value of
   // Volume::TreeVersion(), or two clients could build a cycle.
   std::optional<uint64_t> tree;
-  ABACUS_FIELDS(parts, tree)
+  // Objects that names lead to when it is committed. One that was just made is not taken back then,
+  // should its client die.
+  std::vector<ObjectId> names;
+  ABACUS_FIELDS(parts, tree, names)
 };
 
 enum class CommitState : uint8_t {

@@ -170,9 +170,41 @@ absl::Status Volume::Leave(uint16_t writer) {
   absl::Status first;
   locks_.End(writer);
   for (const ObjectId id : table_->OpenedBy(writer)) first.Update(Close(writer, id));
-  MutexLock lock(mutex_);
-  clients_.erase(writer);
+  std::vector<ObjectId> unnamed;
+  {
+    MutexLock lock(mutex_);
+    clients_.erase(writer);
+    absl::erase_if(unnamed_, [&unnamed, writer](const auto& made) {
+      if (made.second == writer) unnamed.push_back(made.first);
+      return made.second == writer;
+    });
+  }
+  for (const ObjectId id : unnamed) first.Update(table_->Discard(id));
   return first;
+}
+
+absl::Status Volume::AddUnnamed(uint16_t writer, ObjectId id) {
+  {
+    MutexLock lock(mutex_);
+    unnamed_[id] = writer;
+  }
+  absl::Status here = callbacks_->Check(writer);
+  if (here.ok()) return here;
+  // Its Leave() may not have seen this one.
+  if (!TakeUnnamed(writer, {id}).empty()) table_->Discard(id).IgnoreError();
+  return here;
+}
+
+std::vector<ObjectId> Volume::TakeUnnamed(uint16_t writer, const std::vector<ObjectId>& ids) {
+  std::vector<ObjectId> taken;
+  MutexLock lock(mutex_);
+  for (const ObjectId id : ids) {
+    const auto found = unnamed_.find(id);
+    if (found == unnamed_.end() || found->second != writer) continue;
+    unnamed_.erase(found);
+    taken.push_back(id);
+  }
+  return taken;
 }
 
 // -- inodes ---------------------------------------------------------------------------------------
@@ -196,13 +228,15 @@ absl::StatusOr<KnownNodes> Volume::Know(uint16_t writer, const std::vector<Objec
   KnownNodes known;
   // Before they are read: a change that comes between finds the promise.
   known.given = callbacks_->Know(ids, writer);
-  ABACUS_ASSIGN_OR_RETURN(known.nodes, Stat(ids));
+  absl::StatusOr<std::vector<Node>> nodes = Stat(ids);
   for (size_t i = 0; i < ids.size(); ++i) {
     // Of what is about to be removed nobody is told.
-    const bool stays = known.nodes[i].id != 0 && known.nodes[i].inode.links > 0;
+    const bool stays = nodes.ok() && (*nodes)[i].id != 0 && (*nodes)[i].inode.links > 0;
     if (stays || known.given[i] == Version()) continue;
     callbacks_->Forgotten(ids[i], writer, std::exchange(known.given[i], Version()));
   }
+  if (!nodes.ok()) return nodes.status();
+  known.nodes = *std::move(nodes);
   return known;
 }
 
@@ -213,15 +247,46 @@ absl::Status Volume::Pass(uint16_t writer, ObjectId id) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Node> Volume::MakeInode(uint16_t writer, const Inode& inode,
-                                       const std::string& contents) {
+absl::StatusOr<MadeInode> Volume::MakeInode(uint16_t writer, const Inode& inode,
+                                            const std::string& contents, bool opens) {
   ABACUS_RETURN_IF_ERROR(callbacks_->Check(writer));
-  return table_->Make(writer, inode, contents);
+  MadeInode made;
+  ABACUS_ASSIGN_OR_RETURN(made.node, table_->Make(writer, inode, contents));
+  const ObjectId id = made.node.id;
+  ABACUS_RETURN_IF_ERROR(AddUnnamed(writer, id));
+  if (opens) {
+    auto layer = Open(writer, id);
+    if (!layer.ok()) {
+      // Nobody has heard of it.
+      if (!TakeUnnamed(writer, {id}).empty()) table_->Discard(id).IgnoreError();
+      return layer.status();
+    }
+    made.layer = *std::move(layer);
+  }
+  made.given = callbacks_->Know(std::vector<ObjectId>{id}, writer).front();
+  return made;
 }
 
-absl::Status Volume::Discard(ObjectId id) { return table_->Discard(id); }
+absl::Status Volume::Discard(uint16_t writer, const KnownInode& made, bool opened) {
+  callbacks_->Forgotten(made.id, writer, made.given);
+  if (TakeUnnamed(writer, {made.id}).empty()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "object ", made.id, " was not made by client ", writer, ", or has got a name since"));
+  }
+  if (opened) ABACUS_RETURN_IF_ERROR(Close(writer, made.id));
+  return table_->Discard(made.id);
+}
 
 absl::StatusOr<Outcome> Volume::Commit(uint16_t writer, const Transaction& transaction) {
+  const std::vector<ObjectId> named = TakeUnnamed(writer, transaction.names);
+  auto outcome = CommitParts(writer, transaction);
+  if (!outcome.ok() || outcome->state != CommitState::kCommitted) {
+    for (const ObjectId id : named) AddUnnamed(writer, id).IgnoreError();
+  }
+  return outcome;
+}
+
+absl::StatusOr<Outcome> Volume::CommitParts(uint16_t writer, const Transaction& transaction) {
   std::vector<ObjectId> ids;
   ids.reserve(transaction.parts.size());
   for (const Part& part : transaction.parts) ids.push_back(part.id);

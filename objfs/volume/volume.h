@@ -54,6 +54,14 @@ struct VolumeSpace {
   ABACUS_FIELDS(block_bytes, capacity_bytes, available_bytes, objects, damaged, refused)
 };
 
+// An object that was just made.
+struct MadeInode {
+  Node node;
+  Version given;              // the promise for what is known of it (Volume::Know); 0: none
+  runtime::Ref<Layer> layer;  // where it was opened: its lowest one
+  ABACUS_FIELDS(node, given, layer)
+};
+
 // Transactions since the volume was opened.
 struct CommitCounts {
   uint64_t committed = 0;
@@ -128,10 +136,15 @@ class Volume final : public runtime::AnchoredObject {
   // A call about the object that was answered IsWouldBlock() has been served: the client takes no
   // turn that it had waited for.
   absl::Status Pass(uint16_t writer, ObjectId id);
-  // Makes an object that no name leads to yet; `inode.links` says how many will.
-  absl::StatusOr<Node> MakeInode(uint16_t writer, const Inode& inode, const std::string& contents);
-  // Takes back one that MakeInode() made and that no transaction named.
-  absl::Status Discard(ObjectId id);
+  // Makes an object that no name leads to yet; `inode.links` says how many will. What is told of it
+  // may be kept as what Know() tells, and with `opens` it is opened as by Open(): so a client asks
+  // once for what it needs of a new file.
+  absl::StatusOr<MadeInode> MakeInode(uint16_t writer, const Inode& inode,
+                                      const std::string& contents, bool opens);
+  // Takes back one that MakeInode() made so, and that no transaction named. Those of a client that
+  // has left are taken back by the volume.
+  // Errors: kFailedPrecondition - it is another client's, or somebody has it open.
+  absl::Status Discard(uint16_t writer, const KnownInode& made, bool opened);
   // This and Change() are refused as IsWouldBlock() while other clients have yet to forget what
   // they know of the objects; then the client's end is woken.
   absl::StatusOr<Outcome> Commit(uint16_t writer, const Transaction& transaction);
@@ -184,6 +197,11 @@ class Volume final : public runtime::AnchoredObject {
   absl::Status FinishRoot(ObjectId id);
   absl::StatusOr<runtime::Ref<Layer>> MakeBottom(ObjectId id);
   void EndBottom(ObjectId id);
+  // Until a transaction names the object, which takes it out again, the client that made it may
+  // die. Errors: IsNoClient() - it has; the object is gone.
+  absl::Status AddUnnamed(uint16_t writer, ObjectId id);
+  std::vector<ObjectId> TakeUnnamed(uint16_t writer, const std::vector<ObjectId>& ids);
+  absl::StatusOr<Outcome> CommitParts(uint16_t writer, const Transaction& transaction);
   void FlushNowAndThen();
   void DropTheSilent();
   // Looks through a part of what there was at the start, once the clients have had their time.
@@ -209,6 +227,7 @@ class Volume final : public runtime::AnchoredObject {
   uint16_t last_writer_ ABSL_GUARDED_BY(mutex_) = 0;
   bool retired_ ABSL_GUARDED_BY(mutex_) = false;
   absl::flat_hash_map<ObjectId, Bottom> bottoms_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<ObjectId, uint16_t> unnamed_ ABSL_GUARDED_BY(mutex_);  // who made them
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread flusher_;
 };

@@ -110,8 +110,14 @@ absl::Status VolumeSet::OpenVolume(const std::string& name) {
   auto both = std::make_shared<StoreOnDisk>();
   ABACUS_ASSIGN_OR_RETURN(both->disk, LocalDisk::At(PathOf(name)));
   ABACUS_ASSIGN_OR_RETURN(const uint64_t quota_bytes, ReadQuota(QuotaOf(name)));
-  ABACUS_ASSIGN_OR_RETURN(both->store,
-                          LocalObjectStore::Open(*both->disk, {.quota_bytes = quota_bytes}));
+  LocalObjectStoreOptions options;
+  options.quota_bytes = quota_bytes;
+  if (host_.on_damage) {
+    options.on_damage = [tell = host_.on_damage, name](const absl::Status& damage) {
+      tell(name, damage);
+    };
+  }
+  ABACUS_ASSIGN_OR_RETURN(both->store, LocalObjectStore::Open(*both->disk, std::move(options)));
   std::shared_ptr<ObjectStore> store(both, both->store.get());
   ABACUS_ASSIGN_OR_RETURN(
       auto volume,

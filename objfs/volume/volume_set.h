@@ -39,6 +39,8 @@ class VolumeSet final : public runtime::AnchoredObject {
     std::function<runtime::Ref<Volume>(std::unique_ptr<Volume>)> adopt;
     std::function<void(const runtime::Ref<Volume>&)> end;
     absl::Duration lease = Volume::Options().lease;  // of all volumes
+    // Is told of wrong bytes on a disk, whenever they are met; empty: nobody is. May not block.
+    std::function<void(const std::string& volume, const absl::Status& damage)> on_damage;
   };
 
   // Opens all volumes under `directory`, which is made where it is not there.

@@ -25,7 +25,8 @@ namespace abacus::objfs::testing {
 
 inline LayerKinds AllKinds() {
   LayerKinds kinds;
-  kinds.Add<CacheLayer>().Add<StatisticsLayer>().Add<IsolationLayer>().Add<StorageLayer>();
+  kinds.Add<CacheLayer>().Add<ErrorLayer>().Add<DelayLayer>().Add<StatisticsLayer>();
+  kinds.Add<IsolationLayer>().Add<StorageLayer>();
   return kinds;
 }
 
@@ -33,15 +34,18 @@ class FileSystemWorld {
  public:
   static constexpr size_t kServer = 0;
 
-  // `steady_clock_ns`: the clock of all leases; empty: the machine's.
+  // `steady_clock_ns`: the clock of all leases; empty: the machine's. `more_types`: classes that
+  // every node knows beside the file system's.
   explicit FileSystemWorld(size_t nodes = 3, Disk* disk = nullptr,
                            std::function<int64_t()> steady_clock_ns = nullptr,
                            absl::Duration lease = absl::Seconds(30),
-                           absl::Duration quiet = absl::Seconds(1))
+                           absl::Duration quiet = absl::Seconds(1),
+                           std::function<void(runtime::ObjectTypes&)> more_types = nullptr)
       : steady_ns(std::move(steady_clock_ns)),
         nodes_(nodes),
         lease_(lease),
         quiet_(quiet),
+        more_types_(std::move(more_types)),
         disk_(disk == nullptr ? &memory_ : disk) {
     Begin();
   }
@@ -86,8 +90,7 @@ class FileSystemWorld {
     };
     host.layers.end = [this](const runtime::Ref<Layer>& layer) {
       if (on_layer_end) on_layer_end(layer.rid());
-      const auto at = cluster_->HostOf(layer.rid());
-      if (at.has_value()) (*cluster_)[*at].binding().Destroy(layer.rid()).IgnoreError();
+      EndObject(layer.rid());
     };
     host.make_directory = [this, node, &binding](const runtime::Ref<Volume>& volume,
                                                  const runtime::Ref<Layer>& below, ObjectId id,
@@ -96,8 +99,9 @@ class FileSystemWorld {
       if (made.ok() && on_directory) on_directory(node, made->rid());
       return made;
     };
-    host.end_directory = [&binding](const runtime::Ref<Directory>& directory) {
-      binding.Destroy(directory.rid()).IgnoreError();
+    host.end_directory = [this](const runtime::Ref<Directory>& directory) {
+      if (on_directory_end) on_directory_end(directory.rid());
+      EndObject(directory.rid());
     };
     host.adopt_end = [&binding](std::unique_ptr<ClientEnd> end) {
       return binding.Adopt(std::move(end));
@@ -139,9 +143,10 @@ class FileSystemWorld {
   uint64_t quota_bytes = UINT64_MAX;
   // By how much the clients' clocks are ahead.
   std::atomic<int64_t> wall_ahead_us{0};
-  // Told of each directory object that a client makes.
+  // Told of each directory object of a client's, when it is made and before it is ended.
   std::function<void(size_t node, const runtime::Rid& rid)> on_directory;
-  // And of each layer, when it is made and before it is ended.
+  std::function<void(const runtime::Rid& rid)> on_directory_end;
+  // And of each layer.
   std::function<void(size_t node, const runtime::Rid& rid)> on_layer;
   std::function<void(const runtime::Rid& rid)> on_layer_end;
 
@@ -149,11 +154,13 @@ class FileSystemWorld {
   void Begin() {
     runtime::testing::ClusterOptions options;
     options.nodes = nodes_;
-    options.types = [](size_t, runtime::testing::TestPoints&, runtime::ObjectTypes& types) {
-      types.Add<Volume>().Add<IsolationLayer>().Add<StorageLayer>().Add<Directory>();
+    options.types = [this](size_t, runtime::testing::TestPoints&, runtime::ObjectTypes& types) {
+      if (more_types_) more_types_(types);
+      types.Add<Volume>().Add<IsolationLayer>().Add<StorageLayer>();
+      types.Add<Directory>([] { return std::make_unique<DirectoryManager>(); });
       types.Add<ClientEnd>().Add<LockClient>();
-      types.Add<StatisticsLayer>().Add<CacheLayer>(
-          [] { return std::make_unique<CacheManager>(1 << 20); });
+      types.Add<ErrorLayer>().Add<DelayLayer>().Add<StatisticsLayer>();
+      types.Add<CacheLayer>([] { return std::make_unique<CacheManager>(1 << 20); });
     };
     cluster_ = std::make_unique<runtime::testing::Cluster>(options);
     server_ = kServer;
@@ -191,6 +198,11 @@ class FileSystemWorld {
     runtime::MutexLock lock(mutex_);
     published_ = volume_.rid();
   }
+  // Ends an object of a client's, wherever it is.
+  void EndObject(const runtime::Rid& rid) {
+    const auto at = cluster_->HostOf(rid);
+    if (at.has_value()) (*cluster_)[*at].binding().Destroy(rid).IgnoreError();
+  }
   void End() {
     // While the node is whole: the volume's threads are in its calls.
     if (volume_) (*cluster_)[server_].binding().Destroy(volume_.rid()).IgnoreError();
@@ -201,6 +213,7 @@ class FileSystemWorld {
 
   const size_t nodes_;
   const absl::Duration lease_, quiet_;
+  const std::function<void(runtime::ObjectTypes&)> more_types_;
   const LayerKinds kinds_ = AllKinds();
   MemoryDisk memory_;
   Disk* const disk_;

@@ -18,6 +18,9 @@ class MockFileSystem : public FileSystem {
   MOCK_METHOD(absl::StatusOr<Node>, Make,
               (const Caller&, ObjectId, const std::string&, uint32_t, uint64_t, const std::string&),
               (override));
+  MOCK_METHOD(absl::StatusOr<Created>, Create,
+              (const Caller&, ObjectId, const std::string&, uint32_t, int, const std::string&),
+              (override));
   MOCK_METHOD(absl::StatusOr<Node>, Link, (const Caller&, ObjectId, ObjectId, const std::string&),
               (override));
   MOCK_METHOD(absl::Status, Unlink, (const Caller&, ObjectId, const std::string&), (override));
@@ -56,6 +59,8 @@ class MockFileSystem : public FileSystem {
   MOCK_METHOD(absl::StatusOr<uint64_t>, SeekHole, (FileHandle, uint64_t), (override));
   MOCK_METHOD(absl::StatusOr<uint64_t>, CopyRange,
               (FileHandle, uint64_t, FileHandle, uint64_t, uint64_t), (override));
+  MOCK_METHOD(absl::Status, WithSubgraph,
+              (FileHandle, const std::function<absl::Status(const Subgraph&)>&), (override));
   MOCK_METHOD(uint64_t, NewLockTicket, (), (override));
   MOCK_METHOD(void, Lock, (const LockRequest&, const LockDone&), (override));
   MOCK_METHOD(void, CancelLock, (uint64_t), (override));

@@ -1,0 +1,211 @@
+// Files that are made and opened in one step.
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <atomic>
+#include <cstdint>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "objfs/fs/testing/file_system_world.h"
+
+namespace abacus::objfs {
+namespace {
+
+using runtime::Block;
+using testing::FileSystemWorld;
+
+const Caller kAdmin;
+constexpr uint32_t kFile = S_IFREG | 0644;
+
+class CreateTest : public ::testing::Test {
+ protected:
+  uint64_t FramesSent(size_t node) {
+    uint64_t frames = 0;
+    for (const auto& peer : world_.cluster()[node].transport().Traffic()) {
+      frames += peer.sent_frames;
+    }
+    return frames;
+  }
+  uint64_t Objects() {
+    const auto space = world_.volume()->Space();
+    EXPECT_TRUE(space.ok()) << space.status();
+    return space.ok() ? space->objects : 0;
+  }
+
+  FileSystemWorld world_;
+};
+
+TEST_F(CreateTest, WhoMakesAFileHasItOpenWhateverItsMode) {
+  const auto a = world_.Client(1), b = world_.Client(2);
+  Caller user;
+  user.uid = user.gid = 7;
+  ASSERT_TRUE(a->Set(kAdmin, a->root(), {.permissions = 0777}).ok());
+  const auto made = a->Create(user, a->root(), "f", S_IFREG | 0400, O_RDWR, "");
+  ASSERT_TRUE(made.ok()) << made.status();
+  EXPECT_EQ(made->node.inode.uid, 7u);
+  EXPECT_TRUE(a->Write(made->handle, 0, Block::CopyOf("bytes")).ok());
+  EXPECT_EQ(a->Read(made->handle, 0, 100)->view(), "bytes");
+  // Who opens it later is asked.
+  EXPECT_EQ(FsErrorOf(a->Open(user, made->node.id, O_RDWR).status()), FsError::kAccess);
+  EXPECT_EQ(b->Lookup(kAdmin, b->root(), "f")->size, 5u);
+
+  const auto to_write = a->Create(user, a->root(), "g", kFile, O_WRONLY, "");
+  ASSERT_TRUE(to_write.ok()) << to_write.status();
+  EXPECT_EQ(FsErrorOf(a->Read(to_write->handle, 0, 1).status()), FsError::kBadHandle);
+
+  EXPECT_EQ(FsErrorOf(b->Create(user, b->root(), "f", kFile, O_RDWR, "").status()),
+            FsError::kExists);
+  EXPECT_EQ(FsErrorOf(b->Create(user, b->root(), "d", S_IFDIR | 0755, O_RDWR, "").status()),
+            FsError::kInvalid);
+  // Closed, each has been opened once and no more: with its name it goes.
+  const uint64_t before = Objects();
+  for (const char* name : {"f", "g"}) EXPECT_TRUE(b->Unlink(kAdmin, b->root(), name).ok());
+  EXPECT_TRUE(a->Release(made->handle).ok());
+  EXPECT_TRUE(a->Release(to_write->handle).ok());
+  EXPECT_TRUE(runtime::testing::Eventually([&] { return Objects() == before - 2; })) << Objects();
+}
+
+TEST_F(CreateTest, ANewFileIsAskedForInThreeMessages) {
+  const auto a = world_.Client(1);
+  constexpr uint64_t kFiles = 200;
+  const uint64_t before = FramesSent(1);
+  for (uint64_t i = 0; i < kFiles; ++i) {
+    const auto made = a->Create(kAdmin, a->root(), absl::StrCat("f", i), kFile, O_RDWR, "");
+    ASSERT_TRUE(made.ok()) << made.status();
+    // What was made is known.
+    ASSERT_EQ(a->Stat(made->node.id)->inode.mode, kFile);
+    ASSERT_EQ(a->Open(kAdmin, made->node.id, O_RDONLY).status(), absl::OkStatus());
+  }
+  // Whether the name is free, the file, its name; and signs of life.
+  const uint64_t sent = FramesSent(1) - before;
+  std::cout << sent << " frames for " << kFiles << " new files\n";
+  EXPECT_LT(sent, kFiles * 7 / 2);
+}
+
+TEST_F(CreateTest, WhatAClientMadeAndNeverNamedGoesWithIt) {
+  const uint64_t before = Objects();
+  const auto client = world_.volume()->Join("client", runtime::Ref<ClientEnd>());
+  ASSERT_TRUE(client.ok()) << client.status();
+  Inode file;
+  file.mode = kFile;
+  file.links = 1;
+  for (const bool opens : {false, true}) {
+    const auto made = world_.volume()->MakeInode(client->writer, file, "bytes", opens);
+    ASSERT_TRUE(made.ok()) << made.status();
+  }
+  EXPECT_EQ(Objects(), before + 2);
+  EXPECT_TRUE(world_.volume()->Leave(client->writer).ok());
+  EXPECT_EQ(Objects(), before);
+  EXPECT_TRUE(IsNoClient(world_.volume()->MakeInode(client->writer, file, "", true).status()));
+  EXPECT_EQ(Objects(), before);
+  // What has a name stays.
+  {
+    const auto other = world_.Client(1);
+    const auto made = other->Create(kAdmin, other->root(), "f", kFile, O_RDWR, "");
+    ASSERT_TRUE(made.ok()) << made.status();
+  }
+  EXPECT_EQ(Objects(), before + 1);
+}
+
+TEST_F(CreateTest, AFileHasTheStackThatTheCallTheRuleOrTheDirectorySays) {
+  const auto a = world_.Client(1), b = world_.Client(2);
+  const std::string statistics = "statistics/isolation/storage";
+  const std::string cached = "cache(block=4 KiB,ahead=64 KiB)/isolation/storage";
+  const std::string plain = "isolation/storage";
+  const auto stack_of = [&](ObjectId in, const std::string& name, const std::string& stack) {
+    const auto made = a->Create(kAdmin, in, name, kFile, O_RDWR, stack);
+    EXPECT_TRUE(made.ok()) << made.status();
+    if (!made.ok()) return std::string();
+    EXPECT_TRUE(a->Release(made->handle).ok());
+    return b->StackOf(made->node.id).value_or("none");
+  };
+  const auto directory = a->Make(kAdmin, a->root(), "d", S_IFDIR | 0755, 0, "");
+  ASSERT_TRUE(directory.ok()) << directory.status();
+  const ObjectId d = directory->id;
+  const auto set = [&](const char* attribute, const std::string& text) {
+    return a->SetXattr(kAdmin, d, attribute, text, XattrRule::kAny);
+  };
+  ASSERT_TRUE(set(kStackXattr, plain).ok());
+  ASSERT_TRUE(set(kStackRulesXattr, absl::StrCat("*.db ", cached, "\na* ", statistics, "\n")).ok());
+  EXPECT_EQ(stack_of(d, "a.db", ""), cached);
+  EXPECT_EQ(stack_of(d, "a.txt", ""), statistics);
+  EXPECT_EQ(stack_of(d, "b.txt", ""), plain);
+  EXPECT_EQ(stack_of(d, "b.db", statistics), statistics) << "what the call says comes first";
+  // Directories hand both down, and b sees them too.
+  const auto below = b->Make(kAdmin, d, "below", S_IFDIR | 0755, 0, "");
+  ASSERT_TRUE(below.ok()) << below.status();
+  EXPECT_EQ(stack_of(below->id, "a.db", ""), cached);
+  EXPECT_EQ(stack_of(below->id, "c", ""), plain);
+
+  // Mistakes are told with their places, and change nothing.
+  const auto wrong = a->Create(kAdmin, d, "wrong", kFile, O_RDWR, "cache/nonsense/storage");
+  EXPECT_EQ(FsErrorOf(wrong.status()), FsError::kInvalid);
+  EXPECT_NE(wrong.status().message().find("nonsense"), std::string::npos) << wrong.status();
+  EXPECT_EQ(FsErrorOf(a->Lookup(kAdmin, d, "wrong").status()), FsError::kNoEntry);
+  EXPECT_EQ(FsErrorOf(set(kStackRulesXattr, "*.db")), FsError::kInvalid);
+  EXPECT_EQ(FsErrorOf(set(kStackRulesXattr, "*.db nonsense/storage")), FsError::kInvalid);
+  EXPECT_EQ(stack_of(d, "c.db", ""), cached);
+}
+
+TEST_F(CreateTest, LayersTellOfThemselves) {
+  const auto a = world_.Client(1);
+  const auto made = a->Create(kAdmin, a->root(), "f", kFile, O_RDWR,
+                              "statistics/cache(block=4 KiB)/isolation/storage");
+  ASSERT_TRUE(made.ok()) << made.status();
+  ASSERT_TRUE(a->Write(made->handle, 0, Block::CopyOf("bytes")).ok());
+  const auto state = a->GetXattr(kAdmin, made->node.id, kStateXattr);
+  ASSERT_TRUE(state.ok()) << state.status();
+  std::cout << *state;
+  for (const char* line : {"statistics\n", "\n  write: 1 calls", "\ncache\n", "\n  block: 4 KiB\n",
+                           "\n  dirty: 4096 bytes\n", "\nisolation\n"}) {
+    EXPECT_NE(state->find(line), std::string::npos) << line;
+  }
+  const auto listed = a->ListXattrs(kAdmin, made->node.id);
+  EXPECT_TRUE(listed.ok() && listed->empty());
+  EXPECT_EQ(FsErrorOf(a->SetXattr(kAdmin, made->node.id, kStateXattr, "x", XattrRule::kAny)),
+            FsError::kNotPermitted);
+}
+
+TEST_F(CreateTest, OfWhatIsRefusedNothingIsLeftNorOpen) {
+  const auto a = world_.Client(1), b = world_.Client(2);
+  const uint64_t before = Objects();
+  constexpr int kRounds = 100;
+  std::atomic<int> won{0};
+  std::vector<std::thread> threads;
+  for (FileSystem* at : {a.get(), b.get()}) {
+    for (int t = 0; t < 2; ++t) {
+      threads.emplace_back([&, at] {
+        for (int i = 0; i < kRounds; ++i) {
+          const std::string name = absl::StrCat("f", i);
+          const auto made = at->Create(kAdmin, at->root(), name, kFile, O_RDWR, "");
+          EXPECT_EQ(FsErrorOf(made.status()), made.ok() ? FsError::kNone : FsError::kExists);
+          if (!made.ok()) continue;
+          ++won;
+          EXPECT_TRUE(at->Write(made->handle, 0, Block::CopyOf(name)).ok());
+          EXPECT_TRUE(at->Release(made->handle).ok());
+        }
+      });
+    }
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(won, kRounds);
+  // Those of who came too late are gone without having had a name.
+  const auto commits = world_.volume()->Commits();
+  std::cout << (commits.ok() ? commits->stale : 0) << " commits came too late\n";
+  EXPECT_EQ(Objects(), before + kRounds);
+  for (int i = 0; i < kRounds; ++i) {
+    EXPECT_TRUE(a->Unlink(kAdmin, a->root(), absl::StrCat("f", i)).ok());
+  }
+  // Nothing is open that would keep them.
+  EXPECT_TRUE(runtime::testing::Eventually([&] { return Objects() == before; })) << Objects();
+}
+
+}  // namespace
+}  // namespace abacus::objfs
