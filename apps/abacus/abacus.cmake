@@ -2,12 +2,13 @@
 abacus_library(abacus_command
   SRCS abacus/client_node.cc abacus/config_command.cc abacus/control.cc abacus/doctor.cc
        abacus/doctor_checks.cc abacus/figures.cc abacus/files.cc abacus/local_store.cc
-       abacus/log_setup.cc abacus/mount_command.cc
+       abacus/interrupt.cc abacus/log_setup.cc abacus/mount_command.cc
        abacus/output.cc
        abacus/monitor_of.cc abacus/run_grep.cc abacus/serve.cc abacus/status.cc
-       abacus/top.cc abacus/top_view.cc abacus/volume_command.cc abacus/volumes.cc
+       abacus/top.cc abacus/top_view.cc abacus/volume_command.cc abacus/volume_files.cc
+       abacus/volumes.cc
   DEPS abacus_cli abacus_config abacus_grep_object abacus_bpf_monitor abacus_cache abacus_file_system
-    abacus_fuse abacus_node abacus_storage
+    abacus_fuse abacus_node absl::cleanup
   PRIVATE_DEPS nlohmann_json::nlohmann_json spdlog::spdlog)
 abacus_program(abacus SRCS abacus/main.cc DEPS abacus_command abacus_memory CLI11::CLI11)
 target_compile_definitions(abacus PRIVATE ABACUS_VERSION="${PROJECT_VERSION}")
@@ -29,8 +30,8 @@ abacus_test(abacus_end_to_end_test
   DEPS abacus_command_testing nlohmann_json::nlohmann_json
   LABELS serial TIMEOUT 300)
 abacus_test(abacus_mount_end_to_end_test
-  SRCS abacus/mount_end_to_end_test.cc
-  DEPS abacus_command_testing abacus_testing
+  SRCS abacus/mount_crash_test.cc abacus/mount_end_to_end_test.cc
+  DEPS abacus_command_testing abacus_testing nlohmann_json::nlohmann_json
   NOASAN "not yet run whole with the address sanitizer since the mount keeps its open handles"
   LABELS serial TIMEOUT 300)
 abacus_test(abacus_contention_test

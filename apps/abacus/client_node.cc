@@ -12,7 +12,7 @@ namespace abacus::apps {
 
 runtime::ObjectTypes Classes(std::shared_ptr<objfs::BlockPool> cache) {
   runtime::ObjectTypes types;
-  types.Add<objfs::FileStore>().Add<objfs::StorageObject>().Add<Grep>();
+  types.Add<Grep>();
   AddFileSystemClasses(types, std::move(cache));
   return types;
 }
@@ -36,11 +36,6 @@ absl::StatusOr<std::unique_ptr<ClientNode>> ClientNode::Start(const ClientOption
   ABACUS_ASSIGN_OR_RETURN(client->node_,
                           runtime::Node::Start(node, client->types_, std::move(monitor)));
   return client;
-}
-
-absl::StatusOr<runtime::Ref<objfs::FileStore>> ClientNode::Store() {
-  ABACUS_ASSIGN_OR_RETURN(const runtime::Rid rid, node_->Lookup(kStoreName));
-  return node_->binding().RefTo<objfs::FileStore>(rid);
 }
 
 }  // namespace abacus::apps

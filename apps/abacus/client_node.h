@@ -8,7 +8,6 @@
 #include "apps/abacus/commands.h"
 #include "apps/abacus/volumes.h"
 #include "objfs/cache/block_pool.h"
-#include "objfs/storage/file_store.h"
 #include "runtime/node/node.h"
 
 namespace abacus::apps {
@@ -33,8 +32,6 @@ class ClientNode {
 
   runtime::Node& node() { return *node_; }
   const runtime::Config& config() const { return config_; }
-  // Errors: kNotFound - the servers publish no store.
-  absl::StatusOr<runtime::Ref<objfs::FileStore>> Store();
 
  private:
   explicit ClientNode(runtime::Config config)

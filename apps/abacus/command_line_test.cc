@@ -22,15 +22,15 @@ constexpr char kNobodyThere[] = "--server=127.0.0.1:1";
 TEST(CommandLineTest, HelpHasTheCommandsExamplesAndExitCodes) {
   const Outcome help = RunAbacus({"--help"});
   EXPECT_EQ(help.code, 0);
-  for (const char* part : {"serve", "put", "ls", "run", "status", "explain", "move", "pin", "unpin",
-                           "config", "doctor", "examples:", "exit codes:"}) {
+  for (const char* part : {"serve", "put", "get", "ls", "rm", "run", "status", "explain", "move",
+                           "pin", "unpin", "config", "doctor", "examples:", "exit codes:"}) {
     EXPECT_THAT(help.out, HasSubstr(part));
   }
 }
 
 TEST(CommandLineTest, EverySubCommandHasHelp) {
   for (const char* command :
-       {"serve", "put", "ls", "status", "explain", "move", "pin", "unpin", "doctor"}) {
+       {"serve", "put", "get", "ls", "rm", "status", "explain", "move", "pin", "unpin", "doctor"}) {
     const Outcome help = RunAbacus({command, "--help"});
     EXPECT_EQ(help.code, 0) << command;
     EXPECT_THAT(help.out, HasSubstr("Usage: abacus " + std::string(command)));
@@ -78,7 +78,7 @@ TEST(CommandLineTest, AnArgumentTooManyIsAnError) {
 TEST(CommandLineTest, AMissingArgumentIsAnError) {
   const Outcome outcome = RunAbacus({"run", "grep", "kernel"});
   EXPECT_EQ(outcome.code, 2);
-  EXPECT_THAT(outcome.err, HasSubstr("NAME"));
+  EXPECT_THAT(outcome.err, HasSubstr("FILE"));
 }
 
 TEST(CommandLineTest, AValueThatIsNotAllowedIsAnError) {
@@ -94,6 +94,8 @@ TEST(CommandLineTest, AServerThatIsNotThereIsNamed) {
                                                   {"pin", "1.2.3"},
                                                   {"unpin", "1.2.3"},
                                                   {"ls"},
+                                                  {"get", "f"},
+                                                  {"rm", "f"},
                                                   {"put", "f", "/dev/null"},
                                                   {"run", "grep", "kernel", "Bible.txt"}}) {
     std::vector<std::string> arguments = command;

@@ -24,9 +24,6 @@ inline constexpr int kExitError = 2;  // wrong usage, or it could not be done
 
 inline constexpr char kDefaultServer[] = "127.0.0.1:7070";
 
-// The name under which a server publishes its FileStore.
-inline constexpr char kStoreName[] = "store";
-
 struct ServeOptions {
   std::string config;
   std::string data;
@@ -44,6 +41,7 @@ struct ClientOptions {
   std::vector<std::string> servers = {kDefaultServer};
 };
 
+// `name` of all that follow: "[VOLUME:]PATH".
 struct PutOptions {
   ClientOptions client;
   std::string name;
@@ -51,11 +49,25 @@ struct PutOptions {
 };
 int Put(const PutOptions& options);
 
+struct GetOptions {
+  ClientOptions client;
+  std::string name;
+  std::string file;  // empty: standard output
+};
+int Get(const GetOptions& options);
+
 struct ListOptions {
   ClientOptions client;
+  std::string name;  // of a directory; empty: the volume's root
   std::string json;
 };
 int List(const ListOptions& options);
+
+struct RemoveOptions {
+  ClientOptions client;
+  std::string name;
+};
+int Remove(const RemoveOptions& options);
 
 struct VolumeOptions {
   enum class What : uint8_t { kList, kCreate, kDelete };
@@ -84,16 +96,19 @@ struct UnmountOptions {
 int Unmount(const UnmountOptions& options);
 
 struct StackOptions {
-  std::string path;
-  std::optional<std::string> stack;  // of the files that will be made in directory `path`
+  enum class What : uint8_t { kShow, kSet, kUnset, kState, kKinds };
+  What what = What::kShow;
+  std::string path;     // none for kKinds
+  std::string stack;    // kSet: of the files that will be made in directory `path`
+  std::string pattern;  // of those only whose names match; empty: of all
 };
 int StackCommand(const StackOptions& options);
 
 struct RunGrepOptions {
   ClientOptions client;
   std::string pattern;
-  std::string name;
-  std::string pin;  // "", "client" or "server"
+  std::string name;  // "[VOLUME:]PATH"
+  std::string pin;   // "", "client" or "server"
   uint64_t block_bytes = uint64_t{64} << 10;
   std::string json;
   bool quiet = false;

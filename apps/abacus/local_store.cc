@@ -48,7 +48,7 @@ absl::StatusOr<std::unique_ptr<LocalStore>> LocalStore::Open(const std::string& 
 }
 
 absl::StatusOr<runtime::Ref<objfs::Volume>> LocalStore::VolumeNamed(const std::string& name) {
-  return VolumeIn(volumes_, name, "-o volume=NAME");
+  return VolumeIn({volumes_}, name, "-o volume=NAME");
 }
 
 objfs::FileSystem::Host LocalStore::Host() {

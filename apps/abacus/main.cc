@@ -19,11 +19,11 @@ namespace {
 constexpr char kFooter[] = R"(
 examples:
   abacus serve --data /srv/abacus           a storage server at 127.0.0.1:7070
-  abacus put LinuxBible.txt /tmp/text       store a file there
+  abacus put LinuxBible.txt /tmp/text       store a file in its volume
   abacus run grep kernel LinuxBible.txt     search it; the engine decides where grep runs
   abacus run grep --pin client kernel LinuxBible.txt
-  abacus volume create home                 a volume of that server
-  abacus mount 127.0.0.1:7070/home /mnt     and a directory that shows it
+  abacus mount 127.0.0.1:7070/home /mnt     a directory that shows the volume
+  abacus volume create work                 another one: work:PATH, 127.0.0.1:7070/work
   abacus status                             nodes, objects, the last moves and why
   abacus top                                what each object costs, live
   abacus explain 1073741824.5.2             why that object is where it is
@@ -53,6 +53,8 @@ class CommandLine {
   void AddRules();
   void AddConfig();
   static void AddClientOptions(CLI::App* command, ClientOptions* options);
+  // "[VOLUME:]PATH".
+  static CLI::Option* AddFileName(CLI::App* command, std::string* name, const std::string& what);
   static void AddControlOptions(CLI::App* command, ControlOptions* options, bool has_table);
   static void AddJson(CLI::App* command, std::string* json);
   int Misused(const CLI::Error& error);
@@ -62,7 +64,9 @@ class CommandLine {
 
   ServeOptions serve_;
   PutOptions put_;
+  GetOptions get_;
   ListOptions list_;
+  RemoveOptions remove_;
   VolumeOptions volume_list_, volume_create_, volume_delete_;
   MountOptions mount_;
   UnmountOptions unmount_;
@@ -156,16 +160,40 @@ void CommandLine::AddServer() {
       ->capture_default_str();
 }
 
+CLI::Option* CommandLine::AddFileName(CLI::App* command, std::string* name,
+                                      const std::string& what) {
+  return command
+      ->add_option("FILE", *name,
+                   what +
+                       "; where there is one volume it needs no name, and a PATH with a colon "
+                       "begins with a /")
+      ->type_name("[VOLUME:]PATH");
+}
+
 void CommandLine::AddFiles() {
-  CLI::App* put = Add(&app_, "put", "store a file on a server, replacing the one of that name",
+  CLI::App* put = Add(&app_, "put", "store a file in a volume, replacing the one of that name",
                       [this] { return Put(put_); });
   AddClientOptions(put, &put_.client);
-  put->add_option("NAME", put_.name, "its name at the server")->required();
-  put->add_option("FILE", put_.file, "what to store; standard input where none is named");
+  AddFileName(put, &put_.name,
+              "its name there; directories are made, and where the server has no volume, one is")
+      ->required();
+  put->add_option("SOURCE", put_.file, "what to store; standard input where none is named");
 
-  CLI::App* list = Add(&app_, "ls", "list a server's files", [this] { return List(list_); });
+  CLI::App* get =
+      Add(&app_, "get", "print or copy a file of a volume", [this] { return Get(get_); });
+  AddClientOptions(get, &get_.client);
+  AddFileName(get, &get_.name, "the file")->required();
+  get->add_option("TARGET", get_.file, "where to; standard output where none is named");
+
+  CLI::App* list = Add(&app_, "ls", "list the files of a volume", [this] { return List(list_); });
   AddClientOptions(list, &list_.client);
+  AddFileName(list, &list_.name, "a directory, else the volume's root");
   AddJson(list, &list_.json);
+
+  CLI::App* remove = Add(&app_, "rm", "remove a file, or an empty directory, from a volume",
+                         [this] { return Remove(remove_); });
+  AddClientOptions(remove, &remove_.client);
+  AddFileName(remove, &remove_.name, "the file")->required();
 }
 
 void CommandLine::AddVolumes() {
@@ -196,11 +224,13 @@ void CommandLine::AddVolumes() {
       ->required();
   mount->add_option("DIR", mount_.directory, "where to show it")->required();
   mount
-      ->add_option("-o", mount_.options,
-                   "as mount(8) has them, and: exclusive (no other client changes the volume, so "
-                   "the kernel may keep names, attributes and pages), "
-                   "stack=TEXT (layers of the files that are made; of a server's volume "
-                   "cache/isolation/storage, with --local the volume's own), direct_io")
+      ->add_option(
+          "-o", mount_.options,
+          "as mount(8) has them, and: exclusive (no other client changes the volume, so "
+          "the kernel may keep names, attributes and pages), "
+          "stack=TEXT (layers of the files that are made; of a server's volume "
+          "cache/isolation/storage, with --local the volume's own), direct_io, config=FILE (as "
+          "--config)")
       ->type_name("WORD[,...]")
       ->allow_extra_args(false);
   mount->add_flag("--local", mount_.local,
@@ -219,16 +249,36 @@ void CommandLine::AddVolumes() {
 
   CLI::App* stack = Add(&app_, "stack", "the layers of a file on a mount, top first",
                         [this] { return StackCommand(stack_); });
-  stack->add_option("PATH", stack_.path, "a file, or a directory")->required();
-  stack
-      ->add_option_function<std::string>(
-          "--set", [this](const std::string& text) { stack_.stack = text; },
-          "the layers of the files that will be made in directory PATH, and below")
-      ->type_name("TEXT");
+  using What = StackOptions::What;
+  CLI::Option* path = stack->add_option("PATH", stack_.path, "a file, or a directory");
+  CLI::Option* set = stack
+                         ->add_option_function<std::string>(
+                             "--set",
+                             [this](const std::string& text) {
+                               stack_.what = What::kSet;
+                               stack_.stack = text;
+                             },
+                             "the layers of the files that will be made in directory PATH, and in "
+                             "directories that will be made there")
+                         ->type_name("TEXT");
+  CLI::Option* unset = stack->add_flag_callback(
+      "--unset", [this] { stack_.what = What::kUnset; }, "takes that back");
+  stack->add_option("--for", stack_.pattern, "with --set, --unset: of names like 'PATTERN' only")
+      ->type_name("PATTERN");
+  CLI::Option* state = stack->add_flag_callback(
+      "--state", [this] { stack_.what = What::kState; },
+      "what this mount's layers of PATH, and the one below them, tell of themselves");
+  CLI::Option* kinds = stack->add_flag_callback(
+      "--kinds", [this] { stack_.what = What::kKinds; },
+      "the kinds of layers that there are, with their options");
+  set->excludes(unset)->excludes(state)->excludes(kinds);
+  unset->excludes(state)->excludes(kinds);
+  state->excludes(kinds);
+  kinds->excludes(path);
 }
 
 void CommandLine::AddRun() {
-  CLI::App* run = app_.add_subcommand("run", "run an application on files of a server");
+  CLI::App* run = app_.add_subcommand("run", "run an application on files of a volume");
   run->require_subcommand(1);
   CLI::App* grep = Add(run, "grep", "print the lines that match, as grep -n prints them",
                        [this] { return RunGrep(grep_); });
@@ -248,7 +298,7 @@ void CommandLine::AddRun() {
   grep->add_flag("-q,--quiet", grep_.quiet, "no progress on standard error");
   AddJson(grep, &grep_.json);
   grep->add_option("PATTERN", grep_.pattern, "what to search for")->required();
-  grep->add_option("NAME", grep_.name, "the file, by its name at the server")->required();
+  AddFileName(grep, &grep_.name, "the file")->required();
 }
 
 void CommandLine::AddTop() {

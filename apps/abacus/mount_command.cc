@@ -40,13 +40,30 @@ struct MountWords {
   std::string stack;   // empty: the default
   std::string volume;  // of a local store
   bool local = false;
+  std::string config;  // the file
 };
 
-absl::StatusOr<MountWords> ParseWords(const std::vector<std::string>& options) {
+// The words between commas; those in parentheses are a stack's.
+std::vector<std::string> SplitWords(const std::string& option) {
+  std::vector<std::string> words(1);
+  int depth = 0;
+  for (const char c : option) {
+    if (c == '(') ++depth;
+    if (c == ')') --depth;
+    if (c == ',' && depth <= 0) {
+      words.emplace_back();
+    } else {
+      words.back().push_back(c);
+    }
+  }
+  std::erase(words, "");
+  return words;
+}
+
+MountWords ParseWords(const std::vector<std::string>& options) {
   MountWords words;
   for (const std::string& option : options) {
-    const std::vector<std::string> several = absl::StrSplit(option, ',', absl::SkipEmpty());
-    for (const std::string& word : several) {
+    for (const std::string& word : SplitWords(option)) {
       const std::vector<std::string> parts = absl::StrSplit(word, absl::MaxSplits('=', 1));
       if (word == "exclusive") {
         words.mount.exclusive = true;
@@ -58,6 +75,8 @@ absl::StatusOr<MountWords> ParseWords(const std::vector<std::string>& options) {
         words.stack = parts[1];
       } else if (parts[0] == "volume" && parts.size() == 2) {
         words.volume = parts[1];
+      } else if (parts[0] == "config" && parts.size() == 2) {
+        words.config = parts[1];
       } else if (word == "defaults" || word == "_netdev" || word == "auto" || word == "noauto" ||
                  word == "user" || word == "nofail" || parts[0].rfind("x-", 0) == 0) {
         // Of fstab: for others than us.
@@ -125,6 +144,7 @@ class Daemon {
   }
   void Ready() const {
     if (report_ < 0) return;
+    LeaveStandardError();
     const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     for (const int fd : {0, 1, 2}) dup2(null, fd);
     if (chdir("/") != 0) return;  // holds no other file system in use
@@ -167,10 +187,10 @@ int Show(const MountOptions& options, const MountWords& words,
 }
 
 int ServeLocally(const MountOptions& options, const MountWords& words, const Daemon& daemon) {
-  const auto config = ConfigOf(options.config);
+  const auto config = ConfigOf(words.config);
   if (!config.ok()) return Fail(config.status());
   runtime::Config::Log log = config->log;
-  if (options.config.empty()) log.level = "warning";
+  if (words.config.empty()) log.level = "warning";
   if (auto status = SetUpLog(log); !status.ok()) return Fail(status);
   const auto store = LocalStore::Open(options.source, config->cache);
   if (!store.ok()) return Fail(store.status());
@@ -183,15 +203,15 @@ int ServeLocally(const MountOptions& options, const MountWords& words, const Dae
 }
 
 int Serve(const MountOptions& options, const Daemon& daemon) {
-  const auto words = ParseWords(options.options);
-  if (!words.ok()) return Fail(words.status());
-  if (options.local || words->local) return ServeLocally(options, *words, daemon);
-  if (!words->volume.empty()) {
+  MountWords words = ParseWords(options.options);
+  if (!options.config.empty()) words.config = options.config;
+  if (options.local || words.local) return ServeLocally(options, words, daemon);
+  if (!words.volume.empty()) {
     return Fail(absl::InvalidArgumentError(
         "-o volume=NAME is of --local; a server's volume is named SERVER/VOLUME"));
   }
   ClientOptions client_options;
-  client_options.config = options.config;
+  client_options.config = words.config;
   const size_t slash = options.source.find('/');
   client_options.servers = absl::StrSplit(options.source.substr(0, slash), ',');
   const std::string name = slash == std::string::npos ? "" : options.source.substr(slash + 1);
@@ -201,9 +221,8 @@ int Serve(const MountOptions& options, const Daemon& daemon) {
   runtime::Node& node = (*client)->node();
   const auto volume = VolumeOf(node, name);
   if (!volume.ok()) return Fail(volume.status());
-  MountWords served = *words;
-  if (served.stack.empty()) served.stack = kServedFilesStack;
-  return Show(options, served, *volume, HostOf(node), node.name(), (*client)->config(), daemon);
+  if (words.stack.empty()) words.stack = kServedFilesStack;
+  return Show(options, words, *volume, HostOf(node), node.name(), (*client)->config(), daemon);
 }
 
 }  // namespace

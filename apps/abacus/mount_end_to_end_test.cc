@@ -1,5 +1,7 @@
 // A server, volumes and mounts as processes of their own: what a user of `abacus mount` gets.
 
+#include "apps/abacus/testing/mount_end_to_end.h"
+
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,11 +14,13 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
-#include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <future>
+#include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,68 +32,6 @@ namespace abacus::apps::testing {
 namespace {
 
 using ::testing::HasSubstr;
-
-class MountEndToEndTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (access("/dev/fuse", R_OK | W_OK) != 0) GTEST_SKIP() << "no /dev/fuse to mount with";
-    StartServer();
-  }
-  virtual std::vector<std::string> ServerOptions() const { return {}; }
-  void TearDown() override {
-    // A mount that a failed test left would outlive it.
-    for (const std::string& directory : mounted_) {
-      if (IsMounted(directory)) RunAbacus({"umount", "--lazy", directory});
-    }
-    // Its process ends behind it, and then the server has no client of that name any more.
-    server_.reset();
-  }
-
-  // At `control`: where one was before that is to be found again.
-  void StartServer(const std::string& control = "127.0.0.1:0") {
-    const std::string config =
-        folder_.Write("server.toml", "[node]\ncontrol_address = \"" + control +
-                                         "\"\ndata_address = \"127.0.0.1:0\"\n");
-    std::array<int, 2> ready;
-    ASSERT_EQ(pipe2(ready.data(), O_CLOEXEC), 0);
-    std::vector<std::string> words = {"serve", "--data",     folder_.Path("data"),    "--config",
-                                      config,  "--ready-fd", std::to_string(ready[1])};
-    for (const std::string& word : ServerOptions()) words.push_back(word);
-    server_ = std::make_unique<Command>(words, Command::Options{.keep_fd = ready[1]});
-    close(ready[1]);
-    address_.clear();
-    for (char c = 0; read(ready[0], &c, 1) == 1 && c != '\n';) address_ += c;
-    close(ready[0]);
-    ASSERT_NE(address_, "") << server_->Wait().err;
-  }
-  Outcome Abacus(std::vector<std::string> arguments) const {
-    return RunAbacus(arguments, {.environment = {"ABACUS_SERVER=" + address_}});
-  }
-  static bool IsMounted(const std::string& directory) {
-    std::ifstream mounts("/proc/self/mounts");
-    for (std::string line; std::getline(mounts, line);) {
-      if (line.find(" " + directory + " ") != std::string::npos) return true;
-    }
-    return false;
-  }
-  // Where it is mounted. `words`: what -o says more.
-  std::string Mount(const std::string& name, const std::string& volume,
-                    const std::string& words = "rw") {
-    const std::string directory = folder_.Path(name);
-    mkdir(directory.c_str(), 0755);
-    mounted_.push_back(directory);
-    const Outcome mounted = Abacus({"mount", address_ + "/" + volume, directory, "-o", words});
-    EXPECT_EQ(mounted.code, 0) << mounted.err;
-    EXPECT_TRUE(IsMounted(directory));
-    return directory;
-  }
-  static int Run(const std::string& command) { return std::system(command.c_str()); }
-
-  const Folder folder_;
-  std::string address_;
-  std::unique_ptr<Command> server_;
-  std::vector<std::string> mounted_;
-};
 
 TEST_F(MountEndToEndTest, OrdinaryProgramsWorkAndASecondMountSeesAllOfIt) {
   ASSERT_EQ(Abacus({"volume", "create", "home"}).code, 0);
@@ -125,6 +67,67 @@ TEST_F(MountEndToEndTest, WhatWasSyncedOutlivesTheServer) {
   EXPECT_EQ(Abacus({"umount", two}).code, 0);
 }
 
+// The file was made by a mount, so that a cache at the client is below grep. Nothing of this is
+// over before somebody reads what the search prints: that is more than a pipe holds.
+TEST_F(MountEndToEndTest, ASearchFindsWhatAMountWritesWhileItAndItsCacheAreMoved) {
+  ASSERT_EQ(Abacus({"volume", "create", "home"}).code, 0);
+  ASSERT_EQ(Abacus({"engine", "--suspend"}).code, 0);
+  const std::string one = Mount("one", "home");
+  std::string text;
+  for (int line = 0; line < 100000; ++line) text += "line " + std::to_string(line) + "\n";
+  std::ofstream(one + "/text") << text;
+  std::array<int, 2> printed;
+  ASSERT_EQ(pipe2(printed.data(), O_CLOEXEC), 0);
+  const std::string config = folder_.Write("client.toml", "[node]\nname = \"console\"\n");
+  Command search(
+      {"run", "grep", "--server", address_, "--config", config, "--quiet", "line", "text"},
+      {.out_fd = printed[1]});
+  close(printed[1]);
+  // Those that are at the search's own node.
+  std::map<std::string, std::string> rids;
+  std::string server;
+  while (search.Running() && rids.size() < 2) {
+    Abacus({"status", "--objects", "1000", "--json", folder_.Path("status")});
+    const auto status = nlohmann::json::parse(folder_.Read("status"), nullptr, false);
+    if (status.is_discarded()) continue;
+    for (const auto& object : status["objects"]) {
+      const std::string kind = object["class"];
+      if (kind == "objfs.VolumeSet") server = object["node_name"];
+      const bool is_its_own = object["node_name"] == "console";
+      if (is_its_own && (kind == "apps.Grep" || kind == "objfs.CacheLayer")) {
+        rids[kind] = object["rid"];
+      }
+    }
+  }
+  ASSERT_EQ(rids.size(), 2u);
+  const int file = open((one + "/text").c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_GE(file, 0);
+  const std::array<std::string, 3> nodes = {server, "console", server};
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    for (const auto& [kind, rid] : rids) {
+      const Outcome moved = Abacus({"move", rid, nodes[i]});
+      EXPECT_EQ(moved.code, 0) << kind << ": " << moved.out << moved.err;
+    }
+    // Behind what the search can have reached; the cache has been promised the file.
+    const size_t at = text.size() - 100 * (i + 1);
+    ASSERT_EQ(pwrite(file, "LINE", 4, static_cast<off_t>(at)), 4);
+    text.replace(at, 4, "LINE");
+  }
+  ASSERT_EQ(close(file), 0);
+  std::string out;
+  std::array<char, 65536> buffer;
+  for (ssize_t n = 0; (n = read(printed[0], buffer.data(), buffer.size())) != 0;) {
+    if (n > 0) out.append(buffer.data(), static_cast<size_t>(n));
+  }
+  close(printed[0]);
+  EXPECT_EQ(search.Wait().code, 0);
+  folder_.Write("expected", text);
+  ASSERT_EQ(Run("LC_ALL=C grep -n line " + folder_.Path("expected") + " > " + folder_.Path("out")),
+            0);
+  EXPECT_TRUE(out == folder_.Read("out")) << out.size() << " bytes";
+  EXPECT_EQ(Abacus({"umount", one}).code, 0);
+}
+
 // Two clients, each a process, of a volume with a short lease.
 class LostMountTest : public MountEndToEndTest, public ::testing::WithParamInterface<const char*> {
  protected:
@@ -134,8 +137,8 @@ class LostMountTest : public MountEndToEndTest, public ::testing::WithParamInter
     MountEndToEndTest::SetUp();
     if (IsSkipped() || HasFatalFailure()) return;
     ASSERT_EQ(Abacus({"volume", "create", "home"}).code, 0);
-    lost_ = Begin("lost");
-    other_ = Begin("other");
+    lost_ = BeginMount("lost", "home", std::string("stack=") + GetParam());
+    other_ = BeginMount("other", "home", std::string("stack=") + GetParam());
     std::ofstream(Other("f")) << "the bytes of before";
     ASSERT_EQ(folder_.Read("lost/f"), "the bytes of before");
   }
@@ -167,20 +170,6 @@ class LostMountTest : public MountEndToEndTest, public ::testing::WithParamInter
   }
 
   std::unique_ptr<Command> lost_, other_;
-
- private:
-  std::unique_ptr<Command> Begin(const std::string& name) {
-    const std::string directory = folder_.Path(name);
-    mkdir(directory.c_str(), 0755);
-    mounted_.push_back(directory);
-    auto begun = std::make_unique<Command>(
-        std::vector<std::string>{"mount", "--foreground", "-o", std::string("stack=") + GetParam(),
-                                 address_ + "/home", directory});
-    EXPECT_TRUE(
-        runtime::testing::Eventually([&] { return IsMounted(directory) || !begun->Running(); }));
-    EXPECT_TRUE(begun->Running());
-    return begun;
-  }
 };
 
 INSTANTIATE_TEST_SUITE_P(Stacks, LostMountTest,
@@ -343,6 +332,27 @@ TEST_F(MountEndToEndTest, VolumesAreMadeListedAndDeletedWhenNobodyUsesThem) {
   EXPECT_THAT(Abacus({"mount", address_ + "/home", one}).err, HasSubstr("there is no volume"));
 }
 
+TEST_F(MountEndToEndTest, AVolumeIsFoundAtWhicheverServerItIs) {
+  std::string second;
+  const auto other = BeginServer("other", "127.0.0.1:0", {}, &second);
+  const auto at_second = [&](std::vector<std::string> words) {
+    return RunAbacus(words, {.environment = {"ABACUS_SERVER=" + second}});
+  };
+  ASSERT_EQ(Abacus({"volume", "create", "here"}).code, 0);
+  ASSERT_EQ(at_second({"volume", "create", "there"}).code, 0);
+  const std::string first = address_;
+  address_ = first + "," + second;
+  const std::string one = Mount("one", "there"), two = Mount("two", "here");
+  ASSERT_EQ(Run("echo x > " + one + "/f"), 0);
+  EXPECT_FALSE(std::filesystem::exists(two + "/f"));
+  const std::string three = folder_.Path("three");
+  mkdir(three.c_str(), 0755);
+  EXPECT_THAT(Abacus({"mount", address_ + "/nowhere", three}).err,
+              HasSubstr("there is no volume 'nowhere'. There are: here, there"));
+  EXPECT_THAT(Abacus({"mount", address_, three}).err, HasSubstr("which volume?"));
+  for (const std::string& mounted : {one, two}) EXPECT_EQ(Abacus({"umount", mounted}).code, 0);
+}
+
 TEST_F(MountEndToEndTest, StackTellsAFilesLayersAndSetsThoseOfNewOnes) {
   ASSERT_EQ(Abacus({"volume", "create", "home"}).code, 0);
   const std::string one = Mount("one", "home");
@@ -353,12 +363,54 @@ TEST_F(MountEndToEndTest, StackTellsAFilesLayersAndSetsThoseOfNewOnes) {
   EXPECT_EQ(Abacus({"stack", one + "/plain/f"}).out, "isolation/storage\n");
   EXPECT_EQ(
       Abacus({"stack", "--set", "cache(block=4 KiB)/isolation/storage", one + "/cached"}).code, 0);
-  EXPECT_NE(Abacus({"stack", "--set", "nonsense/storage", one + "/cached"}).code, 0);
+  // The mistake is shown with its place.
+  const Outcome wrong = Abacus({"stack", "--set", "cache/nonsense/storage", one + "/cached"});
+  EXPECT_NE(wrong.code, 0);
+  EXPECT_THAT(wrong.err, HasSubstr("cache/nonsense/storage\n"));
+  EXPECT_THAT(wrong.err, HasSubstr("      ^"));
   ASSERT_EQ(Run("echo y > " + one + "/cached/f"), 0);
   EXPECT_EQ(Abacus({"stack", one + "/cached/f"}).out, "cache(block=4 KiB)/isolation/storage\n");
+  // Of names like a pattern only, and in directories that are made there.
+  EXPECT_EQ(
+      Abacus({"stack", "--set", "trace/isolation/storage", "--for", "*.log", one + "/cached"}).code,
+      0);
+  ASSERT_EQ(Run("mkdir " + one + "/cached/below && echo y > " + one + "/cached/below/a.log"), 0);
+  EXPECT_EQ(Abacus({"stack", one + "/cached/below/a.log"}).out, "trace/isolation/storage\n");
+  const std::string source = folder_.Write("source", "bytes");
+  EXPECT_EQ(Abacus({"put", "home:cached/put.log", source}).code, 0);
+  EXPECT_EQ(Abacus({"stack", one + "/cached/put.log"}).out, "trace/isolation/storage\n");
+  EXPECT_EQ(Abacus({"stack", one + "/cached"}).out,
+            "isolation/storage\nnew files like *.log: trace/isolation/storage\n"
+            "other files: cache(block=4 KiB)/isolation/storage\n");
+  EXPECT_EQ(Abacus({"stack", "--unset", "--for", "*.log", one + "/cached"}).code, 0);
+  EXPECT_THAT(Abacus({"stack", "--unset", "--for", "*.log", one + "/cached"}).err,
+              HasSubstr("there is no rule for '*.log'"));
+  EXPECT_EQ(Abacus({"stack", "--unset", one + "/cached"}).code, 0);
+  EXPECT_EQ(Abacus({"stack", one + "/cached"}).out, "isolation/storage\n");
+  EXPECT_THAT(Abacus({"stack", "--set", "isolation/storage", one + "/default"}).err,
+              HasSubstr("is no directory"));
+  // What layers tell of themselves, while the file is open.
+  {
+    std::ofstream open(one + "/cached/below/a.log", std::ios::app);
+    open << "line" << std::flush;
+    const std::string state = Abacus({"stack", "--state", one + "/cached/below/a.log"}).out;
+    EXPECT_THAT(state, HasSubstr("trace\n"));
+    EXPECT_THAT(state, HasSubstr(": append 0+4"));
+    EXPECT_THAT(state, HasSubstr("isolation\n"));
+  }
+  EXPECT_THAT(Abacus({"stack", "--kinds"}).out, HasSubstr("the calls"));
   const std::string two = Mount("two", "home", "stack=isolation/storage");
   ASSERT_EQ(Run("echo x > " + two + "/by-its-mount"), 0);
   EXPECT_EQ(Abacus({"stack", one + "/by-its-mount"}).out, "isolation/storage\n");
+  // A comma in parentheses is the stack's.
+  const std::string config = folder_.Write("mount.toml", "[log]\nlevel = \"error\"\n");
+  const std::string three =
+      Mount("three", "home",
+            "rw,stack=cache(block=4 KiB,ahead=64 KiB)/isolation/storage,config=" + config);
+  ASSERT_EQ(Run("echo x > " + three + "/two-options"), 0);
+  EXPECT_EQ(Abacus({"stack", one + "/two-options"}).out,
+            "cache(block=4 KiB,ahead=64 KiB)/isolation/storage\n");
+  EXPECT_EQ(Abacus({"umount", three}).code, 0);
   EXPECT_EQ(Abacus({"umount", two}).code, 0);
   EXPECT_EQ(Abacus({"umount", one}).code, 0);
 }
@@ -452,6 +504,53 @@ TEST_F(MountEndToEndTest, ServesAsTheHelperOfMount) {
   EXPECT_EQ(Run("echo x > " + one + "/f"), 0);
   EXPECT_EQ(Abacus({"umount", one}).code, 0);
   EXPECT_NE(Run(helper + " " + address_ + "/home 2> /dev/null"), 0);
+}
+
+// A name under /sbin, for as long as it lives.
+class SbinLink {
+ public:
+  explicit SbinLink(const std::string& to) {
+    is_ours_ = symlink(to.c_str(), kPath) == 0;
+    why_ = is_ours_ ? "" : std::string(kPath) + ": " + strerror(errno);
+  }
+  ~SbinLink() {
+    if (is_ours_) unlink(kPath);
+  }
+  SbinLink(const SbinLink&) = delete;
+  SbinLink& operator=(const SbinLink&) = delete;
+  // Why it is not there by us; empty: it is.
+  const std::string& why() const { return why_; }
+
+ private:
+  static constexpr char kPath[] = "/sbin/mount.fuse.abacus";
+  bool is_ours_ = false;
+  std::string why_;
+};
+
+TEST_F(MountEndToEndTest, MountAndFstabKnowItsType) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root calls mount(8)";
+  const SbinLink link(ProgramPath());
+  if (!link.why().empty()) GTEST_SKIP() << "the helper cannot be linked: " << link.why();
+  ASSERT_EQ(Abacus({"volume", "create", "home"}).code, 0);
+  const std::string one = folder_.Path("one"), source = address_ + "/home";
+  mkdir(one.c_str(), 0755);
+  mounted_.push_back(one);
+  ASSERT_EQ(
+      Run("mount -t fuse.abacus " + source + " " + one + " -o noatime,stack=isolation/storage"), 0);
+  EXPECT_TRUE(IsMounted(one));
+  EXPECT_EQ(
+      Run("echo x > " + one + "/f && test \"$(findmnt -n -o FSTYPE " + one + ")\" = fuse.abacus"),
+      0);
+  EXPECT_EQ(Abacus({"stack", one + "/f"}).out, "isolation/storage\n");
+  EXPECT_EQ(Run("umount " + one), 0);
+  EXPECT_FALSE(IsMounted(one));
+  const std::string fstab =
+      folder_.Write("fstab", source + " " + one + " fuse.abacus _netdev,noauto,rw 0 0\n");
+  ASSERT_EQ(Run("mount --fstab " + fstab + " " + one), 0);
+  EXPECT_EQ(folder_.Read("one/f"), "x\n");
+  EXPECT_EQ(Run("umount " + one), 0);
+  EXPECT_NE(Run("mount -t fuse.abacus " + address_ + "/absent " + one + " 2> /dev/null"), 0);
+  EXPECT_FALSE(IsMounted(one));
 }
 
 }  // namespace

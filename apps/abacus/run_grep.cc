@@ -1,11 +1,11 @@
-// abacus run grep: the console of a search (paper, section 3). It asks the grep object for chunk
-// after chunk and prints them; where the object runs is not its business.
+// abacus run grep: the console of a search (paper, section 3). It opens a file of a volume, appends
+// the file's object subgraph to its own graph, asks the grep object for chunk after chunk and
+// prints them; where the objects run is not its business.
 
-#include <signal.h>
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -18,7 +18,9 @@
 #include "absl/time/clock.h"
 #include "apps/abacus/client_node.h"
 #include "apps/abacus/commands.h"
+#include "apps/abacus/interrupt.h"
 #include "apps/abacus/output.h"
+#include "apps/abacus/volume_files.h"
 #include "apps/cli/progress.h"
 #include "apps/grep/grep_object.h"
 #include "runtime/base/mutex.h"
@@ -35,8 +37,6 @@ using runtime::Ref;
 using runtime::Rid;
 
 constexpr absl::Duration kExplainDeadline = absl::Seconds(2);
-
-std::atomic<bool> interrupted{false};
 
 // Moves as the node tells them, until the console's own thread has time for them.
 class MoveQueue {
@@ -74,21 +74,28 @@ uint64_t LinkBytes(const runtime::Node& node) {
 
 class Search {
  public:
-  Search(const RunGrepOptions& options, runtime::Node& node)
-      : options_(options), node_(node), where_(node.name()) {}
+  // `volume` and `node` outlive it.
+  Search(const RunGrepOptions& options, runtime::Node& node, VolumeFiles& volume)
+      : options_(options), node_(node), volume_(volume), where_(node.name()) {}
+  ~Search() {
+    if (file_ != 0) volume_.files().Release(file_).IgnoreError();
+  }
 
   // Ends with the exit code that grep has.
-  absl::StatusOr<int> Run(const Ref<objfs::FileStore>& store);
+  absl::StatusOr<int> Run(const std::string& path);
   std::string Json() const;
 
  private:
-  absl::Status Begin(const Ref<objfs::FileStore>& store);
+  absl::Status Begin(const std::string& path);
+  absl::StatusOr<GrepChunk> Next();
   absl::Status AskAll(std::string* diagnostic);
   void TakeMoves();
   void Explain();
 
   const RunGrepOptions& options_;
   runtime::Node& node_;
+  VolumeFiles& volume_;
+  objfs::FileHandle file_ = 0;
   std::shared_ptr<MoveQueue> queue_ = std::make_shared<MoveQueue>();
   Ref<Grep> grep_;
   uint64_t file_bytes_ = 0;
@@ -98,8 +105,8 @@ class Search {
   Statistics statistics_;
 };
 
-absl::StatusOr<int> Search::Run(const Ref<objfs::FileStore>& store) {
-  ABACUS_RETURN_IF_ERROR(Begin(store));
+absl::StatusOr<int> Search::Run(const std::string& path) {
+  ABACUS_RETURN_IF_ERROR(Begin(path));
   // Only the search itself is the console's activity: the calls that set it up go to other objects,
   // and a graph that branches to them is not the stack that there is to place.
   const runtime::Console console(node_);
@@ -126,25 +133,39 @@ absl::StatusOr<int> Search::Run(const Ref<objfs::FileStore>& store) {
   return found ? kExitOk : kExitNo;
 }
 
-absl::Status Search::Begin(const Ref<objfs::FileStore>& store) {
-  ABACUS_ASSIGN_OR_RETURN(const Ref<objfs::StorageObject> file, store->Open(options_.name));
-  ABACUS_ASSIGN_OR_RETURN(file_bytes_, file->Size());
+absl::Status Search::Begin(const std::string& path) {
+  ABACUS_ASSIGN_OR_RETURN(const objfs::Node found, volume_.Find(path));
+  file_bytes_ = found.size;
+  ABACUS_ASSIGN_OR_RETURN(file_, volume_.files().Open(volume_.caller(), found.id, O_RDONLY));
   node_.SetMoveObserver([queue = queue_](const MoveEvent& event) { queue->Add(event); });
-  ABACUS_ASSIGN_OR_RETURN(
-      grep_, node_.Create<Grep>(file, options_.pattern, options_.name, options_.block_bytes));
+  ABACUS_RETURN_IF_ERROR(
+      volume_.files().WithSubgraph(file_, [this](const objfs::Subgraph& file) -> absl::Status {
+        ABACUS_ASSIGN_OR_RETURN(
+            grep_, node_.Create<Grep>(file, options_.pattern, options_.name, options_.block_bytes));
+        return absl::OkStatus();
+      }));
   if (options_.pin == "client") return node_.Pin(grep_.rid());
   if (options_.pin == "server") {
     placed_by_pin_ = true;
-    // Storage objects are anchored: the file's home is the server that holds it.
-    return node_.Pin(grep_.rid(), file.rid().home.node);
+    return node_.Pin(grep_.rid(), volume_.server());
   }
   return absl::OkStatus();
 }
 
+absl::StatusOr<GrepChunk> Search::Next() {
+  GrepChunk chunk;
+  ABACUS_RETURN_IF_ERROR(
+      volume_.files().WithSubgraph(file_, [&](const objfs::Subgraph& file) -> absl::Status {
+        if (Interrupted()) return absl::CancelledError("interrupted");
+        ABACUS_ASSIGN_OR_RETURN(chunk, grep_->Next(file));
+        return absl::OkStatus();
+      }));
+  return chunk;
+}
+
 absl::Status Search::AskAll(std::string* diagnostic) {
   for (bool done = false; !done;) {
-    if (interrupted) return absl::CancelledError("interrupted");
-    ABACUS_ASSIGN_OR_RETURN(GrepChunk chunk, grep_->Next());
+    ABACUS_ASSIGN_OR_RETURN(GrepChunk chunk, Next());
     ABACUS_RETURN_IF_ERROR(WriteAll(STDOUT_FILENO, chunk.output.view()));
     TakeMoves();
     if (progress_ != nullptr) {
@@ -218,19 +239,14 @@ std::string Search::Json() const {
 }  // namespace
 
 int RunGrep(const RunGrepOptions& options) {
-  // The first signal ends the search in order, the second at once.
-  struct sigaction action = {};
-  action.sa_handler = [](int) { interrupted = true; };
-  action.sa_flags = static_cast<int>(SA_RESETHAND);
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
-
+  EndInOrder();
   auto client = ClientNode::Start(options.client);
   if (!client.ok()) return Fail(client.status());
-  const auto store = (*client)->Store();
-  if (!store.ok()) return Fail(store.status());
-  Search search(options, (*client)->node());
-  const auto code = search.Run(*store);
+  const FileName name = ParseFileName(options.name);
+  auto volume = VolumeFiles::Join(**client, name.volume);
+  if (!volume.ok()) return Fail(volume.status());
+  Search search(options, (*client)->node(), **volume);
+  const auto code = search.Run(name.path);
   if (!code.ok()) return Fail(code.status());
   if (options.json.empty()) return *code;
   if (auto status = WriteFile(options.json, search.Json()); !status.ok()) return Fail(status);

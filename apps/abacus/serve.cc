@@ -17,7 +17,6 @@
 #include "apps/abacus/monitor_of.h"
 #include "apps/abacus/output.h"
 #include "apps/abacus/volumes.h"
-#include "objfs/storage/file_store.h"
 #include "runtime/base/status.h"
 #include "runtime/node/node.h"
 
@@ -56,23 +55,6 @@ absl::StatusOr<runtime::NodeOptions> OptionsOf(const ServeOptions& options) {
   }
   ABACUS_RETURN_IF_ERROR(SetUpLog(node.config.log));
   return node;
-}
-
-absl::StatusOr<runtime::Ref<objfs::FileStore>> PublishStore(runtime::Node& node,
-                                                            const std::string& data_dir) {
-  runtime::BindingManager& binding = node.binding();
-  objfs::FileStore::Host host{
-      .adopt =
-          [&binding](std::unique_ptr<objfs::StorageObject> object) {
-            return binding.Adopt(std::move(object));
-          },
-      // Not there any more is what is wanted.
-      .end = [&binding](const runtime::Rid& rid) { binding.Destroy(rid).IgnoreError(); }};
-  ABACUS_ASSIGN_OR_RETURN(auto store,
-                          objfs::FileStore::Make(data_dir + "/objects", std::move(host)));
-  runtime::Ref<objfs::FileStore> ref = binding.Adopt(std::move(store));
-  node.Publish(kStoreName, ref.rid());
-  return ref;
 }
 
 absl::Status TellReady(const ServeOptions& options, const std::string& address) {
@@ -119,8 +101,6 @@ int Serve(const ServeOptions& options) {
   auto node = runtime::Node::Start(*node_options, types, *std::move(monitor));
   if (!node.ok()) return Fail(node.status());
   {
-    const auto store = PublishStore(**node, data_dir);
-    if (!store.ok()) return Fail(store.status());
     const auto volumes =
         PublishVolumes(**node, data_dir + "/volumes", absl::Seconds(options.lease_s));
     if (!volumes.ok()) return Fail(volumes.status());

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -16,15 +17,22 @@
 #include "apps/abacus/output.h"
 #include "apps/abacus/volumes.h"
 #include "apps/cli/table.h"
+#include "objfs/fs/file_system.h"
+#include "objfs/fs/stack_rules.h"
 #include "objfs/fuse/mount.h"
+#include "objfs/layer/stack.h"
 #include "runtime/base/byte_size.h"
 #include "runtime/base/status.h"
 
 namespace abacus::apps {
 namespace {
 
-absl::Status ListVolumes(const runtime::Ref<objfs::VolumeSet>& volumes, const std::string& json) {
-  ABACUS_ASSIGN_OR_RETURN(const auto all, volumes->List());
+absl::Status ListVolumes(const VolumeSets& sets, const std::string& json) {
+  std::vector<objfs::VolumeSummary> all;
+  for (const auto& set : sets) {
+    ABACUS_ASSIGN_OR_RETURN(const auto its, set->List());
+    all.insert(all.end(), its.begin(), its.end());
+  }
   if (!json.empty()) {
     nlohmann::json rows = nlohmann::json::array();
     for (const auto& volume : all) {
@@ -53,8 +61,9 @@ absl::Status ListVolumes(const runtime::Ref<objfs::VolumeSet>& volumes, const st
   return absl::OkStatus();
 }
 
-absl::Status CreateVolume(const runtime::Ref<objfs::VolumeSet>& volumes,
-                          const VolumeOptions& options) {
+// At the first server.
+absl::Status CreateVolume(const VolumeSets& sets, const VolumeOptions& options) {
+  const auto& volumes = sets.front();
   if (options.quota.empty()) return volumes->Create(options.name, 0);
   const std::optional<uint64_t> quota_bytes = runtime::ParseBytes(options.quota);
   if (quota_bytes.value_or(0) == 0) {
@@ -62,6 +71,101 @@ absl::Status CreateVolume(const runtime::Ref<objfs::VolumeSet>& volumes,
         absl::StrCat("--quota takes a size such as '10 GiB', not '", options.quota, "'"));
   }
   return volumes->Create(options.name, *quota_bytes);
+}
+
+absl::Status DeleteVolume(const VolumeSets& sets, const std::string& name) {
+  absl::Status none;
+  for (const auto& set : sets) {
+    const absl::Status deleted = set->Delete(name);
+    if (!absl::IsNotFound(deleted)) return deleted;
+    none = deleted;
+  }
+  return none;
+}
+
+// An extended attribute; nullopt where there is none.
+absl::StatusOr<std::optional<std::string>> Attribute(const std::string& path, const char* name) {
+  std::string text(65536, '\0');
+  const ssize_t bytes = lgetxattr(path.c_str(), name, text.data(), text.size());
+  if (bytes < 0 && errno == ENODATA) return std::nullopt;
+  if (bytes < 0) {
+    return absl::ErrnoToStatus(
+        errno, absl::StrCat("cannot tell the layers of ", path,
+                            errno == EOPNOTSUPP ? " (is it on a mount of abacus?)" : ""));
+  }
+  text.resize(static_cast<size_t>(bytes));
+  return text;
+}
+
+absl::Status SetAttribute(const std::string& path, const char* name, const std::string& text) {
+  const int done = text.empty() ? removexattr(path.c_str(), name)
+                                : setxattr(path.c_str(), name, text.data(), text.size(), 0);
+  if (done == 0 || (text.empty() && errno == ENODATA)) return absl::OkStatus();
+  return absl::ErrnoToStatus(errno, absl::StrCat("cannot set the layers of files in ", path));
+}
+
+// Before the kernel is asked: it would say no more than that something is wrong.
+absl::Status CheckStackText(const std::string& text) {
+  ABACUS_ASSIGN_OR_RETURN(const objfs::Stack stack, objfs::ParseStack(text));
+  return objfs::CheckStack(stack, Kinds());
+}
+
+absl::Status ChangeStack(const StackOptions& options) {
+  const bool sets = options.what == StackOptions::What::kSet;
+  if (sets) ABACUS_RETURN_IF_ERROR(CheckStackText(options.stack));
+  struct stat seen = {};
+  if (stat(options.path.c_str(), &seen) == 0 && !S_ISDIR(seen.st_mode)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        options.path, " is no directory: a file keeps the layers that it was made with"));
+  }
+  if (options.pattern.empty()) {
+    return SetAttribute(options.path, objfs::kStackXattr, sets ? options.stack : "");
+  }
+  if (options.pattern.find_first_of(" \t\n/") != std::string::npos) {
+    return absl::InvalidArgumentError("--for takes a pattern of names, without / and white space");
+  }
+  ABACUS_ASSIGN_OR_RETURN(const auto text, Attribute(options.path, objfs::kStackRulesXattr));
+  ABACUS_ASSIGN_OR_RETURN(std::vector<objfs::StackRule> rules,
+                          objfs::ParseStackRules(text.value_or("")));
+  if (!objfs::SetStackRule(&rules, options.pattern,
+                           sets ? std::optional(options.stack) : std::nullopt)) {
+    return absl::NotFoundError(
+        absl::StrCat("there is no rule for '", options.pattern, "' in ", options.path));
+  }
+  return SetAttribute(options.path, objfs::kStackRulesXattr, objfs::StackRulesText(rules));
+}
+
+absl::Status ShowStack(const StackOptions& options) {
+  const bool state = options.what == StackOptions::What::kState;
+  ABACUS_ASSIGN_OR_RETURN(
+      const auto own, Attribute(options.path, state ? objfs::kStateXattr : objfs::kOwnStackXattr));
+  if (!own.has_value()) {
+    return absl::NotFoundError(
+        absl::StrCat("cannot tell the layers of ", options.path, " (is it on a mount of abacus?)"));
+  }
+  printf("%s%s", own->c_str(), state ? "" : "\n");
+  if (state) return absl::OkStatus();
+  // Of a directory, what its files will have.
+  ABACUS_ASSIGN_OR_RETURN(const auto text, Attribute(options.path, objfs::kStackRulesXattr));
+  ABACUS_ASSIGN_OR_RETURN(const auto rules, objfs::ParseStackRules(text.value_or("")));
+  for (const objfs::StackRule& rule : rules) {
+    printf("new files like %s: %s\n", rule.pattern.c_str(), rule.stack.c_str());
+  }
+  ABACUS_ASSIGN_OR_RETURN(const auto files, Attribute(options.path, objfs::kStackXattr));
+  if (files.has_value()) printf("%s files: %s\n", rules.empty() ? "new" : "other", files->c_str());
+  return absl::OkStatus();
+}
+
+void PrintKinds() {
+  Table table({"layer", "option", "standard", "takes", "what it is"});
+  for (const objfs::LayerKind& kind : Kinds().All()) {
+    if (kind.options.empty()) table.AddRow({kind.name, "", "", "", ""});
+    for (const objfs::OptionSpec& option : kind.options) {
+      table.AddRow({&option == kind.options.data() ? kind.name : "", option.name, option.standard,
+                    objfs::OptionRange(option), option.help});
+    }
+  }
+  printf("%s", table.ToString().c_str());
 }
 
 }  // namespace
@@ -77,7 +181,7 @@ int VolumeCommand(const VolumeOptions& options) {
       status = CreateVolume(*volumes, options);
       break;
     case VolumeOptions::What::kDelete:
-      status = (*volumes)->Delete(options.name);
+      status = DeleteVolume(*volumes, options.name);
       break;
     case VolumeOptions::What::kList:
       status = ListVolumes(*volumes, options.json);
@@ -87,24 +191,20 @@ int VolumeCommand(const VolumeOptions& options) {
 }
 
 int StackCommand(const StackOptions& options) {
-  if (options.stack.has_value()) {
-    const int set = setxattr(options.path.c_str(), objfs::kStackXattr, options.stack->data(),
-                             options.stack->size(), 0);
-    if (set == 0) return kExitOk;
-    return Fail(
-        absl::ErrnoToStatus(errno, absl::StrCat("cannot set the stack of files in ", options.path,
-                                                " to '", *options.stack, "'")));
+  using What = StackOptions::What;
+  if (options.what == What::kKinds) {
+    PrintKinds();
+    return kExitOk;
   }
-  char text[4096];
-  const ssize_t bytes = lgetxattr(options.path.c_str(), objfs::kOwnStackXattr, text, sizeof(text));
-  if (bytes < 0) {
-    return Fail(absl::ErrnoToStatus(errno, absl::StrCat("cannot tell the stack of ", options.path,
-                                                        errno == ENODATA || errno == EOPNOTSUPP
-                                                            ? " (is it on a mount of abacus?)"
-                                                            : "")));
+  if (options.path.empty()) {
+    return Fail(absl::InvalidArgumentError("of which file? Say: abacus stack PATH"));
   }
-  printf("%.*s\n", static_cast<int>(bytes), text);
-  return kExitOk;
+  const bool changes = options.what == What::kSet || options.what == What::kUnset;
+  if (!options.pattern.empty() && !changes) {
+    return Fail(absl::InvalidArgumentError("--for goes with --set or --unset"));
+  }
+  const absl::Status status = changes ? ChangeStack(options) : ShowStack(options);
+  return status.ok() ? kExitOk : Fail(status);
 }
 
 int Unmount(const UnmountOptions& options) {

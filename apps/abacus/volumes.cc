@@ -1,14 +1,22 @@
 #include "apps/abacus/volumes.h"
 
+#include <spdlog/spdlog.h>
+
+#include <optional>
+
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "objfs/cache/cache_layer.h"
 #include "objfs/layer/probe_layer.h"
+#include "runtime/base/log_limit.h"
 #include "runtime/base/status.h"
 #include "runtime/node/front_end_console.h"
 
 namespace abacus::apps {
 namespace {
+
+constexpr unsigned kLogsPerSecondMax = 10;  // of damage; the rest is counted
 
 using objfs::Directory;
 using objfs::IsolationLayer;
@@ -88,6 +96,13 @@ absl::StatusOr<Ref<VolumeSet>> OpenVolumes(runtime::BindingManager& binding,
   };
   host.end = [end](const Ref<Volume>& volume) { end(volume.rid()); };
   host.lease = lease;
+  host.on_damage = [limit = std::make_shared<runtime::LogLimit>(kLogsPerSecondMax)](
+                       const std::string& volume, const absl::Status& damage) {
+    const std::optional<uint64_t> untold = limit->Pass(absl::Now());
+    if (!untold.has_value()) return;
+    spdlog::error("volume {}: {}{}", volume, damage.ToString(),
+                  *untold > 0 ? absl::StrCat(" (before it, ", *untold, " more)") : "");
+  };
   ABACUS_ASSIGN_OR_RETURN(auto set, VolumeSet::Make(directory, std::move(host)));
   return binding.Adopt(std::move(set));
 }
@@ -99,28 +114,46 @@ absl::StatusOr<Ref<VolumeSet>> PublishVolumes(runtime::Node& node, const std::st
   return volumes;
 }
 
-absl::StatusOr<Ref<VolumeSet>> VolumesOf(runtime::Node& node) {
-  ABACUS_ASSIGN_OR_RETURN(const runtime::Rid rid, node.Lookup(kVolumesName));
-  return node.binding().RefTo<VolumeSet>(rid);
+absl::StatusOr<VolumeSets> VolumesOf(runtime::Node& node) {
+  ABACUS_ASSIGN_OR_RETURN(const std::vector<runtime::Rid> rids, node.LookupAll(kVolumesName));
+  VolumeSets sets;
+  for (const runtime::Rid& rid : rids) sets.push_back(node.binding().RefTo<VolumeSet>(rid));
+  return sets;
 }
 
 absl::StatusOr<Ref<Volume>> VolumeOf(runtime::Node& node, const std::string& name) {
-  ABACUS_ASSIGN_OR_RETURN(const Ref<VolumeSet> volumes, VolumesOf(node));
-  return VolumeIn(volumes, name, "SERVER/VOLUME");
+  ABACUS_ASSIGN_OR_RETURN(const VolumeSets sets, VolumesOf(node));
+  return VolumeIn(sets, name, "SERVER/VOLUME");
 }
 
-absl::StatusOr<Ref<Volume>> VolumeIn(const Ref<VolumeSet>& volumes, const std::string& name,
+absl::StatusOr<Ref<Volume>> VolumeIn(const VolumeSets& sets, const std::string& name,
                                      const char* way_to_say) {
-  if (!name.empty()) return volumes->Open(name);
-  ABACUS_ASSIGN_OR_RETURN(const auto all, volumes->List());
-  if (all.size() == 1) return volumes->Open(all[0].name);
-  if (all.empty()) {
-    return absl::NotFoundError("the server has no volume; make one: abacus volume create NAME");
+  absl::Status silent;  // of servers that do not answer
+  std::vector<std::string> names;
+  Ref<VolumeSet> of_the_last;
+  for (const Ref<VolumeSet>& set : sets) {
+    const auto all = set->List();
+    silent.Update(all.status());
+    if (!all.ok()) continue;
+    for (const auto& volume : *all) {
+      if (volume.name == name) return set->Open(name);
+      names.push_back(volume.name);
+      of_the_last = set;
+    }
   }
-  std::string names;
-  for (const auto& volume : all) absl::StrAppend(&names, names.empty() ? "" : ", ", volume.name);
-  return absl::InvalidArgumentError(
-      absl::StrCat("which volume? There are: ", names, ". Say ", way_to_say));
+  if (name.empty() && names.size() == 1 && silent.ok()) return of_the_last->Open(names[0]);
+  ABACUS_RETURN_IF_ERROR(silent);
+  const std::string listed = absl::StrJoin(names, ", ");
+  if (names.empty()) {
+    return absl::NotFoundError(absl::StrCat(
+        name.empty() ? "there is no volume" : absl::StrCat("there is no volume '", name, "'"),
+        "; make one: abacus volume create NAME"));
+  }
+  if (name.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("which volume? There are: ", listed, ". Say ", way_to_say));
+  }
+  return absl::NotFoundError(absl::StrCat("there is no volume '", name, "'. There are: ", listed));
 }
 
 objfs::FileSystem::Host HostOf(runtime::Node& node) {

@@ -38,12 +38,15 @@ absl::StatusOr<runtime::Ref<objfs::VolumeSet>> PublishVolumes(runtime::Node& nod
                                                               const std::string& directory,
                                                               absl::Duration lease);
 
-// The volumes of the servers that `node` has joined.
-absl::StatusOr<runtime::Ref<objfs::VolumeSet>> VolumesOf(runtime::Node& node);
-// One of them; where `name` is empty, the only one that there is.
+using VolumeSets = std::vector<runtime::Ref<objfs::VolumeSet>>;
+// Those of the servers that `node` has joined, in that order; at least one.
+absl::StatusOr<VolumeSets> VolumesOf(runtime::Node& node);
+// A volume of theirs; where `name` is empty, the only one that there is.
 absl::StatusOr<runtime::Ref<objfs::Volume>> VolumeOf(runtime::Node& node, const std::string& name);
 // `way_to_say`: how the user names one of several.
-absl::StatusOr<runtime::Ref<objfs::Volume>> VolumeIn(const runtime::Ref<objfs::VolumeSet>& volumes,
+// Errors: kNotFound, kInvalidArgument - the message lists the volumes there are. Those of a server
+//         that does not answer, where no other has the volume.
+absl::StatusOr<runtime::Ref<objfs::Volume>> VolumeIn(const VolumeSets& sets,
                                                      const std::string& name,
                                                      const char* way_to_say);
 

@@ -25,25 +25,27 @@ auto MembersOf(State& state) {
 
 }  // namespace
 
-absl::Status Grep::Init(const runtime::Ref<objfs::StorageObject>& file, const std::string& pattern,
+absl::Status Grep::Init(const objfs::Subgraph& file, const std::string& pattern,
                         const std::string& name, uint64_t block_bytes) {
-  if (block_bytes == 0 || block_bytes > objfs::StorageObject::kReadBytesMax) {
-    return absl::InvalidArgumentError(absl::StrCat("a block of ", block_bytes,
-                                                   " bytes: it must have 1 to ",
-                                                   objfs::StorageObject::kReadBytesMax));
+  if (block_bytes == 0 || block_bytes > kBlockBytesMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a block of ", block_bytes, " bytes: it must have 1 to ", kBlockBytesMax));
   }
+  ABACUS_ASSIGN_OR_RETURN(const objfs::Attributes attributes, file.top->GetAttributes(file.now));
   LineMatcher::Options options;
-  ABACUS_ASSIGN_OR_RETURN(options.reads.file_bytes, file->Size());
+  options.reads.file_bytes = attributes.size;
   ABACUS_ASSIGN_OR_RETURN(matcher_, LineMatcher::Create(pattern, name, options));
-  file_ = file;
   block_bytes_ = block_bytes;
   return absl::OkStatus();
 }
 
-absl::StatusOr<GrepChunk> Grep::Next() {
+absl::StatusOr<GrepChunk> Grep::Next(const objfs::Subgraph& file) {
   std::string output;
   if (!matcher_->done()) {
-    ABACUS_ASSIGN_OR_RETURN(const runtime::Block block, file_->Read(offset_, block_bytes_));
+    // Nothing has changed here when this fails: whoever is asked to wait asks again.
+    ABACUS_ASSIGN_OR_RETURN(const objfs::ReadResult read,
+                            file.top->Read(offset_, block_bytes_, file.now));
+    const runtime::Block& block = read.bytes;
     offset_ += block.size();
     ABACUS_RETURN_IF_ERROR(matcher_->Feed(block.view(), &output));
     const bool at_end = block.size() < block_bytes_;
@@ -57,7 +59,6 @@ absl::StatusOr<GrepChunk> Grep::Next() {
 }
 
 void Grep::Checkpoint(runtime::CheckpointWriter& writer) const {
-  writer.Write(file_);
   writer.Write(block_bytes_);
   writer.Write(offset_);
   const LineMatcher::State state = matcher_->ToState();
@@ -65,7 +66,6 @@ void Grep::Checkpoint(runtime::CheckpointWriter& writer) const {
 }
 
 absl::Status Grep::Restore(runtime::CheckpointReader& reader) {
-  reader.Read(file_);
   reader.Read(block_bytes_);
   reader.Read(offset_);
   LineMatcher::State state;

@@ -4,24 +4,50 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <fstream>
 #include <memory>
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "objfs/layer/probe_layer.h"
+#include "objfs/layer/testing/memory_layer.h"
+#include "objfs/storage/storage_layer.h"
 #include "runtime/testing/cluster.h"
 
 namespace abacus::apps {
 namespace {
 
-using objfs::StorageObject;
+using objfs::Layer;
+using objfs::Subgraph;
+using objfs::Version;
+using objfs::testing::MemoryLayer;
 using runtime::Ref;
 using ::testing::HasSubstr;
 
 constexpr size_t kClient = 0;
 constexpr size_t kServer = 1;
+
+// Every other call would have to wait for another client.
+class BusyLayer final : public Layer {
+ public:
+  static constexpr objfs::LayerKind kKind = {"busy", "test.BusyLayer", {}};
+
+  absl::StatusOr<objfs::ReadResult> Read(uint64_t offset, uint64_t bytes, Version now) override {
+    if (++calls_ % 2 != 0) return objfs::WouldBlock("another client");
+    return Layer::Read(offset, bytes, now);
+  }
+  absl::StatusOr<objfs::Attributes> GetAttributes(Version now) override {
+    if (++calls_ % 2 != 0) return objfs::WouldBlock("another client");
+    return Layer::GetAttributes(now);
+  }
+  ABACUS_LAYER(BusyLayer, 1)
+
+ private:
+  std::atomic<int> calls_{0};
+};
 
 class GrepObjectTest : public ::testing::Test {
  protected:
@@ -29,20 +55,24 @@ class GrepObjectTest : public ::testing::Test {
     runtime::testing::ClusterOptions options;
     options.nodes = 2;
     options.types = [](size_t, runtime::testing::TestPoints&, runtime::ObjectTypes& types) {
-      types.Add<StorageObject>().Add<Grep>();
+      types.Add<MemoryLayer>().Add<BusyLayer>().Add<Grep>();
     };
     cluster_ = std::make_unique<runtime::testing::Cluster>(options);
   }
 
   // A file at the server, seen from the client.
-  Ref<StorageObject> Store(const std::string& bytes) {
-    const std::string path = cluster_->directory() + "/file";
-    std::ofstream(path) << bytes;
-    const auto pool = std::make_shared<objfs::FilePool>(1);
-    const auto file = pool->Add(path, &objfs::File::Open).value();
-    const Ref<StorageObject> made =
-        (*cluster_)[kServer].binding().Adopt(std::make_unique<StorageObject>(pool, file, "file"));
-    return (*cluster_)[kClient].RefTo<StorageObject>(made.rid());
+  Subgraph Store(const std::string& bytes) {
+    const Ref<Layer> file = Make<MemoryLayer>({});
+    if (!bytes.empty()) {
+      EXPECT_TRUE(file->Write(0, runtime::Block::CopyOf(bytes), Version::Of(1, 1)).ok());
+    }
+    return {file, Version::Of(2, 1)};
+  }
+  template <typename T>
+  Ref<Layer> Make(const std::vector<Ref<Layer>>& below) {
+    const std::vector<std::pair<std::string, std::string>> no_options;
+    const Ref<T> made = cluster_->Create<T>(kServer, below, no_options);
+    return Ref<Layer>((*cluster_)[kClient].RefTo<T>(made.rid()).base());
   }
 
   // Lines of odd lengths, some longer than blocks, with carriage returns and no end to the last.
@@ -66,10 +96,11 @@ class GrepObjectTest : public ::testing::Test {
     int chunks = 0;
   };
   template <typename BetweenChunks>
-  static absl::StatusOr<Found> Run(const Ref<Grep>& grep, BetweenChunks between) {
+  static absl::StatusOr<Found> Run(const Ref<Grep>& grep, const Subgraph& file,
+                                   BetweenChunks between) {
     Found found;
     for (;;) {
-      const auto chunk = grep->Next();
+      const auto chunk = grep->Next(file);
       if (!chunk.ok()) return chunk.status();
       found.output += chunk->output.view();
       ++found.chunks;
@@ -90,7 +121,7 @@ TEST_F(GrepObjectTest, OutputIsGrepsForEveryBlockSize) {
   const auto file = Store(text);
   for (const uint64_t block_bytes : {13, 512, 4096, 1 << 20}) {
     const auto grep = cluster_->Create<Grep>(kClient, file, "kernel", "file", block_bytes);
-    const auto found = Run(grep, [] {});
+    const auto found = Run(grep, file, [] {});
     ASSERT_TRUE(found.ok()) << found.status();
     EXPECT_EQ(found->output, GrepWhole("kernel", "file", text).value()) << block_bytes;
     EXPECT_EQ(found->chunks, text.size() / block_bytes + 1);
@@ -99,9 +130,10 @@ TEST_F(GrepObjectTest, OutputIsGrepsForEveryBlockSize) {
 
 TEST_F(GrepObjectTest, OutputIsTheSameWhenItMovesBetweenAllChunks) {
   const std::string text = Text(200000);
-  const auto grep = cluster_->Create<Grep>(kClient, Store(text), "kernel", "file", uint64_t{4096});
+  const auto file = Store(text);
+  const auto grep = cluster_->Create<Grep>(kClient, file, "kernel", "file", uint64_t{4096});
   size_t at = kClient;
-  const auto found = Run(grep, [&] {
+  const auto found = Run(grep, file, [&] {
     ASSERT_TRUE(cluster_->Move(grep.rid(), at, 1 - at).ok());
     at = 1 - at;
   });
@@ -113,9 +145,10 @@ TEST_F(GrepObjectTest, OutputIsTheSameWhenItMovesBetweenAllChunks) {
 TEST_F(GrepObjectTest, ABinaryFilesDiagnosticSurvivesTheMove) {
   std::string text = Text(200000);
   text[150000] = '\0';
-  const auto grep = cluster_->Create<Grep>(kClient, Store(text), "kernel", "file", uint64_t{4096});
+  const auto file = Store(text);
+  const auto grep = cluster_->Create<Grep>(kClient, file, "kernel", "file", uint64_t{4096});
   size_t at = kClient;
-  const auto found = Run(grep, [&] {
+  const auto found = Run(grep, file, [&] {
     ASSERT_TRUE(cluster_->Move(grep.rid(), at, 1 - at).ok());
     at = 1 - at;
   });
@@ -126,7 +159,8 @@ TEST_F(GrepObjectTest, ABinaryFilesDiagnosticSurvivesTheMove) {
 
 TEST_F(GrepObjectTest, OutputIsTheSameWhenItMovesWhileItSearches) {
   const std::string text = Text(1000000);
-  const auto grep = cluster_->Create<Grep>(kClient, Store(text), "kernel", "file", uint64_t{512});
+  const auto file = Store(text);
+  const auto grep = cluster_->Create<Grep>(kClient, file, "kernel", "file", uint64_t{512});
   std::atomic<bool> over{false};
   std::atomic<int> chunks{0};
   int committed = 0, cancelled = 0, with_calls = 0;
@@ -146,7 +180,7 @@ TEST_F(GrepObjectTest, OutputIsTheSameWhenItMovesWhileItSearches) {
       chunks.wait(seen);
     }
   });
-  const auto found = Run(grep, [&] {
+  const auto found = Run(grep, file, [&] {
     ++chunks;
     chunks.notify_one();
   });
@@ -165,9 +199,10 @@ TEST_F(GrepObjectTest, OutputIsTheSameWhenItMovesWhileItSearches) {
 }
 
 TEST_F(GrepObjectTest, NextAfterTheEndIsDoneAndEmpty) {
-  const auto grep = cluster_->Create<Grep>(kClient, Store("a\n"), "a", "file", uint64_t{10});
-  ASSERT_TRUE(grep->Next()->done);
-  const auto after = grep->Next();
+  const auto file = Store("a\n");
+  const auto grep = cluster_->Create<Grep>(kClient, file, "a", "file", uint64_t{10});
+  ASSERT_TRUE(grep->Next(file)->done);
+  const auto after = grep->Next(file);
   ASSERT_TRUE(after.ok()) << after.status();
   EXPECT_TRUE(after->done);
   EXPECT_EQ(after->output.view(), "");
@@ -175,8 +210,9 @@ TEST_F(GrepObjectTest, NextAfterTheEndIsDoneAndEmpty) {
 }
 
 TEST_F(GrepObjectTest, AnEmptyFileIsDoneAtOnce) {
-  const auto grep = cluster_->Create<Grep>(kClient, Store(""), "a", "file", uint64_t{10});
-  const auto chunk = grep->Next();
+  const auto file = Store("");
+  const auto grep = cluster_->Create<Grep>(kClient, file, "a", "file", uint64_t{10});
+  const auto chunk = grep->Next(file);
   ASSERT_TRUE(chunk.ok()) << chunk.status();
   EXPECT_TRUE(chunk->done);
   EXPECT_EQ(chunk->matches, 0u);
@@ -191,19 +227,48 @@ TEST_F(GrepObjectTest, InitRefusesWhatIsNoPattern) {
 TEST_F(GrepObjectTest, InitRefusesBlocksThatCannotBeRead) {
   auto& binding = (*cluster_)[kClient].binding();
   const auto file = Store("a\n");
-  for (const uint64_t block_bytes : {uint64_t{0}, StorageObject::kReadBytesMax + 1}) {
+  for (const uint64_t block_bytes : {uint64_t{0}, Grep::kBlockBytesMax + 1}) {
     const auto grep = binding.Create<Grep>(file, "a", "file", block_bytes);
     EXPECT_TRUE(absl::IsInvalidArgument(grep.status()));
     EXPECT_THAT(std::string(grep.status().message()), HasSubstr("block"));
   }
 }
 
+TEST_F(GrepObjectTest, AStorageLayerReadsTheLargestBlockAtOnce) {
+  EXPECT_LE(Grep::kBlockBytesMax, objfs::StorageLayer::kReadBytesMax);
+}
+
+TEST_F(GrepObjectTest, WhoHasToWaitIsToldAndTheSearchKeepsItsPlace) {
+  const std::string text = Text(20000);
+  const Subgraph file{Make<BusyLayer>({Store(text).top}), Version::Of(2, 1)};
+  auto& binding = (*cluster_)[kClient].binding();
+  const auto refused = binding.Create<Grep>(file, "kernel", "file", uint64_t{512});
+  ASSERT_TRUE(objfs::IsWouldBlock(refused.status())) << refused.status();
+  const auto grep = cluster_->Create<Grep>(kClient, file, "kernel", "file", uint64_t{512});
+  // Where it is asked from elsewhere, too.
+  ASSERT_TRUE(cluster_->Move(grep.rid(), kClient, kServer).ok());
+  std::string output;
+  int waits = 0;
+  for (bool done = false; !done;) {
+    const auto chunk = grep->Next(file);
+    if (objfs::IsWouldBlock(chunk.status())) {
+      ++waits;
+      continue;
+    }
+    ASSERT_TRUE(chunk.ok()) << chunk.status();
+    output += chunk->output.view();
+    done = chunk->done;
+  }
+  EXPECT_EQ(output, GrepWhole("kernel", "file", text).value());
+  EXPECT_GT(waits, 20);
+}
+
 TEST_F(GrepObjectTest, NextTellsThatTheFileIsGone) {
   const auto file = Store(Text(100000));
   const auto grep = cluster_->Create<Grep>(kClient, file, "kernel", "file", uint64_t{4096});
-  ASSERT_TRUE(grep->Next().ok());
-  ASSERT_TRUE((*cluster_)[kServer].binding().Destroy(file.rid()).ok());
-  EXPECT_TRUE(absl::IsNotFound(grep->Next().status()));
+  ASSERT_TRUE(grep->Next(file).ok());
+  ASSERT_TRUE((*cluster_)[kServer].binding().Destroy(file.top.rid()).ok());
+  EXPECT_TRUE(absl::IsNotFound(grep->Next(file).status()));
 }
 
 }  // namespace
