@@ -59,19 +59,25 @@ move_objects() {
     ((code <= 1)) || continue # 1: it has something to say of the cluster's health
     while read -r rid node; do
       "$abacus" move "$rid" "$node" >/dev/null 2>&1 && moved=$((moved + 1))
-      echo "$moved" >"$world/moved"
+      # In one step: it is read meanwhile.
+      echo "$moved" >"$world/moved.new" && mv "$world/moved.new" "$world/moved"
     done < <(python3 - "$world/status.json" <<'PY'
-import json, random, sys
+import json, os, random, sys
 status = json.load(open(sys.argv[1]))
 servers = [n for n in status["nodes"] if n.get("server")]
 clients = [n for n in status["nodes"] if not n.get("server")]
 movable = [o for o in status["objects"] if o["class"] in ("objfs.Directory", "objfs.CacheLayer")]
 random.shuffle(movable)
+moves = []
 for o in movable[:8]:
     home = int(o["rid"].split(".")[0])
     at = servers if o.get("node") == home else [n for n in clients if n["id"] == home]
     if at:
-        print(o["rid"], at[0]["id"])
+        moves.append(f"{o['rid']} {at[0]['id']}\n")
+try:
+    print("".join(moves), end="", flush=True)
+except BrokenPipeError:  # the moving was ended
+    os._exit(0)
 PY
     )
   done
