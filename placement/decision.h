@@ -157,8 +157,11 @@ struct Decision {
   std::vector<Move> moves;  // empty unless kMove; carried out together, as one step
 
   ObjectId console;
-  std::string explanation;  // a few sentences for people, numbers included
-  double window_s = 0;      // H
+  // Why it moves or stays: a few sentences for people, numbers included. They take microseconds to
+  // make, and are made when somebody asks.
+  std::string Explanation() const;
+  std::string explained;  // where it is more than the other fields say; else empty
+  double window_s = 0;    // H
   double b_thresh = 0;
   double confidence_z = 0;
   double cpu_share_max = 1;

@@ -10,7 +10,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
-#include "placement/explain.h"
 #include "placement/graph.h"
 #include "placement/judge.h"
 #include "placement/model.h"
@@ -127,7 +126,7 @@ void DescribeStack(const Graph& graph, Decision* decision) {
 Decision Refuse(Decision decision, Reason reason, const std::string& detail) {
   decision.outcome = Outcome::kStay;
   decision.reason = reason;
-  decision.explanation = absl::StrCat("Staying: ", detail, ".");
+  decision.explained = absl::StrCat("Staying: ", detail, ".");
   return decision;
 }
 
@@ -321,7 +320,6 @@ Decision Decide(const Snapshot& snapshot, const Config& config) {
   } else {
     decision.reason = ReasonToStay(decision);
   }
-  decision.explanation = Explain(decision);
   return decision;
 }
 

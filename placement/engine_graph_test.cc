@@ -37,7 +37,7 @@ TEST(DecideGraphTest, CarriedOutAndAskedAgainTheAnswerIsStay) {
     const Config config = GraphConfig(i);
     const Decision first = Decide(before, config);
     ASSERT_LE(first.reason, Reason::kNotConverged)
-        << "graph " << i << " was refused: " << first.explanation;
+        << "graph " << i << " was refused: " << first.Explanation();
     if (first.outcome != Outcome::kMove) continue;
     ++moved;
     joint += first.moves.size() > 1;
@@ -148,7 +148,7 @@ TEST(DecideGraphTest, APairThatPaysOnlyTogetherIsOneDecision) {
     EXPECT_EQ(c.verdict, Verdict::kSlower) << Format(d);
   }
   EXPECT_EQ(singles, 2) << Format(d);
-  EXPECT_THAT(d.explanation, HasSubstr("Moving a and b from client (node 7) to server (node 1)"));
+  EXPECT_THAT(d.Explanation(), HasSubstr("Moving a and b from client (node 7) to server (node 1)"));
 }
 
 TEST(DecideGraphTest, OfUnknownMemoryNothingGoesToWhereALimitIsAndTheReasonSaysSo) {
@@ -162,7 +162,7 @@ TEST(DecideGraphTest, OfUnknownMemoryNothingGoesToWhereALimitIsAndTheReasonSaysS
   const Decision d = Decide(s, {});
   EXPECT_EQ(d.outcome, Outcome::kStay);
   EXPECT_EQ(d.reason, Reason::kMemoryUnknown) << Format(d);
-  EXPECT_THAT(d.explanation, HasSubstr("memory that is not measured where it is"));
+  EXPECT_THAT(d.Explanation(), HasSubstr("memory that is not measured where it is"));
   EXPECT_THAT(Format(d), HasSubstr("memory_unknown"));
   EXPECT_TRUE(DecideAll(s, {}, {}).steps.empty());
   NodeOf(s, kClient).sees_memory = true;
@@ -172,7 +172,7 @@ TEST(DecideGraphTest, OfUnknownMemoryNothingGoesToWhereALimitIsAndTheReasonSaysS
 TEST(DecideGraphTest, WithItsPartnerPinnedThePairStaysAndThePinIsTheReasonOnlyIfItCosts) {
   Snapshot s = PairSnapshot();
   ObjectOf(s, {7, 1, 3}).pinned = true;
-  EXPECT_EQ(Decide(s, {}).outcome, Outcome::kStay) << Decide(s, {}).explanation;
+  EXPECT_EQ(Decide(s, {}).outcome, Outcome::kStay) << Decide(s, {}).Explanation();
 }
 
 // The mirror of two servers: most bytes come from the second, so the mirror goes there.
@@ -203,16 +203,16 @@ TEST(DecideGraphTest, AMoveThatIsNotSureToPayIsNotMade) {
   Snapshot s = GrepSnapshot();
   EdgeOf(s, kGrep, kStorage).bytes_variance = 687'500.0 * 687'500;
   const Decision d = Decide(s, {});
-  EXPECT_EQ(d.reason, Reason::kUncertain) << d.explanation;
+  EXPECT_EQ(d.reason, Reason::kUncertain) << d.Explanation();
   EXPECT_NEAR(d.candidates[0].benefit_deviation_s, 0.55, 1e-12);
   EXPECT_EQ(d.candidates[0].verdict, Verdict::kUncertain);
-  EXPECT_THAT(d.explanation,
+  EXPECT_THAT(d.Explanation(),
               HasSubstr("less 0.905 s (1.645 x 0.55 s of uncertainty) <= threshold"));
   Config paper;
   paper.confidence_z = 0;
   EXPECT_EQ(Decide(s, paper).reason, Reason::kNetBenefit);
   EdgeOf(s, kGrep, kStorage).bytes_variance = 680'000.0 * 680'000;
-  EXPECT_EQ(Decide(s, {}).reason, Reason::kNetBenefit) << Decide(s, {}).explanation;
+  EXPECT_EQ(Decide(s, {}).reason, Reason::kNetBenefit) << Decide(s, {}).Explanation();
 }
 
 }  // namespace

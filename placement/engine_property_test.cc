@@ -50,7 +50,7 @@ TEST(DecidePropertyTest, CarriedOutAndAskedAgainTheAnswerIsStay) {
     const Config config = ConfigFor(i);
     const Decision first = Decide(before, config);
     ASSERT_LE(first.reason, Reason::kNotConverged)
-        << "snapshot " << i << " was refused: " << first.explanation;
+        << "snapshot " << i << " was refused: " << first.Explanation();
     if (first.outcome != Outcome::kMove) continue;
     ++moved;
     objects_moved += static_cast<int>(first.moves.size());
@@ -77,7 +77,7 @@ TEST(DecidePropertyTest, ReasonsFiguresAndMovesAgreeWithEachOther) {
     ASSERT_EQ(d.cut_off, 0) << "snapshot " << i << ": " << Format(d);
     ASSERT_EQ(d.outcome == Outcome::kMove, d.reason == Reason::kNetBenefit) << "snapshot " << i;
     ASSERT_EQ(d.outcome == Outcome::kMove, !d.moves.empty()) << "snapshot " << i;
-    ASSERT_FALSE(d.explanation.empty());
+    ASSERT_FALSE(d.Explanation().empty());
     for (const Candidate& c : d.candidates) {
       ASSERT_EQ(c.verdict == Verdict::kPresent, c.objects_moved == 0) << "snapshot " << i;
       if (c.verdict != Verdict::kPays) continue;
@@ -156,7 +156,7 @@ TEST(DecidePropertyTest, SpoiledFiguresNeverGetIntoAPredictionOrAMove) {
     }
     const Decision d = Decide(s, {});
     ASSERT_TRUE(AllFinite(d)) << "snapshot " << i << ": " << Format(d);
-    ASSERT_EQ(d.explanation.find("nan s"), std::string::npos) << "snapshot " << i;
+    ASSERT_EQ(d.Explanation().find("nan s"), std::string::npos) << "snapshot " << i;
     ++(d.reason > Reason::kNotConverged ? refused : survived);
   }
   EXPECT_GE(refused, kSnapshots / 4);
@@ -239,7 +239,7 @@ TEST(DecidePropertyTest, SettlesWithinThreeMovesInAWorldThatIsNotItsModel) {
     int moves = 0;
     for (; moves <= 3; ++moves) {
       const Decision d = Decide(world.Measure(), config);
-      ASSERT_LE(d.reason, Reason::kNotConverged) << "world " << i << ": " << d.explanation;
+      ASSERT_LE(d.reason, Reason::kNotConverged) << "world " << i << ": " << d.Explanation();
       if (d.outcome == Outcome::kStay) break;
       world.CarryOut(d);
     }

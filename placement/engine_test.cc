@@ -36,7 +36,7 @@ Snapshot GrepAtServer() {
 // Net benefit: 0.98764 - 0.06444 - 0.0077768 = 0.9154232 s > 0.3 x 0.06444 = 0.019332 s.
 TEST(DecideTest, MovesTheGrepToItsDataWithTheNumbersWorkedByHand) {
   const Decision d = Decide(GrepSnapshot(), {});
-  ASSERT_EQ(d.outcome, Outcome::kMove) << d.explanation;
+  ASSERT_EQ(d.outcome, Outcome::kMove) << d.Explanation();
   EXPECT_EQ(d.reason, Reason::kNetBenefit);
   EXPECT_THAT(d.moves, ElementsAre(kGrepToServer));
 
@@ -65,7 +65,7 @@ TEST(DecideTest, MovesTheGrepToItsDataWithTheNumbersWorkedByHand) {
 
 TEST(DecideTest, StaysOnceTheGrepIsAtTheServer) {
   const Decision d = Decide(GrepAtServer(), {});
-  EXPECT_EQ(d.reason, Reason::kPresentIsBest) << d.explanation;
+  EXPECT_EQ(d.reason, Reason::kPresentIsBest) << d.Explanation();
   EXPECT_NEAR(d.present->response_s, 0.06444, kExact);
 }
 
@@ -74,7 +74,7 @@ TEST(DecideTest, StaysWhereNearlyEveryLineMatches) {
   Snapshot s = GrepSnapshot();
   SetMatching(s, 1.05);
   const Decision d = Decide(s, {});
-  EXPECT_EQ(d.reason, Reason::kPresentIsBest) << d.explanation;
+  EXPECT_EQ(d.reason, Reason::kPresentIsBest) << d.Explanation();
   EXPECT_EQ(d.candidates[0].verdict, Verdict::kSlower);
   EXPECT_THAT(d.moves, IsEmpty());
 }
@@ -85,7 +85,7 @@ TEST(DecideTest, StaysWhereTheGainIsBelowTheThreshold) {
   Snapshot s = GrepSnapshot();
   SetMatching(s, 0.8);
   const Decision d = Decide(s, {});
-  EXPECT_EQ(d.reason, Reason::kBelowThreshold) << d.explanation;
+  EXPECT_EQ(d.reason, Reason::kBelowThreshold) << d.Explanation();
   EXPECT_EQ(d.candidates[0].verdict, Verdict::kBelowThreshold);
   EXPECT_NEAR(d.candidates[0].prediction.response_s, 0.81889632, kExact);
   EXPECT_NEAR(d.candidates[0].net_benefit_s, 0.98764 - 0.81889632 - 0.0077768, kExact);
@@ -122,7 +122,7 @@ TEST(DecideTest, StaysWhereTheGrepIsPinnedAndSaysWhatThePinCosts) {
   ObjectOf(s, kGrep).pinned = true;
   ObjectOf(s, kGrep).pinned_reason = "by hand";
   const Decision d = Decide(s, {});
-  EXPECT_EQ(d.reason, Reason::kPinned) << d.explanation;
+  EXPECT_EQ(d.reason, Reason::kPinned) << d.Explanation();
   EXPECT_EQ(d.candidates[0].verdict, Verdict::kPinned);
   EXPECT_TRUE(d.candidates[0].above_threshold);
 }
@@ -165,7 +165,7 @@ TEST(DecideTest, MovesEveryObjectBelowTheThinnestFlowAsOneStep) {
   const Decision d = Decide(FiveObjects(), {});
   EXPECT_THAT(d.moves,
               ElementsAre(Move{{7, 1, 3}, kClient, kServer}, Move{{7, 1, 4}, kClient, kServer}))
-      << d.explanation;
+      << d.Explanation();
   EXPECT_EQ(d.candidates[*d.chosen].split, 1);
 }
 
@@ -187,7 +187,7 @@ TEST(DecideTest, AnInterleavedStackIsMadeASplitAroundThePin) {
   ObjectOf(s, {7, 1, 3}).node = kServer;
   ObjectOf(s, {7, 1, 3}).pinned = true;
   const Decision d = Decide(s, {});
-  EXPECT_THAT(d.moves, ElementsAre(Move{{7, 1, 4}, kClient, kServer})) << d.explanation;
+  EXPECT_THAT(d.moves, ElementsAre(Move{{7, 1, 4}, kClient, kServer})) << d.Explanation();
   for (const Candidate& candidate : d.candidates) EXPECT_NE(candidate.verdict, Verdict::kPresent);
 }
 
@@ -201,7 +201,7 @@ TEST(DecideTest, EjectsFromALoadedServer) {
   NodeOf(s, kServer).load = 4.304;
   ObjectOf(s, kGrep).cpu_s = 0.3;
   const Decision d = Decide(s, {});
-  EXPECT_THAT(d.moves, ElementsAre(kGrepToClient)) << d.explanation;
+  EXPECT_THAT(d.moves, ElementsAre(kGrepToClient)) << d.Explanation();
   EXPECT_NEAR(d.others.server, 4, kExact);
   EXPECT_NEAR(d.candidates[1].prediction.terms.client_cpu_s, 0.151, kExact);
   EXPECT_LT(d.candidates[1].prediction.loads.server, d.present->loads.server);
@@ -215,7 +215,7 @@ TEST(DecideTest, ASlowerServerIsNotWorthIt) {
   NodeOf(s, kServer).rate = 1;
   EXPECT_EQ(Decide(s, {}).outcome, Outcome::kMove);
   NodeOf(s, kServer).rate = 0.2;
-  EXPECT_EQ(Decide(s, {}).reason, Reason::kPresentIsBest) << Decide(s, {}).explanation;
+  EXPECT_EQ(Decide(s, {}).reason, Reason::kPresentIsBest) << Decide(s, {}).Explanation();
 }
 
 TEST(DecideTest, ALoadedServerIsNotWorthIt) {
@@ -225,7 +225,7 @@ TEST(DecideTest, ALoadedServerIsNotWorthIt) {
   NodeOf(s, kServer).load = 2;  // as many tasks as cores
   EXPECT_EQ(Decide(s, {}).outcome, Outcome::kMove);
   NodeOf(s, kServer).load = 10;
-  EXPECT_EQ(Decide(s, {}).reason, Reason::kPresentIsBest) << Decide(s, {}).explanation;
+  EXPECT_EQ(Decide(s, {}).reason, Reason::kPresentIsBest) << Decide(s, {}).Explanation();
 }
 
 TEST(DecideTest, AWindowSeenInPartIsScaledToH) {
@@ -290,10 +290,10 @@ TEST(DecideTest, WhatWouldUseMoreCpuThanAServerLendsStaysAndSaysSo) {
   EXPECT_EQ(Decide(s, config).outcome, Outcome::kMove);
   config.cpu_share_max = 0.30;
   const Decision d = Decide(s, config);
-  EXPECT_EQ(d.reason, Reason::kNoCpu) << d.explanation;
+  EXPECT_EQ(d.reason, Reason::kNoCpu) << d.Explanation();
   EXPECT_EQ(d.candidates[0].verdict, Verdict::kNoCpu);
-  EXPECT_NE(d.explanation.find("the server's CPU limit, 30 % of its capacity"), std::string::npos)
-      << d.explanation;
+  EXPECT_NE(d.Explanation().find("the server's CPU limit, 30 % of its capacity"), std::string::npos)
+      << d.Explanation();
 }
 
 TEST(DecideTest, WhatUsesMoreThanALimitThatWasLoweredIsNotEjectedForThat) {
@@ -301,8 +301,8 @@ TEST(DecideTest, WhatUsesMoreThanALimitThatWasLoweredIsNotEjectedForThat) {
   Config config;
   config.cpu_share_max = 0.01;
   const Decision d = Decide(s, config);
-  EXPECT_EQ(d.outcome, Outcome::kStay) << d.explanation;
-  EXPECT_NE(d.reason, Reason::kNoCpu) << d.explanation;
+  EXPECT_EQ(d.outcome, Outcome::kStay) << d.Explanation();
+  EXPECT_NE(d.reason, Reason::kNoCpu) << d.Explanation();
 }
 
 TEST(DecideTest, WhatDoesNotFitIntoTheTargetsFreeMemoryStays) {
@@ -311,7 +311,7 @@ TEST(DecideTest, WhatDoesNotFitIntoTheTargetsFreeMemoryStays) {
   EXPECT_EQ(Decide(s, {}).outcome, Outcome::kMove);
   NodeOf(s, kServer).memory_free_bytes = 99'999;
   const Decision d = Decide(s, {});
-  EXPECT_EQ(d.reason, Reason::kNoMemory) << d.explanation;
+  EXPECT_EQ(d.reason, Reason::kNoMemory) << d.Explanation();
   EXPECT_EQ(d.candidates[0].verdict, Verdict::kNoMemory);
 }
 
@@ -352,7 +352,7 @@ TEST(DecideTest, ACutOffCandidateIsNotTakenForASlowerOne) {
   Config config;
   config.fixed_point_iterations_max = 1;
   const Decision d = Decide(s, config);
-  EXPECT_EQ(d.reason, Reason::kNotConverged) << d.explanation;
+  EXPECT_EQ(d.reason, Reason::kNotConverged) << d.Explanation();
   EXPECT_TRUE(d.present->converged);
   EXPECT_EQ(d.candidates[0].verdict, Verdict::kNotConverged);
   EXPECT_EQ(d.cut_off, 1);
@@ -373,7 +373,7 @@ TEST(DecideTest, AnInvalidConfigurationStays) {
   const Decision d = Decide(GrepSnapshot(), config);
   EXPECT_EQ(d.outcome, Outcome::kStay);
   EXPECT_EQ(d.reason, Reason::kBadConfig);
-  EXPECT_THAT(d.explanation, ::testing::HasSubstr("b_thresh"));
+  EXPECT_THAT(d.Explanation(), ::testing::HasSubstr("b_thresh"));
 }
 
 // A client of one core that somebody else keeps busy, a server at 0.7 of its rate, and a stack that
@@ -394,14 +394,14 @@ TEST(DecideTest, TheClientsOwnShareKeepsTheStackFromGoingToAndFro) {
   NodeOf(s, kServer).rate = 0.7;
   NodeOf(s, kServer).load = 0;
   const Decision go = Decide(s, {});
-  ASSERT_THAT(go.moves, ElementsAre(kGrepToServer)) << go.explanation;
+  ASSERT_THAT(go.moves, ElementsAre(kGrepToServer)) << go.Explanation();
   EXPECT_NEAR(go.present->response_s, 1.0, 1e-3);
 
   ObjectOf(s, kGrep).node = kServer;
   ObjectOf(s, kGrep).cpu_s = 0.5 / 0.7;
   NodeOf(s, kClient).load = 1;
   NodeOf(s, kServer).load = 0.5 / 0.7;
-  EXPECT_EQ(Decide(s, {}).outcome, Outcome::kStay) << Decide(s, {}).explanation;
+  EXPECT_EQ(Decide(s, {}).outcome, Outcome::kStay) << Decide(s, {}).Explanation();
   Config constant;
   constant.client_load_constant = true;
   EXPECT_EQ(Decide(s, constant).outcome, Outcome::kMove);
@@ -427,8 +427,8 @@ TEST(DecideTest, WhatHoldsNobodyKnowsHowMuchIsNotMovedToWhereMemoryIsLimitedByHa
   EXPECT_EQ(d.outcome, Outcome::kStay);
   EXPECT_EQ(d.reason, Reason::kMemoryUnknown);
   EXPECT_EQ(d.candidates[0].verdict, Verdict::kMemoryUnknown);
-  EXPECT_NE(d.explanation.find("memory that is not measured where it is"), std::string::npos)
-      << d.explanation;
+  EXPECT_NE(d.Explanation().find("memory that is not measured where it is"), std::string::npos)
+      << d.Explanation();
   EXPECT_TRUE(DecideAll(s, {}, {}).steps.empty());
   NodeOf(s, kServer).memory_limit_bytes.reset();
   EXPECT_EQ(Decide(s, {}).outcome, Outcome::kMove) << "no limit was set";

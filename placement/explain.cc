@@ -343,8 +343,10 @@ std::string Explain(const Decision& decision) {
   return absl::StrCat(text, ModelErrorLabel(decision));
 }
 
+std::string Decision::Explanation() const { return explained.empty() ? Explain(*this) : explained; }
+
 std::string Format(const Decision& decision) {
-  std::string text = absl::StrCat(decision.explanation, "\n");
+  std::string text = absl::StrCat(decision.Explanation(), "\n");
   if (!decision.present) return text;
   absl::StrAppend(&text, "  now: ", TermsLine(*decision.present), "\n");
   for (size_t i = 0; i < decision.candidates.size(); ++i) {

@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 TEST(ExplainTest, AMoveIsExplainedWithTermsCostAndThreshold) {
-  EXPECT_EQ(Decide(GrepSnapshot(), {}).explanation,
+  EXPECT_EQ(Decide(GrepSnapshot(), {}).Explanation(),
             "Moving grep from client (node 7) to server (node 1): predicted 0.0644 s instead of "
             "0.988 s for the work of a window of 1 s. The network term falls from 0.963 s (18 "
             "calls, 1.18 MB) to 0.0194 s (18 calls, 1.8 kB) over a link of 1.25 MB/s and 1 ms a "
@@ -29,7 +29,7 @@ TEST(ExplainTest, AMoveIsExplainedWithTermsCostAndThreshold) {
 TEST(ExplainTest, StayingBelowTheThresholdIsExplainedWithTheSameNumbers) {
   Snapshot s = GrepSnapshot();
   SetMatching(s, 0.8);
-  EXPECT_EQ(Decide(s, {}).explanation,
+  EXPECT_EQ(Decide(s, {}).Explanation(),
             "Staying: moving grep from client (node 7) to server (node 1) is predicted to take "
             "0.819 s instead of 0.988 s for the work of a window of 1 s. The network term falls "
             "from 0.963 s (18 calls, 1.18 MB) to 0.774 s (18 calls, 945 kB) over a link of 1.25 "
@@ -42,7 +42,7 @@ TEST(ExplainTest, StayingBelowTheThresholdIsExplainedWithTheSameNumbers) {
 TEST(ExplainTest, StayingBecauseNothingIsFasterShowsTheNearestAlternative) {
   Snapshot s = GrepSnapshot();
   SetMatching(s, 1.05);
-  EXPECT_THAT(Decide(s, {}).explanation,
+  EXPECT_THAT(Decide(s, {}).Explanation(),
               StartsWith("Staying: no other split is better; moving grep from client (node 7) to "
                          "server (node 1) is predicted to take 1.05 s instead of 0.988 s for the "
                          "work of a window of 1 s. The network term rises from 0.963 s"));
@@ -53,7 +53,7 @@ TEST(ExplainTest, StayingBecauseOfAPinNamesThePinAndItsReason) {
   ObjectOf(s, kGrep).pinned = true;
   ObjectOf(s, kGrep).pinned_reason = "by hand";
   EXPECT_THAT(
-      Decide(s, {}).explanation,
+      Decide(s, {}).Explanation(),
       StartsWith("Staying: grep is pinned to client (node 7): by hand. Without that, moving "
                  "grep from client (node 7) to server (node 1) is predicted to take 0.0644 "
                  "s instead of 0.988 s"));
@@ -62,7 +62,7 @@ TEST(ExplainTest, StayingBecauseOfAPinNamesThePinAndItsReason) {
 TEST(ExplainTest, StayingForLackOfMemorySaysSo) {
   Snapshot s = GrepSnapshot();
   NodeOf(s, kServer).memory_free_bytes = 0;
-  EXPECT_THAT(Decide(s, {}).explanation,
+  EXPECT_THAT(Decide(s, {}).Explanation(),
               StartsWith("Staying: what would pay does not fit into the target's free memory; "
                          "moving grep from"));
 }
@@ -70,7 +70,7 @@ TEST(ExplainTest, StayingForLackOfMemorySaysSo) {
 TEST(ExplainTest, StayingWhileSuspendedShowsTheMoveThatWasNotMade) {
   Snapshot s = GrepSnapshot();
   s.options.suspended = true;
-  EXPECT_THAT(Decide(s, {}).explanation,
+  EXPECT_THAT(Decide(s, {}).Explanation(),
               StartsWith("Staying: the engine is suspended. Otherwise: Moving grep from client "));
 }
 
@@ -78,7 +78,7 @@ TEST(ExplainTest, StayingWithNothingMobileGivesThePresentPrediction) {
   Snapshot s = GrepSnapshot();
   ObjectOf(s, kGrep).mobile = false;
   s.measured_t_app_s.reset();
-  EXPECT_EQ(Decide(s, {}).explanation,
+  EXPECT_EQ(Decide(s, {}).Explanation(),
             "Staying: no object of the stack may move. It is predicted to take 0.988 s for the "
             "work of a window of 1 s.");
 }
@@ -86,7 +86,7 @@ TEST(ExplainTest, StayingWithNothingMobileGivesThePresentPrediction) {
 TEST(ExplainTest, ARefusedSnapshotIsExplainedByWhatIsWrongWithIt) {
   Snapshot s = GrepSnapshot();
   s.links[0].bandwidth_bytes_s.reset();
-  EXPECT_EQ(Decide(s, {}).explanation,
+  EXPECT_EQ(Decide(s, {}).Explanation(),
             "Staying: the bandwidth of the link between nodes 7 and 1 is not known yet.");
   EXPECT_EQ(Format(Decide(s, {})),
             "Staying: the bandwidth of the link between nodes 7 and 1 is not known yet.\n");
@@ -96,7 +96,7 @@ TEST(ExplainTest, ALoadThatReachesTheCoresIsNamed) {
   Snapshot s = GrepSnapshot();
   NodeOf(s, kServer).cores = 1;
   NodeOf(s, kServer).load = 3;
-  EXPECT_THAT(Decide(s, {}).explanation,
+  EXPECT_THAT(Decide(s, {}).Explanation(),
               HasSubstr("; the load of server (node 1) (cores: 1) rises from 3.00 to 3.26."));
 }
 
@@ -104,7 +104,7 @@ TEST(ExplainTest, NamelessNodesAndObjectsAreNamedByTheirIds) {
   Snapshot s = GrepSnapshot();
   for (NodeStatistics& node : s.nodes) node.name.clear();
   ObjectOf(s, kGrep).class_name.clear();
-  EXPECT_THAT(Decide(s, {}).explanation,
+  EXPECT_THAT(Decide(s, {}).Explanation(),
               StartsWith("Moving object 7.1.2 from node 7 to node 1: predicted"));
 }
 
@@ -115,11 +115,12 @@ TEST(ExplainTest, BothDirectionsOfAnInterleavedStackAreNamed) {
   s.edges.push_back({.from = {7, 1, 3}, .to = kGrep, .calls = 18, .reply_bytes = 1e6});
   // Console and filter pass 1 kB, everything below 1 MB: both go to the server. With the fat flow
   // on top instead, filter goes back to the client.
-  EXPECT_THAT(Decide(s, {}).explanation, StartsWith("Moving grep from client (node 7) to server"));
+  EXPECT_THAT(Decide(s, {}).Explanation(),
+              StartsWith("Moving grep from client (node 7) to server"));
   s.edges[0].reply_bytes = 1e6;
   s.edges[2].reply_bytes = 1e3;
   EXPECT_THAT(
-      Decide(s, {}).explanation,
+      Decide(s, {}).Explanation(),
       StartsWith("Moving grep from client (node 7) to server (node 1) and filter from server "
                  "(node 1) to client (node 7): predicted"));
 }
@@ -128,7 +129,7 @@ TEST(FormatTest, AddsALineForThePresentAndForEveryCandidate) {
   const Decision d = Decide(GrepSnapshot(), {});
   EXPECT_EQ(
       Format(d),
-      d.explanation +
+      d.Explanation() +
           "\n"
           "  now: T_app 0.988 s = client 0.021 s + network 0.963 s + server 4 ms + own stalls "
           "0 s; loads 1.00 and 1.00 after 1 iteration\n"

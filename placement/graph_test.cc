@@ -135,7 +135,7 @@ Snapshot MirrorSnapshot() {
 TEST(ReadGraphTest, ATreeOverTwoServersIsReadCallersFirst) {
   const Snapshot s = MirrorSnapshot();
   Graph graph;
-  ASSERT_FALSE(ReadGraph(s, &graph)) << Decide(s, {}).explanation;
+  ASSERT_FALSE(ReadGraph(s, &graph)) << Decide(s, {}).Explanation();
   ASSERT_EQ(graph.objects.size(), 4u);
   EXPECT_EQ(graph.objects[0].statistics->id, kConsole);
   EXPECT_EQ(graph.objects[1].statistics->id, kGrep);
@@ -272,7 +272,7 @@ TEST(ReadGraphTest, ABadFigureOfOneConsoleDoesNotKeepAnotherFromBeingDecided) {
   s.consoles = {kOther};
   s.objects.push_back({.id = kOther, .node = kClient, .cpu_s = kNaN});
   s.edges.push_back({.from = kOther, .to = kStorage, .calls = 1});
-  EXPECT_EQ(Decide(s, {}).reason, Reason::kNetBenefit) << Decide(s, {}).explanation;
+  EXPECT_EQ(Decide(s, {}).reason, Reason::kNetBenefit) << Decide(s, {}).Explanation();
 }
 
 struct BadInput {
@@ -429,8 +429,8 @@ TEST_P(BadInputTest, StaysForTheNamedReasonAndSaysWhat) {
   GetParam().spoil(s);
   const Decision decision = Decide(s, {});
   EXPECT_EQ(decision.outcome, Outcome::kStay);
-  EXPECT_EQ(ReasonName(decision.reason), ReasonName(GetParam().reason)) << decision.explanation;
-  EXPECT_THAT(decision.explanation, HasSubstr(GetParam().detail));
+  EXPECT_EQ(ReasonName(decision.reason), ReasonName(GetParam().reason)) << decision.Explanation();
+  EXPECT_THAT(decision.Explanation(), HasSubstr(GetParam().detail));
   EXPECT_TRUE(decision.moves.empty());
   EXPECT_FALSE(decision.present.has_value()) << "nothing is predicted from refused figures";
   EXPECT_TRUE(decision.candidates.empty());

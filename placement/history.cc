@@ -1,6 +1,7 @@
 #include "placement/history.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <tuple>
 
@@ -19,24 +20,6 @@ constexpr size_t kEarlierMin = 8;
 // A sample that began this part of its length before a window still belongs to it: ends of samples
 // and of windows come from clocks of their own.
 constexpr double kSlack = 0.01;
-
-constexpr double ObjectStatistics::*kObjectFigures[] = {&ObjectStatistics::cpu_s,
-                                                        &ObjectStatistics::background_cpu_s,
-                                                        &ObjectStatistics::bytes_processed,
-                                                        &ObjectStatistics::own_stall_s,
-                                                        &ObjectStatistics::disk_s,
-                                                        &ObjectStatistics::ready_s,
-                                                        &ObjectStatistics::stall_s,
-                                                        &ObjectStatistics::calls,
-                                                        &ObjectStatistics::threads_s,
-                                                        &ObjectStatistics::busy_s,
-                                                        &ObjectStatistics::voluntary_switches,
-                                                        &ObjectStatistics::involuntary_switches,
-                                                        &ObjectStatistics::io_bytes,
-                                                        &ObjectStatistics::io_requests,
-                                                        &ObjectStatistics::io_s};
-constexpr double EdgeStatistics::*kEdgeFigures[] = {
-    &EdgeStatistics::calls, &EdgeStatistics::request_bytes, &EdgeStatistics::reply_bytes};
 
 void Sort(Snapshot& s) {
   std::sort(s.nodes.begin(), s.nodes.end(),
@@ -89,37 +72,37 @@ double VarianceOfSum(double n, double sum, double squares, double prior_deviatio
 
 }  // namespace
 
-bool GraphHistory::Add(const Snapshot& sample, double end_s) {
-  Snapshot sorted = sample;
-  Sort(sorted);
-  const bool continued = !rows_.empty() && SameGraph(sorted, latest_);
-  if (!continued) rows_.clear();
-  Row row{.end_s = end_s,
-          .length_s = sample.window_s,
-          .has_t_app = sample.measured_t_app_s.has_value()};
-  row.figures.reserve(2 * sorted.nodes.size() + 2 * sorted.links.size() +
-                      std::size(kObjectFigures) * sorted.objects.size() + 3 * sorted.edges.size() +
-                      1);
-  for (const double level : LevelsOf(sorted)) row.figures.push_back(static_cast<float>(level));
-  for (const auto& object : sorted.objects) {
-    for (const auto figure : kObjectFigures) {
-      row.figures.push_back(static_cast<float>(object.*figure));
-    }
+bool GraphHistory::Add(Snapshot sample, double end_s) {
+  Sort(sample);
+  const bool continued = !rows_.empty() && SameGraph(sample, latest_);
+  if (!continued) Clear();
+  if (rows_.size() >= samples_max_) DropOldest(rows_.size() - samples_max_ + 1);
+  rows_.push_back({.end_s = end_s,
+                   .length_s = sample.window_s,
+                   .has_t_app = sample.measured_t_app_s.has_value()});
+  if (continued) figures_.reserve(std::min(samples_max_, std::bit_ceil(rows_.size())) * width_);
+  const auto add = [this](double figure) { figures_.push_back(static_cast<float>(figure)); };
+  for (const double level : LevelsOf(sample)) add(level);
+  for (const auto& object : sample.objects) {
+    for (const auto figure : kObjectSums) add(object.*figure);
   }
-  for (const auto& edge : sorted.edges) {
-    for (const auto figure : kEdgeFigures) row.figures.push_back(static_cast<float>(edge.*figure));
+  for (const auto& edge : sample.edges) {
+    for (const auto figure : kEdgeSums) add(edge.*figure);
   }
-  row.figures.push_back(static_cast<float>(sample.measured_t_app_s.value_or(0)));
-  if (rows_.size() >= samples_max_) rows_.erase(rows_.begin());
-  rows_.push_back(std::move(row));
-  latest_ = std::move(sorted);
+  add(sample.measured_t_app_s.value_or(0));
+  width_ = figures_.size() / rows_.size();
+  latest_ = std::move(sample);
   return continued;
 }
 
 void GraphHistory::SetSamplesMax(size_t samples_max) {
   samples_max_ = samples_max;
-  if (rows_.size() <= samples_max_) return;
-  rows_.erase(rows_.begin(), rows_.end() - static_cast<ptrdiff_t>(samples_max_));
+  if (rows_.size() > samples_max_) DropOldest(rows_.size() - samples_max_);
+}
+
+void GraphHistory::DropOldest(size_t rows) {
+  rows_.erase(rows_.begin(), rows_.begin() + static_cast<ptrdiff_t>(rows));
+  figures_.erase(figures_.begin(), figures_.begin() + static_cast<ptrdiff_t>(rows * width_));
 }
 
 double GraphHistory::begin_s() const {
@@ -129,15 +112,14 @@ double GraphHistory::begin_s() const {
 // By how much, as a part of it, each figure varied in the first `rows` samples. What was measured
 // in another phase has other figures, but noise and the grain of the work are much the same.
 std::vector<double> GraphHistory::EarlierDeviations(size_t rows) const {
-  const size_t figures = rows_.back().figures.size();
-  std::vector<double> deviations(figures, kPriorDeviation);
+  std::vector<double> deviations(width_, kPriorDeviation);
   if (rows < kEarlierMin) return deviations;
   const auto n = static_cast<double>(rows);
-  for (size_t i = 0; i < figures; ++i) {
+  for (size_t i = 0; i < width_; ++i) {
     double sum = 0;
     double squares = 0;
     for (size_t r = 0; r < rows; ++r) {
-      const double x = rows_[r].figures[i];
+      const double x = FiguresOf(r)[i];
       sum += x;
       squares += x * x;
     }
@@ -155,8 +137,7 @@ Snapshot GraphHistory::Window(double from_s) const {
     if (before.end_s - before.length_s < from_s - kSlack * before.length_s) break;
     --first;
   }
-  const size_t figures = rows_.back().figures.size();
-  std::vector<double> sum(figures, 0), squares(figures, 0);
+  std::vector<double> sum(width_, 0), squares(width_, 0);
   double window_s = 0;
   bool has_t_app = true;
   const size_t levels = 2 * latest_.nodes.size() + 2 * latest_.links.size();
@@ -164,8 +145,9 @@ Snapshot GraphHistory::Window(double from_s) const {
     const Row& row = rows_[r];
     window_s += row.length_s;
     has_t_app = has_t_app && row.has_t_app;
-    for (size_t i = 0; i < figures; ++i) {
-      const double x = row.figures[i];
+    const float* figures = FiguresOf(r);
+    for (size_t i = 0; i < width_; ++i) {
+      const double x = figures[i];
       sum[i] += i < levels ? x * row.length_s : x;
       squares[i] += x * x;
     }
@@ -196,7 +178,7 @@ Snapshot GraphHistory::Window(double from_s) const {
   for (auto& object : window.objects) {
     object.samples = n;
     object.cpu_s_variance = VarianceOfSum(n, sum[i], squares[i], prior[i]);
-    for (const auto figure : kObjectFigures) object.*figure = sum[i++];
+    for (const auto figure : kObjectSums) object.*figure = sum[i++];
   }
   for (auto& edge : window.edges) {
     edge.samples = n;
@@ -204,7 +186,7 @@ Snapshot GraphHistory::Window(double from_s) const {
     const double deviation = std::sqrt(VarianceOfSum(n, sum[i + 1], squares[i + 1], prior[i + 1])) +
                              std::sqrt(VarianceOfSum(n, sum[i + 2], squares[i + 2], prior[i + 2]));
     edge.bytes_variance = deviation * deviation;
-    for (const auto figure : kEdgeFigures) edge.*figure = sum[i++];
+    for (const auto figure : kEdgeSums) edge.*figure = sum[i++];
   }
   // Not the last sample's, where an earlier one has none: that would be of another length.
   window.measured_t_app_s = has_t_app ? std::optional(sum[i]) : std::nullopt;
@@ -246,12 +228,12 @@ void AlignCalls(Snapshot* window) {
     const double counted = off ? object.calls : raw;
     const double factor = seen > 0 && counted > 0 ? seen / counted : 1;
     if (factor != 1) {
-      for (const auto figure : kObjectFigures) object.*figure *= factor;
+      for (const auto figure : kObjectSums) object.*figure *= factor;
       object.cpu_s_variance *= factor * factor;
     }
     for (EdgeStatistics* edge : calls[id]) {
       if (factor != 1) {
-        for (const auto figure : kEdgeFigures) edge->*figure *= factor;
+        for (const auto figure : kEdgeSums) edge->*figure *= factor;
         edge->bytes_variance *= factor * factor;
       }
       if (--callers_left[edge->to] == 0) next.push_back(edge->to);

@@ -17,8 +17,8 @@ namespace abacus::placement {
 // The samples also tell how much figures vary, which sums do not. All samples are of one graph
 // whose objects stay where they are; when the graph or a place changes the history begins anew, as
 // no sum over both would mean anything. Units: seconds. Thread-safety: thread-compatible. Limits:
-// samples_max, the oldest go first; a sample takes 4 bytes a figure: 8 an object, 3 an edge, 2 a
-// node or link. Source: ours: the paper's history is one window.
+// samples_max, the oldest go first; a sample takes 24 bytes and 4 a figure: 15 an object, 3 an
+// edge, 2 a node or link. Source: ours: the paper's history is one window.
 class GraphHistory {
  public:
   explicit GraphHistory(size_t samples_max) : samples_max_(samples_max) {}
@@ -29,7 +29,7 @@ class GraphHistory {
   // Takes the figures of the interval of sample.window_s seconds that ended at end_s. Returns false
   // if the history began anew with this sample.
   // REQUIRES: every figure finite; window_s > 0.
-  bool Add(const Snapshot& sample, double end_s);
+  bool Add(Snapshot sample, double end_s);
 
   // The figures since from_s: samples that began before are left out, but never all. Loads, rates,
   // bandwidths and round trips are means over the time (an unknown one is that of the last sample);
@@ -47,21 +47,24 @@ class GraphHistory {
   bool empty() const { return rows_.empty(); }
   double begin_s() const;
   double end_s() const { return rows_.empty() ? 0 : rows_.back().end_s; }
-  void Clear() { rows_.clear(); }
+  void Clear() { DropOldest(rows_.size()); }
 
  private:
   struct Row {
     double end_s = 0;
     double length_s = 0;
     bool has_t_app = false;
-    std::vector<float> figures;
   };
 
+  const float* FiguresOf(size_t row) const { return figures_.data() + row * width_; }
+  void DropOldest(size_t rows);
   std::vector<double> EarlierDeviations(size_t rows) const;
 
   size_t samples_max_;
   Snapshot latest_;
-  std::vector<Row> rows_;  // the oldest first
+  std::vector<Row> rows_;       // the oldest first
+  std::vector<float> figures_;  // of each row
+  size_t width_ = 0;            // figures of a row
 };
 
 // Brings the figures of callees to the number of calls that their callers have seen.

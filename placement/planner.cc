@@ -8,7 +8,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "placement/engine.h"
-#include "placement/explain.h"
 #include "placement/planner_terms.h"
 #include "placement/plausibility.h"
 
@@ -39,15 +38,14 @@ bool AllSane(const Snapshot& s) {
     }
   }
   for (const auto& o : s.objects) {
-    for (const double x :
-         {o.cpu_s, o.background_cpu_s, o.bytes_processed, o.own_stall_s, o.disk_s, o.ready_s,
-          o.stall_s, o.calls, o.threads_s, o.busy_s, o.voluntary_switches, o.involuntary_switches,
-          o.io_bytes, o.io_requests, o.io_s}) {
-      if (!Sane(x)) return false;
+    for (const auto figure : kObjectSums) {
+      if (!Sane(o.*figure)) return false;
     }
   }
   for (const auto& e : s.edges) {
-    if (!Sane(e.calls) || !Sane(e.request_bytes) || !Sane(e.reply_bytes)) return false;
+    for (const auto figure : kEdgeSums) {
+      if (!Sane(e.*figure)) return false;
+    }
   }
   for (const auto& link : s.links) {
     if (!Sane(link.bandwidth_bytes_s.value_or(0)) || !Sane(link.round_trip_s.value_or(0))) {
@@ -196,7 +194,7 @@ double Planner::AmountOf(const Graph& graph, const Snapshot& snapshot) {
                          0.0);
 }
 
-absl::Status Planner::Observe(const Snapshot& sample, double end_s, double now_s) {
+absl::Status Planner::Observe(Snapshot sample, double end_s, double now_s) {
   const std::optional<double> now = Now(now_s);
   end_s += clock_offset_s_;
   if (!now || !AllSane(sample) || !std::isfinite(end_s)) {
@@ -220,7 +218,7 @@ absl::Status Planner::Observe(const Snapshot& sample, double end_s, double now_s
   }
   // What was seen before the end of a move, or during it, is of no placement.
   if (begin_s < graph.window_from_s - slack_s) return absl::OkStatus();
-  graph.history.Add(sample, end_s);
+  graph.history.Add(std::move(sample), end_s);
   if (SetPrices(graph.history.latest(), &graph.prices)) {
     graph.phases.Add(MixOf(graph, graph.history.latest()), begin_s, end_s);
   }
@@ -528,8 +526,9 @@ void Planner::Weigh(double now_s, Proposal* proposal) {
   }
   WeighMove(now_s, proposal);
   if (not_back.empty()) return;
-  absl::StrAppend(&decision.explanation, " Since the last move the same work takes longer than ",
-                  "before it, but it is not taken back: ", not_back, ".");
+  decision.explained =
+      absl::StrCat(decision.Explanation(), " Since the last move the same work takes longer than ",
+                   "before it, but it is not taken back: ", not_back, ".");
 }
 
 // Of a decision that is not to take the last move back.
@@ -552,7 +551,7 @@ void Planner::WeighMove(double now_s, Proposal* proposal) {
   decision.outcome = Outcome::kMove;
   decision.reason = Reason::kNetBenefit;
   decision.moves = decision.candidates[*decision.chosen].moves;
-  decision.explanation = Explain(decision);
+  decision.explained.clear();
   if (why_not) {
     Hold(*why_not, &decision);
     return;

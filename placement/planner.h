@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "placement/audit.h"
@@ -56,7 +57,7 @@ class Planner {
   // Errors: kInvalidArgument  - a figure that is not a number or negative, or no console.
   //         kOutOfRange       - ended before one already taken, in the future, or too long ago.
   // Either way it is counted and forgotten; the next sample may be good.
-  absl::Status Observe(const Snapshot& sample, double end_s, double now_s);
+  absl::Status Observe(Snapshot sample, double end_s, double now_s);
 
   // Decides on the samples of one graph: those of the last window H, but none from before the last
   // move or the last change of behaviour.
@@ -83,13 +84,18 @@ class Planner {
   // again the object may return for the usual threshold. Only to eject in turn whoever it was
   // ejected for, within the phase, it needs hysteresis times that.
   //
-  // Returns one decision for each of `consoles`, in their order, then those of others that were
-  // ejected. Of the moves of one call those of kEjected are to be carried out first: they make the
-  // room, for those of the same step and for no others. OnMoveEnded() is told for each console that
-  // moves. Limits: kRoundPartiesAWindow parties to rounds are looked at in a window; seekers wait
-  // between rounds of so many. At 10 us a party (README) that is a tenth of a core. Source:
+  // Gives `take` a decision for each of `consoles`, those that stay whatever the others do first.
+  // Who is ejected after it was said to stay is decided twice, last kEjected. `take` may not call
+  // the planner. Of the moves of one call those of kEjected are to be carried out first: they make
+  // the room, for those of the same step and for no others. OnMoveEnded() is told for each console
+  // that moves. Limits: kRoundPartiesAWindow parties to rounds are looked at in a window; seekers
+  // wait between rounds of so many. At 10 us a party (README) that is a tenth of a core. Source:
   // paper, 5.4.2 and 6.7; roles, reasons and limits are ours.
   static constexpr double kRoundPartiesAWindow = 10'000;
+  void DecideRound(absl::Span<const ObjectId> consoles, double now_s,
+                   absl::FunctionRef<void(Decided)> take);
+  // The same as a list: the last decision for each of `consoles`, in their order and each once,
+  // then those of others that were ejected.
   std::vector<Decided> DecideRound(absl::Span<const ObjectId> consoles, double now_s);
 
   // The moves of a decision are over. `ok`: they are where they were sent; else all is as before.

@@ -223,7 +223,7 @@ std::string Planner::Undo(Graph& graph, const Snapshot& window, Decision* decisi
   decision->outcome = Outcome::kMove;
   decision->reason = Reason::kUndo;
   decision->moves = back;
-  decision->explanation =
+  decision->explained =
       absl::StrCat("Moving back: since the last move the same work takes longer than before it. ",
                    Explain(*decision));
   ++graph.undone;

@@ -58,7 +58,7 @@ bool IsFinite(const Decision& d) {
 
 void CheckDecision(const Decision& d, const std::string& where) {
   ASSERT_TRUE(IsFinite(d)) << where;
-  ASSERT_EQ(d.explanation.find("nan s "), std::string::npos) << where << d.explanation;
+  ASSERT_EQ(d.Explanation().find("nan s "), std::string::npos) << where << d.Explanation();
   ASSERT_EQ(d.outcome == Outcome::kMove, !d.moves.empty()) << where;
   if (d.outcome == Outcome::kStay) return;
   ASSERT_TRUE(d.reason == Reason::kNetBenefit || d.reason == Reason::kUndo) << where;

@@ -7,9 +7,9 @@
 #include <string>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "placement/engine.h"
-#include "placement/explain.h"
 #include "placement/planner.h"
 #include "placement/planner_terms.h"
 
@@ -65,30 +65,22 @@ class JointSnapshot {
   void AddObject(const ObjectStatistics& object, double scale) {
     if (!objects_.insert(object.id).second) return;
     ObjectStatistics& added = joint_.objects.emplace_back(object);
-    for (double* figure :
-         {&added.cpu_s, &added.background_cpu_s, &added.bytes_processed, &added.own_stall_s,
-          &added.disk_s, &added.ready_s, &added.stall_s, &added.calls, &added.threads_s,
-          &added.busy_s, &added.voluntary_switches, &added.involuntary_switches, &added.io_bytes,
-          &added.io_requests, &added.io_s}) {
-      *figure *= scale;
-    }
+    for (const auto figure : kObjectSums) added.*figure *= scale;
     added.cpu_s_variance *= scale * scale;
   }
 
   void AddEdge(const EdgeStatistics& edge, double scale) {
     if (!edges_.insert({edge.from, edge.to}).second) return;
     EdgeStatistics& added = joint_.edges.emplace_back(edge);
-    for (double* figure : {&added.calls, &added.request_bytes, &added.reply_bytes}) {
-      *figure *= scale;
-    }
+    for (const auto figure : kEdgeSums) added.*figure *= scale;
     added.bytes_variance *= scale * scale;
   }
 
   Snapshot joint_;
   absl::flat_hash_map<NodeId, Mean> nodes_;
-  std::set<ObjectId> objects_;
-  std::set<std::pair<ObjectId, ObjectId>> edges_;
-  std::set<std::pair<NodeId, NodeId>> links_;
+  absl::flat_hash_set<ObjectId> objects_;
+  absl::flat_hash_set<std::pair<ObjectId, ObjectId>> edges_;
+  absl::flat_hash_set<std::pair<NodeId, NodeId>> links_;
 };
 
 bool Holds(const Snapshot& window, const ObjectId& id) {
@@ -131,12 +123,13 @@ void Planner::AddParties(double now_s, std::vector<Proposal>* proposals) {
     });
     if (beside) others[console] = graph.get();
   }
+  proposals->reserve(proposals->size() + others.size());
   for (const auto& [console, graph] : others) {
     Proposal& party = proposals->emplace_back(Proposal{.graph = graph, .given = false});
     party.window = graph->history.Window(SinceOf(*graph, graph->history.end_s()));
     ledger_.Apply(now_s, party.window.window_s, &party.window);
+    if (party.window.history.count == 0) party.window.history = graph->quiesces;
     party.window.options.suspended = party.window.options.suspended || suspended_;
-    party.decision = placement::Decide(party.window, config_);
     party.decision.console = console;
   }
 }
@@ -150,9 +143,10 @@ Planner::Asked Planner::AskRound(const std::vector<Proposal>& parties, double no
   double horizon_s = 0;
   for (const bool seeking : {true, false}) {
     for (const Proposal& party : parties) {
-      // What the engine did not understand alone would be refused here too; what is on its way is
-      // in the ledger.
-      if (!party.decision.present || party.graph->moving || Seeks(party) != seeking) continue;
+      // What the engine did not understand alone is refused here too; what is on its way is in the
+      // ledger.
+      if (party.given && !party.decision.present) continue;
+      if (party.graph->moving || Seeks(party) != seeking) continue;
       const ObjectId& console = party.decision.console;
       windows.Add(party.window);
       all.push_back(console);
@@ -192,8 +186,11 @@ std::vector<Planner::Part> Planner::PartsOf(const RoundStep& step, const Asked& 
   for (const bool seeking : {true, false}) {
     for (const size_t index : of_step) {
       Proposal& proposal = (*proposals)[index];
+      if (Seeks(proposal) != seeking) continue;
+      // Of thousands of parties few are in a step.
+      if (!proposal.given) proposal.decision = placement::Decide(proposal.window, config_);
       const ObjectId& console = proposal.decision.console;
-      if (!proposal.decision.present || Seeks(proposal) != seeking) continue;
+      if (!proposal.decision.present) continue;
       std::vector<Move> moves;
       std::erase_if(left, [&](const Move& move) {
         const bool own = Holds(proposal.window, move.object);
@@ -221,11 +218,11 @@ std::vector<Planner::Part> Planner::PartsOf(const RoundStep& step, const Asked& 
   }
   for (Part& part : parts) {
     if (part.as_proposed) continue;
-    part.decision.explanation =
-        part.seeks ? Format(step, named)
-                   : absl::StrCat("Making room at a full node for console ",
-                                  ToString(parts.front().decision.console),
-                                  ", which gains more there. ", Format(step, named));
+    part.decision.explained = part.seeks
+                                  ? Format(step, named)
+                                  : absl::StrCat("Making room at a full node for console ",
+                                                 ToString(parts.front().decision.console),
+                                                 ", which gains more there. ", Format(step, named));
   }
   return parts;
 }
@@ -316,12 +313,23 @@ void Planner::DecideTogether(double now_s, std::vector<Proposal>* proposals) {
       proposals->end());
 }
 
-std::vector<Planner::Decided> Planner::DecideRound(absl::Span<const ObjectId> consoles,
-                                                   double now_s) {
+void Planner::DecideRound(absl::Span<const ObjectId> consoles, double now_s,
+                          absl::FunctionRef<void(Decided)> take) {
   const std::optional<double> now = Now(now_s);
+  const auto give = [&](Proposal& proposal) {
+    Conclude(now.value_or(0), &proposal);
+    take({Count(std::move(proposal.decision)), std::move(proposal.window), proposal.step});
+  };
+  // Of most consoles there is no more to say: as one of many they would only take memory.
   std::vector<Proposal> proposals;
-  proposals.reserve(consoles.size());
-  for (const ObjectId& console : consoles) proposals.push_back(ProposeFor(console, now));
+  for (const ObjectId& console : consoles) {
+    Proposal proposal = ProposeFor(console, now);
+    if (proposal.goes || Seeks(proposal)) {
+      proposals.push_back(std::move(proposal));
+    } else {
+      give(proposal);
+    }
+  }
   const bool seek = std::any_of(proposals.begin(), proposals.end(),
                                 [&](const Proposal& proposal) { return Seeks(proposal); });
   if (now && seek && graphs_.size() > 1) {
@@ -335,13 +343,19 @@ std::vector<Planner::Decided> Planner::DecideRound(absl::Span<const ObjectId> co
       }
     }
   }
-  std::vector<Decided> decided;
-  decided.reserve(proposals.size());
-  for (Proposal& proposal : proposals) {
-    Conclude(now.value_or(0), &proposal);
-    decided.push_back(
-        {Count(std::move(proposal.decision)), std::move(proposal.window), proposal.step});
-  }
+  for (Proposal& proposal : proposals) give(proposal);
+}
+
+std::vector<Planner::Decided> Planner::DecideRound(absl::Span<const ObjectId> consoles,
+                                                   double now_s) {
+  absl::flat_hash_map<ObjectId, size_t> place;
+  for (const ObjectId& console : consoles) place.try_emplace(console, place.size());
+  std::vector<Decided> decided(place.size());
+  DecideRound(consoles, now_s, [&](Decided one) {
+    const auto [it, ejected] = place.try_emplace(one.decision.console, decided.size());
+    if (ejected) decided.emplace_back();
+    decided[it->second] = std::move(one);
+  });
   return decided;
 }
 

@@ -107,7 +107,7 @@ TEST_F(PlannerRoundTest, WithRoomForAllARoundIsWhatEachWouldDecide) {
   const std::vector<Decision> decisions = RoundOfBoth();
   ASSERT_EQ(decisions.size(), 2u);
   for (const Decision& d : decisions) {
-    EXPECT_EQ(d.reason, Reason::kNetBenefit) << d.explanation;
+    EXPECT_EQ(d.reason, Reason::kNetBenefit) << d.Explanation();
     EXPECT_EQ(d.moves.size(), 1u);
   }
 }
@@ -133,12 +133,12 @@ TEST_F(PlannerRoundTest, WhoWouldCostTheOthersMoreThanItGainsStaysAndSaysHowMuch
   Watch(21);
   const std::vector<Decision> decisions = RoundOfBoth();
   ASSERT_EQ(decisions.size(), 2u);
-  EXPECT_EQ(decisions[1].reason, Reason::kOthersLose) << decisions[1].explanation;
+  EXPECT_EQ(decisions[1].reason, Reason::kOthersLose) << decisions[1].Explanation();
   EXPECT_EQ(decisions[1].outcome, Outcome::kStay);
   EXPECT_TRUE(decisions[1].moves.empty());
   EXPECT_TRUE(decisions[1].chosen.has_value());
-  EXPECT_THAT(decisions[1].explanation, HasSubstr("others on the node would lose 0."));
-  EXPECT_THAT(decisions[1].explanation, HasSubstr("Else it would be: Moving"));
+  EXPECT_THAT(decisions[1].Explanation(), HasSubstr("others on the node would lose 0."));
+  EXPECT_THAT(decisions[1].Explanation(), HasSubstr("Else it would be: Moving"));
   EXPECT_EQ(planner_.Decide(ConsoleAt(kSecond), now_s_).outcome, Outcome::kMove)
       << "by itself it would go";
 }
@@ -152,9 +152,10 @@ TEST_F(PlannerRoundTest, WhatTheServersCpuLimitKeepsAwayIsHeldForThatAndSaysSo) 
   Watch(21);
   const std::vector<Decision> decisions = RoundOfBoth();
   ASSERT_EQ(decisions.size(), 2u);
-  EXPECT_EQ(decisions[1].reason, Reason::kNoCpu) << decisions[1].explanation;
+  EXPECT_EQ(decisions[1].reason, Reason::kNoCpu) << decisions[1].Explanation();
   EXPECT_EQ(decisions[1].outcome, Outcome::kStay);
-  EXPECT_THAT(decisions[1].explanation, HasSubstr("the server's CPU limit, 20 % of its capacity"));
+  EXPECT_THAT(decisions[1].Explanation(),
+              HasSubstr("the server's CPU limit, 20 % of its capacity"));
   EXPECT_EQ(planner_.Decide(ConsoleAt(kSecond), now_s_).outcome, Outcome::kMove)
       << "by itself it would go";
 }
@@ -164,12 +165,12 @@ TEST_F(PlannerRoundTest, TheFilterThatGainsMoreEjectsTheOtherAsOneStep) {
   Watch(21);
   const std::vector<Decision> decisions = RoundOfBoth();
   ASSERT_EQ(decisions.size(), 2u);
-  EXPECT_EQ(decisions[0].reason, Reason::kEjected) << decisions[0].explanation;
+  EXPECT_EQ(decisions[0].reason, Reason::kEjected) << decisions[0].Explanation();
   EXPECT_EQ(decisions[0].moves, (std::vector<Move>{{FilterOf(kFirst), kServerNode, kFirst}}));
-  EXPECT_THAT(decisions[0].explanation, HasSubstr("Making room"));
-  EXPECT_EQ(decisions[1].reason, Reason::kNetBenefit) << decisions[1].explanation;
+  EXPECT_THAT(decisions[0].Explanation(), HasSubstr("Making room"));
+  EXPECT_EQ(decisions[1].reason, Reason::kNetBenefit) << decisions[1].Explanation();
   EXPECT_EQ(decisions[1].moves, (std::vector<Move>{{FilterOf(kSecond), kSecond, kServerNode}}));
-  EXPECT_THAT(decisions[1].explanation, HasSubstr("over all consoles"));
+  EXPECT_THAT(decisions[1].Explanation(), HasSubstr("over all consoles"));
 }
 
 TEST_F(PlannerRoundTest, WhoIsEjectedIsDecidedOnThoughItWasNotAskedFor) {
@@ -193,7 +194,7 @@ TEST_F(PlannerRoundTest, OfAStepThatNeedsOneThatIsCoolingDownNothingGoes) {
   planner_.OnMoveEnded(ConsoleAt(kFirst), true, 0.002, now_s_);
   FillTheServer();
   Watch(21);
-  for (const Decision& d : RoundOfBoth()) EXPECT_EQ(d.outcome, Outcome::kStay) << d.explanation;
+  for (const Decision& d : RoundOfBoth()) EXPECT_EQ(d.outcome, Outcome::kStay) << d.Explanation();
   Watch(30);
   std::vector<Reason> reasons;
   for (const Decision& d : RoundOfBoth()) reasons.push_back(d.reason);
@@ -214,7 +215,7 @@ TEST_F(PlannerRoundTest, AnEjectionIsNotTakenBackBecauseTheConsoleGotSlower) {
   for (int i = 0; i < 100; ++i) {
     Watch(1);
     for (const Decision& d : RoundOfBoth()) {
-      ASSERT_EQ(d.outcome, Outcome::kStay) << i << ": " << d.explanation;
+      ASSERT_EQ(d.outcome, Outcome::kStay) << i << ": " << d.Explanation();
     }
   }
   EXPECT_EQ(planner_.counters().undone, 0u);
@@ -225,7 +226,7 @@ TEST_F(PlannerRoundTest, AnEjectionIsNotTakenBackBecauseTheConsoleGotSlower) {
     Watch(1);
     decisions = RoundOfBoth();
   }
-  EXPECT_EQ(decisions[0].reason, Reason::kNetBenefit) << decisions[0].explanation;
+  EXPECT_EQ(decisions[0].reason, Reason::kNetBenefit) << decisions[0].Explanation();
 }
 
 TEST_F(PlannerRoundTest, InADryRunNobodyIsEjected) {
@@ -235,14 +236,14 @@ TEST_F(PlannerRoundTest, InADryRunNobodyIsEjected) {
   const std::vector<Decision> decisions = RoundOfBoth();
   ASSERT_EQ(decisions.size(), 2u);
   EXPECT_EQ(decisions[0].outcome, Outcome::kStay);
-  EXPECT_EQ(decisions[1].reason, Reason::kDryRun) << decisions[1].explanation;
+  EXPECT_EQ(decisions[1].reason, Reason::kDryRun) << decisions[1].Explanation();
 }
 
 TEST_F(PlannerRoundTest, WhileSuspendedNobodyIsEjected) {
   FillTheServer();
   planner_.Suspend(true);
   Watch(21);
-  for (const Decision& d : RoundOfBoth()) EXPECT_EQ(d.outcome, Outcome::kStay) << d.explanation;
+  for (const Decision& d : RoundOfBoth()) EXPECT_EQ(d.outcome, Outcome::kStay) << d.Explanation();
 }
 
 TEST_F(PlannerRoundTest, AClockThatStepsBackDecidesNothing) {

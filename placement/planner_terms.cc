@@ -40,7 +40,7 @@ void Refuse(Reason reason, const std::string& why, Decision* decision) {
   decision->outcome = Outcome::kStay;
   decision->reason = reason;
   decision->moves.clear();
-  decision->explanation = absl::StrCat("Staying: ", why, ".");
+  decision->explained = absl::StrCat("Staying: ", why, ".");
 }
 
 const char* WhyHeldBack(Reason reason) {
@@ -72,9 +72,9 @@ const char* WhyHeldBack(Reason reason) {
 void Hold(Reason reason, Decision* decision) { Hold(reason, WhyHeldBack(reason), decision); }
 
 void Hold(Reason reason, const std::string& why, Decision* decision) {
-  const std::string would = decision->explanation;
+  const std::string would = decision->Explanation();
   Refuse(reason, why, decision);
-  absl::StrAppend(&decision->explanation, " Else it would be: ", would);
+  absl::StrAppend(&decision->explained, " Else it would be: ", would);
 }
 
 const StackObject* StackObjectOf(const Decision& decision, const ObjectId& id) {

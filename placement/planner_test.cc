@@ -62,7 +62,7 @@ class PlannerTest : public ::testing::Test {
   }
 
   void CarryOut(const Decision& decision) {
-    ASSERT_EQ(decision.moves.size(), 1u) << decision.explanation;
+    ASSERT_EQ(decision.moves.size(), 1u) << decision.Explanation();
     at_ = decision.moves[0].to;
     planner_.OnMoveEnded(kConsole, true, 0.002, now_s_);
   }
@@ -130,10 +130,10 @@ TEST_F(PlannerTest, ALargeGainIsDecidedOnWhenMoreThanTwoCallsWereSeen) {
   Decision d;
   for (int sample = 1; sample <= 2; ++sample) {
     d = Tick();
-    ASSERT_EQ(d.reason, Reason::kWaitsForWindow) << sample << ": " << d.explanation;
+    ASSERT_EQ(d.reason, Reason::kWaitsForWindow) << sample << ": " << d.Explanation();
   }
   d = Tick();
-  EXPECT_EQ(d.outcome, Outcome::kMove) << d.explanation;
+  EXPECT_EQ(d.outcome, Outcome::kMove) << d.Explanation();
   EXPECT_EQ(d.reason, Reason::kNetBenefit);
   EXPECT_EQ(d.moves, (std::vector<Move>{{.object = kGrep, .from = kClient, .to = kServer}}));
   EXPECT_EQ(planner_.DecisionsFor(Reason::kNetBenefit), 1u);
@@ -145,7 +145,7 @@ TEST_F(PlannerTest, ACallThatHasNotReturnedIsDecidedOnByWholeWindows) {
   prepare_ = [](Snapshot& s) { EdgeOf(s, kConsole, kGrep).calls = 0; };
   const double began_s = now_s_;
   const Decision d = TickUntilMove(30);
-  EXPECT_EQ(d.outcome, Outcome::kMove) << d.explanation;
+  EXPECT_EQ(d.outcome, Outcome::kMove) << d.Explanation();
   EXPECT_NEAR(now_s_ - began_s, 0.95, 1e-6) << "a whole window";
 }
 
@@ -154,14 +154,14 @@ TEST_F(PlannerTest, AGainBelowTwiceWaitsForTheWindow) {
   output_ = 900;
   const double began_s = now_s_;
   Decision d = Tick();
-  EXPECT_EQ(d.reason, Reason::kUncertain) << "one sample: " << d.explanation;
+  EXPECT_EQ(d.reason, Reason::kUncertain) << "one sample: " << d.Explanation();
   for (int i = 0; i < 8 && d.reason == Reason::kUncertain; ++i) d = Tick();
-  EXPECT_EQ(d.reason, Reason::kWaitsForWindow) << d.explanation;
+  EXPECT_EQ(d.reason, Reason::kWaitsForWindow) << d.Explanation();
   ASSERT_TRUE(d.chosen.has_value());
   EXPECT_TRUE(d.moves.empty());
-  EXPECT_NE(d.explanation.find("Else it would be: Moving"), std::string::npos) << d.explanation;
+  EXPECT_NE(d.Explanation().find("Else it would be: Moving"), std::string::npos) << d.Explanation();
   d = TickUntilMove(30);
-  EXPECT_EQ(d.reason, Reason::kNetBenefit) << d.explanation;
+  EXPECT_EQ(d.reason, Reason::kNetBenefit) << d.Explanation();
   EXPECT_NEAR(now_s_ - began_s, 0.95, 1e-6) << "a whole window";
 }
 
@@ -182,9 +182,9 @@ TEST_F(PlannerTest, FiguresThatVaryTooMuchAreNotMovedOn) {
     s.links[0].bandwidth_bytes_s = 1.25e6;
     ASSERT_TRUE(planner_.Observe(s, now_s_, now_s_).ok());
     d = planner_.Decide(kConsole, now_s_);
-    ASSERT_EQ(d.outcome, Outcome::kStay) << i << ": " << d.explanation;
+    ASSERT_EQ(d.outcome, Outcome::kStay) << i << ": " << d.Explanation();
   }
-  EXPECT_EQ(d.reason, Reason::kUncertain) << d.explanation;
+  EXPECT_EQ(d.reason, Reason::kUncertain) << d.Explanation();
 }
 
 TEST_F(PlannerTest, NothingIsDecidedWhileAMoveIsUnderWay) {
@@ -210,7 +210,7 @@ TEST_F(PlannerTest, AfterAMoveItCoolsDownUnlessTheBehaviourChanges) {
   output_ = 10'000;
   slowdown_ = 100;
   const Decision d = TickUntilMove(6);
-  EXPECT_EQ(d.outcome, Outcome::kMove) << d.explanation;
+  EXPECT_EQ(d.outcome, Outcome::kMove) << d.Explanation();
   EXPECT_EQ(planner_.StatusOf(kConsole, now_s_)->phase_changes, 1u);
   EXPECT_GT(planner_.StatusOf(kConsole, now_s_)->cool_down_left_s, 0);
 }
@@ -237,7 +237,7 @@ TEST_F(PlannerTest, AMoveThatMadeItSlowerIsTakenBackAndTheCoolDownGrows) {
   CarryOut(TickUntilMove(1));
   slowdown_ = 40;  // nothing in the figures says why
   const Decision d = TickUntilMove(30);
-  ASSERT_EQ(d.reason, Reason::kUndo) << d.explanation;
+  ASSERT_EQ(d.reason, Reason::kUndo) << d.Explanation();
   EXPECT_EQ(d.moves, (std::vector<Move>{{.object = kGrep, .from = kServer, .to = kClient}}));
   EXPECT_EQ(planner_.counters().undone, 1u);
   EXPECT_EQ(planner_.counters().audits, 1u);
@@ -283,7 +283,7 @@ TEST_F(PlannerTest, WhatMayNotBeOrDoesNotFitWhereItWasIsNotTakenBackThere) {
     output_ = 20'000;
     slowdown_ = 100;
     const Decision went = TickUntilMove(30);
-    ASSERT_EQ(went.outcome, Outcome::kMove) << name << ": " << went.explanation;
+    ASSERT_EQ(went.outcome, Outcome::kMove) << name << ": " << went.Explanation();
     CarryOut(went);
     ASSERT_EQ(at_, kClient);
     ASSERT_TRUE(planner_.SetConfig(c.config, {}).ok());
@@ -295,8 +295,8 @@ TEST_F(PlannerTest, WhatMayNotBeOrDoesNotFitWhereItWasIsNotTakenBackThere) {
       const Decision d = Tick();
       undone = d.outcome == Outcome::kMove;
       if (c.said == nullptr) continue;
-      ASSERT_EQ(d.outcome, Outcome::kStay) << name << ": " << d.explanation;
-      said = said || d.explanation.find(c.said) != std::string::npos;
+      ASSERT_EQ(d.outcome, Outcome::kStay) << name << ": " << d.Explanation();
+      said = said || d.Explanation().find(c.said) != std::string::npos;
     }
     EXPECT_EQ(said, c.said != nullptr) << name;
     EXPECT_EQ(undone, c.said == nullptr) << name;
@@ -319,7 +319,7 @@ TEST_F(PlannerTest, WhatAnotherConsoleMovesIsNotTakenBack) {
     bool moved = false;
     for (int i = 0; i < 40; ++i) {
       d = Tick();
-      ASSERT_NE(d.reason, Reason::kUndo) << ended << ": " << d.explanation;
+      ASSERT_NE(d.reason, Reason::kUndo) << ended << ": " << d.Explanation();
       if (planner_.counters().audits > 0) break;
       if (moved || i < 11) continue;
       // To the other console it passes on much more than it reads.
@@ -334,10 +334,10 @@ TEST_F(PlannerTest, WhatAnotherConsoleMovesIsNotTakenBack) {
     }
     ASSERT_TRUE(moved) << ended;
     EXPECT_EQ(planner_.counters().undos_held_back, 1u) << ended;
-    EXPECT_NE(d.explanation.find(ended ? "moved for another console since"
-                                       : "is being moved for another console"),
+    EXPECT_NE(d.Explanation().find(ended ? "moved for another console since"
+                                         : "is being moved for another console"),
               std::string::npos)
-        << d.explanation;
+        << d.Explanation();
   }
 }
 
@@ -373,7 +373,7 @@ TEST_F(PlannerTest, WorkWhoseCostDependsOnItsPlacementGoesToAndFroLessAndLessOft
     ASSERT_TRUE(planner_.Observe(s, now_s_, now_s_).ok());
     const Decision d = planner_.Decide(kConsole, now_s_);
     if (d.outcome != Outcome::kMove) continue;
-    ASSERT_EQ(d.reason, Reason::kNetBenefit) << d.explanation;
+    ASSERT_EQ(d.reason, Reason::kNetBenefit) << d.Explanation();
     CarryOut(d);
     moved_s.push_back(now_s_ - began_s);
   }
@@ -486,12 +486,12 @@ TEST_F(PlannerTest, FiguresThatContradictEachOtherAreNamed) {
   EdgeOf(s, kGrep, kStorage).reply_bytes = 1e9;
   const Decision d = planner_.Decide(s, now_s_);
   EXPECT_EQ(d.reason, Reason::kImplausible);
-  EXPECT_NE(d.explanation.find("bytes crossed the link"), std::string::npos) << d.explanation;
+  EXPECT_NE(d.Explanation().find("bytes crossed the link"), std::string::npos) << d.Explanation();
 }
 
 TEST_F(PlannerTest, AWindowThatTheCallerAddedUpIsDecidedLikeByTheEngine) {
   const Decision d = planner_.Decide(GrepSnapshot(), now_s_);
-  EXPECT_EQ(d.outcome, Outcome::kMove) << d.explanation;
+  EXPECT_EQ(d.outcome, Outcome::kMove) << d.Explanation();
   EXPECT_NEAR(d.candidates[*d.chosen].net_benefit_s, 0.9154232, 1e-7) << "the README's arithmetic";
 }
 
@@ -541,7 +541,7 @@ TEST_F(PlannerTest, ToUndoTheLastMoveTwiceTheThresholdIsAsked) {
   Decision d;
   for (int i = 0; i < 40; ++i) {
     d = Tick();
-    ASSERT_EQ(d.outcome, Outcome::kStay) << d.explanation;
+    ASSERT_EQ(d.outcome, Outcome::kStay) << d.Explanation();
   }
   EXPECT_EQ(d.reason, Reason::kHysteresis) << Format(d);
   EXPECT_EQ(planner_.StatusOf(kConsole, now_s_)->phase_changes, 0u);
@@ -675,7 +675,7 @@ TEST_F(PlannerTest, AnObjectIsMovedForOneConsoleAtATime) {
   now_s_ += 1;
   ASSERT_TRUE(planner_.Observe(other, now_s_, now_s_).ok());
   const Decision d = planner_.Decide(console, now_s_);
-  EXPECT_EQ(d.outcome, Outcome::kMove) << d.explanation;
+  EXPECT_EQ(d.outcome, Outcome::kMove) << d.Explanation();
 }
 
 // A and B call one object, and neither is told of the other: each wants it beside itself as soon as

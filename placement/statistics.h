@@ -171,6 +171,26 @@ struct EdgeStatistics {
   double samples = 0;
 };
 
+// What adds up over time: a longer window has their sums. Variances add up too, but where figures
+// are multiplied they are so twice.
+inline constexpr double ObjectStatistics::*kObjectSums[] = {&ObjectStatistics::cpu_s,
+                                                            &ObjectStatistics::background_cpu_s,
+                                                            &ObjectStatistics::bytes_processed,
+                                                            &ObjectStatistics::own_stall_s,
+                                                            &ObjectStatistics::disk_s,
+                                                            &ObjectStatistics::ready_s,
+                                                            &ObjectStatistics::stall_s,
+                                                            &ObjectStatistics::calls,
+                                                            &ObjectStatistics::threads_s,
+                                                            &ObjectStatistics::busy_s,
+                                                            &ObjectStatistics::voluntary_switches,
+                                                            &ObjectStatistics::involuntary_switches,
+                                                            &ObjectStatistics::io_bytes,
+                                                            &ObjectStatistics::io_requests,
+                                                            &ObjectStatistics::io_s};
+inline constexpr double EdgeStatistics::*kEdgeSums[] = {
+    &EdgeStatistics::calls, &EdgeStatistics::request_bytes, &EdgeStatistics::reply_bytes};
+
 // What is known of the way between two nodes. Undirected: one entry a pair, in either order.
 struct LinkStatistics {
   NodeId a = 0;

@@ -333,7 +333,7 @@ void Simulator::CarryOut(size_t c, const Decision& decision) {
                              .from = world_.NodeOf(object),
                              .to = to,
                              .reason = decision.reason,
-                             .explanation = decision.explanation,
+                             .explanation = decision.Explanation(),
                              .since_change_s = now_s - run.change_s});
     Came& came = came_[object];
     if (came.phase_changes == world_.PhaseChanges(c) + 1 && came.from == to) ++report_.reversals;

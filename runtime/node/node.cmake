@@ -37,6 +37,10 @@ abacus_test(abacus_peer_links_test
 abacus_test(abacus_node_test
   SRCS node/engine_test.cc node/node_test.cc node/node_life_test.cc
   DEPS abacus_node abacus_monitor abacus_testing LABELS serial)
+abacus_test(abacus_full_server_test
+  SRCS node/full_server_test.cc
+  DEPS abacus_node abacus_monitor abacus_memory abacus_testing LABELS serial
+  NOASAN "sanitizers bring a malloc of their own, and memory is not counted")
 abacus_benchmark(abacus_engine_benchmark
   SRCS node/engine_benchmark.cc testing/bench_report.cc testing/cpu_cgroup.cc
   DEPS abacus_node abacus_bpf_monitor nlohmann_json::nlohmann_json)

@@ -333,10 +333,10 @@ DecisionText ToText(const DecisionRecord& record) {
   return {.at = record.at,
           .outcome = std::string(placement::OutcomeName(decision.outcome)),
           .reason = std::string(placement::ReasonName(decision.reason)),
-          .explanation = decision.explanation,
+          .explanation = decision.Explanation(),
           .details = placement::Format(decision),
-          .snapshot = record.snapshot_json,
-          .nodes = NodesOf(record.snapshot_json)};
+          .snapshot = ToJson(record.snapshot),
+          .nodes = record.snapshot.nodes};
 }
 
 }  // namespace abacus::runtime

@@ -7,19 +7,13 @@ namespace abacus::runtime {
 namespace {
 
 placement::ObjectStatistics Scaled(placement::ObjectStatistics object, double scale) {
-  for (double* figure :
-       {&object.cpu_s, &object.background_cpu_s, &object.own_stall_s, &object.disk_s,
-        &object.ready_s, &object.stall_s, &object.bytes_processed, &object.calls, &object.threads_s,
-        &object.busy_s, &object.voluntary_switches, &object.involuntary_switches, &object.io_bytes,
-        &object.io_requests, &object.io_s}) {
-    *figure *= scale;
-  }
+  for (const auto figure : placement::kObjectSums) object.*figure *= scale;
   object.cpu_s_variance *= scale * scale;
   return object;
 }
 
 placement::EdgeStatistics Scaled(placement::EdgeStatistics edge, double scale) {
-  for (double* figure : {&edge.calls, &edge.request_bytes, &edge.reply_bytes}) *figure *= scale;
+  for (const auto figure : placement::kEdgeSums) edge.*figure *= scale;
   edge.bytes_variance *= scale * scale;
   return edge;
 }
@@ -37,9 +31,7 @@ void Merge(std::vector<placement::EdgeStatistics>* edges) {
       merged.push_back(edge);
       continue;
     }
-    merged.back().calls += edge.calls;
-    merged.back().request_bytes += edge.request_bytes;
-    merged.back().reply_bytes += edge.reply_bytes;
+    for (const auto figure : placement::kEdgeSums) merged.back().*figure += edge.*figure;
     merged.back().bytes_variance += edge.bytes_variance;
     merged.back().samples = std::max(merged.back().samples, edge.samples);
   }
@@ -49,6 +41,13 @@ void Merge(std::vector<placement::EdgeStatistics>* edges) {
 }  // namespace
 
 ClusterView::ClusterView(const std::map<NodeInstance, Digest>& digests) {
+  size_t objects = 0;
+  for (const auto& [from, digest] : digests) objects += digest.objects.size();
+  objects_.reserve(objects);
+  calls_.reserve(objects);
+  callers_.reserve(objects);
+  nodes_.reserve(digests.size());
+  links_.reserve(digests.size());
   for (const auto& [from, digest] : digests) AddDigest(digest);
 }
 

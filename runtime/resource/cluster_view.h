@@ -8,6 +8,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "absl/container/inlined_vector.h"
 #include "absl/types/span.h"
 #include "placement/statistics.h"
 #include "runtime/resource/digest.h"
@@ -65,8 +66,8 @@ class ClusterView {
   void AddNodes(placement::Snapshot* snapshot) const;
 
   absl::flat_hash_map<ObjectId, Object> objects_;
-  absl::flat_hash_map<ObjectId, std::vector<Call>> calls_;        // by caller
-  absl::flat_hash_map<ObjectId, std::vector<ObjectId>> callers_;  // of each callee
+  absl::flat_hash_map<ObjectId, absl::InlinedVector<Call, 2>> calls_;        // by caller
+  absl::flat_hash_map<ObjectId, absl::InlinedVector<ObjectId, 2>> callers_;  // of each callee
   absl::flat_hash_set<ObjectId> consoles_;
   absl::flat_hash_map<ObjectId, const PinRecord*> told_;
   absl::flat_hash_map<uint32_t, std::vector<ObjectId>> groups_;  // of objects that are attached

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
 
 namespace abacus::runtime {
 namespace {
@@ -56,15 +57,29 @@ std::optional<LoggedDecision> Parse(const std::string& line) {
 
 }  // namespace
 
-absl::Status DecisionLog::Append(const LoggedDecision& decision) {
+absl::Status DecisionLog::Append(absl::Span<const LoggedDecision> decisions) {
   if (path_.empty() || bytes_max_ == 0) return absl::OkStatus();
-  const std::string line = LineOf(decision);
   MutexLock lock(mutex_);
   std::error_code none;
-  const uint64_t bytes = std::filesystem::file_size(path_, none);
-  if (!none && bytes > 0 && bytes + line.size() > bytes_max_) {
-    std::filesystem::rename(path_, path_ + ".1", none);
+  uint64_t bytes = std::filesystem::file_size(path_, none);
+  if (none) bytes = 0;
+  std::string lines;
+  for (const LoggedDecision& decision : decisions) {
+    const std::string line = LineOf(decision);
+    if (bytes > 0 && bytes + line.size() > bytes_max_) {
+      ABACUS_RETURN_IF_ERROR(Write(lines));
+      lines.clear();
+      std::filesystem::rename(path_, path_ + ".1", none);
+      bytes = 0;
+    }
+    lines += line;
+    bytes += line.size();
   }
+  return Write(lines);
+}
+
+absl::Status DecisionLog::Write(const std::string& lines) {
+  if (lines.empty()) return absl::OkStatus();
   FILE* file = fopen(path_.c_str(), "ae");
   if (file == nullptr) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path_));
   // After a line that a crash cut short the next one begins on a line of its own.
@@ -75,7 +90,7 @@ absl::Status DecisionLog::Append(const LoggedDecision& decision) {
     tail.seekg(-1, std::ios::end);
     if (tail.get() != '\n') good = fputc('\n', file) != EOF;
   }
-  good = good && fwrite(line.data(), 1, line.size(), file) == line.size();
+  good = good && fwrite(lines.data(), 1, lines.size(), file) == lines.size();
   const int error = errno;
   if (fclose(file) != 0 || !good) {
     return absl::ErrnoToStatus(good ? errno : error, absl::StrCat("cannot write ", path_));

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "runtime/base/ids.h"
 #include "runtime/base/mutex.h"
 
@@ -37,13 +38,16 @@ class DecisionLog {
   DecisionLog(std::string path, uint64_t bytes_max)
       : path_(std::move(path)), bytes_max_(bytes_max) {}
 
-  // Errors: of the system, where the file cannot be written; the next Append() tries again.
-  absl::Status Append(const LoggedDecision& decision);
+  // Appends them in their order. Errors: of the system, where the file cannot be written: they are
+  // lost, and the next Append() tries again.
+  absl::Status Append(absl::Span<const LoggedDecision> decisions);
 
   // The last decisions on an object, newest first.
   std::vector<LoggedDecision> Find(const Rid& rid, size_t max) const;
 
  private:
+  absl::Status Write(const std::string& lines) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
   const std::string path_;
   const uint64_t bytes_max_;
   mutable Mutex mutex_;  // of the files

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 
@@ -38,8 +39,8 @@ class DecisionLogTest : public ::testing::Test {
 TEST_F(DecisionLogTest, WhatWasDecidedCanBeAskedForAfterARestart) {
   {
     DecisionLog log(path_, 1 << 20);
-    for (int i = 1; i <= 5; ++i) ASSERT_TRUE(log.Append(Numbered(i)).ok());
-    ASSERT_TRUE(log.Append(Numbered(6, Rid{{9, 4}, 77})).ok());
+    for (int i = 1; i <= 5; ++i) ASSERT_TRUE(log.Append({Numbered(i)}).ok());
+    ASSERT_TRUE(log.Append({Numbered(6, Rid{{9, 4}, 77})}).ok());
   }
   const DecisionLog log(path_, 1 << 20);
   const auto found = log.Find(kGrep, 3);
@@ -55,7 +56,7 @@ TEST_F(DecisionLogTest, WhatWasDecidedCanBeAskedForAfterARestart) {
 TEST_F(DecisionLogTest, ItIsBoundedAndTheNewestStay) {
   constexpr uint64_t kBytesMax = 8 << 10;
   DecisionLog log(path_, kBytesMax);
-  for (int i = 1; i <= 500; ++i) ASSERT_TRUE(log.Append(Numbered(i)).ok());
+  for (int i = 1; i <= 500; ++i) ASSERT_TRUE(log.Append({Numbered(i)}).ok());
   uint64_t bytes = 0;
   for (const auto& file : std::filesystem::directory_iterator(directory_)) {
     bytes += file.file_size();
@@ -68,13 +69,28 @@ TEST_F(DecisionLogTest, ItIsBoundedAndTheNewestStay) {
   }
 }
 
+TEST_F(DecisionLogTest, ManyAtOnceAreBoundedTooAndInTheirOrder) {
+  constexpr uint64_t kBytesMax = 8 << 10;
+  DecisionLog log(path_, kBytesMax);
+  std::vector<LoggedDecision> many;
+  for (int i = 1; i <= 500; ++i) many.push_back(Numbered(i));
+  ASSERT_TRUE(log.Append(many).ok());
+  for (const char* name : {"", ".1"})
+    EXPECT_LE(std::filesystem::file_size(path_ + name), kBytesMax);
+  const auto found = log.Find(kGrep, 1000);
+  ASSERT_GT(found.size(), 20u);
+  for (size_t i = 0; i < found.size(); ++i) {
+    ASSERT_EQ(found[i].at, absl::FromUnixSeconds(500 - static_cast<int>(i)));
+  }
+}
+
 TEST_F(DecisionLogTest, DamageIsPassedOver) {
   DecisionLog log(path_, 1 << 20);
-  ASSERT_TRUE(log.Append(Numbered(1)).ok());
+  ASSERT_TRUE(log.Append({Numbered(1)}).ok());
   std::ofstream(path_, std::ios::app) << "{\"unix_ns\": 5, \"objects\": [\"9.4.2\"], \"outc";
-  ASSERT_TRUE(log.Append(Numbered(2)).ok());
+  ASSERT_TRUE(log.Append({Numbered(2)}).ok());
   std::ofstream(path_, std::ios::app) << "[\"9.4.2\"]\n\"9.4.2\"\n\xff\xfe\"9.4.2\"\n{}\n";
-  ASSERT_TRUE(log.Append(Numbered(3)).ok());
+  ASSERT_TRUE(log.Append({Numbered(3)}).ok());
   const auto found = log.Find(kGrep, 100);
   ASSERT_EQ(found.size(), 3u);
   EXPECT_EQ(found[1].at, absl::FromUnixSeconds(2));
@@ -82,10 +98,10 @@ TEST_F(DecisionLogTest, DamageIsPassedOver) {
 
 TEST_F(DecisionLogTest, AFileThatCannotBeWrittenIsAnErrorAndNoCrash) {
   DecisionLog log(directory_ + "/no/such/place", 1 << 20);
-  EXPECT_FALSE(log.Append(Numbered(1)).ok());
+  EXPECT_FALSE(log.Append({Numbered(1)}).ok());
   EXPECT_TRUE(log.Find(kGrep, 10).empty());
   DecisionLog none("", 1 << 20);
-  EXPECT_TRUE(none.Append(Numbered(1)).ok());
+  EXPECT_TRUE(none.Append({Numbered(1)}).ok());
   EXPECT_TRUE(none.Find(kGrep, 10).empty());
 }
 

@@ -13,22 +13,37 @@ uint64_t ListBytes(const std::vector<T>& list) {
   return list.capacity() * sizeof(T);
 }
 
+uint64_t NodesBytes(const std::vector<placement::NodeStatistics>& nodes) {
+  uint64_t bytes = ListBytes(nodes);
+  for (const placement::NodeStatistics& node : nodes) {
+    bytes += node.name.capacity() + node.source.capacity() + node.source_missing.capacity();
+  }
+  return bytes;
+}
+
+uint64_t BytesBeside(const placement::Snapshot& s) {
+  uint64_t bytes = ListBytes(s.consoles) + NodesBytes(s.nodes) + ListBytes(s.objects) +
+                   ListBytes(s.edges) + ListBytes(s.links);
+  for (const placement::ObjectStatistics& object : s.objects) {
+    bytes +=
+        object.class_name.capacity() + object.pinned_reason.capacity() + ListBytes(object.allowed);
+  }
+  return bytes;
+}
+
 }  // namespace
 
 uint64_t BytesOf(const DecisionRecord& record) {
   const placement::Decision& d = record.decision;
-  uint64_t bytes = sizeof record + record.snapshot_json.capacity() + d.explanation.capacity() +
+  uint64_t bytes = sizeof record + BytesBeside(record.snapshot) + d.explained.capacity() +
                    ListBytes(d.moves) + ListBytes(d.stack) + ListBytes(d.edges) +
-                   ListBytes(d.nodes) + ListBytes(d.nodes_others) + ListBytes(d.links) +
+                   NodesBytes(d.nodes) + ListBytes(d.nodes_others) + ListBytes(d.links) +
                    ListBytes(d.present_loads) + ListBytes(d.candidates);
   for (const placement::StackObject& object : d.stack) {
     bytes += object.class_name.capacity() + object.pinned_reason.capacity();
   }
   for (const placement::Candidate& candidate : d.candidates) {
     bytes += ListBytes(candidate.moves) + ListBytes(candidate.node_loads);
-  }
-  for (const placement::NodeStatistics& node : d.nodes) {
-    bytes += node.name.capacity() + node.source.capacity();
   }
   return bytes;
 }

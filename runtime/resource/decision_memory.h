@@ -10,6 +10,7 @@
 
 #include "absl/time/time.h"
 #include "placement/decision.h"
+#include "placement/statistics.h"
 #include "runtime/base/ids.h"
 
 namespace abacus::runtime {
@@ -18,7 +19,7 @@ namespace abacus::runtime {
 struct DecisionRecord {
   absl::Time at;
   placement::Decision decision;
-  std::string snapshot_json;
+  placement::Snapshot snapshot;  // what it was made on
 };
 
 // About what a record takes in memory, its strings and lists included.

@@ -15,20 +15,20 @@ constexpr Rid kOne{kHome, 1};
 constexpr Rid kTwo{kHome, 2};
 constexpr Rid kSharedObject{kHome, 7};
 
-// One whose snapshot takes 10,000 bytes and whose explanation names it.
+// One whose snapshot takes more than 10,000 bytes and whose explanation names it.
 DecisionRecord Numbered(int number, const Rid& object = kSharedObject) {
   DecisionRecord record;
   record.at = absl::FromUnixSeconds(number);
-  record.decision.explanation = std::to_string(number);
+  record.decision.explained = std::to_string(number);
   record.decision.stack.push_back({.id = ToObjectId(object)});
-  record.snapshot_json = std::string(10'000, 's');
+  record.snapshot.objects.push_back({.class_name = std::string(10'000, 's')});
   return record;
 }
 
 std::string Found(const DecisionMemory& memory, const Rid& rid) {
   std::string text;
   for (const DecisionRecord& record : memory.Find(rid, 1000)) {
-    text += record.decision.explanation + " ";
+    text += record.decision.explained + " ";
   }
   return text;
 }

@@ -46,22 +46,8 @@ void Append(Digest& into, const Digest& later) {
     const auto before = objects.find(object.id);
     if (before == objects.end()) continue;
     const placement::ObjectStatistics& earlier = *before->second;
-    object.cpu_s += earlier.cpu_s;
+    for (const auto figure : placement::kObjectSums) object.*figure += earlier.*figure;
     object.cpu_s_variance += earlier.cpu_s_variance;
-    object.background_cpu_s += earlier.background_cpu_s;
-    object.bytes_processed += earlier.bytes_processed;
-    object.own_stall_s += earlier.own_stall_s;
-    object.disk_s += earlier.disk_s;
-    object.ready_s += earlier.ready_s;
-    object.stall_s += earlier.stall_s;
-    object.calls += earlier.calls;
-    object.threads_s += earlier.threads_s;
-    object.busy_s += earlier.busy_s;
-    object.voluntary_switches += earlier.voluntary_switches;
-    object.involuntary_switches += earlier.involuntary_switches;
-    object.io_bytes += earlier.io_bytes;
-    object.io_requests += earlier.io_requests;
-    object.io_s += earlier.io_s;
     objects.erase(before);
   }
   // Those that did nothing in the later part.
@@ -76,9 +62,7 @@ void Append(Digest& into, const Digest& later) {
     const auto before = edges.find({edge.from, edge.to});
     if (before == edges.end()) continue;
     const placement::EdgeStatistics& earlier = *before->second;
-    edge.calls += earlier.calls;
-    edge.request_bytes += earlier.request_bytes;
-    edge.reply_bytes += earlier.reply_bytes;
+    for (const auto figure : placement::kEdgeSums) edge.*figure += earlier.*figure;
     edge.bytes_variance += earlier.bytes_variance;
     edges.erase(before);
   }
@@ -90,7 +74,12 @@ void Append(Digest& into, const Digest& later) {
 
 void DigestWindow::Add(const Digest& digest, absl::Time now, absl::Duration window) {
   if (digest.window_s <= 0) parts_.clear();
-  parts_.push_back({now, digest});
+  if (!parts_.empty() && now - parts_.back().from < window / 2) {
+    Append(parts_.back().digest, digest);
+    parts_.back().at = now;
+  } else {
+    parts_.push_back({now, now, digest});
+  }
   while (parts_.size() > 1 && now - parts_.front().at >= window) parts_.pop_front();
 }
 

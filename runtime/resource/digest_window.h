@@ -14,8 +14,8 @@ namespace abacus::runtime {
 // objects that it says begin anew, which the sum says as well.
 void Append(Digest& into, const Digest& later);
 
-// The digests of one node over the observation window H, as one: what people are shown.
-// Thread-compatible. Limits: digests of H, however many these are.
+// The digests of one node over the observation window H and up to half of one more, as one: what
+// people are shown. Thread-compatible. Limits: four digests are kept, each of up to half a window.
 class DigestWindow {
  public:
   void Add(const Digest& digest, absl::Time now, absl::Duration window);
@@ -24,7 +24,8 @@ class DigestWindow {
 
  private:
   struct Part {
-    absl::Time at;
+    absl::Time from;  // when its first digest came
+    absl::Time at;    // and its last
     Digest digest;
   };
   std::deque<Part> parts_;  // the oldest first

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <iterator>
 #include <optional>
-#include <set>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 
@@ -40,18 +40,16 @@ std::optional<DigestRefusal> CheckDigest(const Digest& digest) {
     if (object.node != digest.from.node) {
       return DigestRefusal{"digest_object_of_another", "an object that another node hosts"};
     }
-    if (!Sane(object.cpu_s) || !Sane(object.background_cpu_s) || !Sane(object.own_stall_s) ||
-        !Sane(object.disk_s) || !Sane(object.ready_s) || !Sane(object.cpu_s_variance) ||
-        !Sane(object.samples) || !Sane(object.stall_s) || !Sane(object.bytes_processed) ||
-        !Sane(object.calls) || !Sane(object.threads_s) || !Sane(object.busy_s) ||
-        !Sane(object.voluntary_switches) || !Sane(object.involuntary_switches) ||
-        !Sane(object.io_bytes) || !Sane(object.io_requests) || !Sane(object.io_s)) {
+    bool sane = Sane(object.cpu_s_variance) && Sane(object.samples);
+    for (const auto figure : placement::kObjectSums) sane = sane && Sane(object.*figure);
+    if (!sane) {
       return DigestRefusal{"digest_bad_object", "an object's time, bytes or calls"};
     }
   }
   for (const auto& edge : digest.edges) {
-    if (!Sane(edge.calls) || !Sane(edge.request_bytes) || !Sane(edge.reply_bytes) ||
-        !Sane(edge.bytes_variance) || !Sane(edge.samples)) {
+    bool sane = Sane(edge.bytes_variance) && Sane(edge.samples);
+    for (const auto figure : placement::kEdgeSums) sane = sane && Sane(edge.*figure);
+    if (!sane) {
       return DigestRefusal{"digest_bad_edge", "an edge's calls or bytes"};
     }
   }
@@ -61,11 +59,13 @@ std::optional<DigestRefusal> CheckDigest(const Digest& digest) {
 // Of several servers, the one with the lowest anchored object of the graph decides for it, and so
 // for all consoles that share what may move.
 placement::NodeId DecidingNode(const placement::Snapshot& snapshot) {
-  std::set<placement::ObjectId> consoles(snapshot.consoles.begin(), snapshot.consoles.end());
-  consoles.insert(snapshot.console);
+  const auto is_console = [&](const placement::ObjectId& id) {
+    return id == snapshot.console || std::find(snapshot.consoles.begin(), snapshot.consoles.end(),
+                                               id) != snapshot.consoles.end();
+  };
   const placement::ObjectStatistics* lowest = nullptr;
   for (const auto& object : snapshot.objects) {
-    if (object.mobile || consoles.contains(object.id)) continue;
+    if (object.mobile || is_console(object.id)) continue;
     if (lowest == nullptr || object.id < lowest->id) lowest = &object;
   }
   return lowest == nullptr ? 0 : lowest->node;
@@ -92,7 +92,7 @@ std::vector<PlannedMove> PlannedMovesOf(const Rid& console, const placement::Dec
           moves.insert(moves.end(), {.console = console,
                                      .from = one.from,
                                      .to = one.to,
-                                     .reason = decision.explanation,
+                                     .reason = decision.Explanation(),
                                      .step = step,
                                      .makes_room = decision.reason == placement::Reason::kEjected});
     }
@@ -104,6 +104,21 @@ std::vector<PlannedMove> PlannedMovesOf(const Rid& console, const placement::Dec
     moves.front().predicted_cost_s = chosen.cost.Total();
   }
   return moves;
+}
+
+LoggedDecision LoggedOf(const DecisionRecord& record) {
+  const placement::Decision& decision = record.decision;
+  LoggedDecision logged{.at = record.at,
+                        .rids = {ToRid(decision.console)},
+                        .outcome = std::string(placement::OutcomeName(decision.outcome)),
+                        .reason = std::string(placement::ReasonName(decision.reason)),
+                        .explanation = decision.Explanation(),
+                        .details = placement::Format(decision),
+                        .snapshot = ToJson(record.snapshot)};
+  for (const placement::StackObject& object : decision.stack) {
+    if (object.id != decision.console) logged.rids.push_back(ToRid(object.id));
+  }
+  return logged;
 }
 
 }  // namespace
@@ -199,13 +214,13 @@ std::vector<NodeInstance> PlacementLoop::TakeSamples(absl::Time now) {
 }
 
 std::vector<PlannedMove> PlacementLoop::Decide(absl::Time now, absl::Time wall) {
-  std::vector<LoggedDecision> to_log;
+  std::vector<DecisionRecord> to_log;
   std::vector<PlannedMove> moves = DecideAll({now, wall}, &to_log);
-  uint64_t not_logged = 0;
-  for (const LoggedDecision& decision : to_log) not_logged += log_.Append(decision).ok() ? 0 : 1;
-  if (not_logged > 0) {
+  std::vector<LoggedDecision> logged;
+  for (const DecisionRecord& record : to_log) logged.push_back(LoggedOf(record));
+  if (!log_.Append(logged).ok()) {
     MutexLock lock(mutex_);
-    counters_["decisions_not_logged"] += not_logged;
+    counters_["decisions_not_logged"] += logged.size();
   }
   return moves;
 }
@@ -219,15 +234,15 @@ void PlacementLoop::CompareClocks(const Moment& at) {
 }
 
 std::vector<PlannedMove> PlacementLoop::DecideAll(const Moment& at,
-                                                  std::vector<LoggedDecision>* to_log) {
+                                                  std::vector<DecisionRecord>* to_log) {
   std::vector<PlannedMove> moves;
   MutexLock lock(mutex_);
   CompareClocks(at);
   const absl::Time now = InOrder(at.now);
   const std::vector<NodeInstance> fresh = TakeSamples(now);
   if (!options_.enabled) return moves;
-  std::set<Rid> consoles;
-  std::set<NodeInstance> reporting;
+  absl::flat_hash_set<Rid> consoles;
+  absl::flat_hash_set<NodeInstance> reporting;
   for (const auto& [from, sample] : samples_) {
     reporting.insert(from);
     consoles.insert(sample.consoles.begin(), sample.consoles.end());
@@ -245,9 +260,9 @@ std::vector<PlannedMove> PlacementLoop::DecideAll(const Moment& at,
     }
   }
   if (observed.empty()) return moves;
-  for (placement::Planner::Decided& one : planner_.DecideRound(observed, Seconds(now))) {
+  planner_.DecideRound(observed, Seconds(now), [&](placement::Planner::Decided one) {
     Take(std::move(one), {now, at.wall}, moves, to_log);
-  }
+  });
   // What makes room goes first.
   std::stable_partition(moves.begin(), moves.end(),
                         [](const PlannedMove& move) { return move.makes_room; });
@@ -258,9 +273,8 @@ std::vector<PlannedMove> PlacementLoop::DecideAll(const Moment& at,
 bool PlacementLoop::Observe(const ClusterView& cluster, const Rid& console, const Digest& client,
                             absl::Time now) {
   graphs_[console];
-  const ClusterView::Joined joined = cluster.SnapshotOf(console, client);
-  const placement::Snapshot& sample = joined.snapshot;
-  if (DecidingNode(sample) != self_) return false;
+  ClusterView::Joined joined = cluster.SnapshotOf(console, client);
+  if (DecidingNode(joined.snapshot) != self_) return false;
   if (client.window_s <= 0 || joined.begins_anew) {
     ++counters_["sample_begins_anew"];
     return false;
@@ -270,12 +284,13 @@ bool PlacementLoop::Observe(const ClusterView& cluster, const Rid& console, cons
     return false;
   }
   const double now_s = Seconds(now);
-  planner_.Observe(sample, now_s, now_s).IgnoreError();  // counted there, by what was wrong
+  // What is wrong with it is counted there.
+  planner_.Observe(std::move(joined.snapshot), now_s, now_s).IgnoreError();
   return true;
 }
 
 void PlacementLoop::Take(placement::Planner::Decided decided, const Moment& at,
-                         std::vector<PlannedMove>& moves, std::vector<LoggedDecision>* to_log) {
+                         std::vector<PlannedMove>& moves, std::vector<DecisionRecord>* to_log) {
   placement::Decision& decision = decided.decision;
   const Rid console = ToRid(decision.console);
   GraphState& graph = graphs_[console];
@@ -296,7 +311,7 @@ void PlacementLoop::Take(placement::Planner::Decided decided, const Moment& at,
 // once a window: what is kept grows by what changed and not with time.
 void PlacementLoop::Record(const Rid& console, const Moment& at,
                            placement::Planner::Decided decided,
-                           std::vector<LoggedDecision>* to_log) {
+                           std::vector<DecisionRecord>* to_log) {
   GraphState& graph = graphs_[console];
   const DecisionRecord* newest = memory_.Newest(console);
   const bool repeats = newest != nullptr && decided.decision.outcome == placement::Outcome::kStay &&
@@ -304,7 +319,7 @@ void PlacementLoop::Record(const Rid& console, const Moment& at,
                        newest->decision.reason == decided.decision.reason;
   if (repeats && at.now - graph.recorded_at < absl::Seconds(options_.engine.window_s)) return;
   graph.recorded_at = at.now;
-  DecisionRecord record{at.wall, std::move(decided.decision), ToJson(decided.window)};
+  DecisionRecord record{at.wall, std::move(decided.decision), std::move(decided.window)};
   Log(graph, record, at.now, to_log);
   if (repeats) {
     memory_.Replace(console, std::move(record));
@@ -313,28 +328,20 @@ void PlacementLoop::Record(const Rid& console, const Moment& at,
   }
 }
 
-// Moves, and what changed; what stays as it was, once a minute.
+// Moves, and what changed; what stays as it was, once a minute. Of stays so many a round: the
+// others are still new to the log when they are recorded next.
 void PlacementLoop::Log(GraphState& graph, const DecisionRecord& record, absl::Time now,
-                        std::vector<LoggedDecision>* to_log) {
+                        std::vector<DecisionRecord>* to_log) {
   constexpr absl::Duration kRepeated = absl::Minutes(1);
+  constexpr size_t kStaysARound = 100;
   const placement::Decision& decision = record.decision;
-  LoggedDecision logged{.at = record.at,
-                        .rids = {ToRid(decision.console)},
-                        .outcome = std::string(placement::OutcomeName(decision.outcome)),
-                        .reason = std::string(placement::ReasonName(decision.reason))};
-  const std::string what = absl::StrCat(logged.outcome, " ", logged.reason);
-  const bool repeats = decision.outcome == placement::Outcome::kStay && what == graph.logged &&
-                       now - graph.logged_at < kRepeated;
-  if (repeats) return;
+  const bool stays = decision.outcome == placement::Outcome::kStay;
+  const std::pair what(decision.outcome, decision.reason);
+  if (stays && what == graph.logged && now - graph.logged_at < kRepeated) return;
+  if (stays && to_log->size() >= kStaysARound) return;
   graph.logged = what;
   graph.logged_at = now;
-  for (const placement::StackObject& object : decision.stack) {
-    if (object.id != decision.console) logged.rids.push_back(ToRid(object.id));
-  }
-  logged.explanation = decision.explanation;
-  logged.details = placement::Format(decision);
-  logged.snapshot = record.snapshot_json;
-  to_log->push_back(std::move(logged));
+  to_log->push_back(record);
 }
 
 void PlacementLoop::OnMoveEnded(const PlannedMove& move, const absl::Status& status,

@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -170,7 +171,8 @@ class PlacementLoop {
     bool all_moved = true;
     absl::Duration quiesce;  // the longest
     absl::Time recorded_at = absl::InfinitePast();
-    std::string logged;  // outcome and reason that the log has last
+    // What the log has last.
+    std::optional<std::pair<placement::Outcome, placement::Reason>> logged;
     absl::Time logged_at;
   };
   // When a round is made: for spans, and for people.
@@ -184,7 +186,7 @@ class PlacementLoop {
   std::vector<NodeInstance> TakeSamples(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Observe(const ClusterView& cluster, const Rid& console, const Digest& client, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::vector<PlannedMove> DecideAll(const Moment& at, std::vector<LoggedDecision>* to_log);
+  std::vector<PlannedMove> DecideAll(const Moment& at, std::vector<DecisionRecord>* to_log);
   // Threads that wait for the lock come later than the time that they read.
   absl::Time InOrder(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return last_now_ = std::max(last_now_, now);
@@ -192,11 +194,11 @@ class PlacementLoop {
   // Counts steps of the time of day.
   void CompareClocks(const Moment& at) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Take(placement::Planner::Decided decided, const Moment& at, std::vector<PlannedMove>& moves,
-            std::vector<LoggedDecision>* to_log) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+            std::vector<DecisionRecord>* to_log) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Record(const Rid& console, const Moment& at, placement::Planner::Decided decided,
-              std::vector<LoggedDecision>* to_log) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+              std::vector<DecisionRecord>* to_log) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Log(GraphState& graph, const DecisionRecord& record, absl::Time now,
-           std::vector<LoggedDecision>* to_log) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+           std::vector<DecisionRecord>* to_log) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const NodeId self_;
   DecisionLog log_;

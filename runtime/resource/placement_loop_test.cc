@@ -2,8 +2,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <filesystem>
 #include <limits>
+#include <string>
+#include <utility>
 
 #include "absl/time/clock.h"
 #include "placement/engine.h"
@@ -113,7 +117,7 @@ TEST_F(PlacementLoopTest, AnObjectThatPassesNearlyEverythingStaysAndTheReasonIsK
   const auto records = loop_.Explain(kGrep, 10);
   ASSERT_FALSE(records.empty());
   EXPECT_EQ(records[0].decision.outcome, placement::Outcome::kStay);
-  EXPECT_FALSE(records[0].decision.explanation.empty());
+  EXPECT_FALSE(records[0].decision.Explanation().empty());
 }
 
 // At 0.75 out of 1 the gain is over the threshold and under a factor of two.
@@ -122,7 +126,7 @@ TEST_F(PlacementLoopTest, ASmallGainWaitsForAWholeWindow) {
   const auto records = loop_.Explain(kGrep, 1);
   ASSERT_THAT(records, SizeIs(1));
   EXPECT_EQ(records[0].decision.reason, placement::Reason::kWaitsForWindow)
-      << records[0].decision.explanation;
+      << records[0].decision.Explanation();
   EXPECT_THAT(Watch(loop_, ClientDigest(0.6)), SizeIs(1));
 }
 
@@ -147,7 +151,7 @@ TEST_F(PlacementLoopTest, NodesThatComeAndGoDoNotMakeAnotherGraphOfIt) {
       return;
     }
   }
-  ADD_FAILURE() << loop_.Explain(kGrep, 1)[0].decision.explanation;
+  ADD_FAILURE() << loop_.Explain(kGrep, 1)[0].decision.Explanation();
 }
 
 TEST_F(PlacementLoopTest, StaysThatRepeatTakeEachOthersPlace) {
@@ -322,6 +326,45 @@ TEST_F(PlacementLoopTest, ThreadsThatReadTheClockInAnotherOrderAreNoStep) {
   EXPECT_EQ(loop_.Counters().count("clock_stepped"), 0u);
 }
 
+// A round over thousands is not held up by what people may ask later.
+TEST_F(PlacementLoopTest, OfManyThatStayTheLogGetsSomeEachRoundAndAllInTheEnd) {
+  constexpr NodeId kClients = 250;
+  const std::string path =
+      ::testing::TempDir() + "abacus_placement_loop_test_" + std::to_string(getpid());
+  PlacementLoop loop(kServer.node, {.log_path = path});
+  const auto console_of = [](NodeId c) { return Rid{{100 + c, 1}, 1}; };
+  const auto logged = [&] {
+    size_t consoles = 0;
+    for (NodeId c = 0; c < kClients; ++c) {
+      consoles += loop.ExplainFromLog(console_of(c), 1).empty() ? 0 : 1;
+    }
+    return consoles;
+  };
+  const auto round = [&] {
+    now_ += absl::Seconds(kSampleS);
+    ASSERT_TRUE(loop.Accept(SampleOf(ServerDigest()), now_).ok());
+    for (NodeId c = 0; c < kClients; ++c) {
+      const NodeInstance client{100 + c, 1};
+      Digest digest{.from = client, .window_s = kSampleS};
+      digest.node = Node(client.node, false);
+      digest.objects = {Object(console_of(c), client.node, false, 0.001)};
+      digest.edges = {{ToObjectId(console_of(c)), ToObjectId(kFile), 1, 40, 1e5}};
+      digest.links = {{client.node, kServer.node, 1.25e6, 0.0003, 1e7}};
+      digest.consoles = {console_of(c)};
+      ASSERT_TRUE(loop.Accept(std::move(digest), now_).ok());
+    }
+    EXPECT_THAT(loop.Decide(now_), IsEmpty());
+  };
+  round();
+  const size_t first = logged();
+  EXPECT_GT(first, 0u);
+  EXPECT_LT(first, size_t{kClients} / 2);
+  // Each is recorded once a window, and logged then if it is new to the log.
+  for (int i = 0; i < 80; ++i) round();
+  EXPECT_EQ(logged(), size_t{kClients});
+  std::filesystem::remove(path);
+}
+
 // Somebody sets the clock, by a year, in the midst of it: what is decided, kept and logged is what
 // it would be, and people read the time that the clock shows.
 TEST_F(PlacementLoopTest, AStepOfTheTimeOfDayIsCountedAndChangesNothing) {
@@ -423,7 +466,9 @@ TEST_F(PlacementLoopTest, OfTwoServersThatSeeTheSameOnlyOneMovesAnObject) {
       now_ += absl::Seconds(kSampleS);
       for (PlacementLoop* loop : {&loop_, &other}) {
         if (loop == &loop_ && !first_is_there) continue;
-        if (first_is_there) EXPECT_TRUE(loop->Accept(SampleOf(ServerDigest()), now_).ok());
+        if (first_is_there) {
+          EXPECT_TRUE(loop->Accept(SampleOf(ServerDigest()), now_).ok());
+        }
         EXPECT_TRUE(loop->Accept(SampleOf(second), now_).ok());
         EXPECT_TRUE(loop->Accept(SampleOf(client), now_).ok());
         (loop == &loop_ ? moves.first : moves.second) += loop->Decide(now_).size();
@@ -480,13 +525,13 @@ TEST_F(PlacementLoopTest, Invariant6ADecisionIsReplayedFromItsRecordedSnapshot) 
     const auto records = loop.Explain(kGrep, 1);
     ASSERT_THAT(records, SizeIs(1));
     const placement::Decision& recorded = records[0].decision;
-    const auto snapshot = SnapshotFromJson(records[0].snapshot_json);
+    const auto snapshot = SnapshotFromJson(ToJson(records[0].snapshot));
     ASSERT_TRUE(snapshot.ok()) << snapshot.status();
     const placement::Decision again = placement::Decide(*snapshot, {.window_s = recorded.window_s});
     EXPECT_EQ(again.outcome, recorded.outcome);
     EXPECT_EQ(again.reason, recorded.reason);
     EXPECT_EQ(again.moves, recorded.moves);
-    EXPECT_EQ(again.explanation, recorded.explanation);
+    EXPECT_EQ(again.Explanation(), recorded.Explanation());
     ASSERT_EQ(again.candidates.size(), recorded.candidates.size());
     for (size_t i = 0; i < again.candidates.size(); ++i) {
       EXPECT_EQ(again.candidates[i].prediction.response_s,
@@ -566,7 +611,7 @@ class FullServerTest : public PlacementLoopTest {
     const auto records = loop_.Explain(kGrep, 1);
     ASSERT_THAT(records, SizeIs(1));
     EXPECT_EQ(records[0].decision.reason, placement::Reason::kEjected);
-    EXPECT_THAT(records[0].decision.explanation, HasSubstr("Making room"));
+    EXPECT_THAT(records[0].decision.Explanation(), HasSubstr("Making room"));
     EXPECT_THAT(WatchAll(apart, 5), IsEmpty()) << "both are under way";
   }
 };
@@ -591,7 +636,7 @@ TEST_F(PlacementLoopTest, ConsolesThatShareAMobileObjectAreDecidedAsOneAndItMove
   ASSERT_THAT(moves, SizeIs(1));
   EXPECT_EQ(moves[0].rids, std::vector<Rid>{kGrep});
   for (const DecisionRecord& record : loop_.Explain(kGrep, 2)) {
-    const auto snapshot = SnapshotFromJson(record.snapshot_json);
+    const auto snapshot = SnapshotFromJson(ToJson(record.snapshot));
     ASSERT_TRUE(snapshot.ok()) << snapshot.status();
     EXPECT_THAT(snapshot->consoles, SizeIs(2));
     EXPECT_THAT(snapshot->objects, SizeIs(4));
@@ -610,7 +655,7 @@ TEST_F(PlacementLoopTest, StorageThatConsolesShareIsNoReasonToDecideThemAsOne) {
   EXPECT_THAT(DecideOn(client), IsEmpty());
   const auto records = loop_.Explain(kGrep, 1);
   ASSERT_THAT(records, SizeIs(1));
-  const auto snapshot = SnapshotFromJson(records[0].snapshot_json);
+  const auto snapshot = SnapshotFromJson(ToJson(records[0].snapshot));
   ASSERT_TRUE(snapshot.ok()) << snapshot.status();
   EXPECT_THAT(snapshot->consoles, IsEmpty());
   EXPECT_THAT(snapshot->objects, SizeIs(3));
