@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/time/clock.h"
 #include "apps/abacus/client_node.h"
 #include "apps/abacus/testing/command.h"
 #include "apps/abacus/testing/long_link.h"
@@ -84,6 +85,12 @@ class Inserter {
     return counts.value_or(objfs::CommitCounts());
   }
   uint64_t inserted() const { return inserted_; }
+  bool HasItsDirectoryHere() {
+    for (const auto& object : node().binding().Objects(1000)) {
+      if (object.rid == root_object_ && object.hosted) return true;
+    }
+    return false;
+  }
   // Entries of the root, by a listing.
   uint64_t Listed() {
     uint64_t listed = 0;
@@ -156,6 +163,41 @@ class ContentionTest : public ::testing::Test {
   std::string address_;
   std::unique_ptr<Command> server_;
 };
+
+double RetriesPerCommit(const objfs::CommitCounts& from, const objfs::CommitCounts& to) {
+  return static_cast<double>(to.stale - from.stale) /
+         static_cast<double>(to.committed - from.committed);
+}
+
+TEST_F(ContentionTest, DirectoryObjectsOfClientsThatMeetGoToTheServerAndRetriesVanish) {
+  constexpr int kThreads = 3;
+  const auto one = Client("one"), two = Client("two");
+  const objfs::CommitCounts begin = one->Commits();
+  const absl::Time began = absl::Now();
+  one->Begin(kThreads);
+  two->Begin(kThreads);
+  ASSERT_TRUE(Eventually([&] { return one->Commits().committed >= begin.committed + 20; }));
+  const objfs::CommitCounts met = one->Commits();
+  EXPECT_TRUE(Eventually([&] { return !one->HasItsDirectoryHere() && !two->HasItsDirectoryHere(); },
+                         kPatienceOfEngine))
+      << LastDecision(*one).explanation << "\n"
+      << LastDecision(*two).explanation;
+  std::cout << "both are at the server after " << absl::Now() - began << "\n";
+  // Each thread's commit that was under way there has ended when it has made another name.
+  const objfs::CommitCounts moved = one->Commits();
+  ASSERT_TRUE(Eventually([&] { return one->Commits().committed >= moved.committed + 40; }));
+  const objfs::CommitCounts settled = one->Commits();
+  ASSERT_TRUE(Eventually([&] { return one->Commits().committed >= settled.committed + 200; }));
+  const objfs::CommitCounts end = one->Commits();
+  one->Stop();
+  two->Stop();
+  const double before = RetriesPerCommit(begin, met), after = RetriesPerCommit(settled, end);
+  std::cout << "retries per commit: " << before << " at the clients, " << after
+            << " at the server, after " << moved.committed - begin.committed << " commits\n";
+  EXPECT_GT(before, 0.3);
+  EXPECT_LT(after, 0.05);
+  EXPECT_EQ(one->Listed(), one->inserted() + two->inserted());
+}
 
 // Every change of the directory goes to the server, wherever the object is: whether it stays is a
 // matter of a tenth of the time, and nothing to rest a test on.
