@@ -197,8 +197,8 @@ int Run(const Arguments& arguments) {
   report.Note("mounts: one working thread; servers and programs share all processors, not pinned");
   report.Note(
       "what the kernel keeps without asking: of pass-through and local, names and attributes for "
-      "600 s, and pages (of local also those of closed files); of remote, nothing; of GlusterFS, "
-      "its default of 1 s. None collects writes");
+      "600 s, and pages (of local also those of closed files); of remote, nothing, or names and "
+      "attributes for 1 s; of GlusterFS, for 1 s, its default. None collects writes");
   if (sizes.entries() < MountBenchSizes{.quick = sizes.quick}.entries()) {
     report.Note(absl::StrCat("directories have ", sizes.entries(), " entries: a process may have ",
                              sizes.open_files_max,

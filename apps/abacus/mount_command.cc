@@ -14,8 +14,13 @@
 #include <thread>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/time/time.h"
 #include "apps/abacus/client_node.h"
 #include "apps/abacus/commands.h"
 #include "apps/abacus/local_store.h"
@@ -33,6 +38,8 @@ namespace {
 // bit by bit, is not worth a round trip each time. Where the store is in the mount's own process
 // there is none to spare, and the volume's own stack holds.
 constexpr char kServedFilesStack[] = "cache/isolation/storage";
+
+constexpr absl::Duration kTimeoutMax = absl::Hours(1);
 
 // What -o says.
 struct MountWords {
@@ -60,7 +67,20 @@ std::vector<std::string> SplitWords(const std::string& option) {
   return words;
 }
 
-MountWords ParseWords(const std::vector<std::string>& options) {
+// Seconds for which the kernel may keep something, as FUSE mounts have them.
+absl::Status SetTimeout(const std::vector<std::string>& parts, absl::Duration* timeout) {
+  double seconds = 0;
+  if (parts.size() != 2 || !absl::SimpleAtod(parts[1], &seconds) || !(seconds >= 0) ||
+      seconds > absl::ToDoubleSeconds(kTimeoutMax)) {
+    return absl::InvalidArgumentError(absl::StrCat("-o ", absl::StrJoin(parts, "="), ": ", parts[0],
+                                                   " is a number of seconds from 0 to 3600, as in ",
+                                                   parts[0], "=1"));
+  }
+  *timeout = absl::Seconds(seconds);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<MountWords> ParseWords(const std::vector<std::string>& options) {
   MountWords words;
   for (const std::string& option : options) {
     for (const std::string& word : SplitWords(option)) {
@@ -69,6 +89,10 @@ MountWords ParseWords(const std::vector<std::string>& options) {
         words.mount.exclusive = true;
       } else if (word == "direct_io") {
         words.mount.direct_io = true;
+      } else if (parts[0] == "attr_timeout") {
+        ABACUS_RETURN_IF_ERROR(SetTimeout(parts, &words.mount.attributes_for));
+      } else if (parts[0] == "entry_timeout") {
+        ABACUS_RETURN_IF_ERROR(SetTimeout(parts, &words.mount.names_for));
       } else if (word == "local") {
         words.local = true;
       } else if (parts[0] == "stack" && parts.size() == 2) {
@@ -203,7 +227,9 @@ int ServeLocally(const MountOptions& options, const MountWords& words, const Dae
 }
 
 int Serve(const MountOptions& options, const Daemon& daemon) {
-  MountWords words = ParseWords(options.options);
+  absl::StatusOr<MountWords> parsed = ParseWords(options.options);
+  if (!parsed.ok()) return Fail(parsed.status());
+  MountWords words = *std::move(parsed);
   if (!options.config.empty()) words.config = options.config;
   if (options.local || words.local) return ServeLocally(options, words, daemon);
   if (!words.volume.empty()) {

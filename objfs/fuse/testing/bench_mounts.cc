@@ -293,7 +293,8 @@ absl::StatusOr<std::unique_ptr<BenchMount>> BenchLocal(const BenchPlace& place,
 }
 
 absl::StatusOr<std::unique_ptr<BenchMount>> BenchRemote(const BenchPlace& place,
-                                                        const std::string& stack) {
+                                                        const std::string& stack,
+                                                        const std::string& option) {
   auto mount = std::make_unique<ServedDirectory>(place, "remote");
   const std::string ready = mount->Under("ready");
   const std::string config = mount->Under("server.toml");
@@ -307,9 +308,11 @@ absl::StatusOr<std::unique_ptr<BenchMount>> BenchRemote(const BenchPlace& place,
   while (!address.empty() && address.back() == '\n') address.pop_back();
   begun = RunProgram({place.program, "volume", "create", "bench", "--server", address});
   if (!begun.ok()) return begun;
-  begun = mount->BeginMount(
+  std::vector<std::string> words =
       WithStack({place.program, "mount", "--foreground", address + "/bench", mount->path()},
-                stack.empty() ? "isolation/storage" : stack));
+                stack.empty() ? "isolation/storage" : stack);
+  if (!option.empty()) words.insert(words.end(), {"-o", option});
+  begun = mount->BeginMount(words);
   return OrError(begun, std::move(mount));
 }
 

@@ -40,9 +40,10 @@ absl::StatusOr<std::unique_ptr<BenchMount>> BenchPassThrough(const BenchPlace& p
 // The file system and its store in the mount's process. `stack`: of new files; empty: the default.
 absl::StatusOr<std::unique_ptr<BenchMount>> BenchLocal(const BenchPlace& place,
                                                        const std::string& stack);
-// A server process and a mount.
+// A server process and a mount. `option`: one more -o of the mount; empty: none.
 absl::StatusOr<std::unique_ptr<BenchMount>> BenchRemote(const BenchPlace& place,
-                                                        const std::string& stack);
+                                                        const std::string& stack,
+                                                        const std::string& option = "");
 // One brick, on this machine: a server in namespaces of its own (network, processes, and what is
 // mounted over the folders where it keeps its state), so that nothing of it is left.
 // Errors: kNotFound - the programs are not installed. kPermissionDenied - this is not root.
