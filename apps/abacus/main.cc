@@ -229,7 +229,8 @@ void CommandLine::AddVolumes() {
           "as mount(8) has them, and: exclusive (no other client changes the volume, so "
           "the kernel may keep names, attributes and pages), "
           "stack=TEXT (layers of the files that are made; of a server's volume "
-          "cache/isolation/storage, with --local the volume's own), direct_io, attr_timeout=SECONDS "
+          "cache/isolation/storage, with --local the volume's own), direct_io, "
+          "attr_timeout=SECONDS "
           "and entry_timeout=SECONDS (how long the kernel may keep attributes and names without "
           "asking whether another client changed them; 0), config=FILE (as --config)")
       ->type_name("WORD[,...]")

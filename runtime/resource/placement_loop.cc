@@ -260,9 +260,10 @@ std::vector<PlannedMove> PlacementLoop::DecideAll(const Moment& at,
     }
   }
   if (observed.empty()) return moves;
-  planner_.DecideRound(observed, Seconds(now), [&](placement::Planner::Decided one) {
+  const auto take = [&](placement::Planner::Decided one) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     Take(std::move(one), {now, at.wall}, moves, to_log);
-  });
+  };
+  planner_.DecideRound(observed, Seconds(now), take);
   // What makes room goes first.
   std::stable_partition(moves.begin(), moves.end(),
                         [](const PlannedMove& move) { return move.makes_room; });
