@@ -157,8 +157,9 @@ struct Decision {
   std::vector<Move> moves;  // empty unless kMove; carried out together, as one step
 
   ObjectId console;
-  // Why it moves or stays: a few sentences for people, numbers included. They take microseconds to
-  // make, and are made when somebody asks.
+  // Why it moves or stays: a few sentences for people, numbers included.  They take microseconds to
+  // make, and are made when somebody asks; of a refusal, and of what was held back, at once. Empty
+  // where nothing was decided.
   std::string Explanation() const;
   std::string explained;  // where it is more than the other fields say; else empty
   double window_s = 0;    // H

@@ -1,5 +1,3 @@
-#include "placement/explain.h"
-
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -8,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "placement/decision.h"
 
 namespace abacus::placement {
 namespace {
@@ -302,9 +301,11 @@ std::string ExplainStay(const Decision& d) {
     default:
       break;
   }
-  return absl::StrCat("Staying: no object of the stack may move. It is predicted to take ",
-                      Seconds(d.present->response_s), " for the work of a window of ",
-                      Seconds(d.window_s), ".");
+  return absl::StrCat(
+      "Staying: ",
+      d.reason == Reason::kNothingMobile ? "no object of the stack may move" : "nothing else pays",
+      ". It is predicted to take ", Seconds(d.present->response_s), " for the work of a window of ",
+      Seconds(d.window_s), ".");
 }
 
 std::string TermsLine(const Prediction& p) {
@@ -336,14 +337,12 @@ std::string PlacementLabel(const Decision& d, const Candidate& candidate) {
 
 }  // namespace
 
-std::string Explain(const Decision& decision) {
-  const std::string text = decision.outcome == Outcome::kMove
-                               ? ExplainMove(decision, decision.candidates[*decision.chosen])
-                               : ExplainStay(decision);
-  return absl::StrCat(text, ModelErrorLabel(decision));
+std::string Decision::Explanation() const {
+  if (!explained.empty() || !present) return explained;
+  const std::string text =
+      outcome == Outcome::kMove ? ExplainMove(*this, candidates[*chosen]) : ExplainStay(*this);
+  return absl::StrCat(text, ModelErrorLabel(*this));
 }
-
-std::string Decision::Explanation() const { return explained.empty() ? Explain(*this) : explained; }
 
 std::string Format(const Decision& decision) {
   std::string text = absl::StrCat(decision.Explanation(), "\n");

@@ -21,6 +21,11 @@ constexpr size_t kEarlierMin = 8;
 // and of windows come from clocks of their own.
 constexpr double kSlack = 0.01;
 
+// Window() tells figures by their places.
+static_assert(kObjectSums[0] == &ObjectStatistics::cpu_s);
+static_assert(kEdgeSums[1] == &EdgeStatistics::request_bytes &&
+              kEdgeSums[2] == &EdgeStatistics::reply_bytes);
+
 void Sort(Snapshot& s) {
   std::sort(s.nodes.begin(), s.nodes.end(),
             [](const auto& a, const auto& b) { return a.node < b.node; });

@@ -64,6 +64,9 @@ TEST(GraphHistoryTest, AnObjectElsewhereOrAnotherObjectBeginsTheHistoryAnew) {
   EXPECT_FALSE(history.Add(more, 0.3));
   std::reverse(more.objects.begin(), more.objects.end());
   EXPECT_TRUE(history.Add(more, 0.4)) << "the order of entries carries no meaning";
+  Snapshot window = history.Window(0);
+  EXPECT_NEAR(ObjectOf(window, kGrep).cpu_s, 0.02, 1e-6) << "of the two that have another object";
+  EXPECT_NEAR(*window.measured_t_app_s, 2 * *more.measured_t_app_s, 1e-6);
 }
 
 // The console has the answer of one call, which took 13 blocks from storage on the grep's own node;
@@ -104,9 +107,15 @@ TEST(AlignCallsTest, LargerDifferencesStayAsTheyAre) {
 
 TEST(GraphHistoryTest, KeepsTheNewestSamplesUpToItsLimit) {
   GraphHistory history(3);
-  for (int i = 1; i <= 10; ++i) history.Add(Sample(0.1, 0.01, 1), 0.1 * i);
-  EXPECT_NEAR(history.Window(0).window_s, 0.3, 1e-6);
+  for (int i = 1; i <= 10; ++i) history.Add(Sample(0.1, 0.01 * i, 1), 0.1 * i);
+  Snapshot window = history.Window(0);
+  EXPECT_NEAR(window.window_s, 0.3, 1e-6);
+  EXPECT_NEAR(ObjectOf(window, kGrep).cpu_s, 0.08 + 0.09 + 0.10, 1e-6);
   EXPECT_NEAR(history.begin_s(), 0.7, 1e-6);
+  history.SetSamplesMax(2);
+  window = history.Window(0);
+  EXPECT_NEAR(ObjectOf(window, kGrep).cpu_s, 0.09 + 0.10, 1e-6);
+  EXPECT_NEAR(history.begin_s(), 0.8, 1e-6);
 }
 
 TEST(GraphHistoryTest, TheVarianceOfAWindowIsThatOfASumOfItsSamples) {

@@ -209,19 +209,21 @@ void PlannerRounds(BenchReport& report) {
           samples.push_back(SampleOf(all, c, kTick_s));
         }
         const double begin_ms = ThreadCpuMs();
-        for (const Snapshot& sample : samples) {
-          planner.Observe(sample, now_s, now_s).IgnoreError();
+        for (Snapshot& sample : samples) {
+          planner.Observe(std::move(sample), now_s, now_s).IgnoreError();
         }
         observe_ms.push_back(ThreadCpuMs() - begin_ms);
       }
     };
     const auto round = [&](std::vector<double>& took_ms) {
       const double begin_ms = ThreadCpuMs();
-      const std::vector<Planner::Decided> decided = planner.DecideRound(all.consoles, now_s);
+      std::vector<Planner::Decided> decided;
+      planner.DecideRound(all.consoles, now_s, [&](Planner::Decided one) {
+        if (!one.decision.moves.empty()) decided.push_back(std::move(one));
+      });
       took_ms.push_back(ThreadCpuMs() - begin_ms);
       size_t moves = 0;
       for (const Planner::Decided& one : decided) {
-        if (one.decision.moves.empty()) continue;
         moves += one.decision.moves.size();
         for (const Move& move : one.decision.moves) {
           const size_t stack = move.object.node - 10;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -315,6 +314,10 @@ void Planner::Correct(double now_s, Decision* decision) const {
           (factor - 1) * cpu_s;
     }
     if (extra_s == 0) continue;
+    // Its reason was given on the figures as they are yet.
+    if (decision->outcome == Outcome::kStay && decision->explained.empty()) {
+      decision->explained = decision->Explanation();
+    }
     c.prediction.response_s += extra_s;
     c.benefit_s -= extra_s;
     c.net_benefit_s -= extra_s;

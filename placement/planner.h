@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
@@ -46,7 +47,7 @@ namespace abacus::placement {
 //
 // Units: seconds of one clock; now_s may step: a step back is counted, decides nothing, and time
 // goes on from there. Thread-safety: thread-compatible; nothing blocks. Limits: PlannerConfig; a
-// graph takes about 3 KB + 4 KB a dozen objects. Source: paper 5.4.3 for the rule; the rest is ours
+// graph takes about 3 KB and 2 KB an object. Source: paper 5.4.3 for the rule; the rest is ours
 // (DESIGN 7).
 class Planner {
  public:
@@ -84,18 +85,18 @@ class Planner {
   // again the object may return for the usual threshold. Only to eject in turn whoever it was
   // ejected for, within the phase, it needs hysteresis times that.
   //
-  // Gives `take` a decision for each of `consoles`, those that stay whatever the others do first.
+  // Gives `take` a decision for each of `consoles`, those first in which others have no say.
   // Who is ejected after it was said to stay is decided twice, last kEjected. `take` may not call
   // the planner. Of the moves of one call those of kEjected are to be carried out first: they make
   // the room, for those of the same step and for no others. OnMoveEnded() is told for each console
   // that moves. Limits: kRoundPartiesAWindow parties to rounds are looked at in a window; seekers
-  // wait between rounds of so many. At 10 us a party (README) that is a tenth of a core. Source:
+  // wait between rounds of so many. At some 20 us a party that is a fifth of a core. Source:
   // paper, 5.4.2 and 6.7; roles, reasons and limits are ours.
   static constexpr double kRoundPartiesAWindow = 10'000;
   void DecideRound(absl::Span<const ObjectId> consoles, double now_s,
                    absl::FunctionRef<void(Decided)> take);
   // The same as a list: the last decision for each of `consoles`, in their order and each once,
-  // then those of others that were ejected.
+  // then those of others that were ejected. REQUIRES: they are distinct.
   std::vector<Decided> DecideRound(absl::Span<const ObjectId> consoles, double now_s);
 
   // The moves of a decision are over. `ok`: they are where they were sent; else all is as before.
@@ -244,7 +245,7 @@ class Planner {
   double Horizon(const Graph& graph, const Snapshot& window) const;
   bool ShortensPhase(const Graph& graph, const Snapshot& window, const Decision& decision) const;
 
-  // Steps of DecideOn(), each of which may hold a move back.
+  // Steps of a decision, each of which may hold a move back.
   void Correct(double now_s, Decision* decision) const;
   // Lowers the threshold of a candidate that has been better for long enough.
   void Settle(Graph& graph, const Snapshot& window, double now_s, Decision* decision) const;
@@ -261,7 +262,9 @@ class Planner {
   // Rounds (planner_round.cc).
   bool Seeks(const Proposal& proposal) const;
   bool MayBeEjected(const Proposal& proposal, double now_s) const;
-  void AddParties(double now_s, std::vector<Proposal>* proposals);
+  // `refused`: what was not understood in this very round.
+  void AddParties(double now_s, const absl::flat_hash_set<ObjectId>& refused,
+                  std::vector<Proposal>* proposals);
   // A round's answers and its proposals by console: steps are many where consoles are.
   struct Asked {
     Round round;
@@ -274,7 +277,8 @@ class Planner {
   std::optional<Reason> HoldBackStep(const RoundStep& step, const std::vector<Part>& parts,
                                      double now_s) const;
   void Refrain(const Asked& asked, double now_s, Proposal* proposal);
-  void DecideTogether(double now_s, std::vector<Proposal>* proposals);
+  void DecideTogether(double now_s, const absl::flat_hash_set<ObjectId>& refused,
+                      std::vector<Proposal>* proposals);
 
   // Compares the last move with what came of it. Returns true if it is to be taken back.
   bool AuditLastMove(Graph& graph, const Snapshot& window, const Decision& decision, double now_s);

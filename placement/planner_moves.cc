@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "placement/engine.h"
-#include "placement/explain.h"
 #include "placement/planner.h"
 #include "placement/planner_terms.h"
 
@@ -225,7 +224,7 @@ std::string Planner::Undo(Graph& graph, const Snapshot& window, Decision* decisi
   decision->moves = back;
   decision->explained =
       absl::StrCat("Moving back: since the last move the same work takes longer than before it. ",
-                   Explain(*decision));
+                   decision->Explanation());
   ++graph.undone;
   ++counters_.undone;
   if (dry_run_) {

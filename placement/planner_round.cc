@@ -1,7 +1,6 @@
 // The Planner's decisions on many consoles at once: who takes part, and what of a round goes.
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <set>
 #include <string>
@@ -12,6 +11,7 @@
 #include "placement/engine.h"
 #include "placement/planner.h"
 #include "placement/planner_terms.h"
+#include "placement/plausibility.h"
 
 namespace abacus::placement {
 namespace {
@@ -105,7 +105,8 @@ bool Planner::MayBeEjected(const Proposal& proposal, double now_s) const {
 
 // Graphs that were not asked for and are on a node with one that seeks: by id, as the table's order
 // is by chance.
-void Planner::AddParties(double now_s, std::vector<Proposal>* proposals) {
+void Planner::AddParties(double now_s, const absl::flat_hash_set<ObjectId>& refused,
+                         std::vector<Proposal>* proposals) {
   std::set<NodeId> nodes;
   std::set<ObjectId> given;
   for (const Proposal& proposal : *proposals) {
@@ -113,20 +114,25 @@ void Planner::AddParties(double now_s, std::vector<Proposal>* proposals) {
     if (!Seeks(proposal)) continue;
     for (const NodeStatistics& node : proposal.window.nodes) nodes.insert(node.node);
   }
-  std::map<ObjectId, Graph*> others;
+  // The freshest first, as theirs are the figures of what several know.
+  std::map<std::pair<double, ObjectId>, Graph*> others;
   for (const auto& [console, graph] : graphs_) {
     if (graph->moving || graph->history.empty() || given.contains(console)) continue;
+    if (refused.contains(console)) continue;
     if (graph->history.end_s() < now_s - config_.window_s) continue;
     const std::vector<NodeStatistics>& on = graph->history.latest().nodes;
     const bool beside = std::any_of(on.begin(), on.end(), [&](const NodeStatistics& node) {
       return nodes.contains(node.node);
     });
-    if (beside) others[console] = graph.get();
+    if (beside) others[{-graph->history.end_s(), console}] = graph.get();
   }
   proposals->reserve(proposals->size() + others.size());
-  for (const auto& [console, graph] : others) {
+  for (const auto& [age, graph] : others) {
+    const ObjectId& console = age.second;
+    Snapshot window = graph->history.Window(SinceOf(*graph, graph->history.end_s()));
+    if (FindContradiction(window)) continue;
     Proposal& party = proposals->emplace_back(Proposal{.graph = graph, .given = false});
-    party.window = graph->history.Window(SinceOf(*graph, graph->history.end_s()));
+    party.window = std::move(window);
     ledger_.Apply(now_s, party.window.window_s, &party.window);
     if (party.window.history.count == 0) party.window.history = graph->quiesces;
     party.window.options.suspended = party.window.options.suspended || suspended_;
@@ -143,8 +149,7 @@ Planner::Asked Planner::AskRound(const std::vector<Proposal>& parties, double no
   double horizon_s = 0;
   for (const bool seeking : {true, false}) {
     for (const Proposal& party : parties) {
-      // What the engine did not understand alone is refused here too; what is on its way is in the
-      // ledger.
+      // What the engine did not understand alone is left out; what is on its way is in the ledger.
       if (party.given && !party.decision.present) continue;
       if (party.graph->moving || Seeks(party) != seeking) continue;
       const ObjectId& console = party.decision.console;
@@ -172,7 +177,8 @@ Planner::Asked Planner::AskRound(const std::vector<Proposal>& parties, double no
 }
 
 // The step's decisions, one for each console that moves objects: those that seek first, as an
-// object that several share moves for one of them.
+// object that several share moves for one of them. None where a part of it is not to be had: of a
+// party that was not asked for, which is now, nothing may be known that it could be moved on.
 std::vector<Planner::Part> Planner::PartsOf(const RoundStep& step, const Asked& asked,
                                             std::vector<Proposal>* proposals) const {
   std::set<size_t> of_step;
@@ -190,7 +196,7 @@ std::vector<Planner::Part> Planner::PartsOf(const RoundStep& step, const Asked& 
       // Of thousands of parties few are in a step.
       if (!proposal.given) proposal.decision = placement::Decide(proposal.window, config_);
       const ObjectId& console = proposal.decision.console;
-      if (!proposal.decision.present) continue;
+      if (!proposal.decision.present) return {};
       std::vector<Move> moves;
       std::erase_if(left, [&](const Move& move) {
         const bool own = Holds(proposal.window, move.object);
@@ -276,9 +282,10 @@ void Planner::Refrain(const Asked& asked, double now_s, Proposal* proposal) {
   proposal->goes = false;
 }
 
-void Planner::DecideTogether(double now_s, std::vector<Proposal>* proposals) {
+void Planner::DecideTogether(double now_s, const absl::flat_hash_set<ObjectId>& refused,
+                             std::vector<Proposal>* proposals) {
   const size_t given = proposals->size();
-  AddParties(now_s, proposals);
+  AddParties(now_s, refused, proposals);
   const auto parties = static_cast<double>(proposals->size());
   next_round_s_ = now_s + config_.window_s * parties / kRoundPartiesAWindow;
   const Asked asked = AskRound(*proposals, now_s);
@@ -322,11 +329,13 @@ void Planner::DecideRound(absl::Span<const ObjectId> consoles, double now_s,
   };
   // Of most consoles there is no more to say: as one of many they would only take memory.
   std::vector<Proposal> proposals;
+  absl::flat_hash_set<ObjectId> refused;
   for (const ObjectId& console : consoles) {
     Proposal proposal = ProposeFor(console, now);
     if (proposal.goes || Seeks(proposal)) {
       proposals.push_back(std::move(proposal));
     } else {
+      if (!proposal.decision.present) refused.insert(console);
       give(proposal);
     }
   }
@@ -334,7 +343,7 @@ void Planner::DecideRound(absl::Span<const ObjectId> consoles, double now_s,
                                 [&](const Proposal& proposal) { return Seeks(proposal); });
   if (now && seek && graphs_.size() > 1) {
     if (*now >= next_round_s_) {
-      DecideTogether(*now, &proposals);
+      DecideTogether(*now, refused, &proposals);
     } else {
       for (Proposal& proposal : proposals) {
         if (!proposal.goes || proposal.harmless) continue;

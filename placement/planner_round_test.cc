@@ -173,6 +173,43 @@ TEST_F(PlannerRoundTest, TheFilterThatGainsMoreEjectsTheOtherAsOneStep) {
   EXPECT_THAT(decisions[1].Explanation(), HasSubstr("over all consoles"));
 }
 
+// Alone the one sample of the first filter is too little evidence to move it on; scaled to a window
+// among others it would be enough.
+TEST_F(PlannerRoundTest, ForAPartyOfWhichTooLittleIsKnownNobodyGoesHalfAStep) {
+  FillTheServer();
+  first_.reads_bytes = 1e5;
+  for (int i = 0; i < 21; ++i) {
+    now_s_ += kRoundTick;
+    ASSERT_TRUE(planner_.Observe(Sample(kSecond), now_s_, now_s_).ok());
+  }
+  ASSERT_TRUE(planner_.Observe(Sample(kFirst), now_s_, now_s_).ok());
+  for (const Decision& d : Round({ConsoleAt(kSecond)})) {
+    EXPECT_EQ(d.outcome, Outcome::kStay) << d.Explanation();
+  }
+  now_s_ += 1;
+  Watch(1);
+  for (const Decision& d : RoundOfBoth()) EXPECT_EQ(d.outcome, Outcome::kStay) << d.Explanation();
+}
+
+TEST_F(PlannerRoundTest, WhoseFiguresContradictEachOtherIsNotEjectedOnThem) {
+  FillTheServer();
+  for (int i = 0; i < 21; ++i) {
+    now_s_ += kRoundTick;
+    active_ = 5;  // five times the time that there was
+    ASSERT_TRUE(planner_.Observe(Sample(kFirst), now_s_, now_s_).ok());
+    active_ = 1;
+    ASSERT_TRUE(planner_.Observe(Sample(kSecond), now_s_, now_s_).ok());
+  }
+  for (const Decision& d : Round({ConsoleAt(kSecond)})) {
+    EXPECT_EQ(d.outcome, Outcome::kStay) << "not asked for: " << d.Explanation();
+  }
+  now_s_ += 0.01;
+  const std::vector<Decision> decisions = RoundOfBoth();
+  ASSERT_EQ(decisions.size(), 2u);
+  EXPECT_EQ(decisions[0].reason, Reason::kImplausible) << decisions[0].Explanation();
+  for (const Decision& d : decisions) EXPECT_EQ(d.outcome, Outcome::kStay) << d.Explanation();
+}
+
 TEST_F(PlannerRoundTest, WhoIsEjectedIsDecidedOnThoughItWasNotAskedFor) {
   FillTheServer();
   Watch(21);

@@ -232,7 +232,8 @@ void CommandLine::AddVolumes() {
           "cache/isolation/storage, with --local the volume's own), direct_io, "
           "attr_timeout=SECONDS "
           "and entry_timeout=SECONDS (how long the kernel may keep attributes and names without "
-          "asking whether another client changed them; 0), config=FILE (as --config)")
+          "asking whether another client changed them: 0, and 30 at most; exclusive: 600), "
+          "config=FILE (as --config)")
       ->type_name("WORD[,...]")
       ->allow_extra_args(false);
   mount->add_flag("--local", mount_.local,

@@ -81,7 +81,7 @@ class Reader {
   Node& node() { return *node_; }
   // The engine's last words on the filter.
   std::string Told() const {
-    const auto decisions = ControlClient(server_address_).Explain(filter_.rid(), 4, kAsk);
+    const auto decisions = ControlClient(server_address_).Explain(filter_.rid(), 32, kAsk);
     if (!decisions.ok()) return decisions.status().ToString();
     std::string told;
     for (const DecisionText& decision : *decisions) {

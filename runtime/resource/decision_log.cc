@@ -9,9 +9,9 @@
 #include <optional>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/base/status.h"
 
 namespace abacus::runtime {
 namespace {
@@ -57,25 +57,37 @@ std::optional<LoggedDecision> Parse(const std::string& line) {
 
 }  // namespace
 
-absl::Status DecisionLog::Append(absl::Span<const LoggedDecision> decisions) {
-  if (path_.empty() || bytes_max_ == 0) return absl::OkStatus();
+absl::Status DecisionLog::Append(absl::Span<const LoggedDecision> decisions, uint64_t* lost) {
+  if (path_.empty() || bytes_max_ == 0 || decisions.empty()) return absl::OkStatus();
+  std::vector<std::string> made;
+  made.reserve(decisions.size());
+  for (const LoggedDecision& decision : decisions) made.push_back(LineOf(decision));
   MutexLock lock(mutex_);
   std::error_code none;
   uint64_t bytes = std::filesystem::file_size(path_, none);
   if (none) bytes = 0;
+  absl::Status status;
   std::string lines;
-  for (const LoggedDecision& decision : decisions) {
-    const std::string line = LineOf(decision);
+  uint64_t count = 0;
+  const auto write = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const absl::Status written = Write(lines);
+    if (!written.ok() && lost != nullptr) *lost += count;
+    status.Update(written);
+    lines.clear();
+    count = 0;
+  };
+  for (const std::string& line : made) {
     if (bytes > 0 && bytes + line.size() > bytes_max_) {
-      ABACUS_RETURN_IF_ERROR(Write(lines));
-      lines.clear();
+      write();
       std::filesystem::rename(path_, path_ + ".1", none);
       bytes = 0;
     }
     lines += line;
     bytes += line.size();
+    ++count;
   }
-  return Write(lines);
+  write();
+  return status;
 }
 
 absl::Status DecisionLog::Write(const std::string& lines) {

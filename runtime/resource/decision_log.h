@@ -38,9 +38,9 @@ class DecisionLog {
   DecisionLog(std::string path, uint64_t bytes_max)
       : path_(std::move(path)), bytes_max_(bytes_max) {}
 
-  // Appends them in their order. Errors: of the system, where the file cannot be written: they are
-  // lost, and the next Append() tries again.
-  absl::Status Append(absl::Span<const LoggedDecision> decisions);
+  // Appends them in their order. Errors: of the system, where the file cannot be written: to
+  // `lost`, if given, is added how many of them are not there; the next Append() tries again.
+  absl::Status Append(absl::Span<const LoggedDecision> decisions, uint64_t* lost = nullptr);
 
   // The last decisions on an object, newest first.
   std::vector<LoggedDecision> Find(const Rid& rid, size_t max) const;

@@ -98,7 +98,9 @@ TEST_F(DecisionLogTest, DamageIsPassedOver) {
 
 TEST_F(DecisionLogTest, AFileThatCannotBeWrittenIsAnErrorAndNoCrash) {
   DecisionLog log(directory_ + "/no/such/place", 1 << 20);
-  EXPECT_FALSE(log.Append({Numbered(1)}).ok());
+  uint64_t lost = 0;
+  EXPECT_FALSE(log.Append({Numbered(1), Numbered(2)}, &lost).ok());
+  EXPECT_EQ(lost, 2u);
   EXPECT_TRUE(log.Find(kGrep, 10).empty());
   DecisionLog none("", 1 << 20);
   EXPECT_TRUE(none.Append({Numbered(1)}).ok());

@@ -13,11 +13,13 @@ uint64_t ListBytes(const std::vector<T>& list) {
   return list.capacity() * sizeof(T);
 }
 
+uint64_t WordsBytes(const placement::NodeStatistics& node) {
+  return node.name.capacity() + node.source.capacity() + node.source_missing.capacity();
+}
+
 uint64_t NodesBytes(const std::vector<placement::NodeStatistics>& nodes) {
   uint64_t bytes = ListBytes(nodes);
-  for (const placement::NodeStatistics& node : nodes) {
-    bytes += node.name.capacity() + node.source.capacity() + node.source_missing.capacity();
-  }
+  for (const placement::NodeStatistics& node : nodes) bytes += WordsBytes(node);
   return bytes;
 }
 
@@ -37,8 +39,9 @@ uint64_t BytesOf(const DecisionRecord& record) {
   const placement::Decision& d = record.decision;
   uint64_t bytes = sizeof record + BytesBeside(record.snapshot) + d.explained.capacity() +
                    ListBytes(d.moves) + ListBytes(d.stack) + ListBytes(d.edges) +
-                   NodesBytes(d.nodes) + ListBytes(d.nodes_others) + ListBytes(d.links) +
-                   ListBytes(d.present_loads) + ListBytes(d.candidates);
+                   NodesBytes(d.nodes) + WordsBytes(d.client) + WordsBytes(d.server) +
+                   ListBytes(d.nodes_others) + ListBytes(d.links) + ListBytes(d.present_loads) +
+                   ListBytes(d.candidates);
   for (const placement::StackObject& object : d.stack) {
     bytes += object.class_name.capacity() + object.pinned_reason.capacity();
   }

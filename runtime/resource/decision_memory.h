@@ -28,8 +28,8 @@ uint64_t BytesOf(const DecisionRecord& record);
 // The last decisions of a server, for whoever asks why (`explain`).
 //
 // Bounded three ways: so many of a console, so many consoles that have ended with so many each, and
-// so many bytes in all, of which the oldest go first, whoever's they are. What is dropped is still
-// in the decision log. Thread-safety: thread-compatible. Blocking: none.
+// so many bytes in all, of which the oldest go first, whoever's they are. What is dropped is mostly
+// in the decision log still. Thread-safety: thread-compatible. Blocking: none.
 class DecisionMemory {
  public:
   struct Limits {

@@ -15,7 +15,7 @@ namespace abacus::runtime {
 void Append(Digest& into, const Digest& later);
 
 // The digests of one node over the observation window H and up to half of one more, as one: what
-// people are shown. Thread-compatible. Limits: four digests are kept, each of up to half a window.
+// people are shown. Thread-compatible. Limits: three digests are kept, each of up to half a window.
 class DigestWindow {
  public:
   void Add(const Digest& digest, absl::Time now, absl::Duration window);

@@ -59,13 +59,12 @@ std::optional<DigestRefusal> CheckDigest(const Digest& digest) {
 // Of several servers, the one with the lowest anchored object of the graph decides for it, and so
 // for all consoles that share what may move.
 placement::NodeId DecidingNode(const placement::Snapshot& snapshot) {
-  const auto is_console = [&](const placement::ObjectId& id) {
-    return id == snapshot.console || std::find(snapshot.consoles.begin(), snapshot.consoles.end(),
-                                               id) != snapshot.consoles.end();
-  };
+  absl::flat_hash_set<placement::ObjectId> consoles(snapshot.consoles.begin(),
+                                                    snapshot.consoles.end());
+  consoles.insert(snapshot.console);
   const placement::ObjectStatistics* lowest = nullptr;
   for (const auto& object : snapshot.objects) {
-    if (object.mobile || is_console(object.id)) continue;
+    if (object.mobile || consoles.contains(object.id)) continue;
     if (lowest == nullptr || object.id < lowest->id) lowest = &object;
   }
   return lowest == nullptr ? 0 : lowest->node;
@@ -214,13 +213,14 @@ std::vector<NodeInstance> PlacementLoop::TakeSamples(absl::Time now) {
 }
 
 std::vector<PlannedMove> PlacementLoop::Decide(absl::Time now, absl::Time wall) {
-  std::vector<DecisionRecord> to_log;
+  ToLog to_log;
   std::vector<PlannedMove> moves = DecideAll({now, wall}, &to_log);
   std::vector<LoggedDecision> logged;
-  for (const DecisionRecord& record : to_log) logged.push_back(LoggedOf(record));
-  if (!log_.Append(logged).ok()) {
+  for (const DecisionRecord& record : to_log.records) logged.push_back(LoggedOf(record));
+  uint64_t lost = 0;
+  if (!log_.Append(logged, &lost).ok()) {
     MutexLock lock(mutex_);
-    counters_["decisions_not_logged"] += logged.size();
+    counters_["decisions_not_logged"] += lost;
   }
   return moves;
 }
@@ -233,8 +233,7 @@ void PlacementLoop::CompareClocks(const Moment& at) {
   if (step < -kStep) ++counters_["wall_clock_stepped_back"];
 }
 
-std::vector<PlannedMove> PlacementLoop::DecideAll(const Moment& at,
-                                                  std::vector<DecisionRecord>* to_log) {
+std::vector<PlannedMove> PlacementLoop::DecideAll(const Moment& at, ToLog* to_log) {
   std::vector<PlannedMove> moves;
   MutexLock lock(mutex_);
   CompareClocks(at);
@@ -291,7 +290,7 @@ bool PlacementLoop::Observe(const ClusterView& cluster, const Rid& console, cons
 }
 
 void PlacementLoop::Take(placement::Planner::Decided decided, const Moment& at,
-                         std::vector<PlannedMove>& moves, std::vector<DecisionRecord>* to_log) {
+                         std::vector<PlannedMove>& moves, ToLog* to_log) {
   placement::Decision& decision = decided.decision;
   const Rid console = ToRid(decision.console);
   GraphState& graph = graphs_[console];
@@ -311,8 +310,7 @@ void PlacementLoop::Take(placement::Planner::Decided decided, const Moment& at,
 // Every move and every new reason is kept. A stay that says what the last one said takes its place,
 // once a window: what is kept grows by what changed and not with time.
 void PlacementLoop::Record(const Rid& console, const Moment& at,
-                           placement::Planner::Decided decided,
-                           std::vector<DecisionRecord>* to_log) {
+                           placement::Planner::Decided decided, ToLog* to_log) {
   GraphState& graph = graphs_[console];
   const DecisionRecord* newest = memory_.Newest(console);
   const bool repeats = newest != nullptr && decided.decision.outcome == placement::Outcome::kStay &&
@@ -329,20 +327,26 @@ void PlacementLoop::Record(const Rid& console, const Moment& at,
   }
 }
 
-// Moves, and what changed; what stays as it was, once a minute. Of stays so many a round: the
-// others are still new to the log when they are recorded next.
+// // Moves, and what changed; what stays as it was, once a minute. Of stays so many a round, and as
+// many that would pay and were held back: others are still new to the log when they are recorded
+// next.
 void PlacementLoop::Log(GraphState& graph, const DecisionRecord& record, absl::Time now,
-                        std::vector<DecisionRecord>* to_log) {
+                        ToLog* to_log) {
   constexpr absl::Duration kRepeated = absl::Minutes(1);
   constexpr size_t kStaysARound = 100;
+  if (options_.log_path.empty()) return;
   const placement::Decision& decision = record.decision;
   const bool stays = decision.outcome == placement::Outcome::kStay;
   const std::pair what(decision.outcome, decision.reason);
   if (stays && what == graph.logged && now - graph.logged_at < kRepeated) return;
-  if (stays && to_log->size() >= kStaysARound) return;
+  size_t& alike = decision.chosen ? to_log->held_back : to_log->stays;
+  if (stays && ++alike > kStaysARound) {
+    ++counters_["decisions_left_out_of_the_log"];
+    return;
+  }
   graph.logged = what;
   graph.logged_at = now;
-  to_log->push_back(record);
+  to_log->records.push_back(record);
 }
 
 void PlacementLoop::OnMoveEnded(const PlannedMove& move, const absl::Status& status,

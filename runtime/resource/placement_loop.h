@@ -71,7 +71,7 @@ class PlacementLoop {
     placement::PlannerConfig planner;
     bool enabled = true;
     bool dry_run = false;            // decisions are recorded, and no move is planned
-    size_t decisions_kept_max = 64;  // of each console; the log has the others
+    size_t decisions_kept_max = 64;  // of each console; the log has more
     // Of all decisions that are kept in memory: the oldest go first, and are counted.
     uint64_t decision_memory_max = uint64_t{64} << 20;
     // Where decisions are written as well (decision_log.h).
@@ -118,7 +118,7 @@ class PlacementLoop {
     return log_.Find(rid, max);
   }
 
-  // What each node saw in the last window, for `status`.
+  // What each node saw in the last window and up to half of one more, for `status`.
   std::vector<Digest> Digests() const;
 
   // Decisions counted by reason name; what was refused, by what was wrong with it: "digest_bad_..."
@@ -175,6 +175,11 @@ class PlacementLoop {
     std::optional<std::pair<placement::Outcome, placement::Reason>> logged;
     absl::Time logged_at;
   };
+  // Decisions of a round, for the log.
+  struct ToLog {
+    std::vector<DecisionRecord> records;
+    size_t stays = 0, held_back = 0;
+  };
   // When a round is made: for spans, and for people.
   struct Moment {
     absl::Time now;
@@ -186,7 +191,7 @@ class PlacementLoop {
   std::vector<NodeInstance> TakeSamples(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Observe(const ClusterView& cluster, const Rid& console, const Digest& client, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::vector<PlannedMove> DecideAll(const Moment& at, std::vector<DecisionRecord>* to_log);
+  std::vector<PlannedMove> DecideAll(const Moment& at, ToLog* to_log);
   // Threads that wait for the lock come later than the time that they read.
   absl::Time InOrder(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return last_now_ = std::max(last_now_, now);
@@ -194,11 +199,11 @@ class PlacementLoop {
   // Counts steps of the time of day.
   void CompareClocks(const Moment& at) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Take(placement::Planner::Decided decided, const Moment& at, std::vector<PlannedMove>& moves,
-            std::vector<DecisionRecord>* to_log) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+            ToLog* to_log) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Record(const Rid& console, const Moment& at, placement::Planner::Decided decided,
-              std::vector<DecisionRecord>* to_log) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Log(GraphState& graph, const DecisionRecord& record, absl::Time now,
-           std::vector<DecisionRecord>* to_log) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+              ToLog* to_log) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Log(GraphState& graph, const DecisionRecord& record, absl::Time now, ToLog* to_log)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const NodeId self_;
   DecisionLog log_;
