@@ -1,11 +1,18 @@
 #include "objfs/fuse/testing/mounted.h"
 
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <utility>
 
 namespace abacus::objfs {
@@ -14,6 +21,32 @@ namespace {
 [[noreturn]] void Die(const std::string& why) {
   std::fprintf(stderr, "cannot test a mount: %s\n", why.c_str());
   std::abort();
+}
+
+// Whether the process has been sent a SIGKILL that one of its threads has not died of yet.
+bool IsBeingKilled(const std::filesystem::path& process) {
+  std::error_code error;
+  for (const auto& task : std::filesystem::directory_iterator(process / "task", error)) {
+    std::ifstream status(task.path() / "status");
+    for (std::string line; std::getline(status, line);) {
+      if (line.rfind("SigPnd:", 0) != 0 && line.rfind("ShdPnd:", 0) != 0) continue;
+      const uint64_t pending = std::strtoull(line.c_str() + std::strlen("SigPnd:"), nullptr, 16);
+      if ((pending >> (SIGKILL - 1) & 1) != 0) return true;
+    }
+  }
+  return false;
+}
+
+// The guard of `path` for the process `guarded`, its parent. Has nothing of it open: neither the
+// kernel's end of other mounts nor what ctest reads to the end.
+[[noreturn]] void Guard(pid_t guarded, const std::string& path) {
+  for (int fd = 0; fd < 1024; ++fd) close(fd);
+  const std::filesystem::path process = "/proc/" + std::to_string(guarded);
+  while (getppid() == guarded && !IsBeingKilled(process)) poll(nullptr, 0, 200);
+  // Several may lie over one another. Forced, so that whoever waits there gets an error.
+  while (umount2(path.c_str(), MNT_FORCE | MNT_DETACH) == 0) {
+  }
+  _exit(0);
 }
 
 }  // namespace
@@ -29,9 +62,15 @@ MountPoint::MountPoint() {
   std::string name = (std::filesystem::temp_directory_path() / "abacus_mount_XXXXXX").string();
   if (mkdtemp(name.data()) == nullptr) Die("no directory " + name);
   path_ = name;
+  const pid_t guarded = getpid();
+  guard_ = fork();
+  if (guard_ < 0) Die("no guard of " + name);
+  if (guard_ == 0) Guard(guarded, path_);
 }
 
 MountPoint::~MountPoint() {
+  kill(guard_, SIGKILL);
+  waitpid(guard_, nullptr, 0);
   if (rmdir(path_.c_str()) == 0) return;
   while (Unmount(path_, true).ok()) {
   }

@@ -1,6 +1,8 @@
 #ifndef ABACUS_OBJFS_FUSE_TESTING_MOUNTED_H_
 #define ABACUS_OBJFS_FUSE_TESTING_MOUNTED_H_
 
+#include <sys/types.h>
+
 #include <memory>
 #include <string>
 #include <thread>
@@ -15,6 +17,11 @@ namespace abacus::objfs {
 std::string WhyNoMount();
 
 // A directory of its own under the system's temporary one, which goes with it.
+//
+// Whoever waits for an answer of a mount cannot be killed until it comes. A process that waits for
+// a mount of its own, as most tests here are, and is killed meanwhile, as ctest does with one that
+// takes too long, would therefore stay for ever, and ctest with it. So each mount point has a
+// guard, a process that breaks off what is mounted there when this one is gone or about to go.
 class MountPoint {
  public:
   MountPoint();
@@ -24,6 +31,7 @@ class MountPoint {
 
  private:
   std::string path_;
+  pid_t guard_ = -1;
 };
 
 // A file system, mounted and served, until it is destroyed; also where the test fails in between.
