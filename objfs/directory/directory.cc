@@ -47,10 +47,25 @@ absl::StatusOr<BlockRead> Directory::Read(uint32_t number) {
       below_->Read(number * kDirectoryBlockBytes, kDirectoryBlockBytes, Version::Of(0, writer_)));
   BlockRead block{std::move(read.bytes), read.version};
   runtime::MutexLock lock(mutex_);
+  Keep(number, block);
+  return block;
+}
+
+void Directory::Keep(uint32_t number, const BlockRead& block) {
   std::erase_if(kept_, [number](const auto& kept) { return kept.first == number; });
   if (kept_.size() == kKeptMax) kept_.erase(kept_.begin());
   kept_.emplace_back(number, block);
-  return block;
+}
+
+void Directory::KeepWritten(const Part& part, Version version) {
+  runtime::MutexLock lock(mutex_);
+  for (const RangeWrite& write : part.writes) {
+    const auto number = static_cast<uint32_t>(write.offset / kDirectoryBlockBytes);
+    const bool newer_is_kept = std::any_of(kept_.begin(), kept_.end(), [&](const auto& kept) {
+      return kept.first == number && kept.second.version > version;
+    });
+    if (!newer_is_kept) Keep(number, {write.bytes, version});
+  }
 }
 
 Directory::Kept Directory::TakeKept() {
@@ -85,10 +100,7 @@ absl::StatusOr<Part> Directory::PlanWith(const std::vector<EntryChange>& changes
 absl::StatusOr<Outcome> Directory::Commit(const std::vector<EntryChange>& changes,
                                           const InodeChange& own, const std::vector<Part>& others,
                                           const std::optional<uint64_t>& tree) {
-  Transaction transaction{.parts = others, .tree = tree, .names = {}};
-  for (const EntryChange& change : changes) {
-    if (change.after.has_value()) transaction.names.push_back(change.after->id);
-  }
+  Transaction transaction{.parts = others, .tree = tree};
   transaction.parts.emplace_back();
   const DirectoryTurns::Turn turn(here_);
   for (int commits = 0; commits < kCommitsMax; ++commits) {
@@ -100,6 +112,9 @@ absl::StatusOr<Outcome> Directory::Commit(const std::vector<EntryChange>& change
     const absl::StatusOr<Outcome> outcome = volume_->Commit(writer_, transaction);
     TakeKept();
     if (!outcome.ok()) return outcome.status();
+    if (outcome->state == CommitState::kCommitted) {
+      KeepWritten(transaction.parts.back(), outcome->version);
+    }
     if (outcome->state != CommitState::kStale || outcome->id != id_) return outcome;
     ++retries_;
   }

@@ -37,8 +37,9 @@ namespace abacus::objfs {
 //    that splits the leaf, on the path to it as well. So changes of unlike names seldom meet.
 // 3. Objects of one directory that are on one node take turns to commit (DirectoryTurns), so that
 //    none of them tries again because of another one there.
-// A commit plans with the blocks that the last lookup read, where it is alone on its node: a client
-// that nobody meets reads them once. What was changed since is found when it is validated.
+// A commit plans with the blocks that the last lookup read, or the last commit wrote, where it is
+// alone on its node: a client that nobody meets reads them once. What was changed since is found
+// when it is validated.
 // Names: 1 to 255 bytes without '/' and NUL, not "." and "..".
 // Errors: kInvalidArgument - a name. kDataLoss - the directory's blocks are wrong. kAborted, with
 //         IsChanged() - a name's entry is not what the change says it was before: look again.
@@ -90,6 +91,9 @@ class Directory final : public runtime::MobileObject, private BlockSource {
 
   absl::StatusOr<BlockRead> Read(uint32_t number) override;
   Kept TakeKept();
+  void Keep(uint32_t number, const BlockRead& block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // What a commit has written, in that version, is what is there until somebody else changes it.
+  void KeepWritten(const Part& part, Version version);
   absl::StatusOr<Part> PlanWith(const std::vector<EntryChange>& changes, Kept kept);
 
   const std::shared_ptr<DirectoryTurns> turns_;

@@ -421,6 +421,30 @@ TEST_F(CoherenceTest, WhatIsKeptAboveIsForgottenBeforeTheOtherClientGoesOn) {
   EXPECT_TRUE(write.get());
 }
 
+// Nothing of it is kept below the mount: what tells is the promise for its attributes.
+TEST_F(CoherenceTest, WhatIsKeptAboveOfAPlainFileIsForgottenBeforeTheOtherClientGoesOn) {
+  const auto a = world_.Client(1), b = world_.Client(2);
+  const ObjectId id = MakeFile(*a, "f");
+  const FileHandle at_a = Open(*a, id), at_b = Open(*b, id);
+  EXPECT_TRUE(a->IsTold(id));
+  Write(*a, at_a, 0, "old");
+  EXPECT_TRUE(a->IsTold(id)) << "what it writes itself ends no promise";
+  ASSERT_EQ(a->Stat(id)->size, 3u);
+  Keeper keeper(a.get());
+  std::atomic<bool> forgotten{false};
+  auto write = std::async(std::launch::async, [&] {
+    Write(*b, at_b, 0, "new");
+    return forgotten.load();
+  });
+  ASSERT_TRUE(runtime::testing::Eventually([&] { return keeper.IsAsked(); }));
+  EXPECT_FALSE(a->IsTold(id)) << "from now on it may change untold";
+  for (int i = 0; i < 200; ++i) EXPECT_EQ(Clients().size(), 2u);
+  forgotten = true;
+  keeper.Forget();
+  EXPECT_TRUE(write.get());
+  EXPECT_EQ(Read(*a, at_a), "new");
+}
+
 // Each client keeps a file that the other one wants to read. It forgets it when its own read is
 // over, as a kernel does that waits for the pages which it is reading.
 TEST_F(CoherenceTest, ClientsThatWaitForEachOtherDoNotWaitForWhatIsKeptAbove) {

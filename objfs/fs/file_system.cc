@@ -1,5 +1,6 @@
 #include "objfs/fs/file_system.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -133,6 +134,7 @@ absl::Status FileSystemImpl::Renew() {
 
 absl::Status FileSystemImpl::KeepUp() {
   PushWhatIsOld();
+  SendClosings();
   LookAtFrontEnds();
   return absl::OkStatus();
 }
@@ -199,6 +201,7 @@ FileSystemImpl::~FileSystemImpl() {
     directories.swap(recent_);
     directories_.clear();
   }
+  SendClosings();
   // Whoever still had a file open has no more use for what its end could tell.
   for (auto& [number, handle] : handles) {
     if (!handle.file->unusable.ok()) continue;
@@ -249,24 +252,49 @@ void FileSystemImpl::RemoveKeeper(uint64_t keeper) {
   while (telling_keepers_ > 0) keepers_changed_.Wait(keepers_mutex_);
 }
 
-void FileSystemImpl::HaveForgotten(ObjectId id) {
+// Another client may change what is known of the object, and then its bytes. What was read until
+// now is forgotten before it does: who is asked meanwhile is not promised anything again.
+void FileSystemImpl::OnForget(ObjectId id, Version given) {
+  known_.Forget(id, given);
+  if (IsOpenAndPlain(id)) HaveForgotten(id);
+}
+
+bool FileSystemImpl::IsOpenAndPlain(ObjectId id) {
+  const FilePtr open = UsedNow(id);
+  return open != nullptr && !open->holds_back;
+}
+
+bool FileSystemImpl::IsTold(ObjectId file) {
+  const FilePtr open = UsedNow(file);
+  // Of layers that keep something, OnBreak() is told.
+  if (open != nullptr && open->holds_back) return true;
+  return IsLeased() && known_.IsPromised(file);
+}
+
+WaitBoard::Errands FileSystemImpl::TellKeepers(ObjectId id) {
   std::map<uint64_t, Forget> keepers;
   {
     MutexLock lock(keepers_mutex_);
-    if (keepers_.empty()) return;
+    if (keepers_.empty()) return nullptr;
     keepers = keepers_;
     ++telling_keepers_;
   }
-  const WaitBoard::Errands errands = WaitBoard::Begin(static_cast<int>(keepers.size()));
+  WaitBoard::Errands errands = WaitBoard::Begin(static_cast<int>(keepers.size()));
   for (const auto& [number, forget] : keepers) {
     forget(id, [board = board_, errands] { board->Done(errands); });
   }
-  {
-    MutexLock lock(keepers_mutex_);
-    --telling_keepers_;
-    keepers_changed_.SignalAll();
-  }
-  board_->AwaitErrands(errands);
+  MutexLock lock(keepers_mutex_);
+  --telling_keepers_;
+  keepers_changed_.SignalAll();
+  return errands;
+}
+
+void FileSystemImpl::HaveForgotten(ObjectId id) {
+  if (const auto errands = TellKeepers(id)) board_->AwaitErrands(errands);
+}
+
+void FileSystemImpl::ForgetSoon(ObjectId id) {
+  if (IsOpenAndPlain(id)) TellKeepers(id);
 }
 
 absl::Status FileSystemImpl::CheckStacks() const {
@@ -288,6 +316,8 @@ absl::StatusOr<std::vector<Node>> FileSystemImpl::AskForNodes(const std::vector<
   seen.reserve(ids.size());
   for (const ObjectId id : ids) seen.push_back(known_.Seen(id));
   const std::vector<KnownInode> returned = known_.TakeReturned();
+  // Of these nobody is told any more.
+  for (const KnownInode& known : returned) ForgetSoon(known.id);
   absl::StatusOr<KnownNodes> told = volume_->Know(info_.writer, ids, returned);
   if (!told.ok()) {
     known_.PutBack(returned);
@@ -395,6 +425,82 @@ absl::StatusOr<Node> FileSystemImpl::AsWrittenHere(Node node) {
   node.size = attributes->size;
   node.inode.modified_ns = node.inode.changed_ns = written_ns;
   return node;
+}
+
+// -- what is told many at a time, or asked for
+// ------------------------------------------------------
+
+// With layers of this client's go promises of the file's bytes, which others may be waiting for.
+// What another client has just changed, or may change untold, may have lost its name.
+absl::Status FileSystemImpl::Close(const OpenFile& file) {
+  if (file.holds_back || file.nameless || !known_.IsPromised(file.id)) {
+    return volume_->Close(info_.writer, file.id);
+  }
+  bool many = false;
+  {
+    MutexLock lock(mutex_);
+    closings_[file.id] = file.stack.layers.back();
+    many = closings_.size() >= kClosingsMax;
+  }
+  if (many) SendClosings();
+  return absl::OkStatus();
+}
+
+Ref<Layer> FileSystemImpl::TakeClosing(ObjectId id) {
+  MutexLock lock(mutex_);
+  const auto found = closings_.find(id);
+  if (found == closings_.end()) return {};
+  Ref<Layer> layer = std::move(found->second);
+  closings_.erase(found);
+  return layer;
+}
+
+// Where the volume cannot be told, its client has left, or leaves soon.
+void FileSystemImpl::SendClosings() {
+  absl::flat_hash_map<ObjectId, Ref<Layer>> closings;
+  {
+    MutexLock lock(mutex_);
+    closings.swap(closings_);
+  }
+  if (closings.empty()) return;
+  std::vector<ObjectId> ids;
+  ids.reserve(closings.size());
+  for (const auto& [id, layer] : closings) ids.push_back(id);
+  volume_->CloseAll(info_.writer, ids).IgnoreError();
+}
+
+absl::StatusOr<ObjectId> FileSystemImpl::NewId() {
+  {
+    MutexLock lock(mutex_);
+    if (!new_ids_.empty()) {
+      const ObjectId id = new_ids_.back();
+      new_ids_.pop_back();
+      return id;
+    }
+  }
+  ABACUS_ASSIGN_OR_RETURN(std::vector<ObjectId> ids, volume_->Reserve(info_.writer, kIdsAtOnce));
+  if (ids.empty()) return absl::InternalError("the volume gave no identifiers");
+  const ObjectId id = ids.front();
+  MutexLock lock(mutex_);
+  new_ids_.insert(new_ids_.end(), ids.rbegin(), ids.rend() - 1);
+  return id;
+}
+
+void FileSystemImpl::GiveBackId(ObjectId id) {
+  MutexLock lock(mutex_);
+  new_ids_.push_back(id);
+}
+
+absl::StatusOr<FileSystemImpl::MadeFile> FileSystemImpl::KnowMade(ObjectId id,
+                                                                  const Outcome& outcome,
+                                                                  uint64_t seen) {
+  const auto node = std::find_if(outcome.nodes.begin(), outcome.nodes.end(),
+                                 [id](const Node& one) { return one.id == id; });
+  if (node == outcome.nodes.end() || !outcome.made.has_value()) {
+    return absl::InternalError("the volume did not tell of the object that it made");
+  }
+  known_.Keep(*node, outcome.made->given, seen);
+  return MadeFile{*node, outcome.made->layer};
 }
 
 absl::StatusOr<VolumeSpace> FileSystemImpl::Space() { return volume_->Space(); }

@@ -110,6 +110,8 @@ class FileSystem {
     // What was written and held back for so long is pushed without being asked to, when the lease
     // is renewed the next time.
     absl::Duration push_after = absl::Seconds(5);
+    // Of so many inodes, and four times as many names, it keeps what it knows by promise.
+    size_t known_inodes_max = 131'072;
   };
 
   // Joins the volume. REQUIRES: `kinds` outlives the file system.
@@ -258,10 +260,17 @@ class FileSystem {
   // for comes. `done` follows then when that read has ended, and until it does whoever keeps pages
   // sees to it that nobody who begins to read now gets them (fuse/adapter.h).
   using Forget = std::function<void(ObjectId file, std::function<void()> done)>;
+  //
+  // A file without layers of this client's is under no promise but that for what is known of it
+  // (knowledge.h), and `forget` is called when that one breaks, or is given back: the same argument
+  // holds for it. Where the volume could not give it, nobody is told; IsTold() says so.
   // A name for it.
   virtual uint64_t AddKeeper(Forget forget) = 0;
   // Returns when no `forget` of it is under way, and calls none later.
   virtual void RemoveKeeper(uint64_t keeper) = 0;
+  // Whether `forget` will be called before another client changes the bytes of a file that is open
+  // here. Where not, what is read of it now may be old for who looks at it later.
+  virtual bool IsTold(ObjectId file) = 0;
 
   virtual absl::StatusOr<VolumeSpace> Space() = 0;
   // The stack of a file as text, top first.

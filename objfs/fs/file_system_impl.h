@@ -89,7 +89,7 @@ class FileSystemImpl final : public FileSystem {
     board_->Wake(id);
     board_->Wake(kAnyObject);
   }
-  void OnForget(ObjectId id, Version given) { known_.Forget(id, given); }
+  void OnForget(ObjectId id, Version given);
 
   absl::StatusOr<Node> Lookup(const Caller& caller, ObjectId directory,
                               const std::string& name) override;
@@ -152,6 +152,7 @@ class FileSystemImpl final : public FileSystem {
   }
   uint64_t AddKeeper(Forget forget) override;
   void RemoveKeeper(uint64_t keeper) override;
+  bool IsTold(ObjectId file) override;
   absl::StatusOr<VolumeSpace> Space() override;
   absl::StatusOr<std::string> StackOf(ObjectId file) override;
 
@@ -178,6 +179,8 @@ class FileSystemImpl final : public FileSystem {
     void Wrote(int64_t now_ns) {
       if (written_ns.exchange(now_ns) == 0) held_since_ns = now_ns;
     }
+    // Its last name was removed by this client: when it is closed, its space is to be free.
+    std::atomic<bool> nameless{false};
     int uses = 0;             // handles, and calls without one; under mutex_
     absl::Status late;        // of a push that nobody asked for; under mutex_
     absl::Status lost_locks;  // told to the next call with a handle, once; under mutex_
@@ -215,6 +218,12 @@ class FileSystemImpl final : public FileSystem {
   void PushWhatIsOld();
   // Has keepers forget what they have of the file; see AddKeeper() for how long it waits.
   void HaveForgotten(ObjectId id);
+  WaitBoard::Errands TellKeepers(ObjectId id);  // null: there are none
+  // Whether what a kernel keeps of it rests on the promise for what is known of it: where it is not
+  // open nothing is kept, and with layers of this client's it rests on theirs.
+  bool IsOpenAndPlain(ObjectId id);
+  // Has them forget it soon, where it rests on that promise.
+  void ForgetSoon(ObjectId id);
   // Ends those that are not worth it any more.
   void LookAtFrontEnds();
   std::vector<ObjectId> OpenFiles();
@@ -289,17 +298,19 @@ class FileSystemImpl final : public FileSystem {
   // That of the directory, where it is open already.
   std::shared_ptr<LazyFrontEnd> FrontEndOf(ObjectId directory);
   absl::StatusOr<Node> DirectoryNode(ObjectId id);
-  // With `opens` the directory object is there afterwards.
+  // With `opens` the directory object is there afterwards; without `looks` the entry's node is
+  // none.
   absl::StatusOr<Named> Find(const Caller& caller, ObjectId directory, const std::string& name,
-                             bool opens = true);
+                             bool opens = true, bool looks = true);
   absl::StatusOr<std::optional<Entry>> EntryFor(Named& named);
   absl::StatusOr<std::vector<ListedEntry>> EntriesOf(ObjectId directory, uint64_t after,
                                                      uint32_t max);
   absl::Status CheckNotBelow(ObjectId directory, ObjectId above);
   absl::Status Remove(const Caller& caller, ObjectId directory, const std::string& name,
                       bool is_directory);
+  // Without `looks` the kernel has looked at the object, and its type is all that is asked for.
   absl::StatusOr<bool> TryRemove(const Caller& caller, ObjectId directory, const std::string& name,
-                                 bool is_directory);
+                                 bool is_directory, bool looks);
   absl::StatusOr<bool> TryRename(const Caller& caller, ObjectId from_directory,
                                  const std::string& from, ObjectId to_directory,
                                  const std::string& to, RenameRule rule);
@@ -309,15 +320,23 @@ class FileSystemImpl final : public FileSystem {
                                     const std::optional<uint64_t>& tree);
   void TakeStack(const Inode& directory, const std::string& name, Inode* inode) const;
   absl::Status CheckStackText(const std::string& text) const;
+  struct MadeFile {
+    Node node;
+    runtime::Ref<Layer> layer;  // where it is open: its lowest one
+  };
   // Make(), with `opens` a file that the volume has open for this client.
-  absl::StatusOr<MadeInode> MakeNamed(const Caller& caller, ObjectId directory,
-                                      const std::string& name, uint32_t mode, uint64_t device,
-                                      const std::string& contents, const std::string& stack,
-                                      bool opens);
+  absl::StatusOr<MadeFile> MakeNamed(const Caller& caller, ObjectId directory,
+                                     const std::string& name, uint32_t mode, uint64_t device,
+                                     const std::string& contents, const std::string& stack,
+                                     bool opens);
+  // An identifier for a new object, and back where the volume did not take it.
+  absl::StatusOr<ObjectId> NewId();
+  // What the volume told of an object that was asked for after `seen`.
+  absl::StatusOr<MadeFile> KnowMade(ObjectId id, const Outcome& outcome, uint64_t seen);
+  void GiveBackId(ObjectId id);
   absl::StatusOr<Outcome> Commit(const OpenDirectory& directory,
                                  const std::vector<EntryChange>& changes, const InodeChange& own,
-                                 const std::vector<Part>& others,
-                                 const std::optional<uint64_t>& tree);
+                                 std::vector<Part> others, const std::optional<uint64_t>& tree);
   // Whether a commit ended the matter, or it is to be tried again from the beginning.
   static absl::StatusOr<bool> Settled(const absl::StatusOr<Outcome>& outcome);
 
@@ -331,6 +350,11 @@ class FileSystemImpl final : public FileSystem {
   FileHandle Numbered(Handle handle);
   absl::Status Unuse(ObjectId id);
   FilePtr UsedNow(ObjectId id);  // null where it is not open
+  // Has the volume close what this client has closed: now, or where nothing depends on it soon,
+  // many files at a time. Who opens it meanwhile, or takes its last name, takes it out again.
+  absl::Status Close(const OpenFile& file);
+  runtime::Ref<Layer> TakeClosing(ObjectId id);  // null: it is none of those
+  void SendClosings();
   absl::StatusOr<Handle> HandleOf(FileHandle handle);
   absl::Status PushFile(OpenFile& file, bool waits = true);
   // Gives the volume the time of the last write that was held back; 0: there was none. Where it may
@@ -357,7 +381,8 @@ class FileSystemImpl final : public FileSystem {
   static constexpr ObjectId kAnyObject = 0;
   // Keepers' answers may come when this has ended.
   const std::shared_ptr<WaitBoard> board_ = std::make_shared<WaitBoard>();
-  Knowledge known_;
+  Knowledge known_{Knowledge::Options{.inodes_max = options_.known_inodes_max,
+                                      .names_max = 4 * options_.known_inodes_max}};
   // Monotonic; what was promised to this client holds as long.
   std::atomic<int64_t> lease_until_ns_;
   std::unique_ptr<FileLocks> locks_;
@@ -373,6 +398,12 @@ class FileSystemImpl final : public FileSystem {
   std::atomic<uint64_t> last_handle_{0};
   absl::flat_hash_map<FileHandle, Handle> handles_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<ObjectId, FilePtr> files_ ABSL_GUARDED_BY(mutex_);
+  // Closed here, and still open at the volume: their lowest layers.
+  static constexpr size_t kClosingsMax = 64;
+  absl::flat_hash_map<ObjectId, runtime::Ref<Layer>> closings_ ABSL_GUARDED_BY(mutex_);
+  // That this client may make objects as.
+  static constexpr uint32_t kIdsAtOnce = 64;
+  std::vector<ObjectId> new_ids_ ABSL_GUARDED_BY(mutex_);
   // Most recently used first.
   std::list<DirectoryPtr> recent_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<ObjectId, std::list<DirectoryPtr>::iterator> directories_

@@ -224,7 +224,10 @@ absl::StatusOr<FileSystemImpl::FilePtr> FileSystemImpl::Use(const Node& node,
     if (opened) volume_->Close(info_.writer, id).IgnoreError();
     return file;
   }
-  auto bottom = opened ? opened : volume_->Open(info_.writer, id);
+  Ref<Layer> there = TakeClosing(id);
+  if (there && opened) volume_->Close(info_.writer, id).IgnoreError();
+  if (opened) there = opened;
+  auto bottom = there ? there : volume_->Open(info_.writer, id);
   const bool answered = runtime::KindOf(bottom.status()) == runtime::ErrorKind::kNone;
   if (answered && absl::IsNotFound(bottom.status())) {
     return FsStatus(FsError::kStale, runtime::ToStd(bottom.status().message()));
@@ -277,7 +280,7 @@ absl::Status FileSystemImpl::Unuse(ObjectId id) {
     files_.erase(id);
   }
   EndStack(file->stack);
-  const absl::Status closed = volume_->Close(info_.writer, id);
+  const absl::Status closed = Close(*file);
   return pushed.ok() ? closed : pushed;
 }
 
@@ -416,7 +419,8 @@ absl::StatusOr<FileHandle> FileSystemImpl::Open(const Caller& caller, ObjectId f
   ABACUS_RETURN_IF_ERROR(MayAccess(caller, node.inode, want));
   ABACUS_ASSIGN_OR_RETURN(handle.file, Use(node));
   if ((flags & O_TRUNC) != 0 && handle.may_write) {
-    const Knowledge::Change lasting(known_, file);
+    Knowledge::Change lasting(known_, file);
+    lasting.IsOfBytes();
     const absl::Status cut =
         Patiently(*handle.file, [&] { return handle.file->top()->Truncate(0, Now()); });
     ++handle.file->changes;
@@ -469,7 +473,8 @@ absl::Status FileSystemImpl::Write(FileHandle handle, uint64_t offset, const Blo
   ABACUS_ASSIGN_OR_RETURN(const Handle open, HandleOf(handle));
   if (!open.may_write) return FsStatus(FsError::kBadHandle, "it is open for reading only");
   ABACUS_RETURN_IF_ERROR(CheckEnd(offset, bytes.size()));
-  const Knowledge::Change lasting(known_, open.file->id);
+  Knowledge::Change lasting(known_, open.file->id);
+  lasting.IsOfBytes();
   ABACUS_RETURN_IF_ERROR(
       Patiently(*open.file, [&] { return open.file->top()->Write(offset, bytes, Now()); }));
   return Written(handle, open);
@@ -478,7 +483,8 @@ absl::Status FileSystemImpl::Write(FileHandle handle, uint64_t offset, const Blo
 absl::StatusOr<uint64_t> FileSystemImpl::Append(FileHandle handle, const Block& bytes) {
   ABACUS_ASSIGN_OR_RETURN(const Handle open, HandleOf(handle));
   if (!open.may_write) return FsStatus(FsError::kBadHandle, "it is open for reading only");
-  const Knowledge::Change lasting(known_, open.file->id);
+  Knowledge::Change lasting(known_, open.file->id);
+  lasting.IsOfBytes();
   ABACUS_ASSIGN_OR_RETURN(const uint64_t offset, Patiently(*open.file, [&] {
                             return open.file->top()->Append(bytes, Now());
                           }));
@@ -530,7 +536,8 @@ absl::Status FileSystemImpl::Allocate(FileHandle handle, int mode, uint64_t offs
   if (!open.may_write) return FsStatus(FsError::kBadHandle, "it is open for reading only");
   if (bytes == 0) return FsStatus(FsError::kInvalid, "no bytes to allocate");
   ABACUS_RETURN_IF_ERROR(CheckEnd(offset, bytes));
-  const Knowledge::Change lasting(known_, open.file->id);
+  Knowledge::Change lasting(known_, open.file->id);
+  lasting.IsOfBytes();
   const auto touch = absl::MakeCleanup([&] {
     ++open.file->changes;
     if (open.file->holds_back) open.file->Wrote(host_.now_us() * 1000);

@@ -143,13 +143,15 @@ TEST_F(ForgedTest, AClientThatIsNoneChangesNothing) {
   transaction.parts.push_back({.id = file_, .change = change});
   LockRequest lock;
   lock.file = file_;
-  Inode inode;
-  inode.mode = S_IFREG | 0644;
+  Transaction making;
+  making.parts.push_back({.id = file_ + 1000});
+  making.parts[0].creation = Creation{.inode = {}, .contents = "bytes", .opens = true};
   for (const uint16_t forged : {uint16_t{0}, left->writer, uint16_t{999}, uint16_t{UINT16_MAX}}) {
     const std::vector<std::pair<const char*, absl::Status>> answers = {
         {"renew", volume->Renew(forged)},
         {"settle", volume->Settle(forged, file_)},
-        {"make", volume->MakeInode(forged, inode, "bytes", true).status()},
+        {"reserve", volume->Reserve(forged, 1u).status()},
+        {"make", volume->Commit(forged, making).status()},
         {"commit", volume->Commit(forged, transaction).status()},
         {"change", volume->Change(forged, file_, change).status()},
         {"tell when", volume->TellWhenWritten(forged, file_, 1)},
@@ -165,14 +167,10 @@ TEST_F(ForgedTest, AClientThatIsNoneChangesNothing) {
     ASSERT_TRUE(known.ok()) << known.status();
     EXPECT_EQ(known->given.front(), Version()) << "nothing is promised to " << forged;
     EXPECT_FALSE(volume->Close(forged, file_).ok());
-    for (const ObjectId id : {closed->id, file_}) {
-      EXPECT_FALSE(volume->Discard(forged, KnownInode{id, {}}, false).ok()) << id;
-    }
+    EXPECT_FALSE(volume->CloseAll(forged, std::vector<ObjectId>{closed->id, file_}).ok());
     volume->Pass(forged, file_).IgnoreError();
     volume->Leave(forged).IgnoreError();
   }
-  // Nor does one that is a client take back what another one made.
-  EXPECT_FALSE(volume->Discard(1, KnownInode{closed->id, {}}, false).ok());
   EXPECT_EQ(a_->Lookup(kForger, a_->root(), "closed")->id, closed->id);
   ASSERT_TRUE(a_->Unlink(kForger, a_->root(), "closed").ok());
   ExpectAllIsThere();

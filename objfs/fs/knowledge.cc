@@ -11,7 +11,7 @@ using runtime::MutexLock;
 
 Knowledge::Known* Knowledge::Shown(ObjectId id) {
   const auto place = places_.find(id);
-  if (place == places_.end() || changing_.contains(id)) return nullptr;
+  if (place == places_.end() || changing_.contains(id) || !place->second->current) return nullptr;
   known_.splice(known_.begin(), known_, place->second);
   return &*place->second;
 }
@@ -59,17 +59,21 @@ void Knowledge::Keep(const Node& node, Version given, uint64_t seen) {
   if (given == Version() || node.id == 0 || node.kept_by != 0) return;
   MutexLock lock(mutex_);
   const auto found = places_.find(node.id);
-  if (SlotOf(node.id) != seen || changing_.contains(node.id) ||
-      given <= returned_up_to_[node.id % kSlots]) {
-    // The volume has a promise that is not used; told of that, it need not break it.
-    if (found == places_.end()) return Return(node.id, given);
-  }
+  const bool late = SlotOf(node.id) != seen || changing_.contains(node.id) ||
+                    given <= returned_up_to_[node.id % kSlots];
+  // The volume has a promise that is not used; told of that, it need not break it.
+  if (late && found == places_.end()) return Return(node.id, given);
   if (found != places_.end()) {
-    // The same, asked for twice at once: the volume remembers the younger promise.
-    found->second->given = std::max(found->second->given, given);
+    // Where it was asked for twice at once: the volume remembers the younger promise.
+    Known& known = *found->second;
+    known.given = std::max(known.given, given);
+    if (!late && !known.current) {
+      known.node = node;
+      known.current = true;
+    }
     return;
   }
-  known_.push_front({.id = node.id, .node = node, .given = given, .names = {}, .listings = {}});
+  known_.push_front({.id = node.id, .node = node, .given = given});
   places_[node.id] = known_.begin();
   while (known_.size() > options_.inodes_max) GiveBack(std::prev(known_.end()));
 }
@@ -118,7 +122,7 @@ Knowledge::Known* Knowledge::Grows(ObjectId directory, uint64_t seen) {
 }
 
 void Knowledge::MakeRoom(Known* known, size_t more) {
-  if (known->count() + more > options_.names_max / 4) DropNames(known);
+  if (known->count() + more > options_.names_max / 2) DropNames(known);
   // Its place is the newest: it is the last that would go.
   while (names_ + more > options_.names_max && &known_.back() != known) {
     GiveBack(std::prev(known_.end()));
@@ -158,14 +162,18 @@ void Knowledge::KeepListed(ObjectId directory, uint64_t cookie, uint32_t max,
                            const std::vector<ListedEntry>& listed, uint64_t seen) {
   MutexLock lock(mutex_);
   Known* const known = Grows(directory, seen);
-  if (known == nullptr || listed.size() > options_.names_max / 4) return;
-  MakeRoom(known, listed.size());
+  // Each is kept twice: by its place, and by its name.
+  if (known == nullptr || 2 * listed.size() > options_.names_max / 2) return;
+  MakeRoom(known, 2 * listed.size());
   Listing& listing = known->listings[cookie];
   names_ -= listing.entries.size();
   known->listed -= listing.entries.size();
   listing = {max, listed};
   names_ += listed.size();
   known->listed += listed.size();
+  for (const ListedEntry& one : listed) {
+    if (known->names.insert_or_assign(one.name, one.entry).second) ++names_;
+  }
 }
 
 // -- the client's own changes ---------------------------------------------------------------------
@@ -189,7 +197,12 @@ Knowledge::Change::~Change() {
         !changing->second.several && std::find(became_.begin(), became_.end(), id) != became_.end();
     if (--changing->second.count == 0) knowledge_.changing_.erase(changing);
     const auto place = knowledge_.places_.find(id);
-    if (!is_kept && place != knowledge_.places_.end()) knowledge_.GiveBack(place->second);
+    if (is_kept || place == knowledge_.places_.end()) continue;
+    if (of_bytes_) {
+      place->second->current = false;
+    } else {
+      knowledge_.GiveBack(place->second);
+    }
   }
 }
 
@@ -200,6 +213,7 @@ void Knowledge::Change::Became(const Node& node, const std::vector<EntryChange>&
   if (found == knowledge_.places_.end()) return;
   Known& known = *found->second;
   known.node = node;
+  known.current = true;
   for (const EntryChange& entry : entries) {
     const auto name = known.names.find(entry.name);
     if (name != known.names.end()) name->second = entry.after;
@@ -208,6 +222,11 @@ void Knowledge::Change::Became(const Node& node, const std::vector<EntryChange>&
   known.listings.clear();
   known.listed = 0;
   became_.push_back(node.id);
+}
+
+bool Knowledge::IsPromised(ObjectId id) {
+  MutexLock lock(mutex_);
+  return places_.contains(id);
 }
 
 size_t Knowledge::inodes() {

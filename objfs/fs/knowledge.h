@@ -31,16 +31,17 @@ namespace abacus::objfs {
 // the caller's to check, before it looks here.
 //
 // Invariants:
-// 1. What is shown was promised, and the promise was not broken, given back or lost since.
+// 1. What is shown was promised, and the promise was not broken, given back or lost since; nor was
+//    it changed here since.
 // 2. What is kept goes, the oldest first, so that Options hold; the volume is told with the next
 //    question (TakeReturned).
 // Thread-safety: thread-safe. Blocking: no.
 class Knowledge {
  public:
   struct Options {
-    size_t inodes_max = 16'384;
-    // Of all directories, looked up and listed; one directory has at most a quarter.
-    size_t names_max = 131'072;
+    size_t inodes_max = 131'072;
+    // Of all directories, looked up and listed; one directory has at most a half.
+    size_t names_max = 524'288;
   };
 
   Knowledge() : Knowledge(Options()) {}
@@ -68,7 +69,8 @@ class Knowledge {
   std::optional<std::optional<Entry>> FindName(ObjectId directory, const std::string& name);
   void KeepName(ObjectId directory, const std::string& name, const std::optional<Entry>& entry,
                 uint64_t seen);
-  // A listing that began behind `cookie` and was to have `max` entries.
+  // A listing that began behind `cookie` and was to have `max` entries. What was listed is known by
+  // its names as well.
   std::optional<std::vector<ListedEntry>> FindListed(ObjectId directory, uint64_t cookie,
                                                      uint32_t max);
   void KeepListed(ObjectId directory, uint64_t cookie, uint32_t max,
@@ -88,12 +90,19 @@ class Knowledge {
 
     // The inode as the change left it, and of a directory the entries that it changed.
     void Became(const Node& node, const std::vector<EntryChange>& entries);
+    // It is about bytes of files: the promises last, and what the inodes are now is asked for.
+    void IsOfBytes() { of_bytes_ = true; }
 
    private:
     Knowledge& knowledge_;
     const std::vector<ObjectId> ids_;
     std::vector<ObjectId> became_;
+    bool of_bytes_ = false;
   };
+
+  // Whether the volume has promised to tell before another client changes the object: also where
+  // what it is now is not known. That the lease holds is the caller's to check.
+  bool IsPromised(ObjectId id);
 
   size_t inodes();
   size_t names();
@@ -106,6 +115,7 @@ class Knowledge {
   struct Known {
     ObjectId id = 0;
     Node node;
+    bool current = true;  // the node is what there is; else only the promise is left
     Version given;
     absl::flat_hash_map<std::string, std::optional<Entry>> names;
     std::map<uint64_t, Listing> listings;  // by cookie

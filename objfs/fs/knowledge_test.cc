@@ -155,6 +155,41 @@ TEST_F(KnowledgeTest, OwnChangesTakeThePlaceOfWhatWasKept) {
   EXPECT_EQ(known_.names(), 0u);
 }
 
+TEST_F(KnowledgeTest, WhatWasListedIsKnownByItsName) {
+  Keep(1, 0);
+  known_.KeepListed(1, 0, 10, {{"a", {7, 0}, 16}, {"b", {8, 0}, 17}}, *known_.SeenNames(1));
+  EXPECT_EQ(Named("a"), 7);
+  EXPECT_EQ(Named("b"), 8);
+  EXPECT_EQ(Named("c"), -1) << "it may be further behind";
+  {
+    Knowledge::Change change(known_, 1);
+    change.Became(NodeWith(1, 0), {{"a", Entry{7, 0}, std::nullopt}});
+  }
+  EXPECT_EQ(Named("a"), 0);
+  EXPECT_EQ(Named("b"), 8);
+  EXPECT_FALSE(known_.FindListed(1, 0, 10).has_value());
+}
+
+TEST_F(KnowledgeTest, APromiseOutlivesAChangeOfTheBytes) {
+  Keep(1, 10);
+  const uint64_t asked_before = known_.Seen(1);
+  {
+    Knowledge::Change change(known_, 1);
+    change.IsOfBytes();
+  }
+  EXPECT_EQ(SizeOf(1), 0u) << "what came of it is not known";
+  EXPECT_TRUE(known_.IsPromised(1));
+  EXPECT_THAT(known_.TakeReturned(), IsEmpty());
+  known_.Keep(NodeWith(1, 10), Version{++stamp_}, asked_before);
+  EXPECT_EQ(SizeOf(1), 0u) << "it was asked for before the change";
+  Keep(1, 11);
+  EXPECT_EQ(SizeOf(1), 11u);
+  known_.Forget(1, Version{stamp_ - 1});
+  EXPECT_TRUE(known_.IsPromised(1)) << "that was an older promise";
+  known_.Forget(1, Version{stamp_});
+  EXPECT_FALSE(known_.IsPromised(1));
+}
+
 TEST_F(KnowledgeTest, ChangesAtOnceLeaveNothing) {
   Keep(1, 10);
   {
@@ -196,7 +231,7 @@ TEST_F(KnowledgeTest, TheOldestGoesAndIsGivenBack) {
 TEST_F(KnowledgeTest, NamesAreLimited) {
   Keep(1, 1);
   for (int i = 0; i < 100; ++i) KeepName(absl::StrCat("n", i), 7);
-  EXPECT_LE(known_.names(), 4u);
+  EXPECT_LE(known_.names(), 8u);
   EXPECT_EQ(Named("n99"), 7);
   known_.KeepListed(1, 0, 10, std::vector<ListedEntry>(5), *known_.SeenNames(1));
   EXPECT_FALSE(known_.FindListed(1, 0, 10).has_value()) << "more than one directory may have";

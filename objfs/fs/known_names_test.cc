@@ -113,6 +113,32 @@ TEST_F(KnownNamesTest, WhatNobodyElseChangesIsAskedForOnce) {
   EXPECT_EQ(ModeOf(*b, file), 0600u);
 }
 
+// As a mount lists it, whose kernel then looks at each entry.
+TEST_F(KnownNamesTest, AListingAsksForManyEntriesAtOnceAndThenForNone) {
+  const auto a = world_.Client(1), b = world_.Client(2);
+  const ObjectId directory = MakeNode(*b, b->root(), "d", S_IFDIR | 0755);
+  constexpr uint64_t kFiles = 400;
+  for (uint64_t i = 0; i < kFiles; ++i) {
+    MakeNode(*b, directory, absl::StrCat("f", i), S_IFREG | 0644);
+  }
+  const uint64_t before = FramesSent(1);
+  uint64_t seen = 0;
+  for (uint64_t cookie = 2;;) {
+    const auto listed = a->List(kAdmin, directory, cookie, 100, true);
+    ASSERT_TRUE(listed.ok()) << listed.status();
+    if (listed->empty()) break;
+    for (const auto& one : *listed) {
+      ASSERT_EQ(a->Lookup(kAdmin, directory, one.name)->id, one.node.id);
+      ++seen;
+    }
+    cookie = listed->back().cookie;
+  }
+  EXPECT_EQ(seen, kFiles);
+  const uint64_t sent = FramesSent(1) - before;
+  std::cout << sent << " frames for a listing of " << kFiles << " entries\n";
+  EXPECT_LT(sent, kFiles / 8);
+}
+
 TEST_F(KnownNamesTest, EachChangeOfOneClientIsSeenByTheOthers) {
   const std::string cached = "cache(block=512 B)/isolation/storage";
   const auto a = world_.Client(1), b = world_.Client(2), c = world_.Client(3, cached);

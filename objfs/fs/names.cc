@@ -14,6 +14,7 @@
 namespace abacus::objfs {
 
 using runtime::MutexLock;
+using runtime::Ref;
 
 namespace {
 
@@ -44,11 +45,11 @@ InodeChange NameChange(int entries, bool is_directory) {
 }
 
 // What an inode takes that loses a name: a directory its last one, and "." with it.
-Part Unlinked(const Node& node) {
-  Part part{.id = node.id};
-  part.change.links = node.inode.IsDirectory() ? -2 : -1;
+Part Unlinked(ObjectId id, bool is_directory) {
+  Part part{.id = id};
+  part.change.links = is_directory ? -2 : -1;
   part.change.touch_changed = true;
-  part.must_be_empty = node.inode.IsDirectory();
+  part.must_be_empty = is_directory;
   part.must_be_linked = true;
   return part;
 }
@@ -152,7 +153,8 @@ absl::StatusOr<std::vector<ListedEntry>> FileSystemImpl::EntriesOf(ObjectId dire
 }
 
 absl::StatusOr<FileSystemImpl::Named> FileSystemImpl::Find(const Caller& caller, ObjectId directory,
-                                                           const std::string& name, bool opens) {
+                                                           const std::string& name, bool opens,
+                                                           bool looks) {
   Named named{.directory = nullptr, .parent = {}, .name = name, .entry = {}, .node = {}};
   ABACUS_ASSIGN_OR_RETURN(named.parent, DirectoryNode(directory));
   ABACUS_RETURN_IF_ERROR(MayAccess(caller, named.parent.inode, X_OK));
@@ -161,7 +163,7 @@ absl::StatusOr<FileSystemImpl::Named> FileSystemImpl::Find(const Caller& caller,
     ABACUS_ASSIGN_OR_RETURN(named.directory, DirectoryOf(directory));
   }
   ABACUS_ASSIGN_OR_RETURN(named.entry, EntryFor(named));
-  if (!named.entry.has_value()) return named;
+  if (!named.entry.has_value() || !looks) return named;
   ABACUS_ASSIGN_OR_RETURN(std::vector<Node> nodes, NodesOf(std::vector<ObjectId>{named.entry->id}));
   // An entry whose object is gone is of a removal that is under way, or was cut off by a crash.
   if (nodes[0].id != 0) named.node = std::move(nodes[0]);
@@ -241,16 +243,34 @@ absl::StatusOr<bool> FileSystemImpl::Settled(const absl::StatusOr<Outcome>& outc
 
 absl::StatusOr<Outcome> FileSystemImpl::Commit(const OpenDirectory& directory,
                                                const std::vector<EntryChange>& changes,
-                                               const InodeChange& own,
-                                               const std::vector<Part>& others,
+                                               const InodeChange& own, std::vector<Part> others,
                                                const std::optional<uint64_t>& tree) {
   std::vector<ObjectId> ids = {directory.id};
-  for (const Part& part : others) ids.push_back(part.id);
+  std::vector<std::pair<ObjectId, Ref<Layer>>> closed;
+  for (Part& part : others) {
+    if (!part.creation.has_value()) ids.push_back(part.id);
+    if (part.change.links >= 0) continue;
+    if (Ref<Layer> layer = TakeClosing(part.id)) {
+      part.closes = true;
+      closed.emplace_back(part.id, std::move(layer));
+    }
+  }
   Knowledge::Change lasting(known_, ids);
   auto outcome =
       WhenForgotten([&] { return directory.object->Commit(changes, own, others, tree); });
-  if (!outcome.ok() || outcome->state != CommitState::kCommitted) return outcome;
+  if (!outcome.ok() || outcome->state != CommitState::kCommitted) {
+    // Where it is not known what came of it, the object may be closed, and closed again as who
+    // opens it next: so it stays open for as long as this client is there.
+    if (!runtime::IsOutcomeUnknown(outcome.status())) {
+      MutexLock lock(mutex_);
+      for (auto& [id, layer] : closed) closings_[id] = std::move(layer);
+    }
+    return outcome;
+  }
   for (const Node& node : outcome->nodes) {
+    if (node.inode.links == 0) {
+      if (const FilePtr open = UsedNow(node.id)) open->nameless = true;
+    }
     if (node.id == directory.id) {
       lasting.Became(node, changes);
       continue;
@@ -282,10 +302,9 @@ void FileSystemImpl::TakeStack(const Inode& directory, const std::string& name,
   if (const std::string* ruled = StackByRule(*parsed, name)) inode->stack = *ruled;
 }
 
-absl::StatusOr<MadeInode> FileSystemImpl::MakeNamed(const Caller& caller, ObjectId directory,
-                                                    const std::string& name, uint32_t mode,
-                                                    uint64_t device, const std::string& contents,
-                                                    const std::string& stack, bool opens) {
+absl::StatusOr<FileSystemImpl::MadeFile> FileSystemImpl::MakeNamed(
+    const Caller& caller, ObjectId directory, const std::string& name, uint32_t mode,
+    uint64_t device, const std::string& contents, const std::string& stack, bool opens) {
   const FrontEndWork work(FrontEndOf(directory));
   for (int i = 0; i < kTriesMax; ++i) {
     ABACUS_ASSIGN_OR_RETURN(const Named named, Find(caller, directory, name));
@@ -301,25 +320,25 @@ absl::StatusOr<MadeInode> FileSystemImpl::MakeNamed(const Caller& caller, Object
     } else {
       inode.stack = stack;
     }
-    ABACUS_ASSIGN_OR_RETURN(const MadeInode made,
-                            volume_->MakeInode(info_.writer, inode, contents, opens));
-    const uint64_t seen = known_.Seen(made.node.id);
+    ABACUS_ASSIGN_OR_RETURN(const ObjectId id, NewId());
+    Part made{.id = id};
+    made.change.links = static_cast<int32_t>(inode.links);
+    made.creation = Creation{.inode = inode, .contents = contents, .opens = opens};
+    const uint64_t seen = known_.Seen(id);
     const bool replaces_dead = named.entry.has_value();
     const auto outcome =
-        Commit(*named.directory, {{name, named.entry, EntryOf(made.node)}},
-               NameChange(replaces_dead ? 0 : 1, inode.IsDirectory()), {}, std::nullopt);
+        Commit(*named.directory, {{name, named.entry, Entry{id, mode & S_IFMT}}},
+               NameChange(replaces_dead ? 0 : 1, inode.IsDirectory()), {made}, std::nullopt);
     const absl::StatusOr<bool> settled = Settled(outcome);
-    // A name may lead to it: an object without one is the lesser evil.
-    const bool may_be_named = runtime::IsOutcomeUnknown(outcome.status());
-    if ((settled.ok() && *settled) || may_be_named) known_.Keep(made.node, made.given, seen);
-    if (settled.ok() && *settled) return made;
-    if (may_be_named) {
-      if (opens) volume_->Close(info_.writer, made.node.id).IgnoreError();
-    } else {  // nobody has heard of it
-      const KnownInode taken_back{made.node.id, made.given};
-      volume_->Discard(info_.writer, taken_back, opens).IgnoreError();
+    if (settled.ok() && *settled) return KnowMade(id, *outcome, seen);
+    if (settled.ok()) {
+      GiveBackId(id);
+      continue;
     }
-    if (!settled.ok()) return settled.status();
+    // It may be there, and open.
+    const bool may_be_open = opens && runtime::IsOutcomeUnknown(outcome.status());
+    if (may_be_open) volume_->Close(info_.writer, id).IgnoreError();
+    return settled.status();
   }
   return WouldBlock("others change the same directory");
 }
@@ -327,8 +346,8 @@ absl::StatusOr<MadeInode> FileSystemImpl::MakeNamed(const Caller& caller, Object
 absl::StatusOr<Node> FileSystemImpl::Make(const Caller& caller, ObjectId directory,
                                           const std::string& name, uint32_t mode, uint64_t device,
                                           const std::string& contents) {
-  ABACUS_ASSIGN_OR_RETURN(MadeInode made, MakeNamed(caller, directory, name, mode, device, contents,
-                                                    "", /*opens=*/false));
+  ABACUS_ASSIGN_OR_RETURN(MadeFile made, MakeNamed(caller, directory, name, mode, device, contents,
+                                                   "", /*opens=*/false));
   return std::move(made.node);
 }
 
@@ -338,7 +357,7 @@ absl::StatusOr<FileSystem::Created> FileSystemImpl::Create(const Caller& caller,
                                                            Node* made) {
   if (!S_ISREG(mode)) return FsStatus(FsError::kInvalid, "only regular files are made and opened");
   if (!stack.empty()) ABACUS_RETURN_IF_ERROR(CheckStackText(stack));
-  ABACUS_ASSIGN_OR_RETURN(const MadeInode named,
+  ABACUS_ASSIGN_OR_RETURN(const MadeFile named,
                           MakeNamed(caller, directory, name, mode, 0, "", stack, /*opens=*/true));
   *made = named.node;
   Handle handle = HandleFor(caller, made->inode, flags);
@@ -389,32 +408,38 @@ absl::Status FileSystemImpl::Remove(const Caller& caller, ObjectId directory,
                                     const std::string& name, bool is_directory) {
   const FrontEndWork work(FrontEndOf(directory));
   for (int i = 0; i < kTriesMax; ++i) {
-    ABACUS_ASSIGN_OR_RETURN(const bool settled, TryRemove(caller, directory, name, is_directory));
+    // What was seen may be no more; then it is looked at again.
+    const bool looks = i > 0 || is_directory || !caller.checked;
+    ABACUS_ASSIGN_OR_RETURN(const bool settled,
+                            TryRemove(caller, directory, name, is_directory, looks));
     if (settled) return absl::OkStatus();
   }
   return WouldBlock("others change the same directory");
 }
 
 absl::StatusOr<bool> FileSystemImpl::TryRemove(const Caller& caller, ObjectId directory,
-                                               const std::string& name, bool is_directory) {
-  ABACUS_ASSIGN_OR_RETURN(const Named named, Find(caller, directory, name));
+                                               const std::string& name, bool is_directory,
+                                               bool looks) {
+  ABACUS_ASSIGN_OR_RETURN(const Named named, Find(caller, directory, name, /*opens=*/true, looks));
   if (!named.entry.has_value()) return NoEntry(name);
-  if (named.node.id == 0) {  // its object is gone already
+  if (looks && named.node.id == 0) {  // its object is gone already
     const bool was_directory = S_ISDIR(named.entry->type);
     return Settled(Commit(*named.directory, {{name, named.entry, std::nullopt}},
                           NameChange(-1, was_directory), {}, std::nullopt));
   }
-  ABACUS_RETURN_IF_ERROR(MayRemove(caller, named.parent.inode, named.node.inode));
-  if (is_directory && !named.node.inode.IsDirectory()) {
+  if (looks) ABACUS_RETURN_IF_ERROR(MayRemove(caller, named.parent.inode, named.node.inode));
+  const bool there_is_directory = S_ISDIR(named.entry->type);
+  if (is_directory && !there_is_directory) {
     return FsStatus(FsError::kNotDirectory, absl::StrCat("'", name, "' is no directory"));
   }
-  if (!is_directory && named.node.inode.IsDirectory()) {
+  if (!is_directory && there_is_directory) {
     return FsStatus(FsError::kIsDirectory, absl::StrCat("'", name, "' is a directory"));
   }
-  const auto outcome = Commit(*named.directory, {{name, named.entry, std::nullopt}},
-                              NameChange(-1, is_directory), {Unlinked(named.node)}, std::nullopt);
+  const auto outcome =
+      Commit(*named.directory, {{name, named.entry, std::nullopt}}, NameChange(-1, is_directory),
+             {Unlinked(named.entry->id, is_directory)}, std::nullopt);
   ABACUS_ASSIGN_OR_RETURN(const bool settled, Settled(outcome));
-  if (settled && is_directory) ForgetDirectory(named.node.id);
+  if (settled && is_directory) ForgetDirectory(named.entry->id);
   return settled;
 }
 
@@ -537,7 +562,7 @@ absl::StatusOr<bool> FileSystemImpl::CommitRename(const Named& from, const Named
     if (moves && to_is_directory) other.change.parent = from.parent.id;
     others.push_back(std::move(other));
   } else if (to.node.id != 0) {
-    others.push_back(Unlinked(to.node));
+    others.push_back(Unlinked(to.node.id, to_is_directory));
   }
   others.push_back(std::move(moved));
 

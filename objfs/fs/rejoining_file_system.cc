@@ -171,6 +171,11 @@ void RejoiningFileSystem::RemoveKeeper(uint64_t keeper) {
   keepers_.erase(found);
 }
 
+bool RejoiningFileSystem::IsTold(ObjectId file) {
+  const SharedGate::Pass pass(gate_);
+  return joined_->IsTold(file);
+}
+
 // -- names ----------------------------------------------------------------------------------------
 
 absl::StatusOr<Node> RejoiningFileSystem::Lookup(const Caller& caller, ObjectId directory,

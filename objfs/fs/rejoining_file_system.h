@@ -97,6 +97,7 @@ class RejoiningFileSystem final : public FileSystem {
   absl::StatusOr<std::optional<HeldLock>> GetLock(const LockRequest& request) override;
   uint64_t AddKeeper(Forget forget) override;
   void RemoveKeeper(uint64_t keeper) override;
+  bool IsTold(ObjectId file) override;
   absl::StatusOr<VolumeSpace> Space() override;
   absl::StatusOr<std::string> StackOf(ObjectId file) override;
 

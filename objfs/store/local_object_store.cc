@@ -179,24 +179,39 @@ void LocalObjectStore::CloseOthers(const StoredObject& object) {
 absl::StatusOr<ObjectId> LocalObjectStore::Create(std::string_view blob, VersionNumber version) {
   if (auto status = CheckBlob(blob); !status.ok()) return status;
   if (auto status = CheckVersion(version); !status.ok()) return status;
-  ObjectHead head{.version = version, .blob = std::string(blob)};
+  const absl::StatusOr<ObjectId> id = Reserve();
+  if (!id.ok()) return id.status();
+  if (auto status = CreateAs(*id, blob, version); !status.ok()) return status;
+  return id;
+}
+
+absl::StatusOr<ObjectId> LocalObjectStore::Reserve() {
   for (;;) {
     {
-      // In the journal before whatever refers to it, and in no hurry to be durable.
-      const SharedGate::Pass pass(commits_);
-      if (auto status = journal_->broken(); !status.ok()) return status;
       MutexLock lock(mutex_);
-      if (next_id_ < ids_end_) {
-        const ObjectId id = next_id_++;
-        journal_->Append(EncodePayload(UpdateRecord{.id = id, .head = head}));
-        objects_.emplace_hint(objects_.end(), id, std::make_shared<StoredObject>(id, head));
-        changed_.insert(id);
-        changed_tables_.insert(id);
-        return id;
-      }
+      if (next_id_ < ids_end_) return next_id_++;
     }
     if (auto status = ReserveIds(); !status.ok()) return Counted(status);
   }
+}
+
+absl::Status LocalObjectStore::CreateAs(ObjectId id, std::string_view blob, VersionNumber version) {
+  if (auto status = CheckBlob(blob); !status.ok()) return status;
+  if (auto status = CheckVersion(version); !status.ok()) return status;
+  const ObjectHead head{.version = version, .blob = std::string(blob)};
+  // In the journal before whatever refers to it, and in no hurry to be durable.
+  const SharedGate::Pass pass(commits_);
+  if (auto status = journal_->broken(); !status.ok()) return status;
+  MutexLock lock(mutex_);
+  if (id == 0 || id >= next_id_) {
+    return absl::InvalidArgumentError(absl::StrCat("identifier ", id, " was not reserved"));
+  }
+  if (objects_.contains(id)) return absl::AlreadyExistsError(absl::StrCat("object ", id));
+  journal_->Append(EncodePayload(UpdateRecord{.id = id, .head = head}));
+  objects_.emplace_hint(objects_.end(), id, std::make_shared<StoredObject>(id, head));
+  changed_.insert(id);
+  changed_tables_.insert(id);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<LocalObjectStore::ReadPlan> LocalObjectStore::PlanRead(StoredObject& object,

@@ -85,6 +85,30 @@ TEST_F(LocalObjectStoreTest, WhatWasNotFlushedLeavesNothingBehind) {
   EXPECT_NE(Make(), id);
 }
 
+TEST_F(LocalObjectStoreTest, IdentifiersThatWereReservedAreUsedInAnyOrderAndGivenToNobodyElse) {
+  const ObjectId first = *store_->Reserve(), second = *store_->Reserve();
+  const ObjectId between = Make("between");
+  EXPECT_LT(first, second);
+  EXPECT_LT(second, between);
+  EXPECT_TRUE(absl::IsNotFound(store_->GetAttributes(first).status()));
+  EXPECT_THAT(*store_->List(0, 10), ElementsAre(between));
+  ASSERT_TRUE(store_->CreateAs(second, "second", 1).ok());
+  ASSERT_TRUE(store_->CreateAs(first, "first", 2).ok());
+  EXPECT_TRUE(absl::IsAlreadyExists(store_->CreateAs(first, "", 3)));
+  for (const ObjectId nobodys : {ObjectId{0}, between + 1, ObjectId{UINT64_MAX}}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(store_->CreateAs(nobodys, "", 3))) << nobodys;
+  }
+  EXPECT_THAT(*store_->List(0, 10), ElementsAre(first, second, between));
+  const ObjectId unused = *store_->Reserve();
+  ASSERT_TRUE(store_->FlushAll().ok());
+  Open();
+  EXPECT_THAT(*store_->List(0, 10), ElementsAre(first, second, between));
+  EXPECT_EQ(store_->GetAttributes(first)->blob, "first");
+  EXPECT_EQ(store_->GetAttributes(second)->blob, "second");
+  EXPECT_EQ(*Read(between, 0, 100), "between");
+  EXPECT_GT(*store_->Reserve(), unused);
+}
+
 TEST_F(LocalObjectStoreTest, EveryCallOnAMissingObjectIsNotFound) {
   const ObjectId id = Make("x");
   ASSERT_TRUE(store_->Flush(id).ok());

@@ -1,6 +1,7 @@
 #include "objfs/volume/callback_table.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace abacus::objfs {
@@ -123,6 +124,7 @@ CallbackTable::Answer CallbackTable::Ask(ObjectId id, uint16_t writer, Want want
       [&](const Waiter& waiter) { return waiter.writer == writer && waiter.want == want; });
   if (!writes_back && !has_it &&
       (IsHindered(object, writer, want) || IsBehind(object, writer, want))) {
+    timed_.insert(id);
     if (place == object.queue.end()) {
       object.queue.push_back({writer, want, std::nullopt});
     } else {
@@ -247,6 +249,7 @@ CallbackTable::Answer CallbackTable::Alter(const std::vector<ObjectId>& ids, uin
       continue;
     }
     changed_.insert(id);
+    timed_.insert(id);
     // Where nothing is in the way it has its turn, which keeps others from knowing the object until
     // the rest is free too.
     const std::optional<Nanos> woken = hinders(id) ? std::nullopt : std::optional<Nanos>(now);
@@ -286,13 +289,18 @@ void CallbackTable::Tick(Nanos now) {
     silent_.push_back(writer);
     Forget(writer);
   }
-  for (auto& [id, object] : objects_) {
-    if (object.empty(now)) changed_.insert(id);
-    if (object.queue.empty()) continue;
-    std::erase_if(object.queue, [&](const Waiter& waiter) {
-      return waiter.woken.has_value() && *waiter.woken + options_.turn <= now;
-    });
-    changed_.insert(id);
+  // Of very many objects that are known, these are few.
+  for (auto timed = timed_.begin(); timed != timed_.end();) {
+    const auto found = objects_.find(*timed);
+    const bool waits = found != objects_.end() && !found->second.queue.empty();
+    if (found != objects_.end()) changed_.insert(*timed);
+    if (waits) {
+      std::erase_if(found->second.queue, [&](const Waiter& waiter) {
+        return waiter.woken.has_value() && *waiter.woken + options_.turn <= now;
+      });
+    }
+    const bool stays = waits || (found != objects_.end() && found->second.quiet_until > now);
+    timed = stays ? std::next(timed) : timed_.erase(timed);
   }
   Settle(now);
 }
@@ -348,6 +356,7 @@ bool CallbackTable::TellToForget(ObjectId id, uint16_t writer, Object* object, N
     if (knower.breaking) continue;
     knower.breaking = true;
     object->quiet_until = now + options_.quiet;
+    timed_.insert(id);
     actions_.push_back({Action::Kind::kForget, other, id, knower.given});
   }
   return false;

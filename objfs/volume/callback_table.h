@@ -63,7 +63,7 @@ class CallbackTable {
     Nanos lease = 0;  // how long a client that is silent keeps its promises
     Nanos turn = 0;   // how long one that was woken comes first
     Nanos quiet = 0;  // how long nobody is promised to know what was just changed by another
-    size_t knows_max = 65'536;  // objects that one client knows
+    size_t knows_max = 262'144;  // objects that one client knows
   };
   enum class Answer : uint8_t {
     kGranted = 0,
@@ -191,6 +191,7 @@ class CallbackTable {
   std::map<uint16_t, Client> clients_;  // by writer
   std::map<ObjectId, Object> objects_;
   std::set<ObjectId> changed_;
+  std::set<ObjectId> timed_;  // those that the time changes: somebody waits, or it is quiet
   std::vector<Action> actions_;
   std::vector<uint16_t> silent_;
 };

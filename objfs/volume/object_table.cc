@@ -122,6 +122,43 @@ absl::StatusOr<CommitState> ObjectTable::CheckPart(const Part& part, const Node&
   return CommitState::kCommitted;
 }
 
+absl::StatusOr<std::optional<Node>> ObjectTable::LoadPart(const Part& part, int64_t now_ns) {
+  if (!part.creation.has_value()) return Load(part.id);
+  if (!part.reads.empty() || !part.writes.empty() || part.must_be_linked) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("object ", part.id, " is made: there is nothing to read or write"));
+  }
+  Node node{.id = part.id, .inode = part.creation->inode};
+  node.inode.links = 0;
+  node.inode.entries = 0;
+  node.inode.accessed_ns = node.inode.modified_ns = now_ns;
+  node.inode.changed_ns = node.inode.born_ns = now_ns;
+  node.size = part.creation->contents.size();
+  return node;
+}
+
+absl::Status ObjectTable::MakePart(uint16_t writer, const Part& part) {
+  if (!part.creation.has_value()) return absl::OkStatus();
+  Inode unnamed = part.creation->inode;
+  unnamed.links = 0;
+  const absl::Status made = store_->CreateAs(part.id, unnamed.Encode(), Next(writer).value);
+  // It was made when the same was tried before.
+  if (!made.ok() && !absl::IsAlreadyExists(made)) return made;
+  if (!part.creation->opens) return absl::OkStatus();
+  MutexLock lock(mutex_);
+  ++opened_[part.id].by[writer];
+  return absl::OkStatus();
+}
+
+void ObjectTable::UndoOpen(uint16_t writer, const Part& part) {
+  if (!part.creation.has_value() || !part.creation->opens) return;
+  MutexLock lock(mutex_);
+  const auto opened = opened_.find(part.id);
+  if (opened == opened_.end()) return;
+  opened->second.by.erase(writer);
+  if (opened->second.by.empty()) opened_.erase(opened);
+}
+
 absl::StatusOr<Outcome> ObjectTable::Commit(uint16_t writer, const Transaction& transaction) {
   std::vector<ObjectId> ids;
   for (const Part& part : transaction.parts) ids.push_back(part.id);
@@ -135,7 +172,7 @@ absl::StatusOr<Outcome> ObjectTable::Commit(uint16_t writer, const Transaction& 
   Outcome outcome;
   std::vector<ObjectUpdate> updates;
   for (const Part& part : transaction.parts) {
-    ABACUS_ASSIGN_OR_RETURN(std::optional<Node> node, Load(part.id));
+    ABACUS_ASSIGN_OR_RETURN(std::optional<Node> node, LoadPart(part, now_ns));
     if (!node.has_value()) return Outcome{.state = CommitState::kGone, .id = part.id};
     ABACUS_ASSIGN_OR_RETURN(const CommitState state, CheckPart(part, *node));
     if (state != CommitState::kCommitted) return Outcome{.state = state, .id = part.id};
@@ -145,11 +182,20 @@ absl::StatusOr<Outcome> ObjectTable::Commit(uint16_t writer, const Transaction& 
       update.writes.push_back({write.offset, write.bytes.view()});
       node->size = std::max<uint64_t>(node->size, write.offset + write.bytes.size());
     }
+    if (part.creation.has_value() && !part.creation->contents.empty()) {
+      // Whatever flush makes the name durable takes them along.
+      update.writes.push_back({0, part.creation->contents});
+      update.may_lose_contents = true;
+    }
     updates.push_back(std::move(update));
     outcome.nodes.push_back(*std::move(node));
   }
+  for (const Part& part : transaction.parts) ABACUS_RETURN_IF_ERROR(MakePart(writer, part));
   outcome.version = Next(writer);
-  ABACUS_RETURN_IF_ERROR(store_->Update(updates, outcome.version.value));
+  if (absl::Status updated = store_->Update(updates, outcome.version.value); !updated.ok()) {
+    for (const Part& part : transaction.parts) UndoOpen(writer, part);
+    return updated;
+  }
   if (transaction.tree.has_value()) ++tree_;
   for (const Part& part : transaction.parts) {
     const bool sets_time = part.change.modified_ns.has_value() || part.change.touch_modified;

@@ -44,7 +44,11 @@ class ObjectTable {
   // Id 0 where there is none.
   absl::StatusOr<Node> Stat(ObjectId id);
   absl::StatusOr<Node> Make(uint16_t writer, const Inode& inode, std::string_view contents);
+  absl::StatusOr<ObjectId> Reserve() { return store_->Reserve(); }
+  // Takes back what a Commit() that failed has made. Errors: kNotFound - it had not come to that.
   absl::Status Discard(ObjectId id);
+  // What it makes is open by `writer` where its creation says so. Where the store refuses the
+  // whole, the object may be there without a name: it is tried again, or Discard().
   absl::StatusOr<Outcome> Commit(uint16_t writer, const Transaction& transaction);
   absl::StatusOr<Node> Change(uint16_t writer, ObjectId id, const InodeChange& change);
   uint64_t TreeVersion() const { return tree_.load(); }
@@ -101,6 +105,12 @@ class ObjectTable {
   // An inode as it is now, with the times of its last write. nullopt: there is none.
   absl::StatusOr<std::optional<Node>> Load(ObjectId id);
   Version Next(uint16_t writer);
+  // The object of a part as it is before: read, or as it is to be made.
+  absl::StatusOr<std::optional<Node>> LoadPart(const Part& part, int64_t now_ns);
+  // Before the step that gives it a name. Until then it has no links: whoever looks for what a
+  // crash left behind removes it.
+  absl::Status MakePart(uint16_t writer, const Part& part);
+  void UndoOpen(uint16_t writer, const Part& part);
   // The state that refuses the part; kCommitted where none does.
   absl::StatusOr<CommitState> CheckPart(const Part& part, const Node& node);
   absl::StatusOr<bool> IsNewest(ObjectId id, const RangeVersion& read, uint64_t size);

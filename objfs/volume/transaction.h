@@ -6,10 +6,12 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "objfs/layer/layer.h"
 #include "objfs/volume/inode.h"
+#include "runtime/object/ref.h"
 
 namespace abacus::objfs {
 
@@ -38,6 +40,15 @@ struct KnownNodes {
   ABACUS_FIELDS(nodes, given)
 };
 
+// An object that a transaction makes: it is there when its first name is, and else is not. Its
+// links are those of the part's change.
+struct Creation {
+  Inode inode;
+  std::string contents;  // of a symbolic link
+  bool opens = false;    // it is open for the client then, as by Volume::Open()
+  ABACUS_FIELDS(inode, contents, opens)
+};
+
 // The part of a transaction that one object takes.
 struct Part {
   ObjectId id = 0;
@@ -47,7 +58,12 @@ struct Part {
   InodeChange change;
   bool must_be_linked = false;  // refused where no name leads to the object any more
   bool must_be_empty = false;   // refused where the directory has entries
-  ABACUS_FIELDS(id, reads, writes, change, must_be_linked, must_be_empty)
+  // The object is made; `id` is one that the client has reserved, and there is nothing to read,
+  // write or require.
+  std::optional<Creation> creation = {};
+  // Where it is committed, the client has closed the object, once.
+  bool closes = false;
+  ABACUS_FIELDS(id, reads, writes, change, must_be_linked, must_be_empty, creation, closes)
 };
 
 struct Transaction {
@@ -55,10 +71,7 @@ struct Transaction {
   // A directory changes its parent: committed only where no other did since this value of
   // Volume::TreeVersion(), or two clients could build a cycle.
   std::optional<uint64_t> tree;
-  // Objects that names lead to when it is committed. One that was just made is not taken back then,
-  // should its client die.
-  std::vector<ObjectId> names;
-  ABACUS_FIELDS(parts, tree, names)
+  ABACUS_FIELDS(parts, tree)
 };
 
 enum class CommitState : uint8_t {
@@ -69,12 +82,20 @@ enum class CommitState : uint8_t {
   kTree,      // another directory was moved meanwhile
 };
 
+// What a client has of an object that its transaction made.
+struct MadeObject {
+  Version given;              // the promise for what is known of it (Volume::Know); 0: none
+  runtime::Ref<Layer> layer;  // where it is open: its lowest one
+  ABACUS_FIELDS(given, layer)
+};
+
 struct Outcome {
   CommitState state = CommitState::kCommitted;
   ObjectId id = 0;
   std::vector<Node> nodes;  // where committed: of the parts, as they are now
   Version version;          // where committed: of what was written
-  ABACUS_FIELDS(state, id, nodes, version)
+  std::optional<MadeObject> made = {};
+  ABACUS_FIELDS(state, id, nodes, version, made)
 };
 
 }  // namespace abacus::objfs

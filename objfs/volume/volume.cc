@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -170,41 +171,45 @@ absl::Status Volume::Leave(uint16_t writer) {
   absl::Status first;
   locks_.End(writer);
   for (const ObjectId id : table_->OpenedBy(writer)) first.Update(Close(writer, id));
-  std::vector<ObjectId> unnamed;
+  std::set<ObjectId> reserved;
   {
     MutexLock lock(mutex_);
     clients_.erase(writer);
-    absl::erase_if(unnamed_, [&unnamed, writer](const auto& made) {
-      if (made.second == writer) unnamed.push_back(made.first);
-      return made.second == writer;
-    });
+    const auto found = reserved_.find(writer);
+    if (found != reserved_.end()) reserved = std::move(found->second);
+    reserved_.erase(writer);
   }
-  for (const ObjectId id : unnamed) first.Update(table_->Discard(id));
+  // What was made as one of them, and came to no name, the client may have tried again.
+  for (const ObjectId id : reserved) table_->Discard(id).IgnoreError();
   return first;
 }
 
-absl::Status Volume::AddUnnamed(uint16_t writer, ObjectId id) {
-  {
-    MutexLock lock(mutex_);
-    unnamed_[id] = writer;
+absl::StatusOr<std::vector<ObjectId>> Volume::Reserve(uint16_t writer, uint32_t count) {
+  ABACUS_RETURN_IF_ERROR(callbacks_->Check(writer));
+  if (count > kReservedMax) {
+    return absl::InvalidArgumentError(absl::StrCat("at most ", kReservedMax, " at a time"));
   }
-  absl::Status here = callbacks_->Check(writer);
-  if (here.ok()) return here;
-  // Its Leave() may not have seen this one.
-  if (!TakeUnnamed(writer, {id}).empty()) table_->Discard(id).IgnoreError();
-  return here;
+  std::vector<ObjectId> ids;
+  for (uint32_t i = 0; i < count; ++i) {
+    ABACUS_ASSIGN_OR_RETURN(const ObjectId id, table_->Reserve());
+    ids.push_back(id);
+    PutReserved(writer, id);
+  }
+  return ids;
 }
 
-std::vector<ObjectId> Volume::TakeUnnamed(uint16_t writer, const std::vector<ObjectId>& ids) {
-  std::vector<ObjectId> taken;
+void Volume::PutReserved(uint16_t writer, ObjectId id) {
   MutexLock lock(mutex_);
-  for (const ObjectId id : ids) {
-    const auto found = unnamed_.find(id);
-    if (found == unnamed_.end() || found->second != writer) continue;
-    unnamed_.erase(found);
-    taken.push_back(id);
-  }
-  return taken;
+  if (!clients_.contains(writer)) return;  // it has left
+  std::set<ObjectId>& reserved = reserved_[writer];
+  reserved.insert(id);
+  if (reserved.size() > kReservedMax) reserved.erase(reserved.begin());
+}
+
+bool Volume::TakeReserved(uint16_t writer, ObjectId id) {
+  MutexLock lock(mutex_);
+  const auto found = reserved_.find(writer);
+  return found != reserved_.end() && found->second.erase(id) > 0;
 }
 
 // -- inodes ---------------------------------------------------------------------------------------
@@ -247,43 +252,55 @@ absl::Status Volume::Pass(uint16_t writer, ObjectId id) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<MadeInode> Volume::MakeInode(uint16_t writer, const Inode& inode,
-                                            const std::string& contents, bool opens) {
-  ABACUS_RETURN_IF_ERROR(callbacks_->Check(writer));
-  MadeInode made;
-  ABACUS_ASSIGN_OR_RETURN(made.node, table_->Make(writer, inode, contents));
-  const ObjectId id = made.node.id;
-  ABACUS_RETURN_IF_ERROR(AddUnnamed(writer, id));
-  if (opens) {
-    auto layer = Open(writer, id);
-    if (!layer.ok()) {
-      // Nobody has heard of it.
-      if (!TakeUnnamed(writer, {id}).empty()) table_->Discard(id).IgnoreError();
-      return layer.status();
-    }
-    made.layer = *std::move(layer);
-  }
-  made.given = callbacks_->Know(std::vector<ObjectId>{id}, writer).front();
-  return made;
-}
-
-absl::Status Volume::Discard(uint16_t writer, const KnownInode& made, bool opened) {
-  callbacks_->Forgotten(made.id, writer, made.given);
-  if (TakeUnnamed(writer, {made.id}).empty()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "object ", made.id, " was not made by client ", writer, ", or has got a name since"));
-  }
-  if (opened) ABACUS_RETURN_IF_ERROR(Close(writer, made.id));
-  return table_->Discard(made.id);
-}
-
 absl::StatusOr<Outcome> Volume::Commit(uint16_t writer, const Transaction& transaction) {
-  const std::vector<ObjectId> named = TakeUnnamed(writer, transaction.names);
-  auto outcome = CommitParts(writer, transaction);
-  if (!outcome.ok() || outcome->state != CommitState::kCommitted) {
-    for (const ObjectId id : named) AddUnnamed(writer, id).IgnoreError();
+  const auto makes = [](const Part& part) { return part.creation.has_value(); };
+  const auto& parts = transaction.parts;
+  const auto made = std::find_if(parts.begin(), parts.end(), makes);
+  if (made != parts.end() && std::any_of(std::next(made), parts.end(), makes)) {
+    return absl::InvalidArgumentError("a transaction makes one object at most");
+  }
+  auto outcome = made == parts.end() ? CommitParts(writer, transaction)
+                                     : CommitMaking(writer, transaction, *made);
+  if (!outcome.ok() || outcome->state != CommitState::kCommitted) return outcome;
+  for (const Part& part : parts) {
+    if (part.closes) Close(writer, part.id).IgnoreError();  // who had it open knows that it had
   }
   return outcome;
+}
+
+absl::StatusOr<Outcome> Volume::CommitMaking(uint16_t writer, const Transaction& transaction,
+                                             const Part& made) {
+  ABACUS_RETURN_IF_ERROR(callbacks_->Check(writer));
+  if (!TakeReserved(writer, made.id)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("client ", writer, " has not reserved object ", made.id));
+  }
+  // Whoever finds its name opens it after its layers are there.
+  const Turns::Turn turn(openings_, made.id);
+  // Before anybody can change it.
+  const Version given = callbacks_->Know(std::vector<ObjectId>{made.id}, writer).front();
+  auto outcome = CommitParts(writer, transaction);
+  if (!outcome.ok() || outcome->state != CommitState::kCommitted) {
+    callbacks_->Forgotten(made.id, writer, given);
+    // Who is refused tries again with the same. An identifier that an object had is not used again.
+    const bool is_new = outcome.ok() || absl::IsNotFound(table_->Discard(made.id));
+    if (is_new) PutReserved(writer, made.id);
+    return outcome;
+  }
+  outcome->made = MadeObject{given, {}};
+  if (made.creation->opens) outcome->made->layer = LayerOfMade(writer, made.id);
+  return outcome;
+}
+
+// Where there are none the client opens it itself, and is told why not.
+Ref<Layer> Volume::LayerOfMade(uint16_t writer, ObjectId id) {
+  auto layer = MakeBottom(id);
+  // Its Leave() may not have seen that it is open.
+  const bool stays = layer.ok() && callbacks_->Check(writer).ok();
+  if (stays) return *std::move(layer);
+  const absl::StatusOr<bool> last = table_->Close(writer, id);
+  if (last.ok() && *last) EndBottom(id);
+  return {};
 }
 
 absl::StatusOr<Outcome> Volume::CommitParts(uint16_t writer, const Transaction& transaction) {
@@ -376,6 +393,12 @@ absl::Status Volume::Close(uint16_t writer, ObjectId id) {
   if (!table_->IsOpenBy(writer, id)) callbacks_->Release(id, writer);
   if (*last) EndBottom(id);
   return absl::OkStatus();
+}
+
+absl::Status Volume::CloseAll(uint16_t writer, const std::vector<ObjectId>& ids) {
+  absl::Status first;
+  for (const ObjectId id : ids) first.Update(Close(writer, id));
+  return first;
 }
 
 // -- locks ----------------------------------------------------------------------------------------

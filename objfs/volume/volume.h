@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -52,14 +53,6 @@ struct VolumeSpace {
   uint64_t damaged = 0;  // reads that met wrong bytes on the disk, and were errors therefore
   uint64_t refused = 0;  // changes that there was no space for, or that the quota forbids
   ABACUS_FIELDS(block_bytes, capacity_bytes, available_bytes, objects, damaged, refused)
-};
-
-// An object that was just made.
-struct MadeInode {
-  Node node;
-  Version given;              // the promise for what is known of it (Volume::Know); 0: none
-  runtime::Ref<Layer> layer;  // where it was opened: its lowest one
-  ABACUS_FIELDS(node, given, layer)
 };
 
 // Transactions since the volume was opened.
@@ -136,17 +129,15 @@ class Volume final : public runtime::AnchoredObject {
   // A call about the object that was answered IsWouldBlock() has been served: the client takes no
   // turn that it had waited for.
   absl::Status Pass(uint16_t writer, ObjectId id);
-  // Makes an object that no name leads to yet; `inode.links` says how many will. What is told of it
-  // may be kept as what Know() tells, and with `opens` it is opened as by Open(): so a client asks
-  // once for what it needs of a new file.
-  absl::StatusOr<MadeInode> MakeInode(uint16_t writer, const Inode& inode,
-                                      const std::string& contents, bool opens);
-  // Takes back one that MakeInode() made so, and that no transaction named. Those of a client that
-  // has left are taken back by the volume.
-  // Errors: kFailedPrecondition - it is another client's, or somebody has it open.
-  absl::Status Discard(uint16_t writer, const KnownInode& made, bool opened);
+  // Identifiers of objects that the client will make, each once (Part::creation).
+  // Limits: `count` <= kReservedMax, and so many are remembered of a client's, the newest.
+  absl::StatusOr<std::vector<ObjectId>> Reserve(uint16_t writer, uint32_t count);
   // This and Change() are refused as IsWouldBlock() while other clients have yet to forget what
-  // they know of the objects; then the client's end is woken.
+  // they know of the objects; then the client's end is woken. What is told of an object that the
+  // transaction makes may be kept as what Know() tells: so a client asks once for what it needs of
+  // a new file. A refused one makes nothing.
+  // Errors: kInvalidArgument - it makes more than one object. kFailedPrecondition - that one's
+  // identifier is none that the client has reserved and not used yet.
   absl::StatusOr<Outcome> Commit(uint16_t writer, const Transaction& transaction);
   // Changes of one inode that depend on nothing that was read.
   absl::StatusOr<Node> Change(uint16_t writer, ObjectId id, const InodeChange& change);
@@ -159,6 +150,8 @@ class Volume final : public runtime::AnchoredObject {
   // or without. Each Open() needs a Close().
   absl::StatusOr<runtime::Ref<Layer>> Open(uint16_t writer, ObjectId id);
   absl::Status Close(uint16_t writer, ObjectId id);
+  // The first error; all that can be are closed.
+  absl::Status CloseAll(uint16_t writer, const std::vector<ObjectId>& ids);
 
   // -- locks: see LockTable. No call waits; who waits is told by the object that it listens with
   // ---
@@ -183,7 +176,9 @@ class Volume final : public runtime::AnchoredObject {
   // From now on nobody can join. Errors: kFailedPrecondition - clients are there.
   absl::Status Retire();
 
-  ABACUS_OBJECT(Volume, "objfs.Volume", 1, Join, Renew, Leave, Stat, MakeInode, Discard, Commit,
+  static constexpr size_t kReservedMax = 1024;
+
+  ABACUS_OBJECT(Volume, "objfs.Volume", 1, Join, Renew, Leave, Stat, Reserve, CloseAll, Commit,
                 Change, TreeVersion, Open, Close, ListenForLocks, Lock, Unlock, GetLock, CancelLock,
                 WaitingLocks, Locks, Flush, Space, Clients, Retire, Settle, Pass, TellWhenWritten,
                 Commits, Know)
@@ -197,11 +192,15 @@ class Volume final : public runtime::AnchoredObject {
   absl::Status FinishRoot(ObjectId id);
   absl::StatusOr<runtime::Ref<Layer>> MakeBottom(ObjectId id);
   void EndBottom(ObjectId id);
-  // Until a transaction names the object, which takes it out again, the client that made it may
-  // die. Errors: IsNoClient() - it has; the object is gone.
-  absl::Status AddUnnamed(uint16_t writer, ObjectId id);
-  std::vector<ObjectId> TakeUnnamed(uint16_t writer, const std::vector<ObjectId>& ids);
+  // Whether the client had reserved it; from now on it has not.
+  bool TakeReserved(uint16_t writer, ObjectId id);
+  void PutReserved(uint16_t writer, ObjectId id);
   absl::StatusOr<Outcome> CommitParts(uint16_t writer, const Transaction& transaction);
+  // One of whose parts makes an object.
+  absl::StatusOr<Outcome> CommitMaking(uint16_t writer, const Transaction& transaction,
+                                       const Part& made);
+  // The layers of an object that was just made and is open. In its turn of `openings_`.
+  runtime::Ref<Layer> LayerOfMade(uint16_t writer, ObjectId id);
   void FlushNowAndThen();
   void DropTheSilent();
   // Looks through a part of what there was at the start, once the clients have had their time.
@@ -227,7 +226,8 @@ class Volume final : public runtime::AnchoredObject {
   uint16_t last_writer_ ABSL_GUARDED_BY(mutex_) = 0;
   bool retired_ ABSL_GUARDED_BY(mutex_) = false;
   absl::flat_hash_map<ObjectId, Bottom> bottoms_ ABSL_GUARDED_BY(mutex_);
-  absl::flat_hash_map<ObjectId, uint16_t> unnamed_ ABSL_GUARDED_BY(mutex_);  // who made them
+  // By writer: what it may make objects as.
+  absl::flat_hash_map<uint16_t, std::set<ObjectId>> reserved_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread flusher_;
 };

@@ -69,6 +69,7 @@ class MockFileSystem : public FileSystem {
   MOCK_METHOD(absl::StatusOr<std::optional<HeldLock>>, GetLock, (const LockRequest&), (override));
   MOCK_METHOD(uint64_t, AddKeeper, (Forget), (override));
   MOCK_METHOD(void, RemoveKeeper, (uint64_t), (override));
+  MOCK_METHOD(bool, IsTold, (ObjectId), (override));
   MOCK_METHOD(absl::StatusOr<VolumeSpace>, Space, (), (override));
   MOCK_METHOD(absl::StatusOr<std::string>, StackOf, (ObjectId), (override));
 };

@@ -41,6 +41,7 @@ class MockMountTest : public testing::Test {
     using testing::_;
     using testing::Return;
     const auto gone = FsStatus(FsError::kNoEntry, "nothing of that name");
+    ON_CALL(files_, IsTold(_)).WillByDefault(Return(true));
     ON_CALL(files_, root()).WillByDefault(Return(kRoot));
     ON_CALL(files_, Lookup(_, _, _)).WillByDefault(Return(gone));
     ON_CALL(files_, Stat(_)).WillByDefault(Return(FsStatus(FsError::kStale, "no such object")));
