@@ -75,13 +75,31 @@ void Adapter::ForgetPagesSoon(ObjectId file, std::function<void()> done) {
 }
 
 void Adapter::Wrote(uint64_t inode, PageReads::Clock::time_point seen) {
-  if (options_.exclusive || options_.direct_io || !page_reads_.Beside(inode, seen)) return;
-  ForgetPagesSoon(Swap(inode), [] {});
+  if (options_.exclusive || options_.direct_io) return;
+  if (page_reads_.Beside(inode, seen)) return ForgetPagesSoon(Swap(inode), [] {});
+  MayKeep(inode);
+}
+
+void Adapter::MayKeep(uint64_t inode) {
+  if (options_.exclusive || options_.direct_io || files_.IsTold(Swap(inode))) return;
+  bool many = false;
+  {
+    runtime::MutexLock lock(mutex_);
+    many = untold_.size() >= kUntoldMax && !untold_.contains(inode);
+    if (!many) untold_.insert(inode);
+  }
+  if (many) ForgetPagesSoon(Swap(inode), [] {});
 }
 
 bool Adapter::IsForgetting(uint64_t inode) {
-  runtime::MutexLock lock(mutex_);
-  return forgetting_.contains(inode);
+  bool untold = false;
+  {
+    runtime::MutexLock lock(mutex_);
+    untold = untold_.erase(inode) > 0;
+    if (!untold) return forgetting_.contains(inode);
+  }
+  ForgetPagesSoon(Swap(inode), [] {});
+  return true;
 }
 
 void Adapter::Hold(std::shared_ptr<void> held) {

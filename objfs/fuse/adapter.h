@@ -10,6 +10,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "objfs/fs/file_system.h"
@@ -68,7 +69,11 @@ class Adapter {
   // answer comes after that, or it might find the pages. (The kernel also forgets them where an
   // answer has a new modification time, but of several programs that ask at once it takes no notice
   // of some answers, and lets the others go on while it forgets.)
+  // So are pages of which nobody is told when they become old (MayKeep()): they are forgotten here.
   bool IsForgetting(uint64_t inode);
+  // The kernel is about to be given bytes of the file, or has just been. Where nobody tells when
+  // another client changes it (FileSystem::IsTold), they are good until the next program looks.
+  void MayKeep(uint64_t inode);
 
   // Logs that `operation` failed; no more often than Options allow.
   void Log(std::string_view operation, const absl::Status& status);
@@ -87,6 +92,9 @@ class Adapter {
   runtime::LogLimit log_limit_;
   runtime::Mutex mutex_;
   absl::flat_hash_map<uint64_t, int> forgetting_ ABSL_GUARDED_BY(mutex_);  // inodes
+  // Inodes with pages that nobody tells of. Beyond so many they are forgotten at once.
+  static constexpr size_t kUntoldMax = 65'536;
+  absl::flat_hash_set<uint64_t> untold_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<const void*, std::shared_ptr<void>> held_ ABSL_GUARDED_BY(mutex_);
 };
 

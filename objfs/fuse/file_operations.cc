@@ -114,6 +114,7 @@ void Create(fuse_req_t raw, fuse_ino_t directory, const char* name, mode_t mode,
 void Read(fuse_req_t raw, fuse_ino_t inode, size_t bytes, off_t offset, fuse_file_info* info) {
   Serve(raw, "read", [&](Request& request) {
     const PageReads::Reading reading(request.adapter().page_reads(), inode);
+    request.adapter().MayKeep(inode);
     const auto read =
         request.files().Read(FileOf(info).handle(), static_cast<uint64_t>(offset), bytes);
     if (!read.ok()) return request.Fail(read.status());

@@ -40,6 +40,7 @@ class PagesTest : public MockMountTest {
           }
           return Block::CopyOf(std::string(bytes, content));
         });
+    ON_CALL(files_, IsTold(kFile)).WillByDefault([this](ObjectId) { return is_told_.load(); });
     EXPECT_CALL(files_, AddKeeper(_))
         .WillOnce(testing::DoAll(SaveArg<0>(&forget_), Return(kKeeper)));
     EXPECT_CALL(files_, RemoveKeeper(kKeeper));
@@ -58,6 +59,7 @@ class PagesTest : public MockMountTest {
   }
 
   std::atomic<char> content_{'a'};
+  std::atomic<bool> is_told_{true};
   std::atomic<bool> holds_first_page_{false}, holding_{false};
   std::promise<void> let_go_;
   std::shared_future<void> go_on_ = let_go_.get_future().share();
@@ -93,6 +95,29 @@ TEST_F(PagesTest, WhoBeginsToReadMeanwhileDoesNotFindThem) {
   first.join();
   EXPECT_EQ(second.get(), 'b');
   ASSERT_TRUE(runtime::testing::Eventually([&] { return done.load(); }));
+}
+
+TEST_F(PagesTest, WhatNobodyTellsOfIsReadAnewByWhoLooksNext) {
+  is_told_ = false;
+  ASSERT_EQ(ByteOf(5), 'a');
+  content_ = 'b';
+  EXPECT_EQ(ByteOf(5), 'b');
+  // Of what is read from now on somebody tells.
+  is_told_ = true;
+  content_ = 'c';
+  EXPECT_EQ(ByteOf(5), 'c') << "it was read before";
+  content_ = 'd';
+  EXPECT_EQ(ByteOf(5), 'c') << "the kernel keeps what it has read";
+  const int writer = open(Path("file").c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_GE(writer, 0);
+  ASSERT_EQ(ByteOf(5), 'd') << "who opens it reads it anew";
+  is_told_ = false;
+  EXPECT_CALL(files_, Write(_, 5 * kPageBytes, _)).WillOnce(Return(absl::OkStatus()));
+  const std::string page(kPageBytes, 'e');
+  EXPECT_EQ(pwrite(writer, page.data(), kPageBytes, 5 * kPageBytes), kPageBytes);
+  content_ = 'f';
+  EXPECT_EQ(ByteOf(5), 'f') << "so does who wrote it untold";
+  close(writer);
 }
 
 TEST_F(PagesTest, AWriteBesideWhichThePageWasReadIsSeenWhenItReturns) {

@@ -38,8 +38,9 @@ class PosixPagesTest : public testing::RealMountTest {
 };
 
 INSTANTIATE_TEST_SUITE_P(Stacks, PosixPagesTest,
-                         ::testing::Values("cache(block=4 KiB)/isolation/storage"),
-                         [](const auto&) { return "Cached"; });
+                         ::testing::Values("cache(block=4 KiB)/isolation/storage",
+                                           "isolation/storage"),
+                         [](const auto& stack) { return stack.index == 0 ? "Cached" : "Plain"; });
 
 TEST_P(PosixPagesTest, ReadsOfManyProgramsSeeWhatWasWrittenAtTheOtherMount) {
   constexpr size_t kPlaces = 2, kReadersOfEach = 3, kDigits = 16;
