@@ -233,6 +233,8 @@ void CommandLine::AddVolumes() {
           "attr_timeout=SECONDS "
           "and entry_timeout=SECONDS (how long the kernel may keep attributes and names without "
           "asking whether another client changed them: 0, and 30 at most; exclusive: 600), "
+          "known_inodes=COUNT (of so many files this process keeps attributes while the server "
+          "tells of changes, and four times as many names: 131072, some 100 MB), "
           "config=FILE (as --config)")
       ->type_name("WORD[,...]")
       ->allow_extra_args(false);

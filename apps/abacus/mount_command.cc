@@ -43,9 +43,13 @@ constexpr char kServedFilesStack[] = "cache/isolation/storage";
 // nothing older.
 constexpr absl::Duration kTimeoutMax = absl::Seconds(30);
 
+// A volume remembers more of no client (CallbackTable::Options).
+constexpr size_t kKnownInodesMax = 262'144;
+
 // What -o says.
 struct MountWords {
   objfs::Mount::Options mount;
+  size_t known_inodes_max = objfs::FileSystem::Options().known_inodes_max;
   std::string stack;   // empty: the default
   std::string volume;  // of a local store
   bool local = false;
@@ -82,6 +86,16 @@ absl::Status SetTimeout(const std::vector<std::string>& parts, absl::Duration* t
   return absl::OkStatus();
 }
 
+absl::Status SetKnownInodes(const std::vector<std::string>& parts, size_t* count) {
+  if (parts.size() == 2 && absl::SimpleAtoi(parts[1], count) && *count >= 1 &&
+      *count <= kKnownInodesMax) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat("-o ", absl::StrJoin(parts, "="),
+                                                 ": known_inodes is a number from 1 to ",
+                                                 kKnownInodesMax, ", as in known_inodes=131072"));
+}
+
 absl::StatusOr<MountWords> ParseWords(const std::vector<std::string>& options) {
   MountWords words;
   for (const std::string& option : options) {
@@ -95,6 +109,8 @@ absl::StatusOr<MountWords> ParseWords(const std::vector<std::string>& options) {
         ABACUS_RETURN_IF_ERROR(SetTimeout(parts, &words.mount.attributes_for));
       } else if (parts[0] == "entry_timeout") {
         ABACUS_RETURN_IF_ERROR(SetTimeout(parts, &words.mount.names_for));
+      } else if (parts[0] == "known_inodes") {
+        ABACUS_RETURN_IF_ERROR(SetKnownInodes(parts, &words.known_inodes_max));
       } else if (word == "local") {
         words.local = true;
       } else if (parts[0] == "stack" && parts.size() == 2) {
@@ -195,9 +211,11 @@ std::string NameOf(const std::string& directory) {
 int Show(const MountOptions& options, const MountWords& words,
          const runtime::Ref<objfs::Volume>& volume, objfs::FileSystem::Host host,
          const std::string& client, const runtime::Config& config, const Daemon& daemon) {
-  auto files = objfs::FileSystem::Make(
-      volume, Kinds(), std::move(host),
-      {.client = client, .file_stack = words.stack, .push_after = config.cache.dirty_age});
+  auto files = objfs::FileSystem::Make(volume, Kinds(), std::move(host),
+                                       {.client = client,
+                                        .file_stack = words.stack,
+                                        .push_after = config.cache.dirty_age,
+                                        .known_inodes_max = words.known_inodes_max});
   if (!files.ok()) return Fail(files.status());
   objfs::Mount::Options mount_options = words.mount;
   mount_options.name = options.source;

@@ -440,6 +440,17 @@ TEST_F(MountEndToEndTest, NamesAndAttributesAreKeptForAsLongAsTheMountSays) {
     EXPECT_THAT(refused.err, HasSubstr("is a number of seconds from 0 to 30")) << word;
     EXPECT_FALSE(IsMounted(none)) << word;
   }
+  for (const char* word : {"known_inodes", "known_inodes=0", "known_inodes=many", "known_inodes=-1",
+                           "known_inodes=262145"}) {
+    const Outcome refused = Abacus({"mount", address_ + "/home", none, "-o", word});
+    EXPECT_NE(refused.code, 0) << word;
+    EXPECT_THAT(refused.err, HasSubstr("known_inodes is a number from 1 to 262144")) << word;
+    EXPECT_FALSE(IsMounted(none)) << word;
+  }
+  const std::string few = Mount("few", "home", "known_inodes=3");
+  ASSERT_EQ(Run("for i in 1 2 3 4 5 6; do mkdir " + few + "/d$i && touch " + few +
+                "/d$i/f; done && ls -lR " + few + " && rm -r " + few + "/d*"),
+            0);
 }
 
 TEST_F(MountEndToEndTest, WhoCountsUnderALockOnTwoMountsCountsRight) {
