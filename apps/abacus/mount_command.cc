@@ -120,8 +120,11 @@ absl::StatusOr<MountWords> ParseWords(const std::vector<std::string>& options) {
       } else if (parts[0] == "config" && parts.size() == 2) {
         words.config = parts[1];
       } else if (word == "defaults" || word == "_netdev" || word == "auto" || word == "noauto" ||
-                 word == "user" || word == "nofail" || parts[0].rfind("x-", 0) == 0) {
+                 word == "user" || word == "users" || word == "nouser" || word == "owner" ||
+                 word == "group" || word == "nofail" || parts[0].rfind("x-", 0) == 0) {
         // Of fstab: for others than us.
+      } else if (word == "relatime") {
+        // What every mount is anyway; libfuse does not know the word.
       } else {
         words.mount.more.push_back(word);
       }

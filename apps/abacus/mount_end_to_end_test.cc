@@ -541,6 +541,10 @@ TEST_F(MountEndToEndTest, ServesAsTheHelperOfMount) {
   EXPECT_TRUE(IsMounted(one));
   EXPECT_EQ(Run("echo x > " + one + "/f"), 0);
   EXPECT_EQ(Abacus({"umount", one}).code, 0);
+  // The words that tools write into fstab.
+  EXPECT_EQ(Run(helper + " " + address_ + "/home " + one + " -o rw,relatime,users,nofail"), 0);
+  EXPECT_TRUE(IsMounted(one));
+  EXPECT_EQ(Abacus({"umount", one}).code, 0);
   EXPECT_NE(Run(helper + " " + address_ + "/home 2> /dev/null"), 0);
 }
 

@@ -40,6 +40,8 @@ struct SetAttributes {
   std::optional<uint64_t> size;
   std::optional<int64_t> accessed_ns, modified_ns;  // since 1970
   bool accessed_now = false, modified_now = false;
+  // The set-id bits that a program does not keep when somebody changes it; nothing else changes.
+  bool drop_setid = false;
 };
 
 enum class RenameRule : uint8_t { kReplace = 0, kNoReplace, kExchange };

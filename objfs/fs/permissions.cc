@@ -92,11 +92,11 @@ InodeChange ChangeOf(const Caller& caller, const Inode& inode, const SetAttribut
   change.touch_changed = true;
   if (IsSuperuser(caller)) {
     // Also the superuser's chown takes the rights of a program away; the kernel says so itself.
-    change.drop_setid = !caller.checked && (set.uid || set.gid);
+    change.drop_setid = set.drop_setid || (!caller.checked && (set.uid || set.gid));
     return change;
   }
   if (set.permissions && !IsInGroup(caller, inode.gid)) *change.permissions &= ~uint32_t{S_ISGID};
-  change.drop_setid = set.uid || set.gid || set.size;
+  change.drop_setid = set.drop_setid || set.uid || set.gid || set.size;
   return change;
 }
 

@@ -28,10 +28,11 @@ void Begin(void* user_data, fuse_conn_info* connection) {
 
   // Data goes through memory, not through pipes: a splice costs small requests two more system
   // calls, and layers want their bytes in memory anyway. Set-id bits that a writer may not keep
-  // fall by a SETATTR of the kernel's, which knows the writer: so no HANDLE_KILLPRIV.
-  // The kernel does not collect writes (no WRITEBACK_CACHE): what the store refuses is to be the
-  // error of the write(2) that brought it, and a program that unmaps a page that it wrote waits
-  // for ever in some kernels where it does.
+  // fall by a SETATTR of the kernel's, which knows the writer: so no HANDLE_KILLPRIV. Where the
+  // kernel keeps no pages, and at an open(2) that truncates, they are ours (DropSetId). The kernel
+  // does not collect writes (no WRITEBACK_CACHE): what the store refuses is to be the error of the
+  // write(2) that brought it, and a program that unmaps a page that it wrote waits for ever in some
+  // kernels where it does.
   unsigned want = FUSE_CAP_ASYNC_READ | FUSE_CAP_ASYNC_DIO | FUSE_CAP_PARALLEL_DIROPS |
                   FUSE_CAP_ATOMIC_O_TRUNC | FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO;
   // Without other clients the kernel's own locks are enough.

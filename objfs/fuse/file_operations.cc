@@ -28,13 +28,32 @@ constexpr size_t kCopyBytesMax = size_t{1}
 
 OpenFile& FileOf(const fuse_file_info* info) { return *reinterpret_cast<OpenFile*>(info->fh); }
 
+// Whether the kernel keeps no pages of it. Those of what is only appended to would be kept under
+// the offsets that the kernel expects.
+bool IsDirect(const Adapter& adapter, const OpenFile& file) {
+  return adapter.options().direct_io || file.only_appends();
+}
+
 void Describe(const Adapter& adapter, OpenFile* file, fuse_file_info* info) {
   info->fh = reinterpret_cast<uintptr_t>(file);
-  // Pages of what is only appended to would be kept under the offsets that the kernel expects.
-  info->direct_io = adapter.options().direct_io || file->only_appends();
+  info->direct_io = IsDirect(adapter, *file);
   info->keep_cache = adapter.options().exclusive;
   // Every close is told of, also of what was only read: a process loses its locks with it.
   info->noflush = 0;
+}
+
+// Of the bytes that an unprivileged writer leaves he may make no program that runs as its owner.
+// Where the kernel keeps pages it says so itself before it writes; where it keeps none, and where
+// open(2) truncates, it leaves that to us.
+absl::Status DropSetId(const Request& request, ObjectId id) {
+  if (request.caller().uid == 0) return absl::OkStatus();
+  ABACUS_ASSIGN_OR_RETURN(const Node node, request.files().Stat(id));
+  if (!node.inode.IsRegular() || (node.inode.mode & (S_ISUID | S_ISGID)) == 0) {
+    return absl::OkStatus();
+  }
+  SetAttributes set;
+  set.drop_setid = true;
+  return request.files().Set(request.caller(), id, set).status();
 }
 
 // An open that nobody waits for any more is closed again.
@@ -47,6 +66,10 @@ void TakeBack(Request& request, OpenFile* file) {
 
 void Open(fuse_req_t raw, fuse_ino_t inode, fuse_file_info* info) {
   Serve(raw, "open", [&](Request& request) {
+    if ((info->flags & O_TRUNC) != 0) {
+      const absl::Status dropped = DropSetId(request, request.Id(inode));
+      if (!dropped.ok()) return request.Fail(dropped);
+    }
     auto file = OpenFile::Make(request.files(), request.caller(), request.Id(inode), info->flags);
     if (!file.ok()) return request.Fail(file.status());
     OpenFile* const open = file->get();
@@ -73,6 +96,12 @@ absl::StatusOr<Created> OpenExisting(Request& request, ObjectId directory, const
   Caller caller = request.CallerWithGroups();
   caller.checked = false;
   ABACUS_ASSIGN_OR_RETURN(created.file, OpenFile::Make(files, caller, created.node.id, flags));
+  if ((flags & O_TRUNC) != 0) {
+    if (const absl::Status dropped = DropSetId(request, created.node.id); !dropped.ok()) {
+      created.file->Release().IgnoreError();  // nothing was written through it
+      return dropped;
+    }
+  }
   auto now = files.Stat(created.node.id);  // O_TRUNC has changed it
   if (now.ok()) created.node = *std::move(now);
   return created;
@@ -131,6 +160,10 @@ void Write(fuse_req_t raw, fuse_ino_t inode, const char* data, size_t bytes, off
     absl::StatusOr<FileHandle> handle = file.handle();
     if (info->writepage) handle = file.PageHandle();
     if (!handle.ok()) return request.Fail(handle.status());
+    if (!info->writepage && IsDirect(request.adapter(), file)) {
+      const absl::Status dropped = DropSetId(request, request.Id(inode));
+      if (!dropped.ok()) return request.Fail(dropped);
+    }
     // Copied, because a layer may keep it, and libfuse uses its buffer again.
     const runtime::Block block = runtime::Block::CopyOf({data, bytes});
     // The flags are those of now: fcntl(2) may have changed them since the file was opened.

@@ -21,7 +21,14 @@ constexpr int64_t kNsOfSecond = 1'000'000'000;
 constexpr std::string_view kAclPrefix = "system.posix_acl_";
 constexpr std::string_view kCapabilities = "security.capability";
 
-int64_t NsOf(const timespec& time) { return time.tv_sec * kNsOfSecond + time.tv_nsec; }
+// A time that cannot be kept (before 1678, after 2262) is the nearest that can, as on local disks.
+int64_t NsOf(const timespec& time) {
+  constexpr auto kLast = std::numeric_limits<int64_t>::max(),
+                 kFirst = std::numeric_limits<int64_t>::min();
+  if (time.tv_sec >= kLast / kNsOfSecond) return kLast;
+  if (time.tv_sec <= kFirst / kNsOfSecond) return kFirst;
+  return time.tv_sec * kNsOfSecond + time.tv_nsec;
+}
 
 void Lookup(fuse_req_t raw, fuse_ino_t directory, const char* name) {
   Serve(raw, "lookup", [&](Request& request) {

@@ -257,6 +257,32 @@ TEST_P(PosixNamesTest, ChownAndAWriteTakeSetIdBitsAway) {
   EXPECT_EQ(StatOf("program").st_mode & 07777, 0777u);
 }
 
+// The kernel leaves it to the mount where it keeps no pages, and where open(2) truncates.
+TEST_P(PosixNamesTest, AnAppendATruncatingOpenAndADirectWriteTakeSetIdBitsAway) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root becomes others";
+  EXPECT_EQ(Put("program", "x"), 0);
+  const auto after = [&](uid_t uid, const std::string& path, int flags, bool writes) {
+    EXPECT_EQ(chmod(At("program").c_str(), 06777), 0);
+    EXPECT_EQ(As(uid, uid,
+                 [&] {
+                   const Fd fd(path, flags);
+                   if (fd.error() != 0) return fd.error();
+                   return !writes || write(fd, "y", 1) == 1 ? 0 : 255;
+                 }),
+              0);
+    return StatOf("program").st_mode & 07777;
+  };
+  EXPECT_EQ(after(1002, At("program"), O_WRONLY | O_APPEND, true), 0777u);
+  EXPECT_EQ(after(1002, At("program"), O_RDWR | O_APPEND, true), 0777u);
+  EXPECT_EQ(after(1002, At("program"), O_WRONLY | O_TRUNC, false), 0777u);
+  EXPECT_EQ(after(1002, At("program"), O_WRONLY | O_APPEND, false), 06777u);  // nothing changed
+  EXPECT_EQ(after(0, At("program"), O_WRONLY | O_APPEND, true), 06777u);      // the superuser may
+  if (exclusive()) return;
+  const Mounted direct(*files_, Mount::Options{.direct_io = true});
+  ASSERT_EQ(chmod(direct.path().c_str(), 0777), 0);
+  EXPECT_EQ(after(1002, direct.path() + "/program", O_WRONLY, true), 0777u);
+}
+
 TEST_P(PosixNamesTest, TheOwnerKeepsSetgidForAGroupOfHis) {
   if (geteuid() != 0) GTEST_SKIP() << "only root becomes others";
   EXPECT_EQ(Put("program", "x"), 0);
@@ -290,6 +316,15 @@ TEST_P(PosixNamesTest, TimesAreKeptToTheNanosecond) {
   EXPECT_EQ(seen.st_mtim.tv_nsec, 1);
   ASSERT_EQ(utimensat(AT_FDCWD, At("file").c_str(), nullptr, 0), 0);
   EXPECT_GT(StatOf("file").st_mtim.tv_sec, 1'700'000'000);
+}
+
+TEST_P(PosixNamesTest, ATimeThatCannotBeKeptIsTheNearestThatCan) {
+  EXPECT_EQ(Put("file", "x"), 0);
+  const std::array<timespec, 2> times = {{{-20'000'000'000, 0}, {13'569'465'600, 5}}};
+  ASSERT_EQ(utimensat(AT_FDCWD, At("file").c_str(), times.data(), 0), 0);
+  // 2^63 nanoseconds after 1970, and before it.
+  EXPECT_EQ(StatOf("file").st_atim.tv_sec, -9'223'372'037);
+  EXPECT_EQ(StatOf("file").st_mtim.tv_sec, 9'223'372'036);
 }
 
 TEST_P(PosixNamesTest, XattrsAreKept) {
