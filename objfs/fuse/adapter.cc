@@ -53,6 +53,12 @@ Adapter::Adapter(FileSystem& files, Mount::Options options)
       lock_waits_(files),
       log_limit_(options_.logs_per_second_max) {}
 
+void Adapter::ForgetAttributes(uint64_t inode) {
+  if (session_ == nullptr) return;
+  // No pages from a negative offset on: it waits for nobody, also not for who writes to the file.
+  fuse_lowlevel_notify_inval_inode(session_, inode, -1, 0);
+}
+
 void Adapter::ForgetPages(uint64_t inode) {
   if (options_.exclusive || session_ == nullptr) return;
   // What it answers is of no use: where the kernel does not know the file it has no pages of it.

@@ -59,6 +59,8 @@ class Adapter {
   // Has the kernel read the file anew. Blocking: until requests to read it that are under way are
   // answered; so it is not for threads that serve requests.
   void ForgetPages(uint64_t inode);
+  // Has the kernel ask for the file's attributes anew; waits for nobody.
+  void ForgetAttributes(uint64_t inode);
   // The same soon, by the thread of lock_waits(); then `done`. See FileSystem::AddKeeper().
   void ForgetPagesSoon(ObjectId file, std::function<void()> done);
   // A write that was seen first at `seen` is done, and not yet answered: who reads after it is

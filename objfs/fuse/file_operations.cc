@@ -53,7 +53,9 @@ absl::Status DropSetId(const Request& request, ObjectId id) {
   }
   SetAttributes set;
   set.drop_setid = true;
-  return request.files().Set(request.caller(), id, set).status();
+  ABACUS_RETURN_IF_ERROR(request.files().Set(request.caller(), id, set).status());
+  request.adapter().ForgetAttributes(request.adapter().Swap(id));
+  return absl::OkStatus();
 }
 
 // An open that nobody waits for any more is closed again.
