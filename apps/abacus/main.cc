@@ -154,7 +154,8 @@ void CommandLine::AddServer() {
       ->check(CLI::NonNegativeNumber);
   serve
       ->add_option("--lease", serve_.lease_s,
-                   "how long others wait for a volume's client that is silent, at most")
+                   "how long others wait for a volume's client that is silent; twice as long for "
+                   "its locks")
       ->type_name("SECONDS")
       ->check(CLI::Range(1, 3600))
       ->capture_default_str();
@@ -269,6 +270,9 @@ void CommandLine::AddVolumes() {
   CLI::Option* unset = stack->add_flag_callback(
       "--unset", [this] { stack_.what = What::kUnset; }, "takes that back");
   stack->add_option("--for", stack_.pattern, "with --set, --unset: of names like 'PATTERN' only")
+      ->check([](const std::string& pattern) {
+        return pattern.empty() ? std::string("give it a pattern, as '*.log'") : std::string();
+      })
       ->type_name("PATTERN");
   CLI::Option* state = stack->add_flag_callback(
       "--state", [this] { stack_.what = What::kState; },

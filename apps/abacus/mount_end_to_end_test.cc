@@ -385,6 +385,8 @@ TEST_F(MountEndToEndTest, StackTellsAFilesLayersAndSetsThoseOfNewOnes) {
   EXPECT_EQ(Abacus({"stack", "--unset", "--for", "*.log", one + "/cached"}).code, 0);
   EXPECT_THAT(Abacus({"stack", "--unset", "--for", "*.log", one + "/cached"}).err,
               HasSubstr("there is no rule for '*.log'"));
+  EXPECT_THAT(Abacus({"stack", "--set", "isolation/storage", "--for", "", one + "/cached"}).err,
+              HasSubstr("give it a pattern"));
   EXPECT_EQ(Abacus({"stack", "--unset", one + "/cached"}).code, 0);
   EXPECT_EQ(Abacus({"stack", one + "/cached"}).out, "isolation/storage\n");
   EXPECT_THAT(Abacus({"stack", "--set", "isolation/storage", one + "/default"}).err,

@@ -69,6 +69,8 @@ int ErrnoOf(const absl::Status& status) { return ErrnoOf(FsErrorOf(status)); }
 
 int ErrnoOfSmallBuffer() { return ERANGE; }
 
+bool LastCallFoundNothing() { return errno == ENOENT; }
+
 bool IsEndOfConnection(int result) {
   return result == 0 || result == -ENODEV || result == -ECONNABORTED;
 }

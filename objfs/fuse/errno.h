@@ -17,6 +17,9 @@ int ErrnoOf(const absl::Status& status);
 // What only a system call can run into: its caller's buffer does not hold the extended attribute.
 int ErrnoOfSmallBuffer();
 
+// Whether this thread's last system call failed because there is no file of that name.
+bool LastCallFoundNothing();
+
 // Whether libfuse's loop ended with `result` because the connection did: a read that meets the
 // unmounting on its way is told that the connection was aborted, and not that the device is gone.
 bool IsEndOfConnection(int result);

@@ -232,6 +232,9 @@ absl::Status Unmount(const std::string& directory, bool lazily) {
   const bool done =
       IsRoot() ? umount2(directory.c_str(), flags) == 0 : RunFusermount(directory, lazily);
   if (done) return absl::OkStatus();
+  if (IsRoot() && fuse::LastCallFoundNothing()) {
+    return absl::NotFoundError(absl::StrCat(directory, ": there is no such directory"));
+  }
   return absl::FailedPreconditionError(
       absl::StrCat(directory, ": not unmounted: it is in use, or no mount is there"));
 }

@@ -98,7 +98,9 @@ class Mount {
 
 // What `umount` does, also for who is not root but mounted it. `lazily`: also where it is in use;
 // it is gone when its last user is.
-// Errors: kFailedPrecondition - it is in use, or nothing is mounted there.
+// Errors: kFailedPrecondition - it is in use, or nothing is mounted there. kNotFound - to root:
+// there
+//         is no such directory.
 absl::Status Unmount(const std::string& directory, bool lazily);
 
 }  // namespace abacus::objfs

@@ -123,6 +123,9 @@ TEST_F(MountTest, RefusesWhatItCannotMountOn) {
   EXPECT_EQ(Mount::Make(files_, point.path(), {.more = {"no-such-option"}}).status().code(),
             absl::StatusCode::kInvalidArgument);
   unlink(file.c_str());
+  if (geteuid() == 0) {
+    EXPECT_EQ(Unmount(point.path() + "/absent", false).code(), absl::StatusCode::kNotFound);
+  }
 }
 
 TEST_F(MountTest, AReadOnlyMountRefusesWrites) {

@@ -6,6 +6,9 @@
 #include <sys/stat.h>
 #include <sys/xattr.h>
 
+#include <algorithm>
+#include <array>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -187,10 +190,19 @@ bool IsRefused(std::string_view name) {
   return name.starts_with(kAclPrefix) || name == kCapabilities;
 }
 
+// One of those of xattr(7). The kernel passes on whatever name it is given.
+bool IsOfANamespace(std::string_view name) {
+  constexpr std::array<std::string_view, 4> kPrefixes = {"user.", "trusted.", "security.",
+                                                         "system."};
+  return std::any_of(kPrefixes.begin(), kPrefixes.end(), [&](std::string_view prefix) {
+    return name.starts_with(prefix) && name.size() > prefix.size();
+  });
+}
+
 void SetXattr(fuse_req_t raw, fuse_ino_t inode, const char* name, const char* value, size_t bytes,
               int flags) {
   Serve(raw, "setxattr", [&](Request& request) {
-    if (IsRefused(name)) return request.Fail(FsError::kNotSupported);
+    if (IsRefused(name) || !IsOfANamespace(name)) return request.Fail(FsError::kNotSupported);
     XattrRule rule = XattrRule::kAny;
     if (flags & XATTR_CREATE) rule = XattrRule::kMustBeNew;
     if (flags & XATTR_REPLACE) rule = XattrRule::kMustExist;

@@ -311,6 +311,15 @@ TEST_F(NameOperationsTest, AclsAreRefusedAndNotKept) {
             EOPNOTSUPP);
 }
 
+TEST_F(NameOperationsTest, XattrsOfNoNamespaceAreRefused) {
+  EXPECT_CALL(files_, SetXattr(_, _, _, _, _)).Times(0);
+  Begin();
+  for (const char* name : {"any", "none.such", "user."}) {
+    EXPECT_NE(setxattr(Path("file").c_str(), name, "x", 1, 0), 0) << name;
+  }
+  EXPECT_EQ(ErrnoOfCall(setxattr(Path("file").c_str(), "none.such", "x", 1, 0)), EOPNOTSUPP);
+}
+
 TEST_F(NameOperationsTest, CapabilitiesOfProgramsAreRefusedSoThatAWriteNeedNotAsk) {
   EXPECT_CALL(files_, GetXattr(_, _, _)).Times(0);
   EXPECT_CALL(files_, SetXattr(_, _, _, _, _)).Times(0);
