@@ -7,6 +7,7 @@ the same bytes.
 
 import io
 import re
+import textwrap
 
 from definition import PLACEMENTS
 from summary import number
@@ -14,7 +15,7 @@ from summary import number
 # placement: (label, face, hatch); all edges are dark.
 LOOKS = {"client": ("at client", "#ffffff", "////"),
          "adaptive": ("adaptive", "#0072b2", ""),
-         "server": ("at server", "#e3e3e3", "....")}
+         "server": ("at server", "#dcdcdc", "---")}
 LINES = (("#0072b2", "-", "o"), ("#d55e00", "--", "s"), ("#009e73", "-.", "^"),
          ("#cc79a7", ":", "D"), ("#000000", "-", "v"), ("#e69f00", "--", "P"),
          ("#56b4e9", "-.", "X"), ("#555555", ":", "*"))
@@ -81,9 +82,11 @@ def bars(groups):
         axes.set_ylim(bottom=0)
     axes.set_ylabel("elapsed time, s" + (" (logarithmic)" if logarithmic else ""))
     axes.grid(axis="y")
+    looks = [LOOKS[placement] for placement in PLACEMENTS
+             if any(placement in times for _, times in groups)]
     handles = [pyplot.Rectangle((0, 0), 1, 1, facecolor=face, hatch=hatch, edgecolor=INK,
-                                linewidth=0.8) for _, face, hatch in LOOKS.values()]
-    axes.legend(handles, [label for label, _, _ in LOOKS.values()], ncols=3, loc="lower center",
+                                linewidth=0.8) for _, face, hatch in looks]
+    axes.legend(handles, [label for label, _, _ in looks], ncols=3, loc="lower center",
                 bbox_to_anchor=(0.5, 1.0), fontsize=8, handlelength=1.8)
     return _saved(pyplot, figure)
 
@@ -95,21 +98,22 @@ def progress(record, moves, clients, what):
     """
     pyplot = _plot()
     chosen = [client for client in record["clients"] if client["progress"]][:clients]
-    with_retries = any(len(point) == 3 for client in chosen for point in client["progress"])
+    with_retries = any(count for client in chosen
+                       for _, count in client.get("retry_progress", []))
     figure, panels = pyplot.subplots(2 if with_retries else 1, 1, sharex=True, squeeze=False,
                                      figsize=(6.6, 4.4 if with_retries else 3.1),
                                      height_ratios=[2, 1] if with_retries else [1])
     panels = [row[0] for row in panels]
     looks = {client["node"]: LINES[i % len(LINES)] for i, client in enumerate(chosen)}
-    for column, axes in enumerate(panels, 1):
+    for axes, curve, label in zip(panels, ("progress", "retry_progress"), (what, "retries")):
         for client in chosen:
             colour, dash, marker = looks[client["node"]]
-            points = [point for point in client["progress"] if len(point) > column]
-            axes.plot([point[0] for point in points], [point[column] for point in points], dash,
+            points = client.get(curve, [])
+            axes.plot([point[0] for point in points], [point[1] for point in points], dash,
                       color=colour, marker=marker, markersize=4, linewidth=1.4,
                       markevery=max(1, len(points) // MARKS_A_LINE), label=client["node"])
         axes.set_ylim(bottom=0)
-        axes.set_ylabel(what if column == 1 else "retries")
+        axes.set_ylabel(label)
         axes.grid(axis="y")
     shown = [move for move in moves if move["client"] in looks]
     for i, move in enumerate(shown):
@@ -138,4 +142,4 @@ def inline(svg, prefix, label):
 
 
 def _wrapped(title):
-    return title.replace(", ", ",\n") if len(title) > 12 else title
+    return "\n".join(textwrap.wrap(title, 16))

@@ -139,7 +139,7 @@ def _adaptive(claim, evidence):
     by_interval = adaptive.half is not None and adaptive.half > claim.within * best.mean
     ours = f"{over:+.1%} ({adaptive.text()} for {best.text()})"
     if by_interval:
-        ours += f"; the half-width of {number(adaptive.half)} s is the margin"
+        ours += "; its half-width is the margin"
     return Outcome(f"adaptive is within {claim.within:.0%} of the better static placement",
                    f"within {claim.within:.0%}", ours, adaptive.mean - best.mean <= margin_s)
 
@@ -154,8 +154,8 @@ def _engine(claim, evidence):
     return Outcome(f"the engine {'stays at' if stays else 'chooses'} the {claim.choice}",
                    f"{'stay at' if stays else 'move to' if claim.choice == 'server' else ''} "
                    f"{claim.choice}".strip(),
-                   f"{evidence.engine_choice()}; " + (f"up to {most}" if len(runs) > 1 else
-                                                      str(most)) + " moves a run", holds)
+                   f"{evidence.engine_choice()}; {'at most ' if len(runs) > 1 else ''}{most} "
+                   f"move{'' if most == 1 else 's'} a run", holds)
 
 
 def _retries(claim, evidence):

@@ -63,10 +63,11 @@ def _one_of(*words):
     return lambda value: None if value in words else f"one of {', '.join(words)}"
 
 
-def _list_of(check, what):
+def _list_of(check, what, or_empty=False):
     def checked(value):
-        good = isinstance(value, list) and value and all(check(item) is None for item in value)
-        return None if good else f"a list of {what}, not empty"
+        good = isinstance(value, list) and (value or or_empty) and all(
+            check(item) is None for item in value)
+        return None if good else f"a list of {what}{'' if or_empty else ', not empty'}"
     return checked
 
 
@@ -92,7 +93,7 @@ def _by_placement(check, what):
 
 _EXPERIMENT = {
     "title": (_text, ...), "figure": (_text, ...), "section": (_text, ""),
-    "topology": (_text, "paper"), "object": (_text, ""), "not_runnable": (_text, ""),
+    "bars": (_text, ""), "topology": (_text, "paper"), "object": (_text, ""), "not_runnable": (_text, ""),
     "assumptions": (_list_of(_text, "texts"), ()), "progress": (_table, None),
     "retries": (_list_of(_name, "names of rows"), ()),
     "row": (_list_of(_table, "tables, written [[row]]"), ...),
@@ -100,7 +101,7 @@ _EXPERIMENT = {
 _PROGRESS = {
     "rows": (_list_of(_name, "names of rows"), ...),
     "placement": (_one_of(*PLACEMENTS), "adaptive"),
-    "clients": (_count, 8), "what": (_text, ...),
+    "clients": (_count, 8), "what": (_text, ...), "figure": (_text, ...),
 }
 # What the harness reads of a row; all else in it is the workload's, and handed to the driver.
 _ROW = {
@@ -109,7 +110,7 @@ _ROW = {
     "full": (_table, {}), "quick": (_table, {}), "full_only": (_flag, False),
     "paper_retries": (_by_placement(_not_negative, "numbers"), None),
     "paper_phases": (_by_placement(_list_of(_not_negative, "seconds"), "lists of seconds"), None),
-    "claim": (_list_of(_table, "tables"), ()),
+    "claim": (_list_of(_table, "tables", or_empty=True), ()),
 }
 _CLAIM = {"kind": (_text, ...), "text": (_text, ""), "paper": (_text, "")}
 CLAIM_KINDS = {
@@ -216,6 +217,7 @@ class Experiment:
     title: str
     figure: str
     section: str
+    bars: str  # which of its figures the bars are
     topology: str
     object: str  # the class whose place is the engine's choice; "": of all objects
     not_runnable: str
@@ -315,9 +317,9 @@ def load(folder):
         top["progress"] = place.read("progress", top["progress"], _PROGRESS)
     rows = tuple(_read_row(place, folder.name, i, row) for i, row in enumerate(top["row"] or (), 1))
     experiment = Experiment(
-        folder.name, folder, top["title"], top["figure"], top["section"], top["topology"],
-        top["object"], top["not_runnable"], tuple(top["assumptions"]), top["progress"],
-        tuple(top["retries"]), rows)
+        folder.name, folder, top["title"], top["figure"], top["section"],
+        top["bars"] or top["figure"], top["topology"], top["object"], top["not_runnable"],
+        tuple(top["assumptions"]), top["progress"], tuple(top["retries"]), rows)
     if not place.errors:
         _check_names(place, experiment)
     if place.errors:
@@ -329,6 +331,11 @@ def names(root=EXPERIMENTS):
     """The folders that hold an experiment."""
     return sorted(path.parent.name for path in Path(root).glob(f"*/{FILE}")
                   if path.parent.name != TEMPLATE)
+
+
+def in_order(experiments):
+    """As the paper has them, section by section."""
+    return sorted(experiments, key=lambda of: (of.section or "~", of.figure, of.name))
 
 
 def find(name, root=EXPERIMENTS):

@@ -67,9 +67,9 @@ def options_of(arguments):
 
 
 def command_list(root, out):
-    for name in definition.names(root):
-        experiment = definition.load(root / name)
-        print(f"{name:24} {experiment.figure}: {experiment.title}", file=out)
+    for experiment in definition.in_order(definition.load(root / name)
+                                          for name in definition.names(root)):
+        print(f"{experiment.name:24} {experiment.figure}: {experiment.title}", file=out)
         if experiment.not_runnable:
             print(f"{'':24} not runnable yet: {experiment.not_runnable}", file=out)
         print(f"{'':24} {', '.join(row.name for row in experiment.rows)}", file=out)
@@ -111,8 +111,10 @@ def select(words, root, options):
             name, _, row = word.partition("/")
         wanted.setdefault(name, []).append(row)
     pairs, not_runnable = [], []
-    for name, rows in wanted.items():
-        experiment = definition.find(name, root)
+    found = {name: definition.find(name, root) for name in wanted}
+    rows_wanted = {experiment.name: wanted[name] for name, experiment in found.items()}
+    for experiment in definition.in_order(found.values()):
+        name, rows = experiment.name, rows_wanted[experiment.name]
         if experiment.not_runnable:
             if not everything:
                 raise ExperimentError(f"{name} cannot be run yet: {experiment.not_runnable}")

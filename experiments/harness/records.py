@@ -50,9 +50,9 @@ def problem_of(record):
     if record["placement"] not in PLACEMENTS:
         return f"has placement = {record['placement']!r}"
     for client in record["clients"]:
-        times = [point[0] for point in client["progress"]]
-        if any(len(point) not in (2, 3) for point in client["progress"]) or times != sorted(times):
-            return f"client {client['node']}: progress is [[seconds, operations(, retries)], ...]"
+        for curve in (client["progress"], client.get("retry_progress", [])):
+            if any(len(point) != 2 for point in curve) or curve != sorted(curve):
+                return f"client {client['node']}: progress is [[seconds, count so far], ...]"
     if record["elapsed_s"] <= 0 or record["window_s"] <= 0:
         return "has no elapsed_s or window_s above 0"
     return None

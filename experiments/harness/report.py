@@ -1,6 +1,5 @@
 """The report: one HTML file that needs nothing else, beside results.json and the plots' files."""
 
-import html
 import json
 
 import charts
@@ -81,7 +80,7 @@ def _progress_plot(experiment, result):
 def _page(found, not_runnable, made_manifest, plots, problem):
     body = [parts.head_of_page(TITLE, found, made_manifest)]
     if problem:
-        body.append(f'<p class="warning">{html.escape(problem)}</p>')
+        body.append(f'<p class="warning">{parts.text(problem)}</p>')
     grouped = by_experiment(found)
     body.append(parts.contents(grouped, not_runnable))
     body.append(parts.overview(found))
@@ -94,19 +93,22 @@ def _page(found, not_runnable, made_manifest, plots, problem):
 def _section(experiment, rows, plots):
     """One figure or table of the paper."""
     name = experiment.name
-    out = [f'<section id="{name}">', f"<h2>{html.escape(experiment.figure)}: "
-           f"{html.escape(experiment.title)}</h2>",
-           parts.assumptions(experiment), _figure(plots, name, experiment, "elapsed time of each "
-                                                  "placement, with 90 % confidence intervals"),
+    out = [f'<section id="{name}">', f"<h2>{parts.text(experiment.figure)}: "
+           f"{parts.text(experiment.title)}</h2>",
+           parts.assumptions(experiment),
+           _figure(plots, name, f"{experiment.bars}: elapsed time of each placement" +
+                   (", with 90 % confidence intervals" if _intervals(rows) else "")),
            parts.times_table(rows)]
     for result in rows:
         plot = f"{name}-{result.row.name}"
         if any(result.evidence.phases(placement) for placement in PLACEMENTS):
-            out += [_figure(plots, f"{plot}-phases", experiment,
-                            f"the phases, {result.row.title}"), parts.phases_table(result)]
-        out.append(_figure(plots, f"{plot}-progress", experiment,
-                           f"{result.row.title}: progress of the first adaptive run; a vertical "
-                           "line is a move, of the client in whose line's style it is drawn"))
+            out += [_figure(plots, f"{plot}-phases",
+                            f"{experiment.bars}: the phases, {result.row.title}"),
+                    parts.phases_table(result)]
+        if experiment.progress:
+            out.append(_figure(plots, f"{plot}-progress", f"{experiment.progress['figure']}: "
+                               f"progress of the first adaptive run, {result.row.title}. A vertical "
+                               "line is a move of the client in whose line's style it is drawn."))
     if experiment.retries:
         out.append(parts.retries_table([result for result in rows
                                         if result.row.name in experiment.retries]))
@@ -114,9 +116,13 @@ def _section(experiment, rows, plots):
     return "\n".join(out)
 
 
-def _figure(plots, name, experiment, caption):
+def _intervals(rows):
+    return any(time.half is not None for result in rows
+               for time in map(result.evidence.time, PLACEMENTS) if time)
+
+
+def _figure(plots, name, caption):
     if name not in plots:
         return ""
-    label = f"{experiment.figure}: {caption}"
-    return (f"<figure>{charts.inline(plots[name]['svg'], name, label)}"
-            f"<figcaption>{html.escape(label)}</figcaption></figure>")
+    return (f"<figure>{charts.inline(plots[name]['svg'], name, caption)}"
+            f"<figcaption>{parts.text(caption)}</figcaption></figure>")

@@ -22,6 +22,7 @@ th { text-align: left; font-weight: 600; border-bottom: 1.5px solid var(--ink);
 td, th { padding: .3rem .7rem .3rem 0; } td { border-bottom: 1px solid var(--rule);
   vertical-align: top; }
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+td.n + td:not(.n), th.n + th:not(.n) { padding-left: 1rem; }
 td.paper { color: var(--soft); }
 tr.group td { border-bottom-color: var(--ink); font-weight: 600; padding-top: .7rem; }
 .holds, .fails { white-space: nowrap; font-weight: 600; }
@@ -39,11 +40,13 @@ pre { background: var(--tint); padding: .8rem 1rem; overflow-x: auto; font-size:
   h2 { break-after: avoid; } tr { break-inside: avoid; } nav { display: none; } }
 """.strip()
 
+PAPER_WINDOW_S = 1.0  # H of section 6.1
+
 WORDS = {"client": "at client", "adaptive": "adaptive", "server": "at server"}
 
 
 def text(value):
-    return html.escape(str(value))
+    return html.escape(str(value), quote=False)
 
 
 def table(head, rows, numeric=()):
@@ -167,10 +170,10 @@ def phases_table(result):
     rows, paper = [], result.row.paper_phases
 
     def of_paper(seconds):
-        return f'<tr><td class="paper">the paper</td>' + "".join(
+        return '<tr><td class="paper">the paper</td>' + "".join(
             f'<td class="n paper">{value:.2f}</td>' for value in [*seconds, sum(seconds)]) + "</tr>"
 
-    for placement in PLACEMENTS:
+    for placement in result.row.placements:
         phases = evidence.phases(placement)
         if not phases:
             continue
@@ -183,13 +186,25 @@ def phases_table(result):
         rows.append(["optimal", *map(number, optimal), number(math.fsum(optimal))])
         if {"client", "server"} <= paper.keys():
             rows.append(of_paper([min(pair) for pair in zip(paper["client"], paper["server"])]))
-    window_s = next(iter(evidence.records.values()))[0]["window_s"]
-    lasts = [f"{name} {number(time.mean / window_s)}" for name, time in evidence.phases("server")]
-    note = f'<p class="soft">At the server, in observation windows: {text(", ".join(lasts))}.</p>' \
-        if lasts else ""
     return f"<h3>Phases, {text(result.row.title)}, s</h3>" + table(
         ["", *(text(name) for name, _ in names), "total"], rows,
-        numeric=range(1, len(names) + 2)) + note
+        numeric=range(1, len(names) + 2)) + _windows_note(evidence, paper)
+
+
+def _windows_note(evidence, paper):
+    """How long phases last where they are fast, in windows: what the engine has to see them by."""
+    window_s = next(iter(evidence.records.values()))[0]["window_s"]
+    lasts = []
+    for placement in ("server", "client"):
+        for i, (name, time) in enumerate(evidence.phases(placement)):
+            other = dict(enumerate(evidence.phases("client" if placement == "server" else
+                                                   "server"))).get(i)
+            if not other or time.mean > other[1].mean or any(of.startswith(name) for of in lasts):
+                continue
+            theirs = f" (the paper's {paper[placement][i] / PAPER_WINDOW_S:.1f})" \
+                if placement in paper else ""
+            lasts.append(f"{name} {WORDS[placement]} {number(time.mean / window_s)}{theirs}")
+    return f'<p class="soft">In observation windows: {text(", ".join(lasts))}.</p>' if lasts else ""
 
 
 def retries_table(results):
@@ -216,9 +231,9 @@ def retries_table(results):
 def claims_table(results):
     rows = []
     for result in results:
-        rows.append(f'<tr class="group"><td colspan="4">{text(result.row.title)}'
-                    f'{", " + text(result.row.network) if result.row.network not in result.row.title else ""}'
-                    "</td></tr>")
+        network = result.row.network
+        where = "" if network in result.row.title else f", {network}"
+        rows.append(f'<tr class="group"><td colspan="4">{text(result.row.title + where)}</td></tr>')
         rows += [[text(of.claim), text(of.paper), text(of.ours), verdict(of.holds)]
                  for of in result.outcomes]
         if result.no_claim:

@@ -17,7 +17,8 @@ from records import EBPF, Store, origin, problem_of
 from summary import number
 
 sys.path.insert(0, str(EXPERIMENTS / "testbed"))
-from machine import MachineError  # noqa: E402  of the testbed's folder
+import machine  # noqa: E402  of the testbed's folder
+from machine import MachineError  # noqa: E402
 from topology import TopologyError  # noqa: E402
 
 # One at a time on a machine: the name is taken by whoever runs experiments.
@@ -59,6 +60,7 @@ class World:
 
     def __init__(self, program):
         self.program = program
+        sys.path.insert(0, str(EXPERIMENTS / "lab"))  # drivers import from it
 
     def testbed(self, topology, shares):
         """A context: up and down. Raises MachineError or TopologyError."""
@@ -69,9 +71,13 @@ class World:
             made = made.with_cpu({node: cpu_share(share) for node, share in shares.items()})
         return Testbed(made, TESTBED)
 
+    @staticmethod
+    def used(testbed):
+        """What emulates what on a testbed that is up, a sentence each."""
+        return machine.read_state(testbed.name)["used"]
+
     def lab(self, testbed, profile):
-        """What drivers run their programs with."""
-        sys.path.insert(0, str(EXPERIMENTS / "lab"))
+        """What drivers run their programs with, as a context."""
         from lab import Lab
         return Lab(testbed, profile, self.program)
 
@@ -141,25 +147,33 @@ class Runner:
                 with self.world.testbed(key[0], dict(key[1])) as testbed:
                     self._run_on(testbed, key, here, jobs, drivers, progress)
             except (MachineError, TopologyError) as error:
-                self.failures.append((f"testbed {key[0]}", str(error)))
-                self.say(str(error))
+                self._refuse(here, str(error))
+                progress.total -= len(here)
 
     def _run_on(self, testbed, key, here, later, drivers, progress):
         """The jobs of one testbed, which is up."""
         off = self._check(testbed, key[0], dict(key[1]))
         if off and not self.options.despite_testbed:
-            self._refuse(here, off)
+            self._refuse(here, f"the testbed is off by more than 10 %: {'; '.join(off)}")
+            self.say("other load on the machine is the usual cause; --despite-testbed runs all the "
+                     "same, and the results say so")
             progress.total -= len(here)
             return
-        lab = self.world.lab(testbed, self.profile_path)
-        for i, job in enumerate(here):
-            progress.begin(job.text, self._expected_s(here[i:] + later))
-            try:
-                outcome = self._one(job, lab, drivers[job.experiment.name], off)
-            except BaseException:
-                progress.clear()
-                raise
-            progress.end(outcome)
+        try:
+            made = self.world.lab(testbed, self.profile_path)
+        except Exception as error:  # of the lab, which is somebody else's code
+            self._refuse(here, f"{type(error).__name__}: {error}")
+            progress.total -= len(here)
+            return
+        with made as lab:
+            for i, job in enumerate(here):
+                progress.begin(job.text, self._expected_s(here[i:] + later))
+                try:
+                    outcome = self._one(job, lab, drivers[job.experiment.name], off)
+                except BaseException:
+                    progress.clear()
+                    raise
+                progress.end(outcome)
 
     def say(self, text):
         print(f"experiment: {text}", file=self.out, flush=True)
@@ -192,7 +206,7 @@ class Runner:
         self.say(f"testbed {topology}{', ' + str(shares) if shares else ''}: measuring it "
                  "(about a minute)")
         rows = testbed.check(report=lambda line: None)
-        result = manifest.checked(topology, shares, getattr(testbed, "used", []), rows)
+        result = manifest.checked(topology, shares, self.world.used(testbed), rows)
         path = self.options.results / "testbed.json"
         kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -203,13 +217,11 @@ class Runner:
             self.say(f"the testbed is as its topology says ({len(rows)} measured values)")
         return result["off"]
 
-    def _refuse(self, jobs, off):
-        reason = f"the testbed is off by more than 10 %: {'; '.join(off)}"
+    def _refuse(self, jobs, reason):
+        """None of these jobs can be done; CI goes on without them."""
         for path in dict.fromkeys(job.row.path for job in jobs):
             (self.skipped if self.options.ci else self.failures).append((path, reason))
-        self.say(f"{len(jobs)} run(s) are {'skipped' if self.options.ci else 'refused'}. Other load "
-                 "on the machine is the usual cause; --despite-testbed runs all the same, and the "
-                 "results say so")
+        self.say(f"{len(jobs)} run(s) are {'skipped' if self.options.ci else 'refused'}: {reason}")
 
     def _expected_s(self, jobs):
         known = list(self._took_s.values())

@@ -56,7 +56,8 @@ class Summary:
         return self.low <= other.high and other.low <= self.high
 
     def text(self, unit="s"):
-        spread = "" if self.half is None else f" ± {number(self.half)}"
+        digits = len(number(self.mean).partition(".")[2])  # no more of the interval than that
+        spread = "" if self.half is None else f" ± {self.half:.{digits}f}"
         return f"{number(self.mean)}{spread}{' ' + unit if unit else ''}"
 
 
