@@ -65,7 +65,7 @@ class Progress:
 
     def _draw(self):
         try:
-            columns = os.get_terminal_size(self.out.fileno()).columns
+            columns = os.get_terminal_size(self.out.fileno()).columns or 100
         except OSError:
             columns = 100
         # Unbuffered: the signal may have come in the middle of a print.
