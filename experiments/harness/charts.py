@@ -14,7 +14,7 @@ from summary import number
 
 # placement: (label, face, hatch); all edges are dark.
 LOOKS = {"client": ("at client", "#ffffff", "////"),
-         "adaptive": ("adaptive", "#0072b2", ""),
+         "adaptive": ("adaptive", "#56b4e9", ""),
          "server": ("at server", "#dcdcdc", "---")}
 LINES = (("#0072b2", "-", "o"), ("#d55e00", "--", "s"), ("#009e73", "-.", "^"),
          ("#cc79a7", ":", "D"), ("#000000", "-", "v"), ("#e69f00", "--", "P"),

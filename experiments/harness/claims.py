@@ -92,7 +92,8 @@ class Evidence:
     def phases(self, placement):
         """[(name, Summary)] in the order in which they ran."""
         of = self.records.get(placement, [])
-        names = [phase["name"] for phase in of[0]["phases"]] if of else []
+        names = [phase["name"] for phase in min((record["phases"] for record in of), key=len,
+                                                default=[])]
         return [(name, summarize(record["phases"][i]["elapsed_s"] for record in of))
                 for i, name in enumerate(names)]
 
@@ -194,7 +195,8 @@ def _visits(claim, evidence):
             seen.append([move["to"] for move in evidence.moves(record, client["node"])])
     text = " | ".join(sorted({", ".join(places) or "stays" for places in seen}))
     return Outcome(f"the engine follows the phases: {', '.join(claim.sequence)}",
-                   ", ".join(claim.sequence), text, all(places == claim.sequence for places in seen))
+                   ", ".join(claim.sequence), text,
+                   all(places == claim.sequence for places in seen))
 
 
 def _exchanged(claim, evidence, record):

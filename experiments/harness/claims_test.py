@@ -39,7 +39,8 @@ class ClaimsTest(unittest.TestCase):
 
     @classmethod
     def tearDownClass(cls):
-        missing = {(kind, holds) for kind in CLAIM_KINDS for holds in (True, False)} - cls.kinds_seen
+        every = {(kind, holds) for kind in CLAIM_KINDS for holds in (True, False)}
+        missing = every - cls.kinds_seen
         assert not missing, f"kinds that no test saw: {sorted(missing)}"
 
     def test_direction_is_that_of_the_means(self):

@@ -24,7 +24,7 @@ class ExperimentError(Exception):
     """What is wrong and how to go on, for the user."""
 
 
-# --- what may stand in the file --------------------------------------------------------------------
+# --- what may stand in the file ------------------------------------------------------------------
 # {key: (check, default)}; a default of ... must be given. A check returns what is wrong, or None.
 
 def _text(value):
@@ -93,7 +93,8 @@ def _by_placement(check, what):
 
 _EXPERIMENT = {
     "title": (_text, ...), "figure": (_text, ...), "section": (_text, ""),
-    "bars": (_text, ""), "topology": (_text, "paper"), "object": (_text, ""), "not_runnable": (_text, ""),
+    "bars": (_text, ""), "topology": (_text, "paper"), "object": (_text, ""),
+    "not_runnable": (_text, ""),
     "assumptions": (_list_of(_text, "texts"), ()), "progress": (_table, None),
     "retries": (_list_of(_name, "names of rows"), ()),
     "row": (_list_of(_table, "tables, written [[row]]"), ...),
@@ -165,7 +166,7 @@ def unknown(what, word, known):
                                          f"; there are: {', '.join(known)}")
 
 
-# --- the parsed file -------------------------------------------------------------------------------
+# --- the parsed file -----------------------------------------------------------------------------
 
 @dataclasses.dataclass(frozen=True)
 class Claim:

@@ -26,7 +26,8 @@ def parser():
         "  list                what there is\n"
         "  check-testbed       build the testbed, measure it, remove it\n"
         "  compare A B         two results.json side by side",
-        epilog="Exit code: 0, 1 where a run failed, 2 for bad input, 3 where a claim does not hold.")
+        epilog="Exit code: 0, 1 where a run failed, 2 for bad input, 3 where a claim does not "
+        "hold.")
     top.add_argument("words", nargs="+", metavar="WORD", help="see above")
     top.add_argument("--quick", action="store_true", help="small sizes, one run of each")
     top.add_argument("--runs", type=_runs, metavar="N", help="of each placement (5; --quick: 1)")
@@ -84,7 +85,7 @@ def command_check(world, out):
 
 
 def _rows_of(experiment, wanted, options):
-    """The experiment's rows of the names wanted (none: all), and those whose static runs they use."""
+    """The rows of the names wanted (none: all), and those whose static runs they use."""
     names = [row.name for row in experiment.rows]
     for name in wanted:
         if name not in names:

@@ -1,4 +1,4 @@
-"""For tests: a testbed that is none, and records made up from a row. No figure of ours is from here."""
+"""For tests: a testbed that is none, and records made up from a row."""
 
 import contextlib
 import random

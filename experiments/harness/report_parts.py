@@ -10,7 +10,8 @@ from summary import number
 STYLE = """
 :root { color-scheme: light; --ink: #1d1d1f; --soft: #5f6368; --rule: #d9dce0; --tint: #f5f6f7; }
 body { margin: 0 auto; max-width: 60rem; padding: 2.5rem 1.5rem 4rem; color: var(--ink);
-  background: #fff; font: 15px/1.5 system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif; }
+  background: #fff;
+  font: 15px/1.5 system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif; }
 h1 { font-size: 1.7rem; font-weight: 600; margin: 0 0 .3rem; letter-spacing: -.01em; }
 h2 { font-size: 1.2rem; font-weight: 600; margin: 3rem 0 .6rem; padding-top: 1rem;
   border-top: 1px solid var(--rule); }

@@ -1,4 +1,4 @@
-"""Runs what is asked for and not there yet, each experiment's driver on a testbed that was measured.
+"""Runs what is asked for and not there yet, on a testbed that was measured before.
 
 The world (testbed and lab) is handed in, so that tests run without root.
 """
