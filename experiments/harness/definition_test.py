@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""experiment.toml: the project's own can be read; mistakes are told with name, key and a way out."""
+"""experiment.toml: the project's own are read; mistakes are told with name, key and a way out."""
 
 import tempfile
 import unittest

@@ -108,7 +108,7 @@ def _section(experiment, rows, plots):
         if experiment.progress:
             out.append(_figure(plots, f"{plot}-progress", f"{experiment.progress['figure']}: "
                                f"progress of the first adaptive run, {result.row.title}. A "
-                               "vertical line is a move of the client in whose line's style it is drawn."))
+                               "vertical line is a move, in the style of its client's line."))
     if experiment.retries:
         out.append(parts.retries_table([result for result in rows
                                         if result.row.name in experiment.retries]))
