@@ -259,8 +259,18 @@ def decisions(results):
                           f"{text(move['from'])} → {text(move['to'])}",
                           f'<span class="why">{text(move["explanation"])}</span>']
                          for move in moves]
+                if placement == "adaptive":
+                    rows += _last_words(record)
     return f"<details><summary>Decision log ({count} moves)</summary>" + \
         table(["at, s", "object", "move", "why"], rows, numeric=(0,)) + "</details>"
+
+
+def _last_words(record):
+    """What the engine said last of each object: why it is where it is at the end."""
+    return [["end", text(key.replace("/", ": ", 1)),
+             text(f"at {record['final_placement'].get(key, 'unknown')}"),
+             f'<span class="why">{text(why)}</span>']
+            for key, why in sorted(record.get("explanations", {}).items())]
 
 
 def manifest_section(made):

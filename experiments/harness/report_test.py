@@ -125,9 +125,13 @@ class ReportTest(unittest.TestCase):
 
     def test_decisions_are_told_with_their_explanations(self):
         self.assert_has(self.text, 'it pays: 1 s &lt; 2 s &amp; "more"')
-        moves = sum(len(json.loads(path.read_text())["migrations"])
-                    for path in (self.results / "raw").rglob("*.json"))
-        self.assertEqual(self.text.count('<span class="why">'), moves)
+        self.assert_has(self.text, "Staying: &lt;nothing&gt; is better")
+        records = [json.loads(path.read_text())
+                   for path in (self.results / "raw").rglob("*.json")]
+        words = sum(len(record["migrations"]) for record in records)
+        words += sum(len(record["explanations"]) for record in records
+                     if record["placement"] == "adaptive")
+        self.assertEqual(self.text.count('<span class="why">'), words)
 
     def test_manifest_tells_commit_machine_testbed_and_profile(self):
         for wanted in ("c0ffee", manifest.machine()["kernel"], "lan1 -&gt; lan2",
