@@ -64,7 +64,8 @@ def record(elapsed_s, **others):
     """A raw record as a driver returns it, with one client that makes even progress."""
     made = {"elapsed_s": elapsed_s, "phases": [], "migrations": [], "source": "ebpf",
             "degraded": [], "window_s": 1.0,
-            "explanations": {"lan1/apps.Filter": "Staying: <nothing> is better"}, "final_placement": {"lan1/apps.Filter": "client"},
+            "explanations": {"lan1/apps.Filter": "Staying: <nothing> is better"},
+            "final_placement": {"lan1/apps.Filter": "client"},
             "clients": [client("lan1", elapsed_s)]}
     return {**made, **others}
 
