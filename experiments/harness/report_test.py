@@ -22,7 +22,7 @@ from fake_world import DRIVER, FakeWorld, made_up
 BARS = {"figure07_filter", "figure08_cache", "figure10_directory", "table2_phases",
         "figure12_competition", "false_sharing"}
 PLOTS = BARS | {"figure10_directory-high_san-progress", "figure12_competition-lan-progress",
-                "table2_phases-lan-phases", "table2_phases-lan_other_lane-phases"}
+                "table2_phases-lan-phases", "table2_phases-lan_no_fast_lane-phases"}
 VOID = {"meta", "br", "hr", "img", "link"}
 
 
