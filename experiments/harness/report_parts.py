@@ -77,6 +77,7 @@ def document(title, body):
 def head_of_page(title, found, made):
     outcomes = [outcome for result in found for outcome in result.outcomes]
     held = sum(outcome.holds for outcome in outcomes)
+    count = f"{held} of {len(outcomes)} claims"
     options = made["options"]
     size = "quick, smaller sizes" if options["quick"] else "the paper's sizes"
     runs = "a single run of each placement, so without confidence intervals" \
@@ -86,8 +87,9 @@ def head_of_page(title, found, made):
            f'<p class="soft">{text(made["date"])} · commit <code>{text(made["commit"])}</code> · '
            f'profile {text(made["profile"]["name"])}, SHA-256 '
            f'<code>{text(made["profile"]["sha256"])}</code></p>',
-           f"<p>Dynamic function placement, measured again: <strong>{held} of {len(outcomes)} "
-           f"claims hold</strong> ({size}; {runs}).</p>"]
+           f"<p>Dynamic function placement, measured again: <strong>{count} hold</strong> "
+           f"({size}; {runs}).</p>" if outcomes else
+           f"<p>Dynamic function placement, measured again; no claims ({size}; {runs}).</p>"]
     warnings = []
     if options["despite_testbed"]:
         warnings.append("Run with --despite-testbed: a testbed that was off was not refused.")
@@ -239,7 +241,10 @@ def claims_table(results):
                  for of in result.outcomes]
         if result.no_claim:
             rows.append(f'<tr><td colspan="4" class="soft">{text(result.no_claim)}</td></tr>')
-    return "<h3>Claims</h3>" + table(["claim", "the paper", "ours", "claim holds?"], rows)
+    head = ["claim", "the paper", "ours", "claim holds?"]
+    if not any(result.outcomes for result in results):
+        head = ["", "", "", ""]
+    return "<h3>Claims</h3>" + table(head, rows)
 
 
 def decisions(results):
@@ -253,16 +258,20 @@ def decisions(results):
                 if not moves and placement != "adaptive":
                     continue
                 rows.append(f'<tr class="group"><td colspan="4">{text(result.row.title)}, '
-                            f"{WORDS[placement]}, run {record['run']}: {len(moves)} move(s)</td>"
-                            "</tr>")
+                            f"{WORDS[placement]}, run {record['run']}: {_moves(len(moves))}"
+                            "</td></tr>")
                 rows += [[number(move["t_s"]), f"{text(move['client'])}: {text(move['object'])}",
                           f"{text(move['from'])} → {text(move['to'])}",
                           f'<span class="why">{text(move["explanation"])}</span>']
                          for move in moves]
                 if placement == "adaptive":
                     rows += _last_words(record)
-    return f"<details><summary>Decision log ({count} moves)</summary>" + \
+    return f"<details><summary>Decision log ({_moves(count)})</summary>" + \
         table(["at, s", "object", "move", "why"], rows, numeric=(0,)) + "</details>"
+
+
+def _moves(count):
+    return f"{count} move{'' if count == 1 else 's'}"
 
 
 def _last_words(record):
