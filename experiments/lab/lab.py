@@ -175,6 +175,16 @@ class Lab:
         finally:
             self.end()
 
+    def null_call(self, node, server="s1", calls=400, call_bytes=0):
+        """What a call costs that does nothing: {"ms", "client_cpu_us", "server_cpu_us"}.
+
+        CPU time is that of whole processes, so digests and heartbeats are in it.
+        """
+        job = {"kind": "null", "calls": calls, "call_bytes": call_bytes}
+        told = self.run([Client(node, job)], "client", 0, server=server)["clients"][0]
+        return {"ms": told["elapsed_s"] / calls * 1e3,
+                **{key: told[key] for key in ("client_cpu_us", "server_cpu_us")}}
+
     def end(self):
         """Ends all processes, and removes what the run has written."""
         for process in self._processes:
