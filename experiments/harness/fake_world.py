@@ -110,7 +110,7 @@ def made_up(row, placement, seed, _):
         clients.append({**client(node, elapsed, int(done), int(retries), points),
                         "retry_progress": tried})
     phases = [{"name": name, "elapsed_s": elapsed * (0.45 if name == "insert" else 0.05)}
-              for name in row.get("phases", [])]
+              for name in row.get("phases", [row["operation"]] if "operation" in row else [])]
     return record(elapsed, clients=clients, migrations=moves, final_placement=ends, phases=phases)
 
 

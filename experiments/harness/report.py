@@ -55,7 +55,7 @@ def _draw(found):
         for name, (experiment, rows) in by_experiment(found).items():
             plots[name] = charts.bars(groups_of(rows))
             for result in rows:
-                if any(result.evidence.phases(placement) for placement in PLACEMENTS):
+                if _has_phases(result):
                     plots[f"{name}-{result.row.name}-phases"] = charts.bars(phase_groups_of(result))
                 drawn = _progress_plot(experiment, result)
                 if drawn:
@@ -63,6 +63,11 @@ def _draw(found):
     except ImportError as error:
         return {}, f"No charts: {error}; the Debian package is python3-matplotlib."
     return plots, ""
+
+
+def _has_phases(result):
+    """A job of a single phase is shown by its bars already."""
+    return any(len(result.evidence.phases(placement)) > 1 for placement in PLACEMENTS)
 
 
 def _progress_plot(experiment, result):
@@ -101,7 +106,7 @@ def _section(experiment, rows, plots):
            parts.times_table(rows)]
     for result in rows:
         plot = f"{name}-{result.row.name}"
-        if any(result.evidence.phases(placement) for placement in PLACEMENTS):
+        if _has_phases(result):
             out += [_figure(plots, f"{plot}-phases",
                             f"{experiment.bars}: the phases, {result.row.title}"),
                     parts.phases_table(result)]

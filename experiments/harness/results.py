@@ -9,6 +9,7 @@ import manifest
 from claims import WINDOWS_MIN, Evidence, Outcome, evaluate
 from definition import PLACEMENTS, STATICS
 from runner import unusable
+from summary import number
 
 CI_KINDS = ("direction", "engine")  # CI's machine is not one to measure on
 CI_SPEEDUP = 2.0                    # rows whose static placements lie this far apart in the paper
@@ -59,7 +60,7 @@ def _claims(row, evidence, options):
         return (), f"the profile {options.profile} is shown without claims"
     if options.quick and evidence.short():
         shortest = min(record["elapsed_s"] / record["window_s"] for record in evidence.adaptive())
-        return (), (f"no claim: a quick adaptive run lasted {shortest:.1f} observation windows, "
+        return (), (f"no claim: a quick adaptive run lasted {number(shortest)} observation windows, "
                     f"fewer than {WINDOWS_MIN}")
     return tuple(evaluate(claim, evidence) for claim in wanted), ""
 

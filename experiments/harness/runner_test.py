@@ -264,7 +264,7 @@ class RunnerTest(unittest.TestCase):
         self.assertEqual(code, OK)
         row = self.in_results()["experiments"][0]
         self.assertEqual((row["claims"], len(row["placements"])), ([], 3))
-        self.assertIn("no claim: a quick adaptive run lasted 2.9 observation windows", said)
+        self.assertIn("no claim: a quick adaptive run lasted 2.90 observation windows", said)
 
     def test_a_run_that_fails_is_told_and_the_others_go_on(self):
         def fails(row, placement, seed, quick):
