@@ -18,6 +18,6 @@ def run(lab, row, placement, seed, quick):
     prepare = {"files": [{"name": f"data-{node}", "bytes": row["file_bytes"] * lab.repetition}
                          for node in row["clients"]]}
     # Room for the filters that it holds, and half of one more.
-    memory = int((row["server_holds"] + 0.5) * TABLE_BYTES)
+    memory = f'{int((row["server_holds"] + 0.5) * TABLE_BYTES)} B'
     return lab.run(clients, placement, seed, prepare, row["server"],
                    server_config={"placement": {"memory_limit": f"{memory} B"}})
