@@ -20,4 +20,4 @@ def run(lab, row, placement, seed, quick):
     # Room for the filters that it holds, and half of one more.
     memory = f'{int((row["server_holds"] + 0.5) * TABLE_BYTES)} B'
     return lab.run(clients, placement, seed, prepare, row["server"],
-                   server_config={"placement": {"memory_limit": f"{memory} B"}})
+                   server_config={"placement": {"memory_limit": memory}})
