@@ -78,7 +78,8 @@ void AddFileSystemClasses(runtime::ObjectTypes& types, std::shared_ptr<objfs::Bl
 }
 
 absl::StatusOr<Ref<VolumeSet>> OpenVolumes(runtime::BindingManager& binding,
-                                           const std::string& directory, absl::Duration lease) {
+                                           const std::string& directory, absl::Duration lease,
+                                           WrapDisk wrap_disk) {
   const auto end = [&binding](const runtime::Rid& rid) {
     binding.Destroy(rid).IgnoreError();  // not there any more is what is wanted
   };
@@ -96,6 +97,7 @@ absl::StatusOr<Ref<VolumeSet>> OpenVolumes(runtime::BindingManager& binding,
   };
   host.end = [end](const Ref<Volume>& volume) { end(volume.rid()); };
   host.lease = lease;
+  host.wrap_disk = std::move(wrap_disk);
   host.on_damage = [limit = std::make_shared<runtime::LogLimit>(kLogsPerSecondMax)](
                        const std::string& volume, const absl::Status& damage) {
     const std::optional<uint64_t> untold = limit->Pass(absl::Now());
@@ -108,8 +110,9 @@ absl::StatusOr<Ref<VolumeSet>> OpenVolumes(runtime::BindingManager& binding,
 }
 
 absl::StatusOr<Ref<VolumeSet>> PublishVolumes(runtime::Node& node, const std::string& directory,
-                                              absl::Duration lease) {
-  ABACUS_ASSIGN_OR_RETURN(Ref<VolumeSet> volumes, OpenVolumes(node.binding(), directory, lease));
+                                              absl::Duration lease, WrapDisk wrap_disk) {
+  ABACUS_ASSIGN_OR_RETURN(Ref<VolumeSet> volumes,
+                          OpenVolumes(node.binding(), directory, lease, std::move(wrap_disk)));
   node.Publish(kVolumesName, volumes.rid());
   return volumes;
 }

@@ -29,14 +29,18 @@ const objfs::LayerKinds& Kinds();
 void AddFileSystemClasses(runtime::ObjectTypes& types, std::shared_ptr<objfs::BlockPool> cache);
 std::shared_ptr<objfs::BlockPool> CacheOf(const runtime::Config::Cache& config);
 
+// VolumeSet::Host::wrap_disk.
+using WrapDisk = std::function<std::unique_ptr<objfs::Disk>(std::unique_ptr<objfs::Disk>)>;
+
 // Opens the volumes under `directory`. `lease`: of their clients (objfs::Volume::Options).
 absl::StatusOr<runtime::Ref<objfs::VolumeSet>> OpenVolumes(
     runtime::BindingManager& binding, const std::string& directory,
-    absl::Duration lease = objfs::Volume::Options().lease);
+    absl::Duration lease = objfs::Volume::Options().lease, WrapDisk wrap_disk = {});
 // And publishes them.
 absl::StatusOr<runtime::Ref<objfs::VolumeSet>> PublishVolumes(runtime::Node& node,
                                                               const std::string& directory,
-                                                              absl::Duration lease);
+                                                              absl::Duration lease,
+                                                              WrapDisk wrap_disk = {});
 
 using VolumeSets = std::vector<runtime::Ref<objfs::VolumeSet>>;
 // Those of the servers that `node` has joined, in that order; at least one.

@@ -109,6 +109,7 @@ absl::StatusOr<std::unique_ptr<VolumeSet>> VolumeSet::Make(const std::string& di
 absl::Status VolumeSet::OpenVolume(const std::string& name) {
   auto both = std::make_shared<StoreOnDisk>();
   ABACUS_ASSIGN_OR_RETURN(both->disk, LocalDisk::At(PathOf(name)));
+  if (host_.wrap_disk) both->disk = host_.wrap_disk(std::move(both->disk));
   ABACUS_ASSIGN_OR_RETURN(const uint64_t quota_bytes, ReadQuota(QuotaOf(name)));
   LocalObjectStoreOptions options;
   options.quota_bytes = quota_bytes;

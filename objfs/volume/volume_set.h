@@ -11,6 +11,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "objfs/store/disk.h"
 #include "objfs/volume/volume.h"
 #include "runtime/base/mutex.h"
 #include "runtime/object/mobile_object.h"
@@ -41,6 +42,8 @@ class VolumeSet final : public runtime::AnchoredObject {
     absl::Duration lease = Volume::Options().lease;  // of all volumes
     // Is told of wrong bytes on a disk, whenever they are met; empty: nobody is. May not block.
     std::function<void(const std::string& volume, const absl::Status& damage)> on_damage;
+    // Puts another disk over the directory of each volume, a model of one for example; empty: none.
+    std::function<std::unique_ptr<Disk>(std::unique_ptr<Disk>)> wrap_disk;
   };
 
   // Opens all volumes under `directory`, which is made where it is not there.

@@ -14,6 +14,7 @@
 #include "runtime/base/config.h"
 #include "runtime/binding/binding_manager.h"
 #include "runtime/migration/migrator.h"
+#include "runtime/transport/transport.h"
 
 namespace abacus::runtime {
 
@@ -27,6 +28,9 @@ struct NodeOptions {
   bool server = false;
   // Control addresses of servers to join ("127.0.0.1:7070"). A client needs at least one.
   std::vector<std::string> servers;
+  // Puts another transport around the one over sockets, for whoever emulates slow nodes or faults;
+  // empty: none.
+  std::function<std::unique_ptr<Transport>(std::unique_ptr<Transport>)> wrap_transport;
   SyncPoints* points = nullptr;
 };
 

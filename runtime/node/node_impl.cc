@@ -151,7 +151,7 @@ NodeImpl::NodeImpl(const NodeOptions& options, Place place, const ObjectTypes& t
     : options_(options),
       place_(std::move(place)),
       monitor_(*monitor),
-      transport_(std::make_unique<SocketTransport>(ToTransportOptions(options.config, place_))),
+      transport_(MakeTransport()),
       binding_(std::make_unique<BindingManager>(place_.instance, ToBindingOptions(options.config),
                                                 types, transport_.get(), options.points)),
       migrator_(std::make_unique<Migrator>(binding_.get(), ToCheckpointOptions(options.config))),
@@ -204,6 +204,13 @@ absl::Status NodeImpl::Open() {
   return absl::OkStatus();
 }
 
+std::unique_ptr<Transport> NodeImpl::MakeTransport() {
+  auto sockets = std::make_unique<SocketTransport>(ToTransportOptions(options_.config, place_));
+  sockets_ = sockets.get();
+  if (!options_.wrap_transport) return sockets;
+  return options_.wrap_transport(std::move(sockets));
+}
+
 absl::Status NodeImpl::StartTransport() {
   const absl::Status status = transport_->Start(this);
   if (status.ok() || absl::IsInvalidArgument(status)) return status;
@@ -242,7 +249,7 @@ void NodeImpl::MakeParts() {
                                                              .desk = desk_.get(),
                                                              .digests = digests_.get(),
                                                              .engine = engine_.get(),
-                                                             .transport = transport_.get(),
+                                                             .transport = sockets_,
                                                              .monitor = &monitor_});
   digests_->SetBeforeReport([this] { reporter_->WatchLinks(); });
 }

@@ -89,6 +89,7 @@ class NodeImpl final : public Node,
  private:
   enum class Life { kOpen, kStopping, kStopped };
 
+  std::unique_ptr<Transport> MakeTransport();
   absl::Status StartTransport();
   absl::Status Advertise(const std::string& listening, const std::string& advertised,
                          const char* key, std::string* address) const;
@@ -141,7 +142,8 @@ class NodeImpl final : public Node,
   std::atomic<bool> ready_{false};
 
   ControlClients clients_;
-  const std::unique_ptr<SocketTransport> transport_;
+  SocketTransport* sockets_ = nullptr;  // the innermost of transport_
+  const std::unique_ptr<Transport> transport_;
   const std::unique_ptr<BindingManager> binding_;
   const std::unique_ptr<Migrator> migrator_;
   const std::unique_ptr<ResourceManager> resources_;

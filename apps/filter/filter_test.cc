@@ -1,0 +1,120 @@
+#include "apps/filter/filter.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <time.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "objfs/layer/probe_layer.h"
+#include "objfs/layer/testing/memory_layer.h"
+#include "runtime/testing/cluster.h"
+
+namespace abacus::apps {
+namespace {
+
+using objfs::Layer;
+using objfs::Subgraph;
+using objfs::Version;
+using objfs::testing::MemoryLayer;
+using runtime::Ref;
+using ::testing::HasSubstr;
+
+constexpr size_t kClient = 0, kServer = 1;
+
+class FilterTest : public ::testing::Test {
+ protected:
+  FilterTest() {
+    runtime::testing::ClusterOptions options;
+    options.nodes = 2;
+    options.types = [](size_t, runtime::testing::TestPoints&, runtime::ObjectTypes& types) {
+      types.Add<MemoryLayer>().Add<Filter>();
+    };
+    cluster_ = std::make_unique<runtime::testing::Cluster>(options);
+  }
+
+  // A file at the server, seen from the client.
+  Subgraph Store(const std::string& bytes) {
+    const std::vector<Ref<Layer>> nothing;
+    const std::vector<std::pair<std::string, std::string>> no_options;
+    const Ref<MemoryLayer> made = cluster_->Create<MemoryLayer>(kServer, nothing, no_options);
+    const Ref<Layer> file((*cluster_)[kClient].RefTo<MemoryLayer>(made.rid()).base());
+    EXPECT_TRUE(file->Write(0, runtime::Block::CopyOf(bytes), Version::Of(1, 1)).ok());
+    return {file, Version::Of(2, 1)};
+  }
+  // `between`: after each chunk.
+  std::string All(const Ref<Filter>& filter, const Subgraph& file,
+                  const std::function<void(int)>& between) {
+    std::string all;
+    for (int i = 0;; ++i) {
+      const auto chunk = filter->Next(file);
+      EXPECT_TRUE(chunk.ok()) << chunk.status();
+      if (!chunk.ok()) return all;
+      all += chunk->output.view();
+      if (chunk->done) return all;
+      between(i);
+    }
+  }
+  static std::string Records(size_t count) {
+    std::string records;
+    for (size_t i = 0; i < count; ++i) {
+      std::string record = absl::StrCat("record ", i);
+      record.resize(Filter::kRecordBytes, '.');
+      records += record;
+    }
+    return records;
+  }
+
+  std::unique_ptr<runtime::testing::Cluster> cluster_;
+};
+
+TEST_F(FilterTest, PassesTheShareOfRecordsThatItIsTold) {
+  for (const double share : {0.0, 0.2, 0.3, 0.6, 0.8, 1.0}) {
+    uint64_t passed = 0;
+    for (uint64_t record = 0; record < 10'000; ++record) passed += Passes(record, share) ? 1 : 0;
+    EXPECT_NEAR(static_cast<double>(passed), share * 10'000, 1) << share;
+  }
+}
+
+TEST_F(FilterTest, OutputIsTheSameWhenItMovesBetweenAllChunks) {
+  const Subgraph file = Store(Records(1000));
+  const FilterOptions options{.read_bytes = 4096, .pass_share = 0.3, .memory_bytes = 1 << 16};
+  const Ref<Filter> still = cluster_->Create<Filter>(kClient, options);
+  const std::string expected = All(still, file, [](int) {});
+  EXPECT_EQ(expected.size(), 300 * Filter::kRecordBytes);
+  const Ref<Filter> moving = cluster_->Create<Filter>(kClient, options);
+  const std::string output = All(moving, file, [&](int i) {
+    const size_t from = i % 2 == 0 ? kClient : kServer;
+    ASSERT_TRUE(cluster_->Move(moving.rid(), from, 1 - from).ok());
+  });
+  EXPECT_EQ(output, expected);
+}
+
+TEST_F(FilterTest, SpendsTheProcessorTimeThatItIsToldForEachByte) {
+  const std::string bytes(64 * 1024, 'x');
+  timespec before, after;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &before);
+  EXPECT_NE(LookAt(bytes, 100.0 * static_cast<double>(bytes.size())), 0u);
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &after);
+  const double spent_ms = static_cast<double>(after.tv_sec - before.tv_sec) * 1e3 +
+                          static_cast<double>(after.tv_nsec - before.tv_nsec) / 1e6;
+  EXPECT_GE(spent_ms, 6.5);  // 65,536 x 100 ns
+  EXPECT_LT(spent_ms, 8);
+}
+
+TEST_F(FilterTest, OptionsThatMakeNoSenseAreRefused) {
+  const auto refused = [this](const FilterOptions& options) {
+    const auto made = (*cluster_)[kClient].binding().Create<Filter>(options);
+    return std::string(made.status().message());
+  };
+  EXPECT_THAT(refused({.read_bytes = 100}), HasSubstr("multiple of 128"));
+  EXPECT_THAT(refused({.read_bytes = 0}), HasSubstr("multiple of 128"));
+  EXPECT_THAT(refused({.pass_share = 1.5}), HasSubstr("0 to 1"));
+  EXPECT_THAT(refused({.cpu_ns_per_byte = -1}), HasSubstr("0 ns a byte"));
+}
+
+}  // namespace
+}  // namespace abacus::apps

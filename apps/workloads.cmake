@@ -1,0 +1,12 @@
+# The applications of the paper's experiments. Paths are from apps/, whose CMakeLists.txt includes
+# this file.
+abacus_library(abacus_filter
+  SRCS filter/filter.cc
+  DEPS abacus_layer abacus_object)
+abacus_library(abacus_workloads
+  SRCS directory_insert/directory_insert.cc multiphase/multiphase.cc table/record_table.cc
+  DEPS abacus_file_system)
+abacus_test(abacus_workloads_test
+  SRCS directory_insert/directory_insert_test.cc filter/filter_test.cc
+       multiphase/multiphase_test.cc
+  DEPS abacus_cache abacus_filter abacus_file_system abacus_testing abacus_workloads)

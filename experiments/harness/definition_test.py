@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+"""experiment.toml: the project's own are read; mistakes are told with name, key and a way out."""
+
+import tempfile
+import unittest
+from pathlib import Path
+
+import definition
+from definition import ExperimentError
+from fake_world import make_experiment
+
+PAPERS = {"figure06_raid", "figure07_filter", "figure08_cache", "figure10_directory",
+          "figure12_competition", "false_sharing", "table2_phases"}
+
+
+class DefinitionTest(unittest.TestCase):
+
+    def setUp(self):
+        self._folder = tempfile.TemporaryDirectory(prefix="abacus-harness-")
+        self.addCleanup(self._folder.cleanup)
+        self.root = Path(self._folder.name)
+
+    def mistakes(self, **made):
+        with self.assertRaises(ExperimentError) as raised:
+            definition.load(make_experiment(self.root, **made))
+        return str(raised.exception)
+
+    def test_every_experiment_of_the_project_can_be_read(self):
+        self.assertEqual(set(definition.names()), PAPERS)
+        for name in PAPERS:
+            experiment = definition.find(name)
+            self.assertTrue(experiment.rows, name)
+            for row in experiment.rows:
+                self.assertTrue(row.claims or row.statics_of or row.name == "degraded_lan",
+                                f"{row.path} is held to nothing")
+        self.assertIn("RAID-5", definition.find("figure06_raid").not_runnable)
+
+    def test_the_template_can_be_read(self):
+        self.assertEqual(definition.load(definition.EXPERIMENTS / definition.TEMPLATE).name,
+                         "template")
+
+    def test_rows_go_to_drivers_with_the_parameters_of_their_size(self):
+        row = definition.load(make_experiment(self.root)).row("one")
+        self.assertEqual(row.for_driver(quick=True), {"name": "one", "network": "LAN",
+                                                      "clients": ["lan1"], "bytes": 10})
+        self.assertEqual(row.for_driver(quick=False)["bytes"], 100)
+
+    def test_paper_comes_in_the_papers_order(self):
+        ordered = definition.in_order(definition.find(name) for name in sorted(PAPERS))
+        self.assertEqual([of.figure.split()[-1] for of in ordered],
+                         ["6", "7", "8", "1", "6.5", "2", "12"])
+
+    def test_unknown_key_names_the_nearest_one(self):
+        text = self.mistakes(extra='sektion = "6.3"')
+        self.assertIn("small/experiment.toml: unknown key 'sektion'; did you mean section?", text)
+
+    def test_unknown_kind_of_claim_names_row_and_claim(self):
+        text = self.mistakes(claims='{kind = "direktion", winner = "server"}')
+        self.assertIn("row one, claim 1: unknown kind 'direktion'; did you mean direction?", text)
+
+    def test_wrong_value_says_what_is_wanted(self):
+        text = self.mistakes(claims='{kind = "direction", winner = "lan"}')
+        self.assertIn('claim 1 (direction): winner = "lan": wanted is one of client, server', text)
+
+    def test_missing_key_is_named(self):
+        self.assertIn("claim 1 (speedup): lacks the key at_least, a number above 0",
+                      self.mistakes(claims='{kind = "speedup", winner = "client"}'))
+
+    def test_all_mistakes_are_told_at_once(self):
+        text = self.mistakes(extra="oops = 1", claims='{kind = "adaptive", within = -1}')
+        self.assertEqual(len(text.splitlines()), 2, text)
+
+    def test_retries_want_one_limit(self):
+        self.assertIn("one of fewer_than and at_most", self.mistakes(claims='{kind = "retries"}'))
+
+    def test_claims_on_placements_that_are_not_run_are_refused(self):
+        folder = make_experiment(self.root, claims='{kind = "direction", winner = "server"}')
+        path = folder / "experiment.toml"
+        path.write_text(path.read_text() + 'placements = ["adaptive"]\n')
+        with self.assertRaises(ExperimentError) as raised:
+            definition.load(folder)
+        self.assertIn("the row runs adaptive only; add placements or statics_of",
+                      str(raised.exception))
+
+    def test_rows_of_one_name_and_rows_that_are_not_there(self):
+        folder = make_experiment(self.root, extra='retries = ["two"]')
+        path = folder / "experiment.toml"
+        path.write_text(path.read_text() +
+                        '[[row]]\nname = "one"\nnetwork = "SAN"\nstatics_of = "onn"\n')
+        with self.assertRaises(ExperimentError) as raised:
+            definition.load(folder)
+        text = str(raised.exception)
+        for wanted in ("row one: is there twice", "unknown row 'onn'; did you mean one?",
+                       "retries: unknown row 'two'"):
+            self.assertIn(wanted, text)
+
+    def test_parameter_like_a_key_of_ours_is_taken_for_a_mistake(self):
+        folder = make_experiment(self.root)
+        path = folder / "experiment.toml"
+        path.write_text(path.read_text() + 'placement = ["client"]\n')
+        with self.assertRaises(ExperimentError) as raised:
+            definition.load(folder)
+        self.assertIn("key 'placement' would be handed to the driver; did you mean placements?",
+                      str(raised.exception))
+
+    def test_sizes_with_different_keys_are_refused(self):
+        folder = make_experiment(self.root)
+        path = folder / "experiment.toml"
+        path.write_text(path.read_text().replace("quick = {bytes = 10}", "quick = {byte = 10}"))
+        with self.assertRaises(ExperimentError) as raised:
+            definition.load(folder)
+        self.assertIn("full and quick must have the same keys", str(raised.exception))
+
+    def test_broken_toml_is_told_with_its_line(self):
+        self.assertRegex(self.mistakes(extra="x = = 1"), r"experiment.toml: .*line 5")
+
+    def test_folder_without_a_file_says_where_to_begin(self):
+        with self.assertRaises(ExperimentError) as raised:
+            definition.load(self.root / "nothing")
+        self.assertIn("template to begin with", str(raised.exception))
+
+    def test_unknown_experiment_and_profile_name_the_nearest(self):
+        make_experiment(self.root)
+        for wanted, call in (("unknown experiment 'smal'; did you mean small?",
+                              lambda: definition.find("smal", self.root)),
+                             ("unknown profile 'papr'; did you mean paper?",
+                              lambda: definition.load_profile("papr", self.root))):
+            with self.assertRaises(ExperimentError) as raised:
+                call()
+            self.assertIn(wanted, str(raised.exception))
+
+    def test_an_experiment_may_lie_elsewhere(self):
+        folder = make_experiment(self.root / "of_mine")
+        self.assertEqual(definition.find(str(folder), self.root).name, "small")
+
+    def test_profiles_hash_is_that_of_its_bytes(self):
+        make_experiment(self.root)
+        _, text, sha256 = definition.load_profile("paper", self.root)
+        self.assertEqual(text, "H_s = 1.0\n")
+        self.assertEqual(sha256, "6a0e2ea300ef3ced48c5a726d666c89299a36e1f50155464431d063c3667cb75")
+
+
+if __name__ == "__main__":
+    unittest.main()

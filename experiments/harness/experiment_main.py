@@ -1,0 +1,209 @@
+"""The command ./dev experiment; `--help` tells its use."""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+import compare
+import definition
+import manifest
+import report
+import results
+from definition import EXPERIMENTS, RUNS_MAX, ExperimentError
+from runner import MachineError, Options, Runner, TopologyError, World
+
+OK, FAILED, MISUSED, NOT_SHOWN = 0, 1, 2, 3  # the last: measured, and a claim does not hold
+TOPOLOGY = "paper"
+
+
+def parser():
+    top = argparse.ArgumentParser(
+        prog="./dev experiment", formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="The paper's figures and tables, run on the emulated testbed (root).\n\n"
+        "  NAME [NAME ...]     experiments, or rows of one: figure07_filter, figure07_filter/set1\n"
+        "  all                 every one; what is there already is not run again\n"
+        "  list                what there is\n"
+        "  check-testbed       build the testbed, measure it, remove it\n"
+        "  compare A B         two results.json side by side",
+        epilog="Exit code: 0, 1 where a run failed, 2 for bad input, 3 where a claim does not "
+        "hold.")
+    top.add_argument("words", nargs="+", metavar="WORD", help="see above")
+    top.add_argument("--quick", action="store_true", help="small sizes, one run of each")
+    top.add_argument("--runs", type=_runs, metavar="N", help="of each placement (5; --quick: 1)")
+    top.add_argument("--results", type=Path, metavar="DIR",
+                     help="where raw records, results.json and the report go "
+                     "(build/experiments/full, or quick)")
+    top.add_argument("--profile", default="paper", metavar="NAME",
+                     help="of experiments/profiles (paper); only paper's has claims")
+    top.add_argument("--seed", type=int, default=1, metavar="N", help="of all random choices (1)")
+    top.add_argument("--despite-testbed", action="store_true",
+                     help="run on a testbed that is off by more than 10 %% as well, and say so")
+    top.add_argument("--allow-fallback", action="store_true",
+                     help="take figures of the monitor's fallback sources as well, and say so")
+    top.add_argument("--report-only", action="store_true",
+                     help="run nothing: results.json and the report of the records there are")
+    top.add_argument("--ci", action="store_true", help="--quick, only rows whose ratio in the "
+                     "paper is 2 or more, only who wins and what the engine chose; skipped where "
+                     "the testbed is off")
+    top.add_argument("--program", type=Path, help=argparse.SUPPRESS)  # ./dev gives it
+    return top
+
+
+def _runs(text):
+    if not text.isdecimal() or not 1 <= int(text) <= RUNS_MAX:
+        raise argparse.ArgumentTypeError(f"'{text}' is no number from 1 to {RUNS_MAX}")
+    return int(text)
+
+
+def options_of(arguments):
+    quick = arguments.quick or arguments.ci
+    size = "ci" if arguments.ci else "quick" if quick else "full"
+    if arguments.profile != results.CLAIMED_PROFILE:
+        size += f"-{arguments.profile}"
+    folder = arguments.results or manifest.PROJECT / "build" / "experiments" / size
+    return Options(folder.resolve(), quick, arguments.runs or (1 if quick else 5), arguments.seed,
+                   arguments.profile, arguments.despite_testbed, arguments.allow_fallback,
+                   arguments.ci)
+
+
+def command_list(root, out):
+    for experiment in definition.in_order(definition.load(root / name)
+                                          for name in definition.names(root)):
+        print(f"{experiment.name:24} {experiment.figure}: {experiment.title}", file=out)
+        if experiment.not_runnable:
+            print(f"{'':24} not runnable yet: {experiment.not_runnable}", file=out)
+        print(f"{'':24} {', '.join(row.name for row in experiment.rows)}", file=out)
+    return OK
+
+
+def command_check(world, out):
+    with world.testbed(TOPOLOGY, {}) as testbed:
+        off = sum(not row.good for row in testbed.check(report=lambda line: print(line, file=out)))
+    print(f"{off} measured value(s) are off" if off else "all is as the topology says", file=out)
+    return FAILED if off else OK
+
+
+def _rows_of(experiment, wanted, options):
+    """The rows of the names wanted (none: all), and those whose static runs they use."""
+    names = [row.name for row in experiment.rows]
+    for name in wanted:
+        if name not in names:
+            raise ExperimentError(f"{experiment.name}: {definition.unknown('row', name, names)}")
+        if options.quick and experiment.row(name).full_only:
+            raise ExperimentError(f"{experiment.name}/{name} is too long for --quick")
+    bases = {experiment.row(name).statics_of for name in wanted}
+    rows = results.ci_rows(experiment) if options.ci else experiment.rows
+    return [row for row in rows if not (options.quick and row.full_only)
+            and (not wanted or row.name in wanted or row.name in bases)]
+
+
+def select(words, root, options):
+    """([(experiment, row)] to run, [experiments] that cannot be)."""
+    if words == ["all"]:
+        words = definition.names(root)
+        everything = True
+    else:
+        everything = False
+    wanted = {}
+    for word in words:
+        name, row = word, ""
+        if not (Path(word) / definition.FILE).is_file():
+            name, _, row = word.partition("/")
+        wanted.setdefault(name, []).append(row)
+    pairs, not_runnable = [], []
+    found = {name: definition.find(name, root) for name in wanted}
+    rows_wanted = {experiment.name: wanted[name] for name, experiment in found.items()}
+    for experiment in definition.in_order(found.values()):
+        name, rows = experiment.name, rows_wanted[experiment.name]
+        if experiment.not_runnable:
+            if not everything:
+                raise ExperimentError(f"{name} cannot be run yet: {experiment.not_runnable}")
+            not_runnable.append(experiment)
+            continue
+        chosen = [] if "" in rows else rows
+        pairs += [(experiment, row) for row in _rows_of(experiment, chosen, options)]
+    return pairs, not_runnable
+
+
+def command_run(arguments, world, root, out):
+    options = options_of(arguments)
+    pairs, not_runnable = select(arguments.words, root, options)
+    profile, text, sha256 = definition.load_profile(options.profile, root)
+    runner = Runner(world, options, profile, sha256, manifest.commit(), out)
+    jobs = [] if arguments.report_only else runner.jobs(pairs)
+    runner.say(f"profile {options.profile}, SHA-256 {sha256}")
+    interrupted = False
+    try:
+        runner.run(jobs)
+    except KeyboardInterrupt:
+        interrupted = True
+        runner.say("interrupted; the same command goes on from here")
+    found = results.collect(pairs, runner.store, runner.wanted, options)
+    have = {result.row.path for result in found}
+    missing = [row.path for _, row in pairs if row.path not in have]
+    made = results.make_manifest(options, runner, text, missing)
+    paths = report.write(options.results, found, not_runnable, made)
+    return _tell(found, runner, missing, paths, interrupted, out)
+
+
+def _tell(found, runner, missing, paths, interrupted, out):
+    """The end of a run: claims, what is missing, where the files are; the exit code."""
+    outcomes = [(result, outcome) for result in found for outcome in result.outcomes]
+    for result, outcome in outcomes:
+        print(f"  {'holds' if outcome.holds else 'DOES NOT HOLD':13} {result.row.path}: "
+              f"{outcome.claim} (paper {outcome.paper}; ours {outcome.ours})", file=out)
+    for result in found:
+        if result.no_claim:
+            print(f"  {'-':13} {result.row.path}: {result.no_claim}", file=out)
+    for path, reason in runner.skipped:
+        print(f"  {'skipped':13} {path}: {reason}", file=out)
+    for path, reason in runner.failures:
+        print(f"  {'FAILED':13} {path}: {reason}", file=out)
+    if missing:
+        print(f"  no records: {', '.join(missing)}", file=out)
+    held = sum(outcome.holds for _, outcome in outcomes)
+    print(f"{held} of {len(outcomes)} claims hold; " + ", ".join(map(str, paths)), file=out)
+    if interrupted:
+        return 128 + 2
+    return FAILED if runner.failures else OK if held == len(outcomes) else NOT_SHOWN
+
+
+def run(arguments, world=None, root=EXPERIMENTS, out=sys.stdout):
+    """What main() does, with the world and the folder of experiments handed in."""
+    words = arguments.words
+    if words[0] == "compare":
+        if len(words) != 3:
+            raise ExperimentError("compare takes two: A.json B.json")
+        for line in compare.lines(words[1], words[2]):
+            print(line, file=out)
+        return OK
+    if words == ["list"]:
+        return command_list(root, out)
+    if not world:
+        if not arguments.program and not arguments.report_only and words != ["check-testbed"]:
+            raise ExperimentError("--program is missing; ./dev experiment gives it")
+        world = World(arguments.program)
+    if words == ["check-testbed"]:
+        return command_check(world, out)
+    return command_run(arguments, world, root, out)
+
+
+def main():
+    arguments = parser().parse_intermixed_args()
+    try:
+        return run(arguments)
+    except ExperimentError as error:
+        for line in str(error).splitlines():
+            print(f"experiment: {line}", file=sys.stderr)
+        return MISUSED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except (MachineError, TopologyError) as error:
+        print(f"experiment: {error}", file=sys.stderr)
+        return FAILED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,234 @@
+#!/usr/bin/env python3
+"""The report of all of the paper's figures, from made-up records; comparing two results."""
+
+import html.parser
+import io
+import json
+import re
+import shutil
+import tempfile
+import unittest
+from pathlib import Path
+from unittest import mock
+
+import charts
+import compare
+import definition
+import experiment_main
+import manifest
+from definition import EXPERIMENTS, ExperimentError
+from fake_world import DRIVER, FakeWorld, made_up
+
+BARS = {"figure07_filter", "figure08_cache", "figure10_directory", "table2_phases",
+        "figure12_competition", "false_sharing"}
+PLOTS = BARS | {"figure10_directory-high_san-progress", "figure12_competition-lan-progress",
+                "table2_phases-lan-phases", "table2_phases-lan_no_fast_lane-phases"}
+VOID = {"meta", "br", "hr", "img", "link"}
+
+
+class Page(html.parser.HTMLParser):
+    """What of a page can be checked without a browser."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.ids, self.links, self.wrong, self.count = [], [], [], [], {}
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.handle_startendtag(tag, attrs)
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.count[tag] = self.count.get(tag, 0) + 1
+        for name, value in attrs:
+            if name == "id":
+                self.ids.append(value)
+            if name in ("src", "href", "xlink:href", "action", "data", "srcset"):
+                self.links.append(value)
+
+    def handle_endtag(self, tag):
+        if not self.open or self.open.pop() != tag:
+            self.wrong.append(tag)
+
+
+def run(root, results, *words, world=None):
+    out = io.StringIO()
+    arguments = experiment_main.parser().parse_intermixed_args([*words, "--results", str(results)])
+    with mock.patch.object(manifest, "commit", lambda: "c0ffee"), mock.patch("sys.stderr", out):
+        experiment_main.run(arguments, world or FakeWorld(), root, out)
+
+
+class ReportTest(unittest.TestCase):
+
+    def assert_has(self, text, wanted):
+        """assertIn, without the whole page in its message."""
+        self.assertTrue(wanted in text, f"{wanted!r} is not in the page")
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory(prefix="abacus-harness-")
+        cls.addClassCleanup(cls.folder.cleanup)
+        cls.root = Path(cls.folder.name) / "experiments"
+        for name in definition.names():
+            (cls.root / name).mkdir(parents=True)
+            shutil.copy(EXPERIMENTS / name / "experiment.toml", cls.root / name)
+            (cls.root / name / "driver.py").write_text(DRIVER)
+        (cls.root / "profiles").mkdir()
+        (cls.root / "profiles" / "paper.toml").write_text("# <frozen> & stated\nrepetition = 1\n")
+        cls.results = Path(cls.folder.name) / "results"
+        run(cls.root, cls.results, "all", "--runs", "3")
+        cls.text = (cls.results / "report.html").read_text()
+        cls.page = Page(cls.text)
+
+    def test_page_needs_nothing_from_elsewhere(self):
+        self.assertEqual(re.findall(r"https?:|//[a-z]+\.|@import|<script|<link|<iframe", self.text),
+                         [])
+        self.assertEqual([link for link in self.page.links if not link.startswith("#")], [])
+        self.assertEqual(re.findall(r"url\((?!#)[^)]*\)", self.text), [])
+
+    def test_page_is_well_formed_and_its_links_lead_somewhere(self):
+        self.assertEqual((self.page.open, self.page.wrong), ([], []))
+        self.assertEqual(len(self.page.ids), len(set(self.page.ids)), "an id is there twice")
+        targets = [link[1:] for link in self.page.links] + re.findall(r"url\(#([^)]*)\)", self.text)
+        self.assertEqual(set(targets) - set(self.page.ids), set())
+
+    def test_every_figure_is_there_in_the_page_and_as_files(self):
+        self.assertEqual(self.page.count["svg"], len(PLOTS))
+        files = {path.name for path in (self.results / "plots").iterdir()}
+        self.assertEqual(files, {f"{name}.{kind}" for name in PLOTS for kind in ("png", "svg")})
+        for name in PLOTS:
+            png = (self.results / "plots" / f"{name}.png").read_bytes()
+            self.assertTrue(png.startswith(b"\x89PNG") and len(png) > 5000, name)
+            self.assertIn("<svg", (self.results / "plots" / f"{name}.svg").read_text(), name)
+        for figure in ("Figure 7", "Figure 8", "Figure 10", "Table 1", "Figure 11", "Table 2",
+                       "Figure 12", "Section 6.5", "Figure 6"):
+            self.assert_has(self.text, figure)
+
+    def test_every_row_and_claim_is_in_the_page_and_in_the_results(self):
+        made = {row["name"]: row for row in
+                json.loads((self.results / "results.json").read_text())["experiments"]}
+        for name in BARS:
+            for row in definition.find(name).rows:
+                self.assertEqual(len(made[row.path]["claims"]), len(row.claims), row.path)
+                self.assert_has(self.text, f">{row.path}</a>")
+        self.assertEqual(self.text.count("claim holds?"), len(BARS))
+        held = sum(of["holds"] for row in made.values() for of in row["claims"])
+        self.assertEqual(self.text.count("✓ holds</span>"), held)
+        self.assertEqual(self.text.count("✗ does not hold</span>"),
+                         sum(len(row["claims"]) for row in made.values()) - held)
+
+    def test_papers_numbers_stand_beside_ours(self):
+        for number in ("26.03", "70.73", "16.30", "125.50", "27.33", "34.52"):
+            self.assert_has(self.text, f">{number}<")
+        self.assert_has(self.text, "(the paper's 7.8)")
+
+    def test_decisions_are_told_with_their_explanations(self):
+        self.assert_has(self.text, 'it pays: 1 s &lt; 2 s &amp; "more"')
+        self.assert_has(self.text, "Staying: &lt;nothing&gt; is better")
+        records = [json.loads(path.read_text())
+                   for path in (self.results / "raw").rglob("*.json")]
+        words = sum(len(record["migrations"]) for record in records)
+        words += sum(len(record["explanations"]) for record in records
+                     if record["placement"] == "adaptive")
+        self.assertEqual(self.text.count('<span class="why">'), words)
+
+    def test_manifest_tells_commit_machine_testbed_and_profile(self):
+        for wanted in ("c0ffee", manifest.machine()["kernel"], "lan1 -&gt; lan2",
+                       "s1 6%", "# &lt;frozen&gt; &amp; stated"):
+            self.assert_has(self.text, wanted)
+
+    def test_bars_differ_by_more_than_colour(self):
+        hatches = [hatch for _, _, hatch in charts.LOOKS.values()]
+        self.assertEqual(len(set(hatches)), len(hatches))
+        self.assertEqual(len({line[1:] for line in charts.LINES}), len(charts.LINES))
+
+    def test_same_records_give_the_same_plots(self):
+        again = Path(self.folder.name) / "again"
+        shutil.copytree(self.results / "raw", again / "raw")
+        run(self.root, again, "figure07_filter", "--runs", "3", "--report-only")
+        for kind in ("svg", "png"):
+            self.assertEqual((again / "plots" / f"figure07_filter.{kind}").read_bytes(),
+                             (self.results / "plots" / f"figure07_filter.{kind}").read_bytes())
+
+    def test_a_page_without_matplotlib_says_what_to_install(self):
+        bare = Path(self.folder.name) / "bare"
+        with mock.patch.object(charts, "_plot", side_effect=ImportError("No module")):
+            run(self.root, bare, "figure07_filter", "--runs", "1")
+        text = (bare / "report.html").read_text()
+        self.assert_has(text, "python3-matplotlib")
+        self.assert_has(text, "figure07_filter/set1")
+
+    def test_a_row_that_lacks_a_placement_is_shown_as_far_as_it_goes(self):
+        def fails(row, placement, seed, quick):
+            if placement == "server":
+                raise RuntimeError("no server <here>")
+            return made_up(row, placement, seed, quick)
+
+        half = Path(self.folder.name) / "half"
+        run(self.root, half, "all", "--runs", "1", world=FakeWorld(fails))
+        text = (half / "report.html").read_text()
+        self.assertEqual((Page(text).open, Page(text).wrong), ([], []))
+        self.assert_has(text, "no server &lt;here&gt;")
+        self.assert_has(text, "not run: server")
+
+
+class CompareTest(unittest.TestCase):
+
+    def setUp(self):
+        self._folder = tempfile.TemporaryDirectory(prefix="abacus-harness-")
+        self.addCleanup(self._folder.cleanup)
+        self.root = Path(self._folder.name)
+
+    def write(self, name, adaptive, holds=True, profile="a" * 64, row="figure/one"):
+        path = self.root / name
+        path.write_text(json.dumps({
+            "experiments": [{
+                "name": row, "network": "LAN", "engine_choice": "server" if holds else "client",
+                "placements": [{"placement": "adaptive", "mean_s": adaptive[0],
+                                "ci90_s": adaptive[1], "runs": 5}],
+                "claims": [{"claim": "it is", "paper": "", "ours": "", "holds": holds}]}],
+            "profile_sha256": profile,
+            "manifest": {"commit": name, "machine": {"kernel": "6", "cpu": "x"},
+                         "options": {"quick": False}}}))
+        return str(path)
+
+    def compared(self, a, b):
+        return "\n".join(compare.lines(a, b))
+
+    def test_times_are_set_side_by_side_with_what_is_sure(self):
+        a = self.write("a", (10, 0.5))
+        for b, wanted in (((5, 0.4), "0.500 B faster"), ((20, 1), "2.00 B slower"),
+                          ((10.4, 0.3), "1.04 not told apart at 90 %"),
+                          ((9, None), "0.900 a single run: no interval")):
+            text = self.compared(a, self.write("b", b))
+            self.assertRegex(text, rf"figure/one adaptive +10\.0 ± 0\.5 .*{re.escape(wanted)}")
+
+    def test_what_changed_is_told(self):
+        text = self.compared(self.write("a", (10, 1)),
+                             self.write("b", (10, 1), holds=False, profile="b" * 64))
+        for wanted in ("profile: aaaaaaaaaaaaaaaa | bbbbbbbbbbbbbbbb", "commit: a | b",
+                       "it is: holds | does not hold", "engine: server | client"):
+            self.assertIn(wanted, text)
+        self.assertNotIn("kernel", text)
+
+    def test_rows_of_one_file_only_are_named(self):
+        text = self.compared(self.write("a", (10, 1)), self.write("b", (1, 1), row="figure/two"))
+        self.assertIn("only in A: figure/one", text)
+        self.assertIn("only in B: figure/two", text)
+
+    def test_a_folder_of_results_will_do(self):
+        self.write("results.json", (10, 1))
+        self.assertIn("figure/one", self.compared(str(self.root), str(self.root)))
+
+    def test_what_is_no_results_file_is_refused(self):
+        path = self.root / "x.json"
+        for text in ("{", "[]", '{"experiments": [{}]}'):
+            path.write_text(text)
+            with self.assertRaises(ExperimentError) as raised:
+                self.compared(str(path), str(path))
+            self.assertIn("is no results.json", str(raised.exception))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,136 @@
+"""What the raw records say, row by row, and results.json."""
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+
+import manifest
+from claims import WINDOWS_MIN, Evidence, Outcome, evaluate
+from definition import PLACEMENTS, STATICS
+from runner import unusable
+from summary import number
+
+CI_KINDS = ("direction", "engine")  # CI's machine is not one to measure on
+CI_SPEEDUP = 2.0                    # rows whose static placements lie this far apart in the paper
+CLAIMED_PROFILE = "paper"
+
+
+@dataclasses.dataclass(frozen=True)
+class RowResult:
+    """A row that has records."""
+    experiment: object
+    row: object
+    evidence: Evidence
+    outcomes: tuple  # (Outcome, ...)
+    no_claim: str    # why there are none, or ""
+    notes: tuple     # what a reader must know of the row's figures
+
+    def to_json(self):
+        """The row as results.json has it."""
+        placements = []
+        for placement in PLACEMENTS:
+            time = self.evidence.time(placement)
+            if time:
+                placements.append({"placement": placement, "mean_s": round(time.mean, 6),
+                                   "ci90_s": None if time.half is None else round(time.half, 6),
+                                   "runs": time.runs})
+        return {"name": self.row.path, "network": self.row.network, "placements": placements,
+                "engine_choice": self.evidence.engine_choice(),
+                "claims": [dataclasses.asdict(outcome) for outcome in self.outcomes]}
+
+
+def paper_speedup(row):
+    """The ratio that the paper states for the row, or 0."""
+    return max((claim.at_least for claim in row.claims if claim.kind == "speedup"), default=0)
+
+
+def ci_rows(experiment):
+    """The rows that CI looks at."""
+    return [row for row in experiment.rows if paper_speedup(row) >= CI_SPEEDUP and
+            not row.full_only]
+
+
+def _claims(row, evidence, options):
+    """(outcomes, why there are none)."""
+    wanted = [claim for claim in row.claims if not options.ci or claim.kind in CI_KINDS]
+    if not wanted:
+        return (), "the paper states nothing to hold this row to" if not row.claims else ""
+    if options.profile != CLAIMED_PROFILE:
+        return (), f"the profile {options.profile} is shown without claims"
+    if options.quick and evidence.short():
+        shortest = min(record["elapsed_s"] / record["window_s"] for record in evidence.adaptive())
+        return (), (f"no claim: a quick adaptive run lasted {number(shortest)} observation windows, "
+                    f"fewer than {WINDOWS_MIN}")
+    return tuple(evaluate(claim, evidence) for claim in wanted), ""
+
+
+def _notes(records, options):
+    """What the records themselves say against their figures."""
+    every = [record for of in records.values() for record in of]
+    notes = [f"measured on a testbed that was off: {off}"
+             for off in sorted({off for record in every for off in record.get("testbed_off", [])})]
+    notes += [f"figures of the monitor's source '{source}', not of eBPF"
+              for source in sorted({record["source"] for record in every} - {"ebpf"})]
+    notes += [f"degraded: {text}" for text in
+              sorted({str(text) for record in every for text in record["degraded"]})]
+    counts = {placement: len(of) for placement, of in records.items() if of}
+    if set(counts.values()) - {options.runs}:
+        notes.append("runs: " + ", ".join(f"{placement} {count} of {options.runs}"
+                                          for placement, count in counts.items()))
+    return tuple(notes)
+
+
+def _records(store, row, wanted, options, placements):
+    found = store.of_row(row, wanted, options.runs)
+    return {placement: [record for record in found[placement] if not unusable(record, options)]
+            for placement in placements}
+
+
+def collect(pairs, store, wanted, options):
+    """[RowResult] of the [(experiment, row)] that have records; `wanted(row)` is their origin."""
+    results = []
+    for experiment, row in pairs:
+        records = _records(store, row, wanted(row), options, row.placements)
+        if row.statics_of and records.get("adaptive"):
+            base = experiment.row(row.statics_of)
+            records.update(_records(store, base, wanted(base), options, STATICS))
+        if not any(records.values()):
+            continue
+        records = {placement: records.get(placement, []) for placement in PLACEMENTS}
+        evidence = Evidence(records, experiment.object)
+        outcomes, why = _claims(row, evidence, options)
+        results.append(RowResult(experiment, row, evidence, outcomes, why,
+                                 _notes(records, options)))
+    return results
+
+
+def make_manifest(options, runner, profile_text, missing):
+    """Where the results come from, with all that stands beside the figures."""
+    checks = options.results / "testbed.json"
+    return {"commit": runner.commit, "date": manifest.now(), "machine": manifest.machine(),
+            "options": options.listed(),
+            "profile": {"name": options.profile, "sha256": runner.profile_sha256,
+                        "text": profile_text},
+            "testbed": json.loads(checks.read_text(encoding="utf-8")) if checks.exists() else [],
+            "failures": [{"run": run, "reason": reason} for run, reason in runner.failures],
+            "skipped": [{"row": row, "reason": reason} for row, reason in runner.skipped],
+            "missing": missing}
+
+
+def to_json(results, made_manifest):
+    return {"experiments": [result.to_json() for result in results],
+            "manifest": made_manifest,
+            "profile_sha256": made_manifest["profile"]["sha256"]}
+
+
+def write(path, text):
+    """Replaces a file, whole or not at all."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(text, encoding="utf-8")
+    os.replace(partial, path)
+
+
+__all__ = ["Outcome", "RowResult", "ci_rows", "collect", "make_manifest", "to_json", "write"]

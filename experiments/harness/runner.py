@@ -1,0 +1,274 @@
+"""Runs what is asked for and not there yet, on a testbed that was measured before.
+
+The world (testbed and lab) is handed in, so that tests run without root.
+"""
+
+import dataclasses
+import importlib.util
+import json
+import sys
+import time
+from pathlib import Path
+
+import manifest
+from definition import EXPERIMENTS, ExperimentError
+from progress import Progress, duration
+from records import EBPF, Store, origin, problem_of
+from summary import number
+
+sys.path.insert(0, str(EXPERIMENTS / "testbed"))
+import machine  # noqa: E402  of the testbed's folder
+from machine import MachineError  # noqa: E402
+from topology import TopologyError  # noqa: E402
+
+# One at a time on a machine: the name is taken by whoever runs experiments.
+TESTBED = "experiment"
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What was asked for, besides which experiments."""
+    results: Path
+    quick: bool = False
+    runs: int = 5
+    seed: int = 1
+    profile: str = "paper"
+    despite_testbed: bool = False
+    allow_fallback: bool = False
+    ci: bool = False
+
+    def listed(self):
+        return {"quick": self.quick, "runs": self.runs, "seed": self.seed, "profile": self.profile,
+                "despite_testbed": self.despite_testbed, "allow_fallback": self.allow_fallback,
+                "ci": self.ci}
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    experiment: object
+    row: object
+    placement: str
+    run: int
+
+    @property
+    def text(self):
+        return f"{self.row.path} {self.placement} {self.run}"
+
+
+class World:
+    """The real one: ./dev testbed's, and the lab's processes on it."""
+
+    def __init__(self, program):
+        self.program = program
+        sys.path.insert(0, str(EXPERIMENTS / "lab"))  # drivers import from it
+
+    def testbed(self, topology, shares):
+        """A context: up and down. Raises MachineError or TopologyError."""
+        from testbed import Testbed
+        from topology import Topology, cpu_share
+        made = Topology.load(topology)
+        if shares:
+            made = made.with_cpu({node: cpu_share(share) for node, share in shares.items()})
+        return Testbed(made, TESTBED)
+
+    @staticmethod
+    def used(testbed):
+        """What emulates what on a testbed that is up, a sentence each."""
+        return machine.read_state(testbed.name)["used"]
+
+    def lab(self, testbed, profile):
+        """What drivers run their programs with, as a context."""
+        from lab import Lab
+        return Lab(testbed, profile, self.program)
+
+
+def load_driver(experiment):
+    """The `run` of an experiment's driver.py; raises ExperimentError."""
+    path = experiment.driver
+    if not path.is_file():
+        raise ExperimentError(f"{path}: no such file; experiments/template has one to begin with")
+    spec = importlib.util.spec_from_file_location(f"driver_of_{experiment.name}", path)
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise ExperimentError(f"{path}: {type(error).__name__}: {error}") from error
+    if not callable(getattr(module, "run", None)):
+        raise ExperimentError(f"{path}: has no function run(lab, row, placement, seed, quick)")
+    return module.run
+
+
+class Runner:
+    """Does the jobs of some experiments' rows; afterwards `failures` says what did not succeed."""
+
+    def __init__(self, world, options, profile_path, profile_sha256, commit, out=sys.stderr):
+        self.world, self.options, self.out = world, options, out
+        self.profile_path, self.profile_sha256, self.commit = profile_path, profile_sha256, commit
+        self.store = Store(options.results)
+        self.failures, self.skipped = [], []
+        self._took_s = {}
+
+    def wanted(self, row):
+        """The origin that a record of the row must have."""
+        return origin(self.commit, self.profile_sha256, row.for_driver(self.options.quick),
+                      self.options.quick, row.shares)
+
+    def jobs(self, pairs):
+        """[(experiment, row)] as the jobs that are left, those of one testbed together."""
+        left, there = [], 0
+        for experiment, row in pairs:
+            for run in range(1, self.options.runs + 1):
+                # Placements in turn, so that what changes slowly on the machine meets them all.
+                for placement in row.placements:
+                    state = self._state(row, placement, run)
+                    if state == "there":
+                        there += 1
+                        continue
+                    if state != "missing":
+                        self.say(f"{row.path} {placement} {run}: the record that is there is "
+                                 f"{state}; it is run again")
+                    left.append(Job(experiment, row, placement, run))
+        if there:
+            self.say(f"{there} run(s) are there already, of this commit, profile and size: "
+                     f"not run again ({self.store.folder})")
+        keys = list(dict.fromkeys(self._testbed_of(job) for job in left))
+        return sorted(left, key=lambda job: keys.index(self._testbed_of(job)))
+
+    def run(self, jobs):
+        """Does them. A run that fails is noted, and the others go on."""
+        drivers = self._drivers(jobs)
+        jobs = [job for job in jobs if job.experiment.name in drivers]
+        progress = Progress(len(jobs), self.out)
+        while jobs:
+            key = self._testbed_of(jobs[0])
+            here = [job for job in jobs if self._testbed_of(job) == key]
+            jobs = jobs[len(here):]
+            try:
+                with self.world.testbed(key[0], dict(key[1])) as testbed:
+                    self._run_on(testbed, key, here, jobs, drivers, progress)
+            except (MachineError, TopologyError) as error:
+                self._refuse(here, str(error))
+                progress.total -= len(here)
+
+    def _run_on(self, testbed, key, here, later, drivers, progress):
+        """The jobs of one testbed, which is up."""
+        off = self._check(testbed, key[0], dict(key[1]))
+        if off and not self.options.despite_testbed:
+            self._refuse(here, f"the testbed is off by more than 10 %: {'; '.join(off)}")
+            self.say("other load on the machine is the usual cause; --despite-testbed runs all the "
+                     "same, and the results say so")
+            progress.total -= len(here)
+            return
+        try:
+            made = self.world.lab(testbed, self.profile_path)
+        except Exception as error:  # of the lab, which is somebody else's code
+            self._refuse(here, f"{type(error).__name__}: {error}")
+            progress.total -= len(here)
+            return
+        with made as lab:
+            for i, job in enumerate(here):
+                progress.begin(job.text, self._expected_s(here[i:] + later))
+                try:
+                    outcome = self._one(job, lab, drivers[job.experiment.name], off)
+                except BaseException:
+                    progress.clear()
+                    raise
+                progress.end(outcome)
+
+    def say(self, text):
+        print(f"experiment: {text}", file=self.out, flush=True)
+
+    def _state(self, row, placement, run):
+        state = self.store.state(row, placement, run, self.wanted(row))
+        if state == "there":
+            record = self.store.read(self.store.path(row, placement, run))
+            self._took_s[row.path, placement] = record["elapsed_s"]
+            return unusable(record, self.options) or "there"
+        return state
+
+    @staticmethod
+    def _testbed_of(job):
+        return job.experiment.topology, tuple(sorted(job.row.shares.items()))
+
+    def _drivers(self, jobs):
+        """{name: run} of the jobs' experiments; one without a driver is a failure."""
+        drivers = {}
+        for experiment in {job.experiment.name: job.experiment for job in jobs}.values():
+            try:
+                drivers[experiment.name] = load_driver(experiment)
+            except ExperimentError as error:
+                self.failures.append((experiment.name, str(error)))
+                self.say(str(error))
+        return drivers
+
+    def _check(self, testbed, topology, shares):
+        """Measures the testbed, keeps what was measured, and returns what is off."""
+        self.say(f"testbed {topology}{', ' + str(shares) if shares else ''}: measuring it "
+                 "(about a minute)")
+        rows = testbed.check(report=lambda line: None)
+        result = manifest.checked(topology, shares, self.world.used(testbed), rows)
+        path = self.options.results / "testbed.json"
+        kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps([*kept, result], indent=1), encoding="utf-8")
+        for line in result["off"]:
+            self.say(f"the testbed is off: {line}")
+        if not result["off"]:
+            self.say(f"the testbed is as its topology says ({len(rows)} measured values)")
+        return result["off"]
+
+    def _refuse(self, jobs, reason):
+        """None of these jobs can be done; CI goes on without them."""
+        for path in dict.fromkeys(job.row.path for job in jobs):
+            (self.skipped if self.options.ci else self.failures).append((path, reason))
+        self.say(f"{len(jobs)} run(s) are {'skipped' if self.options.ci else 'refused'}: {reason}")
+
+    def _expected_s(self, jobs):
+        known = list(self._took_s.values())
+        if not known:
+            return None
+        mean = sum(known) / len(known)
+        return sum(self._took_s.get((job.row.path, job.placement), mean) for job in jobs)
+
+    def _one(self, job, lab, driver, off):
+        """Runs it; how it went, in words."""
+        begun = time.monotonic()
+        try:
+            record = self._record(job, lab, driver, off)
+        except Exception as error:  # of a driver, which is somebody else's code
+            self.failures.append((job.text, str(error) or type(error).__name__))
+            return f"FAILED: {error or type(error).__name__}"
+        took_s = time.monotonic() - begun
+        self._took_s[job.row.path, job.placement] = took_s
+        moves = len(record["migrations"])
+        return f"{number(record['elapsed_s'])} s, {moves} move{'' if moves == 1 else 's'}" + (
+            f"; with preparation {duration(took_s)}" if took_s > 2 * record["elapsed_s"] else "")
+
+    def _record(self, job, lab, driver, off):
+        seed = 1000 * self.options.seed + job.run  # the same at each placement
+        row = job.row.for_driver(self.options.quick)
+        record = driver(lab, row, job.placement, seed, self.options.quick)
+        if not isinstance(record, dict):
+            raise ExperimentError(f"{job.experiment.driver}: run() returned no dict")
+        record = {**record, "experiment": job.row.experiment, "row": job.row.name,
+                  "network": job.row.network, "placement": job.placement, "run": job.run,
+                  "seed": seed, "origin": self.wanted(job.row), "testbed_off": off,
+                  "date": manifest.now()}
+        problem = problem_of(record)
+        if problem:
+            raise ExperimentError(f"{job.experiment.driver}: its record {problem}")
+        problem = unusable(record, self.options)
+        if problem:
+            raise ExperimentError(problem)
+        self.store.write(job.row, record)
+        return record
+
+
+def unusable(record, options):
+    """Why a record may not be used as things were asked for, or None."""
+    if record["source"] != EBPF and not options.allow_fallback:
+        return (f"its figures come from the monitor's source '{record['source']}' and not from "
+                "eBPF (`abacus doctor` says why); --allow-fallback takes them")
+    if record.get("testbed_off") and not options.despite_testbed:
+        return f"of a testbed that was off ({'; '.join(record['testbed_off'])})"
+    return None

@@ -1,0 +1,386 @@
+#!/usr/bin/env python3
+"""What is run, what is not run again, what is refused; the command and its exit codes."""
+
+import io
+import json
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from unittest import mock
+
+import experiment_main
+import manifest
+from definition import ExperimentError
+from experiment_main import FAILED, MISUSED, NOT_SHOWN, OK
+from fake_world import DRIVER, FakeWorld, make_experiment, move, record
+from progress import Progress, duration
+from runner import MachineError
+
+COMMAND = [sys.executable, "-B", str(Path(__file__).with_name("experiment_main.py"))]
+SHOWN = '{kind = "direction", winner = "server"}'
+NOT = '{kind = "direction", winner = "client"}'
+
+
+def server_wins(row, placement, seed, quick):
+    """Every placement takes long enough to claim something."""
+    goes = placement == "adaptive"
+    return record({"client": 20, "adaptive": 8, "server": 5}[placement],
+                  migrations=[move(1, "server")] if goes else [],
+                  final_placement={"lan1/apps.Filter": "server"})
+
+
+class RunnerTest(unittest.TestCase):
+
+    def setUp(self):
+        self._folder = tempfile.TemporaryDirectory(prefix="abacus-harness-")
+        self.addCleanup(self._folder.cleanup)
+        self.root = Path(self._folder.name)
+        self.results = self.root / "results"
+        self.commit = "c0ffee"
+
+    def experiment(self, *words, world=None, **made):
+        """Runs the command; (exit code, what it said, the world)."""
+        if not (self.root / "small").exists() or made:
+            make_experiment(self.root, **made)
+        world = world or FakeWorld(server_wins)
+        out = io.StringIO()
+        arguments = experiment_main.parser().parse_intermixed_args(
+            [*words, "--results", str(self.results)])
+        with mock.patch.object(manifest, "commit", lambda: self.commit), \
+                mock.patch("sys.stdout", out):
+            code = experiment_main.run(arguments, world, self.root, out)
+        return code, out.getvalue(), world
+
+    def in_results(self):
+        return json.loads((self.results / "results.json").read_text())
+
+    # --- what is run ---------------------------------------------------------------------------
+
+    def test_each_placement_is_run_so_often_and_with_the_same_seeds(self):
+        code, _, world = self.experiment("small", "--runs", "2", claims=SHOWN)
+        self.assertEqual(code, OK)
+        self.assertEqual(world.runs, [("one", placement, 1000 + run) for run in (1, 2)
+                                      for placement in ("client", "adaptive", "server")])
+        self.assertEqual(world.up, [("paper", ())])
+        self.assertEqual(world.down, world.up)
+
+    def test_quick_is_one_run_of_the_small_size(self):
+        seen = []
+
+        def answer(row, placement, seed, quick):
+            seen.append((row["bytes"], quick))
+            return server_wins(row, placement, seed, quick)
+
+        self.experiment("small", "--quick", world=FakeWorld(answer))
+        self.assertEqual(seen, [(10, True)] * 3)
+
+    def test_a_row_with_other_shares_has_a_testbed_of_its_own(self):
+        folder = make_experiment(self.root)
+        path = folder / "experiment.toml"
+        path.write_text(path.read_text() + '[[row]]\nname = "slow"\nnetwork = "LAN"\n'
+                        'shares = {s1 = "6%"}\nclients = ["lan1"]\n')
+        _, _, world = self.experiment("small", "--runs", "1")
+        self.assertEqual(world.up, [("paper", ()), ("paper", (("s1", "6%"),))])
+        self.assertEqual(world.up, world.down)
+
+    def test_one_row_can_be_run_alone(self):
+        folder = make_experiment(self.root)
+        path = folder / "experiment.toml"
+        path.write_text(path.read_text() + '[[row]]\nname = "two"\nnetwork = "LAN"\n')
+        _, _, world = self.experiment("small/two", "--runs", "1")
+        self.assertEqual({name for name, _, _ in world.runs}, {"two"})
+
+    def test_static_runs_of_another_row_stand_for_this_one(self):
+        folder = make_experiment(self.root)
+        path = folder / "experiment.toml"
+        path.write_text(path.read_text() + '[[row]]\nname = "two"\nnetwork = "LAN"\n'
+                        f'statics_of = "one"\nclaim = [{SHOWN}]\n')
+        code, _, world = self.experiment("small/two", "--runs", "1")
+        self.assertEqual(code, OK)
+        self.assertEqual([of[:2] for of in world.runs if of[0] == "two"], [("two", "adaptive")])
+        two = self.in_results()["experiments"][1]
+        self.assertEqual([(of["placement"], of["mean_s"]) for of in two["placements"]],
+                         [("client", 20), ("adaptive", 8), ("server", 5)])
+
+    # --- what is not run again -----------------------------------------------------------------
+
+    def test_what_is_there_is_not_run_again_and_this_is_said(self):
+        self.experiment("small", "--runs", "2")
+        code, said, world = self.experiment("small", "--runs", "3")
+        self.assertEqual(code, OK)
+        self.assertIn("6 run(s) are there already", said)
+        self.assertEqual([seed for _, _, seed in world.runs], [1003] * 3)
+        _, _, world = self.experiment("small", "--runs", "3")
+        self.assertEqual((world.runs, world.up), ([], []))
+
+    def test_fewer_runs_are_evaluated_where_fewer_are_asked_for(self):
+        self.experiment("small", "--runs", "3")
+        self.experiment("small", "--runs", "2")
+        self.assertEqual([of["runs"] for of in self.in_results()["experiments"][0]["placements"]],
+                         [2, 2, 2])
+
+    def test_another_commit_profile_size_or_parameter_is_run_again(self):
+        def runs_again(what):
+            _, said, world = self.experiment("small", "--runs", "1")
+            self.assertEqual(len(world.runs), 3, what)
+            self.assertIn(f"of another {what}", said)
+
+        self.experiment("small", "--runs", "1")
+        self.commit = "beef"
+        runs_again("commit")
+        (self.root / "profiles" / "paper.toml").write_text("H_s = 2.0\n")
+        runs_again("profile_sha256")
+        path = self.root / "small" / "experiment.toml"
+        path.write_text(path.read_text().replace("bytes = 100", "bytes = 101"))
+        runs_again("row")
+        _, said, world = self.experiment("small", "--quick")
+        self.assertIn("of another size, row", said)
+        self.assertEqual(len(world.runs), 3)
+
+    def test_a_record_that_is_replaced_is_kept_beside(self):
+        self.experiment("small", "--runs", "1")
+        self.commit = "beef"
+        self.experiment("small", "--runs", "1")
+        folder = self.results / "raw" / "small" / "one" / "client"
+        self.assertEqual(sorted(path.name for path in folder.iterdir()),
+                         ["1.json", "1.json.replaced"])
+        self.assertEqual(json.loads((folder / "1.json").read_text())["origin"]["commit"], "beef")
+
+    def test_an_interrupted_session_goes_on_where_it_was(self):
+        def interrupted(row, placement, seed, quick):
+            if (placement, seed) == ("server", 1001):
+                raise KeyboardInterrupt
+            return server_wins(row, placement, seed, quick)
+
+        world = FakeWorld(interrupted)
+        code, said, _ = self.experiment("small", "--runs", "2", world=world)
+        self.assertEqual(code, 130)
+        self.assertIn("the same command goes on from here", said)
+        self.assertEqual(world.up, world.down)
+        _, _, world = self.experiment("small", "--runs", "2")
+        self.assertEqual(len(world.runs), 4)
+
+    def test_a_file_that_is_no_record_says_how_to_go_on(self):
+        self.experiment("small", "--runs", "1")
+        path = self.results / "raw" / "small" / "one" / "client" / "1.json"
+        for text, wanted in (('{"half', "remove it to run it again"),
+                             ('{"run": 1}', "is no raw record: it lacks experiment")):
+            path.write_text(text)
+            with self.assertRaises(ExperimentError) as raised:
+                self.experiment("small", "--runs", "1")
+            self.assertIn(wanted, str(raised.exception))
+            self.assertIn(str(path), str(raised.exception))
+
+    def test_results_come_from_the_records_alone(self):
+        self.experiment("small", "--runs", "1", claims=SHOWN)
+        before = self.in_results()["experiments"]
+        (self.results / "results.json").unlink()
+        code, _, world = self.experiment("small", "--runs", "1", "--report-only")
+        self.assertEqual((code, world.runs), (OK, []))
+        self.assertEqual(self.in_results()["experiments"], before)
+
+    # --- what is refused -----------------------------------------------------------------------
+
+    def test_a_testbed_that_is_off_is_refused_with_what_was_measured(self):
+        code, said, world = self.experiment("small", "--runs", "1",
+                                            world=FakeWorld(server_wins, measured=8.5))
+        self.assertEqual((code, world.runs), (FAILED, []))
+        self.assertIn("lan1 -> lan2: 8.5 Mbit/s, wanted 10", said)
+        self.assertIn("--despite-testbed", said)
+
+    def test_despite_testbed_is_in_the_results_and_not_taken_without_it(self):
+        off = FakeWorld(server_wins, measured=8.5)
+        self.experiment("small", "--runs", "1", "--despite-testbed", world=off)
+        self.assertTrue(self.in_results()["manifest"]["options"]["despite_testbed"])
+        self.assertEqual(len(self.in_results()["manifest"]["testbed"][0]["off"]), 1)
+        self.assertIn("on a testbed that was off", (self.results / "report.html").read_text())
+        _, said, world = self.experiment("small", "--runs", "1")
+        self.assertIn("of a testbed that was off", said)
+        self.assertEqual(len(world.runs), 3)
+
+    def test_a_testbed_that_cannot_be_built_is_told_for_every_row(self):
+        class Bare(FakeWorld):
+            def testbed(self, topology, shares):
+                raise MachineError("the testbed takes root")
+
+        code, said, _ = self.experiment("small", "--runs", "1", world=Bare())
+        self.assertEqual(code, FAILED)
+        self.assertIn("FAILED        small/one: the testbed takes root", said)
+        claims = '{kind = "speedup", winner = "server", at_least = 8.0}'
+        code, said, _ = self.experiment("small", "--ci", claims=claims, world=Bare())
+        self.assertEqual(code, OK)
+        self.assertIn("skipped       small/one: the testbed takes root", said)
+
+    def test_a_lab_that_cannot_be_made_is_told(self):
+        class Broken(FakeWorld):
+            def lab(self, *_):
+                raise RuntimeError("abacus_lab is not built")
+
+        code, said, world = self.experiment("small", "--runs", "1", world=Broken())
+        self.assertEqual((code, world.up), (FAILED, world.down))
+        self.assertIn("small/one: RuntimeError: abacus_lab is not built", said)
+
+    def test_ci_skips_where_the_testbed_is_off(self):
+        claims = '{kind = "speedup", winner = "server", at_least = 3.0}, ' + NOT
+        code, said, world = self.experiment("small", "--ci", claims=claims,
+                                            world=FakeWorld(server_wins, measured=8.5))
+        self.assertEqual((code, world.runs), (OK, []))
+        self.assertIn("skipped       small/one: the testbed is off by more than 10 %: lan1", said)
+
+    def test_ci_looks_at_direction_of_rows_with_large_ratios_only(self):
+        large = '{kind = "speedup", winner = "server", at_least = 8.0}'
+        code, _, world = self.experiment("small", "--ci", claims=f"{large}, {SHOWN}")
+        self.assertEqual((code, len(world.runs)), (OK, 3))
+        claims = self.in_results()["experiments"][0]["claims"]
+        self.assertEqual([of["claim"] for of in claims],
+                         ["server is the faster static placement"])
+        small = '{kind = "speedup", winner = "server", at_least = 1.9}'
+        _, _, world = self.experiment("small", "--ci", claims=f"{small}, {SHOWN}")
+        self.assertEqual(world.runs, [])
+
+    def test_figures_of_a_fallback_source_are_refused_unless_asked_for(self):
+        def fallback(*of):
+            return {**server_wins(*of), "source": "thread clock"}
+
+        code, said, _ = self.experiment("small", "--runs", "1", world=FakeWorld(fallback))
+        self.assertEqual(code, FAILED)
+        self.assertIn("source 'thread clock'", said)
+        self.assertFalse(list((self.results / "raw").rglob("*.json")))
+        code, _, _ = self.experiment("small", "--runs", "1", "--allow-fallback",
+                                     world=FakeWorld(fallback))
+        self.assertEqual(code, OK)
+        self.assertIn("not of eBPF", (self.results / "report.html").read_text())
+        _, said, world = self.experiment("small", "--runs", "1")
+        self.assertIn("it is run again", said)
+        self.assertEqual(len(world.runs), 3)
+
+    def test_a_quick_row_that_is_short_claims_nothing(self):
+        def short(row, placement, seed, quick):
+            return record(2.9, final_placement={"lan1/apps.Filter": "client"})
+
+        code, said, _ = self.experiment("small", "--quick", claims=NOT, world=FakeWorld(short))
+        self.assertEqual(code, OK)
+        row = self.in_results()["experiments"][0]
+        self.assertEqual((row["claims"], len(row["placements"])), ([], 3))
+        self.assertIn("no claim: a quick adaptive run lasted 2.90 observation windows", said)
+
+    def test_a_run_that_fails_is_told_and_the_others_go_on(self):
+        def fails(row, placement, seed, quick):
+            if placement == "adaptive":
+                raise RuntimeError("lan1 did not answer")
+            return server_wins(row, placement, seed, quick)
+
+        code, said, world = self.experiment("small", "--runs", "1", claims=SHOWN,
+                                            world=FakeWorld(fails))
+        self.assertEqual((code, len(world.runs)), (FAILED, 3))
+        self.assertIn("FAILED: lan1 did not answer", said)
+        self.assertEqual(self.in_results()["manifest"]["failures"],
+                         [{"run": "small/one adaptive 1", "reason": "lan1 did not answer"}])
+
+    def test_a_driver_that_returns_no_record_fails_with_what_is_wrong(self):
+        for answer, wanted in ((lambda *_: None, "run() returned no dict"),
+                               (lambda *_: {}, "its record lacks elapsed_s"),
+                               (lambda *_: record(0.0), "no elapsed_s or window_s above 0")):
+            code, said, _ = self.experiment("small", "--runs", "1", world=FakeWorld(answer))
+            self.assertEqual(code, FAILED)
+            self.assertIn(wanted, said)
+
+    def test_a_driver_that_cannot_be_loaded_says_why(self):
+        for driver, wanted in (("", "no such file"), ("x = 1", "has no function run"),
+                               ("import no_such_thing", "ModuleNotFoundError")):
+            (make_experiment(self.root) / "driver.py").unlink()
+            code, said, _ = self.experiment("small", "--runs", "1", driver=driver)
+            self.assertEqual(code, FAILED)
+            self.assertIn(wanted, said)
+        make_experiment(self.root, driver=DRIVER)
+
+    # --- results and the command ---------------------------------------------------------------
+
+    def test_results_have_the_schema_that_was_agreed(self):
+        code, _, _ = self.experiment("small", "--runs", "2", claims=f"{SHOWN}, {NOT}")
+        self.assertEqual(code, NOT_SHOWN)
+        made = self.in_results()
+        self.assertEqual(set(made), {"experiments", "manifest", "profile_sha256"})
+        row, = made["experiments"]
+        self.assertEqual(row, {
+            "name": "small/one", "network": "LAN",
+            "placements": [{"placement": of, "mean_s": mean, "ci90_s": 0, "runs": 2}
+                           for of, mean in (("client", 20), ("adaptive", 8), ("server", 5))],
+            "engine_choice": "server",
+            "claims": [{"claim": f"{of} is the faster static placement", "paper": of,
+                        "ours": "server 5.00 ± 0.00 s, client 20.0 ± 0.0 s", "holds": holds}
+                       for of, holds in (("server", True), ("client", False))]})
+        self.assertEqual(len(made["profile_sha256"]), 64)
+        self.assertEqual(made["manifest"]["commit"], "c0ffee")
+        for key in ("kernel", "cpu", "cores"):
+            self.assertTrue(made["manifest"]["machine"][key], key)
+
+    def test_one_run_has_no_interval_in_the_results(self):
+        self.experiment("small", "--runs", "1")
+        self.assertIsNone(self.in_results()["experiments"][0]["placements"][0]["ci90_s"])
+
+    def test_other_profiles_are_shown_without_claims(self):
+        make_experiment(self.root, claims=NOT)
+        (self.root / "profiles" / "default.toml").write_text("")
+        code, said, _ = self.experiment("small", "--runs", "1", "--profile", "default")
+        self.assertEqual(code, OK)
+        self.assertIn("the profile default is shown without claims", said)
+
+    def test_all_leaves_out_what_cannot_be_run_and_says_so(self):
+        make_experiment(self.root, "later", extra='not_runnable = "its layer is not there"')
+        code, _, world = self.experiment("all", "--runs", "1")
+        self.assertEqual((code, len(world.runs)), (OK, 3))
+        self.assertIn("Not run: its layer is not there", (self.results / "report.html").read_text())
+        with self.assertRaises(ExperimentError) as raised:
+            self.experiment("later")
+        self.assertIn("later cannot be run yet: its layer is not there", str(raised.exception))
+
+    def test_list_names_experiments_rows_and_what_cannot_be_run(self):
+        make_experiment(self.root, "later", extra='not_runnable = "its layer is not there"')
+        _, said, _ = self.experiment("list")
+        for wanted in ("small ", "Figure 0: Small", "one", "not runnable yet: its layer"):
+            self.assertIn(wanted, said)
+
+    def test_check_testbed_tells_and_takes_it_down(self):
+        for measured, wanted in ((9.9, OK), (5.0, FAILED)):
+            code, _, world = self.experiment("check-testbed", world=FakeWorld(measured=measured))
+            self.assertEqual((code, world.down), (wanted, [("paper", ())]))
+
+    def test_bad_input_is_told_with_a_way_out(self):
+        for words, wanted in (
+                (["figure7_filter"], "unknown experiment 'figure7_filter'; did you mean"),
+                (["figure07_filter/set9"], "unknown row 'set9'; did you mean set4?"),
+                (["figure07_filter", "--profile", "papr"], "rofile"),
+                (["figure07_filter/set1_long", "--quick"], "is too long for --quick"),
+                (["figure06_raid"], "cannot be run yet"),
+                (["compare", "a.json"], "compare takes two"),
+                (["compare", "a.json", "b.json"], "a.json: No such file"),
+                (["list", "--runs", "0"], "'0' is no number from 1 to 30"),
+                (["list", "--rnus", "1"], "unrecognized arguments")):
+            done = subprocess.run([*COMMAND, *words, "--program", "/bin/true"], text=True,
+                                  capture_output=True, check=False)
+            self.assertEqual(done.returncode, MISUSED, (words, done.stderr))
+            self.assertIn(wanted, done.stderr)
+            self.assertNotIn("Traceback", done.stderr)
+
+    # --- progress ------------------------------------------------------------------------------
+
+    def test_bar_shows_how_far_it_is_and_fits_the_terminal(self):
+        progress = Progress(4, io.StringIO())
+        progress.begin("figure/row adaptive 2", 130)
+        progress.end("7.0 s")
+        progress.begin("figure/row server 2", 130)
+        self.assertEqual(progress.line(200), "[######------------------] 1/4 figure/row server 2, "
+                         "0 s; 2 min left")
+        self.assertEqual(len(progress.line(40)), 39)
+        self.assertIn("[1/4] figure/row adaptive 2: 7.0 s", progress.out.getvalue())
+
+    def test_durations_are_rounded_like_a_person_would(self):
+        self.assertEqual([duration(of) for of in (12.3, 89, 150, 5400, 7300)],
+                         ["12 s", "89 s", "2 min", "1 h 30 min", "2 h 2 min"])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,362 @@
+#include "experiments/lab/client.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "apps/abacus/volumes.h"
+#include "apps/directory_insert/directory_insert.h"
+#include "experiments/lab/recorder.h"
+#include "objfs/directory/directory.h"
+#include "objfs/fs/error.h"
+#include "objfs/fs/file_system.h"
+#include "runtime/base/status.h"
+#include "runtime/node/control_client.h"
+
+namespace abacus::lab {
+namespace {
+
+using nlohmann::json;
+using runtime::Ref;
+using runtime::Rid;
+
+constexpr absl::Duration kExplainDeadline = absl::Seconds(10);
+constexpr size_t kObjectsMax = 10'000;
+// What was called before a job that is placed freely has left the engine's window by then.
+constexpr int kRestWindows = 2;
+const objfs::Caller kRoot{.checked = true};
+
+// A line to whoever started this process; of several threads' none is torn.
+void Tell(const std::string& line) {
+  printf("%s\n", line.c_str());
+  fflush(stdout);
+}
+
+class Client {
+ public:
+  // `lab` outlives it.
+  Client(LabNode& lab, std::string server, const Job& job)
+      : lab_(lab), server_(std::move(server)), job_(job) {}
+  ~Client() {
+    lab_.node().SetMoveObserver({});
+    if (file_ != 0) files_->Release(file_).IgnoreError();
+  }
+
+  absl::Status SetUp();
+  absl::Status Run();
+  json Result();
+
+ private:
+  // An object that the job is about, and that may move.
+  void Follow(const Rid& rid, const std::string& class_name) { followed_[rid] = class_name; }
+  // Puts what is followed where the job's placement says.
+  absl::Status Place(Placement placement);
+  absl::Status JoinVolume();
+  absl::Status OpenFile(int flags);
+  absl::Status SetUpFilter();
+  absl::Status SetUpTable();
+  absl::Status SetUpDirectory();
+  absl::Status RunNull();
+  absl::Status RunFilter();
+  absl::Status RunTable();
+  absl::Status RunDirectory();
+  std::string NameOf(const std::string& node) const {
+    return node == lab_.node().name() ? "client" : "server";
+  }
+  json Moves();
+  json Explanations();
+
+  LabNode& lab_;
+  const std::string server_;
+  const Job& job_;
+  Recorder recorder_;
+  runtime::NodeId server_node_ = 0;
+  std::unique_ptr<objfs::FileSystem> files_;
+  objfs::FileHandle file_ = 0;
+  objfs::ObjectId directory_ = 0;
+  Ref<objfs::Directory> directory_object_;
+  Ref<apps::Filter> filter_;
+  std::map<Rid, std::string> followed_;
+  std::vector<apps::PhaseResult> phases_;
+  uint64_t begin_retries_ = 0;
+  json extra_ = json::object();
+};
+
+absl::Status Client::JoinVolume() {
+  runtime::Node& node = lab_.node();
+  ABACUS_ASSIGN_OR_RETURN(const auto volume, apps::VolumeOf(node, kVolume));
+  server_node_ = volume.rid().home.node;
+  objfs::FileSystem::Host host = apps::HostOf(node);
+  host.layers.make = [this, make = host.layers.make](const objfs::LayerKind& kind,
+                                                     const auto& below, const auto& options,
+                                                     size_t place) {
+    auto made = make(kind, below, options, place);
+    if (made.ok()) Follow(made->rid(), kind.class_name);
+    return made;
+  };
+  host.make_directory = [this, make = host.make_directory](const auto&... arguments) {
+    auto made = make(arguments...);
+    if (made.ok()) directory_object_ = *made;
+    return made;
+  };
+  ABACUS_ASSIGN_OR_RETURN(files_, objfs::FileSystem::Make(volume, apps::Kinds(), std::move(host),
+                                                          {.client = node.name()}));
+  return absl::OkStatus();
+}
+
+absl::Status Client::Place(Placement placement) {
+  if (placement == Placement::kAdaptive) return absl::OkStatus();
+  for (const auto& [rid, class_name] : followed_) {
+    ABACUS_RETURN_IF_ERROR(
+        lab_.node().Pin(rid, placement == Placement::kServer ? server_node_ : 0));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Client::SetUp() {
+  lab_.node().SetMoveObserver([this](const runtime::MoveEvent& event) {
+    if (recorder_.OnMove(event)) Tell("moved");
+  });
+  if (job_.kind == Job::Kind::kNull) return absl::OkStatus();
+  ABACUS_RETURN_IF_ERROR(JoinVolume());
+  switch (job_.kind) {
+    case Job::Kind::kNull:
+      break;
+    case Job::Kind::kFilter:
+      return SetUpFilter();
+    case Job::Kind::kTable:
+      return SetUpTable();
+    case Job::Kind::kDirectory:
+      return SetUpDirectory();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Client::OpenFile(int flags) {
+  const auto created =
+      files_->Create(kRoot, files_->root(), job_.file, S_IFREG | 0644, O_RDWR, job_.stack);
+  if (created.ok()) {
+    file_ = created->handle;
+    return absl::OkStatus();
+  }
+  if (objfs::FsErrorOf(created.status()) != objfs::FsError::kExists) return created.status();
+  // The server's, or another client's.
+  ABACUS_ASSIGN_OR_RETURN(const objfs::Node found,
+                          files_->Lookup(kRoot, files_->root(), job_.file));
+  ABACUS_ASSIGN_OR_RETURN(file_, files_->Open(kRoot, found.id, flags));
+  return absl::OkStatus();
+}
+
+absl::Status Client::SetUpFilter() {
+  ABACUS_RETURN_IF_ERROR(OpenFile(O_RDONLY));
+  ABACUS_ASSIGN_OR_RETURN(filter_, lab_.node().Create<apps::Filter>(job_.filter));
+  Follow(filter_.rid(), std::string(apps::Filter::kAbacusName));
+  return Place(job_.placement);
+}
+
+absl::Status Client::SetUpTable() {
+  ABACUS_RETURN_IF_ERROR(OpenFile(O_RDWR));
+  ABACUS_ASSIGN_OR_RETURN(const auto table, apps::RecordTable::Over(*files_, file_, job_.table));
+  // An adaptive run begins at the client, with a warm cache there.
+  const bool adaptive = job_.placement == Placement::kAdaptive;
+  ABACUS_RETURN_IF_ERROR(Place(adaptive ? Placement::kClient : job_.placement));
+  ABACUS_ASSIGN_OR_RETURN(const runtime::Block there, files_->Read(file_, 0, table.bytes()));
+  if (there.size() < table.bytes()) {
+    const std::string rest(table.bytes() - there.size(), '.');
+    ABACUS_RETURN_IF_ERROR(files_->Write(file_, there.size(), runtime::Block::FromString(rest)));
+    ABACUS_RETURN_IF_ERROR(files_->Push(file_));
+  }
+  if (job_.warm) ABACUS_RETURN_IF_ERROR(files_->Read(file_, 0, table.bytes()).status());
+  if (!adaptive) return absl::OkStatus();
+  absl::SleepFor(kRestWindows * lab_.config().placement.window);
+  for (const auto& [rid, class_name] : followed_) {
+    ABACUS_RETURN_IF_ERROR(lab_.node().Unpin(rid));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Client::SetUpDirectory() {
+  directory_ = files_->root();
+  if (!job_.directory.empty()) {
+    ABACUS_ASSIGN_OR_RETURN(const objfs::Node found,
+                            files_->Lookup(kRoot, files_->root(), job_.directory));
+    directory_ = found.id;
+  }
+  // Whoever looks for a name makes the directory's object.
+  const auto none = files_->Lookup(kRoot, directory_, absl::StrCat(job_.prefix, "-none"));
+  if (objfs::FsErrorOf(none.status()) != objfs::FsError::kNoEntry) return none.status();
+  if (!directory_object_) return absl::InternalError("no directory object was made");
+  Follow(directory_object_.rid(), std::string(objfs::Directory::kAbacusName));
+  recorder_.set_retries(
+      [this] { return directory_object_->Retries().value_or(begin_retries_) - begin_retries_; });
+  return Place(job_.placement);
+}
+
+absl::Status Client::Run() {
+  switch (job_.kind) {
+    case Job::Kind::kNull:
+      return RunNull();
+    case Job::Kind::kFilter:
+      return RunFilter();
+    case Job::Kind::kTable:
+      return RunTable();
+    case Job::Kind::kDirectory:
+      return RunDirectory();
+  }
+  return absl::InternalError("a job of no kind");
+}
+
+absl::Status Client::RunNull() {
+  ABACUS_ASSIGN_OR_RETURN(const Rid rid, lab_.node().Lookup(kEcho));
+  const auto echo = lab_.node().binding().RefTo<Echo>(rid);
+  const auto bytes = runtime::Block::FromString(std::string(job_.call_bytes, 'n'));
+  ABACUS_ASSIGN_OR_RETURN(const int64_t server_begin, echo->Call(bytes));
+  const int64_t client_begin = ProcessCpuNs();
+  int64_t server_end = server_begin;
+  recorder_.Begin();
+  for (uint64_t i = 0; i < job_.calls; ++i) {
+    ABACUS_ASSIGN_OR_RETURN(server_end, echo->Call(bytes));
+    recorder_.Done();
+  }
+  recorder_.End();
+  const auto calls = static_cast<double>(job_.calls);
+  extra_["client_cpu_us"] = static_cast<double>(ProcessCpuNs() - client_begin) / 1e3 / calls;
+  extra_["server_cpu_us"] = static_cast<double>(server_end - server_begin) / 1e3 / calls;
+  return absl::OkStatus();
+}
+
+absl::Status Client::RunFilter() {
+  const runtime::Console console(lab_.node());
+  recorder_.Begin();
+  for (bool done = false; !done;) {
+    ABACUS_RETURN_IF_ERROR(
+        files_->WithSubgraph(file_, [&](const objfs::Subgraph& file) -> absl::Status {
+          ABACUS_ASSIGN_OR_RETURN(const apps::FilterChunk chunk, filter_->Next(file));
+          done = chunk.done;
+          return absl::OkStatus();
+        }));
+    recorder_.Done();
+  }
+  recorder_.End();
+  return absl::OkStatus();
+}
+
+absl::Status Client::RunTable() {
+  ABACUS_ASSIGN_OR_RETURN(auto table, apps::RecordTable::Over(*files_, file_, job_.table));
+  recorder_.Begin();
+  ABACUS_ASSIGN_OR_RETURN(
+      phases_, apps::RunPhases(table, job_.phases, job_.seed, [this] { recorder_.Done(); }));
+  recorder_.End();
+  return absl::OkStatus();
+}
+
+absl::Status Client::RunDirectory() {
+  ABACUS_ASSIGN_OR_RETURN(begin_retries_, directory_object_->Retries());
+  recorder_.Begin();
+  ABACUS_RETURN_IF_ERROR(apps::InsertFiles(*files_, kRoot, directory_, job_.prefix, job_.files,
+                                           [this] { recorder_.Done(); }));
+  recorder_.End();
+  return absl::OkStatus();
+}
+
+// -- what became of it ----------------------------------------------------------------------------
+
+json Client::Moves() {
+  json moves = json::array();
+  for (const Recorder::Move& move : recorder_.moves()) {
+    for (size_t i = 0; i < move.event.rids.size(); ++i) {
+      if (!followed_.contains(move.event.rids[i])) continue;
+      moves.push_back({{"t_s", move.t_s},
+                       {"object", followed_[move.event.rids[i]]},
+                       {"from", NameOf(move.event.from_name)},
+                       {"to", NameOf(move.event.to_name)},
+                       {"by_engine", move.event.by_engine},
+                       {"blackout_s", absl::ToDoubleSeconds(move.event.blackout)},
+                       {"state_bytes", move.event.state_bytes},
+                       {"explanation", move.event.reason}});
+    }
+  }
+  return moves;
+}
+
+json Client::Explanations() {
+  json explanations = json::object();
+  if (job_.placement != Placement::kAdaptive) return explanations;
+  runtime::ControlClient server(server_);
+  for (const auto& [rid, class_name] : followed_) {
+    const auto decisions = server.Explain(rid, 1, kExplainDeadline);
+    explanations[class_name] = decisions.ok() && !decisions->empty()
+                                   ? decisions->front().explanation
+                                   : std::string(decisions.status().message());
+  }
+  return explanations;
+}
+
+json Client::Result() {
+  json result = extra_;
+  result["node"] = lab_.node().name();
+  result["elapsed_s"] = recorder_.elapsed_s();
+  result["operations"] = recorder_.operations();
+  json progress = json::array(), retry_progress = json::array();
+  for (const Recorder::Point& point : recorder_.points()) {
+    progress.push_back({point.t_s, point.operations});
+    retry_progress.push_back({point.t_s, point.retries});
+  }
+  result["retries"] = recorder_.points().empty() ? 0 : recorder_.points().back().retries;
+  result["progress"] = progress;
+  result["retry_progress"] = retry_progress;
+  json phases = json::array();
+  for (const apps::PhaseResult& phase : phases_) {
+    phases.push_back({{"name", phase.phase.kind == apps::Phase::Kind::kInsert ? "insert" : "scan"},
+                      {"operations", phase.phase.operations},
+                      {"elapsed_s", absl::ToDoubleSeconds(phase.elapsed)}});
+  }
+  result["phases"] = phases;
+  result["migrations"] = Moves();
+  json placement = json::object();
+  for (const auto& [rid, class_name] : followed_) placement[class_name] = "server";
+  for (const auto& object : lab_.node().binding().Objects(kObjectsMax)) {
+    if (object.hosted && followed_.contains(object.rid)) {
+      placement[followed_[object.rid]] = "client";
+    }
+  }
+  result["final_placement"] = placement;
+  result["explanations"] = Explanations();
+  result["source"] = lab_.source();
+  result["degraded"] = json::array();
+  if (!lab_.missing().empty()) result["degraded"].push_back(lab_.missing());
+  return result;
+}
+
+// False: the other end has gone.
+bool AwaitLine() {
+  std::string line;
+  return static_cast<bool>(std::getline(std::cin, line));
+}
+
+}  // namespace
+
+absl::Status RunClient(const LabNodeOptions& options, const Job& job) {
+  ABACUS_ASSIGN_OR_RETURN(const auto lab, LabNode::Start(options));
+  Client client(*lab, options.servers.front(), job);
+  ABACUS_RETURN_IF_ERROR(client.SetUp());
+  Tell("ready");
+  if (!AwaitLine()) return absl::CancelledError("nobody said go");
+  ABACUS_RETURN_IF_ERROR(client.Run());
+  Tell(client.Result().dump(-1, ' ', false, json::error_handler_t::replace));
+  while (AwaitLine()) {
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace abacus::lab

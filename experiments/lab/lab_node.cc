@@ -1,0 +1,64 @@
+#include "experiments/lab/lab_node.h"
+
+#include <time.h>
+
+#include <utility>
+
+#include "apps/abacus/client_node.h"
+#include "apps/abacus/log_setup.h"
+#include "apps/abacus/monitor_of.h"
+#include "apps/abacus/volumes.h"
+#include "apps/filter/filter.h"
+#include "experiments/lab/paper_node.h"
+#include "experiments/lab/paper_transport.h"
+#include "runtime/base/status.h"
+
+namespace abacus::lab {
+namespace {
+
+runtime::ObjectTypes TypesOf(const runtime::Config& config) {
+  runtime::ObjectTypes types = apps::Classes(apps::CacheOf(config.cache));
+  types.Add<apps::Filter>();
+  types.Add<Echo>();
+  return types;
+}
+
+}  // namespace
+
+int64_t ProcessCpuNs() {
+  timespec now;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+absl::StatusOr<int64_t> Echo::Call(const runtime::Block& bytes) {
+  static_cast<void>(bytes);
+  return ProcessCpuNs();
+}
+
+LabNode::LabNode(runtime::Config config, double share)
+    : config_(std::move(config)),
+      processor_(share > 0 ? share : kShare),
+      types_(TypesOf(config_)) {}
+
+absl::StatusOr<std::unique_ptr<LabNode>> LabNode::Start(const LabNodeOptions& options) {
+  ABACUS_ASSIGN_OR_RETURN(runtime::Config config, apps::ConfigOf(options.config));
+  ABACUS_RETURN_IF_ERROR(apps::SetUpLog(config.log));
+  auto lab = std::unique_ptr<LabNode>(new LabNode(std::move(config), options.share));
+  runtime::NodeOptions node;
+  node.config = lab->config_;
+  node.server = options.servers.empty();
+  node.servers = options.servers;
+  if (options.paper) {
+    node.wrap_transport = [processor =
+                               &lab->processor_](std::unique_ptr<runtime::Transport> sockets) {
+      return std::make_unique<PaperTransport>(std::move(sockets), processor);
+    };
+  }
+  ABACUS_ASSIGN_OR_RETURN(auto monitor, apps::MonitorOf(lab->config_));
+  lab->monitor_ = monitor.get();
+  ABACUS_ASSIGN_OR_RETURN(lab->node_, runtime::Node::Start(node, lab->types_, std::move(monitor)));
+  return lab;
+}
+
+}  // namespace abacus::lab

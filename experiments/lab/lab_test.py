@@ -1,0 +1,109 @@
+"""The lab on loopback: a server and clients as processes of this machine, and what they tell.
+
+    lab_test.py PROGRAM        abacus_lab
+"""
+
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parent
+sys.path.insert(0, str(FOLDER))
+from lab import Client, Lab, LabError, Loopback, Profile, table_job  # noqa: E402
+
+ROW = {"record_bytes": 128, "file_bytes": 32768}
+
+
+class LabTest(unittest.TestCase):
+    def setUp(self):
+        self.lab = Lab(Loopback(), "paper", PROGRAM)
+        self.addCleanup(self.lab.end)
+
+    def table(self, placement, phases, **job):
+        client = Client("c1", {**table_job(self.lab, ROW, phases, 7), **job})
+        return self.lab.run([client], placement, 7)
+
+    def test_a_null_call_costs_what_the_paper_node_takes(self):
+        call = self.lab.null_call("c1", calls=100)
+        # 4 x 0.2 ms a call: two frames, each of them sent and received. A timer may be 0.05 ms early.
+        self.assertGreater(call["ms"], 0.6)
+        self.assertGreater(call["client_cpu_us"], 0)
+        self.assertGreater(call["server_cpu_us"], 0)
+
+    def test_pinned_objects_are_where_they_belong_and_stay(self):
+        for placement in ("client", "server"):
+            record = self.table(placement, [{"name": "insert", "operations": 50},
+                                            {"name": "scan", "operations": 30}])
+            self.assertEqual(record["final_placement"], {"c1/objfs.CacheLayer": placement})
+            self.assertEqual(record["migrations"], [])
+            self.assertEqual([p["name"] for p in record["phases"]], ["insert", "scan"])
+            self.assertEqual(record["clients"][0]["operations"], 80)
+            self.assertEqual(record["clients"][0]["progress"][-1][1], 80)
+            self.assertGreater(record["elapsed_s"], 0)
+            self.assertTrue(record["source"])
+
+    def test_a_filter_reads_its_file_through_at_either_place(self):
+        for placement in ("client", "server"):
+            job = {"kind": "filter", "file": "data", "pass_share": 0.2}
+            record = self.lab.run([Client("c1", job)], placement, 1,
+                                  {"files": [{"name": "data", "bytes": 262144}]})
+            # Four reads, and one that finds the end.
+            self.assertEqual(record["clients"][0]["operations"], 5)
+            self.assertEqual(record["final_placement"], {"c1/apps.Filter": placement})
+
+    def test_clients_make_files_in_one_directory_and_their_retries_are_told(self):
+        clients = [Client(node, {"kind": "directory", "directory": "shared", "prefix": node,
+                                 "files": 20}) for node in ("c1", "c2")]
+        record = self.lab.run(clients, "client", 1, {"directories": ["shared"]})
+        self.assertEqual([c["node"] for c in record["clients"]], ["c1", "c2"])
+        self.assertEqual([c["operations"] for c in record["clients"]], [20, 20])
+        self.assertGreater(sum(c["retries"] for c in record["clients"]), 0)
+        self.assertEqual(len(record["clients"][0]["retry_progress"]),
+                         len(record["clients"][0]["progress"]))
+        record = self.lab.run(clients, "server", 1, {"directories": ["shared"]})
+        self.assertEqual(sum(c["retries"] for c in record["clients"]), 0)
+
+    def test_a_client_that_fails_is_told_with_its_last_words(self):
+        with self.assertRaisesRegex(LabError, "c1: .*no-such-directory|c1: .*NOT_FOUND"):
+            self.lab.run([Client("c1", {"kind": "directory", "directory": "no-such-directory",
+                                        "prefix": "c1", "files": 1})], "client", 1)
+        self.assertEqual(self.lab._processes, [])
+
+    def test_a_client_begins_when_it_is_due(self):
+        jobs = [Client("c1", {"kind": "null", "calls": 10}),
+                Client("c2", {"kind": "null", "calls": 10}, start_after_s=0.5)]
+        record = self.lab.run(jobs, "client", 1)
+        self.assertGreaterEqual(record["clients"][1]["start_s"], 0.5)
+        self.assertGreaterEqual(record["elapsed_s"], 0.5)
+
+
+class ProfileTest(unittest.TestCase):
+    def test_what_comes_on_top_replaces_a_key_and_leaves_the_others(self):
+        text = Profile.load("paper").config(placement={"window": "2s"}, node={"name": "a"})
+        self.assertIn('window = "2s"', text)
+        self.assertIn("threshold = 0.3", text)
+        self.assertIn('[node]\nname = "a"', text)
+
+    def test_each_profile_has_what_drivers_ask_for(self):
+        for name in ("paper", "default"):
+            profile = Profile.load(name)
+            self.assertGreaterEqual(profile.repetition, 1)
+            for stack in ("cached", "plain"):
+                self.assertIn("storage", profile.stack(stack))
+
+    def test_a_hash_is_of_every_byte_and_a_name_that_is_none_is_told(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "mine.toml"
+            text = Profile.load("paper").text
+            path.write_text(text)
+            self.assertEqual(Profile.load(str(path)).sha256, Profile.load("paper").sha256)
+            path.write_text(text + "\n")
+            self.assertNotEqual(Profile.load(str(path)).sha256, Profile.load("paper").sha256)
+        with self.assertRaisesRegex(LabError, "there are: default, paper"):
+            Profile.load("papre")
+
+
+if __name__ == "__main__":
+    PROGRAM = sys.argv.pop(1)
+    unittest.main()

@@ -1,0 +1,130 @@
+#include "experiments/lab/paper_transport.h"
+
+#include <gtest/gtest.h>
+#include <time.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "experiments/lab/paper_node.h"
+#include "runtime/transport/frame.h"
+
+namespace abacus::lab {
+namespace {
+
+using runtime::Frame;
+using runtime::Lane;
+using runtime::NodeInstance;
+
+absl::Duration ThreadCpu() {
+  timespec now;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return absl::DurationFromTimespec(now);
+}
+
+Frame FrameOf(size_t bytes) {
+  Frame frame{.type = 1};
+  frame.payload.blocks.push_back(runtime::Block::FromString(std::string(bytes, 'x')));
+  return frame;
+}
+
+// The header's worked examples.
+TEST(PaperNodeTest, CostsAreThoseOfTheArithmetic) {
+  const FrameCost empty = CostOf(0), block = CostOf(8192);
+  EXPECT_EQ(empty.at_paper, absl::Microseconds(200));
+  EXPECT_EQ(empty.cpu, absl::ZeroDuration());  // 200 us x 0.12 - 24 us
+  EXPECT_NEAR(absl::ToDoubleNanoseconds(CostOf(1 << 20).cpu), (1 << 20) * 1.9, 1);
+  EXPECT_EQ(block.at_paper - empty.at_paper, absl::Nanoseconds(8192 * 35));
+  EXPECT_NEAR(absl::ToDoubleNanoseconds(block.cpu - empty.cpu), 8192 * (35 * 0.12 - kOwnByteNs), 1);
+  // A null call: two frames a side.
+  EXPECT_EQ(2 * empty.at_paper, absl::Milliseconds(0.4));
+}
+
+TEST(ProcessorTest, WorkTakesItsTimeAtTheNodesShareAndItsProcessorTime) {
+  Processor node(kShare), slow(kShare / 2);
+  EXPECT_EQ(Processor::TimeOf(absl::Milliseconds(3), kShare), absl::Milliseconds(3));
+  EXPECT_EQ(Processor::TimeOf(absl::Milliseconds(3), kShare / 2), absl::Milliseconds(6));
+  for (Processor* processor : {&node, &slow}) {
+    const auto begin = std::chrono::steady_clock::now();
+    const absl::Duration cpu = ThreadCpu();
+    processor->Do({.at_paper = absl::Milliseconds(20), .cpu = absl::Milliseconds(2)});
+    const absl::Duration spent = ThreadCpu() - cpu;
+    const absl::Duration took = absl::FromChrono(std::chrono::steady_clock::now() - begin);
+    // It may be over a wake-up early.
+    EXPECT_GE(took, absl::Milliseconds(processor == &node ? 19.9 : 39.9));
+    EXPECT_GE(spent, absl::Milliseconds(2));
+    EXPECT_LT(spent, absl::Milliseconds(4));
+  }
+}
+
+TEST(ProcessorTest, ThreadsWorkOneAfterTheOther) {
+  Processor node(kShare);
+  const auto begin = std::chrono::steady_clock::now();
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&node] { node.Do({.at_paper = absl::Milliseconds(10), .cpu = {}}); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_GE(absl::FromChrono(std::chrono::steady_clock::now() - begin), absl::Milliseconds(39.9));
+}
+
+// Keeps what is sent, and lets a test receive.
+class Wire final : public runtime::Transport {
+ public:
+  absl::Status Start(runtime::FrameHandler* to) override {
+    handler = to;
+    return absl::OkStatus();
+  }
+  void Stop() override {}
+  void AddPeer(NodeInstance, const std::string&) override {}
+  void RemovePeer(NodeInstance) override {}
+  void Send(NodeInstance, Lane, Frame frame) override { sent.push_back(std::move(frame)); }
+  void Wait(NodeInstance, runtime::Waiter&) override {}
+  void HandOffReading() override {}
+  std::string address() const override { return ""; }
+  std::vector<runtime::PeerTraffic> Traffic() const override { return {}; }
+
+  runtime::FrameHandler* handler = nullptr;
+  std::vector<Frame> sent;
+};
+
+class Receiver final : public runtime::FrameHandler {
+ public:
+  void OnFrame(NodeInstance, Frame frame) override { received.push_back(std::move(frame)); }
+  void OnReconnected(NodeInstance) override {}
+  void OnPeerReplaced(NodeInstance) override {}
+
+  std::vector<Frame> received;
+};
+
+TEST(PaperTransportTest, AFrameCostsItsSenderAndItsReceiverOnTheirThreads) {
+  Processor processor(kShare);
+  auto owned = std::make_unique<Wire>();
+  Wire& wire = *owned;
+  PaperTransport transport(std::move(owned), &processor);
+  Receiver receiver;
+  ASSERT_TRUE(transport.Start(&receiver).ok());
+  const size_t bytes = 1 << 20;
+  const absl::Duration cost = CostOf(runtime::FrameWireBytes(FrameOf(bytes))).cpu;
+  EXPECT_GT(cost, absl::Milliseconds(1.9));  // 1,048,576 x 1.9 ns
+
+  absl::Duration before = ThreadCpu();
+  transport.Send({1, 1}, Lane::kRequest, FrameOf(bytes));
+  EXPECT_GE(ThreadCpu() - before, cost);
+  ASSERT_EQ(wire.sent.size(), 1u);
+  EXPECT_EQ(wire.sent[0].payload.bytes(), bytes);
+
+  before = ThreadCpu();
+  wire.handler->OnFrame({1, 1}, FrameOf(bytes));
+  EXPECT_GE(ThreadCpu() - before, cost);
+  ASSERT_EQ(receiver.received.size(), 1u);
+  EXPECT_EQ(receiver.received[0].payload.bytes(), bytes);
+  EXPECT_NEAR(absl::ToDoubleNanoseconds(processor.cpu()), absl::ToDoubleNanoseconds(2 * cost), 2);
+}
+
+}  // namespace
+}  // namespace abacus::lab
