@@ -29,10 +29,11 @@ const objfs::LayerKinds& Kinds();
 void AddFileSystemClasses(runtime::ObjectTypes& types, std::shared_ptr<objfs::BlockPool> cache);
 std::shared_ptr<objfs::BlockPool> CacheOf(const runtime::Config::Cache& config);
 
-// Opens the volumes under `directory`. `lease`: of their clients (objfs::Volume::Options).
+// Opens the volumes under `directory`. `lease`: of their clients (objfs::Volume::Options). `node`:
+// by which volumes that are spread over servers find the others; null: there are none such.
 absl::StatusOr<runtime::Ref<objfs::VolumeSet>> OpenVolumes(
     runtime::BindingManager& binding, const std::string& directory,
-    absl::Duration lease = objfs::Volume::Options().lease);
+    absl::Duration lease = objfs::Volume::Options().lease, runtime::Node* node = nullptr);
 // And publishes them.
 absl::StatusOr<runtime::Ref<objfs::VolumeSet>> PublishVolumes(runtime::Node& node,
                                                               const std::string& directory,

@@ -278,7 +278,13 @@ absl::Status FileSystemImpl::CheckStacks() const {
 
 absl::Status FileSystemImpl::CheckStackText(const std::string& text) const {
   ABACUS_ASSIGN_OR_RETURN(const Stack stack, ParseStack(text));
-  return CheckStack(stack, kinds_);
+  ABACUS_RETURN_IF_ERROR(CheckStack(stack, kinds_));
+  ABACUS_ASSIGN_OR_RETURN(const size_t columns, ColumnsOf(stack));
+  if (columns <= info_.servers.size()) return absl::OkStatus();
+  return FsStatus(FsError::kInvalid,
+                  absl::StrCat("the stack has ", columns, " columns, each on a server of its own; ",
+                               "the volume has ", info_.servers.empty() ? 1 : info_.servers.size(),
+                               ": abacus volume create NAME --servers HOST:PORT,HOST:PORT,..."));
 }
 
 // -- inodes ---------------------------------------------------------------------------------------

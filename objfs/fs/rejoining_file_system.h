@@ -97,6 +97,8 @@ class RejoiningFileSystem final : public FileSystem {
   absl::StatusOr<std::optional<HeldLock>> GetLock(const LockRequest& request) override;
   uint64_t AddKeeper(Forget forget) override;
   void RemoveKeeper(uint64_t keeper) override;
+  absl::StatusOr<RebuildProgress> Rebuild(FileHandle handle, uint64_t stripes) override;
+  absl::StatusOr<ScrubProgress> Scrub(FileHandle handle, uint64_t from, uint64_t stripes) override;
   absl::StatusOr<VolumeSpace> Space() override;
   absl::StatusOr<std::string> StackOf(ObjectId file) override;
 

@@ -199,6 +199,24 @@ absl::StatusOr<ObjectId> LocalObjectStore::Create(std::string_view blob, Version
   }
 }
 
+absl::Status LocalObjectStore::CreateAs(ObjectId id, std::string_view blob, VersionNumber version) {
+  if (id == 0) return absl::InvalidArgumentError("0 names no object");
+  if (auto status = CheckBlob(blob); !status.ok()) return status;
+  if (auto status = CheckVersion(version); !status.ok()) return status;
+  ObjectHead head{.version = version, .blob = std::string(blob)};
+  const SharedGate::Pass pass(commits_);
+  if (auto status = journal_->broken(); !status.ok()) return status;
+  MutexLock lock(mutex_);
+  if (objects_.contains(id)) {
+    return absl::AlreadyExistsError(absl::StrCat("there is an object ", id));
+  }
+  journal_->Append(EncodePayload(UpdateRecord{.id = id, .head = head}));
+  objects_.emplace(id, std::make_shared<StoredObject>(id, head));
+  changed_.insert(id);
+  changed_tables_.insert(id);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<LocalObjectStore::ReadPlan> LocalObjectStore::PlanRead(StoredObject& object,
                                                                       uint64_t offset,
                                                                       uint64_t bytes) {

@@ -78,6 +78,7 @@ class LocalObjectStore : public ObjectStore {
   ~LocalObjectStore() override;
 
   absl::StatusOr<ObjectId> Create(std::string_view blob, VersionNumber version) override;
+  absl::Status CreateAs(ObjectId id, std::string_view blob, VersionNumber version) override;
   absl::Status Remove(ObjectId id) override;
   absl::StatusOr<uint64_t> Read(ObjectId id, uint64_t offset, std::span<char> bytes) override;
   absl::Status Write(ObjectId id, uint64_t offset, std::string_view bytes,

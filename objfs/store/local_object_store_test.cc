@@ -85,6 +85,26 @@ TEST_F(LocalObjectStoreTest, WhatWasNotFlushedLeavesNothingBehind) {
   EXPECT_NE(Make(), id);
 }
 
+TEST_F(LocalObjectStoreTest, AnObjectUnderAChosenNumberIsLikeAnyOther) {
+  ASSERT_TRUE(store_->CreateAs(1'000'000, "first", 7).ok());
+  EXPECT_TRUE(absl::IsAlreadyExists(store_->CreateAs(1'000'000, "", 8)));
+  ASSERT_TRUE(store_->CreateAs(17, "second", 8).ok());
+  EXPECT_FALSE(store_->CreateAs(0, "", 8).ok());
+  ASSERT_TRUE(store_->Write(17, 0, "hello", 9).ok());
+  EXPECT_THAT(*store_->List(0, 10), ElementsAre(17, 1'000'000));
+  ASSERT_TRUE(store_->Flush(17).ok());
+  ASSERT_TRUE(store_->CreateAs(18, "lost", 10).ok());
+  Open();
+  EXPECT_THAT(*store_->List(0, 10), ElementsAre(17, 1'000'000));
+  EXPECT_EQ(*Read(17, 0, 100), "hello");
+  EXPECT_EQ(store_->GetAttributes(1'000'000)->blob, "first");
+  ASSERT_TRUE(store_->Remove(17).ok());
+  ASSERT_TRUE(store_->FlushAll().ok());
+  Open();
+  EXPECT_THAT(*store_->List(0, 10), ElementsAre(1'000'000));
+  EXPECT_TRUE(store_->CreateAs(18, "again", 11).ok());
+}
+
 TEST_F(LocalObjectStoreTest, EveryCallOnAMissingObjectIsNotFound) {
   const ObjectId id = Make("x");
   ASSERT_TRUE(store_->Flush(id).ok());

@@ -97,6 +97,10 @@ class ObjectStore {
 
   // Makes an empty object.
   virtual absl::StatusOr<ObjectId> Create(std::string_view blob, VersionNumber version) = 0;
+  // The same under an identifier that the caller chooses. REQUIRES: it is not 0, and has named no
+  // object of this store before; who chooses does so for all of a store's objects.
+  // Errors: kAlreadyExists.
+  virtual absl::Status CreateAs(ObjectId id, std::string_view blob, VersionNumber version) = 0;
   // The object is gone for every later call, and for calls under way at some point of theirs.
   // Durable with the next Flush of any object that returns OK.
   virtual absl::Status Remove(ObjectId id) = 0;

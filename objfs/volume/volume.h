@@ -17,6 +17,8 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "objfs/layer/layer.h"
+#include "objfs/spread/column_servers.h"
+#include "objfs/spread/column_store.h"
 #include "objfs/storage/storage_layer.h"
 #include "objfs/store/object_store.h"
 #include "objfs/store/turns.h"
@@ -41,7 +43,24 @@ struct VolumeInfo {
   std::string file_stack, directory_stack;
   int64_t lease_ns = 0;  // a client that was silent for so long may have lost its promises
   int64_t born_ns = 0;   // when the volume was made, since 1970: which one of this name it is
-  ABACUS_FIELDS(name, root, writer, file_stack, directory_stack, lease_ns, born_ns)
+  // The servers that files may be spread over, the first of which has the inodes; none: they are
+  // not.
+  std::vector<std::string> servers;
+  ABACUS_FIELDS(name, root, writer, file_stack, directory_stack, lease_ns, born_ns, servers)
+};
+
+// Files with columns, and where to go on looking for more.
+struct SpreadFiles {
+  std::vector<Node> files;
+  ObjectId next = 0;
+  ABACUS_FIELDS(files, next)
+};
+
+// The columns of a file, for the client that has been promised to be the only one that writes it.
+struct OpenedColumns {
+  std::vector<runtime::Ref<Layer>> columns;  // in their order; some may answer kUnavailable
+  uint64_t size = 0;                         // of the file, as its inode has it
+  ABACUS_FIELDS(columns, size)
 };
 
 struct VolumeSpace {
@@ -93,6 +112,9 @@ class Volume final : public runtime::AnchoredObject {
     std::function<void(const runtime::Ref<Layer>&)> end;
     std::function<int64_t()> now_ns;     // since 1970
     std::function<int64_t()> steady_ns;  // monotonic, for leases; empty: this machine's
+    // The columns that one of Options::servers keeps for this volume; not asked without servers.
+    std::function<absl::StatusOr<runtime::Ref<ColumnStore>>(size_t server)> find_columns;
+    std::function<runtime::Ref<Layer>(std::unique_ptr<AbsentColumn>)> adopt_absent;
   };
   struct Options {
     std::string name;
@@ -105,6 +127,8 @@ class Volume final : public runtime::AnchoredObject {
     absl::Duration lease = absl::Seconds(30);
     // How long nobody may keep what is known of an object that another client has just changed.
     absl::Duration quiet = absl::Seconds(1);
+    // Where the columns of files may be; the first is this one. None: files are not spread.
+    std::vector<std::string> servers;
   };
 
   // The volume that the store holds; makes its root directory where the store is new.
@@ -138,7 +162,9 @@ class Volume final : public runtime::AnchoredObject {
   absl::Status Pass(uint16_t writer, ObjectId id);
   // Makes an object that no name leads to yet; `inode.links` says how many will. What is told of it
   // may be kept as what Know() tells, and with `opens` it is opened as by Open(): so a client asks
-  // once for what it needs of a new file.
+  // once for what it needs of a new file. Where its stack has columns, their servers are chosen
+  // here, and stay. Errors: kFailedPrecondition - the stack has more columns than there are
+  // servers; nothing was made.
   absl::StatusOr<MadeInode> MakeInode(uint16_t writer, const Inode& inode,
                                       const std::string& contents, bool opens);
   // Takes back one that MakeInode() made so, and that no transaction named. Those of a client that
@@ -159,6 +185,16 @@ class Volume final : public runtime::AnchoredObject {
   // or without. Each Open() needs a Close().
   absl::StatusOr<runtime::Ref<Layer>> Open(uint16_t writer, ObjectId id);
   absl::Status Close(uint16_t writer, ObjectId id);
+  // The columns of a file that the client has open and has a promise to write. Whoever had them
+  // before is shut out of them.
+  // Errors: IsWouldBlock() - it has no such promise any more. kFailedPrecondition - the file has no
+  //         columns, or is not open.
+  absl::StatusOr<OpenedColumns> OpenColumns(uint16_t writer, ObjectId id);
+  // Up to `count_max` files behind `after` that have columns, by rising identifiers, after looking
+  // at as many objects; `next` is where to go on, 0 where these were the last.
+  absl::StatusOr<SpreadFiles> Spread(ObjectId after, uint64_t count_max);
+  // What one of the servers keeps for this volume.
+  absl::StatusOr<runtime::Ref<ColumnStore>> ColumnsAt(uint64_t server);
 
   // -- locks: see LockTable. No call waits; who waits is told by the object that it listens with
   // ---
@@ -186,7 +222,7 @@ class Volume final : public runtime::AnchoredObject {
   ABACUS_OBJECT(Volume, "objfs.Volume", 1, Join, Renew, Leave, Stat, MakeInode, Discard, Commit,
                 Change, TreeVersion, Open, Close, ListenForLocks, Lock, Unlock, GetLock, CancelLock,
                 WaitingLocks, Locks, Flush, Space, Clients, Retire, Settle, Pass, TellWhenWritten,
-                Commits, Know)
+                Commits, Know, OpenColumns, Spread, ColumnsAt)
 
  private:
   struct Bottom {
@@ -197,6 +233,9 @@ class Volume final : public runtime::AnchoredObject {
   absl::Status FinishRoot(ObjectId id);
   absl::StatusOr<runtime::Ref<Layer>> MakeBottom(ObjectId id);
   void EndBottom(ObjectId id);
+  // What the inode of a new file has beside what its client wants.
+  absl::StatusOr<Inode> WithColumns(const Inode& inode);
+  void BeginServers();
   // Until a transaction names the object, which takes it out again, the client that made it may
   // die. Errors: IsNoClient() - it has; the object is gone.
   absl::Status AddUnnamed(uint16_t writer, ObjectId id);
@@ -211,6 +250,7 @@ class Volume final : public runtime::AnchoredObject {
   const Host host_;
   const std::shared_ptr<ObjectTable> table_;
   const std::shared_ptr<Callbacks> callbacks_;
+  std::unique_ptr<ColumnServers> servers_;  // constant after Make()
   std::atomic<uint64_t> committed_{0}, stale_{0};
   ObjectId root_ = 0;
   int64_t born_ns_ = 0;                        // the root's
