@@ -75,9 +75,21 @@ struct VolumeOptions {
   What what = What::kList;
   std::string name;
   std::string json;
-  std::string quota;  // of a new one, "10 GiB"; empty: none
+  std::string quota;                 // of a new one, "10 GiB"; empty: none
+  std::vector<std::string> servers;  // of a new one: over which its files may be spread; none: not
 };
 int VolumeCommand(const VolumeOptions& options);
+
+// Volumes whose files are spread over servers.
+struct RepairOptions {
+  enum class What : uint8_t { kStatus, kRebuild, kScrub };
+  ClientOptions client;
+  What what = What::kStatus;
+  std::string name;
+  std::string json;  // kStatus
+};
+// kExitNo: not all files are whole.
+int RepairCommand(const RepairOptions& options);
 
 struct MountOptions {
   std::string source;  // SERVER[,SERVER...][/VOLUME], or a directory

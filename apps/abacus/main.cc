@@ -68,6 +68,7 @@ class CommandLine {
   ListOptions list_;
   RemoveOptions remove_;
   VolumeOptions volume_list_, volume_create_, volume_delete_;
+  RepairOptions volume_status_, rebuild_, scrub_;
   MountOptions mount_;
   UnmountOptions unmount_;
   StackOptions stack_;
@@ -212,11 +213,36 @@ void CommandLine::AddVolumes() {
     added->add_option("NAME", options->name, "the volume")->required();
     return added;
   };
-  add_named("create", "make an empty volume", &volume_create_, VolumeOptions::What::kCreate)
-      ->add_option("--quota", volume_create_.quota,
-                   "how much its files may hold, as '10 GiB'; without it, what the disk has");
+  CLI::App* create =
+      add_named("create", "make an empty volume", &volume_create_, VolumeOptions::What::kCreate);
+  create->add_option("--quota", volume_create_.quota,
+                     "how much its files may hold, as '10 GiB'; without it, what the disk has");
+  create
+      ->add_option("--servers", volume_create_.servers,
+                   "servers that its files may be spread over by stacks such as "
+                   "'cache/raid5/(isolation/storage)*4'; the first makes the volume, and has its "
+                   "names")
+      ->delimiter(',')
+      ->type_name("HOST:PORT,...");
   add_named("delete", "remove a volume that nobody uses, with all that is in it", &volume_delete_,
             VolumeOptions::What::kDelete);
+
+  const auto add_repair = [&](CLI::App* parent, const char* name, const char* what,
+                              RepairOptions* options, RepairOptions::What which) {
+    options->what = which;
+    CLI::App* added = Add(parent, name, what, [options] { return RepairCommand(*options); });
+    AddClientOptions(added, &options->client);
+    added->add_option("NAME", options->name, "the volume")->required();
+    return added;
+  };
+  AddJson(add_repair(volume, "status",
+                     "of a volume over several servers: what answers, and which files are whole",
+                     &volume_status_, RepairOptions::What::kStatus),
+          &volume_status_.json);
+  add_repair(&app_, "rebuild", "write anew what servers missed that were away", &rebuild_,
+             RepairOptions::What::kRebuild);
+  add_repair(&app_, "scrub", "read all files over several servers, and repair what is damaged",
+             &scrub_, RepairOptions::What::kScrub);
 
   CLI::App* mount = Add(&app_, "mount", "show a volume as a directory of this machine",
                         [this] { return Mount(mount_); });

@@ -64,13 +64,16 @@ absl::Status ListVolumes(const VolumeSets& sets, const std::string& json) {
 // At the first server.
 absl::Status CreateVolume(const VolumeSets& sets, const VolumeOptions& options) {
   const auto& volumes = sets.front();
-  if (options.quota.empty()) return volumes->Create(options.name, 0);
-  const std::optional<uint64_t> quota_bytes = runtime::ParseBytes(options.quota);
-  if (quota_bytes.value_or(0) == 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--quota takes a size such as '10 GiB', not '", options.quota, "'"));
+  uint64_t quota_bytes = 0;
+  if (!options.quota.empty()) {
+    quota_bytes = runtime::ParseBytes(options.quota).value_or(0);
+    if (quota_bytes == 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--quota takes a size such as '10 GiB', not '", options.quota, "'"));
+    }
   }
-  return volumes->Create(options.name, *quota_bytes);
+  if (options.servers.empty()) return volumes->Create(options.name, quota_bytes);
+  return volumes->CreateSpread(options.name, quota_bytes, options.servers);
 }
 
 absl::Status DeleteVolume(const VolumeSets& sets, const std::string& name) {
@@ -145,6 +148,8 @@ absl::Status ShowStack(const StackOptions& options) {
   }
   printf("%s%s", own->c_str(), state ? "" : "\n");
   if (state) return absl::OkStatus();
+  ABACUS_ASSIGN_OR_RETURN(const auto columns, Attribute(options.path, objfs::kColumnsXattr));
+  if (columns.has_value()) printf("%s", columns->c_str());
   // Of a directory, what its files will have.
   ABACUS_ASSIGN_OR_RETURN(const auto text, Attribute(options.path, objfs::kStackRulesXattr));
   ABACUS_ASSIGN_OR_RETURN(const auto rules, objfs::ParseStackRules(text.value_or("")));
@@ -171,7 +176,10 @@ void PrintKinds() {
 }  // namespace
 
 int VolumeCommand(const VolumeOptions& options) {
-  const auto client = ClientNode::Start(options.client);
+  ClientOptions joined = options.client;
+  // The first of a volume's servers is the one that is asked to make it.
+  if (!options.servers.empty()) joined.servers = {options.servers.front()};
+  const auto client = ClientNode::Start(joined);
   if (!client.ok()) return Fail(client.status());
   const auto volumes = VolumesOf((*client)->node());
   if (!volumes.ok()) return Fail(volumes.status());

@@ -9,6 +9,9 @@
 #include "absl/time/clock.h"
 #include "objfs/cache/cache_layer.h"
 #include "objfs/layer/probe_layer.h"
+#include "objfs/raid/raid5_layer.h"
+#include "objfs/spread/column_store.h"
+#include "objfs/spread/spread_layer.h"
 #include "runtime/base/log_limit.h"
 #include "runtime/base/status.h"
 #include "runtime/node/front_end_console.h"
@@ -16,6 +19,7 @@
 namespace abacus::apps {
 namespace {
 
+constexpr absl::Duration kFirstServerPatience = absl::Seconds(5);
 constexpr unsigned kLogsPerSecondMax = 10;  // of damage; the rest is counted
 
 using objfs::Directory;
@@ -45,6 +49,28 @@ void End(runtime::Node& node, const runtime::Rid& rid) {
   if (moved.ok()) node.binding().Destroy(rid).IgnoreError();
 }
 
+// What volumes over several servers need.
+void AddColumnHost(runtime::Node& node, VolumeSet::Host* host) {
+  host->reach = [&node](const std::string& address) { node.Reach(address); };
+  host->find_set = [&node](const std::string& address) -> absl::StatusOr<Ref<VolumeSet>> {
+    ABACUS_ASSIGN_OR_RETURN(const runtime::Rid rid, node.LookupAt(address, kVolumesName));
+    return node.binding().RefTo<VolumeSet>(rid);
+  };
+  runtime::BindingManager& binding = node.binding();
+  host->adopt_columns = [&binding](std::unique_ptr<objfs::ColumnStore> columns) {
+    return binding.Adopt(std::move(columns));
+  };
+  host->end_columns = [&binding](const Ref<objfs::ColumnStore>& columns) {
+    binding.Destroy(columns.rid()).IgnoreError();
+  };
+  host->columns.adopt = [&binding](std::unique_ptr<objfs::ColumnLayer> layer) {
+    return Ref<Layer>(binding.Adopt(std::move(layer)).base());
+  };
+  host->columns.end = [&binding](const Ref<Layer>& layer) {
+    binding.Destroy(layer.rid()).IgnoreError();
+  };
+}
+
 }  // namespace
 
 const objfs::LayerKinds& Kinds() {
@@ -55,6 +81,7 @@ const objfs::LayerKinds& Kinds() {
         .Add<objfs::DelayLayer>()
         .Add<objfs::TraceLayer>()
         .Add<objfs::StatisticsLayer>()
+        .Add<objfs::Raid5Layer>()
         .Add<IsolationLayer>()
         .Add<StorageLayer>();
     return all;
@@ -73,13 +100,14 @@ void AddFileSystemClasses(runtime::ObjectTypes& types, std::shared_ptr<objfs::Bl
   types.Add<Directory>([] { return std::make_unique<objfs::DirectoryManager>(); });
   types.Add<objfs::ClientEnd>();
   types.Add<objfs::ErrorLayer>().Add<objfs::DelayLayer>().Add<objfs::TraceLayer>();
-  types.Add<objfs::StatisticsLayer>();
+  types.Add<objfs::StatisticsLayer>().Add<objfs::Raid5Layer>().Add<objfs::SpreadLayer>();
+  types.Add<objfs::ColumnStore>().Add<objfs::ColumnLayer>().Add<objfs::AbsentColumn>();
   types.Add<objfs::CacheLayer>([cache] { return std::make_unique<objfs::CacheManager>(cache); });
 }
 
 absl::StatusOr<Ref<VolumeSet>> OpenVolumes(runtime::BindingManager& binding,
                                            const std::string& directory, absl::Duration lease,
-                                           WrapDisk wrap_disk) {
+                                           runtime::Node* node, WrapDisk wrap_disk) {
   const auto end = [&binding](const runtime::Rid& rid) {
     binding.Destroy(rid).IgnoreError();  // not there any more is what is wanted
   };
@@ -98,6 +126,10 @@ absl::StatusOr<Ref<VolumeSet>> OpenVolumes(runtime::BindingManager& binding,
   host.end = [end](const Ref<Volume>& volume) { end(volume.rid()); };
   host.lease = lease;
   host.wrap_disk = std::move(wrap_disk);
+  host.volume.adopt_absent = [&binding](std::unique_ptr<objfs::AbsentColumn> column) {
+    return Ref<Layer>(binding.Adopt(std::move(column)).base());
+  };
+  if (node != nullptr) AddColumnHost(*node, &host);
   host.on_damage = [limit = std::make_shared<runtime::LogLimit>(kLogsPerSecondMax)](
                        const std::string& volume, const absl::Status& damage) {
     const std::optional<uint64_t> untold = limit->Pass(absl::Now());
@@ -111,8 +143,8 @@ absl::StatusOr<Ref<VolumeSet>> OpenVolumes(runtime::BindingManager& binding,
 
 absl::StatusOr<Ref<VolumeSet>> PublishVolumes(runtime::Node& node, const std::string& directory,
                                               absl::Duration lease, WrapDisk wrap_disk) {
-  ABACUS_ASSIGN_OR_RETURN(Ref<VolumeSet> volumes,
-                          OpenVolumes(node.binding(), directory, lease, std::move(wrap_disk)));
+  ABACUS_ASSIGN_OR_RETURN(Ref<VolumeSet> volumes, OpenVolumes(node.binding(), directory, lease,
+                                                              &node, std::move(wrap_disk)));
   node.Publish(kVolumesName, volumes.rid());
   return volumes;
 }
@@ -126,7 +158,23 @@ absl::StatusOr<VolumeSets> VolumesOf(runtime::Node& node) {
 
 absl::StatusOr<Ref<Volume>> VolumeOf(runtime::Node& node, const std::string& name) {
   ABACUS_ASSIGN_OR_RETURN(const VolumeSets sets, VolumesOf(node));
-  return VolumeIn(sets, name, "SERVER/VOLUME");
+  absl::StatusOr<Ref<Volume>> found = VolumeIn(sets, name, "SERVER/VOLUME");
+  if (found.ok() || name.empty()) return found;
+  // A server that keeps columns of it knows who has its inodes.
+  for (const Ref<VolumeSet>& set : sets) {
+    const absl::StatusOr<std::vector<std::string>> servers = set->Servers(name);
+    if (!servers.ok() || servers->empty()) continue;
+    node.Reach(servers->front());
+    const absl::Time end = absl::Now() + kFirstServerPatience;
+    absl::StatusOr<runtime::Rid> first = node.LookupAt(servers->front(), kVolumesName);
+    while (!first.ok() && absl::Now() < end) {
+      absl::SleepFor(absl::Milliseconds(50));
+      first = node.LookupAt(servers->front(), kVolumesName);
+    }
+    if (!first.ok()) return first.status();
+    return node.binding().RefTo<VolumeSet>(*first)->Open(name);
+  }
+  return found;
 }
 
 absl::StatusOr<Ref<Volume>> VolumeIn(const VolumeSets& sets, const std::string& name,

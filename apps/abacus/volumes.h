@@ -32,10 +32,12 @@ std::shared_ptr<objfs::BlockPool> CacheOf(const runtime::Config::Cache& config);
 // VolumeSet::Host::wrap_disk.
 using WrapDisk = std::function<std::unique_ptr<objfs::Disk>(std::unique_ptr<objfs::Disk>)>;
 
-// Opens the volumes under `directory`. `lease`: of their clients (objfs::Volume::Options).
+// Opens the volumes under `directory`. `lease`: of their clients (objfs::Volume::Options). `node`:
+// by which volumes that are spread over servers find the others; null: there are none such.
 absl::StatusOr<runtime::Ref<objfs::VolumeSet>> OpenVolumes(
     runtime::BindingManager& binding, const std::string& directory,
-    absl::Duration lease = objfs::Volume::Options().lease, WrapDisk wrap_disk = {});
+    absl::Duration lease = objfs::Volume::Options().lease, runtime::Node* node = nullptr,
+    WrapDisk wrap_disk = {});
 // And publishes them.
 absl::StatusOr<runtime::Ref<objfs::VolumeSet>> PublishVolumes(runtime::Node& node,
                                                               const std::string& directory,

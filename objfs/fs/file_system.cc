@@ -306,7 +306,13 @@ absl::Status FileSystemImpl::CheckStacks() const {
 
 absl::Status FileSystemImpl::CheckStackText(const std::string& text) const {
   ABACUS_ASSIGN_OR_RETURN(const Stack stack, ParseStack(text));
-  return CheckStack(stack, kinds_);
+  ABACUS_RETURN_IF_ERROR(CheckStack(stack, kinds_));
+  ABACUS_ASSIGN_OR_RETURN(const size_t columns, ColumnsOf(stack));
+  if (columns <= info_.servers.size()) return absl::OkStatus();
+  return FsStatus(FsError::kInvalid,
+                  absl::StrCat("the stack has ", columns, " columns, each on a server of its own; ",
+                               "the volume has ", info_.servers.empty() ? 1 : info_.servers.size(),
+                               ": abacus volume create NAME --servers HOST:PORT,HOST:PORT,..."));
 }
 
 // -- inodes ---------------------------------------------------------------------------------------
@@ -433,7 +439,7 @@ absl::StatusOr<Node> FileSystemImpl::AsWrittenHere(Node node) {
 // With layers of this client's go promises of the file's bytes, which others may be waiting for.
 // What another client has just changed, or may change untold, may have lost its name.
 absl::Status FileSystemImpl::Close(const OpenFile& file) {
-  if (file.holds_back || file.nameless || !known_.IsPromised(file.id)) {
+  if (file.holds_back || file.nameless || file.spread || !known_.IsPromised(file.id)) {
     return volume_->Close(info_.writer, file.id);
   }
   bool many = false;

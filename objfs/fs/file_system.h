@@ -18,6 +18,7 @@
 #include "objfs/layer/layer.h"
 #include "objfs/layer/stack.h"
 #include "objfs/layer/subgraph.h"
+#include "objfs/raid/columns_layer.h"
 #include "objfs/volume/client_end.h"
 #include "objfs/volume/transaction.h"
 #include "objfs/volume/volume.h"
@@ -54,6 +55,8 @@ inline constexpr char kStackRulesXattr[] = "user.abacus.stack-rules";
 // what the layers of this client and the lowest one tell of themselves, a line each.
 inline constexpr char kOwnStackXattr[] = "user.abacus.own-stack";
 inline constexpr char kStateXattr[] = "user.abacus.state";
+// Likewise, of files that are spread over servers: where each column is, a line each.
+inline constexpr char kColumnsXattr[] = "user.abacus.columns";
 
 // Of an open file; never 0.
 using FileHandle = uint64_t;
@@ -273,6 +276,17 @@ class FileSystem {
   // Whether `forget` will be called before another client changes the bytes of a file that is open
   // here. Where not, what is read of it now may be old for who looks at it later.
   virtual bool IsTold(ObjectId file) = 0;
+
+  // -- files with columns ------------------------------------------------------------------------
+
+  // One step of a repair of an open file: of up to so many stripes, a scrub's from a certain one
+  // on, as ColumnsLayer has it. Errors: kNotSupported - the file has no columns.
+  virtual absl::StatusOr<RebuildProgress> Rebuild(FileHandle, uint64_t) {
+    return FsStatus(FsError::kNotSupported, "files have no columns here");
+  }
+  virtual absl::StatusOr<ScrubProgress> Scrub(FileHandle, uint64_t, uint64_t) {
+    return FsStatus(FsError::kNotSupported, "files have no columns here");
+  }
 
   virtual absl::StatusOr<VolumeSpace> Space() = 0;
   // The stack of a file as text, top first.

@@ -18,6 +18,7 @@
 #include "objfs/fs/knowledge.h"
 #include "objfs/fs/wait_board.h"
 #include "objfs/layer/version.h"
+#include "objfs/spread/spread_layer.h"
 #include "objfs/store/turns.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/status.h"
@@ -153,6 +154,8 @@ class FileSystemImpl final : public FileSystem {
   uint64_t AddKeeper(Forget forget) override;
   void RemoveKeeper(uint64_t keeper) override;
   bool IsTold(ObjectId file) override;
+  absl::StatusOr<RebuildProgress> Rebuild(FileHandle handle, uint64_t stripes) override;
+  absl::StatusOr<ScrubProgress> Scrub(FileHandle handle, uint64_t from, uint64_t stripes) override;
   absl::StatusOr<VolumeSpace> Space() override;
   absl::StatusOr<std::string> StackOf(ObjectId file) override;
 
@@ -189,7 +192,11 @@ class FileSystemImpl final : public FileSystem {
     std::atomic<uint64_t> changes{0}, synced{0};
     const runtime::Ref<Layer>& top() const { return stack.top(); }
     // Of this client's own. REQUIRES: holds_back.
-    const runtime::Ref<Layer>& lowest() const { return stack.layers[stack.layers.size() - 2]; }
+    runtime::Ref<Layer> lowest() const {
+      return spread ? runtime::Ref<Layer>(spread.base()) : stack.layers[stack.layers.size() - 2];
+    }
+    // Of a file with columns, which the layer below this one stands on.
+    runtime::Ref<SpreadLayer> spread;
   };
   using FilePtr = std::shared_ptr<OpenFile>;
   // Keeps a file open.
@@ -290,6 +297,10 @@ class FileSystemImpl final : public FileSystem {
   absl::Status CheckStacks() const;
   // The stack `text` over the volume's part of it.
   absl::StatusOr<BuiltStack> BuildOver(const std::string& text, const runtime::Ref<Layer>& bottom);
+  // The same for a file with columns: spread.cc.
+  absl::Status BuildSpread(const std::string& text, const runtime::Ref<Layer>& bottom,
+                           OpenFile* file);
+  std::string ColumnsOfFile(const Node& node) const;
   void EndStack(const BuiltStack& stack);
 
   // names.cc

@@ -105,13 +105,14 @@ absl::StatusOr<std::string> FileSystemImpl::GetXattr(const Caller& caller, Objec
   ABACUS_RETURN_IF_ERROR(MayAccess(caller, node.inode, R_OK));
   if (name == kOwnStackXattr) return StackOf(file);
   if (name == kStateXattr) return StateOf(node);
+  if (name == kColumnsXattr && node.inode.IsSpread()) return ColumnsOfFile(node);
   const auto found = node.inode.xattrs.find(name);
   if (found != node.inode.xattrs.end()) return found->second;
   return FsStatus(FsError::kNoAttribute, absl::StrCat("there is no attribute '", name, "'"));
 }
 
 absl::Status FileSystemImpl::CheckOwnXattr(const XattrChange& change) const {
-  if (change.name == kOwnStackXattr) {
+  if (change.name == kOwnStackXattr || change.name == kColumnsXattr) {
     return FsStatus(FsError::kNotPermitted, "a file keeps the stack that it was made with");
   }
   if (change.name == kStateXattr) {
@@ -237,18 +238,26 @@ absl::StatusOr<FileSystemImpl::FilePtr> FileSystemImpl::Use(const Node& node,
   file->id = id;
   // Only regular files are worth layers of their own.
   const std::string& own = node.inode.stack.empty() ? info_.file_stack : node.inode.stack;
-  auto stack = BuildOver(node.inode.IsRegular() ? own : info_.directory_stack, *bottom);
-  if (!stack.ok()) {
-    volume_->Close(info_.writer, id).IgnoreError();
-    return stack.status();
+  absl::Status built;
+  if (node.inode.IsSpread()) {
+    built = BuildSpread(own, *bottom, file.get());
+  } else {
+    auto stack = BuildOver(node.inode.IsRegular() ? own : info_.directory_stack, *bottom);
+    built = stack.status();
+    if (stack.ok()) file->stack = *std::move(stack);
   }
-  file->stack = *std::move(stack);
+  if (!built.ok()) {
+    volume_->Close(info_.writer, id).IgnoreError();
+    return built;
+  }
   file->holds_back = HoldsBack(file->stack);
   if (file->stack.layers.size() > 1) {
     file->front_end = std::make_shared<LazyFrontEnd>(host_.make_front_end);
   }
   // What breaks is told to the lowest of this client's layers, and goes up from there.
-  if (file->stack.layers.size() > 2) {
+  const bool is_told =
+      file->stack.layers.size() > 2 && !(file->top().base() == file->spread.base());
+  if (is_told) {
     const absl::Status attached =
         file->stack.layers[1]->Attach(info_.writer, file->stack.layers[0]);
     if (!attached.ok()) {
@@ -274,7 +283,9 @@ absl::Status FileSystemImpl::Unuse(ObjectId id) {
       return absl::OkStatus();
     }
   }
-  const absl::Status pushed = PushFile(*file);
+  absl::Status pushed = PushFile(*file);
+  // The next who opens it finds it whole, whatever server is away then.
+  if (file->spread) pushed.Update(file->spread->GiveUp(Now()));
   {
     MutexLock lock(mutex_);
     files_.erase(id);

@@ -364,6 +364,15 @@ absl::Status RejoiningFileSystem::WithSubgraph(
               [&](FileSystemImpl& joined) { return joined.WithSubgraph(handle, call); });
 }
 
+absl::StatusOr<RebuildProgress> RejoiningFileSystem::Rebuild(FileHandle handle, uint64_t stripes) {
+  return Call(Repeat::kAlways,
+              [&](FileSystemImpl& joined) { return joined.Rebuild(handle, stripes); });
+}
+absl::StatusOr<ScrubProgress> RejoiningFileSystem::Scrub(FileHandle handle, uint64_t from,
+                                                         uint64_t stripes) {
+  return Call(Repeat::kAlways,
+              [&](FileSystemImpl& joined) { return joined.Scrub(handle, from, stripes); });
+}
 absl::StatusOr<VolumeSpace> RejoiningFileSystem::Space() {
   return Call(Repeat::kAlways, [&](FileSystemImpl& joined) { return joined.Space(); });
 }

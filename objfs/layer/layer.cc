@@ -43,6 +43,16 @@ absl::Status Layer::Take() {
   return Begin();
 }
 
+absl::Status Layer::ReplaceBelow(const std::vector<Ref<Layer>>& below) {
+  if (below.size() != below_.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("layer '", Kind().name, "' stands on ",
+                                                   below_.size(), " layers here, not on ",
+                                                   below.size()));
+  }
+  std::copy(below.begin(), below.end(), below_.begin());
+  return absl::OkStatus();
+}
+
 void Layer::Checkpoint(runtime::CheckpointWriter& writer) const {
   writer.Write(below_);
   writer.Write(given_);

@@ -202,6 +202,9 @@ class Layer : public runtime::MobileObject {
   size_t below_count() const { return below_.size(); }
   // REQUIRES: index < below_count().
   const runtime::Ref<Layer>& below(size_t index = 0) const { return below_[index]; }
+  // Others take the place of the layers below, as many as before.
+  // REQUIRES: no other call that goes below is inside. Errors: kInvalidArgument - not as many.
+  absl::Status ReplaceBelow(const std::vector<runtime::Ref<Layer>>& below);
 
  private:
   struct Above {
@@ -213,7 +216,8 @@ class Layer : public runtime::MobileObject {
   std::vector<Above> AllAbove() const;
   std::vector<runtime::Ref<Layer>> LayersAbove() const;  // each once, however many its writers
 
-  std::vector<runtime::Ref<Layer>> below_;  // constant after Init() or Restore()
+  // Constant after Init() or Restore(), but for ReplaceBelow(); their number is.
+  std::vector<runtime::Ref<Layer>> below_;
   std::vector<std::pair<std::string, std::string>> given_;
   OptionValues options_;
   mutable runtime::Mutex mutex_;

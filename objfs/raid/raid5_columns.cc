@@ -158,6 +158,38 @@ template absl::Status Raid5Layer::Each<&Layer::Truncate>(const std::vector<size_
 template absl::Status Raid5Layer::Each<&Layer::Punch>(const std::vector<size_t>&, const Range&,
                                                       const Version&);
 
+// -- other columns --------------------------------------------------------------------------------
+
+absl::Status Raid5Layer::TakeColumns(const std::vector<runtime::Ref<Layer>>& columns) {
+  const RangeTurns::Turn turn(turns_, {0, UINT64_MAX}, RangeTurns::Kind::kExclusive);
+  MutexLock lock(mutex_);
+  ABACUS_RETURN_IF_ERROR(ReplaceBelow(columns));
+  open_ = false;
+  now_ = ColumnRecord();
+  present_ = ragged_ = false;
+  for (StripeSet* set : {&spilled_, &torn_, &writing_, &drained_, &pending_}) set->clear();
+  saved_ = admitted_ = wanted_;
+  return absl::OkStatus();
+}
+
+absl::Status Raid5Layer::CloseColumns(Version now) {
+  {
+    MutexLock lock(mutex_);
+    if (!open_) return absl::OkStatus();
+  }
+  const absl::Status flushed = Flush(now);
+  const RangeTurns::Turn turn(turns_, {0, UINT64_MAX}, RangeTurns::Kind::kExclusive);
+  MutexLock lock(mutex_);
+  open_ = false;
+  return flushed;
+}
+
+absl::StatusOr<uint64_t> Raid5Layer::Size(Version now) {
+  ABACUS_RETURN_IF_ERROR(Open(now));
+  MutexLock lock(mutex_);
+  return now_.size;
+}
+
 // -- upward and for all columns -------------------------------------------------------------------
 
 absl::StatusOr<Promise> Raid5Layer::Claim(PromiseKind kind, Version now) {

@@ -9,32 +9,13 @@
 
 #include "objfs/layer/layer.h"
 #include "objfs/raid/column_record.h"
+#include "objfs/raid/columns_layer.h"
 #include "objfs/raid/range_turns.h"
 #include "objfs/raid/stripe_set.h"
 #include "objfs/raid/striping.h"
 #include "runtime/base/mutex.h"
 
 namespace abacus::objfs {
-
-// How far a repair is.
-struct RebuildProgress {
-  uint64_t left = 0;      // stripes that the missing column still lacks; 0: it is whole again
-  uint64_t rebuilt = 0;   // by this step
-  uint64_t damaged = 0;   // that this step could not rebuild, as another column is damaged there
-  uint64_t doubtful = 0;  // of those left: no other column knows what the missing one has
-  ABACUS_FIELDS(left, rebuilt, damaged, doubtful)
-};
-
-// What a step of scrubbing found.
-struct ScrubProgress {
-  uint64_t next = 0;  // the stripe to go on with
-  bool done = false;  // there are no more
-  uint64_t checked = 0;
-  uint64_t repaired = 0;    // units with a wrong checksum, written anew from the rest
-  uint64_t mismatched = 0;  // stripes whose parity was not that of their data, and is now
-  uint64_t damaged = 0;     // stripes with more damage than parity can repair
-  ABACUS_FIELDS(next, done, checked, repaired, mismatched, damaged)
-};
 
 // A RAID-5 object: one file over the layers below it, its columns, with parity that goes round
 // (striping.h). Any one column may be missing. How crashes and missing columns are survived, and
@@ -59,7 +40,7 @@ struct ScrubProgress {
 // Thread-safety: thread-safe. Blocking: as the layers below, and while another call is at the same
 // stripes. Lock order: a turn of stripes, open_turns_, drain_turns_, record_turns_, then mutex_; no
 // call is made under mutex_.
-class Raid5Layer final : public Layer {
+class Raid5Layer final : public ColumnsLayer {
  public:
   static constexpr OptionSpec kOptions[] = {
       {"unit", OptionType::kBytes, "32 KiB", Striping::kStoreBlockBytes, Striping::kUnitBytesMost,
@@ -89,24 +70,16 @@ class Raid5Layer final : public Layer {
   absl::Status Invalidate(Range range, Version version) override;
   absl::Status Recall(Range range, Version version) override;
 
-  // One step of bringing the missing column back: asks whether it answers, then rebuilds up to
-  // `stripes` stripes on it. Only what it missed, unless it has lost what it had; then all. The
-  // caller paces: calls to the file go on between steps and during one. Progress is durable.
-  // Errors: kUnavailable - the column still does not answer.
-  absl::StatusOr<RebuildProgress> Rebuild(uint64_t stripes, Version now);
-  // Reads up to `stripes` stripes from stripe `from` on, checks and repairs them. Stripes of which
-  // a column lacks something are passed over.
-  absl::StatusOr<ScrubProgress> Scrub(uint64_t from, uint64_t stripes, Version now);
+  absl::Status TakeColumns(const std::vector<runtime::Ref<Layer>>& columns) override;
+  absl::Status CloseColumns(Version now) override;
+  absl::StatusOr<uint64_t> Size(Version now) override;
+  absl::StatusOr<RebuildProgress> Rebuild(uint64_t stripes, Version now) override;
+  absl::StatusOr<ScrubProgress> Scrub(uint64_t from, uint64_t stripes, Version now) override;
 
   void Checkpoint(runtime::CheckpointWriter& writer) const override;
   absl::Status Restore(runtime::CheckpointReader& reader) override;
 
-  ABACUS_OBJECT(Raid5Layer, kKind.class_name, 1, Read, Write, Append, Truncate, Punch, Seek, Push,
-                Flush, GetAttributes, SetInode, Commit, Attach, Detach, Invalidate, Recall,
-                Describe, Claim, Rebuild, Scrub)
-
- protected:
-  const LayerKind& Kind() const override { return kKind; }
+  ABACUS_COLUMNS_LAYER(Raid5Layer, 1)
 
  private:
   // How a stripe is kept now.

@@ -196,6 +196,7 @@ absl::StatusOr<ObjectId> LocalObjectStore::Reserve() {
 }
 
 absl::Status LocalObjectStore::CreateAs(ObjectId id, std::string_view blob, VersionNumber version) {
+  if (id == 0) return absl::InvalidArgumentError("0 names no object");
   if (auto status = CheckBlob(blob); !status.ok()) return status;
   if (auto status = CheckVersion(version); !status.ok()) return status;
   const ObjectHead head{.version = version, .blob = std::string(blob)};
@@ -203,12 +204,11 @@ absl::Status LocalObjectStore::CreateAs(ObjectId id, std::string_view blob, Vers
   const SharedGate::Pass pass(commits_);
   if (auto status = journal_->broken(); !status.ok()) return status;
   MutexLock lock(mutex_);
-  if (id == 0 || id >= next_id_) {
-    return absl::InvalidArgumentError(absl::StrCat("identifier ", id, " was not reserved"));
+  if (objects_.contains(id)) {
+    return absl::AlreadyExistsError(absl::StrCat("there is an object ", id));
   }
-  if (objects_.contains(id)) return absl::AlreadyExistsError(absl::StrCat("object ", id));
   journal_->Append(EncodePayload(UpdateRecord{.id = id, .head = head}));
-  objects_.emplace_hint(objects_.end(), id, std::make_shared<StoredObject>(id, head));
+  objects_.emplace(id, std::make_shared<StoredObject>(id, head));
   changed_.insert(id);
   changed_tables_.insert(id);
   return absl::OkStatus();

@@ -99,9 +99,10 @@ class ObjectStore {
   virtual absl::StatusOr<ObjectId> Create(std::string_view blob, VersionNumber version) = 0;
   // The same in two steps, for who has to know the identifier before: one that no object has had or
   // will have but for a CreateAs(), also after a crash.
-  // REQUIRES of CreateAs: `id` was reserved since the store was opened, and no object had it.
-  // Errors: kInvalidArgument - it was not; kAlreadyExists - an object has it.
   virtual absl::StatusOr<ObjectId> Reserve() = 0;
+  // Makes the object `id`. REQUIRES: no object of this store had it before, and it was reserved
+  // since the store was opened; or all of the store's objects are made under identifiers that its
+  // user chooses. Errors: kInvalidArgument - 0; kAlreadyExists - an object has it.
   virtual absl::Status CreateAs(ObjectId id, std::string_view blob, VersionNumber version) = 0;
   // The object is gone for every later call, and for calls under way at some point of theirs.
   // Durable with the next Flush of any object that returns OK.

@@ -1,6 +1,7 @@
 #include "objfs/volume/inode.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -9,7 +10,14 @@
 namespace abacus::objfs {
 namespace {
 
-constexpr uint8_t kInodeVersion = 1;
+constexpr uint8_t kWithoutColumns = 1, kWithColumns = 2;
+
+// Those of version 1, in their order.
+auto FieldsOf(auto& inode) {
+  return std::tie(inode.mode, inode.uid, inode.gid, inode.links, inode.device, inode.accessed_ns,
+                  inode.modified_ns, inode.changed_ns, inode.born_ns, inode.entries, inode.parent,
+                  inode.stack, inode.xattrs);
+}
 
 absl::Status ApplyXattr(const XattrChange& change, std::map<std::string, std::string>* xattrs) {
   const bool is_there = xattrs->contains(change.name);
@@ -54,8 +62,10 @@ absl::Status ApplyCounts(const InodeChange& change, Inode* inode) {
 
 std::string Inode::Encode() const {
   runtime::Writer writer;
-  writer.PutNumber(kInodeVersion);
-  runtime::Encode(writer, *this);
+  writer.PutNumber(IsSpread() ? kWithColumns : kWithoutColumns);
+  std::apply([&writer](const auto&... field) { (runtime::Encode(writer, field), ...); },
+             FieldsOf(*this));
+  if (IsSpread()) runtime::Encode(writer, columns);
   return std::move(writer).Finish().inline_bytes;
 }
 
@@ -63,12 +73,13 @@ absl::StatusOr<Inode> Inode::Decode(std::string_view bytes) {
   const runtime::Payload payload{std::string(bytes), {}};
   runtime::Reader reader(payload);
   const auto version = reader.TakeNumber<uint8_t>();
-  if (reader.ok() && version != kInodeVersion) {
+  if (reader.ok() && version != kWithoutColumns && version != kWithColumns) {
     return absl::DataLossError(
-        absl::StrCat("an inode of version ", version, "; this build knows ", kInodeVersion));
+        absl::StrCat("an inode of version ", version, "; this build knows ", kWithColumns));
   }
   Inode inode;
-  runtime::Decode(reader, inode);
+  std::apply([&reader](auto&... field) { (runtime::Decode(reader, field), ...); }, FieldsOf(inode));
+  if (version == kWithColumns) runtime::Decode(reader, inode.columns);
   if (reader.ok() && reader.AtEnd()) return inode;
   return absl::DataLossError("the bytes of an inode are cut off or damaged");
 }

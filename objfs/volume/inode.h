@@ -34,16 +34,21 @@ struct Inode {
   ObjectId parent = 0;   // of a directory
   std::string stack;     // the text of the file's stack; empty: the volume's default
   std::map<std::string, std::string> xattrs;
+  // Of a file that is spread over servers: which of the volume's has each of its columns, under the
+  // file's own number. Empty: its bytes are where the inode is.
+  std::vector<uint32_t> columns;
 
   bool IsDirectory() const { return S_ISDIR(mode); }
   bool IsRegular() const { return S_ISREG(mode); }
+  bool IsSpread() const { return !columns.empty(); }
 
-  // The bytes on disk: a version, then the fields. Decode: kDataLoss where they are none.
+  // The bytes on disk: a version, then the fields. Version 1 is without columns, and still what an
+  // inode that has none is written as. Decode: kDataLoss where they are none.
   std::string Encode() const;
   static absl::StatusOr<Inode> Decode(std::string_view bytes);
   friend bool operator==(const Inode&, const Inode&) = default;
   ABACUS_FIELDS(mode, uid, gid, links, device, accessed_ns, modified_ns, changed_ns, born_ns,
-                entries, parent, stack, xattrs)
+                entries, parent, stack, xattrs, columns)
 };
 
 enum class XattrRule : uint8_t { kAny = 0, kMustBeNew, kMustExist };

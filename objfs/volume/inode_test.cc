@@ -47,6 +47,19 @@ TEST(InodeTest, TheBytesAreThoseOfVersionOne) {
   EXPECT_EQ(*Inode::Decode(bytes), Sample());
 }
 
+TEST(InodeTest, TheBytesOfAFileInColumnsAreThoseOfVersionTwo) {
+  Inode spread = Sample();
+  spread.columns = {2, 0, 1};
+  std::string bytes = spread.Encode();
+  EXPECT_EQ(*Inode::Decode(bytes), spread);
+  for (size_t size = 0; size < bytes.size(); ++size) {
+    EXPECT_TRUE(absl::IsDataLoss(Inode::Decode(bytes.substr(0, size)).status())) << size;
+  }
+  const std::string plain = Sample().Encode();
+  const std::string columns("\3\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0\1\0\0\0", 20);
+  EXPECT_EQ(bytes, "\2" + plain.substr(1) + columns);
+}
+
 TEST(InodeTest, WhatIsCutOffOrOfAnotherVersionIsDataLoss) {
   const std::string bytes = Sample().Encode();
   for (size_t size = 0; size < bytes.size(); ++size) {

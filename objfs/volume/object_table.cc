@@ -46,7 +46,12 @@ absl::StatusOr<std::optional<Node>> ObjectTable::Load(ObjectId id) {
   ABACUS_ASSIGN_OR_RETURN(Inode inode, Inode::Decode(attributes->blob));
   if (modified_ns != 0) inode.modified_ns = modified_ns;
   if (changed_ns != 0) inode.changed_ns = changed_ns;
-  return Node{id, std::move(inode), attributes->size_bytes, attributes->allocated_bytes,
+  // What columns take elsewhere is not known here: as if there were no holes.
+  constexpr uint64_t kBlock = ObjectStore::kBlockBytes;
+  const uint64_t allocated = inode.IsSpread()
+                                 ? (attributes->size_bytes + kBlock - 1) / kBlock * kBlock
+                                 : attributes->allocated_bytes;
+  return Node{id, std::move(inode), attributes->size_bytes, allocated,
               Version{attributes->version}};
 }
 
@@ -81,7 +86,22 @@ absl::Status ObjectTable::Discard(ObjectId id) {
       return absl::FailedPreconditionError(absl::StrCat("object ", id, " is open"));
     }
   }
-  return store_->Remove(id);
+  const auto node = Load(id);
+  const bool known = node.ok() && node->has_value();
+  return RemoveFromStore(id, known ? (*node)->inode.columns : std::vector<uint32_t>());
+}
+
+void ObjectTable::OnRemoved(Removed removed) {
+  MutexLock lock(mutex_);
+  on_removed_ = std::move(removed);
+}
+
+absl::Status ObjectTable::RemoveFromStore(ObjectId id, const std::vector<uint32_t>& columns) {
+  absl::Status removed = store_->Remove(id);
+  if (!removed.ok() || columns.empty()) return removed;
+  MutexLock lock(mutex_);
+  if (on_removed_) on_removed_(id, columns);
+  return removed;
 }
 
 absl::StatusOr<Node> ObjectTable::Change(uint16_t writer, ObjectId id, const InodeChange& change) {
@@ -424,7 +444,9 @@ absl::Status ObjectTable::RemoveNow(ObjectId id) {
   // What cannot be read can be removed. What has got a name, or is no more, is left alone.
   if (!node.ok() && !absl::IsDataLoss(node.status())) return node.status();
   if (node.ok() && (!node->has_value() || (*node)->inode.links != 0)) return absl::OkStatus();
-  const absl::Status removed = store_->Remove(id);
+  const bool known = node.ok() && node->has_value();
+  const absl::Status removed =
+      RemoveFromStore(id, known ? (*node)->inode.columns : std::vector<uint32_t>());
   return absl::IsNotFound(removed) ? absl::OkStatus() : removed;
 }
 

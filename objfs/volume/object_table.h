@@ -52,6 +52,11 @@ class ObjectTable {
   absl::StatusOr<Outcome> Commit(uint16_t writer, const Transaction& transaction);
   absl::StatusOr<Node> Change(uint16_t writer, ObjectId id, const InodeChange& change);
   uint64_t TreeVersion() const { return tree_.load(); }
+  // Greater than all that were given before.
+  Version NextVersion() { return Next(0); }
+  // Is told of files with columns that are no more; may not block. Null: nobody.
+  using Removed = std::function<void(ObjectId id, const std::vector<uint32_t>& columns)>;
+  void OnRemoved(Removed removed);
 
   // -- open objects ------------------------------------------------------------------------------
 
@@ -127,6 +132,7 @@ class ObjectTable {
   absl::Status SaveAllTimes();
   // Unless it is open or has a name by now.
   absl::Status RemoveNow(ObjectId id);
+  absl::Status RemoveFromStore(ObjectId id, const std::vector<uint32_t>& columns);
 
   const std::shared_ptr<ObjectStore> store_;
   const std::function<int64_t()> now_ns_;
@@ -137,6 +143,7 @@ class ObjectTable {
   runtime::Mutex mutex_;
   absl::flat_hash_map<ObjectId, Opened> opened_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_set<ObjectId> removals_ ABSL_GUARDED_BY(mutex_);
+  Removed on_removed_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace abacus::objfs

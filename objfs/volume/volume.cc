@@ -31,6 +31,7 @@ absl::StatusOr<std::unique_ptr<Volume>> Volume::Make(std::shared_ptr<ObjectStore
   auto volume =
       std::unique_ptr<Volume>(new Volume(std::move(store), std::move(options), std::move(host)));
   ABACUS_RETURN_IF_ERROR(volume->FindRoot());
+  volume->BeginServers();
   volume->flusher_ = std::thread([raw = volume.get()] { raw->FlushNowAndThen(); });
   return volume;
 }
@@ -51,8 +52,26 @@ Volume::~Volume() {
   }
   if (flusher_.joinable()) flusher_.join();
   callbacks_->Stop();
+  // They are found to be removed when the volume is opened again.
+  table_->OnRemoved(nullptr);
+  servers_.reset();
   // What fails now is as after a crash: nobody was told that it is durable.
   table_->FlushAndRemove().IgnoreError();
+}
+
+void Volume::BeginServers() {
+  ColumnServers::Host host;
+  host.find = host_.find_columns;
+  host.adopt = host_.adopt_absent;
+  host.end = host_.end;
+  host.exists = [this](ObjectId id) {
+    const auto node = table_->Stat(id);
+    return !node.ok() || node->id != 0;
+  };
+  servers_ = std::make_unique<ColumnServers>(options_.servers, std::move(host));
+  table_->OnRemoved([this](ObjectId id, const std::vector<uint32_t>& columns) {
+    servers_->Removed(id, columns);
+  });
 }
 
 absl::Status Volume::FindRoot() {
@@ -133,7 +152,8 @@ absl::StatusOr<VolumeInfo> Volume::Join(const std::string& client, const Ref<Cli
                     .file_stack = options_.file_stack,
                     .directory_stack = options_.directory_stack,
                     .lease_ns = absl::ToInt64Nanoseconds(options_.lease),
-                    .born_ns = born_ns_};
+                    .born_ns = born_ns_,
+                    .servers = options_.servers};
 }
 
 absl::Status Volume::Renew(uint16_t writer) { return callbacks_->Renew(writer); }
@@ -252,6 +272,20 @@ absl::Status Volume::Pass(uint16_t writer, ObjectId id) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<Inode> Volume::WithColumns(const Inode& inode) {
+  Inode whole = inode;
+  whole.columns.clear();
+  if (!inode.IsRegular()) return whole;
+  ABACUS_ASSIGN_OR_RETURN(const Stack stack,
+                          ParseStack(inode.stack.empty() ? options_.file_stack : inode.stack));
+  ABACUS_ASSIGN_OR_RETURN(const size_t columns, ColumnsOf(stack));
+  if (columns == 0) return whole;
+  // The volume's may be another one when it is opened.
+  if (whole.stack.empty()) whole.stack = options_.file_stack;
+  ABACUS_ASSIGN_OR_RETURN(whole.columns, servers_->Choose(columns));
+  return whole;
+}
+
 absl::StatusOr<Outcome> Volume::Commit(uint16_t writer, const Transaction& transaction) {
   const auto makes = [](const Part& part) { return part.creation.has_value(); };
   const auto& parts = transaction.parts;
@@ -271,6 +305,9 @@ absl::StatusOr<Outcome> Volume::Commit(uint16_t writer, const Transaction& trans
 absl::StatusOr<Outcome> Volume::CommitMaking(uint16_t writer, const Transaction& transaction,
                                              const Part& made) {
   ABACUS_RETURN_IF_ERROR(callbacks_->Check(writer));
+  Transaction whole = transaction;
+  ABACUS_ASSIGN_OR_RETURN(whole.parts[&made - transaction.parts.data()].creation->inode,
+                          WithColumns(made.creation->inode));
   if (!TakeReserved(writer, made.id)) {
     return absl::FailedPreconditionError(
         absl::StrCat("client ", writer, " has not reserved object ", made.id));
@@ -279,7 +316,7 @@ absl::StatusOr<Outcome> Volume::CommitMaking(uint16_t writer, const Transaction&
   const Turns::Turn turn(openings_, made.id);
   // Before anybody can change it.
   const Version given = callbacks_->Know(std::vector<ObjectId>{made.id}, writer).front();
-  auto outcome = CommitParts(writer, transaction);
+  auto outcome = CommitParts(writer, whole);
   if (!outcome.ok() || outcome->state != CommitState::kCommitted) {
     callbacks_->Forgotten(made.id, writer, given);
     // Who is refused tries again with the same. An identifier that an object had is not used again.
@@ -365,6 +402,9 @@ void Volume::EndBottom(ObjectId id) {
   }
   host_.end(bottom.isolation);
   host_.end(bottom.storage);
+  if (options_.servers.empty()) return;
+  const auto node = table_->Stat(id);
+  if (node.ok()) servers_->Closed(id, node->inode.columns);
 }
 
 absl::StatusOr<Ref<Layer>> Volume::Open(uint16_t writer, ObjectId id) {
@@ -399,6 +439,46 @@ absl::Status Volume::CloseAll(uint16_t writer, const std::vector<ObjectId>& ids)
   absl::Status first;
   for (const ObjectId id : ids) first.Update(Close(writer, id));
   return first;
+}
+
+// -- files that are spread over servers -----------------------------------------------------------
+
+absl::StatusOr<OpenedColumns> Volume::OpenColumns(uint16_t writer, ObjectId id) {
+  ABACUS_RETURN_IF_ERROR(callbacks_->Check(writer));
+  ABACUS_ASSIGN_OR_RETURN(const Node node, table_->Stat(id));
+  if (node.id == 0) return NotThere(id);
+  if (!node.inode.IsSpread() || !table_->IsOpenBy(writer, id)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("object ", id, " has no columns, or client ", writer, " has not opened it"));
+  }
+  const Version epoch = table_->NextVersion();
+  // After the epoch was drawn: whoever is promised the file from here on opens it by a later one.
+  if (callbacks_->WriterOf(id) != writer) {
+    return WouldBlock("a promise to write that was broken meanwhile");
+  }
+  OpenedColumns opened;
+  opened.size = node.size;
+  ABACUS_ASSIGN_OR_RETURN(opened.columns, servers_->Open(id, node.inode.columns, epoch));
+  return opened;
+}
+
+absl::StatusOr<SpreadFiles> Volume::Spread(ObjectId after, uint64_t count_max) {
+  ABACUS_ASSIGN_OR_RETURN(const std::vector<ObjectId> ids, table_->store().List(after, count_max));
+  SpreadFiles spread;
+  if (ids.size() == count_max && !ids.empty()) spread.next = ids.back();
+  for (const ObjectId id : ids) {
+    auto node = table_->Stat(id);
+    if (node.ok() && node->inode.IsSpread()) spread.files.push_back(*std::move(node));
+  }
+  return spread;
+}
+
+absl::StatusOr<Ref<ColumnStore>> Volume::ColumnsAt(uint64_t server) {
+  if (server >= options_.servers.size()) {
+    return absl::NotFoundError(
+        absl::StrCat("volume '", options_.name, "' has ", options_.servers.size(), " servers"));
+  }
+  return host_.find_columns(server);
 }
 
 // -- locks ----------------------------------------------------------------------------------------

@@ -18,6 +18,8 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "objfs/layer/layer.h"
+#include "objfs/spread/column_servers.h"
+#include "objfs/spread/column_store.h"
 #include "objfs/storage/storage_layer.h"
 #include "objfs/store/object_store.h"
 #include "objfs/store/turns.h"
@@ -42,7 +44,24 @@ struct VolumeInfo {
   std::string file_stack, directory_stack;
   int64_t lease_ns = 0;  // a client that was silent for so long may have lost its promises
   int64_t born_ns = 0;   // when the volume was made, since 1970: which one of this name it is
-  ABACUS_FIELDS(name, root, writer, file_stack, directory_stack, lease_ns, born_ns)
+  // The servers that files may be spread over, the first of which has the inodes; none: they are
+  // not.
+  std::vector<std::string> servers;
+  ABACUS_FIELDS(name, root, writer, file_stack, directory_stack, lease_ns, born_ns, servers)
+};
+
+// Files with columns, and where to go on looking for more.
+struct SpreadFiles {
+  std::vector<Node> files;
+  ObjectId next = 0;
+  ABACUS_FIELDS(files, next)
+};
+
+// The columns of a file, for the client that has been promised to be the only one that writes it.
+struct OpenedColumns {
+  std::vector<runtime::Ref<Layer>> columns;  // in their order; some may answer kUnavailable
+  uint64_t size = 0;                         // of the file, as its inode has it
+  ABACUS_FIELDS(columns, size)
 };
 
 struct VolumeSpace {
@@ -86,6 +105,9 @@ class Volume final : public runtime::AnchoredObject {
     std::function<void(const runtime::Ref<Layer>&)> end;
     std::function<int64_t()> now_ns;     // since 1970
     std::function<int64_t()> steady_ns;  // monotonic, for leases; empty: this machine's
+    // The columns that one of Options::servers keeps for this volume; not asked without servers.
+    std::function<absl::StatusOr<runtime::Ref<ColumnStore>>(size_t server)> find_columns;
+    std::function<runtime::Ref<Layer>(std::unique_ptr<AbsentColumn>)> adopt_absent;
   };
   struct Options {
     std::string name;
@@ -98,6 +120,8 @@ class Volume final : public runtime::AnchoredObject {
     absl::Duration lease = absl::Seconds(30);
     // How long nobody may keep what is known of an object that another client has just changed.
     absl::Duration quiet = absl::Seconds(1);
+    // Where the columns of files may be; the first is this one. None: files are not spread.
+    std::vector<std::string> servers;
   };
 
   // The volume that the store holds; makes its root directory where the store is new.
@@ -136,8 +160,10 @@ class Volume final : public runtime::AnchoredObject {
   // they know of the objects; then the client's end is woken. What is told of an object that the
   // transaction makes may be kept as what Know() tells: so a client asks once for what it needs of
   // a new file. A refused one makes nothing.
+  // Where the new file's stack has columns, their servers are chosen here, and stay.
   // Errors: kInvalidArgument - it makes more than one object. kFailedPrecondition - that one's
-  // identifier is none that the client has reserved and not used yet.
+  // identifier is none that the client has reserved and not used yet, or its stack has more columns
+  // than there are servers.
   absl::StatusOr<Outcome> Commit(uint16_t writer, const Transaction& transaction);
   // Changes of one inode that depend on nothing that was read.
   absl::StatusOr<Node> Change(uint16_t writer, ObjectId id, const InodeChange& change);
@@ -152,6 +178,16 @@ class Volume final : public runtime::AnchoredObject {
   absl::Status Close(uint16_t writer, ObjectId id);
   // The first error; all that can be are closed.
   absl::Status CloseAll(uint16_t writer, const std::vector<ObjectId>& ids);
+  // The columns of a file that the client has open and has a promise to write. Whoever had them
+  // before is shut out of them.
+  // Errors: IsWouldBlock() - it has no such promise any more. kFailedPrecondition - the file has no
+  //         columns, or is not open.
+  absl::StatusOr<OpenedColumns> OpenColumns(uint16_t writer, ObjectId id);
+  // Up to `count_max` files behind `after` that have columns, by rising identifiers, after looking
+  // at as many objects; `next` is where to go on, 0 where these were the last.
+  absl::StatusOr<SpreadFiles> Spread(ObjectId after, uint64_t count_max);
+  // What one of the servers keeps for this volume.
+  absl::StatusOr<runtime::Ref<ColumnStore>> ColumnsAt(uint64_t server);
 
   // -- locks: see LockTable. No call waits; who waits is told by the object that it listens with
   // ---
@@ -181,7 +217,7 @@ class Volume final : public runtime::AnchoredObject {
   ABACUS_OBJECT(Volume, "objfs.Volume", 1, Join, Renew, Leave, Stat, Reserve, CloseAll, Commit,
                 Change, TreeVersion, Open, Close, ListenForLocks, Lock, Unlock, GetLock, CancelLock,
                 WaitingLocks, Locks, Flush, Space, Clients, Retire, Settle, Pass, TellWhenWritten,
-                Commits, Know)
+                Commits, Know, OpenColumns, Spread, ColumnsAt)
 
  private:
   struct Bottom {
@@ -192,6 +228,9 @@ class Volume final : public runtime::AnchoredObject {
   absl::Status FinishRoot(ObjectId id);
   absl::StatusOr<runtime::Ref<Layer>> MakeBottom(ObjectId id);
   void EndBottom(ObjectId id);
+  // What the inode of a new file has beside what its client wants.
+  absl::StatusOr<Inode> WithColumns(const Inode& inode);
+  void BeginServers();
   // Whether the client had reserved it; from now on it has not.
   bool TakeReserved(uint16_t writer, ObjectId id);
   void PutReserved(uint16_t writer, ObjectId id);
@@ -210,6 +249,7 @@ class Volume final : public runtime::AnchoredObject {
   const Host host_;
   const std::shared_ptr<ObjectTable> table_;
   const std::shared_ptr<Callbacks> callbacks_;
+  std::unique_ptr<ColumnServers> servers_;  // constant after Make()
   std::atomic<uint64_t> committed_{0}, stale_{0};
   ObjectId root_ = 0;
   int64_t born_ns_ = 0;                        // the root's

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -102,6 +103,11 @@ absl::StatusOr<std::unique_ptr<VolumeSet>> VolumeSet::Make(const std::string& di
     if (!CheckName(name).ok()) continue;
     ABACUS_RETURN_IF_ERROR(set->OpenVolume(name));
   }
+  for (const std::string& path : set->KeptServers("")) {
+    ABACUS_ASSIGN_OR_RETURN(const auto list, ServerList::Load(path));
+    if (!list.has_value() || set->host_.reach == nullptr) continue;
+    for (const std::string& server : list->servers) set->host_.reach(server);
+  }
   if (error) return OsError(error, absl::StrCat("cannot read ", directory));
   return set;
 }
@@ -120,9 +126,17 @@ absl::Status VolumeSet::OpenVolume(const std::string& name) {
   }
   ABACUS_ASSIGN_OR_RETURN(both->store, LocalObjectStore::Open(*both->disk, std::move(options)));
   std::shared_ptr<ObjectStore> store(both, both->store.get());
+  ABACUS_ASSIGN_OR_RETURN(const std::optional<ServerList> list, ServerList::Load(ServersOf(name)));
+  Volume::Host volume_host = host_.volume;
+  std::vector<std::string> servers;
+  if (list.has_value()) {
+    servers = list->servers;
+    volume_host.find_columns = FinderOf(name, list->key, servers);
+  }
   ABACUS_ASSIGN_OR_RETURN(
       auto volume,
-      Volume::Make(std::move(store), {.name = name, .lease = host_.lease}, host_.volume));
+      Volume::Make(std::move(store), {.name = name, .lease = host_.lease, .servers = servers},
+                   std::move(volume_host)));
   Ref<Volume> ref = host_.adopt(std::move(volume));
   MutexLock lock(mutex_);
   volumes_[name] = std::move(ref);
@@ -142,6 +156,11 @@ absl::Status VolumeSet::NoSuch(const std::string& name) {
 absl::Status VolumeSet::Create(const std::string& name, uint64_t quota_bytes) {
   ABACUS_RETURN_IF_ERROR(CheckName(name));
   const Turns::Turn turn(names_, kTheTurn);
+  return CreateLocked(name, quota_bytes, [] { return absl::OkStatus(); });
+}
+
+absl::Status VolumeSet::CreateLocked(const std::string& name, uint64_t quota_bytes,
+                                     const std::function<absl::Status()>& before) {
   {
     MutexLock lock(mutex_);
     if (volumes_.contains(name)) {
@@ -154,8 +173,11 @@ absl::Status VolumeSet::Create(const std::string& name, uint64_t quota_bytes) {
         absl::StrCat(PathOf(name), " is there, and not a volume since the server was started: ",
                      "start it again to have it served, or remove it"));
   }
-  std::filesystem::remove(QuotaOf(name), error);  // of a creation or deletion that was cut off
+  // Of a creation or deletion that was cut off.
+  std::filesystem::remove(QuotaOf(name), error);
+  std::filesystem::remove(ServersOf(name), error);
   if (quota_bytes != 0) ABACUS_RETURN_IF_ERROR(WriteQuota(QuotaOf(name), quota_bytes));
+  ABACUS_RETURN_IF_ERROR(before());
   return OpenVolume(name);
 }
 
@@ -206,7 +228,20 @@ absl::Status VolumeSet::Delete(const std::string& name) {
   std::filesystem::rename(PathOf(name), deleted, error);
   if (error) return OsError(error, absl::StrCat("cannot remove ", PathOf(name)));
   std::filesystem::remove(QuotaOf(name), error);
-  return RemoveAll(deleted);
+  const absl::StatusOr<std::optional<ServerList>> list = ServerList::Load(ServersOf(name));
+  std::filesystem::remove(ServersOf(name), error);
+  absl::Status removed = RemoveAll(deleted);
+  if (!list.ok() || !list->has_value()) return removed;
+  removed.Update(DropColumns(name, (*list)->key));
+  for (size_t i = 1; i < (*list)->servers.size(); ++i) {
+    const auto other = host_.find_set((*list)->servers[i]);
+    absl::Status dropped = other.ok() ? (*other)->DropColumns(name, (*list)->key) : other.status();
+    if (dropped.ok()) continue;
+    removed.Update(absl::UnavailableError(absl::StrCat(
+        "the volume is gone, but server ", (*list)->servers[i], " has not removed its columns: ",
+        "there, remove ", ".columns-", name, "-* (", dropped.message(), ")")));
+  }
+  return removed;
 }
 
 }  // namespace abacus::objfs

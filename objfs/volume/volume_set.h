@@ -11,7 +11,9 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "objfs/spread/column_store.h"
 #include "objfs/store/disk.h"
+#include "objfs/volume/server_list.h"
 #include "objfs/volume/volume.h"
 #include "runtime/base/mutex.h"
 #include "runtime/object/mobile_object.h"
@@ -29,6 +31,13 @@ struct VolumeSummary {
 // A server's volumes, by name: each in a directory of its own with a store of its own. A quota is
 // in the file ".quota-NAME" beside it: a decimal number of bytes and the end of the line.
 //
+// A volume may be spread over several servers: the first, which it is asked for, has its inodes,
+// and each keeps columns of its files (spread/column_store.h), in the directory
+// ".columns-NAME-KEY", where the key tells this volume from all others of its name. Which servers
+// these are is in
+// ".servers-NAME" at the first and in ".columns-NAME-KEY.servers" at all: the line
+// "abacus servers 1", the key in hexadecimal digits, and the servers' addresses, a line each.
+//
 // Names are 1 to 64 letters, digits, '-', '_' and '.', and do not begin with a dot.
 // Errors: kInvalidArgument - a name, or a stack; the message tells the way out. kNotFound - the
 //         message lists the volumes there are.
@@ -40,11 +49,20 @@ class VolumeSet final : public runtime::AnchoredObject {
     std::function<runtime::Ref<Volume>(std::unique_ptr<Volume>)> adopt;
     std::function<void(const runtime::Ref<Volume>&)> end;
     absl::Duration lease = Volume::Options().lease;  // of all volumes
+    // For volumes over several servers: keeps in touch with the server at an address, and the
+    // volumes that it has. Empty: there are none such.
+    std::function<void(const std::string& address)> reach;
+    std::function<absl::StatusOr<runtime::Ref<VolumeSet>>(const std::string& address)> find_set;
+    std::function<runtime::Ref<ColumnStore>(std::unique_ptr<ColumnStore>)> adopt_columns;
+    std::function<void(const runtime::Ref<ColumnStore>&)> end_columns;
+    ColumnStore::Host columns;
     // Is told of wrong bytes on a disk, whenever they are met; empty: nobody is. May not block.
     std::function<void(const std::string& volume, const absl::Status& damage)> on_damage;
     // Puts another disk over the directory of each volume, a model of one for example; empty: none.
     std::function<std::unique_ptr<Disk>(std::unique_ptr<Disk>)> wrap_disk;
   };
+
+  ~VolumeSet() override;
 
   // Opens all volumes under `directory`, which is made where it is not there.
   // Errors: those of the first volume that cannot be opened.
@@ -53,28 +71,77 @@ class VolumeSet final : public runtime::AnchoredObject {
   // `quota_bytes`: how much its files may hold, kept beside it; 0: as much as the disk has.
   // Errors: kAlreadyExists.
   absl::Status Create(const std::string& name, uint64_t quota_bytes);
+  // A volume whose files may be spread over these servers; the first of them is this one, by the
+  // address by which the others reach it.
+  // Errors: kInvalidArgument - fewer than two, or one twice. kUnavailable - one does not answer;
+  //         nothing was made.
+  absl::Status CreateSpread(const std::string& name, uint64_t quota_bytes,
+                            const std::vector<std::string>& servers);
   absl::StatusOr<runtime::Ref<Volume>> Open(const std::string& name);
+  // Over which servers a volume is spread that this one has, or keeps columns of; none: it is not.
+  absl::StatusOr<std::vector<std::string>> Servers(const std::string& name);
   absl::StatusOr<std::vector<VolumeSummary>> List();
   // Removes the volume with all that is in it.
   // Errors: kFailedPrecondition - clients are using it.
   absl::Status Delete(const std::string& name);
 
-  ABACUS_OBJECT(VolumeSet, "objfs.VolumeSet", 1, Create, Open, List, Delete)
+  // -- asked by the first server of a volume -----------------------------------------------------
+
+  // From now on this server keeps columns of that volume. A second time it does nothing.
+  absl::Status KeepColumns(const std::string& name, uint64_t key,
+                           const std::vector<std::string>& servers);
+  // And no more, with all that is in them.
+  absl::Status DropColumns(const std::string& name, uint64_t key);
+  absl::StatusOr<runtime::Ref<ColumnStore>> Columns(const std::string& name, uint64_t key);
+
+  ABACUS_OBJECT(VolumeSet, "objfs.VolumeSet", 1, Create, Open, List, Delete, CreateSpread, Servers,
+                KeepColumns, DropColumns, Columns)
 
  private:
-  VolumeSet(std::string directory, Host host)
-      : directory_(std::move(directory)), host_(std::move(host)) {}
+  // Volumes look for columns here while they end, which may be after their set has.
+  struct Here {
+    class Use {
+     public:
+      explicit Use(Here& here);
+      ~Use();
+      Use(const Use&) = delete;
+      Use& operator=(const Use&) = delete;
+      VolumeSet* set() const { return set_; }  // null: it has ended
+
+     private:
+      Here& here_;
+      VolumeSet* set_ = nullptr;
+    };
+    runtime::Mutex mutex;
+    runtime::CondVar changed;
+    VolumeSet* set ABSL_GUARDED_BY(mutex) = nullptr;
+    int inside ABSL_GUARDED_BY(mutex) = 0;
+  };
+  VolumeSet(std::string directory, Host host);
   std::string PathOf(const std::string& name) const { return directory_ + "/" + name; }
   std::string QuotaOf(const std::string& name) const { return directory_ + "/.quota-" + name; }
+  std::string ServersOf(const std::string& name) const { return directory_ + "/.servers-" + name; }
+  std::string ColumnsOf(const std::string& name, uint64_t key) const;
+  // Those of columns that are kept here; by file name.
+  std::vector<std::string> KeptServers(const std::string& name) const;
   absl::Status OpenVolume(const std::string& name);
+  // How a volume finds the columns that its servers keep for it.
+  std::function<absl::StatusOr<runtime::Ref<ColumnStore>>(size_t)> FinderOf(
+      const std::string& name, uint64_t key, const std::vector<std::string>& servers);
+  absl::Status CreateLocked(const std::string& name, uint64_t quota_bytes,
+                            const std::function<absl::Status()>& before);
   absl::Status NoSuch(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::string directory_;
   const Host host_;
+  const std::shared_ptr<Here> here_ = std::make_shared<Here>();
   Turns names_;  // one call about a volume's existence at a time
+  static constexpr ObjectId kTheColumnsTurn = 1;
+  Turns columns_turns_;  // likewise, of columns
 
   runtime::Mutex mutex_;
   std::map<std::string, runtime::Ref<Volume>> volumes_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, runtime::Ref<ColumnStore>> columns_ ABSL_GUARDED_BY(mutex_);  // by path
 };
 
 }  // namespace abacus::objfs

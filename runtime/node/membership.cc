@@ -256,6 +256,16 @@ std::vector<Rid> Membership::LookupAll(std::string_view name) const {
   return found;
 }
 
+std::optional<Rid> Membership::LookupOf(NodeInstance server, std::string_view name) const {
+  const auto joined = joined_.find(server);
+  const bool own = server == self_.instance;
+  if (!own && joined == joined_.end()) return std::nullopt;
+  for (const NamedRoot& root : own ? roots_ : joined->second.roots) {
+    if (root.name == name) return root.rid;
+  }
+  return std::nullopt;
+}
+
 std::vector<std::string> Membership::RootNames() const {
   std::set<std::string> names;
   for (const NamedRoot& root : roots_) names.insert(root.name);

@@ -168,6 +168,8 @@ class Membership {
   std::optional<Rid> Lookup(std::string_view name) const;
   // All of them, in that order.
   std::vector<Rid> LookupAll(std::string_view name) const;
+  // That of one server, or of this node.
+  std::optional<Rid> LookupOf(NodeInstance server, std::string_view name) const;
   std::vector<std::string> RootNames() const;
   uint64_t deaths() const { return deaths_; }
 

@@ -62,6 +62,25 @@ absl::Status MembershipAgent::Start(const std::vector<std::string>& servers) {
   return absl::OkStatus();
 }
 
+void MembershipAgent::Reach(const std::string& address) {
+  MutexLock lock(mutex_);
+  if (stopping_ || address == self_.control_address) return;
+  for (Link& link : links_) {
+    if (link.address != address || link.ended) continue;
+    link.named = true;
+    return;
+  }
+  AddLink(address, /*named=*/true);
+}
+
+void MembershipAgent::AddLink(const std::string& address, bool named) {
+  Link* link = &links_.emplace_back(Link{.address = address, .named = named});
+  link->thread = std::thread([this, link] {
+    JoinPatiently(*link).IgnoreError();  // Probe() goes on trying
+    RunLink(*link);
+  });
+}
+
 void MembershipAgent::Leave() {
   {
     MutexLock lock(mutex_);
@@ -223,7 +242,10 @@ void MembershipAgent::Probe(Link& link) {
       changed_.SignalAll();
       return;
     }
-    if (membership_.HasJoined(who->server)) return;  // by another address
+    if (membership_.HasJoined(who->server)) {  // by another address
+      if (link.named) link.server = who->server;
+      return;
+    }
   }
   if (JoinOnce(link).ok()) return;
   HeartbeatAsk ask;
@@ -244,11 +266,7 @@ void MembershipAgent::LinkNewServers() {
              (link.server == server.instance || link.address == server.control_address);
     });
     if (linked) continue;
-    Link* link = &links_.emplace_back(Link{.address = server.control_address, .named = false});
-    link->thread = std::thread([this, link] {
-      JoinPatiently(*link).IgnoreError();  // Probe() goes on trying
-      RunLink(*link);
-    });
+    AddLink(server.control_address, /*named=*/false);
   }
 }
 
@@ -334,6 +352,23 @@ absl::StatusOr<std::vector<Rid>> MembershipAgent::LookupAll(std::string_view nam
   return absl::NotFoundError(absl::StrCat(
       "no server publishes '", ToAbsl(name), "'; ",
       names.empty() ? "none publishes anything" : "there are: ", absl::StrJoin(names, ", ")));
+}
+
+absl::StatusOr<Rid> MembershipAgent::LookupAt(const std::string& address,
+                                              std::string_view name) const {
+  MutexLock lock(mutex_);
+  NodeInstance server;
+  if (address == self_.control_address) server = self_.instance;
+  for (const Link& link : links_) {
+    if (link.address == address && link.server.valid()) server = link.server;
+  }
+  if (!server.valid() || membership_.IsDead(server)) {
+    return MakeError(ErrorKind::kNodeUnreachable,
+                     absl::StrCat("the server at ", address, " does not answer"));
+  }
+  if (const auto rid = membership_.LookupOf(server, name); rid.has_value()) return *rid;
+  return absl::NotFoundError(
+      absl::StrCat("the server at ", address, " publishes no '", ToAbsl(name), "'"));
 }
 
 std::vector<MemberInfo> MembershipAgent::Members() const {

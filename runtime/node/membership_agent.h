@@ -57,6 +57,9 @@ class MembershipAgent {
   //         kVersionMismatch, kFailedPrecondition - as ControlClient::Join.
   // Blocking: up to join_patience for each of them.
   absl::Status Start(const std::vector<std::string>& servers);
+  // Joins the server at `address` as soon as it answers, and again whenever it was restarted; does
+  // not wait for it. A second time it does nothing. After Start(). Blocking: none.
+  void Reach(const std::string& address);
   // Tells the others that this process ends. Before Stop(). Blocking: up to about a second.
   void Leave();
   // Ends the threads, after ControlClients::CancelAll(). Idempotent.
@@ -78,6 +81,10 @@ class MembershipAgent {
   absl::StatusOr<Rid> Lookup(std::string_view name);
   // All of them, this node's own first, then by when their servers were joined; at least one.
   absl::StatusOr<std::vector<Rid>> LookupAll(std::string_view name);
+  // What the server at a control address publishes, which was named at the start or to Reach(), or
+  // joined under that address. Asks nobody.
+  // Errors: kNotFound - it publishes no such thing. kNodeUnreachable - there is no such server now.
+  absl::StatusOr<Rid> LookupAt(const std::string& address, std::string_view name) const;
 
   const MemberInfo& self() const { return self_; }
   std::vector<MemberInfo> Members() const;
@@ -114,7 +121,7 @@ class MembershipAgent {
   // The tie to one server: a thread that joins it, again where it was restarted, and beats.
   struct Link {
     const std::string address;
-    const bool named;     // at the start: kept when the server is dead, as it may come again
+    bool named = false;   // by somebody: kept when the server is dead, as it may come again
     bool ended = false;   // protected by mutex_
     NodeInstance server;  // likewise; joined; not valid: not now
     std::thread thread;
@@ -131,6 +138,7 @@ class MembershipAgent {
   void RunEvents();
   void Deliver(const Membership::Event& event);
   void LinkNewServers();
+  void AddLink(const std::string& address, bool named) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool WaitUnlessStopped(absl::Duration time);
   bool Reachable(const MemberInfo& server, absl::Time now) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

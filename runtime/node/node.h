@@ -93,6 +93,12 @@ class Node {
   virtual absl::StatusOr<Rid> Lookup(std::string_view name) const = 0;
   // What each of them publishes, in that order; at least one.
   virtual absl::StatusOr<std::vector<Rid>> LookupAll(std::string_view name) const = 0;
+  // Joins the server at a control address as soon as it answers, and again whenever it was
+  // restarted; does not wait for it.
+  virtual void Reach(const std::string& address) = 0;
+  // What the server at that address, which was named to Reach() or at the start, publishes.
+  // Errors: kNotFound - it publishes no such thing; kNodeUnreachable - it does not answer now.
+  virtual absl::StatusOr<Rid> LookupAt(const std::string& address, std::string_view name) const = 0;
 
   // Moves objects to a node by hand, wherever they are now. The engine leaves them alone for
   // migration.hand_move_hold, or until they are unpinned.

@@ -72,6 +72,10 @@ class NodeImpl final : public Node,
   absl::StatusOr<std::vector<Rid>> LookupAll(std::string_view name) const override {
     return membership_->LookupAll(name);
   }
+  void Reach(const std::string& address) override { membership_->Reach(address); }
+  absl::StatusOr<Rid> LookupAt(const std::string& address, std::string_view name) const override {
+    return membership_->LookupAt(address, name);
+  }
   absl::StatusOr<MoveEvent> Move(const std::vector<Rid>& rids, NodeId target) override;
   absl::Status Pin(const Rid& rid, NodeId node) override;
   absl::Status Allow(const Rid& rid, const std::vector<NodeId>& nodes) override;

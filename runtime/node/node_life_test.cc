@@ -196,6 +196,36 @@ TEST_F(NodeLifeTest, RestartedServerIsANewIncarnationAndTheClientJoinsItAgain) {
   EXPECT_FALSE(old_ref->Add(1).ok());  // what was lost stays lost
 }
 
+TEST_F(NodeLifeTest, ServerIsReachedWhenItStartsAndAgainWhenItWasRestarted) {
+  server_ = Start(ServerOptions("s"));
+  // A port that nobody listens at yet: that of a server that was there.
+  NodeOptions options = ServerOptions("t");
+  auto other = Start(options);
+  const std::string address = other->control_address();
+  options.config.node.control_address = address;
+  other.reset();
+  server_->Reach(address);
+  EXPECT_EQ(KindOf(server_->LookupAt(address, "counter").status()), ErrorKind::kNodeUnreachable);
+  for (int life = 0; life < 2; ++life) {
+    other = Start(options);
+    ASSERT_NE(other, nullptr);
+    Rid rid;
+    {
+      const auto counter = other->Create<Counter>();
+      rid = counter->rid();
+      other->Publish("counter", rid);
+    }
+    ASSERT_TRUE(Eventually([&] {
+      const auto found = server_->LookupAt(address, "counter");
+      return found.ok() && *found == rid;
+    })) << life;
+    EXPECT_EQ(*server_->binding().RefTo<Counter>(rid)->Add(2), 2);
+    EXPECT_TRUE(absl::IsNotFound(server_->LookupAt(address, "nothing").status()));
+    other.reset();
+    ASSERT_TRUE(Eventually([&] { return !server_->LookupAt(address, "counter").ok(); }));
+  }
+}
+
 TEST_F(NodeLifeTest, ClientThatWasDeclaredDeadIsFencedAndItsObjectsServeNobody) {
   StartPair();
   const auto counter = client_->Create<Counter>();

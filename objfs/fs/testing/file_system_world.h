@@ -16,6 +16,9 @@
 #include "objfs/directory/directory.h"
 #include "objfs/fs/file_system.h"
 #include "objfs/layer/probe_layer.h"
+#include "objfs/raid/raid5_layer.h"
+#include "objfs/spread/column_store.h"
+#include "objfs/spread/spread_layer.h"
 #include "objfs/store/local_object_store.h"
 #include "objfs/store/memory_disk.h"
 #include "objfs/volume/volume.h"
@@ -26,7 +29,7 @@ namespace abacus::objfs::testing {
 inline LayerKinds AllKinds() {
   LayerKinds kinds;
   kinds.Add<CacheLayer>().Add<ErrorLayer>().Add<DelayLayer>().Add<StatisticsLayer>();
-  kinds.Add<IsolationLayer>().Add<StorageLayer>();
+  kinds.Add<Raid5Layer>().Add<IsolationLayer>().Add<StorageLayer>();
   return kinds;
 }
 
@@ -40,13 +43,16 @@ class FileSystemWorld {
                            std::function<int64_t()> steady_clock_ns = nullptr,
                            absl::Duration lease = absl::Seconds(30),
                            absl::Duration quiet = absl::Seconds(1),
-                           std::function<void(runtime::ObjectTypes&)> more_types = nullptr)
+                           std::function<void(runtime::ObjectTypes&)> more_types = nullptr,
+                           size_t column_servers = 0)
       : steady_ns(std::move(steady_clock_ns)),
         nodes_(nodes),
         lease_(lease),
         quiet_(quiet),
         more_types_(std::move(more_types)),
-        disk_(disk == nullptr ? &memory_ : disk) {
+        disk_(disk == nullptr ? &memory_ : disk),
+        column_disks_(column_servers),
+        columns_(column_servers) {
     Begin();
   }
   ~FileSystemWorld() { End(); }
@@ -73,6 +79,26 @@ class FileSystemWorld {
   void StartServer(size_t node) {
     server_ = node;
     BeginVolume();
+  }
+
+  // -- the volume's servers, of which the first has the inodes; each keeps columns ---------------
+
+  // Server `i` dies as if it were killed; not the first one.
+  void LoseColumns(size_t i) {
+    const size_t node = columns_[i].node;
+    EndColumns(i);
+    cluster_->Kill(node);
+    columns_[i].store.reset();
+  }
+  // And comes again on its disk, or on an empty one, at a node that has not been used yet.
+  void StartColumns(size_t i, size_t node, bool is_empty = false) {
+    if (is_empty) column_disks_[i] = std::make_unique<MemoryDisk>();
+    BeginColumns(i, node);
+  }
+  ObjectStore& column_store(size_t i) { return *columns_[i].store; }
+  bool IsServing(size_t i) {
+    runtime::MutexLock lock(mutex_);
+    return !(columns_[i].published == runtime::Rid());
   }
 
   std::unique_ptr<FileSystem> Client(size_t node, const std::string& file_stack = "") {
@@ -160,11 +186,44 @@ class FileSystemWorld {
       types.Add<Directory>([] { return std::make_unique<DirectoryManager>(); });
       types.Add<ClientEnd>().Add<LockClient>();
       types.Add<ErrorLayer>().Add<DelayLayer>().Add<StatisticsLayer>();
+      types.Add<ColumnStore>().Add<ColumnLayer>().Add<AbsentColumn>();
+      types.Add<Raid5Layer>().Add<SpreadLayer>();
       types.Add<CacheLayer>([] { return std::make_unique<CacheManager>(1 << 20); });
     };
     cluster_ = std::make_unique<runtime::testing::Cluster>(options);
     server_ = kServer;
+    for (size_t i = 0; i < columns_.size(); ++i) {
+      if (column_disks_[i] == nullptr) column_disks_[i] = std::make_unique<MemoryDisk>();
+      BeginColumns(i, i == 0 ? kServer : nodes_ - columns_.size() + i);
+    }
     BeginVolume();
+  }
+  void BeginColumns(size_t i, size_t node) {
+    auto store = LocalObjectStore::Open(*column_disks_[i], {});
+    ASSERT_TRUE(store.ok()) << store.status();
+    columns_[i].store = *std::move(store);
+    columns_[i].node = node;
+    runtime::BindingManager& binding = (*cluster_)[node].binding();
+    columns_[i].ref = binding.Adopt(std::make_unique<ColumnStore>(
+        columns_[i].store, ColumnStore::Host{.adopt =
+                                                 [&binding](std::unique_ptr<ColumnLayer> layer) {
+                                                   return runtime::Ref<Layer>(
+                                                       binding.Adopt(std::move(layer)).base());
+                                                 },
+                                             .end =
+                                                 [&binding](const runtime::Ref<Layer>& layer) {
+                                                   binding.Destroy(layer.rid()).IgnoreError();
+                                                 }}));
+    runtime::MutexLock lock(mutex_);
+    columns_[i].published = columns_[i].ref.rid();
+  }
+  void EndColumns(size_t i) {
+    {
+      runtime::MutexLock lock(mutex_);
+      columns_[i].published = runtime::Rid();
+    }
+    (*cluster_)[columns_[i].node].binding().Destroy(columns_[i].ref.rid()).IgnoreError();
+    columns_[i].ref = runtime::Ref<ColumnStore>();
   }
   void BeginVolume() {
     auto store = LocalObjectStore::Open(*disk_, {.quota_bytes = quota_bytes});
@@ -187,11 +246,24 @@ class FileSystemWorld {
           .count();
     };
     host.steady_ns = steady_ns;
+    host.find_columns = [this,
+                         &binding](size_t server) -> absl::StatusOr<runtime::Ref<ColumnStore>> {
+      runtime::MutexLock lock(mutex_);
+      const runtime::Rid rid = columns_[server].published;
+      if (rid == runtime::Rid()) return absl::UnavailableError("there is no such server now");
+      return binding.RefTo<ColumnStore>(rid);
+    };
+    host.adopt_absent = [&binding](std::unique_ptr<AbsentColumn> column) {
+      return runtime::Ref<Layer>(binding.Adopt(std::move(column)).base());
+    };
+    std::vector<std::string> servers;
+    for (size_t i = 0; i < columns_.size(); ++i) servers.push_back(absl::StrCat("server ", i));
     auto volume = Volume::Make(store_,
                                {.name = "test",
                                 .flush_interval = absl::Milliseconds(100),
                                 .lease = lease_,
-                                .quiet = quiet_},
+                                .quiet = quiet_,
+                                .servers = servers},
                                host);
     ASSERT_TRUE(volume.ok()) << volume.status();
     volume_ = binding.Adopt(*std::move(volume));
@@ -207,16 +279,28 @@ class FileSystemWorld {
     // While the node is whole: the volume's threads are in its calls.
     if (volume_) (*cluster_)[server_].binding().Destroy(volume_.rid()).IgnoreError();
     volume_ = runtime::Ref<Volume>();
+    for (size_t i = 0; i < columns_.size(); ++i) {
+      if (columns_[i].ref) EndColumns(i);
+    }
     cluster_.reset();
     store_.reset();
+    for (Columns& columns : columns_) columns.store.reset();
   }
 
+  struct Columns {
+    size_t node = 0;
+    std::shared_ptr<ObjectStore> store;
+    runtime::Ref<ColumnStore> ref;
+    runtime::Rid published;
+  };
   const size_t nodes_;
   const absl::Duration lease_, quiet_;
   const std::function<void(runtime::ObjectTypes&)> more_types_;
   const LayerKinds kinds_ = AllKinds();
   MemoryDisk memory_;
   Disk* const disk_;
+  std::vector<std::unique_ptr<MemoryDisk>> column_disks_;
+  std::vector<Columns> columns_;
   std::shared_ptr<ObjectStore> store_;
   std::unique_ptr<runtime::testing::Cluster> cluster_;
   size_t server_ = kServer;

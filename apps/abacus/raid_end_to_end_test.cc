@@ -1,0 +1,172 @@
+// A volume over several servers, as its users meet it: real processes, a real mount, and servers
+// that are killed.
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "apps/abacus/testing/command.h"
+#include "apps/abacus/testing/mount_end_to_end.h"
+#include "runtime/testing/cluster.h"
+
+namespace abacus::apps::testing {
+namespace {
+
+using runtime::testing::Eventually;
+using ::testing::HasSubstr;
+
+constexpr char kRaidStack[] = "cache/raid5(unit=8 KiB)/(isolation/storage)*3";
+
+std::string RandomText(uint32_t seed, size_t bytes) {
+  std::mt19937 random(seed);
+  std::string text(bytes, '\0');
+  for (char& c : text) c = static_cast<char>(random());
+  return text;
+}
+
+class RaidEndToEndTest : public MountEndToEndTest {
+ protected:
+  static constexpr size_t kServers = 4;  // the first, which has the inodes, and three for columns
+
+  void SetUp() override {
+    MountEndToEndTest::SetUp();
+    if (IsSkipped()) return;
+    addresses_.assign(kServers, "");
+    others_.resize(kServers);
+    addresses_[0] = address_;
+    for (size_t i = 1; i < kServers; ++i) Start(i, "127.0.0.1:0");
+  }
+  void TearDown() override {
+    MountEndToEndTest::TearDown();
+    others_.clear();
+  }
+
+  void Start(size_t server, const std::string& control) {
+    others_[server] =
+        BeginServer(absl::StrCat("columns", server), control, {}, &addresses_[server]);
+  }
+  void Kill(size_t server) {
+    others_[server]->Signal(SIGKILL);
+    others_[server]->Wait();
+  }
+  std::string List() const {
+    std::string list = addresses_[0];
+    for (size_t i = 1; i < kServers; ++i) absl::StrAppend(&list, ",", addresses_[i]);
+    return list;
+  }
+  // Written, and on the disks.
+  void Put(const std::string& path, const std::string& bytes) {
+    const int fd = open(path.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0644);
+    ASSERT_GE(fd, 0) << path << ": errno " << errno;
+    for (size_t at = 0; at < bytes.size();) {
+      const ssize_t put = write(fd, bytes.data() + at, bytes.size() - at);
+      ASSERT_GT(put, 0) << path << ": errno " << errno;
+      at += static_cast<size_t>(put);
+    }
+    EXPECT_EQ(fsync(fd), 0) << path << ": errno " << errno;
+    EXPECT_EQ(close(fd), 0) << path << ": errno " << errno;
+  }
+  void ExpectAll(const std::string& directory) {
+    for (const auto& [name, bytes] : files_) {
+      std::ifstream file(directory + "/" + name);
+      const std::string found((std::istreambuf_iterator<char>(file)),
+                              std::istreambuf_iterator<char>());
+      EXPECT_TRUE(found == bytes) << directory << "/" << name << " has " << found.size()
+                                  << " bytes";
+    }
+  }
+  // 0: all files are whole; as the JSON tells.
+  nlohmann::json Status(int code) {
+    const std::string path = folder_.Path("status.json");
+    const Outcome outcome = Abacus({"volume", "status", "home", "--json", path});
+    EXPECT_EQ(outcome.code, code) << outcome.out << outcome.err;
+    return nlohmann::json::parse(folder_.Read("status.json"), nullptr, false);
+  }
+
+  std::vector<std::string> addresses_;
+  std::vector<std::unique_ptr<Command>> others_;
+  std::map<std::string, std::string> files_;
+};
+
+TEST_F(RaidEndToEndTest, OneServerMayDieAndThenAnotherWhenTheFirstIsWholeAgain) {
+  const Outcome created = Abacus({"volume", "create", "home", "--servers", List()});
+  ASSERT_EQ(created.code, 0) << created.err;
+  const std::string mount = Mount("mount", "home", absl::StrCat("stack=", kRaidStack));
+  for (uint32_t i = 0; i < 3; ++i) {
+    const std::string name = absl::StrCat("file", i);
+    files_[name] = RandomText(i, 300'000 + i);
+    ASSERT_NO_FATAL_FAILURE(Put(mount + "/" + name, files_[name]));
+  }
+  const Outcome stack = Abacus({"stack", mount + "/file0"});
+  EXPECT_THAT(stack.out, HasSubstr(kRaidStack));
+  EXPECT_THAT(stack.out, HasSubstr("column 2: object"));
+  EXPECT_EQ(Status(0)["whole"], 3);
+  // Any of its servers knows where the volume is.
+  const Outcome asked =
+      RunAbacus({"volume", "status", "home"}, {.environment = {"ABACUS_SERVER=" + addresses_[2]}});
+  EXPECT_EQ(asked.code, 0) << asked.err;
+
+  Kill(2);
+  const auto killed = std::chrono::steady_clock::now();
+  ExpectAll(mount);
+  files_["file1"].replace(100'000, 50'000, RandomText(7, 50'000));
+  ASSERT_NO_FATAL_FAILURE(Put(mount + "/file1", files_["file1"]));
+  files_["late"] = RandomText(8, 100'000);
+  ASSERT_NO_FATAL_FAILURE(Put(mount + "/late", files_["late"]));
+  // A node is dead to the others after 5 s; nothing waits for longer than that.
+  EXPECT_LT(std::chrono::steady_clock::now() - killed, std::chrono::seconds(30));
+  ExpectAll(mount);
+  EXPECT_GT(Status(1)["degraded"], 0);
+
+  Start(2, addresses_[2]);
+  ASSERT_TRUE(Eventually([&] { return Abacus({"rebuild", "home"}).code == 0; }));
+  EXPECT_EQ(Status(0)["whole"], 4);
+  const Outcome scrubbed = Abacus({"scrub", "home"});
+  EXPECT_EQ(scrubbed.code, 0) << scrubbed.out << scrubbed.err;
+
+  Kill(3);
+  const std::string second = Mount("second", "home");
+  ExpectAll(second);
+  ExpectAll(mount);
+
+  Kill(1);
+  const int fd = open((second + "/file0").c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT);
+  if (fd >= 0) {
+    alignas(4096) static char bytes[4096];
+    EXPECT_EQ(read(fd, bytes, sizeof bytes), -1);
+    EXPECT_EQ(errno, EIO);
+    close(fd);
+  } else {
+    EXPECT_EQ(errno, EIO);
+  }
+  Start(1, addresses_[1]);
+  EXPECT_TRUE(Eventually(
+      [&] { return Run("cmp -s " + second + "/file0 " + mount + "/file0 2>/dev/null") == 0; }));
+  ExpectAll(second);
+}
+
+TEST_F(RaidEndToEndTest, AVolumeOverServersThatDoNotAnswerIsNotMade) {
+  const std::string gone = addresses_[3];
+  Kill(3);
+  const Outcome created = Abacus({"volume", "create", "home", "--servers", List()});
+  EXPECT_EQ(created.code, 2);
+  EXPECT_THAT(created.err, HasSubstr(gone));
+  EXPECT_EQ(Abacus({"volume", "list"}).out.find("home"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace abacus::apps::testing

@@ -1,0 +1,383 @@
+// abacus volume status, rebuild, scrub: volumes whose files are spread over servers.
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "apps/abacus/client_node.h"
+#include "apps/abacus/commands.h"
+#include "apps/abacus/output.h"
+#include "apps/abacus/volumes.h"
+#include "apps/cli/progress.h"
+#include "apps/cli/table.h"
+#include "objfs/fs/file_system.h"
+#include "objfs/raid/column_record.h"
+#include "objfs/raid/striping.h"
+#include "runtime/base/byte_size.h"
+#include "runtime/base/status.h"
+
+namespace abacus::apps {
+namespace {
+
+using objfs::ColumnRecord;
+using objfs::ColumnState;
+using objfs::ObjectId;
+using runtime::Ref;
+
+constexpr uint64_t kColumnsListedAtOnce = 1000;
+constexpr uint64_t kStripesAtOnce = 32;
+constexpr size_t kFilesShownMax = 10;
+
+// A file, as the columns that answer tell of it.
+struct FileHealth {
+  enum class State : uint8_t { kWhole, kDegraded, kUnavailable };
+  ObjectId id = 0;
+  uint64_t size = 0;
+  State state = State::kWhole;
+  std::vector<size_t> lacking;  // columns that are away, or lack something
+  uint64_t stripes = 0;         // of those, to be rebuilt
+  uint64_t bytes = 0;           // that these have of the file
+};
+
+struct ServerHealth {
+  std::string address;
+  bool answers = false;
+  std::string why;
+  std::map<ObjectId, ColumnState> columns;
+};
+
+struct VolumeHealth {
+  std::vector<ServerHealth> servers;
+  std::vector<FileHealth> files;  // all that have columns
+  size_t Count(FileHealth::State state) const {
+    return static_cast<size_t>(
+        std::count_if(files.begin(), files.end(),
+                      [state](const FileHealth& file) { return file.state == state; }));
+  }
+  uint64_t BytesLeft() const {
+    uint64_t bytes = 0;
+    for (const FileHealth& file : files) bytes += file.bytes;
+    return bytes;
+  }
+};
+
+absl::StatusOr<std::map<ObjectId, ColumnState>> AllColumns(const Ref<objfs::ColumnStore>& store) {
+  std::map<ObjectId, ColumnState> all;
+  for (ObjectId after = 0;;) {
+    ABACUS_ASSIGN_OR_RETURN(const std::vector<ColumnState> states,
+                            store->States(after, kColumnsListedAtOnce));
+    for (const ColumnState& state : states) all[state.id] = state;
+    if (states.empty()) return all;
+    after = states.back().id;
+  }
+}
+
+// Who is believed is decided when the file is opened (objfs/raid/README.md); this is what that
+// would find, as far as records tell.
+FileHealth HealthOf(const objfs::Node& node, const VolumeHealth& volume) {
+  FileHealth file{.id = node.id, .size = node.size};
+  const size_t count = node.inode.columns.size();
+  std::vector<std::optional<ColumnRecord>> records(count);
+  std::vector<bool> there(count);
+  const ColumnRecord* best = nullptr;
+  for (size_t i = 0; i < count; ++i) {
+    const uint32_t server = node.inode.columns[i];
+    if (server >= volume.servers.size() || !volume.servers[server].answers) continue;
+    there[i] = true;
+    const auto column = volume.servers[server].columns.find(node.id);
+    if (column == volume.servers[server].columns.end()) continue;
+    auto record = ColumnRecord::Decode(column->second.record);
+    if (record.ok()) records[i] = *std::move(record);
+  }
+  for (const auto& record : records) {
+    if (record.has_value() && (best == nullptr || best->sequence < record->sequence)) {
+      best = &*record;
+    }
+  }
+  for (size_t i = 0; i < count; ++i) {
+    const bool old =
+        best != nullptr && (!records[i].has_value() || records[i]->sequence < best->all_durable ||
+                            (best->missing == i && !best->missed.empty()));
+    if (!there[i] || old || (best != nullptr && best->missing == i)) file.lacking.push_back(i);
+  }
+  if (file.lacking.empty()) return file;
+  file.state =
+      file.lacking.size() == 1 ? FileHealth::State::kDegraded : FileHealth::State::kUnavailable;
+  if (best == nullptr) return file;
+  const auto striping = objfs::Striping::Make(best->columns, best->unit_bytes);
+  if (!striping.ok()) return file;
+  const bool partly = best->missing == file.lacking.front();
+  file.stripes = partly ? best->missed.count() : striping->Stripes(best->size);
+  file.bytes = file.stripes * best->unit_bytes;
+  return file;
+}
+
+absl::StatusOr<VolumeHealth> LookAtFiles(const Ref<objfs::Volume>& volume,
+                                         const std::vector<std::string>& servers) {
+  VolumeHealth health;
+  for (size_t i = 0; i < servers.size(); ++i) {
+    ServerHealth server{.address = servers[i]};
+    const auto store = volume->ColumnsAt(i);
+    auto columns = store.ok() ? AllColumns(*store)
+                              : absl::StatusOr<std::map<ObjectId, ColumnState>>(store.status());
+    server.answers = columns.ok();
+    if (columns.ok()) {
+      server.columns = *std::move(columns);
+    } else {
+      server.why = std::string(runtime::ToStd(columns.status().message()));
+    }
+    health.servers.push_back(std::move(server));
+  }
+  for (ObjectId after = 0;;) {
+    ABACUS_ASSIGN_OR_RETURN(const objfs::SpreadFiles files,
+                            volume->Spread(after, kColumnsListedAtOnce));
+    for (const objfs::Node& node : files.files) health.files.push_back(HealthOf(node, health));
+    if (files.next == 0) return health;
+    after = files.next;
+  }
+}
+
+const char* NameOfState(FileHealth::State state) {
+  switch (state) {
+    case FileHealth::State::kWhole:
+      return "whole";
+    case FileHealth::State::kDegraded:
+      return "degraded";
+    case FileHealth::State::kUnavailable:
+      return "unavailable";
+  }
+  return "?";
+}
+
+std::string HealthJson(const std::string& name, const VolumeHealth& health) {
+  nlohmann::json servers = nlohmann::json::array(), files = nlohmann::json::array();
+  for (const ServerHealth& server : health.servers) {
+    servers.push_back({{"address", server.address},
+                       {"answers", server.answers},
+                       {"columns", server.columns.size()}});
+  }
+  for (const FileHealth& file : health.files) {
+    if (file.state == FileHealth::State::kWhole) continue;
+    files.push_back({{"object", file.id},
+                     {"size", file.size},
+                     {"state", NameOfState(file.state)},
+                     {"lacking_columns", file.lacking},
+                     {"stripes_left", file.stripes}});
+  }
+  return nlohmann::json{{"volume", name},
+                        {"servers", servers},
+                        {"files", health.files.size()},
+                        {"whole", health.Count(FileHealth::State::kWhole)},
+                        {"degraded", health.Count(FileHealth::State::kDegraded)},
+                        {"unavailable", health.Count(FileHealth::State::kUnavailable)},
+                        {"bytes_left", health.BytesLeft()},
+                        {"not_whole", files}}
+             .dump(2) +
+         "\n";
+}
+
+void PrintHealth(const std::string& name, const VolumeHealth& health) {
+  Table table({"server", "answers", "columns", "bytes"});
+  for (size_t i = 0; i < health.servers.size(); ++i) {
+    const ServerHealth& server = health.servers[i];
+    uint64_t bytes = 0;
+    for (const auto& [id, column] : server.columns) bytes += column.allocated;
+    table.AddRow({server.address + (i == 0 ? " (inodes)" : ""), server.answers ? "yes" : "no",
+                  server.answers ? absl::StrCat(server.columns.size()) : "?",
+                  server.answers ? runtime::FormatBytes(bytes) : "?"});
+  }
+  printf("%s\n", table.ToString().c_str());
+  const size_t degraded = health.Count(FileHealth::State::kDegraded);
+  const size_t unavailable = health.Count(FileHealth::State::kUnavailable);
+  printf("%s: %zu files over several servers, %zu of them whole\n", name.c_str(),
+         health.files.size(), health.Count(FileHealth::State::kWhole));
+  if (degraded > 0) {
+    printf(
+        "%zu degraded: all that they have is there, and the next server that dies may take it "
+        "along\n",
+        degraded);
+  }
+  if (unavailable > 0) {
+    printf("%zu unavailable: more is away than their layers can do without\n", unavailable);
+  }
+  size_t shown = 0;
+  for (const FileHealth& file : health.files) {
+    if (file.state == FileHealth::State::kWhole || ++shown > kFilesShownMax) continue;
+    std::string lacking;
+    for (const size_t column : file.lacking) absl::StrAppend(&lacking, " ", column);
+    printf("  object %llu, %s, %s: column%s, %llu stripes\n",
+           static_cast<unsigned long long>(file.id), runtime::FormatBytes(file.size).c_str(),
+           NameOfState(file.state), lacking.c_str(), static_cast<unsigned long long>(file.stripes));
+  }
+  if (shown > kFilesShownMax) printf("  and %zu more\n", shown - kFilesShownMax);
+  if (degraded + unavailable > 0) {
+    printf("%s to be written anew; once the servers answer: abacus rebuild %s\n",
+           runtime::FormatBytes(health.BytesLeft()).c_str(), name.c_str());
+  }
+}
+
+// A volume whose files may be spread, found and looked at.
+struct FoundSpread {
+  std::unique_ptr<ClientNode> client;
+  Ref<objfs::Volume> volume;
+  std::vector<std::string> servers;
+  ~FoundSpread() { volume = Ref<objfs::Volume>(); }
+};
+
+absl::Status FindSpread(const RepairOptions& options, FoundSpread* found) {
+  ABACUS_ASSIGN_OR_RETURN(found->client, ClientNode::Start(options.client));
+  runtime::Node& node = found->client->node();
+  ABACUS_ASSIGN_OR_RETURN(found->volume, VolumeOf(node, options.name));
+  ABACUS_ASSIGN_OR_RETURN(const VolumeSets sets, VolumesOf(node));
+  for (const auto& set : sets) {
+    const auto servers = set->Servers(options.name);
+    if (servers.ok() && !servers->empty()) found->servers = *servers;
+  }
+  if (!found->servers.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("volume '", options.name, "' is on one server: it has nothing to repair"));
+}
+
+// Calls `step` until it says that the file is done, and leaves the disks to others as long as it
+// had them.
+absl::Status InSteps(const std::function<absl::StatusOr<bool>()>& step) {
+  for (;;) {
+    const absl::Time begin = absl::Now();
+    ABACUS_ASSIGN_OR_RETURN(const bool done, step());
+    if (done) return absl::OkStatus();
+    absl::SleepFor(absl::Now() - begin);
+  }
+}
+
+struct RepairTotals {
+  uint64_t files = 0, failed = 0, stripes = 0, repaired = 0, mismatched = 0, damaged = 0;
+  uint64_t doubtful = 0;
+};
+
+absl::Status RebuildFile(objfs::FileSystem& files, const FileHealth& file, RepairTotals* totals,
+                         const std::function<void(uint64_t)>& on_left) {
+  objfs::Caller caller;
+  caller.checked = true;
+  ABACUS_ASSIGN_OR_RETURN(const objfs::FileHandle handle, files.Open(caller, file.id, 0));
+  absl::Status status = InSteps([&]() -> absl::StatusOr<bool> {
+    ABACUS_ASSIGN_OR_RETURN(const objfs::RebuildProgress progress,
+                            files.Rebuild(handle, kStripesAtOnce));
+    totals->stripes += progress.rebuilt;
+    totals->damaged += progress.damaged;
+    on_left(progress.left);
+    // What is left may be what only the missing column knows, or what is damaged elsewhere.
+    const bool stuck = progress.rebuilt == 0 && progress.left > 0;
+    if (stuck) {
+      return absl::DataLossError(absl::StrCat(progress.left,
+                                              " stripes cannot be rebuilt: ", progress.doubtful,
+                                              " of them only the missing column knows"));
+    }
+    return progress.left == 0;
+  });
+  status.Update(files.Release(handle));
+  return status;
+}
+
+absl::Status ScrubFile(objfs::FileSystem& files, const FileHealth& file, RepairTotals* totals) {
+  objfs::Caller caller;
+  caller.checked = true;
+  ABACUS_ASSIGN_OR_RETURN(const objfs::FileHandle handle, files.Open(caller, file.id, 0));
+  uint64_t at = 0;
+  absl::Status status = InSteps([&]() -> absl::StatusOr<bool> {
+    ABACUS_ASSIGN_OR_RETURN(const objfs::ScrubProgress progress,
+                            files.Scrub(handle, at, kStripesAtOnce));
+    at = progress.next;
+    totals->stripes += progress.checked;
+    totals->repaired += progress.repaired;
+    totals->mismatched += progress.mismatched;
+    totals->damaged += progress.damaged;
+    return progress.done;
+  });
+  status.Update(files.Release(handle));
+  return status;
+}
+
+absl::StatusOr<RepairTotals> Repair(const RepairOptions& options, const FoundSpread& found) {
+  ABACUS_ASSIGN_OR_RETURN(const VolumeHealth health, LookAtFiles(found.volume, found.servers));
+  runtime::Node& node = found.client->node();
+  ABACUS_ASSIGN_OR_RETURN(
+      const auto files,
+      objfs::FileSystem::Make(found.volume, Kinds(), HostOf(node), {.client = node.name()}));
+  const bool rebuilds = options.what == RepairOptions::What::kRebuild;
+  std::vector<FileHealth> todo;
+  uint64_t total = 0;
+  for (const FileHealth& file : health.files) {
+    if (rebuilds && file.state == FileHealth::State::kWhole) continue;
+    todo.push_back(file);
+    total += rebuilds ? file.bytes : file.size;
+  }
+  Progress::Options shown = Progress::OptionsFor(STDERR_FILENO);
+  shown.total_bytes = total;
+  shown.title = rebuilds ? "rebuild" : "scrub";
+  Progress progress(shown, absl::Now(),
+                    [](std::string_view text) { WriteAll(STDERR_FILENO, text).IgnoreError(); });
+  RepairTotals totals;
+  uint64_t done = 0;
+  for (const FileHealth& file : todo) {
+    const std::string which = absl::StrCat("file ", ++totals.files, " of ", todo.size());
+    const uint64_t each = file.stripes == 0 ? 0 : file.bytes / file.stripes;
+    const absl::Status status =
+        rebuilds ? RebuildFile(*files, file, &totals,
+                               [&](uint64_t left) {
+                                 const uint64_t rest = std::min(left * each, file.bytes);
+                                 progress.Update(absl::Now(), done + file.bytes - rest, which);
+                               })
+                 : ScrubFile(*files, file, &totals);
+    done += rebuilds ? file.bytes : file.size;
+    progress.Update(absl::Now(), done, which);
+    // Who removed it meanwhile has no use for it.
+    if (status.ok() || objfs::FsErrorOf(status) == objfs::FsError::kStale) continue;
+    ++totals.failed;
+    progress.Note(absl::StrCat("object ", file.id, ": ", status.message()));
+  }
+  progress.Finish(absl::Now());
+  return totals;
+}
+
+}  // namespace
+
+int RepairCommand(const RepairOptions& options) {
+  FoundSpread found;
+  if (const absl::Status status = FindSpread(options, &found); !status.ok()) return Fail(status);
+  if (options.what == RepairOptions::What::kStatus) {
+    const auto health = LookAtFiles(found.volume, found.servers);
+    if (!health.ok()) return Fail(health.status());
+    if (!options.json.empty()) {
+      const absl::Status written = WriteFile(options.json, HealthJson(options.name, *health));
+      if (!written.ok()) return Fail(written);
+    }
+    PrintHealth(options.name, *health);
+    return health->Count(FileHealth::State::kWhole) == health->files.size() ? kExitOk : kExitNo;
+  }
+  const auto totals = Repair(options, found);
+  if (!totals.ok()) return Fail(totals.status());
+  const auto number = [](uint64_t n) { return static_cast<unsigned long long>(n); };
+  if (options.what == RepairOptions::What::kRebuild) {
+    printf("%llu files looked at, %llu stripes rebuilt, %llu files not whole yet\n",
+           number(totals->files), number(totals->stripes), number(totals->failed));
+  } else {
+    printf(
+        "%llu files, %llu stripes checked: %llu units repaired, %llu parities made right, %llu "
+        "stripes damaged beyond repair, %llu files could not be read\n",
+        number(totals->files), number(totals->stripes), number(totals->repaired),
+        number(totals->mismatched), number(totals->damaged), number(totals->failed));
+  }
+  return totals->failed + totals->damaged == 0 ? kExitOk : kExitNo;
+}
+
+}  // namespace abacus::apps

@@ -1,0 +1,365 @@
+// Files that are spread over servers: columns are made, found, shut and removed, and one server may
+// be dead.
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <memory>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "objfs/fs/testing/file_system_world.h"
+#include "objfs/fs/testing/movables.h"
+
+namespace abacus::objfs {
+namespace {
+
+using runtime::Block;
+using runtime::testing::Eventually;
+using ::testing::ElementsAre;
+using testing::FileSystemWorld;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::Movables;
+
+const Caller kRoot;
+constexpr char kPlainRaid[] = "raid5(unit=8 KiB)/(isolation/storage)*3";
+constexpr char kCachedRaid[] = "cache/raid5(unit=8 KiB)/(isolation/storage)*3";
+
+std::string NoiseOf(uint32_t seed, size_t bytes) {
+  std::mt19937 random(seed);
+  std::string text(bytes, '\0');
+  for (char& c : text) c = static_cast<char>(random());
+  return text;
+}
+
+// Nodes: 0 the volume's server, 1 and 2 clients, 3 to 5 not used yet, 6 to 8 the servers of
+// columns.
+class SpreadTest : public ::testing::Test {
+ protected:
+  static constexpr size_t kSpare = 3;
+
+  SpreadTest() : world_(9, nullptr, nullptr, absl::Seconds(30), absl::Seconds(1), nullptr, 4) {}
+
+  static FileHandle Create(FileSystem& at, const std::string& name, const std::string& stack) {
+    const auto made = at.Create(kRoot, at.root(), name, S_IFREG | 0644, O_RDWR, stack);
+    EXPECT_TRUE(made.ok()) << made.status();
+    return made.ok() ? made->handle : 0;
+  }
+  static ObjectId Find(FileSystem& at, const std::string& name) {
+    const auto node = at.Lookup(kRoot, at.root(), name);
+    EXPECT_TRUE(node.ok()) << node.status();
+    return node.ok() ? node->id : 0;
+  }
+  static FileHandle Open(FileSystem& at, const std::string& name, int flags = O_RDWR) {
+    const auto handle = at.Open(kRoot, Find(at, name), flags);
+    EXPECT_TRUE(handle.ok()) << handle.status();
+    return handle.ok() ? *handle : 0;
+  }
+  static void Write(FileSystem& at, FileHandle handle, uint64_t offset, const std::string& bytes) {
+    const absl::Status written = at.Write(handle, offset, Block::CopyOf(bytes));
+    EXPECT_TRUE(written.ok()) << written;
+  }
+  static std::string Read(FileSystem& at, FileHandle handle, uint64_t bytes = 1 << 20) {
+    const auto read = at.Read(handle, 0, bytes);
+    EXPECT_TRUE(read.ok()) << read.status();
+    return read.ok() ? std::string(read->view()) : "an error";
+  }
+  static absl::Status RebuildAll(FileSystem& at, FileHandle handle) {
+    for (;;) {
+      const auto progress = at.Rebuild(handle, 4);
+      if (!progress.ok()) return progress.status();
+      if (progress->left == 0) return absl::OkStatus();
+    }
+  }
+  std::vector<ObjectId> ColumnsOfServer(size_t server) {
+    const auto ids = world_.column_store(server).List(0, 1000);
+    EXPECT_TRUE(ids.ok()) << ids.status();
+    return ids.ok() ? *ids : std::vector<ObjectId>();
+  }
+
+  FileSystemWorld world_;
+};
+
+TEST_F(SpreadTest, AFileHasAColumnAtEachOfItsServersAndItsInodeAtTheFirst) {
+  const auto client = world_.Client(1), other = world_.Client(2);
+  const std::string text = NoiseOf(1, 300'000);
+  const FileHandle handle = Create(*client, "file", kPlainRaid);
+  Write(*client, handle, 0, text);
+  ASSERT_TRUE(client->Sync(handle).ok());
+  const ObjectId id = Find(*client, "file");
+  EXPECT_THAT(ColumnsOfServer(0), IsEmpty());
+  for (size_t server = 1; server < 4; ++server)
+    EXPECT_THAT(ColumnsOfServer(server), ElementsAre(id));
+  EXPECT_EQ(world_.store().GetAttributes(id)->allocated_bytes, 0u);
+  EXPECT_EQ(world_.store().GetAttributes(id)->size_bytes, text.size());
+  const auto columns = client->GetXattr(kRoot, id, kColumnsXattr);
+  ASSERT_TRUE(columns.ok()) << columns.status();
+  for (size_t server = 1; server < 4; ++server) {
+    EXPECT_THAT(*columns, HasSubstr(absl::StrCat("object ", id, " at server ", server)));
+  }
+  EXPECT_EQ(*client->StackOf(id), kPlainRaid);
+  EXPECT_EQ(other->Stat(id)->size, text.size());
+  const FileHandle there = Open(*other, "file");
+  EXPECT_EQ(Read(*other, there), text);
+  EXPECT_TRUE(other->Release(there).ok());
+  EXPECT_TRUE(client->Release(handle).ok());
+}
+
+TEST_F(SpreadTest, ParityGoesRoundAmongServersFromFileToFile) {
+  const auto client = world_.Client(1);
+  std::set<std::string> orders;
+  for (int i = 0; i < 3; ++i) {
+    const std::string name = absl::StrCat("file", i);
+    ASSERT_TRUE(client->Release(Create(*client, name, kPlainRaid)).ok());
+    const auto columns = client->GetXattr(kRoot, Find(*client, name), kColumnsXattr);
+    ASSERT_TRUE(columns.ok());
+    orders.insert(columns->substr(columns->find(" at "), 12));  // where column 0 is
+  }
+  EXPECT_EQ(orders.size(), 3u);
+}
+
+TEST_F(SpreadTest, AStackWithMoreColumnsThanServersIsRefusedBeforeAnythingIsMade) {
+  const auto client = world_.Client(1);
+  const uint64_t objects = world_.volume()->Space()->objects;
+  const auto made = client->Create(kRoot, client->root(), "file", S_IFREG | 0644, O_RDWR,
+                                   "raid5/(isolation/storage)*5");
+  EXPECT_THAT(std::string(made.status().message()), HasSubstr("5 columns"));
+  EXPECT_THAT(std::string(made.status().message()), HasSubstr("--servers"));
+  const auto odd = client->Create(kRoot, client->root(), "file", S_IFREG | 0644, O_RDWR,
+                                  "raid5/(cache/isolation/storage)*3");
+  EXPECT_FALSE(odd.ok());
+  EXPECT_FALSE(
+      client->SetXattr(kRoot, client->root(), kStackXattr, "raid5/(storage)*5", XattrRule::kAny)
+          .ok());
+  EXPECT_EQ(world_.volume()->Space()->objects, objects);
+  // As many as there are: the first server takes one as well.
+  const FileHandle four = Create(*client, "four", "raid5/(storage)*4");
+  Write(*client, four, 0, "x");
+  EXPECT_EQ(ColumnsOfServer(0).size(), 1u);
+  EXPECT_TRUE(client->Release(four).ok());
+}
+
+TEST_F(SpreadTest, WhatIsRemovedLeavesNoColumns) {
+  const auto client = world_.Client(1);
+  const FileHandle handle = Create(*client, "file", kCachedRaid);
+  Write(*client, handle, 0, NoiseOf(2, 100'000));
+  ASSERT_TRUE(client->Sync(handle).ok());
+  ASSERT_TRUE(client->Unlink(kRoot, client->root(), "file").ok());
+  EXPECT_EQ(ColumnsOfServer(1).size(), 1u);  // it is open
+  ASSERT_TRUE(client->Release(handle).ok());
+  for (size_t server = 1; server < 4; ++server) {
+    EXPECT_TRUE(Eventually([&] { return ColumnsOfServer(server).empty(); })) << server;
+  }
+}
+
+TEST_F(SpreadTest, ColumnsThatNoFileHasAreFoundAndTakenBack) {
+  // Of a file that no name had become durable of when the volume's server died.
+  ASSERT_TRUE(world_.column_store(1).CreateAs(4711, "", 1).ok());
+  ASSERT_TRUE(world_.column_store(1).FlushAll().ok());
+  std::string text;
+  {
+    const auto client = world_.Client(1);
+    const FileHandle handle = Create(*client, "file", kPlainRaid);
+    text = NoiseOf(3, 50'000);
+    Write(*client, handle, 0, text);
+    ASSERT_TRUE(client->Sync(handle).ok());
+    ASSERT_TRUE(client->Release(handle).ok());
+  }
+  world_.Restart();
+  EXPECT_TRUE(Eventually([&] { return ColumnsOfServer(1).size() == 1; }));
+  const auto client = world_.Client(1);
+  const FileHandle handle = Open(*client, "file");
+  EXPECT_EQ(Read(*client, handle), text);
+  EXPECT_TRUE(client->Release(handle).ok());
+}
+
+TEST_F(SpreadTest, ClientsTakeTurnsAndSeeWhatTheOthersWrote) {
+  for (const char* stack : {kPlainRaid, kCachedRaid}) {
+    SCOPED_TRACE(stack);
+    const auto one = world_.Client(1), two = world_.Client(2);
+    const std::string name = absl::StrCat("file", std::string(stack).size());
+    std::vector<std::pair<FileSystem*, FileHandle>> clients;
+    clients.emplace_back(one.get(), Create(*one, name, stack));
+    clients.emplace_back(two.get(), Open(*two, name));
+    std::mt19937 random(static_cast<uint32_t>(runtime::testing::Seed(5)));
+    std::string model;
+    for (int i = 0; i < 60; ++i) {
+      SCOPED_TRACE(i);
+      auto& [at, handle] = clients[random() % 2];
+      const uint64_t offset = random() % 60'000;
+      switch (random() % 5) {
+        case 0: {
+          const auto cut = at->Set(kRoot, Find(*at, name), {.size = offset});
+          ASSERT_TRUE(cut.ok()) << cut.status();
+          ASSERT_EQ(cut->size, offset);
+          model.resize(offset);
+          break;
+        }
+        case 1: {
+          const std::string text = NoiseOf(static_cast<uint32_t>(random()), random() % 9'000 + 1);
+          const auto put = at->Append(handle, Block::CopyOf(text));
+          ASSERT_TRUE(put.ok()) << put.status();
+          ASSERT_EQ(*put, model.size());
+          model += text;
+          break;
+        }
+        case 2: {
+          const std::string text = NoiseOf(static_cast<uint32_t>(random()), random() % 30'000 + 1);
+          Write(*at, handle, offset, text);
+          model.resize(std::max(model.size(), offset + text.size()));
+          model.replace(offset, text.size(), text);
+          break;
+        }
+        case 3:
+          ASSERT_EQ(at->Stat(Find(*at, name))->size, model.size());
+          break;
+        default:
+          ASSERT_TRUE(Read(*at, handle) == model);
+      }
+    }
+    for (auto& [at, handle] : clients) {
+      ASSERT_TRUE(Read(*at, handle) == model);
+      ASSERT_TRUE(at->Release(handle).ok());
+    }
+  }
+}
+
+TEST_F(SpreadTest, LayersMoveWhileTheyWork) {
+  Movables movables(world_);
+  const auto client = world_.Client(1);
+  const FileHandle handle = Create(*client, "file", kCachedRaid);
+  std::string model;
+  for (uint32_t i = 0; i < 40; ++i) {
+    const std::string text = NoiseOf(i, 20'000);
+    Write(*client, handle, i * 7'000, text);
+    model.resize(std::max(model.size(), i * 7'000 + text.size()));
+    model.replace(i * 7'000, text.size(), text);
+    const absl::Status moved = movables.MoveOne(i * 131 + 7);
+    ASSERT_TRUE(moved.ok()) << moved;
+    if (i % 10 == 9) {
+      ASSERT_TRUE(client->Sync(handle).ok());
+    }
+    ASSERT_TRUE(Read(*client, handle) == model) << i;
+  }
+  EXPECT_GT(movables.moves(Movables::kLayer), 5u);
+  EXPECT_TRUE(client->Release(handle).ok());
+}
+
+TEST_F(SpreadTest, AServerDiesAndWorkGoesOnUntilItIsBackAndAnotherMayDie) {
+  const auto client = world_.Client(1), other = world_.Client(2);
+  const FileHandle handle = Create(*client, "file", kCachedRaid);
+  std::string text = NoiseOf(7, 400'000);
+  Write(*client, handle, 0, text);
+  ASSERT_TRUE(client->Sync(handle).ok());
+  world_.LoseColumns(2);
+  EXPECT_TRUE(Read(*client, handle) == text);
+  const std::string more = NoiseOf(8, 150'000);
+  Write(*client, handle, 100'000, more);
+  text.replace(100'000, more.size(), more);
+  ASSERT_TRUE(client->Sync(handle).ok());
+  const FileHandle there = Open(*other, "file");
+  EXPECT_TRUE(Read(*other, there) == text);
+  // A file that is made without it lacks the column that is there.
+  const FileHandle late = Create(*client, "late", kPlainRaid);
+  Write(*client, late, 0, "made without it");
+  ASSERT_TRUE(client->Sync(late).ok());
+
+  world_.StartColumns(2, kSpare);
+  ASSERT_TRUE(client->Release(handle).ok());
+  ASSERT_TRUE(client->Release(late).ok());
+  const absl::Status rebuilt = RebuildAll(*other, there);
+  ASSERT_TRUE(rebuilt.ok()) << rebuilt;
+  const FileHandle late_there = Open(*other, "late");
+  ASSERT_TRUE(RebuildAll(*other, late_there).ok());
+  ASSERT_TRUE(other->Release(there).ok());
+  ASSERT_TRUE(other->Release(late_there).ok());
+
+  world_.LoseColumns(3);
+  const FileHandle again = Open(*client, "file"), late_again = Open(*client, "late");
+  EXPECT_TRUE(Read(*client, again) == text);
+  EXPECT_EQ(Read(*client, late_again), "made without it");
+  EXPECT_TRUE(client->Release(again).ok());
+  EXPECT_TRUE(client->Release(late_again).ok());
+}
+
+TEST_F(SpreadTest, WithTwoServersDeadCallsFailUntilOneIsBackAndAllOfItIsThere) {
+  const auto client = world_.Client(1);
+  const FileHandle handle = Create(*client, "file", kPlainRaid);
+  const std::string text = NoiseOf(9, 200'000);
+  Write(*client, handle, 0, text);
+  ASSERT_TRUE(client->Sync(handle).ok());
+  world_.LoseColumns(1);
+  EXPECT_TRUE(Read(*client, handle) == text);
+  world_.LoseColumns(2);
+  const auto nothing = client->Read(handle, 0, 1 << 20);
+  ASSERT_FALSE(nothing.ok());
+  EXPECT_EQ(FsErrorOf(nothing.status()), FsError::kInputOutput) << nothing.status();
+  world_.StartColumns(2, kSpare);
+  EXPECT_TRUE(Eventually([&] { return client->Read(handle, 0, 1).ok(); }));
+  EXPECT_TRUE(Read(*client, handle) == text);
+  EXPECT_TRUE(client->Release(handle).ok());
+}
+
+TEST_F(SpreadTest, AServerThatLostItsDiskIsFilledAgain) {
+  const auto client = world_.Client(1);
+  const FileHandle handle = Create(*client, "file", kPlainRaid);
+  const std::string text = NoiseOf(10, 200'000);
+  Write(*client, handle, 0, text);
+  ASSERT_TRUE(client->Release(handle).ok());
+  world_.LoseColumns(1);
+  world_.StartColumns(1, kSpare, /*is_empty=*/true);
+  const FileHandle again = Open(*client, "file");
+  ASSERT_TRUE(RebuildAll(*client, again).ok());
+  const auto scrubbed = client->Scrub(again, 0, UINT64_MAX);
+  ASSERT_TRUE(scrubbed.ok()) << scrubbed.status();
+  EXPECT_TRUE(scrubbed->done);
+  EXPECT_EQ(scrubbed->mismatched + scrubbed->damaged + scrubbed->repaired, 0u);
+  ASSERT_TRUE(client->Release(again).ok());
+  world_.LoseColumns(3);
+  const FileHandle last = Open(*client, "file");
+  EXPECT_TRUE(Read(*client, last) == text);
+  EXPECT_TRUE(client->Release(last).ok());
+}
+
+TEST_F(SpreadTest, TheVolumesServerDiesAndComesAgain) {
+  auto client = world_.Client(1);
+  const FileHandle handle = Create(*client, "file", kCachedRaid);
+  const std::string text = NoiseOf(11, 100'000);
+  Write(*client, handle, 0, text);
+  ASSERT_TRUE(client->Sync(handle).ok());
+  ASSERT_TRUE(client->Release(handle).ok());
+  client.reset();
+  world_.Restart();
+  client = world_.Client(1);
+  const FileHandle again = Open(*client, "file");
+  EXPECT_TRUE(Read(*client, again) == text);
+  EXPECT_TRUE(client->Release(again).ok());
+}
+
+// Whoever is shut out learns so by its next call, and whoever came later has the column.
+TEST(ColumnStoreTest, AColumnIsItsLastOpenersOnly) {
+  FileSystemWorld world(6, nullptr, nullptr, absl::Seconds(30), absl::Seconds(1), nullptr, 2);
+  const auto found = world.volume()->ColumnsAt(1);
+  ASSERT_TRUE(found.ok()) << found.status();
+  const auto first = (*found)->Open(17, Version{10});
+  ASSERT_TRUE(first.ok()) << first.status();
+  ASSERT_TRUE((*first)->Write(0, Block::CopyOf("one"), Version{11}).ok());
+  const auto second = (*found)->Open(17, Version{20});
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_TRUE(IsNoClient((*first)->Write(0, Block::CopyOf("two"), Version{12})));
+  EXPECT_TRUE(IsNoClient((*first)->Read(0, 10, Version{12}).status()));
+  EXPECT_TRUE(IsNoClient((*first)->SetInode("r", Version{12})));
+  EXPECT_TRUE(IsNoClient((*found)->Open(17, Version{15}).status()));
+  EXPECT_EQ((*second)->Read(0, 10, Version{21})->bytes.view(), "one");
+  ASSERT_TRUE((*found)->Close(17, Version{10}).ok());  // late, of the first
+  EXPECT_TRUE((*second)->Read(0, 10, Version{22}).ok());
+}
+
+}  // namespace
+}  // namespace abacus::objfs

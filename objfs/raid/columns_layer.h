@@ -1,0 +1,70 @@
+#ifndef ABACUS_OBJFS_RAID_COLUMNS_LAYER_H_
+#define ABACUS_OBJFS_RAID_COLUMNS_LAYER_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "objfs/layer/layer.h"
+
+namespace abacus::objfs {
+
+// How far a repair is. A stripe is the unit in which a layer repairs: of raid5 that of its
+// geometry.
+struct RebuildProgress {
+  uint64_t left = 0;      // stripes that the missing column still lacks; 0: it is whole again
+  uint64_t rebuilt = 0;   // by this step
+  uint64_t damaged = 0;   // that this step could not rebuild, as another column is damaged there
+  uint64_t doubtful = 0;  // of those left: no other column knows what the missing one has
+  ABACUS_FIELDS(left, rebuilt, damaged, doubtful)
+};
+
+// What a step of scrubbing found.
+struct ScrubProgress {
+  uint64_t next = 0;  // the stripe to go on with
+  bool done = false;  // there are no more
+  uint64_t checked = 0;
+  uint64_t repaired = 0;    // units with a wrong checksum, written anew from the rest
+  uint64_t mismatched = 0;  // stripes whose parity was not that of their data, and is now
+  uint64_t damaged = 0;     // stripes with more damage than parity can repair
+  ABACUS_FIELDS(next, done, checked, repaired, mismatched, damaged)
+};
+
+// A layer over columns, which are a file's own: nobody else writes to them. It is opened by its
+// first call and closed by CloseColumns(); between the two it is the only one over these columns.
+// While it is closed it keeps nothing of the file, and another may be opened over them.
+class ColumnsLayer : public Layer {
+ public:
+  // What is below from now on, as many as before and in the order that the file was made with. What
+  // was kept of the file is forgotten, as at a crash. REQUIRES: no other call is inside.
+  virtual absl::Status TakeColumns(const std::vector<runtime::Ref<Layer>>& columns);
+  // As Flush(), and then closed, whatever that answered. REQUIRES: no other call is inside.
+  virtual absl::Status CloseColumns(Version now);
+  // Of the file, without asking the columns where it is open.
+  virtual absl::StatusOr<uint64_t> Size(Version now);
+  // One step of bringing what is missing back: asks whether it answers, then rebuilds up to
+  // `stripes` stripes. Only what it missed, unless it has lost what it had; then all. The caller
+  // paces: calls to the file go on between steps and during one. Progress is durable.
+  // Errors: kUnavailable - the column still does not answer.
+  virtual absl::StatusOr<RebuildProgress> Rebuild(uint64_t stripes, Version now);
+  // Reads up to `stripes` stripes from stripe `from` on, checks and repairs them. Stripes of which
+  // a column lacks something are passed over.
+  virtual absl::StatusOr<ScrubProgress> Scrub(uint64_t from, uint64_t stripes, Version now);
+
+  ABACUS_OBJECT(ColumnsLayer, "objfs.ColumnsLayer", 1, Read, Write, Append, Truncate, Punch, Seek,
+                Push, Flush, GetAttributes, SetInode, Commit, Attach, Detach, Invalidate, Recall,
+                Describe, Claim, TakeColumns, CloseColumns, Size, Rebuild, Scrub)
+};
+
+// As ABACUS_LAYER, for a layer over columns.
+#define ABACUS_COLUMNS_LAYER(Class, version)                                                    \
+  ABACUS_OBJECT(Class, Class::kKind.class_name, version, Read, Write, Append, Truncate, Punch,  \
+                Seek, Push, Flush, GetAttributes, SetInode, Commit, Attach, Detach, Invalidate, \
+                Recall, Describe, Claim, TakeColumns, CloseColumns, Size, Rebuild, Scrub)       \
+ protected:                                                                                     \
+  const ::abacus::objfs::LayerKind& Kind() const override { return kKind; }
+
+}  // namespace abacus::objfs
+
+#endif  // ABACUS_OBJFS_RAID_COLUMNS_LAYER_H_

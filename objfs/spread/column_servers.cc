@@ -1,0 +1,179 @@
+#include "objfs/spread/column_servers.h"
+
+#include <algorithm>
+#include <deque>
+#include <random>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
+
+namespace abacus::objfs {
+
+using runtime::MutexLock;
+using runtime::Ref;
+
+namespace {
+constexpr uint64_t kSweepAtOnce = 1024;
+}  // namespace
+
+absl::StatusOr<size_t> ColumnsOf(const Stack& stack) {
+  if (!stack.branch) return 0;
+  const Stack& branch = *stack.branch;
+  const size_t levels = branch.levels.size();
+  const bool isolated = levels == 2 && branch.levels[0].kind == "isolation";
+  if (branch.branch == nullptr && (levels == 1 || isolated) &&
+      branch.levels.back().kind == "storage") {
+    return stack.copies;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", stack.ToString(), "': volumes make columns of (isolation/storage) only, ",
+                   "not of (", branch.ToString(), ")"));
+}
+
+ColumnServers::ColumnServers(std::vector<std::string> addresses, Host host)
+    : addresses_(std::move(addresses)), host_(std::move(host)), next_(std::random_device()()) {
+  if (addresses_.empty()) return;
+  auto absent = std::make_unique<AbsentColumn>("the server of a column does not answer");
+  absent->Init({}, {}).IgnoreError();  // it takes nothing
+  absent_ = host_.adopt(std::move(absent));
+  {
+    MutexLock lock(mutex_);
+    servers_.resize(addresses_.size());
+  }
+  worker_ = std::thread([this] { Work(); });
+}
+
+ColumnServers::~ColumnServers() {
+  {
+    MutexLock lock(mutex_);
+    stopping_ = true;
+    changed_.SignalAll();
+  }
+  if (worker_.joinable()) worker_.join();
+  if (absent_) host_.end(absent_);
+}
+
+absl::StatusOr<std::vector<uint32_t>> ColumnServers::Choose(size_t columns) {
+  const size_t all = addresses_.size(), others = all > 0 ? all - 1 : 0;
+  if (columns > all) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the stack has ", columns, " columns, each on a server of its own, and the volume has ",
+        std::max<size_t>(all, 1), all > 1 ? " servers" : " server",
+        ": take a stack with fewer, or a volume over more: abacus volume create NAME --servers "
+        "HOST:PORT,HOST:PORT,..."));
+  }
+  const size_t first = columns <= others ? 1 : 0, count = all - first;
+  const uint64_t begin = next_++;
+  std::vector<uint32_t> chosen;
+  for (size_t i = 0; i < columns; ++i) {
+    chosen.push_back(static_cast<uint32_t>(first + (begin + i) % count));
+  }
+  return chosen;
+}
+
+absl::StatusOr<std::vector<Ref<Layer>>> ColumnServers::Open(ObjectId id,
+                                                            const std::vector<uint32_t>& columns,
+                                                            Version epoch) {
+  {
+    MutexLock lock(mutex_);
+    epochs_[id] = epoch;
+  }
+  std::vector<Ref<Layer>> opened(columns.size(), absent_);
+  std::deque<std::pair<size_t, runtime::BranchOf<absl::StatusOr<Ref<Layer>>>>> branches;
+  for (size_t i = 0; i < columns.size(); ++i) {
+    if (columns[i] >= addresses_.size()) continue;  // of a list that was longer once
+    const absl::StatusOr<Ref<ColumnStore>> store = host_.find(columns[i]);
+    if (store.ok()) branches.emplace_back(i, store->Fork<&ColumnStore::Open>(id, epoch));
+  }
+  absl::Status refused;
+  for (auto& [i, branch] : branches) {
+    absl::StatusOr<Ref<Layer>> layer = branch.Join();
+    if (layer.ok()) {
+      opened[i] = *std::move(layer);
+    } else if (absl::IsUnauthenticated(layer.status()) ||
+               absl::IsResourceExhausted(layer.status())) {
+      refused.Update(layer.status());  // it answers: nothing is to be done without it
+    }
+  }
+  ABACUS_RETURN_IF_ERROR(refused);
+  return opened;
+}
+
+void ColumnServers::Closed(ObjectId id, const std::vector<uint32_t>& columns) {
+  MutexLock lock(mutex_);
+  const auto found = epochs_.find(id);
+  if (found == epochs_.end()) return;  // its bytes were never asked for
+  const Version epoch = found->second;
+  epochs_.erase(found);
+  for (const uint32_t server : columns) {
+    if (server < servers_.size()) servers_[server].closed.emplace_back(id, epoch);
+  }
+  changed_.SignalAll();
+}
+
+void ColumnServers::Removed(ObjectId id, const std::vector<uint32_t>& columns) {
+  MutexLock lock(mutex_);
+  epochs_.erase(id);
+  for (const uint32_t server : columns) {
+    if (server < servers_.size()) servers_[server].removed.push_back(id);
+  }
+  changed_.SignalAll();
+}
+
+size_t ColumnServers::waiting() {
+  MutexLock lock(mutex_);
+  size_t waiting = 0;
+  for (const Server& server : servers_) waiting += server.removed.size();
+  return waiting;
+}
+
+void ColumnServers::Work() {
+  mutex_.Lock();
+  while (!stopping_) {
+    mutex_.Unlock();
+    for (size_t server = 0; server < addresses_.size(); ++server) WorkOn(server);
+    mutex_.Lock();
+    const auto due = std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(kLookInterval);
+    while (!stopping_ && changed_.WaitUntil(mutex_, due)) {
+    }
+  }
+  mutex_.Unlock();
+}
+
+// A server that does not answer is told nothing: it is gone through when it is back.
+void ColumnServers::WorkOn(size_t server) {
+  const absl::StatusOr<Ref<ColumnStore>> store = host_.find(server);
+  std::vector<ObjectId> removed;
+  std::vector<std::pair<ObjectId, Version>> closed;
+  Ref<ColumnStore> swept;
+  {
+    MutexLock lock(mutex_);
+    removed.swap(servers_[server].removed);
+    closed.swap(servers_[server].closed);
+    swept = servers_[server].swept;
+  }
+  if (!store.ok()) return;
+  bool fails = false;
+  for (const auto& [id, epoch] : closed) fails = fails || !(*store)->Close(id, epoch).ok();
+  if (!removed.empty()) fails = fails || !(*store)->Remove(removed).ok();
+  if (!(swept == *store)) fails = !Sweep(*store).ok();
+  MutexLock lock(mutex_);
+  servers_[server].swept = fails ? Ref<ColumnStore>() : *store;
+}
+
+absl::Status ColumnServers::Sweep(const Ref<ColumnStore>& store) {
+  ObjectId after = 0;
+  for (;;) {
+    ABACUS_ASSIGN_OR_RETURN(const std::vector<ObjectId> ids, store->List(after, kSweepAtOnce));
+    std::vector<ObjectId> gone;
+    for (const ObjectId id : ids) {
+      if (!host_.exists(id)) gone.push_back(id);
+    }
+    if (!gone.empty()) ABACUS_RETURN_IF_ERROR(store->Remove(gone));
+    if (ids.size() < kSweepAtOnce) return absl::OkStatus();
+    after = ids.back();
+  }
+}
+
+}  // namespace abacus::objfs

@@ -1,0 +1,93 @@
+#ifndef ABACUS_OBJFS_SPREAD_COLUMN_SERVERS_H_
+#define ABACUS_OBJFS_SPREAD_COLUMN_SERVERS_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "objfs/layer/stack.h"
+#include "objfs/spread/column_store.h"
+#include "runtime/base/mutex.h"
+#include "runtime/object/ref.h"
+
+namespace abacus::objfs {
+
+// How many columns a file of this stack has: 0 where its bytes are where its inode is.
+// Errors: kInvalidArgument - columns of a kind that volumes do not make: the message says what can
+//         be said instead.
+absl::StatusOr<size_t> ColumnsOf(const Stack& stack);
+
+// A volume's servers as its first one sees them, which has the inodes: where it puts the columns of
+// files, opens them, and has those removed that no file has any more.
+//
+// Columns are made by their first opening. A file that is removed tells so; what a server missed of
+// that, or kept from before a crash, is found when it is met again, by going through all that it
+// has: a file is there before its columns are, and its number never comes again.
+// Thread-safety: thread-safe. Blocking: as the servers, which are asked at once.
+class ColumnServers {
+ public:
+  struct Host {
+    // The columns that a server keeps for the volume. Errors: kUnavailable and the like.
+    std::function<absl::StatusOr<runtime::Ref<ColumnStore>>(size_t server)> find;
+    std::function<runtime::Ref<Layer>(std::unique_ptr<AbsentColumn>)> adopt;
+    std::function<void(const runtime::Ref<Layer>&)> end;
+    // False where it is certain that there is no such file.
+    std::function<bool(ObjectId id)> exists;
+  };
+  // How often servers are looked at that were away.
+  static constexpr absl::Duration kLookInterval = absl::Seconds(1);
+
+  // `addresses`: the first one's, and those of the others; none: files are not spread.
+  ColumnServers(std::vector<std::string> addresses, Host host);
+  ~ColumnServers();
+
+  const std::vector<std::string>& addresses() const { return addresses_; }
+  // Servers for the columns of a new file, each another one, beginning elsewhere each time: the
+  // others while they are enough, else the first one too.
+  // Errors: kFailedPrecondition - there are too few.
+  absl::StatusOr<std::vector<uint32_t>> Choose(size_t columns);
+  // The columns of a file in their order. One whose server does not answer is an AbsentColumn.
+  // Errors: kUnauthenticated - a later epoch has opened one of them.
+  absl::StatusOr<std::vector<runtime::Ref<Layer>>> Open(ObjectId id,
+                                                        const std::vector<uint32_t>& columns,
+                                                        Version epoch);
+  // Nobody has the file open any more, or it is no more; the servers are told in a while.
+  void Closed(ObjectId id, const std::vector<uint32_t>& columns);
+  void Removed(ObjectId id, const std::vector<uint32_t>& columns);
+  // Removals that servers have not been told yet; for tests and people.
+  size_t waiting();
+
+ private:
+  struct Server {
+    runtime::Ref<ColumnStore> swept;  // gone through since it was met as this object
+    std::vector<ObjectId> removed;
+    std::vector<std::pair<ObjectId, Version>> closed;
+  };
+  void Work();
+  void WorkOn(size_t server);
+  absl::Status Sweep(const runtime::Ref<ColumnStore>& store);
+
+  const std::vector<std::string> addresses_;
+  const Host host_;
+  std::atomic<uint64_t> next_;
+  runtime::Ref<Layer> absent_;
+
+  runtime::Mutex mutex_;
+  runtime::CondVar changed_;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<Server> servers_ ABSL_GUARDED_BY(mutex_);
+  std::map<ObjectId, Version> epochs_ ABSL_GUARDED_BY(mutex_);  // of what is open
+  std::thread worker_;
+};
+
+}  // namespace abacus::objfs
+
+#endif  // ABACUS_OBJFS_SPREAD_COLUMN_SERVERS_H_

@@ -1,0 +1,168 @@
+#include "objfs/spread/column_store.h"
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
+
+namespace abacus::objfs {
+
+using runtime::Block;
+using runtime::MutexLock;
+using runtime::Ref;
+
+namespace {
+
+// As the volume answers who is no client any more (callbacks.h), and with the same effect there.
+absl::Status ShutOut() {
+  return absl::UnauthenticatedError(
+      "the column was opened for another client since: what this one was promised is over");
+}
+
+}  // namespace
+
+// -- who may use a column -------------------------------------------------------------------------
+
+absl::Status ColumnFence::Raise(Version epoch) {
+  MutexLock lock(mutex_);
+  if (epoch < epoch_) return ShutOut();
+  const bool is_new = epoch_ < epoch;
+  epoch_ = epoch;
+  // Disk I/O, which ends; of this epoch nobody is inside yet.
+  while (is_new && inside_ > 0) changed_.Wait(mutex_);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ColumnFence::Pass> ColumnFence::Enter(Version epoch) {
+  MutexLock lock(mutex_);
+  if (epoch != epoch_) return ShutOut();
+  ++inside_;
+  return Pass(this);
+}
+
+ColumnFence::Pass::~Pass() {
+  if (fence_ == nullptr) return;
+  MutexLock lock(fence_->mutex_);
+  if (--fence_->inside_ == 0) fence_->changed_.SignalAll();
+}
+
+template <typename F>
+auto ColumnLayer::Inside(F&& call) -> decltype(call()) {
+  ABACUS_ASSIGN_OR_RETURN(const ColumnFence::Pass pass, fence_->Enter(epoch_));
+  return call();
+}
+
+absl::StatusOr<ReadResult> ColumnLayer::Read(uint64_t offset, uint64_t bytes, Version now) {
+  return Inside([&] { return storage_.Read(offset, bytes, now); });
+}
+absl::Status ColumnLayer::Write(uint64_t offset, const Block& bytes, Version now) {
+  return Inside([&] { return storage_.Write(offset, bytes, now); });
+}
+absl::StatusOr<uint64_t> ColumnLayer::Append(const Block& bytes, Version now) {
+  return storage_.Append(bytes, now);  // tells why not
+}
+absl::Status ColumnLayer::Truncate(uint64_t size, Version now) {
+  return Inside([&] { return storage_.Truncate(size, now); });
+}
+absl::Status ColumnLayer::Punch(Range range, Version now) {
+  return Inside([&] { return storage_.Punch(range, now); });
+}
+absl::StatusOr<uint64_t> ColumnLayer::Seek(uint64_t offset, bool data, Version now) {
+  return Inside([&] { return storage_.Seek(offset, data, now); });
+}
+absl::Status ColumnLayer::Push(Version) { return absl::OkStatus(); }
+absl::Status ColumnLayer::Flush(Version now) {
+  return Inside([&] { return storage_.Flush(now); });
+}
+absl::StatusOr<Attributes> ColumnLayer::GetAttributes(Version now) {
+  return Inside([&] { return storage_.GetAttributes(now); });
+}
+absl::Status ColumnLayer::SetInode(const std::string& inode, Version now) {
+  return Inside([&] { return storage_.SetInode(inode, now); });
+}
+absl::StatusOr<CommitResult> ColumnLayer::Commit(const std::vector<RangeVersion>& reads,
+                                                 const std::vector<RangeWrite>& writes,
+                                                 Version now) {
+  return storage_.Commit(reads, writes, now);  // likewise
+}
+
+// -- the columns of one server --------------------------------------------------------------------
+
+ColumnStore::ColumnStore(std::shared_ptr<ObjectStore> store, Host host)
+    : store_(std::move(store)), host_(std::move(host)) {}
+
+ColumnStore::~ColumnStore() = default;
+
+absl::StatusOr<Ref<Layer>> ColumnStore::Open(ObjectId id, Version epoch) {
+  const Turns::Turn turn(turns_, id);
+  std::shared_ptr<ColumnFence> fence;
+  {
+    MutexLock lock(mutex_);
+    fence = opened_[id].fence;
+  }
+  ABACUS_RETURN_IF_ERROR(fence->Raise(epoch));
+  const absl::Status made = store_->CreateAs(id, "", epoch.value);
+  if (!made.ok() && !absl::IsAlreadyExists(made)) return made;
+  auto layer = std::make_unique<ColumnLayer>(store_, id, fence, epoch);
+  ABACUS_RETURN_IF_ERROR(layer->Init({}, {}));
+  const Ref<Layer> adopted = host_.adopt(std::move(layer));
+  Ref<Layer> before;
+  {
+    MutexLock lock(mutex_);
+    Opened& opened = opened_[id];
+    before = std::exchange(opened.before, std::exchange(opened.layer, adopted));
+    opened.epoch = epoch;
+  }
+  End(before);
+  return adopted;
+}
+
+absl::Status ColumnStore::Close(ObjectId id, Version epoch) {
+  const Turns::Turn turn(turns_, id);
+  Opened closed;
+  {
+    MutexLock lock(mutex_);
+    const auto found = opened_.find(id);
+    // What was opened since is another one's.
+    if (found == opened_.end() || epoch < found->second.epoch) return absl::OkStatus();
+    closed = std::move(found->second);
+    opened_.erase(found);
+  }
+  End(closed.layer);
+  End(closed.before);
+  return absl::OkStatus();
+}
+
+absl::Status ColumnStore::Remove(const std::vector<ObjectId>& ids) {
+  absl::Status first;
+  for (const ObjectId id : ids) {
+    first.Update(Close(id, Version{UINT64_MAX}));
+    const absl::Status removed = store_->Remove(id);
+    if (!absl::IsNotFound(removed)) first.Update(removed);
+  }
+  first.Update(store_->FlushTogether({}));
+  return first;
+}
+
+absl::StatusOr<std::vector<ObjectId>> ColumnStore::List(ObjectId after, uint64_t count_max) {
+  return store_->List(after, count_max);
+}
+
+absl::StatusOr<std::vector<ColumnState>> ColumnStore::States(ObjectId after, uint64_t count_max) {
+  ABACUS_ASSIGN_OR_RETURN(const std::vector<ObjectId> ids, store_->List(after, count_max));
+  std::vector<ColumnState> states;
+  for (const ObjectId id : ids) {
+    absl::StatusOr<ObjectAttributes> attributes = store_->GetAttributes(id);
+    if (absl::IsNotFound(attributes.status())) continue;
+    ColumnState state{.id = id, .size = 0, .allocated = 0, .record = {}};
+    if (attributes.ok()) {
+      state.size = attributes->size_bytes;
+      state.allocated = attributes->allocated_bytes;
+      state.record = std::move(attributes->blob);
+    } else {
+      state.record = "damaged";  // no record: the file's others are believed
+    }
+    states.push_back(std::move(state));
+  }
+  return states;
+}
+
+}  // namespace abacus::objfs

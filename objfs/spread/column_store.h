@@ -1,0 +1,168 @@
+#ifndef ABACUS_OBJFS_SPREAD_COLUMN_STORE_H_
+#define ABACUS_OBJFS_SPREAD_COLUMN_STORE_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "objfs/layer/layer.h"
+#include "objfs/layer/version.h"
+#include "objfs/storage/storage_layer.h"
+#include "objfs/store/object_store.h"
+#include "objfs/store/turns.h"
+#include "runtime/base/mutex.h"
+#include "runtime/object/mobile_object.h"
+#include "runtime/object/ref.h"
+
+namespace abacus::objfs {
+
+// Who may use a column now: those whose opening is of this epoch. Thread-safety: thread-safe.
+class ColumnFence {
+ public:
+  // From now on only calls of `epoch` begin; returns when all others have ended.
+  // Errors: kUnauthenticated - there was a later one.
+  absl::Status Raise(Version epoch);
+
+  class Pass {
+   public:
+    explicit Pass(ColumnFence* fence) : fence_(fence) {}
+    Pass(Pass&& other) noexcept : fence_(std::exchange(other.fence_, nullptr)) {}
+    Pass& operator=(Pass&&) = delete;
+    ~Pass();
+
+   private:
+    ColumnFence* fence_;
+  };
+  // Errors: kUnauthenticated - the column was opened for somebody else since.
+  absl::StatusOr<Pass> Enter(Version epoch);
+
+ private:
+  runtime::Mutex mutex_;
+  runtime::CondVar changed_;
+  Version epoch_ ABSL_GUARDED_BY(mutex_);
+  int inside_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+// One opening of a column: its object in the store, for the client that it was opened for, and
+// until it is opened for another one. What that client still has under way is refused then, however
+// late it comes: two that each believe to be the only one never write to one column. Errors:
+// kUnauthenticated, which is IsNoClient() - it was opened for another one. As StorageLayer.
+class ColumnLayer final : public Layer {
+ public:
+  static constexpr bool kAnchored = true;
+  static constexpr LayerKind kKind = {"column", "objfs.ColumnLayer", {}, 0, 0, true};
+
+  ColumnLayer(std::shared_ptr<ObjectStore> store, ObjectId id, std::shared_ptr<ColumnFence> fence,
+              Version epoch)
+      : storage_(std::move(store), id), fence_(std::move(fence)), epoch_(epoch) {}
+
+  absl::StatusOr<ReadResult> Read(uint64_t offset, uint64_t bytes, Version now) override;
+  absl::Status Write(uint64_t offset, const runtime::Block& bytes, Version now) override;
+  absl::StatusOr<uint64_t> Append(const runtime::Block& bytes, Version now) override;
+  absl::Status Truncate(uint64_t size, Version now) override;
+  absl::Status Punch(Range range, Version now) override;
+  absl::StatusOr<uint64_t> Seek(uint64_t offset, bool data, Version now) override;
+  absl::Status Push(Version now) override;
+  absl::Status Flush(Version now) override;
+  absl::StatusOr<Attributes> GetAttributes(Version now) override;
+  absl::Status SetInode(const std::string& inode, Version now) override;
+  absl::StatusOr<CommitResult> Commit(const std::vector<RangeVersion>& reads,
+                                      const std::vector<RangeWrite>& writes, Version now) override;
+  ABACUS_LAYER(ColumnLayer, 1)
+
+ private:
+  template <typename F>
+  auto Inside(F&& call) -> decltype(call());
+
+  StorageLayer storage_;  // called as it is: it is in no node's table
+  const std::shared_ptr<ColumnFence> fence_;
+  const Version epoch_;
+};
+
+// Stands in for a column whose server does not answer: each call is kUnavailable.
+class AbsentColumn final : public Layer {
+ public:
+  static constexpr bool kAnchored = true;
+  static constexpr LayerKind kKind = {"absent", "objfs.AbsentColumn", {}, 0, 0, true};
+
+  explicit AbsentColumn(std::string why) : why_(std::move(why)) {}
+
+  absl::StatusOr<ReadResult> Read(uint64_t, uint64_t, Version) override { return Why(); }
+  absl::Status Write(uint64_t, const runtime::Block&, Version) override { return Why(); }
+  absl::StatusOr<uint64_t> Append(const runtime::Block&, Version) override { return Why(); }
+  absl::Status Truncate(uint64_t, Version) override { return Why(); }
+  absl::Status Punch(Range, Version) override { return Why(); }
+  absl::StatusOr<uint64_t> Seek(uint64_t, bool, Version) override { return Why(); }
+  absl::Status Push(Version) override { return Why(); }
+  absl::Status Flush(Version) override { return Why(); }
+  absl::StatusOr<Attributes> GetAttributes(Version) override { return Why(); }
+  absl::Status SetInode(const std::string&, Version) override { return Why(); }
+  ABACUS_LAYER(AbsentColumn, 1)
+
+ private:
+  absl::Status Why() const { return absl::UnavailableError(why_); }
+  const std::string why_;
+};
+
+// A column as its server knows it, without opening it.
+struct ColumnState {
+  ObjectId id = 0;  // of the file
+  uint64_t size = 0, allocated = 0;
+  std::string record;  // what the layer above keeps of it (column_record.h)
+  ABACUS_FIELDS(id, size, allocated, record)
+};
+
+// The columns that one server keeps of a volume's files, each under the file's own number, in a
+// store of their own. The volume says what is made and removed, and for whom a column is opened.
+//
+// Thread-safety: thread-safe. Blocking: disk I/O; Open() also for calls of an earlier opening.
+class ColumnStore final : public runtime::AnchoredObject {
+ public:
+  struct Host {
+    std::function<runtime::Ref<Layer>(std::unique_ptr<ColumnLayer>)> adopt;
+    std::function<void(const runtime::Ref<Layer>&)> end;
+  };
+  ColumnStore(std::shared_ptr<ObjectStore> store, Host host);
+  ~ColumnStore() override;
+
+  // The column for who was promised the file by `epoch`, an empty one where there was none. Who had
+  // it before is shut out. Errors: kUnauthenticated - it was opened by a later epoch.
+  absl::StatusOr<runtime::Ref<Layer>> Open(ObjectId id, Version epoch);
+  // What was opened up to `epoch` is not used any more.
+  absl::Status Close(ObjectId id, Version epoch);
+  // For good, where they are there; durable when it returns.
+  absl::Status Remove(const std::vector<ObjectId>& ids);
+  // Up to `count_max` columns of files above `after`, rising.
+  absl::StatusOr<std::vector<ObjectId>> List(ObjectId after, uint64_t count_max);
+  absl::StatusOr<std::vector<ColumnState>> States(ObjectId after, uint64_t count_max);
+
+  ABACUS_OBJECT(ColumnStore, "objfs.ColumnStore", 1, Open, Close, Remove, List, States)
+
+ private:
+  struct Opened {
+    std::shared_ptr<ColumnFence> fence = std::make_shared<ColumnFence>();
+    Version epoch;
+    runtime::Ref<Layer> layer;
+    runtime::Ref<Layer> before;  // shut out: who has it shall be told so
+  };
+  void End(const runtime::Ref<Layer>& layer) {
+    if (layer) host_.end(layer);
+  }
+
+  const std::shared_ptr<ObjectStore> store_;
+  const Host host_;
+  Turns turns_;  // by file
+  runtime::Mutex mutex_;
+  std::map<ObjectId, Opened> opened_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace abacus::objfs
+
+#endif  // ABACUS_OBJFS_SPREAD_COLUMN_STORE_H_

@@ -1,0 +1,340 @@
+#include "objfs/spread/spread_layer.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
+
+namespace abacus::objfs {
+
+using runtime::Block;
+using runtime::MutexLock;
+using runtime::Ref;
+
+absl::Status SpreadLayer::Bind(const Ref<Volume>& volume, const Ref<ColumnsLayer>& columns,
+                               ObjectId id, uint16_t writer) {
+  volume_ = volume;
+  columns_ = columns;
+  id_ = id;
+  writer_ = writer;
+  return absl::OkStatus();
+}
+
+// -- the promise, and the columns under it --------------------------------------------------------
+
+SpreadLayer::Inside::~Inside() {
+  if (layer_ == nullptr) return;
+  MutexLock lock(layer_->mutex_);
+  --layer_->inside_;
+  layer_->changed_.SignalAll();
+}
+
+absl::StatusOr<SpreadLayer::Inside> SpreadLayer::Enter(Version now) {
+  for (;;) {
+    bool closes = false;
+    {
+      MutexLock lock(mutex_);
+      newest_ = std::max(newest_, now);
+      // Who comes now waits at the front end, or the break would never see the last one leave.
+      if (breaking_ > 0) return WouldBlock("a promise that is being given back");
+      while (opening_) changed_.Wait(mutex_);
+      if (breaking_ > 0) continue;
+      closes = open_ && stale_ && inside_ == 0;
+      if (open_ && !closes) {
+        ++inside_;
+        return Inside(this);
+      }
+      opening_ = true;
+    }
+    absl::Status status = closes ? Close(now) : absl::OkStatus();
+    if (closes && !status.ok()) {
+      // What could not be flushed may come back with the columns, or is lost: as after a crash.
+      MutexLock lock(mutex_);
+      late_.Update(status);
+    }
+    status = Open(now);
+    MutexLock lock(mutex_);
+    opening_ = false;
+    changed_.SignalAll();
+    ABACUS_RETURN_IF_ERROR(status);
+  }
+}
+
+std::optional<SpreadLayer::Inside> SpreadLayer::EnterIfOpen(Version now) {
+  MutexLock lock(mutex_);
+  newest_ = std::max(newest_, now);
+  // What is being given back is pushed and flushed by that.
+  while (breaking_ > 0 || opening_) changed_.Wait(mutex_);
+  if (!open_) return std::nullopt;
+  ++inside_;
+  return Inside(this);
+}
+
+absl::Status SpreadLayer::Open(Version now) {
+  Promise promise;
+  for (;;) {
+    ABACUS_ASSIGN_OR_RETURN(promise, below()->Claim(PromiseKind::kWrite, now));
+    MutexLock lock(mutex_);
+    if (promise.given <= broken_) continue;  // that one is over already
+    promise_ = promise;
+    break;
+  }
+  ABACUS_ASSIGN_OR_RETURN(const OpenedColumns opened, volume_->OpenColumns(writer_, id_));
+  ABACUS_RETURN_IF_ERROR(columns_->TakeColumns(opened.columns));
+  ABACUS_ASSIGN_OR_RETURN(const uint64_t size, columns_->Size(now));
+  // A client that died may not have told it.
+  if (size != opened.size) ABACUS_RETURN_IF_ERROR(below()->Truncate(size, now));
+  MutexLock lock(mutex_);
+  open_ = true;
+  stale_ = false;
+  unpushed_ = false;
+  return absl::OkStatus();
+}
+
+absl::Status SpreadLayer::Close(Version now) {
+  {
+    MutexLock lock(mutex_);
+    if (!open_) return absl::OkStatus();
+  }
+  absl::Status status = TellSize(now);
+  status.Update(columns_->CloseColumns(now));
+  MutexLock lock(mutex_);
+  open_ = false;
+  return std::exchange(unflushed_, false) ? status : absl::OkStatus();
+}
+
+absl::Status SpreadLayer::Retire(Version now, Version given, bool ends) {
+  {
+    MutexLock lock(mutex_);
+    ++breaking_;
+    while (inside_ > 0 || opening_) changed_.Wait(mutex_);
+    if (promise_.given > given) {  // a newer one than that which breaks
+      --breaking_;
+      changed_.SignalAll();
+      return absl::OkStatus();
+    }
+    if (ends) broken_ = std::max(broken_, given);
+    now = std::max(now, newest_);
+  }
+  const absl::Status status = Close(now);
+  MutexLock lock(mutex_);
+  if (ends) {
+    promise_ = Promise();
+    late_.Update(status);
+  }
+  --breaking_;
+  changed_.SignalAll();
+  return status;
+}
+
+absl::StatusOr<Promise> SpreadLayer::Claim(PromiseKind, Version now) {
+  ABACUS_ASSIGN_OR_RETURN(const Inside inside, Enter(now));
+  MutexLock lock(mutex_);
+  return promise_;
+}
+
+// A promise to share is never claimed here.
+absl::Status SpreadLayer::Invalidate(Range range, Version version) {
+  return Layer::Invalidate(range, version);
+}
+
+absl::Status SpreadLayer::Recall(Range range, Version version) {
+  // First what those above have not told us yet.
+  ABACUS_RETURN_IF_ERROR(Layer::Recall(range, version));
+  // Another client waits, whatever becomes of it here: that is told later.
+  Retire(Version(), version, /*ends=*/true).IgnoreError();
+  return absl::OkStatus();
+}
+
+absl::Status SpreadLayer::GiveUp(Version now) {
+  absl::Status status = Retire(now, Version{UINT64_MAX}, /*ends=*/false);
+  status.Update(TakeLate());
+  return status;
+}
+
+absl::Status SpreadLayer::TakeLate() {
+  MutexLock lock(mutex_);
+  return std::exchange(late_, absl::OkStatus());
+}
+
+absl::Status SpreadLayer::TellSize(Version now) {
+  {
+    MutexLock lock(mutex_);
+    if (!std::exchange(unpushed_, false)) return absl::OkStatus();
+  }
+  const absl::StatusOr<uint64_t> size = columns_->Size(now);
+  const absl::Status told =
+      size.ok() ? below()->Truncate(*size, now) : size.status();  // of the same size: the times
+  if (told.ok()) return told;
+  MutexLock lock(mutex_);
+  unpushed_ = true;
+  return told;
+}
+
+// -- calls ----------------------------------------------------------------------------------------
+
+// More than the layer over the columns can do without does not serve. A later call looks again.
+void SpreadLayer::TakeNotice(const absl::Status& status) {
+  if (status.ok() || !absl::IsUnavailable(status)) return;
+  MutexLock lock(mutex_);
+  stale_ = true;
+}
+
+void SpreadLayer::Changes() {
+  MutexLock lock(mutex_);
+  unpushed_ = unflushed_ = true;
+}
+
+namespace {
+const absl::Status& SpreadStatusOf(const absl::Status& status) { return status; }
+template <typename T>
+const absl::Status& SpreadStatusOf(const absl::StatusOr<T>& value) {
+  return value.status();
+}
+}  // namespace
+
+template <typename F>
+auto SpreadLayer::Call(Version now, F&& call) -> decltype(call()) {
+  ABACUS_ASSIGN_OR_RETURN(const Inside inside, Enter(now));
+  auto result = call();
+  TakeNotice(SpreadStatusOf(result));
+  return result;
+}
+
+absl::StatusOr<ReadResult> SpreadLayer::Read(uint64_t offset, uint64_t bytes, Version now) {
+  return Call(now, [&] { return columns_->Read(offset, bytes, now); });
+}
+
+absl::Status SpreadLayer::Write(uint64_t offset, const Block& bytes, Version now) {
+  return Call(now, [&] {
+    Changes();
+    return columns_->Write(offset, bytes, now);
+  });
+}
+
+absl::StatusOr<uint64_t> SpreadLayer::Append(const Block& bytes, Version now) {
+  return Call(now, [&] {
+    Changes();
+    return columns_->Append(bytes, now);
+  });
+}
+
+// Who sets a size asks the inode for it then.
+absl::Status SpreadLayer::Truncate(uint64_t size, Version now) {
+  return Call(now, [&]() -> absl::Status {
+    Changes();
+    ABACUS_RETURN_IF_ERROR(columns_->Truncate(size, now));
+    return TellSize(now);
+  });
+}
+
+absl::Status SpreadLayer::Punch(Range range, Version now) {
+  return Call(now, [&] {
+    Changes();
+    return columns_->Punch(range, now);
+  });
+}
+
+absl::StatusOr<uint64_t> SpreadLayer::Seek(uint64_t offset, bool data, Version now) {
+  return Call(now, [&] { return columns_->Seek(offset, data, now); });
+}
+
+absl::Status SpreadLayer::Push(Version now) {
+  ABACUS_RETURN_IF_ERROR(TakeLate());
+  const std::optional<Inside> inside = EnterIfOpen(now);
+  return inside.has_value() ? TellSize(now) : absl::OkStatus();
+}
+
+absl::Status SpreadLayer::Flush(Version now) {
+  ABACUS_RETURN_IF_ERROR(TakeLate());
+  {
+    const std::optional<Inside> inside = EnterIfOpen(now);
+    if (inside.has_value()) {
+      {
+        MutexLock lock(mutex_);
+        unflushed_ = false;
+      }
+      const absl::Status flushed = columns_->Flush(now);
+      TakeNotice(flushed);
+      if (!flushed.ok()) {
+        MutexLock lock(mutex_);
+        unflushed_ = true;
+        return flushed;
+      }
+      ABACUS_RETURN_IF_ERROR(TellSize(now));
+    }
+  }
+  // A break that came between tells what it could not flush.
+  ABACUS_RETURN_IF_ERROR(TakeLate());
+  return below()->Flush(now);
+}
+
+absl::StatusOr<Attributes> SpreadLayer::GetAttributes(Version now) {
+  return Call(now, [&] { return columns_->GetAttributes(now); });
+}
+
+absl::StatusOr<CommitResult> SpreadLayer::Commit(const std::vector<RangeVersion>& reads,
+                                                 const std::vector<RangeWrite>& writes,
+                                                 Version now) {
+  return Call(now, [&] { return columns_->Commit(reads, writes, now); });
+}
+
+absl::StatusOr<RebuildProgress> SpreadLayer::Rebuild(uint64_t stripes, Version now) {
+  const auto rebuild = [&] { return columns_->Rebuild(stripes, now); };
+  auto progress = Call(now, rebuild);
+  // The server may be back since the columns were opened: they are opened anew, once.
+  return absl::IsUnavailable(progress.status()) ? Call(now, rebuild) : progress;
+}
+
+absl::StatusOr<ScrubProgress> SpreadLayer::Scrub(uint64_t from, uint64_t stripes, Version now) {
+  return Call(now, [&] { return columns_->Scrub(from, stripes, now); });
+}
+
+// -- state ----------------------------------------------------------------------------------------
+
+// No call is inside.
+void SpreadLayer::Checkpoint(runtime::CheckpointWriter& writer) const {
+  Layer::Checkpoint(writer);
+  MutexLock lock(mutex_);
+  writer.Write(volume_);
+  writer.Write(columns_);
+  writer.Write(id_);
+  writer.Write(writer_);
+  writer.Write(open_);
+  writer.Write(stale_);
+  writer.Write(unpushed_);
+  writer.Write(unflushed_);
+  writer.Write(promise_);
+  writer.Write(broken_);
+  writer.Write(newest_);
+  writer.Write(static_cast<int32_t>(late_.code()));
+  writer.Write(std::string(runtime::ToStd(late_.message())));
+}
+
+absl::Status SpreadLayer::Restore(runtime::CheckpointReader& reader) {
+  ABACUS_RETURN_IF_ERROR(Layer::Restore(reader));
+  MutexLock lock(mutex_);
+  reader.Read(volume_);
+  reader.Read(columns_);
+  reader.Read(id_);
+  reader.Read(writer_);
+  reader.Read(open_);
+  reader.Read(stale_);
+  reader.Read(unpushed_);
+  reader.Read(unflushed_);
+  reader.Read(promise_);
+  reader.Read(broken_);
+  reader.Read(newest_);
+  const auto code = reader.Read<int32_t>();
+  const auto message = reader.Read<std::string>();
+  if (code != 0) late_ = absl::Status(static_cast<absl::StatusCode>(code), message);
+  return reader.status();
+}
+
+void SpreadLayer::AddFacts(std::vector<std::pair<std::string, std::string>>* facts) const {
+  MutexLock lock(mutex_);
+  facts->emplace_back("columns", open_ ? "open" : "closed");
+}
+
+}  // namespace abacus::objfs

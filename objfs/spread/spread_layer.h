@@ -1,0 +1,135 @@
+#ifndef ABACUS_OBJFS_SPREAD_SPREAD_LAYER_H_
+#define ABACUS_OBJFS_SPREAD_SPREAD_LAYER_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "objfs/layer/layer.h"
+#include "objfs/raid/columns_layer.h"
+#include "objfs/volume/volume.h"
+#include "runtime/base/mutex.h"
+
+namespace abacus::objfs {
+
+// A client's end of a file that is spread over servers: stands on the file's isolation object, at
+// the volume's first server, and has the layer over the file's columns (raid5) serve while the
+// client has the promise to write the file. So of all clients one at a time has such a layer open:
+//
+//   cache -> spread --- Claim, size ---> isolation/storage   (the inode; no bytes)
+//              |
+//              +-- while promised --> raid5 --> a column at each server
+//
+// A call that finds no promise claims it, has the volume open the columns, which shuts out whoever
+// had them before, and gives them to the layer. When the promise breaks, what is above writes back,
+// the layer's bytes and records are made durable, and it is closed; the size goes to the inode.
+//
+// Invariants:
+// 1. The layer over columns is open only under a promise to write the whole file, for this client.
+// 2. After Recall() returned OK, or GiveUp(), it is closed, and what it had was durable; where that
+//    could not be, the next Flush() or Push() tells it, once. What had been written is then as
+//    after a crash: old or new, block by block, and what was flushed is there.
+// 3. The inode has the size, and knows that bytes were changed, when Push() has returned.
+// Where a column does not serve and the layer cannot do without, the next call opens the columns
+// anew: what is back by then serves again.
+// Thread-safety: thread-safe. Blocking: as the layer over the columns and the volume's server; and
+// while the promise is given back.
+class SpreadLayer final : public Layer {
+ public:
+  static constexpr LayerKind kKind = {"spread", "objfs.SpreadLayer", {}};
+
+  // Once, before any other call. `columns` stands on as many layers as the file has columns.
+  absl::Status Bind(const runtime::Ref<Volume>& volume, const runtime::Ref<ColumnsLayer>& columns,
+                    ObjectId id, uint16_t writer);
+
+  absl::StatusOr<ReadResult> Read(uint64_t offset, uint64_t bytes, Version now) override;
+  absl::Status Write(uint64_t offset, const runtime::Block& bytes, Version now) override;
+  absl::StatusOr<uint64_t> Append(const runtime::Block& bytes, Version now) override;
+  absl::Status Truncate(uint64_t size, Version now) override;
+  absl::Status Punch(Range range, Version now) override;
+  absl::StatusOr<uint64_t> Seek(uint64_t offset, bool data, Version now) override;
+  absl::Status Push(Version now) override;
+  absl::Status Flush(Version now) override;
+  absl::StatusOr<Attributes> GetAttributes(Version now) override;
+  absl::StatusOr<CommitResult> Commit(const std::vector<RangeVersion>& reads,
+                                      const std::vector<RangeWrite>& writes, Version now) override;
+  // To write, whatever is asked for: that is what is claimed below.
+  absl::StatusOr<Promise> Claim(PromiseKind kind, Version now) override;
+  absl::Status Invalidate(Range range, Version version) override;
+  absl::Status Recall(Range range, Version version) override;
+
+  // The client uses the file no more, or not for now.
+  absl::Status GiveUp(Version now);
+  // Of the layer over the columns. Where a column does not answer they are opened anew first.
+  absl::StatusOr<RebuildProgress> Rebuild(uint64_t stripes, Version now);
+  absl::StatusOr<ScrubProgress> Scrub(uint64_t from, uint64_t stripes, Version now);
+
+  void Checkpoint(runtime::CheckpointWriter& writer) const override;
+  absl::Status Restore(runtime::CheckpointReader& reader) override;
+
+  ABACUS_OBJECT(SpreadLayer, kKind.class_name, 1, Read, Write, Append, Truncate, Punch, Seek, Push,
+                Flush, GetAttributes, SetInode, Commit, Attach, Detach, Invalidate, Recall,
+                Describe, Claim, Bind, GiveUp, Rebuild, Scrub)
+
+ protected:
+  const LayerKind& Kind() const override { return kKind; }
+
+ private:
+  // A call that is inside while the columns are open. They are not closed while it lives.
+  class Inside {
+   public:
+    explicit Inside(SpreadLayer* layer) : layer_(layer) {}
+    Inside(Inside&& other) noexcept : layer_(std::exchange(other.layer_, nullptr)) {}
+    Inside& operator=(Inside&&) = delete;
+    ~Inside();
+
+   private:
+    SpreadLayer* layer_;
+  };
+  // `waits`: for a promise that is being given back; else that is IsWouldBlock(), and the front end
+  // waits.
+  absl::StatusOr<Inside> Enter(Version now);
+  // Where the columns are open; nullopt: they are not, and are not opened.
+  std::optional<Inside> EnterIfOpen(Version now);
+  // Opens the columns. REQUIRES: opening_ is this call's.
+  absl::Status Open(Version now);
+  // Closes them; tells of an error only where something may be lost. REQUIRES: nobody is inside.
+  absl::Status Close(Version now);
+  // Takes all others out, closes, and lets others in again. With `given` only where the promise is
+  // not newer.
+  absl::Status Retire(Version now, Version given, bool ends);
+  template <typename F>
+  auto Call(Version now, F&& call) -> decltype(call());
+  void TakeNotice(const absl::Status& status);
+  void Changes();
+  absl::Status TellSize(Version now);
+  absl::Status TakeLate();
+  void AddFacts(std::vector<std::pair<std::string, std::string>>* facts) const override;
+
+  // Constant after Bind() or Restore().
+  runtime::Ref<Volume> volume_;
+  runtime::Ref<ColumnsLayer> columns_;
+  ObjectId id_ = 0;
+  uint16_t writer_ = 0;
+
+  mutable runtime::Mutex mutex_;
+  runtime::CondVar changed_;
+  bool open_ ABSL_GUARDED_BY(mutex_) = false;
+  bool opening_ ABSL_GUARDED_BY(mutex_) = false;  // a call is at it
+  bool stale_ ABSL_GUARDED_BY(mutex_) = false;    // what serves is to be found out anew
+  int breaking_ ABSL_GUARDED_BY(mutex_) = 0;      // nobody enters
+  int inside_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool unpushed_ ABSL_GUARDED_BY(mutex_) = false;  // bytes were changed that the inode knows not of
+  bool unflushed_ ABSL_GUARDED_BY(mutex_) = false;  // bytes were changed that may not be durable
+  Promise promise_ ABSL_GUARDED_BY(mutex_);
+  Version broken_ ABSL_GUARDED_BY(mutex_);  // the newest promise that was broken
+  Version newest_ ABSL_GUARDED_BY(mutex_);  // the client's clock, as it was seen last
+  absl::Status late_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace abacus::objfs
+
+#endif  // ABACUS_OBJFS_SPREAD_SPREAD_LAYER_H_

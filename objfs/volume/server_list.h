@@ -1,0 +1,39 @@
+#ifndef ABACUS_OBJFS_VOLUME_SERVER_LIST_H_
+#define ABACUS_OBJFS_VOLUME_SERVER_LIST_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace abacus::objfs {
+
+// The servers of a volume, as they are kept in a file (volume_set.h).
+struct ServerList {
+  static constexpr size_t kServersMax = 64;
+
+  uint64_t key = 0;  // of this volume and no other
+  std::vector<std::string> servers;
+
+  std::string Encode() const;
+  // Errors: kDataLoss - it is none, or cut off; kFailedPrecondition - of a later version.
+  static absl::StatusOr<ServerList> Decode(std::string_view text);
+
+  // Durable when it returns. Errors: the disk's.
+  absl::Status Save(const std::string& path) const;
+  // nullopt: there is no such file. Errors: as Decode(), with the path.
+  static absl::StatusOr<std::optional<ServerList>> Load(const std::string& path);
+
+  friend bool operator==(const ServerList&, const ServerList&) = default;
+};
+
+// Whether a volume can be over these servers. Errors: kInvalidArgument.
+absl::Status CheckServers(const std::vector<std::string>& servers);
+
+}  // namespace abacus::objfs
+
+#endif  // ABACUS_OBJFS_VOLUME_SERVER_LIST_H_

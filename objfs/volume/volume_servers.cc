@@ -1,0 +1,236 @@
+// VolumeSet: volumes that are spread over several servers, and the columns that are kept here.
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <random>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "objfs/store/local_disk.h"
+#include "objfs/store/local_object_store.h"
+#include "objfs/volume/volume_set.h"
+#include "runtime/base/status.h"
+
+namespace abacus::objfs {
+
+using runtime::MutexLock;
+using runtime::Ref;
+
+namespace {
+
+constexpr char kColumnsPrefix[] = ".columns-", kServersSuffix[] = ".servers";
+// How long a server that was just named may take to answer.
+constexpr std::chrono::seconds kPatience{5};
+
+struct ColumnsOnDisk {
+  std::unique_ptr<Disk> disk;
+  std::unique_ptr<ObjectStore> store;
+};
+
+uint64_t NewKey() {
+  std::random_device random;
+  return (uint64_t{random()} << 32) ^ random();
+}
+
+absl::Status NoNetwork() {
+  return absl::FailedPreconditionError(
+      "a volume over several servers needs a server: a directory that no server keeps has none");
+}
+
+}  // namespace
+
+VolumeSet::Here::Use::Use(Here& here) : here_(here) {
+  MutexLock lock(here_.mutex);
+  set_ = here_.set;
+  ++here_.inside;
+}
+
+VolumeSet::Here::Use::~Use() {
+  MutexLock lock(here_.mutex);
+  --here_.inside;
+  here_.changed.SignalAll();
+}
+
+VolumeSet::VolumeSet(std::string directory, Host host)
+    : directory_(std::move(directory)), host_(std::move(host)) {
+  MutexLock lock(here_->mutex);
+  here_->set = this;
+}
+
+VolumeSet::~VolumeSet() {
+  MutexLock lock(here_->mutex);
+  here_->set = nullptr;
+  while (here_->inside > 0) here_->changed.Wait(here_->mutex);
+}
+
+std::string VolumeSet::ColumnsOf(const std::string& name, uint64_t key) const {
+  return absl::StrCat(directory_, "/", kColumnsPrefix, name, "-", absl::Hex(key, absl::kZeroPad16));
+}
+
+// Of all volumes where `name` is empty.
+std::vector<std::string> VolumeSet::KeptServers(const std::string& name) const {
+  std::vector<std::string> paths;
+  std::error_code error;
+  constexpr size_t kKeyDigits = 16;
+  for (auto it = std::filesystem::directory_iterator(directory_, error);
+       !error && it != std::filesystem::directory_iterator(); it.increment(error)) {
+    const std::string file = it->path().filename().string();
+    const size_t around = sizeof(kColumnsPrefix) - 1 + 1 + kKeyDigits + sizeof(kServersSuffix) - 1;
+    if (!absl::StartsWith(file, kColumnsPrefix) || !absl::EndsWith(file, kServersSuffix) ||
+        file.size() <= around) {
+      continue;
+    }
+    const std::string of = file.substr(sizeof(kColumnsPrefix) - 1, file.size() - around);
+    if (name.empty() || of == name) paths.push_back(it->path().string());
+  }
+  return paths;
+}
+
+absl::StatusOr<std::vector<std::string>> VolumeSet::Servers(const std::string& name) {
+  ABACUS_ASSIGN_OR_RETURN(const auto own, ServerList::Load(ServersOf(name)));
+  if (own.has_value()) return own->servers;
+  {
+    MutexLock lock(mutex_);
+    if (volumes_.contains(name)) return std::vector<std::string>();
+  }
+  for (const std::string& path : KeptServers(name)) {
+    ABACUS_ASSIGN_OR_RETURN(const auto list, ServerList::Load(path));
+    if (list.has_value()) return list->servers;
+  }
+  MutexLock lock(mutex_);
+  return NoSuch(name);
+}
+
+absl::Status VolumeSet::CreateSpread(const std::string& name, uint64_t quota_bytes,
+                                     const std::vector<std::string>& servers) {
+  ABACUS_RETURN_IF_ERROR(CheckServers(servers));
+  if (host_.find_set == nullptr) return NoNetwork();
+  const ServerList list{.key = NewKey(), .servers = servers};
+  for (size_t i = 1; i < servers.size(); ++i) host_.reach(servers[i]);
+  // All are asked before anything is made anywhere.
+  std::vector<Ref<VolumeSet>> others;
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  for (size_t i = 1; i < servers.size(); ++i) {
+    absl::StatusOr<Ref<VolumeSet>> other = host_.find_set(servers[i]);
+    while (!other.ok() && std::chrono::steady_clock::now() < end) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      other = host_.find_set(servers[i]);
+    }
+    if (!other.ok()) return other.status();
+    if (other->rid() == SelfRef<VolumeSet>().rid()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("server ", servers[i], " is the one that is asked, which is the first"));
+    }
+    others.push_back(*std::move(other));
+  }
+  const Turns::Turn turn(names_, kTheColumnsTurn);
+  size_t kept = 0;
+  absl::Status created = CreateLocked(name, quota_bytes, [&]() -> absl::Status {
+    for (; kept < others.size(); ++kept) {
+      ABACUS_RETURN_IF_ERROR(others[kept]->KeepColumns(name, list.key, servers));
+    }
+    ABACUS_RETURN_IF_ERROR(KeepColumns(name, list.key, servers));
+    return list.Save(ServersOf(name));
+  });
+  if (created.ok()) return created;
+  for (size_t i = 0; i < kept; ++i) others[i]->DropColumns(name, list.key).IgnoreError();
+  if (kept > 0) DropColumns(name, list.key).IgnoreError();
+  return created;
+}
+
+absl::Status VolumeSet::KeepColumns(const std::string& name, uint64_t key,
+                                    const std::vector<std::string>& servers) {
+  ABACUS_RETURN_IF_ERROR(CheckServers(servers));
+  if (host_.adopt_columns == nullptr) return NoNetwork();
+  const ServerList list{.key = key, .servers = servers};
+  ABACUS_RETURN_IF_ERROR(list.Save(ColumnsOf(name, key) + kServersSuffix));
+  for (const std::string& server : servers) host_.reach(server);
+  return Columns(name, key).status();
+}
+
+absl::StatusOr<Ref<ColumnStore>> VolumeSet::Columns(const std::string& name, uint64_t key) {
+  if (host_.adopt_columns == nullptr) return NoNetwork();
+  const std::string path = ColumnsOf(name, key);
+  const Turns::Turn turn(columns_turns_, kTheColumnsTurn);
+  {
+    MutexLock lock(mutex_);
+    const auto found = columns_.find(path);
+    if (found != columns_.end()) return found->second;
+  }
+  ABACUS_ASSIGN_OR_RETURN(const auto list, ServerList::Load(path + kServersSuffix));
+  if (!list.has_value()) {
+    return absl::NotFoundError(
+        absl::StrCat("this server keeps no columns of that volume '", name, "'"));
+  }
+  auto both = std::make_shared<ColumnsOnDisk>();
+  ABACUS_ASSIGN_OR_RETURN(both->disk, LocalDisk::At(path));
+  LocalObjectStoreOptions options;
+  if (host_.on_damage) {
+    options.on_damage = [tell = host_.on_damage, name](const absl::Status& damage) {
+      tell(name + " (columns)", damage);
+    };
+  }
+  ABACUS_ASSIGN_OR_RETURN(both->store, LocalObjectStore::Open(*both->disk, std::move(options)));
+  std::shared_ptr<ObjectStore> store(both, both->store.get());
+  Ref<ColumnStore> columns =
+      host_.adopt_columns(std::make_unique<ColumnStore>(std::move(store), host_.columns));
+  MutexLock lock(mutex_);
+  columns_[path] = columns;
+  return columns;
+}
+
+absl::Status VolumeSet::DropColumns(const std::string& name, uint64_t key) {
+  const std::string path = ColumnsOf(name, key);
+  const Turns::Turn turn(columns_turns_, kTheColumnsTurn);
+  Ref<ColumnStore> columns;
+  {
+    MutexLock lock(mutex_);
+    const auto found = columns_.find(path);
+    if (found != columns_.end()) {
+      columns = found->second;
+      columns_.erase(found);
+    }
+  }
+  if (columns) host_.end_columns(columns);
+  std::error_code error;
+  std::filesystem::remove(path + kServersSuffix, error);
+  std::filesystem::remove_all(path, error);
+  if (!error) return absl::OkStatus();
+  return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot remove ", path));
+}
+
+// A server's is asked for once for each life of that server.
+std::function<absl::StatusOr<Ref<ColumnStore>>(size_t)> VolumeSet::FinderOf(
+    const std::string& name, uint64_t key, const std::vector<std::string>& servers) {
+  struct Found {
+    runtime::Mutex mutex;
+    std::map<size_t, std::pair<runtime::Rid, Ref<ColumnStore>>> by_server ABSL_GUARDED_BY(mutex);
+  };
+  return [here = here_, find_set = host_.find_set, name, key, servers,
+          found = std::make_shared<Found>()](size_t server) -> absl::StatusOr<Ref<ColumnStore>> {
+    if (server == 0) {
+      const Here::Use use(*here);
+      if (use.set() == nullptr) return absl::UnavailableError("the server is being stopped");
+      return use.set()->Columns(name, key);
+    }
+    if (find_set == nullptr) return NoNetwork();
+    ABACUS_ASSIGN_OR_RETURN(const Ref<VolumeSet> set, find_set(servers[server]));
+    {
+      MutexLock lock(found->mutex);
+      const auto known = found->by_server.find(server);
+      if (known != found->by_server.end() && known->second.first == set.rid()) {
+        return known->second.second;
+      }
+    }
+    ABACUS_ASSIGN_OR_RETURN(const Ref<ColumnStore> columns, set->Columns(name, key));
+    MutexLock lock(found->mutex);
+    found->by_server[server] = {set.rid(), columns};
+    return columns;
+  };
+}
+
+}  // namespace abacus::objfs
