@@ -347,17 +347,19 @@ TEST(ColumnStoreTest, AColumnIsItsLastOpenersOnly) {
   FileSystemWorld world(6, nullptr, nullptr, absl::Seconds(30), absl::Seconds(1), nullptr, 2);
   const auto found = world.volume()->ColumnsAt(1);
   ASSERT_TRUE(found.ok()) << found.status();
-  const auto first = (*found)->Open(17, Version{10});
+  // Of an object that there is: columns of others are swept away once the server has been found.
+  const ObjectId id = world.Client(1)->root();
+  const auto first = (*found)->Open(id, Version{10});
   ASSERT_TRUE(first.ok()) << first.status();
   ASSERT_TRUE((*first)->Write(0, Block::CopyOf("one"), Version{11}).ok());
-  const auto second = (*found)->Open(17, Version{20});
+  const auto second = (*found)->Open(id, Version{20});
   ASSERT_TRUE(second.ok()) << second.status();
   EXPECT_TRUE(IsNoClient((*first)->Write(0, Block::CopyOf("two"), Version{12})));
   EXPECT_TRUE(IsNoClient((*first)->Read(0, 10, Version{12}).status()));
   EXPECT_TRUE(IsNoClient((*first)->SetInode("r", Version{12})));
-  EXPECT_TRUE(IsNoClient((*found)->Open(17, Version{15}).status()));
+  EXPECT_TRUE(IsNoClient((*found)->Open(id, Version{15}).status()));
   EXPECT_EQ((*second)->Read(0, 10, Version{21})->bytes.view(), "one");
-  ASSERT_TRUE((*found)->Close(17, Version{10}).ok());  // late, of the first
+  ASSERT_TRUE((*found)->Close(id, Version{10}).ok());  // late, of the first
   EXPECT_TRUE((*second)->Read(0, 10, Version{22}).ok());
 }
 
