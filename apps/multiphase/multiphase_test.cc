@@ -19,21 +19,19 @@ using objfs::FileSystem;
 using objfs::testing::FileSystemWorld;
 using ::testing::HasSubstr;
 
-const objfs::Caller kSuperuser;
+const objfs::Caller kOwner;
 constexpr char kCached[] = "cache(block=8 KiB,ahead=0 B,through=on)/isolation/storage";
 
 class MultiphaseTest : public ::testing::Test {
  protected:
   // The table of `client`, which makes it where it is not there.
   RecordTable Table(FileSystem& files, const TableShape& shape) {
-    const auto made =
-        files.Create(kSuperuser, files.root(), "table", S_IFREG | 0644, O_RDWR, kCached);
+    const auto made = files.Create(kOwner, files.root(), "table", S_IFREG | 0644, O_RDWR, kCached);
     FileHandle handle = 0;
     if (made.ok()) {
       handle = made->handle;
     } else {
-      handle = files.Open(kSuperuser, files.Lookup(kSuperuser, files.root(), "table")->id, O_RDWR)
-                   .value();
+      handle = files.Open(kOwner, files.Lookup(kOwner, files.root(), "table")->id, O_RDWR).value();
     }
     return RecordTable::Over(files, handle, shape).value();
   }
