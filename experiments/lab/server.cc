@@ -24,11 +24,12 @@ namespace {
 using nlohmann::json;
 
 constexpr uint64_t kWriteBytes = uint64_t{1} << 20;
-const objfs::Caller kRoot{.checked = true};
+const objfs::Caller kPreparer{.checked = true};
 
 absl::Status MakeFile(objfs::FileSystem& files, const std::string& name, uint64_t bytes) {
-  ABACUS_ASSIGN_OR_RETURN(const auto made, files.Create(kRoot, files.root(), name, S_IFREG | 0644,
-                                                        O_RDWR, "isolation/storage"));
+  ABACUS_ASSIGN_OR_RETURN(
+      const auto made,
+      files.Create(kPreparer, files.root(), name, S_IFREG | 0644, O_RDWR, "isolation/storage"));
   for (uint64_t at = 0; at < bytes; at += kWriteBytes) {
     const uint64_t part = std::min(kWriteBytes, bytes - at);
     ABACUS_RETURN_IF_ERROR(
@@ -49,7 +50,8 @@ absl::Status Prepare(LabNode& lab, const json& what) {
   }
   for (const json& name : what.value("directories", json::array())) {
     ABACUS_RETURN_IF_ERROR(
-        files->Make(kRoot, files->root(), name.get<std::string>(), S_IFDIR | 0755, 0, "").status());
+        files->Make(kPreparer, files->root(), name.get<std::string>(), S_IFDIR | 0755, 0, "")
+            .status());
   }
   return files->SyncDirectory(files->root());
 }
