@@ -185,6 +185,11 @@ TEST_F(MountTest, AKilledProcessThatWaitsForAMountOfItsOwnEnds) {
   char byte = 0;
   ASSERT_EQ(read(waiting[0], &byte, 1), 1);
   close(waiting[0]);
+  // Whose children ctest kills first.
+  std::string children;
+  const std::string process = std::to_string(child);
+  std::getline(std::ifstream("/proc/" + process + "/task/" + process + "/children"), children);
+  EXPECT_EQ(children, "");
   kill(child, SIGKILL);
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);

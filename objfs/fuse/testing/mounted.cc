@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -37,16 +38,39 @@ bool IsBeingKilled(const std::filesystem::path& process) {
   return false;
 }
 
-// The guard of `path` for the process `guarded`, its parent. Has nothing of it open: neither the
-// kernel's end of other mounts nor what ctest reads to the end.
+// The guard of `path` for the process `guarded`. Has nothing of it open: neither the kernel's end
+// of other mounts nor what ctest reads to the end.
 [[noreturn]] void Guard(pid_t guarded, const std::string& path) {
   for (int fd = 0; fd < 1024; ++fd) close(fd);
   const std::filesystem::path process = "/proc/" + std::to_string(guarded);
-  while (getppid() == guarded && !IsBeingKilled(process)) poll(nullptr, 0, 200);
+  while (kill(guarded, 0) == 0 && !IsBeingKilled(process)) poll(nullptr, 0, 200);
   // Several may lie over one another. Forced, so that whoever waits there gets an error.
   while (umount2(path.c_str(), MNT_FORCE | MNT_DETACH) == 0) {
   }
   _exit(0);
+}
+
+// Begins a guard, and returns its process. It is no child of ours, as ctest kills those too.
+pid_t BeginGuard(const std::string& path) {
+  const pid_t guarded = getpid();
+  std::array<int, 2> told = {};
+  if (pipe(told.data()) != 0) Die("no pipe for the guard of " + path);
+  const pid_t between = fork();
+  if (between < 0) Die("no guard of " + path);
+  if (between == 0) {
+    setsid();
+    const pid_t guard = fork();
+    if (guard == 0) Guard(guarded, path);
+    const bool written = write(told[1], &guard, sizeof guard) == sizeof guard;
+    _exit(guard > 0 && written ? 0 : 1);
+  }
+  close(told[1]);
+  pid_t guard = -1;
+  const bool begun = read(told[0], &guard, sizeof guard) == sizeof guard && guard > 0;
+  close(told[0]);
+  waitpid(between, nullptr, 0);
+  if (!begun) Die("no guard of " + path);
+  return guard;
 }
 
 }  // namespace
@@ -62,15 +86,11 @@ MountPoint::MountPoint() {
   std::string name = (std::filesystem::temp_directory_path() / "abacus_mount_XXXXXX").string();
   if (mkdtemp(name.data()) == nullptr) Die("no directory " + name);
   path_ = name;
-  const pid_t guarded = getpid();
-  guard_ = fork();
-  if (guard_ < 0) Die("no guard of " + name);
-  if (guard_ == 0) Guard(guarded, path_);
+  guard_ = BeginGuard(path_);
 }
 
 MountPoint::~MountPoint() {
   kill(guard_, SIGKILL);
-  waitpid(guard_, nullptr, 0);
   if (rmdir(path_.c_str()) == 0) return;
   while (Unmount(path_, true).ok()) {
   }
