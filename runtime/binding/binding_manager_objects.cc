@@ -115,14 +115,15 @@ RefBase BindingManager::Enter(std::unique_ptr<MobileObject> object, const ClassI
     {
       MutexLock lock(entries_mutex_);
       entry = NewEntry(state.rid, slot);
-      entry->references.fetch_add(1, std::memory_order_relaxed);
+      // For its presence (see Remove()), and for whom it is made. Here: once the core is free the
+      // object can be moved away, and its presence ends.
+      entry->references.fetch_add(2, std::memory_order_relaxed);
     }
     SetObject(entry, std::move(object), info);
     state.host = entry;
     // A console has nothing to be called: its gate stays shut.
     if (info != nullptr) SetGate(state, Gate::kOpen);
   });
-  entry->references.fetch_add(1, std::memory_order_relaxed);  // for its presence; see Remove()
   return RefBase(entry);
 }
 

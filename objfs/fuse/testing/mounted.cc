@@ -47,6 +47,7 @@ bool IsBeingKilled(const std::filesystem::path& process) {
   // Several may lie over one another. Forced, so that whoever waits there gets an error.
   while (umount2(path.c_str(), MNT_FORCE | MNT_DETACH) == 0) {
   }
+  rmdir(path.c_str());  // nobody else is left to do it
   _exit(0);
 }
 
