@@ -192,6 +192,7 @@ int Run(const Arguments& arguments) {
       {"reads", [&](auto& report) { MountReads(report, place, sizes); }},
       {"data", [&](auto& report) { MountData(report, place, sizes); }},
       {"names", [&](auto& report) { MountNames(report, place, sizes); }},
+      {"spread", [&](auto& report) { MountSpread(report, place, sizes); }},
   };
   runtime::BenchReport report("objfs");
   report.Note("mounts: one working thread; servers and programs share all processors, not pinned");

@@ -70,13 +70,15 @@ struct RemoveOptions {
 int Remove(const RemoveOptions& options);
 
 struct VolumeOptions {
-  enum class What : uint8_t { kList, kCreate, kDelete };
+  enum class What : uint8_t { kList, kCreate, kDelete, kAddServer, kReplaceServer };
   ClientOptions client;
   What what = What::kList;
   std::string name;
   std::string json;
   std::string quota;                 // of a new one, "10 GiB"; empty: none
   std::vector<std::string> servers;  // of a new one: over which its files may be spread; none: not
+  std::string before, now;           // servers: kReplaceServer has both, kAddServer `now`
+  bool force = false;                // kReplaceServer
 };
 int VolumeCommand(const VolumeOptions& options);
 

@@ -68,6 +68,7 @@ class CommandLine {
   ListOptions list_;
   RemoveOptions remove_;
   VolumeOptions volume_list_, volume_create_, volume_delete_;
+  VolumeOptions volume_add_server_, volume_replace_server_;
   RepairOptions volume_status_, rebuild_, scrub_;
   MountOptions mount_;
   UnmountOptions unmount_;
@@ -226,6 +227,21 @@ void CommandLine::AddVolumes() {
       ->type_name("HOST:PORT,...");
   add_named("delete", "remove a volume that nobody uses, with all that is in it", &volume_delete_,
             VolumeOptions::What::kDelete);
+
+  const auto add_server = [&](const char* option, std::string* server, CLI::App* command,
+                              const char* what) {
+    command->add_option(option, *server, what)->type_name("HOST:PORT")->required();
+  };
+  CLI::App* added = add_named("add-server", "let new files be spread over one server more",
+                              &volume_add_server_, VolumeOptions::What::kAddServer);
+  add_server("SERVER", &volume_add_server_.now, added, "the new one");
+  CLI::App* replaced = add_named(
+      "replace-server", "put an empty server in the place of one that is lost, to be rebuilt",
+      &volume_replace_server_, VolumeOptions::What::kReplaceServer);
+  add_server("LOST", &volume_replace_server_.before, replaced, "as `abacus volume status` names it");
+  add_server("SERVER", &volume_replace_server_.now, replaced, "the new one");
+  replaced->add_flag("--force", volume_replace_server_.force,
+                     "also one that answers: what it keeps is given up");
 
   const auto add_repair = [&](CLI::App* parent, const char* name, const char* what,
                               RepairOptions* options, RepairOptions::What which) {

@@ -159,6 +159,71 @@ TEST_F(RaidEndToEndTest, OneServerMayDieAndThenAnotherWhenTheFirstIsWholeAgain) 
   ExpectAll(second);
 }
 
+TEST_F(RaidEndToEndTest, AnotherServerTakesThePlaceOfOneThatIsLostForGood) {
+  const Outcome created = Abacus({"volume", "create", "home", "--servers", List()});
+  ASSERT_EQ(created.code, 0) << created.err;
+  const std::string mount = Mount("mount", "home", absl::StrCat("stack=", kRaidStack));
+  files_["file"] = RandomText(1, 300'000);
+  ASSERT_NO_FATAL_FAILURE(Put(mount + "/file", files_["file"]));
+  std::string spare;
+  const auto server = BeginServer("spare", "127.0.0.1:0", {}, &spare);
+  const auto replace = [&](const std::string& lost, const std::string& now) {
+    return Abacus({"volume", "replace-server", "home", lost, now});
+  };
+
+  // What must not be, and is told why.
+  const Outcome healthy = replace(addresses_[2], spare);
+  EXPECT_EQ(healthy.code, 2);
+  EXPECT_THAT(healthy.err, HasSubstr("--force"));
+  const Outcome first = replace(addresses_[0], spare);
+  EXPECT_EQ(first.code, 2);
+  EXPECT_THAT(first.err, HasSubstr("has the names and inodes"));
+  const Outcome unknown = replace("127.0.0.1:1", spare);
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_THAT(unknown.err, HasSubstr(addresses_[3]));
+  EXPECT_EQ(Status(0)["whole"], 1);
+
+  Kill(2);
+  ASSERT_TRUE(Eventually([&] { return !Status(1)["servers"][2]["answers"].get<bool>(); }));
+  const Outcome twice = replace(addresses_[2], addresses_[1]);
+  EXPECT_EQ(twice.code, 2);
+  EXPECT_THAT(twice.err, HasSubstr("named twice"));
+  const Outcome replaced = replace(addresses_[2], spare);
+  ASSERT_EQ(replaced.code, 0) << replaced.err;
+  const nlohmann::json status = Status(1);
+  EXPECT_EQ(status["servers"][2]["address"], spare);
+  EXPECT_EQ(status["degraded"], 1);
+  ExpectAll(mount);
+  const Outcome rebuilt = Abacus({"rebuild", "home"});
+  ASSERT_EQ(rebuilt.code, 0) << rebuilt.out << rebuilt.err;
+  EXPECT_EQ(Status(0)["whole"], 1);
+
+  // The lost one comes back with what it had: nobody asks it any more.
+  Start(2, addresses_[2]);
+  files_["file"].replace(50'000, 10'000, RandomText(2, 10'000));
+  ASSERT_NO_FATAL_FAILURE(Put(mount + "/file", files_["file"]));
+  Kill(3);
+  const std::string second = Mount("second", "home");
+  ExpectAll(second);
+}
+
+TEST_F(RaidEndToEndTest, NewFilesMayBeSpreadOverOneServerMore) {
+  const Outcome created = Abacus({"volume", "create", "home", "--servers", List()});
+  ASSERT_EQ(created.code, 0) << created.err;
+  std::string more;
+  const auto server = BeginServer("more", "127.0.0.1:0", {}, &more);
+  const Outcome added = Abacus({"volume", "add-server", "home", more});
+  ASSERT_EQ(added.code, 0) << added.err;
+  const std::string mount =
+      Mount("mount", "home", "stack=cache/raid5(unit=8 KiB)/(isolation/storage)*4");
+  files_["file"] = RandomText(1, 300'000);
+  ASSERT_NO_FATAL_FAILURE(Put(mount + "/file", files_["file"]));
+  EXPECT_THAT(Abacus({"stack", mount + "/file"}).out, HasSubstr(more));
+  Kill(1);
+  ExpectAll(mount);
+  EXPECT_THAT(Abacus({"volume", "add-server", "home", more}).err, HasSubstr("named twice"));
+}
+
 TEST_F(RaidEndToEndTest, AVolumeOverServersThatDoNotAnswerIsNotMade) {
   const std::string gone = addresses_[3];
   Kill(3);

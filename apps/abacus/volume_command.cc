@@ -76,6 +76,20 @@ absl::Status CreateVolume(const VolumeSets& sets, const VolumeOptions& options) 
   return volumes->CreateSpread(options.name, quota_bytes, options.servers);
 }
 
+absl::Status ChangeServer(runtime::Node& node, const VolumeOptions& options) {
+  ABACUS_ASSIGN_OR_RETURN(const auto set, FirstServerOf(node, options.name));
+  ABACUS_RETURN_IF_ERROR(
+      set->ChangeServer(options.name, options.before, options.now, options.force));
+  if (options.before.empty()) {
+    printf("new files of volume '%s' may be spread over %s too\n", options.name.c_str(),
+           options.now.c_str());
+  } else {
+    printf("%s is in the place of %s, and empty; next: abacus rebuild %s\n", options.now.c_str(),
+           options.before.c_str(), options.name.c_str());
+  }
+  return absl::OkStatus();
+}
+
 absl::Status DeleteVolume(const VolumeSets& sets, const std::string& name) {
   absl::Status none;
   for (const auto& set : sets) {
@@ -190,6 +204,10 @@ int VolumeCommand(const VolumeOptions& options) {
       break;
     case VolumeOptions::What::kDelete:
       status = DeleteVolume(*volumes, options.name);
+      break;
+    case VolumeOptions::What::kAddServer:
+    case VolumeOptions::What::kReplaceServer:
+      status = ChangeServer((*client)->node(), options);
       break;
     case VolumeOptions::What::kList:
       status = ListVolumes(*volumes, options.json);

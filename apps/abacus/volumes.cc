@@ -160,9 +160,22 @@ absl::StatusOr<Ref<Volume>> VolumeOf(runtime::Node& node, const std::string& nam
   ABACUS_ASSIGN_OR_RETURN(const VolumeSets sets, VolumesOf(node));
   absl::StatusOr<Ref<Volume>> found = VolumeIn(sets, name, "SERVER/VOLUME");
   if (found.ok() || name.empty()) return found;
+  const absl::StatusOr<Ref<VolumeSet>> first = FirstServerOf(node, name);
+  if (absl::IsNotFound(first.status())) return found;
+  if (!first.ok()) return first.status();
+  return (*first)->Open(name);
+}
+
+absl::StatusOr<Ref<VolumeSet>> FirstServerOf(runtime::Node& node, const std::string& name) {
+  ABACUS_ASSIGN_OR_RETURN(const VolumeSets sets, VolumesOf(node));
+  absl::Status none = absl::NotFoundError(absl::StrCat("there is no volume '", name, "'"));
+  for (const Ref<VolumeSet>& set : sets) {
+    if (set->Open(name).ok()) return set;
+  }
   // A server that keeps columns of it knows who has its inodes.
   for (const Ref<VolumeSet>& set : sets) {
     const absl::StatusOr<std::vector<std::string>> servers = set->Servers(name);
+    if (!servers.ok()) none = servers.status();
     if (!servers.ok() || servers->empty()) continue;
     node.Reach(servers->front());
     const absl::Time end = absl::Now() + kFirstServerPatience;
@@ -172,9 +185,9 @@ absl::StatusOr<Ref<Volume>> VolumeOf(runtime::Node& node, const std::string& nam
       first = node.LookupAt(servers->front(), kVolumesName);
     }
     if (!first.ok()) return first.status();
-    return node.binding().RefTo<VolumeSet>(*first)->Open(name);
+    return node.binding().RefTo<VolumeSet>(*first);
   }
-  return found;
+  return none;
 }
 
 absl::StatusOr<Ref<Volume>> VolumeIn(const VolumeSets& sets, const std::string& name,

@@ -49,6 +49,10 @@ using VolumeSets = std::vector<runtime::Ref<objfs::VolumeSet>>;
 absl::StatusOr<VolumeSets> VolumesOf(runtime::Node& node);
 // A volume of theirs; where `name` is empty, the only one that there is.
 absl::StatusOr<runtime::Ref<objfs::Volume>> VolumeOf(runtime::Node& node, const std::string& name);
+// The set of the server that has a volume's inodes, whichever of its servers `node` has joined.
+// Errors: kNotFound. kUnavailable - that server does not answer.
+absl::StatusOr<runtime::Ref<objfs::VolumeSet>> FirstServerOf(runtime::Node& node,
+                                                             const std::string& name);
 // `way_to_say`: how the user names one of several.
 // Errors: kNotFound, kInvalidArgument - the message lists the volumes there are. Those of a server
 //         that does not answer, where no other has the volume.

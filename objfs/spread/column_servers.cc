@@ -31,16 +31,12 @@ absl::StatusOr<size_t> ColumnsOf(const Stack& stack) {
                    "not of (", branch.ToString(), ")"));
 }
 
-ColumnServers::ColumnServers(std::vector<std::string> addresses, Host host)
+ColumnServers::ColumnServers(std::shared_ptr<const ServerAddresses> addresses, Host host)
     : addresses_(std::move(addresses)), host_(std::move(host)), next_(std::random_device()()) {
-  if (addresses_.empty()) return;
+  if (addresses_ == nullptr) return;
   auto absent = std::make_unique<AbsentColumn>("the server of a column does not answer");
   absent->Init({}, {}).IgnoreError();  // it takes nothing
   absent_ = host_.adopt(std::move(absent));
-  {
-    MutexLock lock(mutex_);
-    servers_.resize(addresses_.size());
-  }
   worker_ = std::thread([this] { Work(); });
 }
 
@@ -55,7 +51,7 @@ ColumnServers::~ColumnServers() {
 }
 
 absl::StatusOr<std::vector<uint32_t>> ColumnServers::Choose(size_t columns) {
-  const size_t all = addresses_.size(), others = all > 0 ? all - 1 : 0;
+  const size_t all = Count(), others = all > 0 ? all - 1 : 0;
   if (columns > all) {
     return absl::FailedPreconditionError(absl::StrCat(
         "the stack has ", columns, " columns, each on a server of its own, and the volume has ",
@@ -82,7 +78,7 @@ absl::StatusOr<std::vector<Ref<Layer>>> ColumnServers::Open(ObjectId id,
   std::vector<Ref<Layer>> opened(columns.size(), absent_);
   std::deque<std::pair<size_t, runtime::BranchOf<absl::StatusOr<Ref<Layer>>>>> branches;
   for (size_t i = 0; i < columns.size(); ++i) {
-    if (columns[i] >= addresses_.size()) continue;  // of a list that was longer once
+    if (columns[i] >= Count()) continue;  // of a list that was longer once
     const absl::StatusOr<Ref<ColumnStore>> store = host_.find(columns[i]);
     if (store.ok()) branches.emplace_back(i, store->Fork<&ColumnStore::Open>(id, epoch));
   }
@@ -107,7 +103,7 @@ void ColumnServers::Closed(ObjectId id, const std::vector<uint32_t>& columns) {
   const Version epoch = found->second;
   epochs_.erase(found);
   for (const uint32_t server : columns) {
-    if (server < servers_.size()) servers_[server].closed.emplace_back(id, epoch);
+    if (server < Count()) servers_[server].closed.emplace_back(id, epoch);
   }
   changed_.SignalAll();
 }
@@ -116,7 +112,7 @@ void ColumnServers::Removed(ObjectId id, const std::vector<uint32_t>& columns) {
   MutexLock lock(mutex_);
   epochs_.erase(id);
   for (const uint32_t server : columns) {
-    if (server < servers_.size()) servers_[server].removed.push_back(id);
+    if (server < Count()) servers_[server].removed.push_back(id);
   }
   changed_.SignalAll();
 }
@@ -124,7 +120,7 @@ void ColumnServers::Removed(ObjectId id, const std::vector<uint32_t>& columns) {
 size_t ColumnServers::waiting() {
   MutexLock lock(mutex_);
   size_t waiting = 0;
-  for (const Server& server : servers_) waiting += server.removed.size();
+  for (const auto& [number, server] : servers_) waiting += server.removed.size();
   return waiting;
 }
 
@@ -132,7 +128,7 @@ void ColumnServers::Work() {
   mutex_.Lock();
   while (!stopping_) {
     mutex_.Unlock();
-    for (size_t server = 0; server < addresses_.size(); ++server) WorkOn(server);
+    for (size_t server = 0; server < Count(); ++server) WorkOn(server);
     mutex_.Lock();
     const auto due = std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(kLookInterval);
     while (!stopping_ && changed_.WaitUntil(mutex_, due)) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "absl/time/time.h"
 #include "objfs/layer/stack.h"
 #include "objfs/spread/column_store.h"
+#include "objfs/spread/server_addresses.h"
 #include "runtime/base/mutex.h"
 #include "runtime/object/ref.h"
 
@@ -45,11 +47,10 @@ class ColumnServers {
   // How often servers are looked at that were away.
   static constexpr absl::Duration kLookInterval = absl::Seconds(1);
 
-  // `addresses`: the first one's, and those of the others; none: files are not spread.
-  ColumnServers(std::vector<std::string> addresses, Host host);
+  // `addresses`: null where files are not spread.
+  ColumnServers(std::shared_ptr<const ServerAddresses> addresses, Host host);
   ~ColumnServers();
 
-  const std::vector<std::string>& addresses() const { return addresses_; }
   // Servers for the columns of a new file, each another one, beginning elsewhere each time: the
   // others while they are enough, else the first one too.
   // Errors: kFailedPrecondition - there are too few.
@@ -75,7 +76,9 @@ class ColumnServers {
   void WorkOn(size_t server);
   absl::Status Sweep(const runtime::Ref<ColumnStore>& store);
 
-  const std::vector<std::string> addresses_;
+  size_t Count() const { return addresses_ == nullptr ? 0 : addresses_->size(); }
+
+  const std::shared_ptr<const ServerAddresses> addresses_;
   const Host host_;
   std::atomic<uint64_t> next_;
   runtime::Ref<Layer> absent_;
@@ -83,7 +86,7 @@ class ColumnServers {
   runtime::Mutex mutex_;
   runtime::CondVar changed_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  std::vector<Server> servers_ ABSL_GUARDED_BY(mutex_);
+  std::map<size_t, Server> servers_ ABSL_GUARDED_BY(mutex_);
   std::map<ObjectId, Version> epochs_ ABSL_GUARDED_BY(mutex_);  // of what is open
   std::thread worker_;
 };

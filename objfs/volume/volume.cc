@@ -153,7 +153,8 @@ absl::StatusOr<VolumeInfo> Volume::Join(const std::string& client, const Ref<Cli
                     .directory_stack = options_.directory_stack,
                     .lease_ns = absl::ToInt64Nanoseconds(options_.lease),
                     .born_ns = born_ns_,
-                    .servers = options_.servers};
+                    .servers = options_.servers == nullptr ? std::vector<std::string>()
+                                                           : options_.servers->All()};
 }
 
 absl::Status Volume::Renew(uint16_t writer) { return callbacks_->Renew(writer); }
@@ -402,7 +403,7 @@ void Volume::EndBottom(ObjectId id) {
   }
   host_.end(bottom.isolation);
   host_.end(bottom.storage);
-  if (options_.servers.empty()) return;
+  if (options_.servers == nullptr) return;
   const auto node = table_->Stat(id);
   if (node.ok()) servers_->Closed(id, node->inode.columns);
 }
@@ -474,9 +475,10 @@ absl::StatusOr<SpreadFiles> Volume::Spread(ObjectId after, uint64_t count_max) {
 }
 
 absl::StatusOr<Ref<ColumnStore>> Volume::ColumnsAt(uint64_t server) {
-  if (server >= options_.servers.size()) {
+  const size_t servers = options_.servers == nullptr ? 0 : options_.servers->size();
+  if (server >= servers) {
     return absl::NotFoundError(
-        absl::StrCat("volume '", options_.name, "' has ", options_.servers.size(), " servers"));
+        absl::StrCat("volume '", options_.name, "' has ", servers, " servers"));
   }
   return host_.find_columns(server);
 }

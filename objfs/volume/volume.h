@@ -120,8 +120,8 @@ class Volume final : public runtime::AnchoredObject {
     absl::Duration lease = absl::Seconds(30);
     // How long nobody may keep what is known of an object that another client has just changed.
     absl::Duration quiet = absl::Seconds(1);
-    // Where the columns of files may be; the first is this one. None: files are not spread.
-    std::vector<std::string> servers;
+    // Where the columns of files may be; the first is this one. Null: files are not spread.
+    std::shared_ptr<const ServerAddresses> servers;
   };
 
   // The volume that the store holds; makes its root directory where the store is new.

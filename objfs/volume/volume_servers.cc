@@ -10,6 +10,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "objfs/store/local_disk.h"
 #include "objfs/store/local_object_store.h"
 #include "objfs/volume/volume_set.h"
@@ -110,22 +111,12 @@ absl::Status VolumeSet::CreateSpread(const std::string& name, uint64_t quota_byt
   ABACUS_RETURN_IF_ERROR(CheckServers(servers));
   if (host_.find_set == nullptr) return NoNetwork();
   const ServerList list{.key = NewKey(), .servers = servers};
-  for (size_t i = 1; i < servers.size(); ++i) host_.reach(servers[i]);
+  for (size_t i = 1; i < servers.size(); ++i) host_.reach(servers[i]);  // all at once
   // All are asked before anything is made anywhere.
   std::vector<Ref<VolumeSet>> others;
-  const auto end = std::chrono::steady_clock::now() + kPatience;
   for (size_t i = 1; i < servers.size(); ++i) {
-    absl::StatusOr<Ref<VolumeSet>> other = host_.find_set(servers[i]);
-    while (!other.ok() && std::chrono::steady_clock::now() < end) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
-      other = host_.find_set(servers[i]);
-    }
-    if (!other.ok()) return other.status();
-    if (other->rid() == SelfRef<VolumeSet>().rid()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("server ", servers[i], " is the one that is asked, which is the first"));
-    }
-    others.push_back(*std::move(other));
+    ABACUS_ASSIGN_OR_RETURN(Ref<VolumeSet> other, Meet(servers[i]));
+    others.push_back(std::move(other));
   }
   const Turns::Turn turn(names_, kTheColumnsTurn);
   size_t kept = 0;
@@ -140,6 +131,69 @@ absl::Status VolumeSet::CreateSpread(const std::string& name, uint64_t quota_byt
   for (size_t i = 0; i < kept; ++i) others[i]->DropColumns(name, list.key).IgnoreError();
   if (kept > 0) DropColumns(name, list.key).IgnoreError();
   return created;
+}
+
+absl::StatusOr<Ref<VolumeSet>> VolumeSet::Meet(const std::string& address) {
+  host_.reach(address);
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  absl::StatusOr<Ref<VolumeSet>> other = host_.find_set(address);
+  while (!other.ok() && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    other = host_.find_set(address);
+  }
+  if (!other.ok() || !(other->rid() == SelfRef<VolumeSet>().rid())) return other;
+  return absl::InvalidArgumentError(
+      absl::StrCat("server ", address, " is the one that is asked, which is the first"));
+}
+
+absl::Status VolumeSet::ChangeServer(const std::string& name, const std::string& before,
+                                     const std::string& now, bool forced) {
+  if (host_.find_set == nullptr) return NoNetwork();
+  const Turns::Turn turn(names_, kTheColumnsTurn);
+  ABACUS_ASSIGN_OR_RETURN(std::optional<ServerList> list, ServerList::Load(ServersOf(name)));
+  std::shared_ptr<ServerAddresses> addresses;
+  {
+    MutexLock lock(mutex_);
+    if (!volumes_.contains(name)) return NoSuch(name);
+    if (list.has_value()) addresses = servers_[name];
+  }
+  if (addresses == nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("volume '", name, "' was made without --servers, and stays on this server"));
+  }
+  const std::vector<std::string> all = list->servers;
+  const auto place = before.empty() ? all.end() : std::find(all.begin(), all.end(), before);
+  if (!before.empty() && place == all.end()) {
+    return absl::InvalidArgumentError(absl::StrCat("'", before, "' is no server of volume '", name,
+                                                   "'; it has: ", absl::StrJoin(all, ", ")));
+  }
+  if (place == all.begin()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("server ", before, " has the names and inodes of volume '", name,
+                     "': only servers of columns can be replaced"));
+  }
+  if (place == all.end()) {
+    list->servers.push_back(now);
+  } else {
+    list->servers[static_cast<size_t>(place - all.begin())] = now;
+  }
+  ABACUS_RETURN_IF_ERROR(CheckServers(list->servers));
+  if (place != all.end() && !forced && host_.find_set(before).ok()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "server ", before, " answers. What it keeps would have to be written anew, and until then ",
+        "no other server may be lost: --force, if that is what you want"));
+  }
+  ABACUS_ASSIGN_OR_RETURN(const Ref<VolumeSet> other, Meet(now));
+  // The list of the first server is the one that counts: the others need it to find that one.
+  ABACUS_RETURN_IF_ERROR(other->KeepColumns(name, list->key, list->servers));
+  ABACUS_RETURN_IF_ERROR(list->Save(ServersOf(name)));
+  addresses->Set(list->servers);
+  ABACUS_RETURN_IF_ERROR(KeepColumns(name, list->key, list->servers));
+  for (size_t i = 1; i < list->servers.size(); ++i) {
+    const absl::StatusOr<Ref<VolumeSet>> told = host_.find_set(list->servers[i]);
+    if (told.ok()) (*told)->KeepColumns(name, list->key, list->servers).IgnoreError();
+  }
+  return absl::OkStatus();
 }
 
 absl::Status VolumeSet::KeepColumns(const std::string& name, uint64_t key,
@@ -205,7 +259,7 @@ absl::Status VolumeSet::DropColumns(const std::string& name, uint64_t key) {
 
 // A server's is asked for once for each life of that server.
 std::function<absl::StatusOr<Ref<ColumnStore>>(size_t)> VolumeSet::FinderOf(
-    const std::string& name, uint64_t key, const std::vector<std::string>& servers) {
+    const std::string& name, uint64_t key, std::shared_ptr<const ServerAddresses> servers) {
   struct Found {
     runtime::Mutex mutex;
     std::map<size_t, std::pair<runtime::Rid, Ref<ColumnStore>>> by_server ABSL_GUARDED_BY(mutex);
@@ -218,7 +272,7 @@ std::function<absl::StatusOr<Ref<ColumnStore>>(size_t)> VolumeSet::FinderOf(
       return use.set()->Columns(name, key);
     }
     if (find_set == nullptr) return NoNetwork();
-    ABACUS_ASSIGN_OR_RETURN(const Ref<VolumeSet> set, find_set(servers[server]));
+    ABACUS_ASSIGN_OR_RETURN(const Ref<VolumeSet> set, find_set(servers->All()[server]));
     {
       MutexLock lock(found->mutex);
       const auto known = found->by_server.find(server);

@@ -128,9 +128,9 @@ absl::Status VolumeSet::OpenVolume(const std::string& name) {
   std::shared_ptr<ObjectStore> store(both, both->store.get());
   ABACUS_ASSIGN_OR_RETURN(const std::optional<ServerList> list, ServerList::Load(ServersOf(name)));
   Volume::Host volume_host = host_.volume;
-  std::vector<std::string> servers;
+  std::shared_ptr<ServerAddresses> servers;
   if (list.has_value()) {
-    servers = list->servers;
+    servers = std::make_shared<ServerAddresses>(list->servers);
     volume_host.find_columns = FinderOf(name, list->key, servers);
   }
   ABACUS_ASSIGN_OR_RETURN(
@@ -140,6 +140,7 @@ absl::Status VolumeSet::OpenVolume(const std::string& name) {
   Ref<Volume> ref = host_.adopt(std::move(volume));
   MutexLock lock(mutex_);
   volumes_[name] = std::move(ref);
+  if (servers != nullptr) servers_[name] = std::move(servers);
   return absl::OkStatus();
 }
 
@@ -222,6 +223,7 @@ absl::Status VolumeSet::Delete(const std::string& name) {
   {
     MutexLock lock(mutex_);
     volumes_.erase(name);
+    servers_.erase(name);
   }
   // Under another name first: the volume may still be flushing, and a crash leaves no half of one.
   std::error_code error;

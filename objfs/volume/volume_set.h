@@ -77,6 +77,14 @@ class VolumeSet final : public runtime::AnchoredObject {
   //         nothing was made.
   absl::Status CreateSpread(const std::string& name, uint64_t quota_bytes,
                             const std::vector<std::string>& servers);
+  // Of a volume whose inodes are here: the server at address `now` comes into the place of `before`,
+  // with nothing of what that one keeps, which is to be rebuilt; or is one more, where `before` is
+  // empty. Files name servers by their places, so none of them changes.
+  // Errors: kFailedPrecondition - the volume is over no several servers; `before` is the first one;
+  //         it answers, and this is not `forced`. kInvalidArgument - `before` is none of the
+  //         volume's, or `now` is one already, or no address. kUnavailable - `now` does not answer.
+  absl::Status ChangeServer(const std::string& name, const std::string& before,
+                            const std::string& now, bool forced);
   absl::StatusOr<runtime::Ref<Volume>> Open(const std::string& name);
   // Over which servers a volume is spread that this one has, or keeps columns of; none: it is not.
   absl::StatusOr<std::vector<std::string>> Servers(const std::string& name);
@@ -95,7 +103,7 @@ class VolumeSet final : public runtime::AnchoredObject {
   absl::StatusOr<runtime::Ref<ColumnStore>> Columns(const std::string& name, uint64_t key);
 
   ABACUS_OBJECT(VolumeSet, "objfs.VolumeSet", 1, Create, Open, List, Delete, CreateSpread, Servers,
-                KeepColumns, DropColumns, Columns)
+                KeepColumns, DropColumns, Columns, ChangeServer)
 
  private:
   // Volumes look for columns here while they end, which may be after their set has.
@@ -127,7 +135,9 @@ class VolumeSet final : public runtime::AnchoredObject {
   absl::Status OpenVolume(const std::string& name);
   // How a volume finds the columns that its servers keep for it.
   std::function<absl::StatusOr<runtime::Ref<ColumnStore>>(size_t)> FinderOf(
-      const std::string& name, uint64_t key, const std::vector<std::string>& servers);
+      const std::string& name, uint64_t key, std::shared_ptr<const ServerAddresses> servers);
+  // The set of a server that may just have been named, which is given time to answer.
+  absl::StatusOr<runtime::Ref<VolumeSet>> Meet(const std::string& address);
   absl::Status CreateLocked(const std::string& name, uint64_t quota_bytes,
                             const std::function<absl::Status()>& before);
   absl::Status NoSuch(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -142,6 +152,8 @@ class VolumeSet final : public runtime::AnchoredObject {
   runtime::Mutex mutex_;
   std::map<std::string, runtime::Ref<Volume>> volumes_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, runtime::Ref<ColumnStore>> columns_ ABSL_GUARDED_BY(mutex_);  // by path
+  // Of the volumes that have several.
+  std::map<std::string, std::shared_ptr<ServerAddresses>> servers_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace abacus::objfs

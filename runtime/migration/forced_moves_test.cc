@@ -485,5 +485,35 @@ TEST_F(ManyCallsTest, NoInvocationIsLostDoubledOrReorderedOverAFaultyNetwork) {
   Run(options, LongRun() ? 20'000 : kSanitized ? 20 : 100, "many calls over a faulty network");
 }
 
+// From its creation on, also before whoever creates it has its reference. What would go wrong is
+// seen by the sanitizers for certain, and mostly as a crash without them.
+TEST_F(ForcedMovesTest, AnObjectThatIsMovedWhileItIsMadeIsThere) {
+  Cluster cluster(Options(2));
+  const int count = LongRun() ? 100'000 : kSanitized ? 500 : 3000;
+  std::atomic<bool> stop{false};
+  std::atomic<uint64_t> moved{0};
+  std::thread mover([&] {
+    while (!stop) {
+      for (const auto& object : cluster[0].binding().Objects(100)) {
+        if (object.anchored || !object.hosted || object.moving) continue;
+        const auto report = cluster.Move(object.rid, 0, 1);
+        if (report.ok() && report->status.ok()) ++moved;
+      }
+    }
+  });
+  for (int i = 0; i < count && !HasFailure(); ++i) {
+    const Ref<Counter> counter = cluster.Create<Counter>(0);
+    EXPECT_EQ(counter->Add(7).value_or(0), 7u);
+    const Rid rid = counter.rid();
+    EXPECT_TRUE(Eventually([&] {  // it is at either, or between them
+      return cluster[0].binding().Destroy(rid).ok() || cluster[1].binding().Destroy(rid).ok();
+    }));
+  }
+  stop = true;
+  mover.join();
+  std::printf("%d objects, %llu moves\n", count, static_cast<unsigned long long>(moved.load()));
+  EXPECT_GT(moved, 0u);
+}
+
 }  // namespace
 }  // namespace abacus::runtime::testing

@@ -38,21 +38,24 @@ class FileSystemWorld {
   static constexpr size_t kServer = 0;
 
   // `steady_clock_ns`: the clock of all leases; empty: the machine's. `more_types`: classes that
-  // every node knows beside the file system's.
+  // every node knows beside the file system's. `column_disks`: of the servers of columns, where they
+  // are not to be in memory.
   explicit FileSystemWorld(size_t nodes = 3, Disk* disk = nullptr,
                            std::function<int64_t()> steady_clock_ns = nullptr,
                            absl::Duration lease = absl::Seconds(30),
                            absl::Duration quiet = absl::Seconds(1),
                            std::function<void(runtime::ObjectTypes&)> more_types = nullptr,
-                           size_t column_servers = 0)
+                           size_t column_servers = 0, std::vector<Disk*> column_disks = {})
       : steady_ns(std::move(steady_clock_ns)),
         nodes_(nodes),
         lease_(lease),
         quiet_(quiet),
         more_types_(std::move(more_types)),
         disk_(disk == nullptr ? &memory_ : disk),
-        column_disks_(column_servers),
+        column_disks_(std::move(column_disks)),
+        column_memories_(column_servers),
         columns_(column_servers) {
+    column_disks_.resize(column_servers);
     Begin();
   }
   ~FileSystemWorld() { End(); }
@@ -92,7 +95,7 @@ class FileSystemWorld {
   }
   // And comes again on its disk, or on an empty one, at a node that has not been used yet.
   void StartColumns(size_t i, size_t node, bool is_empty = false) {
-    if (is_empty) column_disks_[i] = std::make_unique<MemoryDisk>();
+    if (is_empty) MakeColumnDisk(i);
     BeginColumns(i, node);
   }
   ObjectStore& column_store(size_t i) { return *columns_[i].store; }
@@ -193,10 +196,14 @@ class FileSystemWorld {
     cluster_ = std::make_unique<runtime::testing::Cluster>(options);
     server_ = kServer;
     for (size_t i = 0; i < columns_.size(); ++i) {
-      if (column_disks_[i] == nullptr) column_disks_[i] = std::make_unique<MemoryDisk>();
+      if (column_disks_[i] == nullptr) MakeColumnDisk(i);
       BeginColumns(i, i == 0 ? kServer : nodes_ - columns_.size() + i);
     }
     BeginVolume();
+  }
+  void MakeColumnDisk(size_t i) {
+    column_memories_[i] = std::make_unique<MemoryDisk>();
+    column_disks_[i] = column_memories_[i].get();
   }
   void BeginColumns(size_t i, size_t node) {
     auto store = LocalObjectStore::Open(*column_disks_[i], {});
@@ -263,7 +270,9 @@ class FileSystemWorld {
                                 .flush_interval = absl::Milliseconds(100),
                                 .lease = lease_,
                                 .quiet = quiet_,
-                                .servers = servers},
+                                .servers = servers.empty()
+                                               ? nullptr
+                                               : std::make_shared<ServerAddresses>(servers)},
                                host);
     ASSERT_TRUE(volume.ok()) << volume.status();
     volume_ = binding.Adopt(*std::move(volume));
@@ -299,7 +308,8 @@ class FileSystemWorld {
   const LayerKinds kinds_ = AllKinds();
   MemoryDisk memory_;
   Disk* const disk_;
-  std::vector<std::unique_ptr<MemoryDisk>> column_disks_;
+  std::vector<Disk*> column_disks_;
+  std::vector<std::unique_ptr<MemoryDisk>> column_memories_;
   std::vector<Columns> columns_;
   std::shared_ptr<ObjectStore> store_;
   std::unique_ptr<runtime::testing::Cluster> cluster_;

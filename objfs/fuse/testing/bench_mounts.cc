@@ -20,6 +20,7 @@
 #include <thread>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
@@ -133,6 +134,11 @@ class ServedDirectory final : public BenchMount {
   }
   std::string path() const override { return path_; }
   pid_t server() const override { return children_.back()->pid(); }
+  std::vector<pid_t> servers() const override {
+    std::vector<pid_t> pids;
+    for (size_t i = 0; i + 1 < children_.size(); ++i) pids.push_back(children_[i]->pid());
+    return pids;
+  }
 
   std::string Under(const std::string& name) const { return absl::StrCat(folder_, "/", name); }
   absl::Status Begin(const std::vector<std::string>& words, const std::function<bool()>& is_up) {
@@ -142,6 +148,19 @@ class ServedDirectory final : public BenchMount {
   }
   absl::Status BeginMount(const std::vector<std::string>& words) {
     return Begin(words, [this] { return IsMountPoint(path_); });
+  }
+  // `abacus serve`. Returns its address.
+  absl::StatusOr<std::string> BeginServer(const std::string& program) {
+    const std::string name = absl::StrCat("server", children_.size());
+    const std::string ready = Under(name + ".ready"), config = Under(name + ".toml");
+    std::ofstream(config) << "[node]\nname = \"" << name << "\"\ndata_address = \"unix:"
+                          << Under(name + ".socket") << "\"\n";
+    absl::Status begun =
+        Begin({program, "serve", "--config", config, "--data", Under(name), "--listen",
+               "127.0.0.1:0", "--ready-file", ready},
+              [&] { return !TextOf(ready).empty(); });
+    if (!begun.ok()) return begun;
+    return std::string(absl::StripAsciiWhitespace(TextOf(ready)));
   }
 
  private:
@@ -167,7 +186,6 @@ class GlusterDirectory final : public BenchMount {
   explicit GlusterDirectory(const BenchPlace& place)
       : folder_(place.folder + "/gluster"), path_(folder_ + "/mount") {
     std::filesystem::create_directories(path_);
-    std::filesystem::create_directories(folder_ + "/brick");
   }
   ~GlusterDirectory() override {
     umount2(path_.c_str(), MNT_DETACH);
@@ -179,7 +197,7 @@ class GlusterDirectory final : public BenchMount {
   std::string path() const override { return path_; }
   pid_t server() const override { return client_->pid(); }
 
-  absl::Status Begin() {
+  absl::Status Begin(size_t bricks) {
     if (geteuid() != 0) return absl::PermissionDeniedError("its server has to be run by root");
     if (auto status = RunProgram({"which", "glusterd", "gluster", "glusterfs", "ip"});
         !status.ok()) {
@@ -196,10 +214,17 @@ class GlusterDirectory final : public BenchMount {
         folder_ + "/daemon.log", SIGKILL);  // unshare(1) holds SIGTERM back
     const auto answers = [this] { return Gluster({"volume", "list"}).ok(); };
     if (auto status = daemon_->ComesUp(answers); !status.ok()) return status;
-    const std::string brick = absl::StrCat(kAddress, ":", folder_, "/brick");
-    if (auto status = Gluster({"volume", "create", kVolume, brick, "force"}); !status.ok()) {
-      return status;
+    std::vector<std::string> create = {"volume", "create", kVolume};
+    if (bricks > 1) {
+      create.insert(create.end(), {"disperse-data", absl::StrCat(bricks - 1), "redundancy", "1"});
     }
+    for (size_t i = 0; i < bricks; ++i) {
+      const std::string brick = absl::StrCat(folder_, "/brick", i);
+      std::filesystem::create_directories(brick);
+      create.push_back(absl::StrCat(kAddress, ":", brick));
+    }
+    create.push_back("force");
+    if (auto status = Gluster(create); !status.ok()) return status;
     if (auto status = Gluster({"volume", "start", kVolume}); !status.ok()) return status;
     client_ = std::make_unique<Child>(
         Inside({"--net=%net"},
@@ -296,29 +321,39 @@ absl::StatusOr<std::unique_ptr<BenchMount>> BenchRemote(const BenchPlace& place,
                                                         const std::string& stack,
                                                         const std::string& option) {
   auto mount = std::make_unique<ServedDirectory>(place, "remote");
-  const std::string ready = mount->Under("ready");
-  const std::string config = mount->Under("server.toml");
-  std::ofstream(config) << "[node]\ndata_address = \"unix:" << mount->Under("socket") << "\"\n";
-  absl::Status begun =
-      mount->Begin({place.program, "serve", "--config", config, "--data", mount->Under("data"),
-                    "--listen", "127.0.0.1:0", "--ready-file", ready},
-                   [&] { return !TextOf(ready).empty(); });
-  if (!begun.ok()) return begun;
-  std::string address = TextOf(ready);
-  while (!address.empty() && address.back() == '\n') address.pop_back();
-  begun = RunProgram({place.program, "volume", "create", "bench", "--server", address});
-  if (!begun.ok()) return begun;
+  const auto address = mount->BeginServer(place.program);
+  if (!address.ok()) return address.status();
+  const absl::Status made =
+      RunProgram({place.program, "volume", "create", "bench", "--server", *address});
+  if (!made.ok()) return made;
   std::vector<std::string> words =
-      WithStack({place.program, "mount", "--foreground", address + "/bench", mount->path()},
+      WithStack({place.program, "mount", "--foreground", *address + "/bench", mount->path()},
                 stack.empty() ? "isolation/storage" : stack);
   if (!option.empty()) words.insert(words.end(), {"-o", option});
-  begun = mount->BeginMount(words);
+  const absl::Status begun = mount->BeginMount(words);
   return OrError(begun, std::move(mount));
 }
 
-absl::StatusOr<std::unique_ptr<BenchMount>> BenchGluster(const BenchPlace& place) {
+absl::StatusOr<std::unique_ptr<BenchMount>> BenchSpread(const BenchPlace& place, size_t servers,
+                                                        const std::string& stack) {
+  auto mount = std::make_unique<ServedDirectory>(place, "spread");
+  std::vector<std::string> addresses;
+  for (size_t i = 0; i < servers; ++i) {
+    const auto address = mount->BeginServer(place.program);
+    if (!address.ok()) return address.status();
+    addresses.push_back(*address);
+  }
+  const absl::Status made = RunProgram(
+      {place.program, "volume", "create", "bench", "--servers", absl::StrJoin(addresses, ",")});
+  if (!made.ok()) return made;
+  const absl::Status begun = mount->BeginMount(WithStack(
+      {place.program, "mount", "--foreground", addresses[0] + "/bench", mount->path()}, stack));
+  return OrError(begun, std::move(mount));
+}
+
+absl::StatusOr<std::unique_ptr<BenchMount>> BenchGluster(const BenchPlace& place, size_t bricks) {
   auto mount = std::make_unique<GlusterDirectory>(place);
-  if (auto status = mount->Begin(); !status.ok()) return status;
+  if (auto status = mount->Begin(bricks); !status.ok()) return status;
   return mount;
 }
 

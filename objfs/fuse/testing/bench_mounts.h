@@ -22,6 +22,8 @@ class BenchMount {
   virtual std::string path() const = 0;
   // The process that answers the kernel; -1: there is none.
   virtual pid_t server() const { return -1; }
+  // The processes behind it that keep the bytes, where they are several.
+  virtual std::vector<pid_t> servers() const { return {}; }
 };
 
 // Where the programs and the files of the mounts are. `folder` is on the disk that all are
@@ -44,10 +46,14 @@ absl::StatusOr<std::unique_ptr<BenchMount>> BenchLocal(const BenchPlace& place,
 absl::StatusOr<std::unique_ptr<BenchMount>> BenchRemote(const BenchPlace& place,
                                                         const std::string& stack,
                                                         const std::string& option = "");
-// One brick, on this machine: a server in namespaces of its own (network, processes, and what is
+// `servers` server processes, a volume over them, and a mount.
+absl::StatusOr<std::unique_ptr<BenchMount>> BenchSpread(const BenchPlace& place, size_t servers,
+                                                        const std::string& stack);
+// A brick, or dispersed ones of which any may be lost, on this machine: a server in namespaces of its own (network, processes, and what is
 // mounted over the folders where it keeps its state), so that nothing of it is left.
 // Errors: kNotFound - the programs are not installed. kPermissionDenied - this is not root.
-absl::StatusOr<std::unique_ptr<BenchMount>> BenchGluster(const BenchPlace& place);
+absl::StatusOr<std::unique_ptr<BenchMount>> BenchGluster(const BenchPlace& place,
+                                                         size_t bricks = 1);
 
 // Lets this process and those that it begins have as many files open as the system allows, and
 // returns how many: a pass-through server has one open for each file that the kernel knows.

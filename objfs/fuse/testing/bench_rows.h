@@ -19,6 +19,7 @@ struct MountBenchSizes {
   uint64_t file_bytes() const { return uint64_t{quick ? 128u : 1024u} << 20; }
   int direct_reads() const { return quick ? 5'000 : 50'000; }
   int random_writes() const { return quick ? 2'000 : 20'000; }
+  int synced_writes() const { return quick ? 200 : 2'000; }
   int small_files() const { return quick ? 300 : 3'000; }
   uint64_t open_files_max = UINT64_MAX;  // of a process; see RaiseOpenFiles()
   int entries() const {
@@ -36,6 +37,9 @@ void MountData(runtime::BenchReport& report, const testing::BenchPlace& place,
                const MountBenchSizes& sizes);
 void MountNames(runtime::BenchReport& report, const testing::BenchPlace& place,
                 const MountBenchSizes& sizes);
+// Files over five servers, with parity.
+void MountSpread(runtime::BenchReport& report, const testing::BenchPlace& place,
+                 const MountBenchSizes& sizes);
 
 }  // namespace abacus::objfs
 

@@ -64,6 +64,32 @@ double ResidentBytes(pid_t process) {
   throw BenchError(absl::StrCat("no process ", process));
 }
 
+double WritesInOrder(const std::string& path, uint64_t file_bytes, bool synced) {
+  const std::string bytes(kLargeBytes, 'x');
+  return PerSecond(static_cast<double>(file_bytes), [&] {
+    const File file(path, O_WRONLY | O_CREAT | O_TRUNC);
+    for (uint64_t at = 0; at < file_bytes; at += kLargeBytes) {
+      CheckWhole(write(file, bytes.data(), bytes.size()), bytes.size(), "write " + path);
+    }
+    if (synced) Checked(fsync(file), "fsync " + path);
+  });
+}
+
+double WritesAnywhere(const std::string& path, uint64_t file_bytes, int writes, bool synced) {
+  const std::string bytes(kSmallBytes, 'y');
+  std::minstd_rand random(19990719);
+  const uint64_t places = file_bytes / kSmallBytes;
+  return PerSecond(writes, [&] {
+    const File file(path, O_WRONLY);
+    for (int i = 0; i < writes; ++i) {
+      const uint64_t at = random() % places * kSmallBytes;
+      CheckWhole(pwrite(file, bytes.data(), bytes.size(), static_cast<off_t>(at)), bytes.size(),
+                 "write " + path);
+      if (synced) Checked(fdatasync(file), "fdatasync " + path);
+    }
+  });
+}
+
 }  // namespace
 
 double DirectReads(const std::string& path, uint64_t file_bytes, uint64_t bytes, int reads) {
@@ -85,13 +111,10 @@ double DirectReads(const std::string& path, uint64_t file_bytes, uint64_t bytes,
 }
 
 double SequentialWrite(const std::string& path, uint64_t file_bytes) {
-  const std::string bytes(kLargeBytes, 'x');
-  return PerSecond(static_cast<double>(file_bytes), [&] {
-    const File file(path, O_WRONLY | O_CREAT | O_TRUNC);
-    for (uint64_t at = 0; at < file_bytes; at += kLargeBytes) {
-      CheckWhole(write(file, bytes.data(), bytes.size()), bytes.size(), "write " + path);
-    }
-  });
+  return WritesInOrder(path, file_bytes, false);
+}
+double SyncedWrite(const std::string& path, uint64_t file_bytes) {
+  return WritesInOrder(path, file_bytes, true);
 }
 
 double SequentialRead(const std::string& path, uint64_t file_bytes) {
@@ -107,17 +130,10 @@ double SequentialRead(const std::string& path, uint64_t file_bytes) {
 }
 
 double RandomWrites(const std::string& path, uint64_t file_bytes, int writes) {
-  const std::string bytes(kSmallBytes, 'y');
-  std::minstd_rand random(19990719);
-  const uint64_t places = file_bytes / kSmallBytes;
-  return PerSecond(writes, [&] {
-    const File file(path, O_WRONLY);
-    for (int i = 0; i < writes; ++i) {
-      const uint64_t at = random() % places * kSmallBytes;
-      CheckWhole(pwrite(file, bytes.data(), bytes.size(), static_cast<off_t>(at)), bytes.size(),
-                 "write " + path);
-    }
-  });
+  return WritesAnywhere(path, file_bytes, writes, false);
+}
+double SyncedRandomWrites(const std::string& path, uint64_t file_bytes, int writes) {
+  return WritesAnywhere(path, file_bytes, writes, true);
 }
 
 double Churn(const std::string& directory, int files) {

@@ -26,8 +26,13 @@ double DirectReads(const std::string& file, uint64_t file_bytes, uint64_t bytes,
 double SequentialWrite(const std::string& file, uint64_t file_bytes);
 double SequentialRead(const std::string& file, uint64_t file_bytes);
 
+// With the fsync(2) that makes it durable.
+double SyncedWrite(const std::string& file, uint64_t file_bytes);
+
 // Writes of 4 KiB at random places of a file that is there, closed at the end. Writes a second.
 double RandomWrites(const std::string& file, uint64_t file_bytes, int writes);
+// Each with an fdatasync(2) of its own.
+double SyncedRandomWrites(const std::string& file, uint64_t file_bytes, int writes);
 
 // Create, write 4 KiB, close, unlink. Files a second.
 double Churn(const std::string& directory, int files);
