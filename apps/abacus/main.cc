@@ -238,7 +238,8 @@ void CommandLine::AddVolumes() {
   CLI::App* replaced = add_named(
       "replace-server", "put an empty server in the place of one that is lost, to be rebuilt",
       &volume_replace_server_, VolumeOptions::What::kReplaceServer);
-  add_server("LOST", &volume_replace_server_.before, replaced, "as `abacus volume status` names it");
+  add_server("LOST", &volume_replace_server_.before, replaced,
+             "as `abacus volume status` names it");
   add_server("SERVER", &volume_replace_server_.now, replaced, "the new one");
   replaced->add_flag("--force", volume_replace_server_.force,
                      "also one that answers: what it keeps is given up");

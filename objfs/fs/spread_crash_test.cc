@@ -168,7 +168,7 @@ TEST(SpreadCrashTest, WhatWasSyncedIsThereAndTheRestIsWholeAfterAPowerCut) {
   for (const char* stack : kStacks) {
     bool whole = false;
     uint64_t cuts = 0, synced_writes = 0;
-    const uint64_t stride = Stride(17);
+    const uint64_t stride = Stride(3);
     for (uint64_t call = 0; !whole && !::testing::Test::HasFailure(); call += stride, ++cuts) {
       SCOPED_TRACE(absl::StrCat(stack, ", cut at call ", call));
       Disks disks;
@@ -182,6 +182,7 @@ TEST(SpreadCrashTest, WhatWasSyncedIsThereAndTheRestIsWholeAfterAPowerCut) {
         whole = work->Work(40);
         if (whole) disks.CutPower();
       }
+      disks.At(0, nullptr);
       disks.PowerOn(call);
       World world(disks);
       const auto client = world->Client(1);
@@ -200,7 +201,7 @@ TEST(SpreadCrashTest, AnotherClientTakesOverTheFilesOfOneThatDied) {
   for (const char* stack : kStacks) {
     bool whole = false;
     uint64_t deaths = 0;
-    const uint64_t stride = Stride(29);
+    const uint64_t stride = Stride(17);
     for (uint64_t call = 0; !whole && !::testing::Test::HasFailure(); call += stride, ++deaths) {
       SCOPED_TRACE(absl::StrCat(stack, ", dies at call ", call));
       Disks disks;

@@ -77,10 +77,10 @@ class VolumeSet final : public runtime::AnchoredObject {
   //         nothing was made.
   absl::Status CreateSpread(const std::string& name, uint64_t quota_bytes,
                             const std::vector<std::string>& servers);
-  // Of a volume whose inodes are here: the server at address `now` comes into the place of `before`,
-  // with nothing of what that one keeps, which is to be rebuilt; or is one more, where `before` is
-  // empty. Files name servers by their places, so none of them changes.
-  // Errors: kFailedPrecondition - the volume is over no several servers; `before` is the first one;
+  // Of a volume whose inodes are here: the server at address `now` comes into the place of
+  // `before`, with nothing of what that one keeps, which is to be rebuilt; or is one more, where
+  // `before` is empty. Files name servers by their places, so none of them changes. Errors:
+  // kFailedPrecondition - the volume is over no several servers; `before` is the first one;
   //         it answers, and this is not `forced`. kInvalidArgument - `before` is none of the
   //         volume's, or `now` is one already, or no address. kUnavailable - `now` does not answer.
   absl::Status ChangeServer(const std::string& name, const std::string& before,

@@ -38,8 +38,8 @@ class FileSystemWorld {
   static constexpr size_t kServer = 0;
 
   // `steady_clock_ns`: the clock of all leases; empty: the machine's. `more_types`: classes that
-  // every node knows beside the file system's. `column_disks`: of the servers of columns, where they
-  // are not to be in memory.
+  // every node knows beside the file system's. `column_disks`: of the servers of columns, where
+  // they are not to be in memory.
   explicit FileSystemWorld(size_t nodes = 3, Disk* disk = nullptr,
                            std::function<int64_t()> steady_clock_ns = nullptr,
                            absl::Duration lease = absl::Seconds(30),
@@ -265,15 +265,14 @@ class FileSystemWorld {
     };
     std::vector<std::string> servers;
     for (size_t i = 0; i < columns_.size(); ++i) servers.push_back(absl::StrCat("server ", i));
-    auto volume = Volume::Make(store_,
-                               {.name = "test",
-                                .flush_interval = absl::Milliseconds(100),
-                                .lease = lease_,
-                                .quiet = quiet_,
-                                .servers = servers.empty()
-                                               ? nullptr
-                                               : std::make_shared<ServerAddresses>(servers)},
-                               host);
+    auto volume = Volume::Make(
+        store_,
+        {.name = "test",
+         .flush_interval = absl::Milliseconds(100),
+         .lease = lease_,
+         .quiet = quiet_,
+         .servers = servers.empty() ? nullptr : std::make_shared<ServerAddresses>(servers)},
+        host);
     ASSERT_TRUE(volume.ok()) << volume.status();
     volume_ = binding.Adopt(*std::move(volume));
     runtime::MutexLock lock(mutex_);

@@ -52,7 +52,9 @@ class NamesWork {
     return true;
   }
   // It ended because its client died, and not what it asked: all but its last change is there.
-  void LastChangeOnly() { history_.erase(history_.begin(), history_.end() - 1 - (history_.size() > 1)); }
+  void LastChangeOnly() {
+    history_.erase(history_.begin(), history_.end() - 1 - (history_.size() > 1));
+  }
   uint64_t exchanges() const { return exchanges_; }
   uint64_t synced_writes() const { return synced_writes_; }
 

@@ -153,12 +153,11 @@ class ServedDirectory final : public BenchMount {
   absl::StatusOr<std::string> BeginServer(const std::string& program) {
     const std::string name = absl::StrCat("server", children_.size());
     const std::string ready = Under(name + ".ready"), config = Under(name + ".toml");
-    std::ofstream(config) << "[node]\nname = \"" << name << "\"\ndata_address = \"unix:"
-                          << Under(name + ".socket") << "\"\n";
-    absl::Status begun =
-        Begin({program, "serve", "--config", config, "--data", Under(name), "--listen",
-               "127.0.0.1:0", "--ready-file", ready},
-              [&] { return !TextOf(ready).empty(); });
+    std::ofstream(config) << "[node]\nname = \"" << name
+                          << "\"\ndata_address = \"unix:" << Under(name + ".socket") << "\"\n";
+    absl::Status begun = Begin({program, "serve", "--config", config, "--data", Under(name),
+                                "--listen", "127.0.0.1:0", "--ready-file", ready},
+                               [&] { return !TextOf(ready).empty(); });
     if (!begun.ok()) return begun;
     return std::string(absl::StripAsciiWhitespace(TextOf(ready)));
   }

@@ -49,9 +49,10 @@ absl::StatusOr<std::unique_ptr<BenchMount>> BenchRemote(const BenchPlace& place,
 // `servers` server processes, a volume over them, and a mount.
 absl::StatusOr<std::unique_ptr<BenchMount>> BenchSpread(const BenchPlace& place, size_t servers,
                                                         const std::string& stack);
-// A brick, or dispersed ones of which any may be lost, on this machine: a server in namespaces of its own (network, processes, and what is
-// mounted over the folders where it keeps its state), so that nothing of it is left.
-// Errors: kNotFound - the programs are not installed. kPermissionDenied - this is not root.
+// A brick, or dispersed ones of which any may be lost, on this machine: a server in namespaces of
+// its own (network, processes, and what is mounted over the folders where it keeps its state), so
+// that nothing of it is left. Errors: kNotFound - the programs are not installed. kPermissionDenied
+// - this is not root.
 absl::StatusOr<std::unique_ptr<BenchMount>> BenchGluster(const BenchPlace& place,
                                                          size_t bricks = 1);
 

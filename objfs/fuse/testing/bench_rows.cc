@@ -150,7 +150,9 @@ void MountData(runtime::BenchReport& report, const BenchPlace& place,
   const uint64_t bytes = sizes.file_bytes();
   const auto file = [](const BenchMount& mount) { return mount.path() + "/large"; };
   constexpr double kMiB = 1.0 / (1 << 20);
-  MeasureMounts(report, place, {
+  MeasureMounts(
+      report, place,
+      {
           {"sequential write of 1 MiB",
            "MiB/s",
            kMiB,
@@ -177,7 +179,9 @@ void MountData(runtime::BenchReport& report, const BenchPlace& place,
 void MountNames(runtime::BenchReport& report, const BenchPlace& place,
                 const MountBenchSizes& sizes) {
   const auto many = [](const BenchMount& at) { return at.path() + "/many"; };
-  MeasureMounts(report, place, {
+  MeasureMounts(
+      report, place,
+      {
           {"create, write 4 KiB, close, unlink",
            "1/s",
            1,
