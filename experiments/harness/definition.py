@@ -14,6 +14,7 @@ DRIVER = "driver.py"
 TEMPLATE = "template"  # a folder to copy, no experiment
 PLACEMENTS = ("client", "adaptive", "server")
 STATICS = ("client", "server")
+SIZES = ("full", "quick", "ci")
 RUNS_MAX = 30  # of one placement
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -108,7 +109,7 @@ _PROGRESS = {
 _ROW = {
     "name": (_name, ...), "title": (_text, ""), "network": (_text, ...),
     "placements": (_some_placements, None), "statics_of": (_name, ""), "shares": (_shares, None),
-    "full": (_table, {}), "quick": (_table, {}), "full_only": (_flag, False),
+    "full": (_table, {}), "quick": (_table, {}), "ci": (_table, {}), "full_only": (_flag, False),
     "paper_retries": (_by_placement(_not_negative, "numbers"), None),
     "paper_phases": (_by_placement(_list_of(_not_negative, "seconds"), "lists of seconds"), None),
     "claim": (_list_of(_table, "tables", or_empty=True), ()),
@@ -193,8 +194,8 @@ class Row:
     placements: tuple
     statics_of: str  # the row whose static runs stand for this one's, or ""
     shares: dict     # of the testbed's nodes, where they differ from its topology
-    workload: dict   # for both sizes
-    sizes: dict      # {"full": {...}, "quick": {...}}
+    workload: dict   # for all sizes
+    sizes: dict      # {"full": {...}, "quick": {...}, "ci": {...}}; ci empty: as quick
     full_only: bool  # too long for a quick look
     paper_retries: dict
     paper_phases: dict
@@ -204,10 +205,10 @@ class Row:
     def path(self):
         return f"{self.experiment}/{self.name}"
 
-    def for_driver(self, quick):
-        """The row as driver.py gets it: its own size on top of what both sizes have in common."""
-        return {"name": self.name, "network": self.network, **self.workload,
-                **self.sizes["quick" if quick else "full"]}
+    def for_driver(self, quick, ci=False):
+        """The row as driver.py gets it: its own size on top of what all sizes have in common."""
+        size = "ci" if ci and self.sizes["ci"] else "quick" if quick else "full"
+        return {"name": self.name, "network": self.network, **self.workload, **self.sizes[size]}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -265,19 +266,21 @@ def _read_row(place, experiment, i, table):
         if near:
             place.wrong(where, f"key '{key}' would be handed to the driver; did you mean "
                         f"{near[0]}? A parameter needs a name less like that")
-    for size in ("full", "quick"):
+    for size in SIZES:
         for key in row[size] or ():
             if key in _ROW or key in workload:
-                place.wrong(where, f"{size}.{key} is given for both sizes already: take one away")
+                place.wrong(where, f"{size}.{key} is given for all sizes already: take one away")
     if not row["full_only"] and set(row["full"] or ()) != set(row["quick"] or ()):
         place.wrong(where, "full and quick must have the same keys, or full_only = true")
+    if row["ci"] and set(row["ci"]) != set(row["quick"] or ()):
+        place.wrong(where, "ci must have the keys of quick, or be left out")
     placements = tuple(row["placements"] or PLACEMENTS)
     compared = set(placements)
     if row["statics_of"]:
         placements, compared = ("adaptive",), set(PLACEMENTS)
     return Row(experiment, row["name"], row["title"] or row["name"], row["network"], placements,
                row["statics_of"], row["shares"] or {}, workload,
-               {size: row[size] for size in ("full", "quick")}, row["full_only"],
+               {size: row[size] for size in SIZES}, row["full_only"],
                row["paper_retries"] or {}, row["paper_phases"] or {},
                _read_claims(place, where, row, compared))
 

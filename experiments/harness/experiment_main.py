@@ -1,6 +1,7 @@
 """The command ./dev experiment; `--help` tells its use."""
 
 import argparse
+import itertools
 import os
 import sys
 from pathlib import Path
@@ -44,8 +45,9 @@ def parser():
     top.add_argument("--report-only", action="store_true",
                      help="run nothing: results.json and the report of the records there are")
     top.add_argument("--ci", action="store_true", help="--quick, only rows whose ratio in the "
-                     "paper is 2 or more, only who wins and what the engine chose; skipped where "
-                     "the testbed is off")
+                     "paper is 2 or more, as many as three minutes allow; skipped where the "
+                     "testbed is off. Who wins and what the engine chose is told, and only a run "
+                     "that fails is a failure")
     top.add_argument("--program", type=Path, help=argparse.SUPPRESS)  # ./dev gives it
     return top
 
@@ -114,6 +116,7 @@ def select(words, root, options):
     pairs, not_runnable = [], []
     found = {name: definition.find(name, root) for name in wanted}
     rows_wanted = {experiment.name: wanted[name] for name, experiment in found.items()}
+    by_experiment = []
     for experiment in definition.in_order(found.values()):
         name, rows = experiment.name, rows_wanted[experiment.name]
         if experiment.not_runnable:
@@ -122,7 +125,10 @@ def select(words, root, options):
             not_runnable.append(experiment)
             continue
         chosen = [] if "" in rows else rows
-        pairs += [(experiment, row) for row in _rows_of(experiment, chosen, options)]
+        by_experiment.append([(experiment, row) for row in _rows_of(experiment, chosen, options)])
+    if options.ci:  # the time may not be enough for all: first a row of each
+        by_experiment = itertools.zip_longest(*by_experiment)
+    pairs += [pair for pairs_of in by_experiment for pair in pairs_of if pair]
     return pairs, not_runnable
 
 
@@ -166,7 +172,10 @@ def _tell(found, runner, missing, paths, interrupted, out):
     print(f"{held} of {len(outcomes)} claims hold; " + ", ".join(map(str, paths)), file=out)
     if interrupted:
         return 128 + 2
-    return FAILED if runner.failures else OK if held == len(outcomes) else NOT_SHOWN
+    if runner.failures:
+        return FAILED
+    # CI's machine is shared: what was measured on it is told, and breaks nothing.
+    return OK if held == len(outcomes) or runner.options.ci else NOT_SHOWN
 
 
 def run(arguments, world=None, root=EXPERIMENTS, out=sys.stdout):

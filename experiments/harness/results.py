@@ -53,6 +53,9 @@ def ci_rows(experiment):
 
 def _claims(row, evidence, options):
     """(outcomes, why there are none)."""
+    missing = [placement for placement in row.placements if placement not in evidence.records]
+    if options.ci and missing:
+        return (), f"no claim: CI has not run it at {', '.join(missing)}"
     wanted = [claim for claim in row.claims if not options.ci or claim.kind in CI_KINDS]
     if not wanted:
         return (), "the paper states nothing to hold this row to" if not row.claims else ""

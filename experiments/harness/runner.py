@@ -23,6 +23,9 @@ from topology import TopologyError  # noqa: E402
 
 # One at a time on a machine: the name is taken by whoever runs experiments.
 TESTBED = "experiment"
+# What CI gives experiments, the measuring of the testbed included: no run begins that would, by the
+# longest one so far, end later. So it ends within three minutes, and busy machines run fewer rows.
+CI_TIME_S = 165
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +56,10 @@ class Job:
     @property
     def text(self):
         return f"{self.row.path} {self.placement} {self.run}"
+
+
+class UnusableError(ExperimentError):
+    """A record is as it should be, and may not be used as things were asked for."""
 
 
 class World:
@@ -107,10 +114,11 @@ class Runner:
         self.store = Store(options.results)
         self.failures, self.skipped = [], []
         self._took_s = {}
+        self._begun = time.monotonic()
 
     def wanted(self, row):
         """The origin that a record of the row must have."""
-        return origin(self.commit, self.profile_sha256, row.for_driver(self.options.quick),
+        return origin(self.commit, self.profile_sha256, self._for_driver(row),
                       self.options.quick, row.shares)
 
     def jobs(self, pairs):
@@ -162,18 +170,39 @@ class Runner:
         try:
             made = self.world.lab(testbed, self.profile_path)
         except Exception as error:  # of the lab, which is somebody else's code
-            self._refuse(here, f"{type(error).__name__}: {error}")
+            self._refuse(here, f"{type(error).__name__}: {error}", excused=False)
             progress.total -= len(here)
             return
         with made as lab:
             for i, job in enumerate(here):
+                if self._ci_time_is_over():
+                    self._refuse(here[i:], f"the {CI_TIME_S} s that CI has are over")
+                    progress.total -= len(here[i:])
+                    break
                 progress.begin(job.text, self._expected_s(here[i:] + later))
+                failed = len(self.failures)
                 try:
                     outcome = self._one(job, lab, drivers[job.experiment.name], off)
                 except BaseException:
                     progress.clear()
                     raise
                 progress.end(outcome)
+                if self.options.ci and len(self.failures) > failed:
+                    self._excuse(testbed, key)
+
+    def _ci_time_is_over(self):
+        longest_s = max(self._took_s.values(), default=0)
+        return self.options.ci and time.monotonic() - self._begun + longest_s > CI_TIME_S
+
+    def _excuse(self, testbed, key):
+        """The run that failed last is skipped where the machine has become too busy for it."""
+        off = self._check(testbed, key[0], dict(key[1]))
+        if off:
+            path, reason = self.failures.pop()
+            self.skipped.append((path, f"{reason}; and the testbed is off now: {'; '.join(off)}"))
+
+    def _for_driver(self, row):
+        return row.for_driver(self.options.quick, self.options.ci)
 
     def say(self, text):
         print(f"experiment: {text}", file=self.out, flush=True)
@@ -217,11 +246,12 @@ class Runner:
             self.say(f"the testbed is as its topology says ({len(rows)} measured values)")
         return result["off"]
 
-    def _refuse(self, jobs, reason):
-        """None of these jobs can be done; CI goes on without them."""
+    def _refuse(self, jobs, reason, excused=True):
+        """None of these jobs can be done; CI goes on without them where the machine is why."""
+        skips = self.options.ci and excused
         for path in dict.fromkeys(job.row.path for job in jobs):
-            (self.skipped if self.options.ci else self.failures).append((path, reason))
-        self.say(f"{len(jobs)} run(s) are {'skipped' if self.options.ci else 'refused'}: {reason}")
+            (self.skipped if skips else self.failures).append((path, reason))
+        self.say(f"{len(jobs)} run(s) are {'skipped' if skips else 'refused'}: {reason}")
 
     def _expected_s(self, jobs):
         known = list(self._took_s.values())
@@ -235,6 +265,9 @@ class Runner:
         begun = time.monotonic()
         try:
             record = self._record(job, lab, driver, off)
+        except UnusableError as error:  # as this machine has no better source, always
+            self._refuse([job], str(error))
+            return f"no use: {error}"
         except Exception as error:  # of a driver, which is somebody else's code
             self.failures.append((job.text, str(error) or type(error).__name__))
             return f"FAILED: {error or type(error).__name__}"
@@ -246,7 +279,7 @@ class Runner:
 
     def _record(self, job, lab, driver, off):
         seed = 1000 * self.options.seed + job.run  # the same at each placement
-        row = job.row.for_driver(self.options.quick)
+        row = self._for_driver(job.row)
         record = driver(lab, row, job.placement, seed, self.options.quick)
         if not isinstance(record, dict):
             raise ExperimentError(f"{job.experiment.driver}: run() returned no dict")
@@ -259,7 +292,7 @@ class Runner:
             raise ExperimentError(f"{job.experiment.driver}: its record {problem}")
         problem = unusable(record, self.options)
         if problem:
-            raise ExperimentError(problem)
+            raise UnusableError(problem)
         self.store.write(job.row, record)
         return record
 

@@ -10,6 +10,7 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
+import definition
 import experiment_main
 import manifest
 from definition import ExperimentError
@@ -240,6 +241,69 @@ class RunnerTest(unittest.TestCase):
         _, _, world = self.experiment("small", "--ci", claims=f"{small}, {SHOWN}")
         self.assertEqual(world.runs, [])
 
+    def test_ci_fails_where_a_run_does_and_not_by_what_was_measured(self):
+        claims = '{kind = "speedup", winner = "server", at_least = 3.0}, '
+        code, said, _ = self.experiment("small", "--ci", claims=claims + NOT)
+        self.assertEqual(code, OK)
+        self.assertIn("DOES NOT HOLD small/one: client is the faster", said)
+
+        def fails(row, placement, seed, quick):
+            raise RuntimeError("lan1 did not answer")
+
+        self.commit = "c0ffef"
+        code, said, _ = self.experiment("small", "--ci", world=FakeWorld(fails))
+        self.assertEqual(code, FAILED)
+        self.assertIn("FAILED        small/one client 1: lan1 did not answer", said)
+
+    def test_ci_skips_a_run_that_failed_where_the_testbed_is_off_by_then(self):
+        def fails(row, placement, seed, quick):
+            world.measured = 5.0
+            raise RuntimeError("lan1 did not answer")
+
+        world = FakeWorld(fails)
+        claims = '{kind = "speedup", winner = "server", at_least = 3.0}'
+        code, said, _ = self.experiment("small", "--ci", claims=claims, world=world)
+        self.assertEqual(code, OK)
+        self.assertIn("skipped       small/one client 1: lan1 did not answer; and the testbed is "
+                      "off now: lan1", said)
+
+    def test_ci_begins_nothing_that_would_end_late_and_claims_nothing_of_a_part(self):
+        claims = '{kind = "speedup", winner = "server", at_least = 3.0}, ' + SHOWN
+        clock = [0.0]
+
+        def slow(row, placement, seed, quick):
+            clock[0] += 60
+            return server_wins(row, placement, seed, quick)
+
+        with mock.patch("runner.time.monotonic", lambda: clock[0]):
+            code, said, world = self.experiment("small", "--ci", claims=claims,
+                                                world=FakeWorld(slow))
+        self.assertEqual((code, len(world.runs)), (OK, 2))
+        self.assertIn("skipped       small/one: the 165 s that CI has are over", said)
+        self.assertIn("no claim: CI has not run it at server", said)
+        self.assertEqual(self.in_results()["experiments"][0]["claims"], [])
+
+    def test_ci_takes_a_row_of_each_experiment_first(self):
+        options = experiment_main.options_of(experiment_main.parser().parse_args(["all", "--ci"]))
+        pairs, _ = experiment_main.select(["all"], definition.EXPERIMENTS, options)
+        names = [experiment.name for experiment, _ in pairs]
+        many = len(set(names))
+        self.assertGreater(many, 2)
+        self.assertEqual(len(set(names[:many])), many)
+
+    def test_ci_has_a_size_of_its_own_where_a_row_says_so(self):
+        claims = '{kind = "speedup", winner = "server", at_least = 3.0}'
+        path = make_experiment(self.root, claims=claims) / "experiment.toml"
+        path.write_text(path.read_text() + "ci = {bytes = 1}\n")
+        seen = []
+
+        def answer(row, placement, seed, quick):
+            seen.append((row["bytes"], quick))
+            return server_wins(row, placement, seed, quick)
+
+        self.experiment("small", "--ci", world=FakeWorld(answer))
+        self.assertEqual(seen, [(1, True)] * 3)
+
     def test_figures_of_a_fallback_source_are_refused_unless_asked_for(self):
         def fallback(*of):
             return {**server_wins(*of), "source": "thread clock"}
@@ -354,7 +418,6 @@ class RunnerTest(unittest.TestCase):
                 (["figure07_filter/set9"], "unknown row 'set9'; did you mean set4?"),
                 (["figure07_filter", "--profile", "papr"], "rofile"),
                 (["figure07_filter/set1_long", "--quick"], "is too long for --quick"),
-                (["figure06_raid"], "cannot be run yet"),
                 (["compare", "a.json"], "compare takes two"),
                 (["compare", "a.json", "b.json"], "a.json: No such file"),
                 (["list", "--runs", "0"], "'0' is no number from 1 to 30"),
