@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "objfs/raid/parity.h"
 #include "runtime/base/status.h"
 
 namespace abacus::objfs {
@@ -18,6 +19,16 @@ constexpr StripeRun kWholeFileRun{0, UINT64_MAX};
 absl::Status Raid5Layer::Begin() {
   ABACUS_ASSIGN_OR_RETURN(striping_, Striping::Make(below_count(), options().Bytes("unit")));
   return absl::OkStatus();
+}
+
+void Raid5Layer::SumOf(absl::Span<const char* const> sources, char* to, size_t bytes) const {
+  XorOf(sources, to, bytes);
+  if (parity_work_) parity_work_(sources.size() * bytes);
+}
+
+void Raid5Layer::AddTo(const char* source, char* to, size_t bytes) const {
+  XorInto(source, to, bytes);
+  if (parity_work_) parity_work_(bytes);
 }
 
 absl::Status Raid5Layer::CheckSize(uint64_t offset, uint64_t bytes) const {

@@ -7,9 +7,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "objfs/layer/layer.h"
 #include "objfs/raid/column_record.h"
 #include "objfs/raid/columns_layer.h"
+#include "objfs/raid/parity_work.h"
 #include "objfs/raid/range_turns.h"
 #include "objfs/raid/stripe_set.h"
 #include "objfs/raid/striping.h"
@@ -50,6 +52,9 @@ class Raid5Layer final : public ColumnsLayer {
                                       Striping::kColumnsLeast, Striping::kColumnsMost};
   // Of each column; from there on it has what stands in for missing units (README.md).
   static constexpr uint64_t kSpillAt = uint64_t{1} << 43;
+
+  // `parity_work` empty: nobody is told.
+  explicit Raid5Layer(ParityWork parity_work = {}) : parity_work_(std::move(parity_work)) {}
 
   absl::StatusOr<ReadResult> Read(uint64_t offset, uint64_t bytes, Version now) override;
   absl::Status Write(uint64_t offset, const runtime::Block& bytes, Version now) override;
@@ -218,11 +223,15 @@ class Raid5Layer final : public ColumnsLayer {
     return {striping_->StripeOf(offset), striping_->Stripes(offset + bytes)};
   }
   absl::Status CheckSize(uint64_t offset, uint64_t bytes) const;
+  // XorOf() and XorInto(), of which parity_work_ is told.
+  void SumOf(absl::Span<const char* const> sources, char* to, size_t bytes) const;
+  void AddTo(const char* source, char* to, size_t bytes) const;
 
   absl::Status RebuildStripe(uint64_t stripe, size_t column, Version now);
   absl::Status FinishRebuilt(const StripeSet& stripes, size_t column, Version now);
   absl::Status ScrubStripe(uint64_t stripe, ScrubProgress* progress, Version now);
 
+  const ParityWork parity_work_;
   std::optional<Striping> striping_;                    // constant after Begin()
   RangeTurns turns_;                                    // of stripes
   RangeTurns open_turns_, drain_turns_, record_turns_;  // one at a time

@@ -201,6 +201,27 @@ TEST_F(Raid5Test, ASmallWriteIsTwoReadsAndTwoWrites) {
   EXPECT_EQ(columns_.Sum(&ColumnSwitch::read_bytes), 2 * 4096u);
 }
 
+// Of a small write: the old parity, what was there and what comes.
+TEST_F(Raid5Test, ItsNodeIsToldOfEachParityWhereverItIs) {
+  Fill(3);
+  for (int i = 0; i < 2; ++i) {
+    uint64_t before = columns_.parity_bytes();
+    Write(kStripe + 4096, 4096);
+    EXPECT_EQ(columns_.parity_bytes() - before, 3 * 4096u);
+    before = columns_.parity_bytes();
+    Write(0, kStripe);
+    EXPECT_EQ(columns_.parity_bytes() - before, kStripe);
+    columns_.column(0).dead = true;
+    ExpectIs(columns_, model_);  // finds that the column is missing
+    before = columns_.parity_bytes();
+    ExpectIs(columns_, model_);
+    EXPECT_EQ(columns_.parity_bytes() - before, 3 * 4 * kUnit) << "a unit of each stripe";
+    columns_.column(0).dead = false;
+    ASSERT_TRUE(columns_.RebuildAll().ok());
+    ASSERT_NO_FATAL_FAILURE(columns_.Move());
+  }
+}
+
 TEST_F(Raid5Test, WholeStripesAreWrittenWithoutReads) {
   Fill(3);
   Write(0, 2 * kStripe);

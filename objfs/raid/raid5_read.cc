@@ -5,7 +5,6 @@
 #include <map>
 
 #include "absl/strings/str_cat.h"
-#include "objfs/raid/parity.h"
 #include "objfs/raid/raid5_layer.h"
 #include "runtime/base/status.h"
 
@@ -123,7 +122,7 @@ absl::StatusOr<ReadResult> Raid5Layer::ReadOnce(uint64_t offset, uint64_t bytes,
       if (other.at > piece.at || other.at + other.bytes < piece.at + piece.bytes) continue;
       sources.push_back(at(other) + (piece.at - other.at));
     }
-    XorOf(sources, at(piece), piece.bytes);
+    SumOf(sources, at(piece), piece.bytes);
     result.version = std::max(result.version, parity->version);
   }
   result.bytes = std::move(out);
@@ -168,7 +167,7 @@ absl::StatusOr<Raid5Layer::Bytes> Raid5Layer::XorOthers(uint64_t stripe, size_t 
     sources.push_back(answer->block.data());
     sum.version = std::max(sum.version, answer->version);
   }
-  XorOf(sources, sum.block.mutable_data(), bytes);
+  SumOf(sources, sum.block.mutable_data(), bytes);
   return sum;
 }
 

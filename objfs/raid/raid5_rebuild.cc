@@ -98,7 +98,7 @@ absl::Status Raid5Layer::RebuildStripe(uint64_t stripe, size_t column, Version n
     }
     ABACUS_ASSIGN_OR_RETURN(const std::vector<Bytes> others, ReadParts(stripe, parts, now));
     Block sum = Block::CopyOf(own.block.view());
-    for (const Bytes& other : others) XorInto(other.block.data(), sum.mutable_data(), unit);
+    for (const Bytes& other : others) AddTo(other.block.data(), sum.mutable_data(), unit);
     writes.push_back({parity, base, std::move(sum)});
   }
   writes.push_back({column, base, std::move(own.block)});
@@ -209,11 +209,11 @@ absl::Status Raid5Layer::ScrubStripe(uint64_t stripe, ScrubProgress* progress, V
   progress->damaged += lost > 0;
   if (!damaged.empty()) return absl::OkStatus();
   Block sum = Block::Allocate(unit);
-  XorOf(sources, sum.mutable_data(), unit);
+  SumOf(sources, sum.mutable_data(), unit);
   if (AllZero(sum.data(), unit)) return absl::OkStatus();
   // All checksums are right, so that which unit is wrong cannot be told: the data is believed.
   const size_t parity = striping_->ParityColumn(stripe);
-  XorInto(found[parity]->block.data(), sum.mutable_data(), unit);
+  AddTo(found[parity]->block.data(), sum.mutable_data(), unit);
   ++progress->mismatched;
   return WriteColumns({{parity, striping_->ColumnOffsetOf(stripe), std::move(sum)}}, now);
 }

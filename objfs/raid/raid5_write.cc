@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "objfs/raid/parity.h"
 #include "objfs/raid/raid5_layer.h"
 #include "runtime/base/status.h"
 
@@ -133,7 +132,7 @@ absl::Status Raid5Layer::WriteFullStripes(StripeRun run, const char* bytes, Vers
       sources[i] = to;
       bytes += unit;
     }
-    XorOf(sources, writes[striping_->ParityColumn(stripe)].bytes.mutable_data() + at, unit);
+    SumOf(sources, writes[striping_->ParityColumn(stripe)].bytes.mutable_data() + at, unit);
   }
   return Written(run, WriteColumns(writes, now));
 }
@@ -225,12 +224,12 @@ absl::StatusOr<Block> Raid5Layer::ParityByChange(uint64_t stripe,
   ABACUS_ASSIGN_OR_RETURN(const std::vector<Bytes> old,
                           ReadParts(stripe, PartsForChange(stripe, pieces, hull, end), now));
   size_t next = 0;
-  if (!old.empty()) XorInto(old[next++].block.data(), parity.mutable_data(), bytes);
+  if (!old.empty()) AddTo(old[next++].block.data(), parity.mutable_data(), bytes);
   for (const PieceWrite& write : pieces) {
     char* to = parity.mutable_data() + (write.piece.at - hull.begin);
-    XorInto(write.bytes.data(), to, write.piece.bytes);
+    AddTo(write.bytes.data(), to, write.piece.bytes);
     if (striping_->FileOffset(write.piece) >= end) continue;
-    XorInto(old[next++].block.data(), to, write.piece.bytes);
+    AddTo(old[next++].block.data(), to, write.piece.bytes);
   }
   return parity;
 }
@@ -268,16 +267,16 @@ absl::StatusOr<Block> Raid5Layer::ParityFromAll(uint64_t stripe,
   ABACUS_ASSIGN_OR_RETURN(const std::vector<Bytes> old, ReadParts(stripe, parts, now));
   Block parity = Zeros(bytes);
   for (size_t i = 0; i < parts.size(); ++i) {
-    XorInto(old[i].block.data(), parity.mutable_data(), bytes);
+    AddTo(old[i].block.data(), parity.mutable_data(), bytes);
   }
   for (const PieceWrite& write : pieces) {
     const size_t column = striping_->ColumnOf(stripe, write.piece.unit);
     const uint64_t at = write.piece.at - hull.begin;
     char* to = parity.mutable_data() + at;
-    XorInto(write.bytes.data(), to, write.piece.bytes);
+    AddTo(write.bytes.data(), to, write.piece.bytes);
     for (size_t i = 0; i < parts.size(); ++i) {  // what it takes the place of is out again
       if (parts[i].column != column) continue;
-      XorInto(old[i].block.data() + at, to, write.piece.bytes);
+      AddTo(old[i].block.data() + at, to, write.piece.bytes);
     }
   }
   return parity;

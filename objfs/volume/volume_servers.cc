@@ -222,6 +222,7 @@ absl::StatusOr<Ref<ColumnStore>> VolumeSet::Columns(const std::string& name, uin
   }
   auto both = std::make_shared<ColumnsOnDisk>();
   ABACUS_ASSIGN_OR_RETURN(both->disk, LocalDisk::At(path));
+  if (host_.wrap_disk) both->disk = host_.wrap_disk(std::move(both->disk));
   LocalObjectStoreOptions options;
   if (host_.on_damage) {
     options.on_damage = [tell = host_.on_damage, name](const absl::Status& damage) {

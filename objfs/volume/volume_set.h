@@ -58,7 +58,8 @@ class VolumeSet final : public runtime::AnchoredObject {
     ColumnStore::Host columns;
     // Is told of wrong bytes on a disk, whenever they are met; empty: nobody is. May not block.
     std::function<void(const std::string& volume, const absl::Status& damage)> on_damage;
-    // Puts another disk over the directory of each volume, a model of one for example; empty: none.
+    // Puts another disk over the directory of each volume, and of columns, a model of one for
+    // example; empty: none.
     std::function<std::unique_ptr<Disk>(std::unique_ptr<Disk>)> wrap_disk;
   };
 

@@ -14,6 +14,7 @@
 #include "gtest/gtest.h"
 #include "objfs/layer/probe_layer.h"
 #include "objfs/raid/raid5_layer.h"
+#include "objfs/raid/raid5_manager.h"
 #include "objfs/storage/storage_layer.h"
 #include "objfs/store/local_object_store.h"
 #include "objfs/store/model_disk.h"
@@ -104,8 +105,11 @@ class TestColumns {
   void Start() {
     runtime::testing::ClusterOptions options;
     options.nodes = 2;
-    options.types = [](size_t, runtime::testing::TestPoints&, runtime::ObjectTypes& types) {
-      types.Add<Raid5Layer>().Add<StorageLayer>().Add<TestColumn>();
+    options.types = [this](size_t, runtime::testing::TestPoints&, runtime::ObjectTypes& types) {
+      types.Add<StorageLayer>().Add<TestColumn>();
+      types.Add<Raid5Layer>([this] {
+        return std::make_unique<Raid5Manager>([this](uint64_t bytes) { parity_bytes_ += bytes; });
+      });
     };
     cluster_ = std::make_unique<runtime::testing::Cluster>(options);
     auto& binding = (*cluster_)[1].binding();
@@ -152,6 +156,8 @@ class TestColumns {
   ObjectStore& store(size_t column) { return *stores_[column]; }
   ObjectId id(size_t column) const { return ids_[column]; }
   Version Now() { return Version::Of(++ticks_, 1); }
+  // What the raid5 object's XORs took in.
+  uint64_t parity_bytes() const { return parity_bytes_; }
   void ResetCounters() {
     for (auto& one : switches_) one->reads = one->writes = one->read_bytes = one->written_bytes = 0;
   }
@@ -175,6 +181,7 @@ class TestColumns {
   std::vector<std::shared_ptr<ColumnSwitch>> switches_;
   std::vector<std::shared_ptr<ObjectStore>> stores_;
   std::vector<ObjectId> ids_;
+  std::atomic<uint64_t> parity_bytes_{0};
   std::unique_ptr<runtime::testing::Cluster> cluster_;
   runtime::Ref<Raid5Layer> raid_;
   runtime::Ref<Layer> top_;
