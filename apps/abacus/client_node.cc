@@ -10,10 +10,11 @@
 
 namespace abacus::apps {
 
-runtime::ObjectTypes Classes(std::shared_ptr<objfs::BlockPool> cache) {
+runtime::ObjectTypes Classes(std::shared_ptr<objfs::BlockPool> cache,
+                             const objfs::ParityWork& parity_work) {
   runtime::ObjectTypes types;
   types.Add<Grep>();
-  AddFileSystemClasses(types, std::move(cache));
+  AddFileSystemClasses(types, std::move(cache), parity_work);
   return types;
 }
 

@@ -13,8 +13,9 @@
 namespace abacus::apps {
 
 // The classes that every node of this program is built with.
-// `cache`: as for AddFileSystemClasses().
-runtime::ObjectTypes Classes(std::shared_ptr<objfs::BlockPool> cache = nullptr);
+// `cache`, `parity_work`: as for AddFileSystemClasses().
+runtime::ObjectTypes Classes(std::shared_ptr<objfs::BlockPool> cache = nullptr,
+                             const objfs::ParityWork& parity_work = {});
 
 // The configuration of a file, or the defaults where none is named.
 // Errors: those of LoadConfig.

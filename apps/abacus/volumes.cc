@@ -9,7 +9,7 @@
 #include "absl/time/clock.h"
 #include "objfs/cache/cache_layer.h"
 #include "objfs/layer/probe_layer.h"
-#include "objfs/raid/raid5_layer.h"
+#include "objfs/raid/raid5_manager.h"
 #include "objfs/spread/column_store.h"
 #include "objfs/spread/spread_layer.h"
 #include "runtime/base/log_limit.h"
@@ -50,9 +50,14 @@ void End(runtime::Node& node, const runtime::Rid& rid) {
 }
 
 // What volumes over several servers need.
-void AddColumnHost(runtime::Node& node, VolumeSet::Host* host) {
-  host->reach = [&node](const std::string& address) { node.Reach(address); };
-  host->find_set = [&node](const std::string& address) -> absl::StatusOr<Ref<VolumeSet>> {
+void AddColumnHost(runtime::Node& node, const StandIns& stand_ins, VolumeSet::Host* host) {
+  host->reach = [&node, stand_ins](const std::string& address) {
+    if (!stand_ins || !stand_ins(address).has_value()) node.Reach(address);
+  };
+  host->find_set = [&node,
+                    stand_ins](const std::string& address) -> absl::StatusOr<Ref<VolumeSet>> {
+    auto instead = stand_ins ? stand_ins(address) : std::nullopt;
+    if (instead.has_value()) return *std::move(instead);
     ABACUS_ASSIGN_OR_RETURN(const runtime::Rid rid, node.LookupAt(address, kVolumesName));
     return node.binding().RefTo<VolumeSet>(rid);
   };
@@ -93,21 +98,25 @@ std::shared_ptr<objfs::BlockPool> CacheOf(const runtime::Config::Cache& config) 
   return std::make_shared<objfs::BlockPool>(config.memory, config.dirty_share);
 }
 
-void AddFileSystemClasses(runtime::ObjectTypes& types, std::shared_ptr<objfs::BlockPool> cache) {
+void AddFileSystemClasses(runtime::ObjectTypes& types, std::shared_ptr<objfs::BlockPool> cache,
+                          const objfs::ParityWork& parity_work) {
   if (cache == nullptr) cache = CacheOf({});
   types.Add<objfs::LockClient>();
   types.Add<VolumeSet>().Add<Volume>().Add<IsolationLayer>().Add<StorageLayer>();
   types.Add<Directory>([] { return std::make_unique<objfs::DirectoryManager>(); });
   types.Add<objfs::ClientEnd>();
   types.Add<objfs::ErrorLayer>().Add<objfs::DelayLayer>().Add<objfs::TraceLayer>();
-  types.Add<objfs::StatisticsLayer>().Add<objfs::Raid5Layer>().Add<objfs::SpreadLayer>();
+  types.Add<objfs::StatisticsLayer>().Add<objfs::SpreadLayer>();
+  types.Add<objfs::Raid5Layer>(
+      [parity_work] { return std::make_unique<objfs::Raid5Manager>(parity_work); });
   types.Add<objfs::ColumnStore>().Add<objfs::ColumnLayer>().Add<objfs::AbsentColumn>();
   types.Add<objfs::CacheLayer>([cache] { return std::make_unique<objfs::CacheManager>(cache); });
 }
 
 absl::StatusOr<Ref<VolumeSet>> OpenVolumes(runtime::BindingManager& binding,
                                            const std::string& directory, absl::Duration lease,
-                                           runtime::Node* node, WrapDisk wrap_disk) {
+                                           runtime::Node* node, WrapDisk wrap_disk,
+                                           StandIns stand_ins) {
   const auto end = [&binding](const runtime::Rid& rid) {
     binding.Destroy(rid).IgnoreError();  // not there any more is what is wanted
   };
@@ -129,7 +138,7 @@ absl::StatusOr<Ref<VolumeSet>> OpenVolumes(runtime::BindingManager& binding,
   host.volume.adopt_absent = [&binding](std::unique_ptr<objfs::AbsentColumn> column) {
     return Ref<Layer>(binding.Adopt(std::move(column)).base());
   };
-  if (node != nullptr) AddColumnHost(*node, &host);
+  if (node != nullptr) AddColumnHost(*node, stand_ins, &host);
   host.on_damage = [limit = std::make_shared<runtime::LogLimit>(kLogsPerSecondMax)](
                        const std::string& volume, const absl::Status& damage) {
     const std::optional<uint64_t> untold = limit->Pass(absl::Now());
@@ -142,9 +151,11 @@ absl::StatusOr<Ref<VolumeSet>> OpenVolumes(runtime::BindingManager& binding,
 }
 
 absl::StatusOr<Ref<VolumeSet>> PublishVolumes(runtime::Node& node, const std::string& directory,
-                                              absl::Duration lease, WrapDisk wrap_disk) {
-  ABACUS_ASSIGN_OR_RETURN(Ref<VolumeSet> volumes, OpenVolumes(node.binding(), directory, lease,
-                                                              &node, std::move(wrap_disk)));
+                                              absl::Duration lease, WrapDisk wrap_disk,
+                                              StandIns stand_ins) {
+  ABACUS_ASSIGN_OR_RETURN(Ref<VolumeSet> volumes,
+                          OpenVolumes(node.binding(), directory, lease, &node, std::move(wrap_disk),
+                                      std::move(stand_ins)));
   node.Publish(kVolumesName, volumes.rid());
   return volumes;
 }

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "objfs/cache/block_pool.h"
 #include "objfs/fs/file_system.h"
 #include "objfs/layer/stack.h"
+#include "objfs/raid/parity_work.h"
 #include "objfs/volume/volume_set.h"
 #include "runtime/node/node.h"
 
@@ -26,23 +28,31 @@ inline constexpr char kVolumesName[] = "volumes";
 // The kinds of layers that stacks may name in this program, and their classes.
 const objfs::LayerKinds& Kinds();
 // `cache`: the blocks of all cache objects; null: as the configuration's defaults say.
-void AddFileSystemClasses(runtime::ObjectTypes& types, std::shared_ptr<objfs::BlockPool> cache);
+// `parity_work`: is told of what raid5 objects compute on this node.
+void AddFileSystemClasses(runtime::ObjectTypes& types, std::shared_ptr<objfs::BlockPool> cache,
+                          const objfs::ParityWork& parity_work = {});
 std::shared_ptr<objfs::BlockPool> CacheOf(const runtime::Config::Cache& config);
 
 // VolumeSet::Host::wrap_disk.
 using WrapDisk = std::function<std::unique_ptr<objfs::Disk>(std::unique_ptr<objfs::Disk>)>;
+// Whose volumes are to be found at a server's address, for addresses of which the cluster is not to
+// be asked (nullopt: it is): those of another disk of this server, which volumes name as if it were
+// a server by itself, or the error of one that has failed. Thread-safety: has to be thread-safe.
+using StandIns = std::function<std::optional<absl::StatusOr<runtime::Ref<objfs::VolumeSet>>>(
+    const std::string& address)>;
 
 // Opens the volumes under `directory`. `lease`: of their clients (objfs::Volume::Options). `node`:
 // by which volumes that are spread over servers find the others; null: there are none such.
 absl::StatusOr<runtime::Ref<objfs::VolumeSet>> OpenVolumes(
     runtime::BindingManager& binding, const std::string& directory,
     absl::Duration lease = objfs::Volume::Options().lease, runtime::Node* node = nullptr,
-    WrapDisk wrap_disk = {});
+    WrapDisk wrap_disk = {}, StandIns stand_ins = {});
 // And publishes them.
 absl::StatusOr<runtime::Ref<objfs::VolumeSet>> PublishVolumes(runtime::Node& node,
                                                               const std::string& directory,
                                                               absl::Duration lease,
-                                                              WrapDisk wrap_disk = {});
+                                                              WrapDisk wrap_disk = {},
+                                                              StandIns stand_ins = {});
 
 using VolumeSets = std::vector<runtime::Ref<objfs::VolumeSet>>;
 // Those of the servers that `node` has joined, in that order; at least one.

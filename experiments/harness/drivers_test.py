@@ -19,10 +19,11 @@ class NotedLab(Lab):
         self.asked = None
 
     def run(self, clients, placement, seed, prepare=None, server="s1", config=None,
-            server_config=None, limit_s=600):
+            server_config=None, limit_s=600, spread=None):
         self.asked = {"clients": [(client.node, client.job) for client in clients],
                       "placement": placement, "seed": seed, "prepare": prepare, "server": server,
-                      "config": config, "server_config": server_config}
+                      "config": config, "server_config": server_config,
+                      "spread": spread and vars(spread)}
         return self.asked
 
 
@@ -58,12 +59,13 @@ class DriversTest(unittest.TestCase):
             self.assertEqual(asked[0], asked[1], row.path)
             self.assertEqual(asked[0], asked[2], row.path)
 
-    def test_quick_is_less_work_or_the_same(self):
+    def test_quick_is_less_work_or_the_same_and_ci_no_more_than_that(self):
         for driver, row in self.rows():
             if row.full_only:
                 continue
             for key, quick in row.sizes["quick"].items():
                 self.assertLessEqual(quick, row.sizes["full"][key], f"{row.path} {key}")
+                self.assertLessEqual(row.sizes["ci"].get(key, 0), quick, f"{row.path} {key}")
 
 
 if __name__ == "__main__":

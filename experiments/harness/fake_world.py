@@ -91,7 +91,8 @@ def made_up(row, placement, seed, _):
     elapsed = times[placement] * rng.uniform(0.97, 1.03)
     goes = placement == "adaptive" and times["server"] < times["client"]
     what = "apps.Filter" if "pass_share" in row else \
-        "objfs.Directory" if "inserts" in row else "objfs.CacheLayer"
+        "objfs.Directory" if "inserts" in row else \
+        "objfs.Raid5Layer" if "disks_of_first" in row else "objfs.CacheLayer"
     clients, moves, ends = [], [], {}
     for i, node in enumerate(row["clients"]):
         points, tried, done, retries = [], [], 0.0, 0.0

@@ -19,7 +19,7 @@ import manifest
 from definition import EXPERIMENTS, ExperimentError
 from fake_world import DRIVER, FakeWorld, made_up
 
-BARS = {"figure07_filter", "figure08_cache", "figure10_directory", "table2_phases",
+BARS = {"figure06_raid", "figure07_filter", "figure08_cache", "figure10_directory", "table2_phases",
         "figure12_competition", "false_sharing"}
 PLOTS = BARS | {"figure10_directory-high_san-progress", "figure12_competition-lan-progress",
                 "table2_phases-lan-phases", "table2_phases-lan_no_fast_lane-phases"}

@@ -5,6 +5,8 @@
 #include <optional>
 #include <thread>
 
+#include "absl/strings/str_cat.h"
+
 namespace abacus::lab {
 namespace {
 
@@ -166,6 +168,11 @@ uint64_t PageCache::NameOf(const std::string& path) {
   return name;
 }
 
+uint64_t PageCache::NewDirectory() {
+  MutexLock lock(mutex_);
+  return ++directories_;
+}
+
 void PageCache::Forget(const std::string& path) {
   MutexLock lock(mutex_);
   names_.erase(path);
@@ -173,10 +180,14 @@ void PageCache::Forget(const std::string& path) {
 
 // -- files ----------------------------------------------------------------------------------------
 
+std::string CachedDisk::PathOf(const std::string& path) const {
+  return absl::StrCat(directory_, "/", path);
+}
+
 absl::StatusOr<std::shared_ptr<DiskFile>> CachedDisk::Wrap(
     absl::StatusOr<std::shared_ptr<DiskFile>> file, const std::string& path) {
   if (!file.ok()) return file;
-  return std::make_shared<CachedFile>(*std::move(file), cache_, cache_->NameOf(path));
+  return std::make_shared<CachedFile>(*std::move(file), cache_, cache_->NameOf(PathOf(path)));
 }
 
 absl::StatusOr<std::shared_ptr<DiskFile>> CachedDisk::Open(const std::string& path) {
@@ -188,13 +199,13 @@ absl::StatusOr<std::shared_ptr<DiskFile>> CachedDisk::Create(const std::string& 
 }
 
 absl::Status CachedDisk::Rename(const std::string& from, const std::string& to) {
-  cache_->Forget(from);
-  cache_->Forget(to);
+  cache_->Forget(PathOf(from));
+  cache_->Forget(PathOf(to));
   return below_->Rename(from, to);
 }
 
 absl::Status CachedDisk::Remove(const std::string& path) {
-  cache_->Forget(path);
+  cache_->Forget(PathOf(path));
   return below_->Remove(path);
 }
 

@@ -45,6 +45,8 @@ class PageCache {
   void Sync(uint64_t file);
   // As after a restart: nothing is there. What is dirty counts as written.
   void Drop();
+  // A number for a directory of this disk, whose files have the same paths as those of others.
+  uint64_t NewDirectory();
   // A name for a file that is opened; the same for the same path.
   uint64_t NameOf(const std::string& path);
   void Forget(const std::string& path);
@@ -84,15 +86,17 @@ class PageCache {
       ABSL_GUARDED_BY(mutex_);  // of a reader, by file
   std::unordered_map<std::string, uint64_t> names_ ABSL_GUARDED_BY(mutex_);
   uint64_t last_name_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t directories_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::Duration free_at_ ABSL_GUARDED_BY(mutex_);  // the disk
   uint64_t head_file_ ABSL_GUARDED_BY(mutex_) = 0, head_page_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
-// A disk whose bytes are on the disk below, and whose times are a PageCache's.
+// A directory whose bytes are on the disk below, and whose times are a PageCache's, with those of
+// the other directories of the same modelled disk.
 class CachedDisk final : public objfs::Disk {
  public:
   CachedDisk(std::unique_ptr<objfs::Disk> below, std::shared_ptr<PageCache> cache)
-      : below_(std::move(below)), cache_(std::move(cache)) {}
+      : below_(std::move(below)), cache_(std::move(cache)), directory_(cache_->NewDirectory()) {}
 
   absl::StatusOr<std::shared_ptr<objfs::DiskFile>> Open(const std::string& path) override;
   absl::StatusOr<std::shared_ptr<objfs::DiskFile>> Create(const std::string& path) override;
@@ -111,11 +115,13 @@ class CachedDisk final : public objfs::Disk {
   absl::StatusOr<objfs::DiskSpace> Space() override { return below_->Space(); }
 
  private:
+  std::string PathOf(const std::string& path) const;
   absl::StatusOr<std::shared_ptr<objfs::DiskFile>> Wrap(
       absl::StatusOr<std::shared_ptr<objfs::DiskFile>> file, const std::string& path);
 
   const std::unique_ptr<objfs::Disk> below_;
   const std::shared_ptr<PageCache> cache_;
+  const uint64_t directory_;
 };
 
 }  // namespace abacus::lab

@@ -4,11 +4,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <iostream>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <utility>
 #include <vector>
 
@@ -45,8 +47,8 @@ void Tell(const std::string& line) {
 class Client {
  public:
   // `lab` outlives it.
-  Client(LabNode& lab, std::string server, const Job& job)
-      : lab_(lab), server_(std::move(server)), job_(job) {}
+  Client(LabNode& lab, const std::vector<std::string>& servers, const Job& job)
+      : lab_(lab), servers_(servers), job_(job) {}
   ~Client() {
     lab_.node().SetMoveObserver({});
     if (file_ != 0) files_->Release(file_).IgnoreError();
@@ -66,10 +68,12 @@ class Client {
   absl::Status SetUpFilter();
   absl::Status SetUpTable();
   absl::Status SetUpDirectory();
+  absl::Status SetUpStream();
   absl::Status RunNull();
   absl::Status RunFilter();
   absl::Status RunTable();
   absl::Status RunDirectory();
+  absl::Status RunStream();
   std::string NameOf(const std::string& node) const {
     return node == lab_.node().name() ? "client" : "server";
   }
@@ -77,7 +81,7 @@ class Client {
   json Explanations();
 
   LabNode& lab_;
-  const std::string server_;
+  const std::vector<std::string>& servers_;
   const Job& job_;
   Recorder recorder_;
   runtime::NodeId server_node_ = 0;
@@ -138,6 +142,8 @@ absl::Status Client::SetUp() {
       return SetUpTable();
     case Job::Kind::kDirectory:
       return SetUpDirectory();
+    case Job::Kind::kStream:
+      return SetUpStream();
   }
   return absl::OkStatus();
 }
@@ -202,6 +208,12 @@ absl::Status Client::SetUpDirectory() {
   return Place(job_.placement);
 }
 
+absl::Status Client::SetUpStream() {
+  if (job_.call_bytes == 0) return absl::InvalidArgumentError("a stream has calls of some bytes");
+  ABACUS_RETURN_IF_ERROR(OpenFile(O_RDWR));
+  return Place(job_.placement);
+}
+
 absl::Status Client::Run() {
   switch (job_.kind) {
     case Job::Kind::kNull:
@@ -212,6 +224,8 @@ absl::Status Client::Run() {
       return RunTable();
     case Job::Kind::kDirectory:
       return RunDirectory();
+    case Job::Kind::kStream:
+      return RunStream();
   }
   return absl::InternalError("a job of no kind");
 }
@@ -269,6 +283,28 @@ absl::Status Client::RunDirectory() {
   return absl::OkStatus();
 }
 
+absl::Status Client::RunStream() {
+  ABACUS_ASSIGN_OR_RETURN(const objfs::Node file, files_->Lookup(kRoot, files_->root(), job_.file));
+  const std::string prepared(job_.call_bytes, kPrepared);
+  std::mt19937_64 random(job_.seed);
+  recorder_.Begin();
+  for (uint64_t at = 0; at < file.size; at += job_.call_bytes) {
+    const uint64_t bytes = std::min(job_.call_bytes, file.size - at);
+    if (job_.writes) {
+      const std::string text(bytes, static_cast<char>(random()));
+      ABACUS_RETURN_IF_ERROR(files_->Write(file_, at, runtime::Block::FromString(text)));
+    } else {
+      ABACUS_ASSIGN_OR_RETURN(const runtime::Block read, files_->Read(file_, at, bytes));
+      if (runtime::ToAbsl(read.view()) != absl::string_view(prepared).substr(0, bytes)) {
+        return absl::DataLossError(absl::StrCat("byte ", at, " is not what was prepared"));
+      }
+    }
+    recorder_.Done();
+  }
+  recorder_.End();
+  return absl::OkStatus();
+}
+
 // -- what became of it ----------------------------------------------------------------------------
 
 json Client::Moves() {
@@ -291,13 +327,19 @@ json Client::Moves() {
 
 json Client::Explanations() {
   json explanations = json::object();
+  for (const auto& [rid, class_name] : followed_) explanations[class_name] = "";
   if (job_.placement != Placement::kAdaptive) return explanations;
-  runtime::ControlClient server(server_);
-  for (const auto& [rid, class_name] : followed_) {
-    const auto decisions = server.Explain(rid, 1, kExplainDeadline);
-    explanations[class_name] = decisions.ok() && !decisions->empty()
-                                   ? decisions->front().explanation
-                                   : std::string(decisions.status().message());
+  for (const std::string& address : servers_) {
+    runtime::ControlClient server(address);
+    for (const auto& [rid, class_name] : followed_) {
+      const auto decisions = server.Explain(rid, 1, kExplainDeadline);
+      std::string words;
+      if (!decisions.ok()) words = std::string(decisions.status().message());
+      if (decisions.ok() && !decisions->empty()) words = decisions->front().explanation;
+      if (words.empty()) continue;  // another server's engine decides about it
+      std::string& all = explanations[class_name].get_ref<std::string&>();
+      all += all.empty() ? words : " | " + words;
+    }
   }
   return explanations;
 }
@@ -348,7 +390,7 @@ bool AwaitLine() {
 
 absl::Status RunClient(const LabNodeOptions& options, const Job& job) {
   ABACUS_ASSIGN_OR_RETURN(const auto lab, LabNode::Start(options));
-  Client client(*lab, options.servers.front(), job);
+  Client client(*lab, options.servers, job);
   ABACUS_RETURN_IF_ERROR(client.SetUp());
   Tell("ready");
   if (!AwaitLine()) return absl::CancelledError("nobody said go");

@@ -67,7 +67,8 @@ absl::StatusOr<Job> FromJson(const json& object) {
                                                       {{"null", Job::Kind::kNull},
                                                        {"filter", Job::Kind::kFilter},
                                                        {"table", Job::Kind::kTable},
-                                                       {"directory", Job::Kind::kDirectory}})));
+                                                       {"directory", Job::Kind::kDirectory},
+                                                       {"stream", Job::Kind::kStream}})));
   ABACUS_ASSIGN_OR_RETURN(job.placement, (OneOf<Placement>("placement", placement,
                                                            {{"client", Placement::kClient},
                                                             {"adaptive", Placement::kAdaptive},
@@ -86,6 +87,7 @@ absl::StatusOr<Job> FromJson(const json& object) {
   keys.Take("first", &job.table.first);
   keys.Take("step", &job.table.step);
   keys.Take("warm", &job.warm);
+  keys.Take("writes", &job.writes);
   keys.Take("directory", &job.directory);
   keys.Take("prefix", &job.prefix);
   keys.Take("files", &job.files);

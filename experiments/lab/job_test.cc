@@ -31,6 +31,15 @@ TEST(JobTest, KeysAreMembers) {
   EXPECT_EQ(job->phases[1].operations, 6u);
 }
 
+TEST(JobTest, AStreamIsOfCallsOfOneSize) {
+  const auto job =
+      ParseJob(R"({"kind": "stream", "file": "f", "call_bytes": 32768, "writes": true})");
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->kind, Job::Kind::kStream);
+  EXPECT_EQ(job->call_bytes, 32768u);
+  EXPECT_TRUE(job->writes);
+}
+
 TEST(JobTest, MistakesAreNamed) {
   EXPECT_THAT(ErrorOf("[]"), HasSubstr("a JSON object"));
   EXPECT_THAT(ErrorOf("{"), HasSubstr("a JSON object"));

@@ -87,6 +87,17 @@ class Client:
         self.after_move_of, self.rest_s = after_move_of, rest_s
 
 
+class Spread:
+    """Over what a volume is, beside the first disk of its server.
+
+    `disks`: how many its server has. `others`: servers with one each. `fails`: which of all these
+    fails when the volume is prepared, from 0, the server's first; None: none does.
+    """
+
+    def __init__(self, disks, others, fails=None):
+        self.disks, self.others, self.fails = disks, list(others), fails
+
+
 def paper_cpu_ns(ns):
     """CPU time here of what takes `ns` at the paper's node: experiments/lab/paper_node.h."""
     return ns * PAPER_SHARE
@@ -150,22 +161,23 @@ class Lab:
         return (topology.nodes[node].cpu or 0) if topology else 0
 
     def run(self, clients, placement, seed, prepare=None, server="s1", config=None,
-            server_config=None, limit_s=600):
+            server_config=None, limit_s=600, spread=None):
         """One run, from nothing to nothing: the part of a raw record that the lab knows.
 
         `prepare`: what the server's volume has (abacus_lab server --prepare). `config` and
         `server_config`: sections of the runtime's configuration on top of the profile's, for all
-        nodes and for the server.
+        nodes and for the server. `spread`: the volume is over several disks, Spread.
         """
         self._folder = Path(tempfile.mkdtemp(prefix="abacus-lab-", dir=_memory_folder()))
         try:
-            address = self._start_server(server, prepare or {},
-                                         _merged(config or {}, server_config or {}))
+            addresses = self._start_servers(server, prepare or {},
+                                            _merged(config or {}, server_config or {}), spread)
             running = []
             for client in clients:
                 job = {**client.job, "placement": placement}
                 words = ["client", "--config", self._config(client.node, config or {}),
-                         "--server", address, "--job", json.dumps(job), *self._common(client.node)]
+                         "--server", *addresses, "--job", json.dumps(job),
+                         *self._common(client.node)]
                 running.append(_Running(client, self._start(client.node, client.node, words)))
             deadline = time.monotonic() + START_S
             for one in running:
@@ -240,17 +252,34 @@ class Lab:
         record["migrations"].sort(key=lambda move: move["t_s"])
         return record
 
-    def _start_server(self, node, prepare, config):
+    def _start_servers(self, node, prepare, config, spread):
+        """The addresses, that of the volume's first."""
+        if not spread:
+            return [self._start_server(node, "server", config, ["--prepare", json.dumps(prepare)])]
+        others = [self._start_server(other, f"server-{other}", config, ["--columns"])
+                  for other in spread.others]
+        words = ["--prepare", json.dumps(prepare), "--disks", str(spread.disks),
+                 "--others", *others]
+        if spread.fails is not None:
+            words += ["--fails", str(spread.fails)]
+        first = self._start_server(node, "server", config, words)
+        # What was prepared is in the others' memories: nothing is when a run begins.
+        for process in self._processes[1:]:
+            process.say("drop")
+            process.expect("dropped", time.monotonic() + START_S)
+        return [first, *others]
+
+    def _start_server(self, node, name, config, more):
         host = self._host(node)
         port = CONTROL_PORT if host != "127.0.0.1" else 0
         sections = _merged(config, {"node": {
-            "data_dir": str(self._folder / "data"), "name": "server",
+            "data_dir": str(self._folder / name), "name": name,
             "control_address": f"{host}:{port}", "data_address": f"{host}:{port and port + 1}"}})
-        words = ["server", "--config", self._config("server", sections, named=False),
-                 "--prepare", json.dumps(prepare), *self._common(node)]
+        words = ["server", "--config", self._config(name, sections, named=False), *more,
+                 *self._common(node)]
         if not self.profile.values["lab"]["disk"]:
             words.append("--no-disk")
-        process = self._start(node, "server", words)
+        process = self._start(node, name, words)
         return process.expect("ready ", time.monotonic() + START_S).split()[1]
 
     def _host(self, node):

@@ -38,6 +38,11 @@ int main(int argc, char** argv) {
   CLI::App* server = app.add_subcommand("server", "a storage server");
   AddNodeOptions(server, &server_options.node);
   server->add_option("--prepare", server_options.prepare, "what its volume has, as JSON");
+  server->add_flag("--columns", server_options.columns, "keep columns for another server only");
+  server->add_option("--others", server_options.others, "servers that the volume is over as well");
+  server->add_option("--disks", server_options.disks, "each counts as a server of the volume")
+      ->check(CLI::Range(1, 16));
+  server->add_option("--fails", server_options.fails, "of the volume's disks, when it is prepared");
   server->add_flag("!--no-disk", server_options.disk, "without the model of a disk");
 
   LabNodeOptions client_options;

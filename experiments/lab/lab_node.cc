@@ -16,8 +16,16 @@
 namespace abacus::lab {
 namespace {
 
-runtime::ObjectTypes TypesOf(const runtime::Config& config) {
-  runtime::ObjectTypes types = apps::Classes(apps::CacheOf(config.cache));
+// `processor`: of the paper's node, which parity takes its time of; null: of this machine only.
+runtime::ObjectTypes TypesOf(const runtime::Config& config, Processor* processor) {
+  objfs::ParityWork work;
+  if (processor != nullptr) {
+    work = [processor](uint64_t bytes) {
+      const Cost cost = ParityCostOf(bytes);
+      processor->Do({.at_paper = cost.at_paper, .cpu = cost.cpu});
+    };
+  }
+  runtime::ObjectTypes types = apps::Classes(apps::CacheOf(config.cache), work);
   types.Add<apps::Filter>();
   types.Add<Echo>();
   return types;
@@ -36,15 +44,15 @@ absl::StatusOr<int64_t> Echo::Call(const runtime::Block& bytes) {
   return ProcessCpuNs();
 }
 
-LabNode::LabNode(runtime::Config config, double share)
+LabNode::LabNode(runtime::Config config, const LabNodeOptions& options)
     : config_(std::move(config)),
-      processor_(share > 0 ? share : kShare),
-      types_(TypesOf(config_)) {}
+      processor_(options.share > 0 ? options.share : kShare),
+      types_(TypesOf(config_, options.paper ? &processor_ : nullptr)) {}
 
 absl::StatusOr<std::unique_ptr<LabNode>> LabNode::Start(const LabNodeOptions& options) {
   ABACUS_ASSIGN_OR_RETURN(runtime::Config config, apps::ConfigOf(options.config));
   ABACUS_RETURN_IF_ERROR(apps::SetUpLog(config.log));
-  auto lab = std::unique_ptr<LabNode>(new LabNode(std::move(config), options.share));
+  auto lab = std::unique_ptr<LabNode>(new LabNode(std::move(config), options));
   runtime::NodeOptions node;
   node.config = lab->config_;
   node.server = options.servers.empty();

@@ -18,6 +18,8 @@ namespace abacus::lab {
 // The names by which the programs of an experiment know each other.
 inline constexpr char kVolume[] = "lab";
 inline constexpr char kEcho[] = "lab.echo";
+// What the files of a volume that was prepared are full of.
+inline constexpr char kPrepared = 'a';
 
 // Answers at once, and tells what its process has spent: the null call of the calibration.
 class Echo final : public runtime::AnchoredObject {
@@ -33,7 +35,7 @@ int64_t ProcessCpuNs();
 struct LabNodeOptions {
   std::string config;                // a file of the runtime's configuration
   double share = 0;                  // of a core, what the testbed gives the node; 0: as kShare
-  bool paper = true;                 // messages cost what they cost the paper's nodes
+  bool paper = true;                 // messages and parity cost what they cost the paper's nodes
   std::vector<std::string> servers;  // empty: this one is a server
 };
 
@@ -51,7 +53,7 @@ class LabNode {
   std::string missing() const { return monitor_->Missing(); }
 
  private:
-  explicit LabNode(runtime::Config config, double share);
+  LabNode(runtime::Config config, const LabNodeOptions& options);
 
   const runtime::Config config_;
   Processor processor_;

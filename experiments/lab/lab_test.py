@@ -10,7 +10,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
 sys.path.insert(0, str(FOLDER))
-from lab import Client, Lab, LabError, Loopback, Profile, table_job  # noqa: E402
+from lab import Client, Lab, LabError, Loopback, Profile, Spread, table_job  # noqa: E402
 
 ROW = {"record_bytes": 128, "file_bytes": 32768}
 
@@ -64,6 +64,25 @@ class LabTest(unittest.TestCase):
         record = self.lab.run(clients, "server", 1, {"directories": ["shared"]})
         self.assertEqual(sum(c["retries"] for c in record["clients"]), 0)
 
+    def raid(self, placement, fails=None, **job):
+        client = Client("c1", {"kind": "stream", "file": "data", "call_bytes": 32768, **job})
+        prepare = {"files": [{"name": "data", "bytes": 393216, "stack": self.lab.profile.stack("raid")}]}
+        return self.lab.run([client], placement, 1, prepare,
+                            spread=Spread(2, ["s2", "s3", "s4"], fails))
+
+    def test_a_file_over_five_disks_of_four_servers_is_written_at_either_place(self):
+        for placement in ("client", "server"):
+            record = self.raid(placement, writes=True)
+            self.assertEqual(record["clients"][0]["operations"], 12)
+            self.assertEqual(record["final_placement"], {"c1/objfs.Raid5Layer": placement,
+                                                         "c1/objfs.SpreadLayer": placement})
+
+    def test_any_disk_but_the_first_may_fail_and_what_was_prepared_is_read(self):
+        for fails in range(1, 5):
+            self.assertEqual(self.raid("client", fails)["clients"][0]["operations"], 12)
+        with self.assertRaisesRegex(LabError, "--fails takes a number from 1 to 4"):
+            self.raid("client", 5)
+
     def test_a_client_that_fails_is_told_with_its_last_words(self):
         with self.assertRaisesRegex(LabError, "c1: .*no-such-directory|c1: .*NOT_FOUND"):
             self.lab.run([Client("c1", {"kind": "directory", "directory": "no-such-directory",
@@ -89,7 +108,7 @@ class ProfileTest(unittest.TestCase):
         for name in ("paper", "default"):
             profile = Profile.load(name)
             self.assertGreaterEqual(profile.repetition, 1)
-            for stack in ("cached", "plain"):
+            for stack in ("cached", "plain", "raid"):
                 self.assertIn("storage", profile.stack(stack))
 
     def test_a_hash_is_of_every_byte_and_a_name_that_is_none_is_told(self):

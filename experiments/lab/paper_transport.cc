@@ -11,7 +11,7 @@ absl::Status PaperTransport::Start(runtime::FrameHandler* handler) {
 }
 
 void PaperTransport::WorkFor(const runtime::Frame& frame) {
-  const FrameCost cost = CostOf(runtime::FrameWireBytes(frame));
+  const Cost cost = CostOf(runtime::FrameWireBytes(frame));
   processor_->Do({.at_paper = cost.at_paper, .cpu = cost.cpu});
 }
 

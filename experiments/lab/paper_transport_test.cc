@@ -34,12 +34,15 @@ Frame FrameOf(size_t bytes) {
 
 // The header's worked examples.
 TEST(PaperNodeTest, CostsAreThoseOfTheArithmetic) {
-  const FrameCost empty = CostOf(0), block = CostOf(8192);
+  const Cost empty = CostOf(0), block = CostOf(8192);
   EXPECT_EQ(empty.at_paper, absl::Microseconds(200));
   EXPECT_EQ(empty.cpu, absl::ZeroDuration());  // 200 us x 0.12 - 24 us
   EXPECT_NEAR(absl::ToDoubleNanoseconds(CostOf(1 << 20).cpu), (1 << 20) * 1.9, 1);
   EXPECT_EQ(block.at_paper - empty.at_paper, absl::Nanoseconds(8192 * 35));
   EXPECT_NEAR(absl::ToDoubleNanoseconds(block.cpu - empty.cpu), 8192 * (35 * 0.12 - kOwnByteNs), 1);
+  EXPECT_EQ(ParityCostOf(3 * 32768).at_paper, absl::Microseconds(983.04));
+  EXPECT_EQ(ParityCostOf(100'000'000).at_paper, absl::Seconds(1));
+  EXPECT_NEAR(absl::ToDoubleMilliseconds(ParityCostOf(100'000'000).cpu), 120, 1e-6);
   // A null call: two frames a side.
   EXPECT_EQ(2 * empty.at_paper, absl::Milliseconds(0.4));
 }

@@ -8,12 +8,12 @@
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <utility>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "apps/abacus/volumes.h"
-#include "experiments/lab/cached_disk.h"
-#include "experiments/lab/paper_node.h"
+#include "experiments/lab/disks.h"
 #include "objfs/fs/file_system.h"
 #include "runtime/base/block.h"
 #include "runtime/base/status.h"
@@ -26,14 +26,14 @@ using nlohmann::json;
 constexpr uint64_t kWriteBytes = uint64_t{1} << 20;
 const objfs::Caller kPreparer{.checked = true};
 
-absl::Status MakeFile(objfs::FileSystem& files, const std::string& name, uint64_t bytes) {
+absl::Status MakeFile(objfs::FileSystem& files, const std::string& name, uint64_t bytes,
+                      const std::string& stack) {
   ABACUS_ASSIGN_OR_RETURN(
-      const auto made,
-      files.Create(kPreparer, files.root(), name, S_IFREG | 0644, O_RDWR, "isolation/storage"));
+      const auto made, files.Create(kPreparer, files.root(), name, S_IFREG | 0644, O_RDWR, stack));
   for (uint64_t at = 0; at < bytes; at += kWriteBytes) {
     const uint64_t part = std::min(kWriteBytes, bytes - at);
     ABACUS_RETURN_IF_ERROR(
-        files.Write(made.handle, at, runtime::Block::FromString(std::string(part, 'a'))));
+        files.Write(made.handle, at, runtime::Block::FromString(std::string(part, kPrepared))));
   }
   ABACUS_RETURN_IF_ERROR(files.Sync(made.handle));
   return files.Release(made.handle);
@@ -45,8 +45,9 @@ absl::Status Prepare(LabNode& lab, const json& what) {
                           objfs::FileSystem::Make(volume, apps::Kinds(), apps::HostOf(lab.node()),
                                                   {.client = "prepare"}));
   for (const json& file : what.value("files", json::array())) {
-    ABACUS_RETURN_IF_ERROR(
-        MakeFile(*files, file.at("name").get<std::string>(), file.at("bytes").get<uint64_t>()));
+    ABACUS_RETURN_IF_ERROR(MakeFile(*files, file.at("name").get<std::string>(),
+                                    file.at("bytes").get<uint64_t>(),
+                                    file.value("stack", std::string("isolation/storage"))));
   }
   for (const json& name : what.value("directories", json::array())) {
     ABACUS_RETURN_IF_ERROR(
@@ -56,11 +57,48 @@ absl::Status Prepare(LabNode& lab, const json& what) {
   return files->SyncDirectory(files->root());
 }
 
-apps::WrapDisk DiskOf(const std::shared_ptr<PageCache>& cache) {
-  if (cache == nullptr) return {};
-  return [cache](std::unique_ptr<objfs::Disk> disk) {
-    return std::make_unique<CachedDisk>(std::move(disk), cache);
-  };
+// What the volume is over: this server's disks and `others`.
+std::vector<std::string> ListOf(LabNode& lab, const Disks& disks, const ServerOptions& options) {
+  std::vector<std::string> list = disks.Names(lab.node().control_address());
+  list.insert(list.end(), options.others.begin(), options.others.end());
+  return list;
+}
+
+absl::Status FailOne(LabNode& lab, Disks& disks, const ServerOptions& options) {
+  if (!options.fails.has_value()) return absl::OkStatus();
+  const std::vector<std::string> list = ListOf(lab, disks, options);
+  if (*options.fails == 0 || *options.fails >= list.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("--fails takes a number from 1 to ",
+                                                   list.size() - 1, ", not ", *options.fails,
+                                                   ": the first disk has the inodes"));
+  }
+  disks.Fail(list[*options.fails]);
+  return absl::OkStatus();
+}
+
+absl::Status PrepareVolume(LabNode& lab, Disks& disks, const ServerOptions& options,
+                           const json& what) {
+  const auto& volumes = disks.first();
+  ABACUS_RETURN_IF_ERROR(options.others.empty()
+                             ? volumes->Create(kVolume, 0)
+                             : volumes->CreateSpread(kVolume, 0, ListOf(lab, disks, options)));
+  try {
+    ABACUS_RETURN_IF_ERROR(Prepare(lab, what));
+  } catch (const json::exception& error) {
+    return absl::InvalidArgumentError(absl::StrCat("--prepare: ", error.what()));
+  }
+  return FailOne(lab, disks, options);
+}
+
+void Serve(runtime::Node& node, Disks& disks) {
+  printf("ready %s\n", node.control_address().c_str());
+  fflush(stdout);
+  for (std::string line; std::getline(std::cin, line);) {
+    if (line != "drop") continue;
+    disks.Drop();
+    printf("dropped\n");
+    fflush(stdout);
+  }
 }
 
 }  // namespace
@@ -71,35 +109,20 @@ absl::Status RunServer(const ServerOptions& options) {
     return absl::InvalidArgumentError(
         absl::StrCat("--prepare takes a JSON object, not '", options.prepare, "'"));
   }
-  std::shared_ptr<PageCache> cache;
-  if (options.disk) {
-    cache = std::make_shared<PageCache>(
-        CacheModel{.disk = {.bytes_per_second = kDiskBytesPerSecond, .seek = kDiskSeek},
-                   .memory_bytes = kPageCacheBytes,
-                   .ahead_bytes = kReadAheadBytes});
-  }
+  Disks disks(options.disks, options.disk);
   ABACUS_ASSIGN_OR_RETURN(const auto lab, LabNode::Start(options.node));
   runtime::Node& node = lab->node();
-  {
-    ABACUS_ASSIGN_OR_RETURN(const auto volumes,
-                            apps::PublishVolumes(node, lab->config().node.data_dir + "/volumes",
-                                                 objfs::Volume::Options().lease, DiskOf(cache)));
-    ABACUS_RETURN_IF_ERROR(volumes->Create(kVolume, 0));
-    try {
-      ABACUS_RETURN_IF_ERROR(Prepare(*lab, prepare));
-    } catch (const json::exception& error) {
-      return absl::InvalidArgumentError(absl::StrCat("--prepare: ", error.what()));
-    }
-    if (cache != nullptr) cache->Drop();
+  absl::Status status = disks.Open(node, lab->config().node.data_dir);
+  if (status.ok() && !options.columns) status = PrepareVolume(*lab, disks, options, prepare);
+  if (status.ok()) {
+    disks.Drop();
     const auto echo = node.binding().Adopt(std::make_unique<Echo>());
     node.Publish(kEcho, echo.rid());
-    printf("ready %s\n", node.control_address().c_str());
-    fflush(stdout);
-    for (std::string line; std::getline(std::cin, line);) {
-    }
-    node.Stop();
+    Serve(node, disks);
   }
-  return absl::OkStatus();
+  node.Stop();
+  disks.Close();
+  return status;
 }
 
 }  // namespace abacus::lab

@@ -1,7 +1,10 @@
 #ifndef ABACUS_EXPERIMENTS_LAB_SERVER_H_
 #define ABACUS_EXPERIMENTS_LAB_SERVER_H_
 
+#include <cstddef>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "experiments/lab/lab_node.h"
@@ -11,15 +14,27 @@ namespace abacus::lab {
 struct ServerOptions {
   LabNodeOptions node;
   bool disk = true;  // the modelled one, behind a page cache
+  // Keeps columns of another server's volume, and has none of its own.
+  bool columns = false;
+  // Where there are such servers, the volume is spread over the disks of this server, each of which
+  // counts as a server for it, and these.
+  std::vector<std::string> others;
+  size_t disks = 1;
+  // Of the volume's list, from 0: which fails when the volume is prepared.
+  std::optional<size_t> fails;
   // What the volume has when the server is ready, as JSON:
-  //   {"files": [{"name": "data", "bytes": 16777216}], "directories": ["d0"]}
+  //   {"files": [{"name": "data", "bytes": 16777216, "stack": "isolation/storage"}],
+  //    "directories": ["d0"]}
   // Nothing of it is in the page cache then.
   std::string prepare = "{}";
 };
 
 // A storage server with a volume kVolume, as `abacus serve` is one. Prints "ready ADDRESS", and
-// serves until its standard input ends.
-// Errors: kInvalidArgument - `prepare`; those of LabNode::Start and of the file system.
+// serves until its standard input ends. To a line "drop" on that it empties its page cache, and
+// prints "dropped".
+// Errors: kInvalidArgument - `prepare`, or a disk to fail that there is not; those of
+// LabNode::Start
+//         and of the file system.
 absl::Status RunServer(const ServerOptions& options);
 
 }  // namespace abacus::lab
