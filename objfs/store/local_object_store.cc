@@ -166,13 +166,7 @@ void LocalObjectStore::CloseOthers(const StoredObject& object) {
     return;
   }
   victim->data.reset();
-  const bool is_on_disk = victim->loaded && victim->has_table && !victim->listed_changed &&
-                          !victim->table_unsynced && !victim->state.has_changed_pages();
-  if (is_on_disk) {
-    victim->loaded = false;
-    victim->state.Unload();
-    victim->places.clear();
-  }
+  Unload(*victim);
   victim->mutex.Unlock();
 }
 

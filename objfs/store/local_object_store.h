@@ -37,9 +37,20 @@ struct LocalObjectStoreOptions {
   uint64_t changed_blocks_max = uint64_t{1} << 20;  // of an object; beyond it a Write flushes first
   uint64_t removed_max = 1024;  // removals that wait for a Flush; then one is made
   uint64_t ids_batch = 65'536;  // identifiers reserved at once
+  // Objects whose tables are damaged are made usable from what is left of these, and Salvaged()
+  // tells how; else no call can use them. For repairs by whom nobody works beside.
+  bool salvages = false;
   // Is told of wrong bytes whenever they are met, with object and block; empty: nobody is. It is
   // called with locks held and may call nothing of the store.
   std::function<void(const absl::Status& damage)> on_damage;
+};
+
+// What was left of an object's table that was damaged (LocalObjectStoreOptions::salvages).
+struct SalvagedTable {
+  absl::Status damage;
+  bool lost_head = false;    // size and attributes: there are none, and it ends with its last block
+  uint64_t lost_pages = 0;   // blocks of these read as zeros
+  uint64_t lost_blocks = 0;  // others that do: two had one place, and the older one gave way
 };
 
 // An ObjectStore in a directory of a local disk; FORMAT.md describes the files and argues why a
@@ -103,6 +114,16 @@ class LocalObjectStore : public ObjectStore {
   // Brings the journal's changes into the tables and begins a new journal, so that the next Open
   // has nothing to repeat. Flush does so when the journal is long.
   absl::Status Checkpoint();
+
+  // How the object was made usable, once; nullopt: it was not damaged, or this was asked before.
+  std::optional<SalvagedTable> Salvaged(ObjectId id);
+  // Calls `take` with what the object's data file has in slots that no block of it is in, in their
+  // order, without those that are all zeros: of a table that lost pages, what these had named, and
+  // what the object had before. Errors: those of `take`, which may call nothing of this object.
+  absl::Status ReadUnnamed(ObjectId id,
+                           const std::function<absl::Status(std::string_view block)>& take);
+  // Gives the memory of the object's table back, where it is on the disk as it is.
+  void Rest(ObjectId id);
 
  private:
   struct StoredObject {
@@ -238,6 +259,15 @@ class LocalObjectStore : public ObjectStore {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
   absl::Status LoadPage(StoredObject& object, std::string_view both, uint64_t page, bool torn)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
+  // Notes that the page is damaged, and has it written anew. `lost`: in both places.
+  absl::Status SalvagePage(StoredObject& object, uint64_t page, bool lost)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
+  SalvagedTable& NoteSalvaged(ObjectId id, const absl::Status& damage)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // ObjectState::Recovered(), or why the object is damaged.
+  absl::Status FinishTable(StoredObject& object) ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
+  // Where nothing of it is other than on the disk.
+  static void Unload(StoredObject& object) ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
   absl::Status NewJournal(uint64_t number) ABSL_EXCLUSIVE_LOCKS_REQUIRED(checkpoint_mutex_);
   absl::Status WriteTables(const absl::btree_set<ObjectId>& ids, uint64_t sequence)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(checkpoint_mutex_);
@@ -375,6 +405,7 @@ class LocalObjectStore : public ObjectStore {
   absl::Status updates_lost_ ABSL_GUARDED_BY(mutex_);            // as their contents are
   absl::Status lost_unheard_ ABSL_GUARDED_BY(mutex_);  // what may be lost, found by FlushAll()
   absl::btree_set<ObjectId> changed_tables_ ABSL_GUARDED_BY(mutex_);  // to be checkpointed
+  absl::flat_hash_map<ObjectId, SalvagedTable> salvaged_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::weak_ptr<StoredObject>> open_ ABSL_GUARDED_BY(mutex_);
   struct Removed {
     uint64_t journal, sequence;  // of the record

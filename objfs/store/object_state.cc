@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 namespace abacus::objfs {
 namespace {
@@ -32,12 +33,16 @@ UpdateRecord FlushBatch::ToRecord(ObjectId id) const {
 }
 
 void ObjectState::Load(TablePage page) {
-  if (page.page == 0) durable_head_ = std::move(page.head);
+  if (page.page == 0) {
+    durable_head_ = std::move(page.head);
+    has_head_ = true;
+  }
   durable_.insert(page.blocks.begin(), page.blocks.end());
 }
 
 void ObjectState::Replay(const UpdateRecord& record) {
   durable_head_ = record.head;
+  has_head_ = true;
   changed_pages_.insert(0);
   for (const BlockRun& run : record.runs) {
     if (!run.slot.has_value()) {
@@ -71,6 +76,31 @@ bool ObjectState::Recovered() {
   used.reserve(durable_.size());
   for (const auto& [block, entry] : durable_) used.push_back(entry.slot);
   return slots_.Reset(std::move(used));
+}
+
+uint64_t ObjectState::Mend() {
+  absl::btree_map<uint64_t, uint64_t> by_slot;  // the block that keeps it
+  std::vector<uint64_t> losers;
+  VersionNumber newest = 1;
+  for (const auto& [block, entry] : durable_) {
+    newest = std::max(newest, entry.version);
+    const auto [owner, is_new] = by_slot.try_emplace(entry.slot, block);
+    if (is_new) continue;
+    const bool wins = durable_.at(owner->second).version < entry.version;
+    losers.push_back(wins ? std::exchange(owner->second, block) : block);
+  }
+  for (const uint64_t block : losers) {
+    durable_.erase(block);
+    changed_pages_.insert(PageOfBlock(block));
+  }
+  if (!has_head_) {
+    const uint64_t blocks = durable_.empty() ? 0 : durable_.rbegin()->first + 1;
+    durable_head_.size_bytes = blocks * ObjectStore::kBlockBytes;
+    durable_head_.version = std::max(durable_head_.version, newest);
+    has_head_ = true;
+    changed_pages_.insert(0);
+  }
+  return losers.size();
 }
 
 BlockEntry ObjectState::Find(uint64_t block) const {

@@ -35,7 +35,11 @@ class ObjectState {
  public:
   // A new object: of its creation the journal knows, and a flush is to wait for that.
   explicit ObjectState(ObjectHead head)
-      : head_(head), durable_head_(std::move(head)), head_changed_(true), changed_pages_{0} {}
+      : head_(head),
+        durable_head_(std::move(head)),
+        has_head_(true),
+        head_changed_(true),
+        changed_pages_{0} {}
   ObjectState() = default;
 
   // Recovery: what a checkpoint left, then the records after it, then Recovered(): false where two
@@ -44,6 +48,12 @@ class ObjectState {
   void Replay(const UpdateRecord& record);
   void Replay(const AttributesRecord& record);
   bool Recovered();
+  // Of a table with pages of different ages: where two blocks claim one slot the one with the older
+  // version becomes a hole, and where nobody knows the size it ends with the last block. Before
+  // Recovered(). Returns how many blocks became holes.
+  uint64_t Mend();
+  // The first page, or a record with all that it has, was there.
+  bool has_head() const { return has_head_; }
 
   // Forgets all but frees(), which rises. REQUIRES: nothing has changed.
   void Unload();
@@ -102,6 +112,7 @@ class ObjectState {
 
   ObjectHead head_;
   ObjectHead durable_head_;
+  bool has_head_ = false;
   bool head_changed_ = false;
   bool uncertain_ = false;  // a batch may be durable, and none after it is for certain
   BlockMap durable_;

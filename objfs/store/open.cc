@@ -242,10 +242,7 @@ absl::Status LocalObjectStore::FinishRecovery(const Recovery& recovery) {
     const auto object = Find(id);
     if (!object.ok()) continue;
     MutexLock lock((*object)->mutex);
-    if ((*object)->damage.ok() && !(*object)->state.Recovered()) {
-      (*object)->damage = absl::DataLossError(
-          absl::StrCat("object ", id, ": its table gives one slot to two blocks"));
-    }
+    if ((*object)->damage.ok()) (*object)->damage = FinishTable(**object);
     if ((*object)->damage.ok()) continue;
     ++damaged_tables_;
     TellDamage((*object)->damage);

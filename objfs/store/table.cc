@@ -1,6 +1,7 @@
 // LocalObjectStore: table files, read when an object is used and written by checkpoints.
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,10 +14,7 @@ using runtime::MutexLock;
 
 absl::Status LocalObjectStore::Load(StoredObject& object) {
   absl::Status loaded = LoadPages(object, false);
-  if (loaded.ok() && !object.state.Recovered()) {
-    loaded = absl::DataLossError(
-        absl::StrCat("object ", object.id, ": its table gives one slot to two blocks"));
-  }
+  if (loaded.ok()) loaded = FinishTable(object);
   object.loaded = loaded.ok();
   // Other errors may pass.
   if (absl::IsDataLoss(loaded)) {
@@ -50,10 +48,110 @@ absl::Status LocalObjectStore::LoadPages(StoredObject& object, bool torn) {
     std::fill(both.begin() + static_cast<int64_t>(*read), both.end(), '\0');
     if (auto status = LoadPage(object, both, page, torn); !status.ok()) return status;
   }
-  if (!torn && !object.places.contains(0)) {
-    return absl::DataLossError(absl::StrCat("object ", object.id, ": its table is empty"));
+  if (torn || object.places.contains(0)) return absl::OkStatus();
+  const absl::Status empty =
+      absl::DataLossError(absl::StrCat("object ", object.id, ": its table is empty"));
+  if (!options_.salvages) return empty;
+  MutexLock lock(mutex_);
+  NoteSalvaged(object.id, empty).lost_head = true;
+  return absl::OkStatus();
+}
+
+SalvagedTable& LocalObjectStore::NoteSalvaged(ObjectId id, const absl::Status& damage) {
+  changed_tables_.insert(id);
+  SalvagedTable& salvaged = salvaged_[id];
+  salvaged.damage.Update(damage);
+  return salvaged;
+}
+
+absl::Status LocalObjectStore::SalvagePage(StoredObject& object, uint64_t page, bool lost) {
+  const absl::Status damage = absl::DataLossError(
+      absl::StrCat("object ", object.id, ": page ", page, " of its table is damaged"));
+  if (!options_.salvages) return damage;
+  TellDamage(damage);
+  {
+    MutexLock lock(mutex_);
+    SalvagedTable& salvaged = NoteSalvaged(object.id, damage);
+    if (lost) ++salvaged.lost_pages;
+    if (lost && page == 0) salvaged.lost_head = true;
+  }
+  if (!lost) return absl::OkStatus();
+  // The next checkpoint writes place 0, and until then that shows that the page was lost.
+  auto table = disk_.Open(TablePath(object.id));
+  if (!table.ok()) return table.status();
+  return (*table)->Write(OffsetOfPage(page, 1), std::string(kTablePageBytes, '\0'));
+}
+
+absl::Status LocalObjectStore::FinishTable(StoredObject& object) {
+  const bool has_head = object.state.has_head();
+  if ((has_head || !options_.salvages) && object.state.Recovered()) return absl::OkStatus();
+  const absl::Status damage = absl::DataLossError(
+      absl::StrCat("object ", object.id, ": its table gives one slot to two blocks"));
+  if (!options_.salvages) return damage;
+  const uint64_t lost = object.state.Mend();
+  if (lost > 0) {
+    MutexLock lock(mutex_);
+    NoteSalvaged(object.id, damage).lost_blocks += lost;
+  }
+  return object.state.Recovered() ? absl::OkStatus() : damage;
+}
+
+std::optional<SalvagedTable> LocalObjectStore::Salvaged(ObjectId id) {
+  MutexLock lock(mutex_);
+  const auto found = salvaged_.find(id);
+  if (found == salvaged_.end()) return std::nullopt;
+  SalvagedTable salvaged = std::move(found->second);
+  salvaged_.erase(found);
+  return salvaged;
+}
+
+absl::Status LocalObjectStore::ReadUnnamed(
+    ObjectId id, const std::function<absl::Status(std::string_view block)>& take) {
+  const auto found = Find(id);
+  if (!found.ok()) return found.status();
+  StoredObject& object = **found;
+  absl::btree_set<uint64_t> named;
+  std::shared_ptr<DiskFile> data;
+  {
+    MutexLock lock(object.mutex);
+    if (auto status = Prepare(object); !status.ok()) return status;
+    for (uint64_t block = object.state.NextBlock(0); block < kObjectBlocksMax;
+         block = object.state.NextBlock(block + 1)) {
+      named.insert(object.state.Find(block).slot);
+    }
+    if (!object.has_data) return absl::OkStatus();
+    auto opened = DataFile(object, false);
+    if (!opened.ok()) return opened.status();
+    data = *std::move(opened);
+  }
+  const auto size = data->Size();
+  if (!size.ok()) return size.status();
+  std::string block(kBlockBytes, '\0');
+  for (uint64_t slot = 0; slot * kBlockBytes < *size; ++slot) {
+    if (named.contains(slot)) continue;
+    const auto read = data->Read(slot * kBlockBytes, std::span(block.data(), block.size()));
+    if (!read.ok()) return read.status();
+    std::fill(block.begin() + static_cast<int64_t>(*read), block.end(), '\0');
+    if (block.find_first_not_of('\0') == std::string::npos) continue;
+    if (auto status = take(block); !status.ok()) return status;
   }
   return absl::OkStatus();
+}
+
+void LocalObjectStore::Unload(StoredObject& object) {
+  const bool is_on_disk = object.loaded && object.has_table && !object.listed_changed &&
+                          !object.table_unsynced && !object.state.has_changed_pages();
+  if (!is_on_disk) return;
+  object.loaded = false;
+  object.state.Unload();
+  object.places.clear();
+}
+
+void LocalObjectStore::Rest(ObjectId id) {
+  const auto found = Find(id);
+  if (!found.ok()) return;
+  MutexLock lock((*found)->mutex);
+  Unload(**found);
 }
 
 absl::Status LocalObjectStore::LoadPage(StoredObject& object, std::string_view both, uint64_t page,
@@ -77,8 +175,8 @@ absl::Status LocalObjectStore::LoadPage(StoredObject& object, std::string_view b
   // the other one lacks. The page is written anew, so that later this means damage.
   if (damaged > 0) object.state.ChangedPages({page});
   if (damaged > 0 && (!torn || damaged == 2)) {
-    return absl::DataLossError(
-        absl::StrCat("object ", object.id, ": page ", page, " of its table is damaged"));
+    const absl::Status salvaged = SalvagePage(object, page, !newest.has_value());
+    if (!salvaged.ok()) return salvaged;
   }
   if (newest.has_value()) object.state.Load(*std::move(newest));
   return absl::OkStatus();

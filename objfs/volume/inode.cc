@@ -10,7 +10,7 @@
 namespace abacus::objfs {
 namespace {
 
-constexpr uint8_t kWithoutColumns = 1, kWithColumns = 2;
+constexpr uint8_t kWithoutColumns = 1, kWithColumns = Inode::kNewestVersion;
 
 // Those of version 1, in their order.
 auto FieldsOf(auto& inode) {

@@ -24,6 +24,7 @@ namespace abacus::objfs {
 struct Inode {
   static constexpr uint32_t kLinksMax = 65'000;
   static constexpr size_t kXattrNameBytesMax = 255;
+  static constexpr uint8_t kNewestVersion = 2;  // of the bytes: the first of them
 
   uint32_t mode = 0;  // type and permissions, as stat(2) has them
   uint32_t uid = 0, gid = 0;

@@ -234,6 +234,11 @@ absl::StatusOr<Outcome> ObjectTable::Commit(uint16_t writer, const Transaction& 
   return outcome;
 }
 
+absl::Status ObjectTable::InTurn(ObjectId id, const std::function<absl::Status()>& look) {
+  const Turns::Turn turn(turns_, id);
+  return look();
+}
+
 absl::Status ObjectTable::ChangeBytes(uint16_t writer, ObjectId id,
                                       const std::function<absl::Status(Version)>& change) {
   const Turns::Turn turn(turns_, id);

@@ -52,6 +52,8 @@ class ObjectTable {
   absl::StatusOr<Outcome> Commit(uint16_t writer, const Transaction& transaction);
   absl::StatusOr<Node> Change(uint16_t writer, ObjectId id, const InodeChange& change);
   uint64_t TreeVersion() const { return tree_.load(); }
+  // Calls `look` while nobody changes the object.
+  absl::Status InTurn(ObjectId id, const std::function<absl::Status()>& look);
   // Greater than all that were given before.
   Version NextVersion() { return Next(0); }
   // Is told of files with columns that are no more; may not block. Null: nobody.
