@@ -1,13 +1,14 @@
 # The command. Paths are from apps/, whose CMakeLists.txt includes this file.
 abacus_library(abacus_command
   SRCS abacus/client_node.cc abacus/config_command.cc abacus/control.cc abacus/doctor.cc
-       abacus/doctor_checks.cc abacus/figures.cc abacus/files.cc abacus/local_store.cc
+       abacus/doctor_checks.cc abacus/figures.cc abacus/files.cc abacus/fsck_command.cc
+       abacus/fsck_online.cc abacus/fsck_report.cc abacus/local_store.cc
        abacus/interrupt.cc abacus/log_setup.cc abacus/mount_command.cc
        abacus/output.cc
        abacus/monitor_of.cc abacus/repair_command.cc abacus/run_grep.cc abacus/serve.cc abacus/status.cc
        abacus/top.cc abacus/top_view.cc abacus/volume_command.cc abacus/volume_files.cc
        abacus/volumes.cc
-  DEPS abacus_cli abacus_config abacus_grep_object abacus_bpf_monitor abacus_cache abacus_file_system
+  DEPS abacus_cli abacus_config abacus_grep_object abacus_bpf_monitor abacus_cache abacus_check abacus_file_system
     abacus_fuse abacus_node abacus_raid5_layer absl::cleanup
   PRIVATE_DEPS nlohmann_json::nlohmann_json spdlog::spdlog)
 abacus_program(abacus SRCS abacus/main.cc DEPS abacus_command abacus_memory CLI11::CLI11)
@@ -28,6 +29,10 @@ abacus_test(abacus_command_line_test
 abacus_test(abacus_end_to_end_test
   SRCS abacus/end_to_end_test.cc
   DEPS abacus_command_testing nlohmann_json::nlohmann_json
+  LABELS serial TIMEOUT 300)
+abacus_test(abacus_fsck_end_to_end_test
+  SRCS abacus/fsck_end_to_end_test.cc
+  DEPS abacus_check abacus_command_testing abacus_object_store nlohmann_json::nlohmann_json
   LABELS serial TIMEOUT 300)
 abacus_test(abacus_mount_end_to_end_test
   SRCS abacus/mount_crash_test.cc abacus/mount_end_to_end_test.cc

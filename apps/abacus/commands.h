@@ -93,6 +93,18 @@ struct RepairOptions {
 // kExitNo: not all files are whole.
 int RepairCommand(const RepairOptions& options);
 
+struct FsckOptions {
+  ClientOptions client;  // of a volume that a server has open
+  std::string where;     // a server's data directory, or HOST:PORT; empty: client.servers
+  std::string volume;    // empty: all of a directory
+  bool repair = false;
+  bool data = false;  // reads the contents of files as well
+  std::string json;
+};
+// The exit codes are those of e2fsck: 0 clean, 1 repaired, 4 something is left, 5 both, 8 it could
+// not be done, 16 wrong usage.
+int FsckCommand(const FsckOptions& options);
+
 struct MountOptions {
   std::string source;  // SERVER[,SERVER...][/VOLUME], or a directory
   bool local = false;  // a directory that a server could serve, and none does

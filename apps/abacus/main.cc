@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "apps/abacus/commands.h"
+#include "apps/abacus/fsck_report.h"
 #include "apps/abacus/top_view.h"
 #include "runtime/base/nearest.h"
 
@@ -24,6 +25,7 @@ examples:
   abacus run grep --pin client kernel LinuxBible.txt
   abacus mount 127.0.0.1:7070/home /mnt     a directory that shows the volume
   abacus volume create work                 another one: work:PATH, 127.0.0.1:7070/work
+  abacus fsck /srv/abacus                   check a server's volumes while it is stopped
   abacus status                             nodes, objects, the last moves and why
   abacus top                                what each object costs, live
   abacus explain 1073741824.5.2             why that object is where it is
@@ -32,7 +34,10 @@ examples:
 exit codes:
   0  done                1  done, and the answer is no (nothing matched, not healthy, not moved)
   2  wrong usage, or it could not be done
+  fsck has those of e2fsck: abacus fsck --help
 )";
+
+constexpr char kFsck[] = "fsck";
 
 // What one command line says. The callbacks of the sub-commands set `command`.
 class CommandLine {
@@ -47,6 +52,7 @@ class CommandLine {
   void AddServer();
   void AddFiles();
   void AddVolumes();
+  void AddFsck();
   void AddRun();
   void AddTop();
   void AddControl();
@@ -70,6 +76,7 @@ class CommandLine {
   VolumeOptions volume_list_, volume_create_, volume_delete_;
   VolumeOptions volume_add_server_, volume_replace_server_;
   RepairOptions volume_status_, rebuild_, scrub_;
+  FsckOptions fsck_;
   MountOptions mount_;
   UnmountOptions unmount_;
   StackOptions stack_;
@@ -96,6 +103,7 @@ CommandLine::CommandLine() {
   AddServer();
   AddFiles();
   AddVolumes();
+  AddFsck();
   AddRun();
   AddTop();
   AddControl();
@@ -329,6 +337,34 @@ void CommandLine::AddVolumes() {
   kinds->excludes(path);
 }
 
+void CommandLine::AddFsck() {
+  CLI::App* fsck = Add(&app_, kFsck, "check volumes, and repair what can be",
+                       [this] { return FsckCommand(fsck_); });
+  fsck->footer(
+      "\nWithout --repair nothing is written. With it, what no name leads to any more goes to "
+      "/lost+found\n"
+      "under its number; nothing is removed that may hold bytes of a user's. While a server has "
+      "the "
+      "volume\n"
+      "open, names that lead nowhere and counts are repaired, and the rest waits for a check of "
+      "its "
+      "directory.\n\n"
+      "exit codes, as those of e2fsck: 0 clean, 1 repaired, 4 faults are left (5: others were "
+      "repaired),\n"
+      "8 it could not be done, 16 wrong usage\n");
+  AddClientOptions(fsck, &fsck_.client);
+  fsck->add_option("WHERE", fsck_.where,
+                   "the directory of a server that is not running (its --data), or the control "
+                   "address of one that is")
+      ->type_name("DIRECTORY|HOST:PORT");
+  fsck->add_option("--volume", fsck_.volume, "the volume; of a directory, all without it")
+      ->type_name("NAME");
+  fsck->add_flag("--repair", fsck_.repair, "make right what can be");
+  fsck->add_flag("--data", fsck_.data,
+                 "read the contents of all files as well, and compare them with their checksums");
+  AddJson(fsck, &fsck_.json);
+}
+
 void CommandLine::AddRun() {
   CLI::App* run = app_.add_subcommand("run", "run an application on files of a volume");
   run->require_subcommand(1);
@@ -492,7 +528,7 @@ int CommandLine::Misused(const CLI::Error& error) {
             given.c_str(), nearest.empty() ? "" : (", did you mean '" + nearest + "'?").c_str());
   }
   fprintf(stderr, "'%s --help' tells what there is\n", prefix.c_str());
-  return kExitError;
+  return command->get_name() == kFsck ? kFsckUsage : kExitError;
 }
 
 int CommandLine::Run(int argc, char** argv) {

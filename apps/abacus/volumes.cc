@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "objfs/cache/cache_layer.h"
+#include "objfs/check/checker.h"
 #include "objfs/layer/probe_layer.h"
 #include "objfs/raid/raid5_manager.h"
 #include "objfs/spread/column_store.h"
@@ -20,6 +21,7 @@ namespace abacus::apps {
 namespace {
 
 constexpr absl::Duration kFirstServerPatience = absl::Seconds(5);
+constexpr uint64_t kFaultsToldMax = 1000;   // of a volume that is checked, in one message
 constexpr unsigned kLogsPerSecondMax = 10;  // of damage; the rest is counted
 
 using objfs::Directory;
@@ -126,6 +128,14 @@ absl::StatusOr<Ref<VolumeSet>> OpenVolumes(runtime::BindingManager& binding,
   };
   host.volume.adopt_isolation = [&binding](std::unique_ptr<IsolationLayer> layer) {
     return Ref<Layer>(binding.Adopt(std::move(layer)).base());
+  };
+  host.volume.check = [](objfs::ObjectTable& table, const objfs::CheckRequest& request) {
+    objfs::CheckOptions options;
+    options.repair = request.repair;
+    options.data = request.data;
+    options.servers = request.servers;
+    options.faults_max = kFaultsToldMax;
+    return objfs::CheckOnline(table, options);
   };
   host.volume.end = [end](const Ref<Layer>& layer) { end(layer.rid()); };
   host.volume.now_ns = [] { return absl::GetCurrentTimeNanos(); };

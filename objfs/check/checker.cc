@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "objfs/check/scratch_disk.h"
 #include "objfs/check/volume_repair.h"
 #include "objfs/check/volume_scan.h"
 #include "objfs/raid/column_record.h"
@@ -18,6 +20,7 @@ namespace {
 
 // A repair of one stage seldom makes faults of an earlier one; this is for the worst.
 constexpr int kRoundsMax = 32;
+constexpr int kOnlineRoundsMax = 2;  // beside the first
 constexpr uint64_t kColumnsAtOnce = 4096;
 constexpr uint64_t kColumnBytesAtOnce = uint64_t{1} << 20;
 
@@ -62,6 +65,22 @@ absl::StatusOr<bool> RepairStage(ObjectTable& table, const CheckOptions& options
   return !holds_names || failures->empty();
 }
 
+// What a client commits for it. Where it is a count it is told as a difference, so that it is right
+// whatever others do meanwhile; where it is a name, it is refused where others changed its leaf.
+absl::StatusOr<Transaction> RepairOf(ObjectStore& store, VolumeScan& scan, const Found& found) {
+  Transaction transaction;
+  const Facts& facts = *scan.Find(found.fault.object);
+  if (found.stage == Stage::kNames) {
+    ABACUS_ASSIGN_OR_RETURN(Part part, ChangeNames(store, facts, {found.change}));
+    transaction.parts.push_back(std::move(part));
+    return transaction;
+  }
+  Part part{.id = facts.id};
+  part.change = RightCount(found.fault.kind, facts, scan.root());
+  transaction.parts.push_back(std::move(part));
+  return transaction;
+}
+
 void TakeTotals(const CheckReport& totals, CheckReport* report) {
   report->objects += totals.objects;
   report->directories += totals.directories;
@@ -79,7 +98,7 @@ void TakeTotals(const CheckReport& totals, CheckReport* report) {
 absl::StatusOr<CheckReport> CheckVolume(ObjectTable& table, const CheckOptions& options) {
   CheckReport report;
   Failures failures;
-  bool repairs = options.repair && !options.online;
+  bool repairs = options.repair;
   for (int round = 0;; ++round) {
     VolumeScan scan(table, options);
     ABACUS_RETURN_IF_ERROR(scan.Run());
@@ -99,6 +118,84 @@ absl::StatusOr<CheckReport> CheckVolume(ObjectTable& table, const CheckOptions& 
     TakeTotals(scan.totals(), &report);
     return report;
   }
+}
+
+absl::StatusOr<OnlineCheck> CheckOnline(ObjectTable& table, CheckOptions options) {
+  options.online = true;
+  OnlineCheck check;
+  for (int round = 0;; ++round) {
+    check = OnlineCheck();
+    VolumeScan scan(table, options);
+    ABACUS_RETURN_IF_ERROR(scan.Run());
+    // What changed while it was looked at is looked at once more.
+    if (scan.totals().unsettled > 0 && round < kOnlineRoundsMax) continue;
+    for (Found& found : scan.found()) {
+      if (check.report.faults.size() >= options.faults_max) break;
+      const bool is_count = found.stage == Stage::kCounts;
+      if (options.repair && (is_count || found.stage == Stage::kNames)) {
+        ABACUS_ASSIGN_OR_RETURN(auto transaction, RepairOf(table.store(), scan, found));
+        check.repairs.push_back({check.report.faults.size(), std::move(transaction)});
+      }
+      check.report.Add(std::move(found.fault), options.faults_max);
+    }
+    check.report.found = scan.found().size();
+    TakeTotals(scan.totals(), &check.report);
+    return check;
+  }
+}
+
+namespace {
+
+// Opens the store of a disk for `look`; that it is damaged is a fault.
+template <typename Look>
+absl::Status WithStore(Disk& disk, const CheckOptions& options, CheckReport* report, Look look) {
+  ScratchDisk scratch(disk);
+  Disk& used = options.repair ? disk : static_cast<Disk&>(scratch);
+  LocalObjectStoreOptions store_options;
+  store_options.salvages = options.repair;
+  auto opened = LocalObjectStore::Open(used, store_options);
+  if (absl::IsDataLoss(opened.status())) {
+    Fault fault;
+    fault.text = absl::StrCat("it cannot be opened: ", opened.status().message(),
+                              ". Nothing of it can be used; restore it from a copy");
+    Report(std::move(fault), options, report);
+    return absl::OkStatus();
+  }
+  ABACUS_RETURN_IF_ERROR(opened.status());
+  const std::shared_ptr<LocalObjectStore> store(*std::move(opened));
+  CheckOptions with_store = options;
+  if (options.repair) {
+    with_store.salvaged = [&store](ObjectId id) { return store->Salvaged(id); };
+    with_store.read_unnamed = [&store](ObjectId id, const auto& take) {
+      return store->ReadUnnamed(id, take);
+    };
+  }
+  with_store.rest = [&store](ObjectId id) { store->Rest(id); };
+  ABACUS_RETURN_IF_ERROR(look(store, with_store));
+  return options.repair ? store->Checkpoint() : absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<CheckReport> CheckVolumeOn(Disk& disk, const CheckOptions& options) {
+  CheckReport report;
+  ABACUS_RETURN_IF_ERROR(
+      WithStore(disk, options, &report,
+                [&report](const std::shared_ptr<LocalObjectStore>& store,
+                          const CheckOptions& with_store) -> absl::Status {
+                  ObjectTable table(store, [] { return absl::GetCurrentTimeNanos(); });
+                  ABACUS_ASSIGN_OR_RETURN(report, CheckVolume(table, with_store));
+                  return absl::OkStatus();
+                }));
+  return report;
+}
+
+absl::Status CheckColumnsOn(Disk& disk, const CheckOptions& options, CheckReport* report) {
+  return WithStore(
+      disk, options, report,
+      [report](const std::shared_ptr<LocalObjectStore>& store, const CheckOptions& with_store) {
+        return CheckColumns(*store, with_store, report);
+      });
 }
 
 namespace {

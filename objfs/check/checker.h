@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "objfs/check/report.h"
+#include "objfs/store/disk.h"
 #include "objfs/store/local_object_store.h"
 #include "objfs/store/object_store.h"
 #include "objfs/volume/object_table.h"
@@ -49,17 +50,28 @@ struct CheckOptions {
 //
 // Nothing is removed that may hold a user's bytes: what has no name gets one in /lost+found.
 //
-// Limits: 56 bytes of memory for each object, and the names of one directory at a time.
+// Limits: 64 bytes of memory for each object, and the names of one directory at a time.
 // Errors: those of the store but kDataLoss, which is a fault: what could not be read nothing can be
 //         said of. kCancelled - goes_on() said so.
 // Thread-safety: thread-safe where `options.online`, else nobody else may use the volume.
 // Blocking: disk I/O, as long as all of it takes.
 absl::StatusOr<CheckReport> CheckVolume(ObjectTable& table, const CheckOptions& options);
 
+// The same of the store on a disk that nobody uses. Without CheckOptions::repair nothing of the
+// disk is changed: what opening a store after a crash changes is in memory. That the store cannot
+// be opened is a fault as well, where it is damaged. Errors: as CheckVolume(), and
+// LocalObjectStore::Open().
+absl::StatusOr<CheckReport> CheckVolumeOn(Disk& disk, const CheckOptions& options);
+
+// Of a volume that clients work with. Names that lead nowhere, and counts, are not made right here:
+// a client commits the transactions.
+absl::StatusOr<OnlineCheck> CheckOnline(ObjectTable& table, CheckOptions options);
+
 // Looks at the columns that a server keeps of a volume: their records, and with `data` their bytes.
 // It repairs nothing: the other columns have what it needs (abacus scrub). Faults and counts are
 // added to `report`.
 absl::Status CheckColumns(ObjectStore& store, const CheckOptions& options, CheckReport* report);
+absl::Status CheckColumnsOn(Disk& disk, const CheckOptions& options, CheckReport* report);
 
 }  // namespace abacus::objfs
 

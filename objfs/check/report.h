@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "objfs/store/object_store.h"
+#include "objfs/volume/transaction.h"
 #include "runtime/base/codec.h"
 
 namespace abacus::objfs {
@@ -61,6 +62,25 @@ struct CheckReport {
   void Add(Fault fault, uint64_t faults_max);
   ABACUS_FIELDS(faults, found, repaired, objects, directories, files, links, others, names,
                 bytes_read, unnamed, unsettled)
+};
+
+// What is asked of a volume that clients work with.
+struct CheckRequest {
+  bool repair = false, data = false;
+  uint64_t servers = 0;  // of the volume, which knows them
+  ABACUS_FIELDS(repair, data, servers)
+};
+
+// Of a volume that clients work with: what was found, and transactions that make some of it right.
+struct OnlineCheck {
+  struct Repair {
+    uint64_t fault = 0;  // which of the report's
+    Transaction transaction;
+    ABACUS_FIELDS(fault, transaction)
+  };
+  CheckReport report;
+  std::vector<Repair> repairs;
+  ABACUS_FIELDS(report, repairs)
 };
 
 }  // namespace abacus::objfs

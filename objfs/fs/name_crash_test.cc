@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "objfs/check/checker.h"
 #include "objfs/fs/testing/file_system_world.h"
 #include "objfs/fs/testing/names_work.h"
 #include "objfs/store/model_disk.h"
@@ -69,7 +70,7 @@ TEST(NameCrashTest, ANameThatGoesToAnotherDirectoryIsInOneOfThem) {
 // Each cut after one call more, until the work is done before the power goes.
 void CutEverywhere(uint64_t seed, const std::string& stack) {
   bool whole = false;
-  uint64_t exchanges = 0, synced_writes = 0, cuts = 0;
+  uint64_t exchanges = 0, synced_writes = 0, unnamed = 0, cuts = 0;
   for (; !whole && !::testing::Test::HasFailure(); ++cuts) {
     SCOPED_TRACE(absl::StrCat("seed ", seed, ", stack '", stack, "', cut after ", cuts, " calls"));
     PowerCutDisk disk;
@@ -83,6 +84,10 @@ void CutEverywhere(uint64_t seed, const std::string& stack) {
       whole = names->Work(40);
     }
     disk.PowerOn(seed + cuts);
+    const auto checked = CheckVolumeOn(disk, {});
+    ASSERT_TRUE(checked.ok()) << checked.status();
+    EXPECT_EQ(checked->found, 0u) << checked->faults.front().Line();
+    unnamed += checked->unnamed;
     FileSystemWorld world(2, &disk);
     const auto a = world.Client(1);
     ASSERT_NO_FATAL_FAILURE(names->Check(*a, world.store(), world.volume()));
@@ -90,7 +95,8 @@ void CutEverywhere(uint64_t seed, const std::string& stack) {
     synced_writes += names->synced_writes();
   }
   std::cout << "seed " << seed << ": " << cuts << " cuts, behind " << exchanges << " exchanges and "
-            << synced_writes << " writes that were synced\n";
+            << synced_writes << " writes that were synced; " << unnamed
+            << " objects were left without a name\n";
   EXPECT_GT(exchanges, 0u);
   EXPECT_GT(synced_writes, 0u);
 }

@@ -176,6 +176,13 @@ absl::StatusOr<std::vector<std::string>> Volume::Clients() {
   return names;
 }
 
+absl::StatusOr<OnlineCheck> Volume::Check(const CheckRequest& request) {
+  if (!host_.check) return absl::UnimplementedError("this server looks at no volumes");
+  CheckRequest whole = request;
+  whole.servers = options_.servers.size();
+  return host_.check(*table_, whole);
+}
+
 absl::Status Volume::Retire() {
   MutexLock lock(mutex_);
   if (!clients_.empty()) {

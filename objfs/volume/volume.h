@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "objfs/check/report.h"
 #include "objfs/layer/layer.h"
 #include "objfs/spread/column_servers.h"
 #include "objfs/spread/column_store.h"
@@ -108,6 +109,9 @@ class Volume final : public runtime::AnchoredObject {
     // The columns that one of Options::servers keeps for this volume; not asked without servers.
     std::function<absl::StatusOr<runtime::Ref<ColumnStore>>(size_t server)> find_columns;
     std::function<runtime::Ref<Layer>(std::unique_ptr<AbsentColumn>)> adopt_absent;
+    // Looks at all of the volume (check/checker.h); empty: it cannot be looked at.
+    std::function<absl::StatusOr<OnlineCheck>(ObjectTable& table, const CheckRequest& request)>
+        check;
   };
   struct Options {
     std::string name;
@@ -209,6 +213,9 @@ class Volume final : public runtime::AnchoredObject {
   absl::StatusOr<VolumeSpace> Space();
   absl::StatusOr<CommitCounts> Commits();
   absl::StatusOr<std::vector<std::string>> Clients();
+  // Looks at all of it while clients work; takes as long as that takes.
+  // Errors: kUnimplemented - this server cannot. Those of the store.
+  absl::StatusOr<OnlineCheck> Check(const CheckRequest& request);
   // From now on nobody can join. Errors: kFailedPrecondition - clients are there.
   absl::Status Retire();
 
@@ -217,7 +224,7 @@ class Volume final : public runtime::AnchoredObject {
   ABACUS_OBJECT(Volume, "objfs.Volume", 1, Join, Renew, Leave, Stat, Reserve, CloseAll, Commit,
                 Change, TreeVersion, Open, Close, ListenForLocks, Lock, Unlock, GetLock, CancelLock,
                 WaitingLocks, Locks, Flush, Space, Clients, Retire, Settle, Pass, TellWhenWritten,
-                Commits, Know, OpenColumns, Spread, ColumnsAt)
+                Commits, Know, OpenColumns, Spread, ColumnsAt, Check)
 
  private:
   struct Bottom {

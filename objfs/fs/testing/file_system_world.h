@@ -172,6 +172,8 @@ class FileSystemWorld {
   uint64_t quota_bytes = UINT64_MAX;
   // By how much the clients' clocks are ahead.
   std::atomic<int64_t> wall_ahead_us{0};
+  // Of volumes that begin from now on (Volume::Host).
+  decltype(Volume::Host::check) check;
   // Told of each directory object of a client's, when it is made and before it is ended.
   std::function<void(size_t node, const runtime::Rid& rid)> on_directory;
   std::function<void(const runtime::Rid& rid)> on_directory_end;
@@ -260,6 +262,7 @@ class FileSystemWorld {
       if (rid == runtime::Rid()) return absl::UnavailableError("there is no such server now");
       return binding.RefTo<ColumnStore>(rid);
     };
+    host.check = check;
     host.adopt_absent = [&binding](std::unique_ptr<AbsentColumn> column) {
       return runtime::Ref<Layer>(binding.Adopt(std::move(column)).base());
     };
