@@ -92,7 +92,7 @@ TEST_F(DirectoryScanTest, EveryByteThatChangesIsToldOrIsWhatANameLeadsTo) {
     ASSERT_NO_FATAL_FAILURE(Put(damaged));
     const ScannedDirectory scanned = Scan();
     if (!scanned.faults.empty()) continue;
-    // An entry's object or type: those are for who knows the objects.
+    // An entry's object or type, for who knows the objects, or its place among names of one key.
     size_t others = 0;
     const ByName expected = Sorted(names);
     ASSERT_EQ(scanned.names.size(), names.size()) << "block " << block << ", byte " << at;
@@ -101,7 +101,7 @@ TEST_F(DirectoryScanTest, EveryByteThatChangesIsToldOrIsWhatANameLeadsTo) {
       ASSERT_TRUE(was != expected.end()) << "block " << block << ", byte " << at;
       others += was->second != name.entry.id || name.entry.type != S_IFREG ? 1 : 0;
     }
-    EXPECT_EQ(others, 1u) << "block " << block << ", byte " << at;
+    EXPECT_LE(others, 1u) << "block " << block << ", byte " << at;
   }
 }
 

@@ -514,8 +514,8 @@ void VolumeScan::LookAtLinks(const Facts& facts) {
                                          facts.links, " links instead of ", right)
                           : absl::StrCat(right, " names lead to it, and it counts ", facts.links),
                       Stage::kCounts);
-  // A directory's are of one moment with its blocks.
-  if (!facts.IsDirectory()) found.rests_on = facts.id;
+  // A directory's are of one moment with its blocks, but not with its name.
+  if (!facts.IsDirectory() || facts.links == 0) found.rests_on = facts.id;
 }
 
 void VolumeScan::LookAtParent(const Facts& facts) {
