@@ -22,6 +22,7 @@
 #include "objfs/store/names.h"
 #include "objfs/volume/inode.h"
 #include "objfs/volume/object_table.h"
+#include "objfs/volume/server_list.h"
 
 namespace abacus::apps::testing {
 namespace {
@@ -229,7 +230,8 @@ TEST_F(FsckTest, AServerIsAskedWhileItServes) {
 
 TEST_F(FsckTest, ADamagedListOfServersIsWrittenAnewFromTheOther) {
   // As a volume over several servers has them.
-  const std::string list = "abacus servers 1\n0000000000000007\n127.0.0.1:1\n127.0.0.1:2\n";
+  const std::string list =
+      objfs::ServerList{.key = 7, .servers = {"127.0.0.1:1", "127.0.0.1:2"}}.Encode();
   const std::string own = data_ + "/volumes/.servers-home";
   const std::string other = data_ + "/volumes/.columns-home-0000000000000007.servers";
   std::ofstream(own) << list.substr(0, 20);

@@ -99,13 +99,24 @@ absl::StatusOr<CheckReport> CheckVolume(ObjectTable& table, const CheckOptions& 
   CheckReport report;
   Failures failures;
   bool repairs = options.repair;
+  // Contents are read once: when nothing else is to be made right any more.
+  CheckOptions looks = options;
+  looks.data = options.data && !repairs;
+  bool wants_data = options.data;
   for (int round = 0;; ++round) {
-    VolumeScan scan(table, options);
+    VolumeScan scan(table, looks);
     ABACUS_RETURN_IF_ERROR(scan.Run());
     const Stage stage = FirstStage(scan.found(), failures);
     if (repairs && stage != Stage::kNone && round < kRoundsMax) {
       ABACUS_ASSIGN_OR_RETURN(repairs,
                               RepairStage(table, options, scan, stage, &failures, &report));
+      // What an older table names may have been written over.
+      wants_data = wants_data || stage == Stage::kObjects;
+      continue;
+    }
+    if (wants_data && !looks.data) {
+      looks.data = true;
+      repairs = false;
       continue;
     }
     for (Found& found : scan.found()) {
@@ -191,8 +202,11 @@ absl::StatusOr<CheckReport> CheckVolumeOn(Disk& disk, const CheckOptions& option
 }
 
 absl::Status CheckColumnsOn(Disk& disk, const CheckOptions& options, CheckReport* report) {
+  // A column with a table from some time ago would be taken for one that is whole.
+  CheckOptions looks = options;
+  looks.repair = false;
   return WithStore(
-      disk, options, report,
+      disk, looks, report,
       [report](const std::shared_ptr<LocalObjectStore>& store, const CheckOptions& with_store) {
         return CheckColumns(*store, with_store, report);
       });

@@ -30,7 +30,7 @@ struct ScannedDirectory {
 // and with FORMAT.md.
 // Why not by DirectoryTree: that proves of one name that it is there, whatever else is damaged;
 // here all of it is looked at, and what is damaged is to be told, and gone around. Limits: its
-// names are in memory, 56 bytes each beside what is longer than 15 bytes. Errors: those of the
+// names are in memory, 48 bytes each beside what is longer than 15 bytes. Errors: those of the
 // store but kDataLoss, which is a fault. Thread-safety: thread-safe. Blocking: disk I/O. What
 // changes meanwhile looks like faults.
 absl::StatusOr<ScannedDirectory> ScanDirectory(ObjectStore& store, ObjectId id);

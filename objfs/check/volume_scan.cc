@@ -141,14 +141,14 @@ absl::StatusOr<std::optional<Facts>> VolumeScan::LookAtObject(ObjectId id) {
     Fail(FaultKind::kInode, id, std::string(runtime::ToStd(inode.status().message())),
          Stage::kInodes);
   } else {
-    ABACUS_RETURN_IF_ERROR(LookAtInode(*inode, *attributes, &facts));
-    ABACUS_RETURN_IF_ERROR(LookAtContents(*inode, *attributes, id, salvaged.has_value()));
+    LookAtInode(*inode, &facts);
+    ABACUS_RETURN_IF_ERROR(LookAtContents(*inode, *attributes, id));
   }
   if (options_.rest) options_.rest(id);
   return facts;
 }
 
-absl::Status VolumeScan::LookAtInode(const Inode& inode, const ObjectAttributes&, Facts* facts) {
+void VolumeScan::LookAtInode(const Inode& inode, Facts* facts) {
   facts->links = inode.links;
   facts->entries = inode.entries;
   facts->parent = inode.parent;
@@ -156,7 +156,7 @@ absl::Status VolumeScan::LookAtInode(const Inode& inode, const ObjectAttributes&
     facts->flags |= Facts::kNoInode;
     Fail(FaultKind::kInode, facts->id,
          absl::StrCat("mode ", absl::Hex(inode.mode), " is of no type"), Stage::kInodes);
-    return absl::OkStatus();
+    return;
   }
   facts->type = static_cast<uint8_t>(inode.mode >> 12);
   if (inode.IsDirectory()) {
@@ -182,13 +182,12 @@ absl::Status VolumeScan::LookAtInode(const Inode& inode, const ObjectAttributes&
              ? absl::StrCat("two of its columns are at server ", server + 1)
              : absl::StrCat("a column is at server ", server + 1, " of ", options_.servers));
   }
-  return absl::OkStatus();
 }
 
 absl::Status VolumeScan::LookAtContents(const Inode& inode, const ObjectAttributes& attributes,
-                                        ObjectId id, bool salvaged) {
+                                        ObjectId id) {
   if (S_ISLNK(inode.mode)) return LookAtTarget(id, attributes.size_bytes);
-  const bool reads = inode.IsRegular() && !inode.IsSpread() && (options_.data || salvaged);
+  const bool reads = inode.IsRegular() && !inode.IsSpread() && options_.data;
   return reads ? LookAtData(id, attributes.size_bytes) : absl::OkStatus();
 }
 

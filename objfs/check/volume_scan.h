@@ -65,6 +65,8 @@ struct Facts {
   uint32_t RightLinks() const { return IsDirectory() ? 2 + subdirectories : names; }
 };
 
+static_assert(sizeof(Facts) <= 64, "there is one for each object");
+
 // One look at all of a volume. For CheckVolume() alone. Thread-compatible.
 class VolumeScan {
  public:
@@ -94,9 +96,8 @@ class VolumeScan {
   absl::Status LookAtObjects();
   // nullopt: it is not there.
   absl::StatusOr<std::optional<Facts>> LookAtObject(ObjectId id);
-  absl::Status LookAtInode(const Inode& inode, const ObjectAttributes& attributes, Facts* facts);
-  absl::Status LookAtContents(const Inode& inode, const ObjectAttributes& attributes, ObjectId id,
-                              bool salvaged);
+  void LookAtInode(const Inode& inode, Facts* facts);
+  absl::Status LookAtContents(const Inode& inode, const ObjectAttributes& attributes, ObjectId id);
   absl::Status LookAtData(ObjectId id, uint64_t size);
   absl::Status LookAtTarget(ObjectId id, uint64_t size);
   void FindRoot();

@@ -150,8 +150,9 @@ void LocalObjectStore::Unload(StoredObject& object) {
 void LocalObjectStore::Rest(ObjectId id) {
   const auto found = Find(id);
   if (!found.ok()) return;
-  MutexLock lock((*found)->mutex);
-  Unload(**found);
+  StoredObject& object = **found;
+  MutexLock lock(object.mutex);
+  Unload(object);
 }
 
 absl::Status LocalObjectStore::LoadPage(StoredObject& object, std::string_view both, uint64_t page,
