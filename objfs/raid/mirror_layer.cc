@@ -103,9 +103,9 @@ absl::Status MirrorLayer::Settle(Version now) {
   const absl::Status told = witness->SetInode(LackingText(lacking), now);
   if (!told.ok()) {
     if (absl::IsUnauthenticated(told) || IsWouldBlock(told)) return told;
-    return absl::UnavailableError(absl::StrCat(
-        "which copies are current cannot be written at the volume's first server: ",
-        told.message()));
+    return absl::UnavailableError(
+        absl::StrCat("which copies are current cannot be written at the volume's first server: ",
+                     told.message()));
   }
   MutexLock lock(mutex_);
   known_ = lacking;
@@ -126,12 +126,24 @@ void MirrorLayer::Torn(StripeRun run) {
 
 // -- calls ----------------------------------------------------------------------------------------
 
+template <typename F>
+absl::Status MirrorLayer::RoundDamage(uint64_t begin, uint64_t end, Version now, F&& change) {
+  const absl::Status status = change();
+  if (!absl::IsDataLoss(status)) return status;
+  uint64_t repaired = 0;
+  for (const uint64_t at : {begin, end - 1}) {
+    if (!ReadEachBlock(at, 1, &repaired, now).ok()) return status;
+  }
+  return change();
+}
+
 absl::Status MirrorLayer::WriteRange(uint64_t offset, uint64_t bytes, const Block* content,
                                      uint64_t, Version now) {
   std::vector<ColumnWrite> writes;
   const Block block = content == nullptr ? ZerosOf(bytes) : *content;
   for (const size_t column : LiveColumns()) writes.push_back({column, offset, block});
-  const absl::Status status = WriteColumns(writes, now);
+  const absl::Status status =
+      RoundDamage(offset, offset + bytes, now, [&] { return WriteColumns(writes, now); });
   if (!status.ok() && !IsAgain(status)) {
     Torn(StripesOf(offset, bytes));
     return status;
@@ -162,7 +174,8 @@ absl::Status MirrorLayer::CutTail(Version now) {
     MutexLock lock(mutex_);
     size = now_.size;
   }
-  ABACUS_RETURN_IF_ERROR(Each<&Layer::Truncate>(LiveColumns(), size, now));
+  ABACUS_RETURN_IF_ERROR(RoundDamage(
+      size, size + 1, now, [&] { return Each<&Layer::Truncate>(LiveColumns(), size, now); }));
   MutexLock lock(mutex_);
   torn_.Remove({StripesIn(size), UINT64_MAX});
   ragged_ = false;
@@ -184,7 +197,9 @@ absl::Status MirrorLayer::Punch(Range range, Version now) {
   const StripeRun run = StripesOf(range.offset, bytes);
   absl::Status status = Admit(run, true, now);
   if (status.ok()) {
-    status = Each<&Layer::Punch>(LiveColumns(), Range{range.offset, bytes}, now);
+    status = RoundDamage(range.offset, range.offset + bytes, now, [&] {
+      return Each<&Layer::Punch>(LiveColumns(), Range{range.offset, bytes}, now);
+    });
     if (IsAgain(status)) status = absl::OkStatus();  // that column lacks it now
     if (!status.ok()) Torn(run);
   }

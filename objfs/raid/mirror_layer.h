@@ -117,6 +117,10 @@ class MirrorLayer final : public RecordedColumns {
   // `repaired`: how many were.
   absl::StatusOr<Bytes> ReadEachBlock(uint64_t offset, uint64_t bytes, uint64_t* repaired,
                                       Version now);
+  // A change from `begin` to `end`, made anew once where a block that it keeps a part of is
+  // damaged: that is repaired from another copy first.
+  template <typename F>
+  absl::Status RoundDamage(uint64_t begin, uint64_t end, Version now, F&& change);
   // What all shall have of a stripe: of the first current copy, where it is not damaged.
   absl::StatusOr<Bytes> ReadStripe(uint64_t stripe, Version now);
   absl::Status WriteRange(uint64_t offset, uint64_t bytes, const runtime::Block* content,

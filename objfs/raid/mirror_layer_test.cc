@@ -80,7 +80,8 @@ TEST_P(MirrorModelTest, IsItsModelWhicheverCopyIsAwayOldOrDamaged) {
     const size_t dead = random() % count;
     const int fate = static_cast<int>(random() % 4);  // of its disk: nothing, lost, old, damaged
     const bool restarts = random() % 2 == 0;
-    SCOPED_TRACE(absl::StrCat("seed ", seed, ", round ", round, ", column ", dead, ", fate ", fate));
+    SCOPED_TRACE(
+        absl::StrCat("seed ", seed, ", round ", round, ", column ", dead, ", fate ", fate));
     for (int i = 0; i < 15; ++i) ASSERT_NO_FATAL_FAILURE(Step(copies, random, &model)) << i;
     const OldCopy old(copies, dead);
     for (int i = 0; i < 5; ++i) ASSERT_NO_FATAL_FAILURE(Step(copies, random, &model)) << i;
@@ -288,8 +289,8 @@ TEST_F(MirrorTest, WhatRottedIsReadFromTheOtherCopyAndRepairedInPlace) {
   ExpectSame(copies_, model_.size());
   const auto state = copies_.raid()->Describe();
   ASSERT_TRUE(state.ok());
-  EXPECT_THAT(state->facts, ::testing::Contains(std::pair<std::string, std::string>(
-                                "repaired", "2 blocks")));
+  EXPECT_THAT(state->facts,
+              ::testing::Contains(std::pair<std::string, std::string>("repaired", "2 blocks")));
   ASSERT_TRUE(Rot(copies_, 0, model_.substr(6 * kUnit + 9, 64)));
   EXPECT_EQ(copies_.raid()->Scrub(0, 100, copies_.Now())->repaired, 1u);
   // In both at one place: an error, and nothing is made up.
@@ -297,6 +298,21 @@ TEST_F(MirrorTest, WhatRottedIsReadFromTheOtherCopyAndRepairedInPlace) {
   ASSERT_TRUE(Rot(copies_, 1, model_.substr(2 * kUnit + 9, 64)));
   EXPECT_TRUE(absl::IsDataLoss(Read().status()));
   EXPECT_EQ(copies_.raid()->Scrub(0, 100, copies_.Now())->damaged, 1u);
+}
+
+TEST_F(MirrorTest, APartOfADamagedBlockIsWrittenRoundTheDamage) {
+  Fill(8);
+  ASSERT_TRUE(Rot(copies_, 1, model_.substr(2 * kUnit + 5000, 64)));
+  Write(2 * kUnit + 100, 50);
+  ASSERT_TRUE(Rot(copies_, 0, model_.substr(3 * kUnit + 5000, 64)));
+  ASSERT_TRUE(copies_.top()->Punch(Range{3 * kUnit + 10, 20}, copies_.Now()).ok());
+  model_.replace(3 * kUnit + 10, 20, 20, '\0');
+  ASSERT_TRUE(Rot(copies_, 1, model_.substr(6 * kUnit + 5000, 64)));
+  ASSERT_TRUE(copies_.top()->Truncate(6 * kUnit + 5100, copies_.Now()).ok());
+  model_.resize(6 * kUnit + 5100);
+  ASSERT_TRUE(Flush().ok());
+  ExpectIs(copies_, model_);
+  ExpectSame(copies_, model_.size());
 }
 
 TEST_F(MirrorTest, ScrubMakesCopiesThatDifferTheSame) {
@@ -357,7 +373,8 @@ TEST_F(MirrorTest, WithoutAWitnessNothingIsServed) {
 // -- slow copies ----------------------------------------------------------------------------------
 
 double MsSince(std::chrono::steady_clock::time_point begin) {
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
+      .count();
 }
 
 TEST_F(MirrorTest, ASlowCopyDoesNotSlowReadsToItsSpeed) {

@@ -68,8 +68,7 @@ absl::Status MirrorLayer::TakeRecords(const std::set<size_t>& lacking, uint64_t 
     }
   }
   if (!best.has_value()) {
-    return absl::UnavailableError(
-        absl::StrCat("no copy that is current serves: ", why.message()));
+    return absl::UnavailableError(absl::StrCat("no copy that is current serves: ", why.message()));
   }
   const ColumnRecord& newest = *found[*best];
   if (newest.sequence == 0 && size_elsewhere > 0) {
@@ -96,7 +95,8 @@ absl::Status MirrorLayer::TakeRecords(const std::set<size_t>& lacking, uint64_t 
       const auto then = before.find(column);
       now_.lacking[column] = then == before.end() ? durable : then->second;
     } else if (found[column].ok() && found[column]->sequence >= durable) {
-      // Before there was a record on all columns nothing was written: one without any lacks nothing.
+      // Before there was a record on all columns nothing was written: one without any lacks
+      // nothing.
       states_[column] = State::kCurrent;
     } else {
       now_.lacking[column] = durable;

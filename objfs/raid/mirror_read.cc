@@ -62,7 +62,8 @@ absl::StatusOr<MirrorLayer::Bytes> MirrorLayer::ReadSomewhere(uint64_t offset, u
   const absl::Time begun = absl::Now();
   const ReadPace::Choice choice = pace_.Choose(current, bytes, begun);
   *column = choice.copy;
-  if (choice.other.has_value() && alarm_ != nullptr) return ReadHedged(choice, offset, bytes, column, now);
+  if (choice.other.has_value() && alarm_ != nullptr)
+    return ReadHedged(choice, offset, bytes, column, now);
   absl::StatusOr<Bytes> read =
       BytesOf(choice.copy, below(choice.copy)->Read(offset, bytes, now), bytes);
   const absl::Time ended = absl::Now();
@@ -120,9 +121,9 @@ absl::StatusOr<MirrorLayer::Bytes> MirrorLayer::ReadEachBlock(uint64_t offset, u
       if (whole == nullptr) whole = &*found[i];
     }
     if (whole == nullptr) {
-      return absl::DataLossError(absl::StrCat("the bytes from ", at, " on are damaged in all ",
-                                              current.size(), " copies that are current: ",
-                                              found.front().status().message()));
+      return absl::DataLossError(
+          absl::StrCat("the bytes from ", at, " on are damaged in all ", current.size(),
+                       " copies that are current: ", found.front().status().message()));
     }
     std::memcpy(all.block.mutable_data() + (at - from), whole->block.data(), kBlock);
     all.version = std::max(all.version, whole->version);

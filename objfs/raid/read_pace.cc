@@ -39,10 +39,10 @@ ReadPace::Choice ReadPace::Choose(const std::vector<size_t>& copies, uint64_t by
     const double unit_ns = copies_[copy].unit_ns;
     if (unit_ns > 0 && (least_ns == 0 || unit_ns < least_ns)) least_ns = unit_ns;
   }
-  choice.patience = least_ns == 0
-                        ? kPatienceUnknown
-                        : std::max(kPatienceLeast, absl::Nanoseconds(kLateTimes * least_ns *
-                                                                     UnitsOf(bytes)));
+  choice.patience =
+      least_ns == 0
+          ? kPatienceUnknown
+          : std::max(kPatienceLeast, absl::Nanoseconds(kLateTimes * least_ns * UnitsOf(bytes)));
   return choice;
 }
 

@@ -16,8 +16,9 @@
 namespace abacus::objfs {
 
 // A client's end of a file that is spread over servers: stands on the file's isolation object, at
-// the volume's first server, and has the layer over the file's columns (raid5, mirror) serve while the
-// client has the promise to write the file. So of all clients one at a time has such a layer open:
+// the volume's first server, and has the layer over the file's columns (raid5, mirror) serve while
+// the client has the promise to write the file. So of all clients one at a time has such a layer
+// open:
 //
 //   cache -> spread --- Claim, size ---> isolation/storage   (the inode; no bytes)
 //              |

@@ -66,8 +66,7 @@ class [[nodiscard]] TimedBranch {
   // Until it is Answered(), which is true, or Interrupt().
   bool Wait() {
     TimedCall* const timed = Timed();
-    return timed == nullptr ||
-           timed->Wait(ThreadContext::Of(*state_->ref.entry()->invoker));
+    return timed == nullptr || timed->Wait(ThreadContext::Of(*state_->ref.entry()->invoker));
   }
   // Thread-safety: from any thread, before Join() and while the branch lives.
   void Interrupt() {

@@ -140,9 +140,9 @@ class Crashes {
       if (!record.ok()) continue;
       absl::StrAppend(&all, "sequence ", record->sequence, ", all durable ", record->all_durable,
                       ", missing ", record->missing.has_value() ? int(*record->missing) : -1,
-                      ", lacking ", record->lacking.size(),
-                      ", size ", record->size, ", written", Text(record->written), ", missed",
-                      Text(record->missed), ", doubtful", Text(record->doubtful));
+                      ", lacking ", record->lacking.size(), ", size ", record->size, ", written",
+                      Text(record->written), ", missed", Text(record->missed), ", doubtful",
+                      Text(record->doubtful));
     }
     return all;
   }
@@ -233,7 +233,8 @@ void CrashAt(CrashKind kind, uint32_t seed, uint64_t call, bool* ended) {
   }
   // Healthy: now all columns are back, now all but one. Else the same one stays away, or not.
   std::optional<size_t> absent;
-  if (call % 2 == 0) absent = kind == CrashKind::kHealthy ? (seed + call / 2) % File::kColumns : column;
+  if (call % 2 == 0)
+    absent = kind == CrashKind::kHealthy ? (seed + call / 2) % File::kColumns : column;
   crashes.Recover(absent);
   if (call % 4 < 2) {
     ASSERT_NO_FATAL_FAILURE(crashes.Check());
