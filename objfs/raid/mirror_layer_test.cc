@@ -206,6 +206,30 @@ TEST_F(MirrorTest, AFlushIsNotAcknowledgedBeforeTheWitnessKnowsWhoMissedIt) {
   EXPECT_THAT(copies_.Lacking(), ElementsAre(1));
 }
 
+TEST_F(MirrorTest, AWriteWaitsForTheWitnessAlsoOfACopyThatFailsMeanwhile) {
+  TestCopies copies(3, "8 KiB");
+  const std::string text(4 * kUnit, 'a');
+  ASSERT_TRUE(copies.top()->Write(0, Block::CopyOf(text), copies.Now()).ok());
+  ASSERT_TRUE(copies.top()->Flush(copies.Now()).ok());
+  std::atomic<bool> told{false};
+  copies.column(3).BeforeChange([&](LayerCall) {
+    if (told.exchange(true)) return absl::OkStatus();
+    // While it is told of the second copy, the third one is found not to serve either.
+    copies.column(2).dead = true;
+    std::thread reader([&] {
+      for (int i = 0; i < 3; ++i) {
+        EXPECT_TRUE(copies.top()->Read(0, 1, Version::Of(1'000'000, 2)).ok());
+      }
+    });
+    reader.join();
+    return absl::OkStatus();
+  });
+  copies.column(1).dead = true;
+  ASSERT_TRUE(copies.top()->Write(9 * kUnit, Block::CopyOf(text), copies.Now()).ok());
+  EXPECT_TRUE(told);
+  EXPECT_THAT(copies.Lacking(), ElementsAre(1, 2));
+}
+
 TEST_F(MirrorTest, WhatIsAwayWhileNothingIsChangedLacksNothing) {
   Fill(4);
   copies_.column(1).dead = true;

@@ -41,12 +41,9 @@ absl::Status MirrorLayer::OpenLocked(Version now) {
     MutexLock lock(mutex_);
     written = !now_.written.empty();
   }
-  if (written) {
-    // What is found now stays: a copy that is away, and may have something else, is not asked any
-    // more, whoever opens the file next.
-    ABACUS_RETURN_IF_ERROR(Settle(now));
-    ABACUS_RETURN_IF_ERROR(Recover(now));
-  }
+  // What is found then stays: its record is saved, and so the witness told of a copy that is away
+  // and may have something else, before anything is read.
+  if (written) ABACUS_RETURN_IF_ERROR(Recover(now));
   MutexLock lock(mutex_);
   open_ = true;
   return absl::OkStatus();

@@ -109,8 +109,7 @@ absl::Status MirrorLayer::BringBack(size_t column, const absl::StatusOr<ColumnRe
         record.ok() && record->sequence >= least && record->sequence <= now_.sequence;
     if (believed) {
       keep = now_.size;
-      lacks = now_.missed;
-      lacks.Add(record->written);  // it may have that or not
+      lacks = now_.missed;  // what it was writing when it went is in there: the others knew of it
     } else {
       lacks.Add({0, StripesIn(now_.size)});
     }
