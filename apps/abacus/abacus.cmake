@@ -9,7 +9,7 @@ abacus_library(abacus_command
        abacus/top.cc abacus/top_view.cc abacus/volume_command.cc abacus/volume_files.cc
        abacus/volumes.cc
   DEPS abacus_cli abacus_config abacus_grep_object abacus_bpf_monitor abacus_cache abacus_check abacus_file_system
-    abacus_fuse abacus_node abacus_raid5_layer absl::cleanup
+    abacus_fuse abacus_node abacus_mirror_layer abacus_raid5_layer absl::cleanup
   PRIVATE_DEPS nlohmann_json::nlohmann_json spdlog::spdlog)
 abacus_program(abacus SRCS abacus/main.cc DEPS abacus_command abacus_memory CLI11::CLI11)
 target_compile_definitions(abacus PRIVATE ABACUS_VERSION="${PROJECT_VERSION}")

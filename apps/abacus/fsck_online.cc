@@ -39,7 +39,8 @@ absl::Status CommitRepair(const Ref<objfs::Volume>& volume, uint16_t writer,
 }
 
 absl::Status CommitRepairs(const Ref<objfs::Volume>& volume, objfs::OnlineCheck* check) {
-  ABACUS_ASSIGN_OR_RETURN(const objfs::VolumeInfo info, volume->Join(std::string("fsck"), Ref<objfs::ClientEnd>()));
+  ABACUS_ASSIGN_OR_RETURN(const objfs::VolumeInfo info,
+                          volume->Join(std::string("fsck"), Ref<objfs::ClientEnd>()));
   std::vector<objfs::ObjectId> changed;
   for (const auto& repair : check->repairs) {
     if (repair.fault >= check->report.faults.size()) continue;

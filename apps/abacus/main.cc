@@ -227,10 +227,12 @@ void CommandLine::AddVolumes() {
   create->add_option("--quota", volume_create_.quota,
                      "how much its files may hold, as '10 GiB'; without it, what the disk has");
   create
-      ->add_option("--servers", volume_create_.servers,
-                   "servers that its files may be spread over by stacks such as "
-                   "'cache/raid5/(isolation/storage)*4'; the first makes the volume, and has its "
-                   "names")
+      ->add_option(
+          "--servers", volume_create_.servers,
+          "servers that its files may be spread over by stacks such as "
+          "'cache/raid5/(isolation/storage)*4' or 'cache/mirror/(isolation/storage)*2'; the "
+          "first makes the volume, and has its "
+          "names")
       ->delimiter(',')
       ->type_name("HOST:PORT,...");
   add_named("delete", "remove a volume that nobody uses, with all that is in it", &volume_delete_,

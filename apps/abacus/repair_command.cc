@@ -9,6 +9,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -21,8 +22,9 @@
 #include "apps/cli/progress.h"
 #include "apps/cli/table.h"
 #include "objfs/fs/file_system.h"
+#include "objfs/layer/stack.h"
 #include "objfs/raid/column_record.h"
-#include "objfs/raid/striping.h"
+#include "objfs/raid/mirror_layer.h"
 #include "runtime/base/byte_size.h"
 #include "runtime/base/status.h"
 
@@ -82,6 +84,11 @@ absl::StatusOr<std::map<ObjectId, ColumnState>> AllColumns(const Ref<objfs::Colu
   }
 }
 
+bool IsMirrored(const objfs::Node& node) {
+  const auto stack = objfs::ParseStack(node.inode.stack);
+  return stack.ok() && stack->levels.back().kind == objfs::MirrorLayer::kKind.name;
+}
+
 // Who is believed is decided when the file is opened (objfs/raid/README.md); this is what that
 // would find, as far as records tell.
 FileHealth HealthOf(const objfs::Node& node, const VolumeHealth& volume) {
@@ -99,26 +106,31 @@ FileHealth HealthOf(const objfs::Node& node, const VolumeHealth& volume) {
     auto record = ColumnRecord::Decode(column->second.record);
     if (record.ok()) records[i] = *std::move(record);
   }
-  for (const auto& record : records) {
-    if (record.has_value() && (best == nullptr || best->sequence < record->sequence)) {
-      best = &*record;
-    }
+  // Of a mirrored file the inode says who is believed.
+  const std::set<size_t> marked(node.inode.lacking.begin(), node.inode.lacking.end());
+  for (size_t i = 0; i < count; ++i) {
+    if (!records[i].has_value() || marked.contains(i)) continue;
+    if (best == nullptr || best->sequence < records[i]->sequence) best = &*records[i];
   }
   for (size_t i = 0; i < count; ++i) {
     const bool old =
         best != nullptr && (!records[i].has_value() || records[i]->sequence < best->all_durable ||
                             (best->missing == i && !best->missed.empty()));
-    if (!there[i] || old || (best != nullptr && best->missing == i)) file.lacking.push_back(i);
+    const bool told = best != nullptr && best->missing == i;
+    if (!there[i] || old || told || marked.contains(i)) file.lacking.push_back(i);
   }
   if (file.lacking.empty()) return file;
+  // Of a mirrored file one copy that is whole has all of it.
+  const size_t most = IsMirrored(node) ? count - 1 : 1;
   file.state =
-      file.lacking.size() == 1 ? FileHealth::State::kDegraded : FileHealth::State::kUnavailable;
+      file.lacking.size() <= most ? FileHealth::State::kDegraded : FileHealth::State::kUnavailable;
   if (best == nullptr) return file;
-  const auto striping = objfs::Striping::Make(best->columns, best->unit_bytes);
-  if (!striping.ok()) return file;
-  const bool partly = best->missing == file.lacking.front();
-  file.stripes = partly ? best->missed.count() : striping->Stripes(best->size);
-  file.bytes = file.stripes * best->unit_bytes;
+  for (const size_t i : file.lacking) {
+    const bool partly = best->missing == i || (marked.contains(i) && best->lacking.contains(i));
+    const uint64_t stripes = partly ? best->missed.count() : best->Stripes();
+    file.stripes += stripes;
+    file.bytes += stripes * best->unit_bytes;
+  }
   return file;
 }
 
@@ -372,7 +384,8 @@ int RepairCommand(const RepairOptions& options) {
            number(totals->files), number(totals->stripes), number(totals->failed));
   } else {
     printf(
-        "%llu files, %llu stripes checked: %llu units repaired, %llu parities made right, %llu "
+        "%llu files, %llu stripes checked: %llu units repaired, %llu parities or copies made "
+        "right, %llu "
         "stripes damaged beyond repair, %llu files could not be read\n",
         number(totals->files), number(totals->stripes), number(totals->repaired),
         number(totals->mismatched), number(totals->damaged), number(totals->failed));

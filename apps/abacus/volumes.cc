@@ -10,6 +10,7 @@
 #include "objfs/cache/cache_layer.h"
 #include "objfs/check/checker.h"
 #include "objfs/layer/probe_layer.h"
+#include "objfs/raid/mirror_layer.h"
 #include "objfs/raid/raid5_manager.h"
 #include "objfs/spread/column_store.h"
 #include "objfs/spread/spread_layer.h"
@@ -89,6 +90,7 @@ const objfs::LayerKinds& Kinds() {
         .Add<objfs::TraceLayer>()
         .Add<objfs::StatisticsLayer>()
         .Add<objfs::Raid5Layer>()
+        .Add<objfs::MirrorLayer>()
         .Add<IsolationLayer>()
         .Add<StorageLayer>();
     return all;
@@ -111,6 +113,8 @@ void AddFileSystemClasses(runtime::ObjectTypes& types, std::shared_ptr<objfs::Bl
   types.Add<objfs::StatisticsLayer>().Add<objfs::SpreadLayer>();
   types.Add<objfs::Raid5Layer>(
       [parity_work] { return std::make_unique<objfs::Raid5Manager>(parity_work); });
+  types.Add<objfs::WitnessLayer>();
+  types.Add<objfs::MirrorLayer>([] { return std::make_unique<objfs::MirrorManager>(); });
   types.Add<objfs::ColumnStore>().Add<objfs::ColumnLayer>().Add<objfs::AbsentColumn>();
   types.Add<objfs::CacheLayer>([cache] { return std::make_unique<objfs::CacheManager>(cache); });
 }
@@ -147,6 +151,9 @@ absl::StatusOr<Ref<VolumeSet>> OpenVolumes(runtime::BindingManager& binding,
   host.wrap_disk = std::move(wrap_disk);
   host.volume.adopt_absent = [&binding](std::unique_ptr<objfs::AbsentColumn> column) {
     return Ref<Layer>(binding.Adopt(std::move(column)).base());
+  };
+  host.volume.adopt_witness = [&binding](std::unique_ptr<objfs::WitnessLayer> witness) {
+    return Ref<Layer>(binding.Adopt(std::move(witness)).base());
   };
   if (node != nullptr) AddColumnHost(*node, stand_ins, &host);
   host.on_damage = [limit = std::make_shared<runtime::LogLimit>(kLogsPerSecondMax)](

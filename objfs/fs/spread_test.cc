@@ -30,6 +30,8 @@ using testing::Movables;
 const Caller kRoot;
 constexpr char kPlainRaid[] = "raid5(unit=8 KiB)/(isolation/storage)*3";
 constexpr char kCachedRaid[] = "cache/raid5(unit=8 KiB)/(isolation/storage)*3";
+constexpr char kMirror[] = "mirror(unit=8 KiB)/(isolation/storage)*2";
+constexpr char kCachedMirror[] = "cache/mirror(unit=8 KiB)/(isolation/storage)*2";
 
 std::string NoiseOf(uint32_t seed, size_t bytes) {
   std::mt19937 random(seed);
@@ -180,7 +182,7 @@ TEST_F(SpreadTest, ColumnsThatNoFileHasAreFoundAndTakenBack) {
 }
 
 TEST_F(SpreadTest, ClientsTakeTurnsAndSeeWhatTheOthersWrote) {
-  for (const char* stack : {kPlainRaid, kCachedRaid}) {
+  for (const char* stack : {kPlainRaid, kCachedRaid, kMirror, kCachedMirror}) {
     SCOPED_TRACE(stack);
     const auto one = world_.Client(1), two = world_.Client(2);
     const std::string name = absl::StrCat("file", std::string(stack).size());
@@ -230,10 +232,13 @@ TEST_F(SpreadTest, ClientsTakeTurnsAndSeeWhatTheOthersWrote) {
   }
 }
 
-TEST_F(SpreadTest, LayersMoveWhileTheyWork) {
+class SpreadMovesTest : public SpreadTest, public ::testing::WithParamInterface<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Stacks, SpreadMovesTest, ::testing::Values(kCachedRaid, kCachedMirror));
+
+TEST_P(SpreadMovesTest, LayersMoveWhileTheyWork) {
   Movables movables(world_);
   const auto client = world_.Client(1);
-  const FileHandle handle = Create(*client, "file", kCachedRaid);
+  const FileHandle handle = Create(*client, "file", GetParam());
   std::string model;
   for (uint32_t i = 0; i < 40; ++i) {
     const std::string text = NoiseOf(i, 20'000);
@@ -286,6 +291,58 @@ TEST_F(SpreadTest, AServerDiesAndWorkGoesOnUntilItIsBackAndAnotherMayDie) {
   EXPECT_EQ(Read(*client, late_again), "made without it");
   EXPECT_TRUE(client->Release(again).ok());
   EXPECT_TRUE(client->Release(late_again).ok());
+}
+
+TEST_F(SpreadTest, ACopyThatMissedSomethingIsNotBelievedUntilItIsRebuilt) {
+  const auto client = world_.Client(1), other = world_.Client(2);
+  FileHandle handle = Create(*client, "file", kCachedMirror);
+  std::string text = NoiseOf(7, 400'000);
+  Write(*client, handle, 0, text);
+  ASSERT_TRUE(client->Sync(handle).ok());
+  std::vector<size_t> at;
+  for (size_t server = 1; server < 4; ++server) {
+    if (!ColumnsOfServer(server).empty()) at.push_back(server);
+  }
+  ASSERT_EQ(at.size(), 2u);
+  const auto lacking = [&] {
+    const auto files = world_.volume()->Spread(0, 1000);
+    EXPECT_TRUE(files.ok() && files->files.size() == 1);
+    return files->files.front().inode.lacking;
+  };
+  EXPECT_THAT(lacking(), IsEmpty());
+
+  world_.LoseColumns(at[0]);
+  EXPECT_TRUE(Read(*client, handle) == text);
+  const std::string more = NoiseOf(8, 50'000);
+  Write(*client, handle, 100'000, more);
+  text.replace(100'000, more.size(), more);
+  ASSERT_TRUE(client->Sync(handle).ok());
+  EXPECT_EQ(lacking().size(), 1u);
+  ASSERT_TRUE(client->Release(handle).ok());
+
+  // What is there is old, and nobody is told so by it.
+  world_.StartColumns(at[0], kSpare);
+  world_.LoseColumns(at[1]);
+  handle = Open(*other, "file");
+  for (int i = 0; i < 2; ++i) {
+    const auto nothing = other->Read(handle, 0, 1 << 20);
+    ASSERT_FALSE(nothing.ok());
+    EXPECT_EQ(FsErrorOf(nothing.status()), FsError::kInputOutput) << nothing.status();
+    EXPECT_FALSE(RebuildAll(*other, handle).ok());
+  }
+  world_.StartColumns(at[1], kSpare + 1);
+  EXPECT_TRUE(Eventually([&] { return other->Read(handle, 0, 1).ok(); }));
+  EXPECT_TRUE(Read(*other, handle) == text);
+  EXPECT_EQ(lacking().size(), 1u);
+  const absl::Status rebuilt = RebuildAll(*other, handle);
+  ASSERT_TRUE(rebuilt.ok()) << rebuilt;
+  EXPECT_THAT(lacking(), IsEmpty());
+  ASSERT_TRUE(other->Release(handle).ok());
+
+  world_.LoseColumns(at[1]);
+  handle = Open(*client, "file");
+  EXPECT_TRUE(Read(*client, handle) == text);
+  EXPECT_TRUE(client->Release(handle).ok());
 }
 
 TEST_F(SpreadTest, WithTwoServersDeadCallsFailUntilOneIsBackAndAllOfItIsThere) {

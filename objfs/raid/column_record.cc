@@ -10,8 +10,10 @@
 namespace abacus::objfs {
 namespace {
 
-constexpr char kRecordMark[2] = {'R', '5'};
-constexpr uint8_t kRecordVersion = 1;
+using Kind = ColumnRecord::Kind;
+
+constexpr std::string_view kRaid5Mark = "R5", kMirrorMark = "MR";
+constexpr uint8_t kRecordVersion = 1;  // of either
 constexpr uint8_t kNoColumn = 255;
 
 void PutSet(runtime::Writer& writer, const StripeSet& set) {
@@ -49,30 +51,83 @@ bool ColumnRecord::Fits() const {
          SetFits(doubtful, kDoubtfulRunsMax) && inode.size() <= kInodeBytesMax;
 }
 
+uint64_t ColumnRecord::Stripes() const {
+  if (kind == Kind::kRaid5) {
+    const auto striping = Striping::Make(columns, unit_bytes);
+    return striping.ok() ? striping->Stripes(size) : 0;
+  }
+  return unit_bytes == 0 ? 0 : size / unit_bytes + (size % unit_bytes > 0);
+}
+
 std::string ColumnRecord::Encode() const {
+  const bool raid5 = kind == Kind::kRaid5;
   runtime::Writer writer;
-  writer.PutRaw(kRecordMark, sizeof kRecordMark);
+  writer.PutRaw((raid5 ? kRaid5Mark : kMirrorMark).data(), kRaid5Mark.size());
   writer.PutNumber(kRecordVersion);
   writer.PutNumber(static_cast<uint8_t>(columns));
   writer.PutNumber(static_cast<uint8_t>(column));
-  writer.PutNumber(static_cast<uint8_t>(missing.value_or(kNoColumn)));
+  if (raid5) writer.PutNumber(static_cast<uint8_t>(missing.value_or(kNoColumn)));
   writer.PutNumber(static_cast<uint32_t>(unit_bytes));
-  for (const uint64_t number : {sequence, all_durable, missing_durable, size, changed.value}) {
-    writer.PutNumber(number);
+  writer.PutNumber(sequence);
+  writer.PutNumber(all_durable);
+  if (raid5) writer.PutNumber(missing_durable);
+  writer.PutNumber(size);
+  writer.PutNumber(changed.value);
+  if (!raid5) {
+    writer.PutNumber(static_cast<uint8_t>(lacking.size()));
+    for (const auto& [one, durable] : lacking) {
+      writer.PutNumber(static_cast<uint8_t>(one));
+      writer.PutNumber(durable);
+    }
   }
-  for (const StripeSet* set : {&written, &missed, &doubtful}) PutSet(writer, *set);
+  PutSet(writer, written);
+  PutSet(writer, missed);
+  if (raid5) PutSet(writer, doubtful);
   writer.PutNumber(static_cast<uint16_t>(inode.size()));
   writer.PutRaw(inode.data(), inode.size());
   return std::move(writer).Finish().inline_bytes;
 }
+
+namespace {
+
+void TakeLacking(runtime::Reader& reader, ColumnRecord* record) {
+  const auto count = reader.TakeNumber<uint8_t>();
+  if (count > ColumnRecord::kCopiesMost) reader.Fail("more columns lack something than there are");
+  for (size_t i = 0; reader.ok() && i < count; ++i) {
+    const size_t column = reader.TakeNumber<uint8_t>();
+    const bool rises = record->lacking.empty() || record->lacking.rbegin()->first < column;
+    if (!rises) reader.Fail("columns that do not rise");
+    record->lacking[column] = reader.TakeNumber<uint64_t>();
+  }
+}
+
+bool IsSoundRaid5(const ColumnRecord& record) {
+  return Striping::Make(record.columns, record.unit_bytes).ok() &&
+         record.missing.value_or(0) < record.columns && record.missing_durable <= record.sequence;
+}
+
+bool IsSoundMirror(const ColumnRecord& record) {
+  const uint64_t unit = record.unit_bytes;
+  bool sound = record.columns >= ColumnRecord::kCopiesLeast &&
+               record.columns <= ColumnRecord::kCopiesMost && unit >= Striping::kStoreBlockBytes &&
+               unit <= Striping::kUnitBytesMost && (unit & (unit - 1)) == 0 &&
+               record.lacking.size() < record.columns;
+  for (const auto& [column, durable] : record.lacking) {
+    sound = sound && column < record.columns && durable <= record.sequence;
+  }
+  return sound;
+}
+
+}  // namespace
 
 absl::StatusOr<ColumnRecord> ColumnRecord::Decode(std::string_view bytes) {
   const std::vector<runtime::Block> none;
   runtime::Reader reader(bytes, none, nullptr);
   char mark[2] = {};
   reader.TakeRaw(mark, sizeof mark);
-  if (std::string_view(mark, 2) != std::string_view(kRecordMark, 2)) {
-    return absl::DataLossError("the attributes of a column are no RAID-5 record");
+  const std::string_view found(mark, sizeof mark);
+  if (found != kRaid5Mark && found != kMirrorMark) {
+    return absl::DataLossError("the attributes of a column are no record of one");
   }
   const auto version = reader.TakeNumber<uint8_t>();
   if (reader.ok() && version != kRecordVersion) {
@@ -81,27 +136,29 @@ absl::StatusOr<ColumnRecord> ColumnRecord::Decode(std::string_view bytes) {
                      kRecordVersion, ": use the build that wrote it, or a later one"));
   }
   ColumnRecord record;
+  const bool raid5 = found == kRaid5Mark;
+  record.kind = raid5 ? Kind::kRaid5 : Kind::kMirror;
   record.columns = reader.TakeNumber<uint8_t>();
   record.column = reader.TakeNumber<uint8_t>();
-  const auto missing = reader.TakeNumber<uint8_t>();
+  const auto missing = raid5 ? reader.TakeNumber<uint8_t>() : kNoColumn;
   if (missing != kNoColumn) record.missing = missing;
   record.unit_bytes = reader.TakeNumber<uint32_t>();
-  for (uint64_t* number : {&record.sequence, &record.all_durable, &record.missing_durable,
-                           &record.size, &record.changed.value}) {
-    *number = reader.TakeNumber<uint64_t>();
-  }
+  record.sequence = reader.TakeNumber<uint64_t>();
+  record.all_durable = reader.TakeNumber<uint64_t>();
+  if (raid5) record.missing_durable = reader.TakeNumber<uint64_t>();
+  record.size = reader.TakeNumber<uint64_t>();
+  record.changed.value = reader.TakeNumber<uint64_t>();
+  if (!raid5) TakeLacking(reader, &record);
   record.written = TakeSet(reader, kWrittenRunsMax);
   record.missed = TakeSet(reader, kMissedRunsMax);
-  record.doubtful = TakeSet(reader, kDoubtfulRunsMax);
+  if (raid5) record.doubtful = TakeSet(reader, kDoubtfulRunsMax);
   record.inode.resize(reader.TakeNumber<uint16_t>());
   if (record.inode.size() > kInodeBytesMax) reader.Fail("an inode that is too long");
   reader.TakeRaw(record.inode.data(), record.inode.size());
-  const auto striping = Striping::Make(record.columns, record.unit_bytes);
-  const bool sound =
-      reader.ok() && reader.AtEnd() && striping.ok() && record.column < record.columns &&
-      record.missing.value_or(0) < record.columns && record.all_durable <= record.sequence &&
-      record.missing_durable <= record.sequence &&
-      (record.size == 0 || striping->StripeOf(record.size - 1) < kStripesMax);
+  const bool sound = reader.ok() && reader.AtEnd() && record.column < record.columns &&
+                     record.all_durable <= record.sequence &&
+                     (raid5 ? IsSoundRaid5(record) : IsSoundMirror(record)) &&
+                     (record.size == 0 || record.Stripes() - 1 < kStripesMax);
   if (!sound) return absl::DataLossError("a column's record is cut off or damaged");
   return record;
 }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,21 +14,30 @@
 
 namespace abacus::objfs {
 
-// What each column of a RAID-5 file keeps as its attributes: what was so when the record was made.
-// Of several columns' records the one with the highest sequence number is believed.
+// What each column of a file keeps as its attributes: what was so when the record was made. Of
+// several columns' records the one with the highest sequence number is believed.
 //
-// The bytes, little-endian; a change of their form is a new version, and old ones stay readable:
+// The bytes, little-endian; a change of their form is a new version, and old ones stay readable.
+// Of a RAID-5 file:
 //   "R5" · version u8 (1) · columns u8 · column u8 · missing u8 (255: none) · unit_bytes u32 ·
 //   sequence u64 · all_durable u64 · missing_durable u64 · size u64 · changed u64 ·
 //   written, missed, doubtful: count u16, then begin u32 and end u32 of each run, rising ·
 //   inode: bytes u16, then they
+// Of a mirrored one, whose stripes are runs of unit_bytes in all columns:
+//   "MR" · version u8 (1) · columns u8 · column u8 · unit_bytes u32 ·
+//   sequence u64 · all_durable u64 · size u64 · changed u64 ·
+//   lacking: count u8, then column u8 and durable u64 of each, rising ·
+//   written, missed, inode: as above
 struct ColumnRecord {
+  enum class Kind : uint8_t { kRaid5, kMirror };
   static constexpr size_t kBytesMax = 4096;  // of a store's attributes
   // 96 + 32 + 64 runs of 8 bytes, and 56 bytes, leave more than this.
   static constexpr size_t kInodeBytesMax = 2400;
   static constexpr size_t kWrittenRunsMax = 96, kMissedRunsMax = 32, kDoubtfulRunsMax = 64;
   static constexpr uint64_t kStripesMax = UINT32_MAX;
+  static constexpr size_t kCopiesLeast = 2, kCopiesMost = 8;  // columns of a mirrored file
 
+  Kind kind = Kind::kRaid5;
   size_t columns = 0;
   size_t column = 0;  // which of them has this record
   uint64_t unit_bytes = 0;
@@ -37,14 +47,21 @@ struct ColumnRecord {
   uint64_t size = 0;              // of the file
   Version changed;                // size or inode, last
   std::optional<size_t> missing;  // the column that lacks something
-  StripeSet written;   // since they were last flushed: their parity may not be that of their data
-  StripeSet missed;    // what the missing column has of them is old; may have more than that
+  // Of a mirrored file: the columns that lack something, and of each what was durable (as
+  // all_durable) when it was there last.
+  std::map<size_t, uint64_t> lacking;
+  // Since they were last flushed: their parity may not be that of their data, their copies may not
+  // be the same.
+  StripeSet written;
+  StripeSet missed;    // what a missing column has of them is old; may have more than that
   StripeSet doubtful;  // what the missing column has of them nobody else knows
   std::string inode;   // the file system's
 
   // REQUIRES: nothing is over its limit; Fits().
   std::string Encode() const;
   bool Fits() const;
+  // How many stripes a file of that size takes; 0 where the record is none that Decode() takes.
+  uint64_t Stripes() const;
   // Errors: kDataLoss - it is no record, or a damaged one; kFailedPrecondition - of a later
   // version.
   static absl::StatusOr<ColumnRecord> Decode(std::string_view bytes);

@@ -50,6 +50,57 @@ TEST(ColumnRecordTest, TheBytesAreThoseOfVersionOne) {
   EXPECT_EQ(*ColumnRecord::Decode(bytes), Sample());
 }
 
+ColumnRecord MirrorSample() {
+  ColumnRecord record = Sample();
+  record.kind = ColumnRecord::Kind::kMirror;
+  record.columns = 3;
+  record.missing_durable = 0;
+  record.missing.reset();
+  record.doubtful.clear();
+  record.lacking = {{0, 7}, {1, 9}};
+  return record;
+}
+
+TEST(ColumnRecordTest, TheBytesOfAMirroredFilesAreThoseOfVersionOne) {
+  const std::string bytes = MirrorSample().Encode();
+  EXPECT_EQ(absl::BytesToHexString(absl::string_view(bytes.data(), bytes.size())),
+            "4d52"
+            "01"
+            "0302"
+            "00800000"
+            "0900000000000000"
+            "0800000000000000"
+            "0000100000000000"
+            "4200000000000000"
+            "02"
+            "000700000000000000"
+            "010900000000000000"
+            "01000100000003000000"
+            "020000000000020000000500000006000000"
+            "0200696e");
+  EXPECT_EQ(*ColumnRecord::Decode(bytes), MirrorSample());
+  EXPECT_EQ(MirrorSample().Stripes(), 32u);
+  EXPECT_EQ(Sample().Stripes(), 8u);
+}
+
+TEST(ColumnRecordTest, AMirroredFilesThatIsCutOffOrDamagedIsDataLoss) {
+  const std::string bytes = MirrorSample().Encode();
+  for (size_t size = 0; size < bytes.size(); ++size) {
+    EXPECT_TRUE(absl::IsDataLoss(ColumnRecord::Decode(bytes.substr(0, size)).status())) << size;
+  }
+  const auto damaged = [&](size_t at, char c) {
+    std::string other = bytes;
+    other[at] = c;
+    return ColumnRecord::Decode(other).status();
+  };
+  EXPECT_TRUE(absl::IsDataLoss(damaged(3, 1))) << "one copy";
+  EXPECT_TRUE(absl::IsDataLoss(damaged(4, 3))) << "the fourth of three";
+  EXPECT_TRUE(absl::IsDataLoss(damaged(6, 1))) << "units that are no power of two";
+  EXPECT_TRUE(absl::IsDataLoss(damaged(41, 9))) << "more copies lack something than there are";
+  EXPECT_TRUE(absl::IsDataLoss(damaged(42, 1))) << "twice the same";
+  EXPECT_TRUE(absl::IsDataLoss(damaged(43, 10))) << "more durable than there is";
+}
+
 TEST(ColumnRecordTest, WhatIsCutOffOrDamagedIsDataLoss) {
   const std::string bytes = Sample().Encode();
   for (size_t size = 0; size < bytes.size(); ++size) {

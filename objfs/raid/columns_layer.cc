@@ -1,5 +1,7 @@
 #include "objfs/raid/columns_layer.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 
 namespace abacus::objfs {
@@ -11,7 +13,26 @@ absl::Status NotOfThisLayer(const char* what) {
 
 }  // namespace
 
-absl::Status ColumnsLayer::TakeColumns(const std::vector<runtime::Ref<Layer>>& columns) {
+std::string LackingText(const std::set<size_t>& lacking) {
+  std::string text;
+  for (const size_t column : lacking) text.push_back(static_cast<char>(column));
+  return text;
+}
+
+absl::StatusOr<std::set<size_t>> LackingOf(std::string_view text, size_t columns) {
+  std::set<size_t> lacking;
+  bool rises = true;
+  for (const char c : text) {
+    const size_t column = static_cast<unsigned char>(c);
+    rises = rises && column < columns && (lacking.empty() || *lacking.rbegin() < column);
+    lacking.insert(column);
+  }
+  if (rises && lacking.size() < std::max<size_t>(columns, 1)) return lacking;
+  return absl::DataLossError("which columns of a file lack something is not known: damaged");
+}
+
+absl::Status ColumnsLayer::TakeColumns(const std::vector<runtime::Ref<Layer>>& columns,
+                                       const runtime::Ref<Layer>&) {
   return ReplaceBelow(columns);
 }
 absl::Status ColumnsLayer::CloseColumns(Version now) { return Flush(now); }

@@ -2,6 +2,9 @@
 #define ABACUS_OBJFS_RAID_COLUMNS_LAYER_H_
 
 #include <cstdint>
+#include <set>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -31,6 +34,11 @@ struct ScrubProgress {
   ABACUS_FIELDS(next, done, checked, repaired, mismatched, damaged)
 };
 
+// Which columns lack something, as a witness keeps it: a byte a column, rising.
+std::string LackingText(const std::set<size_t>& lacking);
+// Errors: kDataLoss - it is no such text of so many columns, or all of them lack something.
+absl::StatusOr<std::set<size_t>> LackingOf(std::string_view text, size_t columns);
+
 // A layer over columns, which are a file's own: nobody else writes to them. It is opened by its
 // first call and closed by CloseColumns(); between the two it is the only one over these columns.
 // While it is closed it keeps nothing of the file, and another may be opened over them.
@@ -38,7 +46,11 @@ class ColumnsLayer : public Layer {
  public:
   // What is below from now on, as many as before and in the order that the file was made with. What
   // was kept of the file is forgotten, as at a crash. REQUIRES: no other call is inside.
-  virtual absl::Status TakeColumns(const std::vector<runtime::Ref<Layer>>& columns);
+  // `witness`: where it is written which columns lack something, for layers that cannot tell that
+  // from what the columns keep. Its SetInode() takes LackingText() of them and is durable when it
+  // returns, its GetAttributes() has the last one, and the file's size as others know it.
+  virtual absl::Status TakeColumns(const std::vector<runtime::Ref<Layer>>& columns,
+                                   const runtime::Ref<Layer>& witness);
   // As Flush(), and then closed, whatever that answered. REQUIRES: no other call is inside.
   virtual absl::Status CloseColumns(Version now);
   // Of the file, without asking the columns where it is open.

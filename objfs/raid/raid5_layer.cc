@@ -18,6 +18,7 @@ constexpr StripeRun kWholeFileRun{0, UINT64_MAX};
 
 absl::Status Raid5Layer::Begin() {
   ABACUS_ASSIGN_OR_RETURN(striping_, Striping::Make(below_count(), options().Bytes("unit")));
+  SetGeometry(ColumnRecord::Kind::kRaid5, striping_->unit_bytes(), striping_->stripe_bytes());
   return absl::OkStatus();
 }
 
@@ -29,117 +30,6 @@ void Raid5Layer::SumOf(absl::Span<const char* const> sources, char* to, size_t b
 void Raid5Layer::AddTo(const char* source, char* to, size_t bytes) const {
   XorInto(source, to, bytes);
   if (parity_work_) parity_work_(bytes);
-}
-
-absl::Status Raid5Layer::CheckSize(uint64_t offset, uint64_t bytes) const {
-  const uint64_t most = kSpillAt / striping_->unit_bytes() * striping_->stripe_bytes();
-  if (offset <= most && bytes <= most - offset) return absl::OkStatus();
-  return absl::OutOfRangeError(absl::StrCat("a file under raid5 with ", below_count(),
-                                            " columns has at most ", most, " bytes"));
-}
-
-// Size changes take the whole file: what is behind the end belongs to nobody else then.
-absl::Status Raid5Layer::Change(bool append, const Block& bytes, uint64_t* at, Version now) {
-  ABACUS_RETURN_IF_ERROR(Open(now));
-  for (;;) {
-    bool grows = append;
-    {
-      MutexLock lock(mutex_);
-      grows = grows || now_.size < *at + bytes.size();
-    }
-    const Turn turn(turns_, grows ? kWholeFileRun : StripesOf(*at, bytes.size()),
-                    RangeTurns::Kind::kExclusive);
-    {
-      MutexLock lock(mutex_);
-      if (append) *at = now_.size;
-      if (!grows && now_.size < *at + bytes.size()) continue;  // it was cut off meanwhile
-    }
-    ABACUS_RETURN_IF_ERROR(CheckSize(*at, bytes.size()));
-    if (grows) ABACUS_RETURN_IF_ERROR(BeforeGrowing(now));
-    return WriteAt(*at, bytes, now);
-  }
-}
-
-absl::Status Raid5Layer::WriteAt(uint64_t offset, const Block& bytes, Version now) {
-  const StripeRun run = StripesOf(offset, bytes.size());
-  absl::Status status = Admit(run, true, now);
-  if (status.ok()) {
-    uint64_t end = 0;
-    {
-      MutexLock lock(mutex_);
-      end = now_.size;
-    }
-    status = WriteRange(offset, bytes.size(), &bytes, end, now);
-    MutexLock lock(mutex_);
-    if (now_.size < offset + bytes.size()) {
-      now_.size = offset + bytes.size();
-      Changed(now);
-    }
-  }
-  Leave(run);
-  return status;
-}
-
-absl::Status Raid5Layer::Write(uint64_t offset, const Block& bytes, Version now) {
-  if (bytes.empty()) return absl::OkStatus();
-  ABACUS_RETURN_IF_ERROR(CheckSize(offset, bytes.size()));
-  return Change(false, bytes, &offset, now);
-}
-
-absl::StatusOr<uint64_t> Raid5Layer::Append(const Block& bytes, Version now) {
-  uint64_t at = 0;
-  ABACUS_RETURN_IF_ERROR(Change(true, bytes, &at, now));
-  return at;
-}
-
-absl::Status Raid5Layer::Truncate(uint64_t size, Version now) {
-  ABACUS_RETURN_IF_ERROR(CheckSize(size, 0));
-  ABACUS_RETURN_IF_ERROR(Open(now));
-  const Turn turn(turns_, kWholeFileRun, RangeTurns::Kind::kExclusive);
-  ABACUS_RETURN_IF_ERROR(CutTailIfRagged(now));
-  uint64_t before = 0;
-  {
-    MutexLock lock(mutex_);
-    before = now_.size;
-  }
-  if (size == before) return absl::OkStatus();
-  if (size > before) {
-    ABACUS_RETURN_IF_ERROR(BeforeGrowing(now));
-    MutexLock lock(mutex_);
-    now_.size = size;
-    Changed(now);
-    return absl::OkStatus();
-  }
-  const StripeRun run{striping_->StripeOf(size), striping_->Stripes(before)};
-  absl::Status status;
-  if (size % striping_->stripe_bytes() > 0) status = Admit({run.begin, run.begin + 1}, true, now);
-  if (status.ok()) {
-    {
-      MutexLock lock(mutex_);
-      now_.size = size;
-      ragged_ = true;
-      Changed(now);
-    }
-    // One record has the new size and that what it cuts off is being written. With the old size it
-    // would have the crash leave stripes in doubt that nobody wrote to and that are still the
-    // file's. And the new size is durable before anything is cut off.
-    status = Admit(run, false, now);
-    if (status.ok()) status = Save(now);
-    if (status.ok()) status = CutTailIfRagged(now);
-  }
-  Leave(run);
-  return status;
-}
-
-absl::Status Raid5Layer::CutTailIfRagged(Version now) {
-  for (;;) {
-    {
-      MutexLock lock(mutex_);
-      if (!ragged_) return absl::OkStatus();
-    }
-    const absl::Status status = CutTail(now);
-    if (!IsAgain(status)) return status;
-  }
 }
 
 absl::Status Raid5Layer::BeforeGrowing(Version now) {
@@ -247,12 +137,6 @@ absl::Status Raid5Layer::Punch(Range range, Version now) {
   if (status.ok() && tail < end) status = WriteRange(tail, end - tail, nullptr, size, now);
   Leave(run);
   return status;
-}
-
-absl::StatusOr<CommitResult> Raid5Layer::Commit(const std::vector<RangeVersion>&,
-                                                const std::vector<RangeWrite>&, Version) {
-  return absl::UnimplementedError(
-      "a commit over several columns needs the atomicity layer, which no stack has yet");
 }
 
 // -- state ----------------------------------------------------------------------------------------

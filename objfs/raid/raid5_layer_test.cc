@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "objfs/raid/testing/column_steps.h"
 #include "objfs/raid/testing/test_columns.h"
 
 namespace abacus::objfs {
@@ -18,13 +19,11 @@ namespace {
 
 using runtime::Block;
 using testing::ColumnSwitch;
+using testing::ExpectIs;
+using testing::Noise;
+using testing::Rot;
+using testing::Step;
 using testing::TestColumns;
-
-std::string Noise(std::mt19937& random, size_t bytes) {
-  std::string text(bytes, '\0');
-  for (char& c : text) c = static_cast<char>(random());
-  return text;
-}
 
 void ExpectParity(TestColumns& columns, size_t size, uint64_t stripe_bytes) {
   const auto scrubbed = columns.raid()->Scrub(0, UINT64_MAX, columns.Now());
@@ -33,66 +32,6 @@ void ExpectParity(TestColumns& columns, size_t size, uint64_t stripe_bytes) {
   EXPECT_EQ(scrubbed->checked, (size + stripe_bytes - 1) / stripe_bytes);
   EXPECT_EQ(scrubbed->mismatched, 0u);
   EXPECT_EQ(scrubbed->repaired + scrubbed->damaged, 0u);
-}
-
-// One step of a random client, on the file and on its model.
-void Step(TestColumns& columns, std::mt19937& random, std::string* model) {
-  const auto draw = [&](uint64_t most) { return random() % (most + 1); };
-  const auto& top = columns.top();
-  const uint64_t offset = draw(200000), bytes = draw(draw(3) == 0 ? 100000 : 9000);
-  switch (random() % 9) {
-    case 0:
-    case 1:
-    case 2: {
-      const std::string text = Noise(random, bytes + 1);
-      const absl::Status written = top->Write(offset, Block::CopyOf(text), columns.Now());
-      ASSERT_TRUE(written.ok()) << written;
-      model->resize(std::max(model->size(), offset + text.size()));
-      model->replace(offset, text.size(), text);
-      break;
-    }
-    case 3: {
-      const absl::Status cut = top->Truncate(offset, columns.Now());
-      ASSERT_TRUE(cut.ok()) << cut;
-      model->resize(offset);
-      break;
-    }
-    case 4: {
-      const absl::Status punched = top->Punch(Range{offset, bytes}, columns.Now());
-      ASSERT_TRUE(punched.ok()) << punched;
-      for (uint64_t at = offset; at < model->size() && (bytes == 0 || at < offset + bytes); ++at) {
-        (*model)[at] = '\0';
-      }
-      break;
-    }
-    case 5: {
-      const std::string text = Noise(random, draw(20000) + 1);
-      const auto at = top->Append(Block::CopyOf(text), columns.Now());
-      ASSERT_TRUE(at.ok()) << at.status();
-      ASSERT_EQ(*at, model->size());
-      model->append(text);
-      break;
-    }
-    case 6: {
-      const absl::Status flushed = top->Flush(columns.Now());
-      ASSERT_TRUE(flushed.ok()) << flushed;
-      break;
-    }
-    default: {
-      const auto read = top->Read(offset, bytes, columns.Now());
-      ASSERT_TRUE(read.ok()) << read.status();
-      const std::string expected = offset < model->size() ? model->substr(offset, bytes) : "";
-      ASSERT_TRUE(read->bytes.view() == expected) << "read " << offset << "+" << bytes;
-    }
-  }
-}
-
-void ExpectIs(TestColumns& columns, const std::string& model) {
-  const auto read = columns.top()->Read(0, model.size() + 100, columns.Now());
-  ASSERT_TRUE(read.ok()) << read.status();
-  ASSERT_EQ(read->bytes.size(), model.size());
-  ASSERT_TRUE(read->bytes.view() == model);
-  ASSERT_EQ(columns.top()->GetAttributes(columns.Now())->size, model.size());
 }
 
 class Raid5ModelTest : public ::testing::TestWithParam<int> {};
@@ -275,27 +214,6 @@ TEST_F(Raid5Test, ASecondMissingColumnIsUnavailableAndHarmsNothing) {
   ASSERT_TRUE(columns_.RebuildAll().ok());
   ExpectIs(columns_, model_);
   ExpectParity(columns_, model_.size(), kStripe);
-}
-
-// Changes a byte of `text` wherever the column's disk has it.
-bool Rot(TestColumns& columns, size_t column, std::string_view text) {
-  bool found = false;
-  PowerCutDisk& disk = columns.disk(column);
-  for (const std::string folder : {"0", "1", "2", "3"}) {
-    const auto names = disk.List(folder);
-    if (!names.ok()) continue;
-    for (const std::string& name : *names) {
-      auto file = disk.Open(folder.empty() ? name : folder + "/" + name);
-      if (!file.ok()) continue;
-      std::string bytes(*(*file)->Size(), '\0');
-      if (!(*file)->Read(0, bytes).ok()) continue;
-      const size_t at = bytes.find(text);
-      if (at == std::string::npos) continue;
-      EXPECT_TRUE((*file)->Write(at, std::string(1, static_cast<char>(~text[0]))).ok());
-      found = true;
-    }
-  }
-  return found;
 }
 
 TEST_F(Raid5Test, WhatRottedIsFoundByItsChecksumAndRepairedFromTheRest) {

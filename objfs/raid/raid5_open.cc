@@ -12,64 +12,6 @@ namespace abacus::objfs {
 using runtime::MutexLock;
 using Turn = RangeTurns::Turn;
 
-namespace {
-constexpr StripeRun kOneAtATimeRun{0, 1};
-
-// Each opening's records follow all of the one before, also those that only a column has which does
-// not answer now: when it comes back it must not seem to know better.
-uint64_t NextOpening(uint64_t sequence) {
-  constexpr uint64_t kRecordsOfAnOpening = uint64_t{1} << 32;
-  return (sequence / kRecordsOfAnOpening + 1) * kRecordsOfAnOpening;
-}
-}  // namespace
-
-absl::Status Raid5Layer::Open(Version now) {
-  {
-    MutexLock lock(mutex_);
-    if (open_) return absl::OkStatus();
-  }
-  const Turn turn(open_turns_, kOneAtATimeRun, RangeTurns::Kind::kExclusive);
-  {
-    MutexLock lock(mutex_);
-    if (open_) return absl::OkStatus();
-  }
-  absl::Status status = OpenLocked(now);
-  // A column failed meanwhile: what the others say is looked at again.
-  for (size_t i = 0; i < 3 && IsAgain(status); ++i) status = OpenLocked(now);
-  if (IsAgain(status)) {
-    return absl::UnavailableError("raid5: columns come and go while the file is opened; try again");
-  }
-  return status;
-}
-
-// Errors: kUnavailable - it does not answer; kDataLoss - it has something, which is no record.
-// Sequence 0: it is new.
-absl::StatusOr<ColumnRecord> Raid5Layer::ReadRecord(size_t column, Version now) {
-  const absl::StatusOr<Attributes> attributes = below(column)->GetAttributes(now);
-  if (!attributes.ok()) {
-    const absl::Status& why = attributes.status();
-    if (IsWouldBlock(why) || absl::IsResourceExhausted(why)) return why;
-    return absl::UnavailableError(absl::StrCat("column ", column, ": ", why.message()));
-  }
-  if (attributes->inode.empty()) {
-    if (attributes->size > 0) {
-      return absl::DataLossError(absl::StrCat("column ", column, " has bytes and no record"));
-    }
-    return ColumnRecord();
-  }
-  absl::StatusOr<ColumnRecord> record = ColumnRecord::Decode(attributes->inode);
-  if (!record.ok()) return record;
-  if (record->columns != below_count() || record->unit_bytes != striping_->unit_bytes() ||
-      record->column != column) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "layer ", column, " below raid5 is column ", record->column, " of ", record->columns,
-        " with units of ", record->unit_bytes, " bytes, not column ", column, " of ", below_count(),
-        " with units of ", striping_->unit_bytes(),
-        ": name the columns in the order, and with the options, that the file was made with"));
-  }
-  return record;
-}
-
 bool Raid5Layer::Believed(const absl::StatusOr<ColumnRecord>& record, size_t column) const {
   MutexLock lock(mutex_);
   const uint64_t least = now_.missing == column ? now_.missing_durable : now_.all_durable;
@@ -222,32 +164,6 @@ absl::Status Raid5Layer::FindSpills(Version now) {
   now_.doubtful.Remove(spilled_);
   now_.doubtful.MergeTo(ColumnRecord::kDoubtfulRunsMax);
   if (!now_.doubtful.empty()) ++wanted_;
-  return absl::OkStatus();
-}
-
-absl::Status Raid5Layer::Recover(Version now) {
-  {
-    MutexLock lock(mutex_);
-    if (!now_.missing.has_value()) torn_ = now_.written;
-    ragged_ = true;
-  }
-  ABACUS_RETURN_IF_ERROR(CutTailIfRagged(now));
-  ABACUS_RETURN_IF_ERROR(MendAll(now));
-  ABACUS_RETURN_IF_ERROR(Drain(now));
-  return Save(now);
-}
-
-absl::Status Raid5Layer::MendAll(Version now) {
-  StripeSet torn;
-  {
-    MutexLock lock(mutex_);
-    torn = torn_;
-  }
-  for (const auto& [begin, end] : torn.runs()) {
-    for (uint64_t stripe = begin; stripe < end; ++stripe) {
-      ABACUS_RETURN_IF_ERROR(Mend(stripe, now));
-    }
-  }
   return absl::OkStatus();
 }
 

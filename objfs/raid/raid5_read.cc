@@ -14,20 +14,6 @@ using runtime::Block;
 using runtime::MutexLock;
 using Turn = RangeTurns::Turn;
 
-absl::StatusOr<ReadResult> Raid5Layer::Read(uint64_t offset, uint64_t bytes, Version now) {
-  ABACUS_RETURN_IF_ERROR(Open(now));
-  {
-    MutexLock lock(mutex_);
-    if (bytes == 0 || offset >= now_.size) return ReadResult();
-    bytes = std::min(bytes, now_.size - offset);
-  }
-  const Turn turn(turns_, StripesOf(offset, bytes), RangeTurns::Kind::kShared);
-  for (;;) {
-    absl::StatusOr<ReadResult> result = ReadOnce(offset, bytes, now);
-    if (!IsAgain(result.status())) return result;
-  }
-}
-
 absl::StatusOr<ReadResult> Raid5Layer::ReadOnce(uint64_t offset, uint64_t bytes, Version now) {
   {
     MutexLock lock(mutex_);

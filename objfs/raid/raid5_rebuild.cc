@@ -148,27 +148,6 @@ absl::Status Raid5Layer::FinishRebuilt(const StripeSet& stripes, size_t column, 
   return Save(now);
 }
 
-absl::StatusOr<ScrubProgress> Raid5Layer::Scrub(uint64_t from, uint64_t stripes, Version now) {
-  ABACUS_RETURN_IF_ERROR(Open(now));
-  ScrubProgress progress;
-  uint64_t all = 0;
-  {
-    MutexLock lock(mutex_);
-    all = striping_->Stripes(now_.size);
-  }
-  progress.next = from;
-  for (; progress.next < all && stripes > 0; ++progress.next, --stripes) {
-    const Turn turn(turns_, {progress.next, progress.next + 1}, RangeTurns::Kind::kExclusive);
-    absl::Status status;
-    do {
-      status = ScrubStripe(progress.next, &progress, now);
-    } while (IsAgain(status));
-    ABACUS_RETURN_IF_ERROR(status);
-  }
-  progress.done = progress.next >= all;
-  return progress;
-}
-
 absl::Status Raid5Layer::ScrubStripe(uint64_t stripe, ScrubProgress* progress, Version now) {
   const Mode mode = ModeOf(stripe);
   if (mode.lost.has_value()) return absl::OkStatus();

@@ -17,13 +17,28 @@ namespace {
 // Stripes that are written with one call to each column take at most this many bytes in each.
 constexpr uint64_t kColumnRunBytesMax = uint64_t{1} << 20;
 
-Block Zeros(uint64_t bytes) {
-  Block zeros = Block::Allocate(bytes);
-  std::memset(zeros.mutable_data(), 0, bytes);
-  return zeros;
-}
-
 }  // namespace
+
+absl::StatusOr<bool> Raid5Layer::BeforeAdmission(StripeRun run, bool contents, Version now) {
+  std::vector<uint64_t> to_spill;
+  bool save_first = false;
+  {
+    MutexLock lock(mutex_);
+    save_first = saved_ < wanted_;
+    // Behind the end too, where it is zeros: else a crash that leaves the new size without it would
+    // have the missing column asked for the unit, which has there what was cut off without it.
+    for (uint64_t stripe = run.begin; contents && now_.missing && stripe < run.end; ++stripe) {
+      const Mode mode = ModeLocked(stripe);
+      if (mode.unit_lost && !mode.spilled && !mode.doubtful) to_spill.push_back(stripe);
+    }
+  }
+  if (to_spill.empty()) return false;
+  // That the column is missing is known before anything lies where only that makes sense of it.
+  if (save_first) ABACUS_RETURN_IF_ERROR(Save(now));
+  const absl::Status spilled = Spill(to_spill, now);
+  if (!IsAgain(spilled)) ABACUS_RETURN_IF_ERROR(spilled);
+  return true;  // the state may be another
+}
 
 absl::Status Raid5Layer::Spill(const std::vector<uint64_t>& stripes, Version now) {
   const uint64_t unit = striping_->unit_bytes();
@@ -43,7 +58,7 @@ absl::Status Raid5Layer::Spill(const std::vector<uint64_t>& stripes, Version now
       ABACUS_ASSIGN_OR_RETURN(Bytes known, XorOthers(stripe, missing, 0, unit, now));
       bytes = std::move(known.block);
     } else {
-      bytes = Zeros(unit);
+      bytes = ZerosOf(unit);
     }
     ABACUS_RETURN_IF_ERROR(WriteColumns({{column, SpillOf(stripe), std::move(bytes)}}, now));
     spilled.Add({stripe, stripe + 1});
@@ -80,7 +95,7 @@ absl::Status Raid5Layer::Written(StripeRun run, const absl::Status& status) {
 absl::Status Raid5Layer::WriteRange(uint64_t offset, uint64_t bytes, const Block* content,
                                     uint64_t end, Version now) {
   const uint64_t stripe_bytes = striping_->stripe_bytes(), begin = offset, stop = offset + bytes;
-  const Block zeros = content == nullptr ? Zeros(striping_->unit_bytes()) : Block();
+  const Block zeros = content == nullptr ? ZerosOf(striping_->unit_bytes()) : Block();
   while (offset < stop) {
     const uint64_t stripe = striping_->StripeOf(offset);
     absl::Status status;
@@ -220,7 +235,7 @@ absl::StatusOr<Block> Raid5Layer::ParityByChange(uint64_t stripe,
                                                  const std::vector<PieceWrite>& pieces,
                                                  StripeRun hull, uint64_t end, Version now) {
   const uint64_t bytes = hull.end - hull.begin;
-  Block parity = Zeros(bytes);
+  Block parity = ZerosOf(bytes);
   ABACUS_ASSIGN_OR_RETURN(const std::vector<Bytes> old,
                           ReadParts(stripe, PartsForChange(stripe, pieces, hull, end), now));
   size_t next = 0;
@@ -265,7 +280,7 @@ absl::StatusOr<Block> Raid5Layer::ParityFromAll(uint64_t stripe,
   const uint64_t bytes = hull.end - hull.begin;
   const std::vector<Part> parts = PartsForAll(stripe, pieces, hull, end);
   ABACUS_ASSIGN_OR_RETURN(const std::vector<Bytes> old, ReadParts(stripe, parts, now));
-  Block parity = Zeros(bytes);
+  Block parity = ZerosOf(bytes);
   for (size_t i = 0; i < parts.size(); ++i) {
     AddTo(old[i].block.data(), parity.mutable_data(), bytes);
   }

@@ -81,7 +81,7 @@ absl::Status SpreadLayer::Open(Version now) {
     break;
   }
   ABACUS_ASSIGN_OR_RETURN(const OpenedColumns opened, volume_->OpenColumns(writer_, id_));
-  ABACUS_RETURN_IF_ERROR(columns_->TakeColumns(opened.columns));
+  ABACUS_RETURN_IF_ERROR(columns_->TakeColumns(opened.columns, opened.witness));
   ABACUS_ASSIGN_OR_RETURN(const uint64_t size, columns_->Size(now));
   // A client that died may not have told it.
   if (size != opened.size) ABACUS_RETURN_IF_ERROR(below()->Truncate(size, now));

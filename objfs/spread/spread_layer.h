@@ -16,12 +16,13 @@
 namespace abacus::objfs {
 
 // A client's end of a file that is spread over servers: stands on the file's isolation object, at
-// the volume's first server, and has the layer over the file's columns (raid5) serve while the
-// client has the promise to write the file. So of all clients one at a time has such a layer open:
+// the volume's first server, and has the layer over the file's columns (raid5, mirror) serve while
+// the client has the promise to write the file. So of all clients one at a time has such a layer
+// open:
 //
 //   cache -> spread --- Claim, size ---> isolation/storage   (the inode; no bytes)
 //              |
-//              +-- while promised --> raid5 --> a column at each server
+//              +-- while promised --> raid5, mirror --> a column at each server
 //
 // A call that finds no promise claims it, has the volume open the columns, which shuts out whoever
 // had them before, and gives them to the layer. When the promise breaks, what is above writes back,

@@ -10,7 +10,7 @@
 namespace abacus::objfs {
 namespace {
 
-constexpr uint8_t kWithoutColumns = 1, kWithColumns = Inode::kNewestVersion;
+constexpr uint8_t kWithoutColumns = 1, kWithColumns = 2, kWithLacking = Inode::kNewestVersion;
 
 // Those of version 1, in their order.
 auto FieldsOf(auto& inode) {
@@ -62,10 +62,11 @@ absl::Status ApplyCounts(const InodeChange& change, Inode* inode) {
 
 std::string Inode::Encode() const {
   runtime::Writer writer;
-  writer.PutNumber(IsSpread() ? kWithColumns : kWithoutColumns);
+  writer.PutNumber(!lacking.empty() ? kWithLacking : IsSpread() ? kWithColumns : kWithoutColumns);
   std::apply([&writer](const auto&... field) { (runtime::Encode(writer, field), ...); },
              FieldsOf(*this));
-  if (IsSpread()) runtime::Encode(writer, columns);
+  if (IsSpread() || !lacking.empty()) runtime::Encode(writer, columns);
+  if (!lacking.empty()) runtime::Encode(writer, lacking);
   return std::move(writer).Finish().inline_bytes;
 }
 
@@ -73,13 +74,14 @@ absl::StatusOr<Inode> Inode::Decode(std::string_view bytes) {
   const runtime::Payload payload{std::string(bytes), {}};
   runtime::Reader reader(payload);
   const auto version = reader.TakeNumber<uint8_t>();
-  if (reader.ok() && version != kWithoutColumns && version != kWithColumns) {
+  if (reader.ok() && (version < kWithoutColumns || version > kWithLacking)) {
     return absl::DataLossError(
-        absl::StrCat("an inode of version ", version, "; this build knows ", kWithColumns));
+        absl::StrCat("an inode of version ", version, "; this build knows ", kWithLacking));
   }
   Inode inode;
   std::apply([&reader](auto&... field) { (runtime::Decode(reader, field), ...); }, FieldsOf(inode));
-  if (version == kWithColumns) runtime::Decode(reader, inode.columns);
+  if (version >= kWithColumns) runtime::Decode(reader, inode.columns);
+  if (version >= kWithLacking) runtime::Decode(reader, inode.lacking);
   if (reader.ok() && reader.AtEnd()) return inode;
   return absl::DataLossError("the bytes of an inode are cut off or damaged");
 }
@@ -106,8 +108,11 @@ absl::Status Apply(const InodeChange& change, int64_t now_ns, Inode* inode) {
   if (change.touch_accessed) next.accessed_ns = now_ns;
   if (change.touch_modified) next.modified_ns = now_ns;
   if (change.touch_changed) next.changed_ns = now_ns;
-  // Without a change of its extended attributes an inode cannot outgrow its place.
-  if (!change.xattrs.empty() && next.Encode().size() > ObjectStore::kBlobBytesMax) {
+  // Without a change of its extended attributes an inode cannot outgrow its place: there is room
+  // for whichever columns come to lack something.
+  Inode largest = next;
+  largest.lacking = largest.columns;
+  if (!change.xattrs.empty() && largest.Encode().size() > ObjectStore::kBlobBytesMax) {
     return absl::ResourceExhaustedError(absl::StrCat("the attributes of a file have at most ",
                                                      ObjectStore::kBlobBytesMax, " bytes"));
   }

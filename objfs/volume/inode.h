@@ -24,7 +24,7 @@ namespace abacus::objfs {
 struct Inode {
   static constexpr uint32_t kLinksMax = 65'000;
   static constexpr size_t kXattrNameBytesMax = 255;
-  static constexpr uint8_t kNewestVersion = 2;  // of the bytes: the first of them
+  static constexpr uint8_t kNewestVersion = 3;  // of the bytes: the first of them
 
   uint32_t mode = 0;  // type and permissions, as stat(2) has them
   uint32_t uid = 0, gid = 0;
@@ -38,18 +38,22 @@ struct Inode {
   // Of a file that is spread over servers: which of the volume's has each of its columns, under the
   // file's own number. Empty: its bytes are where the inode is.
   std::vector<uint32_t> columns;
+  // Those of them, by their place in `columns`, that lack something the others have; rising. Not
+  // all: of a mirrored file the rest are whole copies (raid/MIRROR.md).
+  std::vector<uint32_t> lacking;
 
   bool IsDirectory() const { return S_ISDIR(mode); }
   bool IsRegular() const { return S_ISREG(mode); }
   bool IsSpread() const { return !columns.empty(); }
 
-  // The bytes on disk: a version, then the fields. Version 1 is without columns, and still what an
-  // inode that has none is written as. Decode: kDataLoss where they are none.
+  // The bytes on disk: a version, then the fields. Version 1 is without columns, version 2 with
+  // them, version 3 with those that lack something; an inode is written as the lowest that has all
+  // of it. Decode: kDataLoss where they are none.
   std::string Encode() const;
   static absl::StatusOr<Inode> Decode(std::string_view bytes);
   friend bool operator==(const Inode&, const Inode&) = default;
   ABACUS_FIELDS(mode, uid, gid, links, device, accessed_ns, modified_ns, changed_ns, born_ns,
-                entries, parent, stack, xattrs, columns)
+                entries, parent, stack, xattrs, columns, lacking)
 };
 
 enum class XattrRule : uint8_t { kAny = 0, kMustBeNew, kMustExist };

@@ -60,6 +60,32 @@ TEST(InodeTest, TheBytesOfAFileInColumnsAreThoseOfVersionTwo) {
   EXPECT_EQ(bytes, "\2" + plain.substr(1) + columns);
 }
 
+TEST(InodeTest, TheBytesOfAFileOfWhichAColumnLacksSomethingAreThoseOfVersionThree) {
+  Inode spread = Sample();
+  spread.columns = {2, 0, 1};
+  const std::string whole = spread.Encode();
+  spread.lacking = {1};
+  const std::string bytes = spread.Encode();
+  EXPECT_EQ(*Inode::Decode(bytes), spread);
+  for (size_t size = 0; size < bytes.size(); ++size) {
+    EXPECT_TRUE(absl::IsDataLoss(Inode::Decode(bytes.substr(0, size)).status())) << size;
+  }
+  EXPECT_EQ(bytes, "\3" + whole.substr(1) + std::string("\1\0\0\0\0\0\0\0\1\0\0\0", 12));
+}
+
+TEST(InodeTest, ThereIsRoomForColumnsThatComeToLackSomething) {
+  Inode spread = Sample();
+  spread.columns = {2, 0, 1};
+  InodeChange change;
+  change.xattrs = {{"user.b", "", XattrRule::kAny}};
+  for (;;) {
+    change.xattrs[0].value->push_back('x');
+    if (!Apply(change, 100, &spread).ok()) break;
+  }
+  spread.lacking = {0, 2};
+  EXPECT_LE(spread.Encode().size(), ObjectStore::kBlobBytesMax);
+}
+
 TEST(InodeTest, WhatIsCutOffOrOfAnotherVersionIsDataLoss) {
   const std::string bytes = Sample().Encode();
   for (size_t size = 0; size < bytes.size(); ++size) {

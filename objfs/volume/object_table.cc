@@ -114,6 +114,17 @@ absl::StatusOr<Node> ObjectTable::Change(uint16_t writer, ObjectId id, const Ino
   return std::move(outcome.nodes.front());
 }
 
+absl::Status ObjectTable::SetLacking(ObjectId id, const std::vector<uint32_t>& lacking) {
+  const Turns::Turn turn(turns_, id);
+  ABACUS_ASSIGN_OR_RETURN(std::optional<Node> node, Load(id));
+  if (!node.has_value()) return absl::NotFoundError(absl::StrCat("there is no object ", id));
+  node->inode.lacking = lacking;
+  const ObjectUpdate update{.id = id, .writes = {}, .blob = node->inode.Encode()};
+  ABACUS_RETURN_IF_ERROR(store_->Update(std::span(&update, 1), Next(0).value));
+  ForgetWritten(id);
+  return absl::OkStatus();
+}
+
 // -- transactions ---------------------------------------------------------------------------------
 
 absl::StatusOr<bool> ObjectTable::IsNewest(ObjectId id, const RangeVersion& read, uint64_t size) {

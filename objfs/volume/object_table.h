@@ -51,6 +51,8 @@ class ObjectTable {
   // whole, the object may be there without a name: it is tried again, or Discard().
   absl::StatusOr<Outcome> Commit(uint16_t writer, const Transaction& transaction);
   absl::StatusOr<Node> Change(uint16_t writer, ObjectId id, const InodeChange& change);
+  // Which columns of a file lack something (Inode::lacking). Not durable yet.
+  absl::Status SetLacking(ObjectId id, const std::vector<uint32_t>& lacking);
   uint64_t TreeVersion() const { return tree_.load(); }
   // Calls `look` while nobody changes the object.
   absl::Status InTurn(ObjectId id, const std::function<absl::Status()>& look);

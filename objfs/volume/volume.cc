@@ -283,6 +283,7 @@ absl::Status Volume::Pass(uint16_t writer, ObjectId id) {
 absl::StatusOr<Inode> Volume::WithColumns(const Inode& inode) {
   Inode whole = inode;
   whole.columns.clear();
+  whole.lacking.clear();
   if (!inode.IsRegular()) return whole;
   ABACUS_ASSIGN_OR_RETURN(const Stack stack,
                           ParseStack(inode.stack.empty() ? options_.file_stack : inode.stack));
@@ -401,13 +402,20 @@ absl::StatusOr<Ref<Layer>> Volume::MakeBottom(ObjectId id) {
 
 void Volume::EndBottom(ObjectId id) {
   Bottom bottom;
+  Ref<Layer> witness;
   {
     MutexLock lock(mutex_);
     const auto found = bottoms_.find(id);
     if (found == bottoms_.end()) return;
     bottom = std::move(found->second);
     bottoms_.erase(found);
+    const auto known = witnesses_.find(id);
+    if (known != witnesses_.end()) {
+      witness = std::move(known->second.layer);
+      witnesses_.erase(known);
+    }
   }
+  if (witness) host_.end(witness);
   host_.end(bottom.isolation);
   host_.end(bottom.storage);
   if (options_.servers == nullptr) return;
@@ -466,8 +474,29 @@ absl::StatusOr<OpenedColumns> Volume::OpenColumns(uint16_t writer, ObjectId id) 
   }
   OpenedColumns opened;
   opened.size = node.size;
+  ABACUS_ASSIGN_OR_RETURN(opened.witness, MakeWitness(id, epoch));
   ABACUS_ASSIGN_OR_RETURN(opened.columns, servers_->Open(id, node.inode.columns, epoch));
   return opened;
+}
+
+// From now on that of an opening before takes nothing more.
+absl::StatusOr<Ref<Layer>> Volume::MakeWitness(ObjectId id, Version epoch) {
+  std::shared_ptr<ColumnFence> fence;
+  {
+    MutexLock lock(mutex_);
+    fence = witnesses_[id].fence;
+  }
+  ABACUS_RETURN_IF_ERROR(fence->Raise(epoch));
+  auto layer = std::make_unique<WitnessLayer>(table_, id, fence, epoch);
+  ABACUS_RETURN_IF_ERROR(layer->Init({}, {}));
+  const Ref<Layer> adopted = host_.adopt_witness(std::move(layer));
+  Ref<Layer> before;
+  {
+    MutexLock lock(mutex_);
+    before = std::exchange(witnesses_[id].layer, adopted);
+  }
+  if (before) host_.end(before);
+  return adopted;
 }
 
 absl::StatusOr<SpreadFiles> Volume::Spread(ObjectId after, uint64_t count_max) {

@@ -31,6 +31,7 @@
 #include "objfs/volume/object_table.h"
 #include "objfs/volume/transaction.h"
 #include "objfs/volume/volume_locks.h"
+#include "objfs/volume/witness_layer.h"
 #include "runtime/base/mutex.h"
 #include "runtime/object/mobile_object.h"
 #include "runtime/object/ref.h"
@@ -62,7 +63,8 @@ struct SpreadFiles {
 struct OpenedColumns {
   std::vector<runtime::Ref<Layer>> columns;  // in their order; some may answer kUnavailable
   uint64_t size = 0;                         // of the file, as its inode has it
-  ABACUS_FIELDS(columns, size)
+  runtime::Ref<Layer> witness;               // of which of them lack something (witness_layer.h)
+  ABACUS_FIELDS(columns, size, witness)
 };
 
 struct VolumeSpace {
@@ -112,6 +114,7 @@ class Volume final : public runtime::AnchoredObject {
     // Looks at all of the volume (check/checker.h); empty: it cannot be looked at.
     std::function<absl::StatusOr<OnlineCheck>(ObjectTable& table, const CheckRequest& request)>
         check;
+    std::function<runtime::Ref<Layer>(std::unique_ptr<WitnessLayer>)> adopt_witness;
   };
   struct Options {
     std::string name;
@@ -233,7 +236,13 @@ class Volume final : public runtime::AnchoredObject {
   Volume(std::shared_ptr<ObjectStore> store, Options options, Host host);
   absl::Status FindRoot();
   absl::Status FinishRoot(ObjectId id);
+  // Of the columns' last opening.
+  struct Witness {
+    std::shared_ptr<ColumnFence> fence = std::make_shared<ColumnFence>();
+    runtime::Ref<Layer> layer;
+  };
   absl::StatusOr<runtime::Ref<Layer>> MakeBottom(ObjectId id);
+  absl::StatusOr<runtime::Ref<Layer>> MakeWitness(ObjectId id, Version epoch);
   void EndBottom(ObjectId id);
   // What the inode of a new file has beside what its client wants.
   absl::StatusOr<Inode> WithColumns(const Inode& inode);
@@ -273,6 +282,7 @@ class Volume final : public runtime::AnchoredObject {
   uint16_t last_writer_ ABSL_GUARDED_BY(mutex_) = 0;
   bool retired_ ABSL_GUARDED_BY(mutex_) = false;
   absl::flat_hash_map<ObjectId, Bottom> bottoms_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<ObjectId, Witness> witnesses_ ABSL_GUARDED_BY(mutex_);
   // By writer: what it may make objects as.
   absl::flat_hash_map<uint16_t, std::set<ObjectId>> reserved_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
+#include "runtime/object/timed_branch.h"
 
 namespace abacus::runtime {
 namespace {
@@ -55,7 +56,7 @@ class MethodAccounts final : public MethodScope {
 }  // namespace
 
 // One call of a thread, from Start() to Finish().
-class BindingManager::Call final : public OutgoingCall {
+class BindingManager::Call final : public OutgoingCall, public TimedCall {
  public:
   explicit Call(BindingManager* manager) : manager_(manager) { pending.host = this; }
   ~Call() override {
@@ -65,6 +66,38 @@ class BindingManager::Call final : public OutgoingCall {
 
   // A new thing to wait on. Under the core's lock, or before the core knows the call.
   void Arm() { waiter = std::make_shared<Waiter>(); }
+
+  bool Answered() override {
+    MutexLock lock(manager_->core_mutex_);
+    return IsOver();
+  }
+  bool Wait(ThreadContext& thread) override {
+    const bool accounting = manager_->accounting();
+    if (accounting) thread.BeginWait();
+    const bool was_waiting = std::exchange(waiting_for_answer, true);
+    manager_->transport_->Wait(reader_of, *waiter);
+    waiting_for_answer = was_waiting;
+    bool over = false;
+    {
+      MutexLock lock(manager_->core_mutex_);
+      over = IsOver();
+      if (!over) {
+        Arm();
+        reader_of = pending.destination;
+      }
+    }
+    if (accounting) waited_ticks += thread.EndWait();
+    return over;
+  }
+  void Interrupt() override {
+    std::shared_ptr<Waiter> wait;
+    {
+      MutexLock lock(manager_->core_mutex_);
+      wait = waiter;
+    }
+    // A wait that is over without an answer is begun again, here as in Finish().
+    wait->Complete();
+  }
 
   PendingCall pending;
   std::shared_ptr<Waiter> waiter;
@@ -81,6 +114,11 @@ class BindingManager::Call final : public OutgoingCall {
   bool finished = false;
 
  private:
+  // Under the core's lock.
+  bool IsOver() const {
+    return pending.state == PendingCall::State::kAnswered ||
+           pending.state == PendingCall::State::kRetry;
+  }
   BindingManager* const manager_;
 };
 

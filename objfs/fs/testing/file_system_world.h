@@ -16,6 +16,7 @@
 #include "objfs/directory/directory.h"
 #include "objfs/fs/file_system.h"
 #include "objfs/layer/probe_layer.h"
+#include "objfs/raid/mirror_layer.h"
 #include "objfs/raid/raid5_layer.h"
 #include "objfs/spread/column_store.h"
 #include "objfs/spread/spread_layer.h"
@@ -29,7 +30,7 @@ namespace abacus::objfs::testing {
 inline LayerKinds AllKinds() {
   LayerKinds kinds;
   kinds.Add<CacheLayer>().Add<ErrorLayer>().Add<DelayLayer>().Add<StatisticsLayer>();
-  kinds.Add<Raid5Layer>().Add<IsolationLayer>().Add<StorageLayer>();
+  kinds.Add<Raid5Layer>().Add<MirrorLayer>().Add<IsolationLayer>().Add<StorageLayer>();
   return kinds;
 }
 
@@ -192,7 +193,8 @@ class FileSystemWorld {
       types.Add<ClientEnd>().Add<LockClient>();
       types.Add<ErrorLayer>().Add<DelayLayer>().Add<StatisticsLayer>();
       types.Add<ColumnStore>().Add<ColumnLayer>().Add<AbsentColumn>();
-      types.Add<Raid5Layer>().Add<SpreadLayer>();
+      types.Add<Raid5Layer>().Add<SpreadLayer>().Add<WitnessLayer>();
+      types.Add<MirrorLayer>([] { return std::make_unique<MirrorManager>(); });
       types.Add<CacheLayer>([] { return std::make_unique<CacheManager>(1 << 20); });
     };
     cluster_ = std::make_unique<runtime::testing::Cluster>(options);
@@ -265,6 +267,9 @@ class FileSystemWorld {
     host.check = check;
     host.adopt_absent = [&binding](std::unique_ptr<AbsentColumn> column) {
       return runtime::Ref<Layer>(binding.Adopt(std::move(column)).base());
+    };
+    host.adopt_witness = [&binding](std::unique_ptr<WitnessLayer> witness) {
+      return runtime::Ref<Layer>(binding.Adopt(std::move(witness)).base());
     };
     std::vector<std::string> servers;
     for (size_t i = 0; i < columns_.size(); ++i) servers.push_back(absl::StrCat("server ", i));

@@ -6,13 +6,17 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "gtest/gtest.h"
 #include "objfs/layer/probe_layer.h"
+#include "objfs/raid/mirror_layer.h"
 #include "objfs/raid/raid5_layer.h"
 #include "objfs/raid/raid5_manager.h"
 #include "objfs/storage/storage_layer.h"
@@ -27,6 +31,7 @@ struct ColumnSwitch {
   using Hook = std::function<absl::Status(LayerCall)>;
 
   std::atomic<bool> dead{false};
+  std::atomic<int64_t> read_ns{0};  // that each read takes longer
   std::atomic<uint64_t> reads{0}, writes{0}, read_bytes{0}, written_bytes{0};
 
   void BeforeChange(Hook hook) {
@@ -59,6 +64,7 @@ class TestColumn final : public ProbeLayer {
     switch (seen.call) {
       case LayerCall::kRead:
         ++control_->reads;
+        if (const int64_t ns = control_->read_ns; ns > 0) absl::SleepFor(absl::Nanoseconds(ns));
         control_->read_bytes += seen.range.bytes;
         break;
       case LayerCall::kWrite:
@@ -78,10 +84,34 @@ class TestColumn final : public ProbeLayer {
   const std::shared_ptr<ColumnSwitch> control_;
 };
 
-class TestColumns {
+// What it is told is durable when it answers, as the inode at a volume's first server is.
+class TestWitness final : public Layer {
  public:
-  TestColumns(size_t columns, std::string unit) : unit_(std::move(unit)) {
-    for (size_t i = 0; i < columns; ++i) {
+  static constexpr bool kAnchored = true;
+  static constexpr LayerKind kKind = {"test-witness", "test.Witness", {}, 1, 1, true};
+  explicit TestWitness(std::shared_ptr<std::atomic<uint64_t>> size) : size_(std::move(size)) {}
+
+  absl::Status SetInode(const std::string& inode, Version now) override {
+    ABACUS_RETURN_IF_ERROR(below()->SetInode(inode, now));
+    return below()->Flush(now);
+  }
+  absl::StatusOr<Attributes> GetAttributes(Version now) override {
+    absl::StatusOr<Attributes> attributes = below()->GetAttributes(now);
+    if (attributes.ok()) attributes->size = *size_;
+    return attributes;
+  }
+  ABACUS_LAYER(TestWitness, 1)
+
+ private:
+  const std::shared_ptr<std::atomic<uint64_t>> size_;
+};
+
+// Columns of a file under layer L, and, behind the last of them, a witness, as `count()`-th.
+template <typename L>
+class TestColumnsOf {
+ public:
+  TestColumnsOf(size_t columns, std::string unit) : count_(columns), unit_(std::move(unit)) {
+    for (size_t i = 0; i <= columns; ++i) {
       disks_.push_back(std::make_unique<PowerCutDisk>());
       switches_.push_back(std::make_shared<ColumnSwitch>());
       ids_.push_back(0);
@@ -89,7 +119,7 @@ class TestColumns {
     }
     Start();
   }
-  ~TestColumns() { Stop(); }
+  ~TestColumnsOf() { Stop(); }
 
   // A new raid5 object over the columns; what was not flushed by the old one may be lost.
   void Restart() {
@@ -97,7 +127,7 @@ class TestColumns {
     Start();
   }
   void Stop() {
-    raid_ = runtime::Ref<Raid5Layer>();
+    raid_ = runtime::Ref<L>();
     top_ = runtime::Ref<Layer>();
     cluster_.reset();
     for (auto& store : stores_) store.reset();
@@ -106,15 +136,15 @@ class TestColumns {
     runtime::testing::ClusterOptions options;
     options.nodes = 2;
     options.types = [this](size_t, runtime::testing::TestPoints&, runtime::ObjectTypes& types) {
+      AddLayer(types);
       types.Add<StorageLayer>().Add<TestColumn>();
-      types.Add<Raid5Layer>([this] {
-        return std::make_unique<Raid5Manager>([this](uint64_t bytes) { parity_bytes_ += bytes; });
-      });
+      types.Add<TestWitness>();
     };
     cluster_ = std::make_unique<runtime::testing::Cluster>(options);
     auto& binding = (*cluster_)[1].binding();
     std::vector<runtime::Ref<Layer>> below;
-    for (size_t i = 0; i < count(); ++i) {
+    runtime::Ref<Layer> witness;
+    for (size_t i = 0; i <= count(); ++i) {
       auto store = LocalObjectStore::Open(*disks_[i], {});
       ASSERT_TRUE(store.ok()) << store.status();
       stores_[i] = *std::move(store);
@@ -129,13 +159,29 @@ class TestColumns {
       auto column = std::make_unique<TestColumn>(switches_[i]);
       ASSERT_TRUE(column->Init({storage}, {}).ok());
       const runtime::Ref<Layer> there(binding.Adopt(std::move(column)).base());
-      below.push_back((*cluster_)[0].RefTo<Layer>(there.rid()));
+      if (i < count()) {
+        below.push_back((*cluster_)[0].template RefTo<Layer>(there.rid()));
+        continue;
+      }
+      auto told = std::make_unique<TestWitness>(size_elsewhere_);
+      ASSERT_TRUE(told->Init({there}, {}).ok());
+      witness = (*cluster_)[0].template RefTo<Layer>(binding.Adopt(std::move(told)).rid());
     }
     const std::vector<std::pair<std::string, std::string>> raid_options = {{"unit", unit_}};
-    raid_ = cluster_->Create<Raid5Layer>(0, below, raid_options);
+    raid_ = cluster_->template Create<L>(0, below, raid_options);
+    ASSERT_TRUE(raid_->TakeColumns(below, witness).ok());
     top_ = runtime::Ref<Layer>(raid_.base());
   }
 
+  void AddLayer(runtime::ObjectTypes& types) {
+    if constexpr (std::is_same_v<L, MirrorLayer>) {
+      types.Add<L>([] { return std::make_unique<MirrorManager>(); });
+    } else {
+      types.Add<L>([this] {
+        return std::make_unique<Raid5Manager>([this](uint64_t bytes) { parity_bytes_ += bytes; });
+      });
+    }
+  }
   // An empty object takes the place of the column's.
   void Replace(size_t column) {
     ids_[column] = 0;
@@ -149,8 +195,17 @@ class TestColumns {
   }
 
   const runtime::Ref<Layer>& top() const { return top_; }
-  const runtime::Ref<Raid5Layer>& raid() const { return raid_; }
-  size_t count() const { return disks_.size(); }
+  const runtime::Ref<L>& raid() const { return raid_; }
+  // What others believe the file's size to be.
+  void SetSizeElsewhere(uint64_t size) { *size_elsewhere_ = size; }
+  // Which columns the witness has as not current.
+  std::set<size_t> Lacking() {
+    const auto kept = stores_[count_]->GetAttributes(ids_[count_]);
+    const auto lacking = LackingOf(kept.ok() ? kept->blob : "damaged", count_);
+    EXPECT_TRUE(lacking.ok()) << lacking.status();
+    return lacking.value_or(std::set<size_t>());
+  }
+  size_t count() const { return count_; }
   PowerCutDisk& disk(size_t column) { return *disks_[column]; }
   ColumnSwitch& column(size_t column) { return *switches_[column]; }
   ObjectStore& store(size_t column) { return *stores_[column]; }
@@ -176,17 +231,22 @@ class TestColumns {
   }
 
  private:
+  const size_t count_;
   const std::string unit_;
+  const std::shared_ptr<std::atomic<uint64_t>> size_elsewhere_ =
+      std::make_shared<std::atomic<uint64_t>>(0);
   std::vector<std::unique_ptr<PowerCutDisk>> disks_;
   std::vector<std::shared_ptr<ColumnSwitch>> switches_;
   std::vector<std::shared_ptr<ObjectStore>> stores_;
   std::vector<ObjectId> ids_;
   std::atomic<uint64_t> parity_bytes_{0};
   std::unique_ptr<runtime::testing::Cluster> cluster_;
-  runtime::Ref<Raid5Layer> raid_;
+  runtime::Ref<L> raid_;
   runtime::Ref<Layer> top_;
   uint64_t ticks_ = 0;
 };
+using TestColumns = TestColumnsOf<Raid5Layer>;
+using TestCopies = TestColumnsOf<MirrorLayer>;
 
 }  // namespace abacus::objfs::testing
 

@@ -1,0 +1,463 @@
+// Opening, records, flushes and the way of a write, as all layers over columns have them.
+
+#include "objfs/raid/recorded_columns.h"
+
+#include <algorithm>
+#include <deque>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
+
+namespace abacus::objfs {
+
+using runtime::Block;
+using runtime::MutexLock;
+using Turn = RangeTurns::Turn;
+
+namespace {
+constexpr StripeRun kWholeFileRun{0, UINT64_MAX};
+constexpr StripeRun kOneAtATimeRun{0, 1};
+// Of which Admit() makes use; what comes back into the set with a column has the rest.
+constexpr size_t kAdmittedRunsMax = 32;
+}  // namespace
+
+// -- opening --------------------------------------------------------------------------------------
+
+void RecordedColumns::SetGeometry(ColumnRecord::Kind kind, uint64_t unit_bytes,
+                                  uint64_t stripe_bytes) {
+  record_kind_ = kind;
+  unit_bytes_ = unit_bytes;
+  stripe_bytes_ = stripe_bytes;
+}
+
+uint64_t RecordedColumns::NextOpening(uint64_t sequence) {
+  constexpr uint64_t kRecordsOfAnOpening = uint64_t{1} << 32;
+  return (sequence / kRecordsOfAnOpening + 1) * kRecordsOfAnOpening;
+}
+
+absl::Status RecordedColumns::Open(Version now) {
+  {
+    MutexLock lock(mutex_);
+    if (open_) return absl::OkStatus();
+  }
+  const Turn turn(open_turns_, kOneAtATimeRun, RangeTurns::Kind::kExclusive);
+  {
+    MutexLock lock(mutex_);
+    if (open_) return absl::OkStatus();
+  }
+  absl::Status status = OpenLocked(now);
+  // A column failed meanwhile: what the others say is looked at again.
+  for (size_t i = 0; i < 3 && IsAgain(status); ++i) status = OpenLocked(now);
+  if (IsAgain(status)) {
+    return absl::UnavailableError(
+        absl::StrCat(Kind().name, ": columns come and go while the file is opened; try again"));
+  }
+  return status;
+}
+
+absl::StatusOr<ColumnRecord> RecordedColumns::ReadRecord(size_t column, Version now) {
+  const absl::StatusOr<Attributes> attributes = below(column)->GetAttributes(now);
+  if (!attributes.ok()) {
+    const absl::Status& why = attributes.status();
+    if (IsWouldBlock(why) || absl::IsResourceExhausted(why)) return why;
+    return absl::UnavailableError(absl::StrCat("column ", column, ": ", why.message()));
+  }
+  if (attributes->inode.empty()) {
+    if (attributes->size > 0) {
+      return absl::DataLossError(absl::StrCat("column ", column, " has bytes and no record"));
+    }
+    return ColumnRecord();
+  }
+  absl::StatusOr<ColumnRecord> record = ColumnRecord::Decode(attributes->inode);
+  if (!record.ok()) return record;
+  if (record->kind != record_kind_) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("layer ", column, " below ", Kind().name,
+                     " is a column of a file with another such layer"));
+  }
+  if (record->columns != below_count() || record->unit_bytes != unit_bytes_ ||
+      record->column != column) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "layer ", column, " below ", Kind().name, " is column ", record->column, " of ",
+        record->columns, " with units of ", record->unit_bytes, " bytes, not column ", column,
+        " of ", below_count(), " with units of ", unit_bytes_,
+        ": name the columns in the order, and with the options, that the file was made with"));
+  }
+  return record;
+}
+
+absl::Status RecordedColumns::Recover(Version now) {
+  {
+    MutexLock lock(mutex_);
+    if (!now_.missing.has_value()) torn_ = now_.written;
+    ragged_ = true;
+  }
+  ABACUS_RETURN_IF_ERROR(CutTailIfRagged(now));
+  ABACUS_RETURN_IF_ERROR(MendAll(now));
+  ABACUS_RETURN_IF_ERROR(Drain(now));
+  return Save(now);
+}
+
+absl::Status RecordedColumns::MendAll(Version now) {
+  StripeSet torn;
+  {
+    MutexLock lock(mutex_);
+    torn = torn_;
+  }
+  for (const auto& [begin, end] : torn.runs()) {
+    for (uint64_t stripe = begin; stripe < end; ++stripe) {
+      ABACUS_RETURN_IF_ERROR(Mend(stripe, now));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// -- what is durable ------------------------------------------------------------------------------
+
+void RecordedColumns::Changed(Version now) {
+  now_.changed = std::max(now_.changed, now);
+  ++wanted_;
+}
+
+// Those who come while one saves go along with the next.
+absl::Status RecordedColumns::Save(Version now, bool durable) {
+  uint64_t goal = 0;
+  {
+    MutexLock lock(mutex_);
+    goal = wanted_;
+  }
+  const Turn turn(record_turns_, kOneAtATimeRun, RangeTurns::Kind::kExclusive);
+  for (;;) {
+    {
+      MutexLock lock(mutex_);
+      if (saved_ >= goal) return absl::OkStatus();
+    }
+    ABACUS_RETURN_IF_ERROR(Settle(now));
+    ColumnRecord record;
+    std::vector<size_t> columns;
+    uint64_t saves = 0;
+    {
+      MutexLock lock(mutex_);
+      // A column that fails from here on has this record, or is found not to take it.
+      if (!IsSettled()) continue;
+      if (!now_.Fits()) {
+        return absl::ResourceExhaustedError(
+            absl::StrCat(Kind().name,
+                         ": too many places of the file are being written at once, or its "
+                         "inode of ",
+                         now_.inode.size(), " bytes is too long; flush it"));
+      }
+      ++now_.sequence;
+      record = now_;
+      saves = wanted_;
+      for (size_t column = 0; column < below_count(); ++column) {
+        if (IsLive(column)) columns.push_back(column);
+      }
+    }
+    std::deque<runtime::BranchOf<absl::Status>> branches;
+    for (const size_t column : columns) {
+      record.column = column;
+      branches.push_back(below(column).Fork<&Layer::SetInode>(record.Encode(), now));
+    }
+    absl::Status worst;
+    for (size_t i = 0; i < columns.size(); ++i) {
+      const absl::Status status = Note(columns[i], branches[i].Join());
+      if (!status.ok() && (worst.ok() || IsAgain(worst))) worst = status;
+    }
+    if (worst.ok() && durable) worst = Each<&Layer::Flush>(columns, now);
+    if (IsAgain(worst)) continue;  // without the column that failed
+    ABACUS_RETURN_IF_ERROR(worst);
+    if (!durable) return absl::OkStatus();
+    MutexLock lock(mutex_);
+    saved_ = saves;
+    now_.all_durable = record.sequence;
+    RecordSaved(record.sequence);
+  }
+}
+
+absl::Status RecordedColumns::Drain(Version now) {
+  const Turn turn(drain_turns_, kOneAtATimeRun, RangeTurns::Kind::kExclusive);
+  {
+    MutexLock lock(mutex_);
+    drained_ = now_.written;
+    drained_.Remove(writing_);
+    drained_.Remove(torn_);
+    // Also where somebody is writing to all of them: earlier bytes of theirs are to be durable.
+    if (now_.written.empty()) return absl::OkStatus();
+  }
+  absl::Status flushed = FlushLive(now);
+  while (IsAgain(flushed)) flushed = FlushLive(now);
+  ABACUS_RETURN_IF_ERROR(flushed);
+  MutexLock lock(mutex_);
+  drained_.Remove(torn_);
+  now_.written.Remove(drained_);
+  drained_.clear();
+  ++wanted_;
+  return absl::OkStatus();
+}
+
+absl::Status RecordedColumns::Admit(StripeRun run, bool contents, Version now) {
+  if (run.begin >= run.end) return absl::OkStatus();
+  for (bool drained = false;;) {
+    bool known = false, full = false;
+    {
+      MutexLock lock(mutex_);
+      writing_.Add(run);
+      drained_.Remove(run);
+      pending_.Remove(run);
+      // Not by a record that could not be written.
+      known = saved_ >= admitted_ && now_.written.ContainsAll(run) &&
+              (!SomeMiss() || now_.missed.ContainsAll(run));
+      StripeSet written = now_.written;
+      written.Add(run);
+      full = written.runs().size() > kAdmittedRunsMax;
+    }
+    if (!known && full) {
+      if (drained) {
+        return absl::ResourceExhaustedError(absl::StrCat(
+            Kind().name, ": too many places of the file are being written at once; try again"));
+      }
+      drained = true;
+      ABACUS_RETURN_IF_ERROR(Drain(now));
+      continue;
+    }
+    ABACUS_ASSIGN_OR_RETURN(const bool changed, BeforeAdmission(run, contents, now));
+    if (changed) continue;
+    if (known) return absl::OkStatus();
+    {
+      MutexLock lock(mutex_);
+      now_.written.Add(run);
+      if (SomeMiss()) {
+        now_.missed.Add(run);
+        now_.missed.MergeTo(ColumnRecord::kMissedRunsMax);
+      }
+      admitted_ = ++wanted_;
+    }
+    ABACUS_RETURN_IF_ERROR(Save(now));
+  }
+}
+
+void RecordedColumns::Leave(StripeRun run) {
+  MutexLock lock(mutex_);
+  writing_.Remove(run);
+}
+
+absl::Status RecordedColumns::Push(Version now) {
+  ABACUS_RETURN_IF_ERROR(Open(now));
+  absl::Status status;
+  do {
+    status = Each<&Layer::Push>(LiveColumns(), now);
+  } while (IsAgain(status));
+  ABACUS_RETURN_IF_ERROR(status);
+  return Save(now, /*durable=*/false);
+}
+
+absl::Status RecordedColumns::Flush(Version now) {
+  ABACUS_RETURN_IF_ERROR(Open(now));
+  StripeSet torn;
+  {
+    MutexLock lock(mutex_);
+    torn = torn_;
+  }
+  for (const auto& [begin, end] : torn.runs()) {
+    for (uint64_t stripe = begin; stripe < end; ++stripe) {
+      const Turn turn(turns_, {stripe, stripe + 1}, RangeTurns::Kind::kExclusive);
+      absl::Status mended;
+      do {
+        mended = Mend(stripe, now);
+      } while (IsAgain(mended));
+      ABACUS_RETURN_IF_ERROR(mended);
+    }
+  }
+  ABACUS_RETURN_IF_ERROR(Drain(now));
+  return Save(now);
+}
+
+absl::StatusOr<Attributes> RecordedColumns::GetAttributes(Version now) {
+  ABACUS_RETURN_IF_ERROR(Open(now));
+  for (;;) {
+    uint64_t allocated = 0;
+    bool again = false;
+    for (const size_t column : LiveColumns()) {
+      const absl::StatusOr<Attributes> one = below(column)->GetAttributes(now);
+      if (const absl::Status noted = Note(column, one.status()); !noted.ok()) {
+        if (!IsAgain(noted)) return noted;
+        again = true;
+        break;
+      }
+      allocated += one->allocated;
+    }
+    if (again) continue;
+    MutexLock lock(mutex_);
+    return Attributes{now_.size, allocated, now_.changed, now_.inode};
+  }
+}
+
+absl::Status RecordedColumns::SetInode(const std::string& inode, Version now) {
+  if (inode.size() > ColumnRecord::kInodeBytesMax) {
+    return absl::InvalidArgumentError(absl::StrCat("an inode of ", inode.size(), " bytes; under ",
+                                                   Kind().name, " it has at most ",
+                                                   ColumnRecord::kInodeBytesMax));
+  }
+  ABACUS_RETURN_IF_ERROR(Open(now));
+  MutexLock lock(mutex_);
+  now_.inode = inode;
+  Changed(now);
+  return absl::OkStatus();
+}
+
+// -- calls ----------------------------------------------------------------------------------------
+
+absl::Status RecordedColumns::CheckSize(uint64_t offset, uint64_t bytes) const {
+  const uint64_t most = BytesMax();
+  if (offset <= most && bytes <= most - offset) return absl::OkStatus();
+  return absl::OutOfRangeError(absl::StrCat("a file under ", Kind().name, " with ", below_count(),
+                                            " columns has at most ", most, " bytes"));
+}
+
+absl::StatusOr<ReadResult> RecordedColumns::Read(uint64_t offset, uint64_t bytes, Version now) {
+  ABACUS_RETURN_IF_ERROR(Open(now));
+  {
+    MutexLock lock(mutex_);
+    if (bytes == 0 || offset >= now_.size) return ReadResult();
+    bytes = std::min(bytes, now_.size - offset);
+  }
+  const Turn turn(turns_, StripesOf(offset, bytes), RangeTurns::Kind::kShared);
+  for (;;) {
+    absl::StatusOr<ReadResult> result = ReadOnce(offset, bytes, now);
+    if (!IsAgain(result.status())) return result;
+  }
+}
+
+// Size changes take the whole file: what is behind the end belongs to nobody else then.
+absl::Status RecordedColumns::Change(bool append, const Block& bytes, uint64_t* at, Version now) {
+  ABACUS_RETURN_IF_ERROR(Open(now));
+  for (;;) {
+    bool grows = append;
+    {
+      MutexLock lock(mutex_);
+      grows = grows || now_.size < *at + bytes.size();
+    }
+    const Turn turn(turns_, grows ? kWholeFileRun : StripesOf(*at, bytes.size()),
+                    RangeTurns::Kind::kExclusive);
+    {
+      MutexLock lock(mutex_);
+      if (append) *at = now_.size;
+      if (!grows && now_.size < *at + bytes.size()) continue;  // it was cut off meanwhile
+    }
+    ABACUS_RETURN_IF_ERROR(CheckSize(*at, bytes.size()));
+    if (grows) ABACUS_RETURN_IF_ERROR(BeforeGrowing(now));
+    return WriteAt(*at, bytes, now);
+  }
+}
+
+absl::Status RecordedColumns::WriteAt(uint64_t offset, const Block& bytes, Version now) {
+  const StripeRun run = StripesOf(offset, bytes.size());
+  absl::Status status = Admit(run, true, now);
+  if (status.ok()) {
+    uint64_t end = 0;
+    {
+      MutexLock lock(mutex_);
+      end = now_.size;
+    }
+    status = WriteRange(offset, bytes.size(), &bytes, end, now);
+    MutexLock lock(mutex_);
+    if (now_.size < offset + bytes.size()) {
+      now_.size = offset + bytes.size();
+      Changed(now);
+    }
+  }
+  Leave(run);
+  return status;
+}
+
+absl::Status RecordedColumns::Write(uint64_t offset, const Block& bytes, Version now) {
+  if (bytes.empty()) return absl::OkStatus();
+  ABACUS_RETURN_IF_ERROR(CheckSize(offset, bytes.size()));
+  return Change(false, bytes, &offset, now);
+}
+
+absl::StatusOr<uint64_t> RecordedColumns::Append(const Block& bytes, Version now) {
+  uint64_t at = 0;
+  ABACUS_RETURN_IF_ERROR(Change(true, bytes, &at, now));
+  return at;
+}
+
+absl::Status RecordedColumns::Truncate(uint64_t size, Version now) {
+  ABACUS_RETURN_IF_ERROR(CheckSize(size, 0));
+  ABACUS_RETURN_IF_ERROR(Open(now));
+  const Turn turn(turns_, kWholeFileRun, RangeTurns::Kind::kExclusive);
+  ABACUS_RETURN_IF_ERROR(CutTailIfRagged(now));
+  uint64_t before = 0;
+  {
+    MutexLock lock(mutex_);
+    before = now_.size;
+  }
+  if (size == before) return absl::OkStatus();
+  if (size > before) {
+    ABACUS_RETURN_IF_ERROR(BeforeGrowing(now));
+    MutexLock lock(mutex_);
+    now_.size = size;
+    Changed(now);
+    return absl::OkStatus();
+  }
+  const StripeRun run{StripeAt(size), StripesIn(before)};
+  absl::Status status;
+  if (size % stripe_bytes_ > 0) status = Admit({run.begin, run.begin + 1}, true, now);
+  if (status.ok()) {
+    {
+      MutexLock lock(mutex_);
+      now_.size = size;
+      ragged_ = true;
+      Changed(now);
+    }
+    // One record has the new size and that what it cuts off is being written. With the old size it
+    // would have the crash leave stripes in doubt that nobody wrote to and that are still the
+    // file's. And the new size is durable before anything is cut off.
+    status = Admit(run, false, now);
+    if (status.ok()) status = Save(now);
+    if (status.ok()) status = CutTailIfRagged(now);
+  }
+  Leave(run);
+  return status;
+}
+
+absl::Status RecordedColumns::CutTailIfRagged(Version now) {
+  for (;;) {
+    {
+      MutexLock lock(mutex_);
+      if (!ragged_) return absl::OkStatus();
+    }
+    const absl::Status status = CutTail(now);
+    if (!IsAgain(status)) return status;
+  }
+}
+
+absl::StatusOr<CommitResult> RecordedColumns::Commit(const std::vector<RangeVersion>&,
+                                                     const std::vector<RangeWrite>&, Version) {
+  return absl::UnimplementedError(
+      "a commit over several columns needs the atomicity layer, which no stack has yet");
+}
+
+absl::StatusOr<ScrubProgress> RecordedColumns::Scrub(uint64_t from, uint64_t stripes, Version now) {
+  ABACUS_RETURN_IF_ERROR(Open(now));
+  ScrubProgress progress;
+  uint64_t all = 0;
+  {
+    MutexLock lock(mutex_);
+    all = StripesIn(now_.size);
+  }
+  progress.next = from;
+  for (; progress.next < all && stripes > 0; ++progress.next, --stripes) {
+    const Turn turn(turns_, {progress.next, progress.next + 1}, RangeTurns::Kind::kExclusive);
+    absl::Status status;
+    do {
+      status = ScrubStripe(progress.next, &progress, now);
+    } while (IsAgain(status));
+    ABACUS_RETURN_IF_ERROR(status);
+  }
+  progress.done = progress.next >= all;
+  return progress;
+}
+
+}  // namespace abacus::objfs

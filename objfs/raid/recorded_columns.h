@@ -1,0 +1,209 @@
+#ifndef ABACUS_OBJFS_RAID_RECORDED_COLUMNS_H_
+#define ABACUS_OBJFS_RAID_RECORDED_COLUMNS_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "objfs/layer/layer.h"
+#include "objfs/raid/column_record.h"
+#include "objfs/raid/columns_layer.h"
+#include "objfs/raid/range_turns.h"
+#include "objfs/raid/stripe_set.h"
+#include "runtime/base/mutex.h"
+
+namespace abacus::objfs {
+
+// What the layers over columns have in common: calls to columns, a record at each, turns of
+// stripes, the set of those that are being written, opening, flushing. A kind of such layers says
+// how a stripe's bytes lie in its columns, and what becomes of a column that does not serve.
+//
+// Invariants, of all kinds:
+// 1. A stripe is in the written set of every live column's record, durably, before its first byte
+//    is written.
+// 2. A record is durable at all live columns, and Settle() has been, before what rests on it.
+// 3. Bytes of the columns behind the end of the file are zeros, or `ragged_` is set.
+//
+// Thread-safety: thread-safe. Blocking: as the layers below, and while another call is at the same
+// stripes. Lock order: a turn of stripes, open_turns_, drain_turns_, record_turns_, then mutex_; no
+// call is made under mutex_.
+class RecordedColumns : public ColumnsLayer {
+ public:
+  absl::StatusOr<ReadResult> Read(uint64_t offset, uint64_t bytes, Version now) override;
+  absl::Status Write(uint64_t offset, const runtime::Block& bytes, Version now) override;
+  absl::StatusOr<uint64_t> Append(const runtime::Block& bytes, Version now) override;
+  absl::Status Truncate(uint64_t size, Version now) override;
+  absl::Status Push(Version now) override;
+  absl::Status Flush(Version now) override;
+  absl::StatusOr<Attributes> GetAttributes(Version now) override;
+  absl::Status SetInode(const std::string& inode, Version now) override;
+  absl::StatusOr<CommitResult> Commit(const std::vector<RangeVersion>& reads,
+                                      const std::vector<RangeWrite>& writes, Version now) override;
+  absl::StatusOr<Promise> Claim(PromiseKind kind, Version now) override;
+  absl::Status Attach(uint16_t writer, const runtime::Ref<Layer>& above) override;
+  absl::Status Detach(uint16_t writer) override;
+
+  absl::Status TakeColumns(const std::vector<runtime::Ref<Layer>>& columns,
+                           const runtime::Ref<Layer>& witness) override;
+  absl::Status CloseColumns(Version now) override;
+  absl::StatusOr<uint64_t> Size(Version now) override;
+  absl::StatusOr<ScrubProgress> Scrub(uint64_t from, uint64_t stripes, Version now) override;
+
+ protected:
+  struct ColumnRead {
+    size_t column = 0;
+    uint64_t offset = 0, bytes = 0;
+  };
+  struct ColumnWrite {
+    size_t column = 0;
+    uint64_t offset = 0;
+    runtime::Block bytes;
+  };
+  // A read that answers itself, where it has to look twice.
+  struct Bytes {
+    runtime::Block block;
+    Version version;
+  };
+
+  // Of the kind's Begin(): how many bytes of a stripe a column has, and the file.
+  void SetGeometry(ColumnRecord::Kind kind, uint64_t unit_bytes, uint64_t stripe_bytes);
+
+  // -- what a kind says --------------------------------------------------------------------------
+
+  // Whether a column is called.
+  virtual bool IsLive(size_t column) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) = 0;
+  // Whether one that refuses a call is rather done without than that call.
+  virtual bool IsDispensable(size_t column) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    (void)column;
+    return false;
+  }
+  // A column does not serve. IsAgain(): the state is another one, without it.
+  virtual absl::Status FailColumn(size_t column, const absl::Status& why) = 0;
+  // Other columns are below; the state is that of a new object.
+  virtual void ForgetColumns() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) = 0;
+  virtual void TakeWitness(const runtime::Ref<Layer>& witness)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    (void)witness;
+  }
+  // Opens the file, in turn; sets open_.
+  virtual absl::Status OpenLocked(Version now) = 0;
+  // What else has to be durable, elsewhere, before a record is relied on.
+  virtual bool IsSettled() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return true; }
+  virtual absl::Status Settle(Version now) {
+    (void)now;
+    return absl::OkStatus();
+  }
+  // All live columns have this record.
+  virtual void RecordSaved(uint64_t sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) = 0;
+  // Stripes are about to be written: what has to be done for that beforehand. True: something was,
+  // and the state is to be looked at again.
+  virtual absl::StatusOr<bool> BeforeAdmission(StripeRun run, bool contents, Version now) {
+    (void)run, (void)contents, (void)now;
+    return false;
+  }
+  // Whether a column is away, so that it misses what is written.
+  virtual bool SomeMiss() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) = 0;
+  // Bytes of stripes that were admitted. `content` null: zeros. `end`: the file has zeros from
+  // there on.
+  virtual absl::Status WriteRange(uint64_t offset, uint64_t bytes, const runtime::Block* content,
+                                  uint64_t end, Version now) = 0;
+  virtual absl::StatusOr<ReadResult> ReadOnce(uint64_t offset, uint64_t bytes, Version now) = 0;
+  // Removes what lies behind the end of the file. REQUIRES: nobody else is inside; admitted.
+  virtual absl::Status CutTail(Version now) = 0;
+  // What lies behind the end is zeros, for all columns and whatever comes. REQUIRES: nobody else is
+  // inside. Errors: kUnavailable - only the missing column knows.
+  virtual absl::Status BeforeGrowing(Version now) { return CutTailIfRagged(now); }
+  // Makes a torn stripe one that is relied on. Damage is no error: the stripe stays torn.
+  virtual absl::Status Mend(uint64_t stripe, Version now) = 0;
+  virtual absl::Status ScrubStripe(uint64_t stripe, ScrubProgress* progress, Version now) = 0;
+  virtual uint64_t BytesMax() const = 0;
+
+  // -- columns -----------------------------------------------------------------------------------
+
+  // Takes notice of what a column answered. A column that does not serve is missing from now on:
+  // kCancelled (IsAgain) asks to begin again, as the state is another.
+  absl::Status Note(size_t column, const absl::Status& status);
+  static bool IsAgain(const absl::Status& status) { return absl::IsCancelled(status); }
+  absl::Status Again() const;
+  std::vector<size_t> LiveColumns() const;
+  // All at once. What a column has not is zeros. Damage comes as it is, all else through Note().
+  std::vector<absl::StatusOr<Bytes>> ReadColumns(const std::vector<ColumnRead>& reads, Version now);
+  // All at once. The worst answer, through Note(): a real error before IsAgain().
+  absl::Status WriteColumns(const std::vector<ColumnWrite>& writes, Version now);
+  // Calls a method of each of `columns` at once; answers as WriteColumns().
+  template <auto kMethod, typename... Args>
+  absl::Status Each(const std::vector<size_t>& columns, const Args&... args);
+  absl::Status FlushLive(Version now) { return Each<&Layer::Flush>(LiveColumns(), now); }
+  // What was read of a column, `bytes` long.
+  absl::StatusOr<Bytes> BytesOf(size_t column, const absl::StatusOr<ReadResult>& answer,
+                                uint64_t bytes);
+  static runtime::Block ZerosOf(uint64_t bytes);
+
+  // -- records, opening, recovery ----------------------------------------------------------------
+
+  absl::Status Open(Version now);
+  // Errors: kUnavailable - it does not answer; kDataLoss - it has something, which is no record.
+  // Sequence 0: it is new.
+  absl::StatusOr<ColumnRecord> ReadRecord(size_t column, Version now);
+  // Each opening's records follow all of the one before, also those that only a column has which
+  // does not answer now: when it comes back it must not seem to know better.
+  static uint64_t NextOpening(uint64_t sequence);
+  // What has to be done after a crash; the written set is what the crash left.
+  absl::Status Recover(Version now);
+  absl::Status MendAll(Version now);
+  // Makes the record of now that of all live columns; durable, unless pushed only.
+  absl::Status Save(Version now, bool durable = true);
+  // Makes all bytes durable, and takes out of the written set what nobody is writing.
+  absl::Status Drain(Version now);
+  void Changed(Version now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // -- writes ------------------------------------------------------------------------------------
+
+  // REQUIRES: the exclusive turn of these stripes. `contents`: bytes are written to them, and they
+  // are not only cut off.
+  absl::Status Admit(StripeRun run, bool contents, Version now);
+  void Leave(StripeRun run);
+  // In its turn; `at` is where the bytes went.
+  absl::Status Change(bool append, const runtime::Block& bytes, uint64_t* at, Version now);
+  absl::Status WriteAt(uint64_t offset, const runtime::Block& bytes, Version now);
+  absl::Status CutTailIfRagged(Version now);
+  absl::Status CheckSize(uint64_t offset, uint64_t bytes) const;
+
+  uint64_t StripeAt(uint64_t offset) const { return offset / stripe_bytes_; }
+  uint64_t StripesIn(uint64_t size) const {
+    return size / stripe_bytes_ + (size % stripe_bytes_ > 0);
+  }
+  StripeRun StripesOf(uint64_t offset, uint64_t bytes) const {
+    return {StripeAt(offset), StripesIn(offset + bytes)};
+  }
+  uint64_t unit_bytes() const { return unit_bytes_; }
+  uint64_t stripe_bytes() const { return stripe_bytes_; }
+  ColumnRecord::Kind record_kind() const { return record_kind_; }
+
+  // Of stripes; and one at a time.
+  RangeTurns turns_, open_turns_, drain_turns_, record_turns_;
+
+  mutable runtime::Mutex mutex_;
+  bool open_ ABSL_GUARDED_BY(mutex_) = false;
+  ColumnRecord now_ ABSL_GUARDED_BY(mutex_);   // as it would be written
+  StripeSet torn_ ABSL_GUARDED_BY(mutex_);     // part of now_.written: columns do not fit together
+  StripeSet writing_ ABSL_GUARDED_BY(mutex_);  // admitted, and not left
+  StripeSet drained_ ABSL_GUARDED_BY(mutex_);  // of a Drain() under way
+  StripeSet pending_ ABSL_GUARDED_BY(mutex_);  // rebuilt, not durable yet
+  bool ragged_ ABSL_GUARDED_BY(mutex_) = false;
+  uint64_t wanted_ ABSL_GUARDED_BY(mutex_) = 0;    // grows with each change of now_
+  uint64_t saved_ ABSL_GUARDED_BY(mutex_) = 0;     // up to where it is durable
+  uint64_t admitted_ ABSL_GUARDED_BY(mutex_) = 0;  // the change that last admitted a stripe
+  uint64_t repaired_ ABSL_GUARDED_BY(mutex_) = 0;  // units, for people
+
+ private:
+  // Constant after SetGeometry().
+  ColumnRecord::Kind record_kind_ = ColumnRecord::Kind::kRaid5;
+  uint64_t unit_bytes_ = 0, stripe_bytes_ = 1;
+};
+
+}  // namespace abacus::objfs
+
+#endif  // ABACUS_OBJFS_RAID_RECORDED_COLUMNS_H_
