@@ -179,7 +179,7 @@ absl::StatusOr<std::vector<std::string>> Volume::Clients() {
 absl::StatusOr<OnlineCheck> Volume::Check(const CheckRequest& request) {
   if (!host_.check) return absl::UnimplementedError("this server looks at no volumes");
   CheckRequest whole = request;
-  whole.servers = options_.servers.size();
+  whole.servers = CountServers();
   return host_.check(*table_, whole);
 }
 
@@ -511,7 +511,7 @@ absl::StatusOr<SpreadFiles> Volume::Spread(ObjectId after, uint64_t count_max) {
 }
 
 absl::StatusOr<Ref<ColumnStore>> Volume::ColumnsAt(uint64_t server) {
-  const size_t servers = options_.servers == nullptr ? 0 : options_.servers->size();
+  const size_t servers = CountServers();
   if (server >= servers) {
     return absl::NotFoundError(
         absl::StrCat("volume '", options_.name, "' has ", servers, " servers"));

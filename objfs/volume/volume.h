@@ -247,6 +247,9 @@ class Volume final : public runtime::AnchoredObject {
   // What the inode of a new file has beside what its client wants.
   absl::StatusOr<Inode> WithColumns(const Inode& inode);
   void BeginServers();
+  size_t CountServers() const {  // 0: files are not spread
+    return options_.servers == nullptr ? 0 : options_.servers->size();
+  }
   // Whether the client had reserved it; from now on it has not.
   bool TakeReserved(uint16_t writer, ObjectId id);
   void PutReserved(uint16_t writer, ObjectId id);
