@@ -9,6 +9,10 @@ abacus_test(abacus_binding_manager_test
   SRCS binding/binding_manager_test.cc
   DEPS abacus_testing protobuf::libprotobuf
   LABELS tsan TIMEOUT 180)
+abacus_test(abacus_timed_branch_test
+  SRCS binding/timed_branch_test.cc
+  DEPS abacus_testing
+  LABELS tsan)
 abacus_test(abacus_end_objects_test
   SRCS binding/end_objects_test.cc
   DEPS abacus_testing
