@@ -703,6 +703,31 @@ TEST(CheckerTest, WhateverWasDamagedOneRepairMakesAllRight) {
   }
 }
 
+// All names outside lost+found, by their paths.
+void NamesBelow(FileSystem& at, ObjectId directory, const std::string& path,
+                std::map<std::string, ObjectId>* names) {
+  const auto listed = at.List(kWhoever, directory, 0, 1000, false);
+  ASSERT_TRUE(listed.ok()) << listed.status();
+  for (const auto& entry : *listed) {
+    const bool is_lost = path.empty() && entry.name == "lost+found";
+    if (entry.name == "." || entry.name == ".." || is_lost) continue;
+    const auto node = at.Lookup(kWhoever, directory, entry.name);
+    ASSERT_TRUE(node.ok()) << node.status();
+    const std::string name = absl::StrCat(path, "/", entry.name);
+    (*names)[name] = node->id;
+    if (node->inode.IsDirectory()) {
+      ASSERT_NO_FATAL_FAILURE(NamesBelow(at, node->id, name, names));
+    }
+  }
+}
+std::map<std::string, ObjectId> NamesOn(Disk& disk) {
+  FileSystemWorld world(2, &disk);
+  const auto at = world.Client(1);
+  std::map<std::string, ObjectId> names;
+  NamesBelow(*at, at->root(), "", &names);
+  return names;
+}
+
 // The power goes at one call to the disk after another: the next repair finishes what was begun.
 TEST(CheckerTest, ARepairThatIsCutOffIsGoneOnWith) {
   Volumes volume(7);
@@ -712,9 +737,16 @@ TEST(CheckerTest, ARepairThatIsCutOffIsGoneOnWith) {
   ASSERT_GT(CheckIt(volume.disk(), false).found, 0u);
   CheckOptions options;
   options.repair = true;
+  std::map<std::string, ObjectId> names;
+  {
+    MemoryDisk disk;
+    ASSERT_NO_FATAL_FAILURE(CopyDisk(volume.disk(), disk));
+    EXPECT_EQ(CheckIt(disk, true).left(), 0u);
+    names = NamesOn(disk);
+  }
   bool whole = false;
   uint64_t cuts = 0;
-  for (uint64_t calls = 0; !whole && !HasFailure(); calls += 1 + calls / 16, ++cuts) {
+  for (uint64_t calls = 0; !whole && !HasFailure(); ++calls, ++cuts) {
     SCOPED_TRACE(absl::StrCat("cut after ", calls, " calls"));
     PowerCutDisk disk;
     ASSERT_NO_FATAL_FAILURE(CopyDisk(volume.disk(), disk));
@@ -726,6 +758,7 @@ TEST(CheckerTest, ARepairThatIsCutOffIsGoneOnWith) {
     const CheckReport again = CheckIt(disk, false);
     EXPECT_EQ(again.found, 0u) << Lines(repaired) << "then\n" << Lines(again);
     ExpectFiles(disk, files);
+    EXPECT_EQ(NamesOn(disk), names) << Lines(repaired);
   }
   std::cout << cuts << " cuts\n";
   EXPECT_GT(cuts, 10u);
