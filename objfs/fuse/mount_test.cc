@@ -196,6 +196,18 @@ TEST_F(MountTest, AKilledProcessThatWaitsForAMountOfItsOwnEnds) {
   EXPECT_TRUE(WIFSIGNALED(status));
 }
 
+// Closing the file asks the mount, and what a process had open is closed when its last thread ends.
+TEST_F(MountTest, AProcessThatEndsWithAFileOfItsOwnMountOpenEnds) {
+  const pid_t child = fork();
+  if (child == 0) {
+    Begin();
+    _exit(open(Path("file").c_str(), O_RDWR) >= 0 ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+}
+
 TEST_F(MountTest, ManyThreadsAreServedAtOnce) {
   constexpr int kThreads = 8;
   std::promise<void> all;

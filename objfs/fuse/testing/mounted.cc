@@ -24,12 +24,15 @@ namespace {
   std::abort();
 }
 
-// Whether the process has been sent a SIGKILL that one of its threads has not died of yet.
+// Whether the process has been sent a SIGKILL that one of its threads has not died of yet. One that
+// is closing what it had open has taken the signal already; then the others are gone, the first
+// too.
 bool IsBeingKilled(const std::filesystem::path& process) {
   std::error_code error;
   for (const auto& task : std::filesystem::directory_iterator(process / "task", error)) {
     std::ifstream status(task.path() / "status");
     for (std::string line; std::getline(status, line);) {
+      if (line.rfind("State:\tZ", 0) == 0) return true;
       if (line.rfind("SigPnd:", 0) != 0 && line.rfind("ShdPnd:", 0) != 0) continue;
       const uint64_t pending = std::strtoull(line.c_str() + std::strlen("SigPnd:"), nullptr, 16);
       if ((pending >> (SIGKILL - 1) & 1) != 0) return true;
