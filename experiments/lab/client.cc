@@ -327,15 +327,19 @@ json Client::Moves() {
 
 json Client::Explanations() {
   json explanations = json::object();
+  for (const auto& [rid, class_name] : followed_) explanations[class_name] = "";
   if (job_.placement != Placement::kAdaptive) return explanations;
-  // Any server knows which of them decides about it.
-  runtime::ControlClient server(servers_.front());
-  for (const auto& [rid, class_name] : followed_) {
-    const auto decisions = server.Explain(rid, 1, kExplainDeadline);
-    explanations[class_name] =
-        decisions.ok() && !decisions->empty()
-            ? absl::StrCat(decisions->front().explanation, "\n", decisions->front().details)
-            : std::string(decisions.status().message());
+  for (const std::string& address : servers_) {
+    runtime::ControlClient server(address);
+    for (const auto& [rid, class_name] : followed_) {
+      const auto decisions = server.Explain(rid, 1, kExplainDeadline);
+      std::string words;
+      if (!decisions.ok()) words = std::string(decisions.status().message());
+      if (decisions.ok() && !decisions->empty()) words = decisions->front().explanation;
+      if (words.empty()) continue;  // another server's engine decides about it
+      std::string& all = explanations[class_name].get_ref<std::string&>();
+      all += all.empty() ? words : " | " + words;
+    }
   }
   return explanations;
 }

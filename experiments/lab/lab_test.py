@@ -77,17 +77,6 @@ class LabTest(unittest.TestCase):
             self.assertEqual(record["final_placement"], {"c1/objfs.Raid5Layer": placement,
                                                          "c1/objfs.SpreadLayer": placement})
 
-    def test_the_ways_to_a_volumes_servers_are_measured_before_a_client_comes(self):
-        with tempfile.TemporaryDirectory() as folder:
-            self.lab._folder = Path(folder)
-            prepare = {"files": [{"name": "data", "bytes": 393216,
-                                  "stack": self.lab.profile.stack("raid")}]}
-            self.lab._start_servers("s1", prepare, {}, Spread(2, ["s2", "s3", "s4"]))
-            for process in self.lab._processes:
-                process.end()
-            self.assertIn("end 3", (self.lab._folder / "server" / "links").read_text())
-            self.lab._folder = None
-
     def test_any_disk_but_the_first_may_fail_and_what_was_prepared_is_read(self):
         for fails in range(1, 5):
             self.assertEqual(self.raid("client", fails)["clients"][0]["operations"], 12)

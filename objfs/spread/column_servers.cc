@@ -15,11 +15,6 @@ using runtime::Ref;
 
 namespace {
 constexpr uint64_t kSweepAtOnce = 1024;
-// Where clients do all the work servers say nothing to each other, and what was never measured is
-// no way that layers may be placed by: a raid5 object would never be moved to this server.
-// Evidence takes 16 KiB; a second call shows that the first was no exception.
-constexpr uint64_t kWeighedBytes = 64 * 1024;
-constexpr int kWeighings = 2;
 }  // namespace
 
 absl::StatusOr<size_t> ColumnsOf(const Stack& stack) {
@@ -164,8 +159,6 @@ void ColumnServers::WorkOn(size_t server) {
 }
 
 absl::Status ColumnServers::Sweep(const Ref<ColumnStore>& store) {
-  const runtime::Block weight = runtime::Block::FromString(std::string(kWeighedBytes, '\0'));
-  for (int i = 0; i < kWeighings; ++i) ABACUS_RETURN_IF_ERROR(store->Weigh(weight));
   ObjectId after = 0;
   for (;;) {
     ABACUS_ASSIGN_OR_RETURN(const std::vector<ObjectId> ids, store->List(after, kSweepAtOnce));

@@ -32,8 +32,7 @@ absl::StatusOr<size_t> ColumnsOf(const Stack& stack);
 //
 // Columns are made by their first opening. A file that is removed tells so; what a server missed of
 // that, or kept from before a crash, is found when it is met again, by going through all that it
-// has: a file is there before its columns are, and its number never comes again. A server that is
-// met is sent some bytes as well, so that the way to it has been measured.
+// has: a file is there before its columns are, and its number never comes again.
 // Thread-safety: thread-safe. Blocking: as the servers, which are asked at once.
 class ColumnServers {
  public:

@@ -165,6 +165,4 @@ absl::StatusOr<std::vector<ColumnState>> ColumnStore::States(ObjectId after, uin
   return states;
 }
 
-absl::Status ColumnStore::Weigh(const runtime::Block&) { return absl::OkStatus(); }
-
 }  // namespace abacus::objfs

@@ -17,7 +17,6 @@
 #include "objfs/storage/storage_layer.h"
 #include "objfs/store/object_store.h"
 #include "objfs/store/turns.h"
-#include "runtime/base/block.h"
 #include "runtime/base/mutex.h"
 #include "runtime/object/mobile_object.h"
 #include "runtime/object/ref.h"
@@ -143,10 +142,8 @@ class ColumnStore final : public runtime::AnchoredObject {
   // Up to `count_max` columns of files above `after`, rising.
   absl::StatusOr<std::vector<ObjectId>> List(ObjectId after, uint64_t count_max);
   absl::StatusOr<std::vector<ColumnState>> States(ObjectId after, uint64_t count_max);
-  // Does nothing with `bytes`: they show how fast they get here (ColumnServers::Sweep).
-  absl::Status Weigh(const runtime::Block& bytes);
 
-  ABACUS_OBJECT(ColumnStore, "objfs.ColumnStore", 1, Open, Close, Remove, List, States, Weigh)
+  ABACUS_OBJECT(ColumnStore, "objfs.ColumnStore", 1, Open, Close, Remove, List, States)
 
  private:
   struct Opened {
