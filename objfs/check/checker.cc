@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -133,24 +134,34 @@ absl::StatusOr<CheckReport> CheckVolume(ObjectTable& table, const CheckOptions& 
 
 absl::StatusOr<OnlineCheck> CheckOnline(ObjectTable& table, CheckOptions options) {
   options.online = true;
-  OnlineCheck check;
+  std::set<std::string> before;
   for (int round = 0;; ++round) {
-    check = OnlineCheck();
+    OnlineCheck check;
     VolumeScan scan(table, options);
     ABACUS_RETURN_IF_ERROR(scan.Run());
-    // What changed while it was looked at is looked at once more.
-    if (scan.totals().unsettled > 0 && round < kOnlineRoundsMax) continue;
+    // A fault stays. What was changed while it was looked at, or is found for the first time, such
+    // as the links of what was seen by its name and is being removed, is looked at once more.
+    std::set<std::string> now;
+    for (const Found& found : scan.found()) now.insert(found.fault.Line());
+    const bool is_new = !std::includes(before.begin(), before.end(), now.begin(), now.end());
+    if ((is_new || scan.totals().unsettled > 0) && round < kOnlineRoundsMax) {
+      before = std::move(now);
+      continue;
+    }
+    TakeTotals(scan.totals(), &check.report);
     for (Found& found : scan.found()) {
-      if (check.report.faults.size() >= options.faults_max) break;
+      if (!before.contains(found.fault.Line())) {
+        ++check.report.unsettled;
+        continue;
+      }
+      const bool has_room = check.report.faults.size() < options.faults_max;
       const bool is_count = found.stage == Stage::kCounts;
-      if (options.repair && (is_count || found.stage == Stage::kNames)) {
+      if (options.repair && has_room && (is_count || found.stage == Stage::kNames)) {
         ABACUS_ASSIGN_OR_RETURN(auto transaction, RepairOf(table.store(), scan, found));
         check.repairs.push_back({check.report.faults.size(), std::move(transaction)});
       }
       check.report.Add(std::move(found.fault), options.faults_max);
     }
-    check.report.found = scan.found().size();
-    TakeTotals(scan.totals(), &check.report);
     return check;
   }
 }
