@@ -21,6 +21,8 @@ constexpr uint64_t kUnpunchedShare = 4;
 // While updates are stopped nobody waits longer for an object that a call is in: enough for a write
 // to memory, and not for one that waits for its disk.
 constexpr auto kCollectMax = std::chrono::milliseconds(10);
+// Blocks of which a step logs the contents; 16 MiB. It is in memory until it is written.
+constexpr uint64_t kStepLoggedMax = 2048;
 // So much of a file may be left for a step to sync.
 constexpr uint64_t kLeftBytes = uint64_t{4} << 20;
 
@@ -54,9 +56,16 @@ absl::Status LocalObjectStore::FlushTogether(std::span<const ObjectId> ids) {
 absl::Status LocalObjectStore::FlushSome(std::span<const ObjectId> ids, bool heard) {
   absl::Status first;
   std::vector<ObjectId> synced;
+  uint64_t logged = 0;
   for (const ObjectId id : ids) {
     const auto found = Find(id);
     if (!found.ok()) continue;  // removed: nothing is left to make durable
+    const std::optional<uint64_t> to_log = BlocksToLog(**found);
+    if (to_log.has_value() && logged + *to_log <= kStepLoggedMax) {
+      logged += *to_log;
+      synced.push_back(id);
+      continue;
+    }
     const absl::Status status = SyncBeforeStep(**found);
     if (status.ok()) synced.push_back(id);
     if (!absl::IsNotFound(status)) first.Update(status);
@@ -74,6 +83,15 @@ absl::Status LocalObjectStore::FlushSome(std::span<const ObjectId> ids, bool hea
   first.Update(SyncRemovals());
   CheckpointIfLong();
   return Counted(first);
+}
+
+std::optional<uint64_t> LocalObjectStore::BlocksToLog(StoredObject& object) {
+  const LockFirst lock(object);
+  const uint64_t blocks = object.state.changed_blocks();
+  if (object.removed || !object.unsynced.ok() || blocks > options_.logged_blocks_max) {
+    return std::nullopt;
+  }
+  return blocks;
 }
 
 absl::Status LocalObjectStore::SyncBeforeStep(StoredObject& object) {
@@ -271,15 +289,48 @@ std::optional<LocalObjectStore::Member> LocalObjectStore::MemberOf(Step& step,
 }
 
 void LocalObjectStore::SyncMembers(Step& step, std::vector<Member>& members) {
+  uint64_t logged = 0;
   for (Member& member : members) {
     if (!member.batch.has_value()) continue;
-    const bool has_contents =
-        std::any_of(member.batch->blocks.begin(), member.batch->blocks.end(),
-                    [](const auto& block) { return block.second.version != 0; });
-    if (!has_contents) continue;
+    const auto blocks = static_cast<uint64_t>(
+        std::count_if(member.batch->blocks.begin(), member.batch->blocks.end(),
+                      [](const auto& block) { return block.second.version != 0; }));
+    if (blocks == 0) continue;
+    if (blocks <= options_.logged_blocks_max && logged + blocks <= kStepLoggedMax) {
+      // What does not read as it should is synced: whoever reads it is told.
+      if (auto contents = ReadContents(member); contents.has_value()) {
+        member.contents = *std::move(contents);
+        logged += blocks;
+        continue;
+      }
+    }
     const absl::Status synced = SyncData(*member.object);
     if (!synced.ok()) LeaveOut(step, member, synced);
   }
+}
+
+std::optional<std::vector<ContentsRecord>> LocalObjectStore::ReadContents(const Member& member) {
+  StoredObject& object = *member.object;
+  std::shared_ptr<DiskFile> data;
+  {
+    const LockFirst lock(object);
+    if (object.data_synced == object.data_written) return std::vector<ContentsRecord>();
+    auto opened = DataFile(object, false);
+    if (!opened.ok()) return std::nullopt;
+    data = *std::move(opened);
+  }
+  std::vector<ContentsRecord> contents;
+  for (const auto& [block, entry] : member.batch->blocks) {
+    if (entry.version == 0) continue;
+    // A slot that a batch names is written by nobody.
+    ContentsRecord record{
+        .id = object.id, .block = block, .slot = entry.slot, .bytes = std::string(kBlockBytes, 0)};
+    if (!ReadOne(object.id, data.get(), block, entry, record.bytes.data()).ok()) {
+      return std::nullopt;
+    }
+    contents.push_back(std::move(record));
+  }
+  return contents;
 }
 
 void LocalObjectStore::LeaveOut(Step& step, Member& member, const absl::Status& synced) {
@@ -327,6 +378,7 @@ void LocalObjectStore::AbortMember(Member& member) {
   }
   member.batch.reset();
   member.attributes.reset();
+  member.contents.clear();
   if (member.tie == Tie::kNone) return;
   // What may be in the journal is there whole, and is flushed only whole again.
   MutexLock lock(mutex_);
@@ -341,8 +393,13 @@ absl::Status LocalObjectStore::LogMembers(const std::vector<Member>& members) {
   }
   if (logged.empty()) return absl::OkStatus();
   std::vector<std::string> payloads;
+  bool has_contents = false;
   for (const Member* member : logged) {
     const bool more = member != logged.back();
+    for (const ContentsRecord& contents : member->contents) {
+      payloads.push_back(EncodePayload(contents, /*more=*/true));
+      has_contents = true;
+    }
     payloads.push_back(member->batch.has_value()
                            ? EncodePayload(member->batch->ToRecord(member->object->id), more)
                            : EncodePayload(*member->attributes, more));
@@ -352,6 +409,7 @@ absl::Status LocalObjectStore::LogMembers(const std::vector<Member>& members) {
     const SharedGate::Pass pass(commits_);
     journal = journal_->header().number;
     if (auto status = journal_->Ready(); !status.ok()) return status;
+    if (has_contents) has_logged_ = true;  // of this journal, which stays while `pass` does
     sequence = journal_->Append(payloads);
     if (auto status = journal_->Sync(sequence); !status.ok()) return status;
     for (const Member* member : logged) CommitMember(*member);

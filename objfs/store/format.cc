@@ -18,7 +18,7 @@ constexpr uint64_t kCrcBytes = 4;
 constexpr uint64_t kPageHeadBytes = 32;
 constexpr uint64_t kEntriesAt = kPageHeadBytes + 24 + ObjectStore::kBlobBytesMax;  // of page 0
 
-enum Kind : uint8_t { kUpdate = 1, kRemove = 2, kIds = 3, kAttributes = 4 };
+enum Kind : uint8_t { kUpdate = 1, kRemove = 2, kIds = 3, kAttributes = 4, kContents = 5 };
 constexpr uint8_t kMore = 0x80;  // beside the kind
 
 // Little-endian, whatever the machine.
@@ -166,6 +166,18 @@ RemoveRecord GetRemove(Reader& reader) {
   return remove;
 }
 
+std::optional<ContentsRecord> GetContents(Reader& reader) {
+  ContentsRecord contents;
+  contents.id = reader.Get<uint64_t>();
+  contents.block = reader.Get<uint64_t>();
+  contents.slot = reader.Get<uint64_t>();
+  contents.bytes = std::string(reader.Bytes(ObjectStore::kBlockBytes));
+  const bool valid = reader.ok() && contents.id != 0 && contents.block < kObjectBlocksMax &&
+                     contents.slot < kSlotsMax;
+  if (!valid) return std::nullopt;
+  return contents;
+}
+
 void PutRecord(Writer& writer, uint8_t more, const UpdateRecord& update) {
   writer.Put<uint8_t>(kUpdate | more).Put(update.id);
   writer.Put(update.head.size_bytes).Put(update.head.version);
@@ -187,6 +199,11 @@ void PutRecord(Writer& writer, uint8_t more, const RemoveRecord& remove) {
 
 void PutRecord(Writer& writer, uint8_t more, const IdsRecord& ids) {
   writer.Put<uint8_t>(kIds | more).Put(ids.ids_end);
+}
+
+void PutRecord(Writer& writer, uint8_t more, const ContentsRecord& contents) {
+  writer.Put<uint8_t>(kContents | more).Put(contents.id).Put(contents.block).Put(contents.slot);
+  writer.Put(contents.bytes);
 }
 
 uint32_t RecordCrc(const JournalHeader& journal, std::string_view sealed) {
@@ -215,7 +232,7 @@ uint32_t Crc32c(std::string_view bytes, uint32_t seed) {
 std::string EncodeSuperblock(const Superblock& superblock) {
   return Writer()
       .Put(kSuperblockMagic)
-      .Put(kFormatVersion)
+      .Put(superblock.version)
       .Put(static_cast<uint32_t>(ObjectStore::kBlockBytes))
       .Put(superblock.store)
       .PadTo(kSuperblockBytes - kCrcBytes)
@@ -230,17 +247,17 @@ absl::StatusOr<Superblock> DecodeSuperblock(std::string_view bytes) {
   const auto version = reader.Get<uint32_t>();
   const auto block_bytes = reader.Get<uint32_t>();
   // Before the checksum: another version may keep it elsewhere.
-  if (reader.ok() && version != kFormatVersion) {
+  if (reader.ok() && (version < kFormatVersionMin || version > kFormatVersion)) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "the store has on-disk format version ", version, ", and this program knows version ",
-        kFormatVersion, ": start the program of the version that wrote it, or copy its objects ",
+        "the store has on-disk format version ", version, ", and this program knows versions ",
+        kFormatVersionMin, " to ", kFormatVersion, ": start the program of the version that wrote it, or copy its objects ",
         "with that program into a new store. Nothing was changed"));
   }
   if (bytes.size() != kSuperblockBytes || !SealIsWhole(bytes) ||
       block_bytes != ObjectStore::kBlockBytes) {
     return Damaged("the superblock");
   }
-  return Superblock{.store = reader.Get<uint64_t>()};
+  return Superblock{.store = reader.Get<uint64_t>(), .version = version};
 }
 
 std::string EncodeJournalHeader(const JournalHeader& header) {
@@ -290,6 +307,9 @@ absl::StatusOr<Payload> DecodePayload(std::string_view payload) {
       break;
     case kRemove:
       record = GetRemove(reader);
+      break;
+    case kContents:
+      if (auto contents = GetContents(reader); contents.has_value()) record = *std::move(contents);
       break;
     case kIds:
       record = IdsRecord{.ids_end = reader.Get<uint64_t>()};

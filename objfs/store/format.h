@@ -19,7 +19,9 @@
 
 namespace abacus::objfs {
 
-inline constexpr uint32_t kFormatVersion = 2;
+inline constexpr uint32_t kFormatVersion = 3;
+// The oldest that is read: it lacks ContentsRecord, and is made one of this version when it is opened.
+inline constexpr uint32_t kFormatVersionMin = 2;
 inline constexpr uint64_t kSuperblockBytes = 4096;
 inline constexpr uint64_t kJournalHeaderBytes = 64;
 inline constexpr uint64_t kRecordHeaderBytes = 24;
@@ -36,6 +38,7 @@ uint32_t Crc32c(std::string_view bytes, uint32_t seed = 0);
 
 struct Superblock {
   uint64_t store = 0;  // a random number; ties the journal to its store
+  uint32_t version = kFormatVersion;
   friend bool operator==(const Superblock&, const Superblock&) = default;
 };
 std::string EncodeSuperblock(const Superblock& superblock);
@@ -107,7 +110,17 @@ struct IdsRecord {
   ObjectId ids_end = 0;
   friend bool operator==(const IdsRecord&, const IdsRecord&) = default;
 };
-using JournalRecord = std::variant<UpdateRecord, AttributesRecord, RemoveRecord, IdsRecord>;
+// What a block has whose data file was not synced: it counts where the object's table, as it is
+// after the whole journal, has that block in that slot with that checksum.
+struct ContentsRecord {
+  ObjectId id = 0;
+  uint64_t block = 0;
+  uint64_t slot = 0;
+  std::string bytes;  // kBlockBytes
+  friend bool operator==(const ContentsRecord&, const ContentsRecord&) = default;
+};
+using JournalRecord =
+    std::variant<UpdateRecord, AttributesRecord, RemoveRecord, IdsRecord, ContentsRecord>;
 
 struct Payload {
   JournalRecord record;

@@ -24,6 +24,10 @@ UpdateRecord Update() {
                    {.first = 2, .count = 1}}};
 }
 
+ContentsRecord Contents() {
+  return {.id = 5, .block = 2, .slot = 9, .bytes = std::string(ObjectStore::kBlockBytes, 'c')};
+}
+
 AttributesRecord Attributes() { return {.id = 5, .version = 9, .blob = "mode", .blocks = 2}; }
 
 TablePage Page() {
@@ -51,11 +55,11 @@ std::string Hex(const std::string& bytes) {
   return text;
 }
 
-// The bytes of format version 2. A change here is a new format version: stores of the old one
+// The bytes of format version 3. A change here is a new format version: stores of the old one
 // exist.
-TEST(FormatTest, TheBytesAreThoseOfVersionTwo) {
+TEST(FormatTest, TheBytesAreThoseOfVersionThree) {
   EXPECT_EQ(Hex(EncodeSuperblock({.store = 0x1122334455667788})),
-            "414241435553535402000000002000008877665544332211(00 x 4068)94162fe6");
+            "414241435553535403000000002000008877665544332211(00 x 4068)37f2e669");
   EXPECT_EQ(Hex(EncodeJournalHeader(kJournal)),
             "4142414355534a4c887766554433221103(00 x 7)010001(00 x 5)02(00 x 27)2330ad41");
   EXPECT_EQ(Hex(EncodeRecord(kJournal, 4, 3, EncodePayload(Update()))),
@@ -67,6 +71,9 @@ TEST(FormatTest, TheBytesAreThoseOfVersionTwo) {
   EXPECT_EQ(Hex(EncodePayload(RemoveRecord{.id = 5, .blocks_before = 2})),
             "0205(00 x 7)02(00 x 7)");
   EXPECT_EQ(Hex(EncodePayload(IdsRecord{.ids_end = 131'073})), "03010002(00 x 5)");
+  const std::string contents = EncodePayload(Contents(), true);
+  EXPECT_EQ(Hex(contents.substr(0, 25)), "8505(00 x 7)02(00 x 7)09(00 x 7)");
+  EXPECT_EQ(contents.substr(25), std::string(8192, 'c'));
   EXPECT_EQ(Hex(EncodeTablePage(Page())),
             "414254500000000005(00 x 15)03(00 x 7)204e(00 x 6)09(00 x 7)04(00 x 7)6d6f6465(00"
             " x 4092)07(00 x 7)09(00 x 7)04030201(00 x 3960)08(00 x 7)08(00 x 7)05(00 x 39)c7"
@@ -85,7 +92,8 @@ TEST(FormatTest, WhatIsEncodedDecodes) {
   EXPECT_EQ(*DecodeJournalHeader(EncodeJournalHeader(kJournal)), kJournal);
   for (const JournalRecord& record : {JournalRecord(Update()), JournalRecord(Attributes()),
                                       JournalRecord(RemoveRecord{.id = 5, .blocks_before = 2}),
-                                      JournalRecord(IdsRecord{.ids_end = 9})}) {
+                                      JournalRecord(IdsRecord{.ids_end = 9}),
+                                      JournalRecord(Contents())}) {
     for (const bool more : {false, true}) {
       const auto payload = DecodePayload(EncodePayload(record, more));
       ASSERT_TRUE(payload.ok()) << payload.status();
@@ -98,6 +106,18 @@ TEST(FormatTest, WhatIsEncodedDecodes) {
   EXPECT_EQ(page->head, Page().head);
   EXPECT_EQ(page->blocks, Page().blocks);
   EXPECT_EQ(page->sequence, 3u);
+}
+
+TEST(FormatTest, VersionTwoIsTaken) {
+  const auto superblock = DecodeSuperblock(EncodeSuperblock({.store = 7, .version = 2}));
+  ASSERT_TRUE(superblock.ok()) << superblock.status();
+  EXPECT_EQ(superblock->version, 2u);
+}
+
+TEST(FormatTest, ContentsOfAnotherLengthAreDamage) {
+  const std::string bytes = EncodePayload(Contents());
+  EXPECT_TRUE(absl::IsDataLoss(DecodePayload(bytes.substr(0, bytes.size() - 1)).status()));
+  EXPECT_TRUE(absl::IsDataLoss(DecodePayload(bytes + "c").status()));
 }
 
 TEST(FormatTest, AnUnknownVersionIsRefusedWithTheWayOut) {

@@ -37,6 +37,9 @@ struct LocalObjectStoreOptions {
   uint64_t changed_blocks_max = uint64_t{1} << 20;  // of an object; beyond it a Write flushes first
   uint64_t removed_max = 1024;  // removals that wait for a Flush; then one is made
   uint64_t ids_batch = 65'536;  // identifiers reserved at once
+  // An object of which no more blocks than these have changed is flushed by the journal alone,
+  // which has their contents then; its data file is synced by the next checkpoint. 0: none is.
+  uint64_t logged_blocks_max = 4;
   // Objects whose tables are damaged are made usable from what is left of these, and Salvaged()
   // tells how; else no call can use them. For repairs by whom nobody works beside.
   bool salvages = false;
@@ -214,6 +217,7 @@ class LocalObjectStore : public ObjectStore {
     Tie tie = Tie::kNone;
     std::optional<FlushBatch> batch;
     std::optional<AttributesRecord> attributes;
+    std::vector<ContentsRecord> contents;  // of the batch, where the data file is not synced
   };
   // A step of flushes, and for whom it is made.
   struct Step {
@@ -231,6 +235,8 @@ class LocalObjectStore : public ObjectStore {
     int64_t used_blocks = 0;
     bool first = true;
     absl::btree_map<ObjectId, uint64_t> blocks;  // of objects that a record named
+    // By object and block, the last ones that were logged.
+    absl::btree_map<std::pair<ObjectId, uint64_t>, ContentsRecord> contents;
   };
 
   LocalObjectStore(Disk& disk, LocalObjectStoreOptions options)
@@ -239,6 +245,7 @@ class LocalObjectStore : public ObjectStore {
   // open.cc
   static absl::Status CheckUnused(Disk& disk);
   static absl::Status Format(Disk& disk);
+  static absl::Status WriteSuperblock(Disk& disk, const Superblock& superblock);
   absl::Status ReadSuperblock();
   absl::Status FindObjects();
   absl::Status Recover();
@@ -250,6 +257,8 @@ class LocalObjectStore : public ObjectStore {
   absl::Status ReplayAttributes(Recovery& recovery, const AttributesRecord& attributes);
   absl::Status ReplayUpdate(Recovery& recovery, const UpdateRecord& record);
   absl::Status FinishRecovery(const Recovery& recovery);
+  // Brings contents that only the journal may have into their data files.
+  absl::Status RestoreContents(const Recovery& recovery);
   absl::Status RemoveOrphans();
 
   // table.cc
@@ -336,6 +345,11 @@ class LocalObjectStore : public ObjectStore {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
 
   // flush.cc
+  // How many blocks a flush of the object now would have to log; nullopt: its data file is to be
+  // synced.
+  std::optional<uint64_t> BlocksToLog(StoredObject& object);
+  // What the member's batch names in the data file, as it reads now; nullopt: it does not.
+  std::optional<std::vector<ContentsRecord>> ReadContents(const Member& member);
   // Syncs the data file where it has unsynced bytes.
   absl::Status SyncData(StoredObject& object);
   // Syncs it so far that a step has little to do, while other flushes go on.
@@ -396,6 +410,9 @@ class LocalObjectStore : public ObjectStore {
   };
   std::vector<uint64_t> old_journals_ ABSL_GUARDED_BY(checkpoint_mutex_);  // to be removed
   std::vector<NewPlace> new_places_ ABSL_GUARDED_BY(checkpoint_mutex_);
+  std::atomic<bool> has_logged_{false};  // contents, since the last checkpoint was begun
+  bool logged_before_ ABSL_GUARDED_BY(checkpoint_mutex_) = false;  // and before, in old journals
+  absl::Status contents_unsynced_ ABSL_GUARDED_BY(checkpoint_mutex_);  // those journals stay
 
   runtime::Mutex ids_mutex_;  // held while a batch of identifiers is reserved; before commits_
   runtime::Mutex mutex_;      // the last one

@@ -201,6 +201,7 @@ TEST_F(LocalObjectStoreTest, ASparseObjectReachesToTheLimit) {
 }
 
 TEST_F(LocalObjectStoreTest, AFlippedBitIsDataLossOfItsBlockOnly) {
+  Open({.logged_blocks_max = 0});
   const ObjectId id = Make(std::string(3 * kBlock, 'a'));
   ASSERT_TRUE(store_->Flush(id).ok());
   Flip(DataPath(id), kBlock + 17);
@@ -244,6 +245,7 @@ TEST_F(LocalObjectStoreTest, ADamagedTableIsDataLossOfItsObjectOnly) {
 TEST_F(LocalObjectStoreTest, AMissingDataFileIsDataLoss) {
   const ObjectId id = Make("a");
   ASSERT_TRUE(store_->Flush(id).ok());
+  ASSERT_TRUE(store_->Checkpoint().ok());
   ASSERT_TRUE(disk_.Remove(DataPath(id)).ok());
   Open();
   EXPECT_TRUE(absl::IsDataLoss(Read(id, 0, 1).status()));
@@ -325,7 +327,7 @@ TEST_F(LocalObjectStoreTest, AFailedSyncOfAnObjectIsNotTriedAgain) {
                      const bool hit = fails && call == "sync" && path.ends_with(".d");
                      return hit ? absl::InternalError("bad sector") : absl::OkStatus();
                    }});
-  OpenOn(faulty);
+  OpenOn(faulty, {.logged_blocks_max = 0});
   const ObjectId id = Make("old"), other = Make("x");
   ASSERT_TRUE(store_->FlushAll().ok());
   ASSERT_TRUE(store_->Write(id, 0, "new", 2).ok());
@@ -432,26 +434,109 @@ TEST_F(LocalObjectStoreTest, WhateverIsFlushedTakesAllUpdatesAlong) {
   EXPECT_EQ(*Read(d, 0, 9), "old");
 }
 
-TEST_F(LocalObjectStoreTest, ManyObjectsBecomeDurableByTwoSyncs) {
+TEST_F(LocalObjectStoreTest, ManyObjectsBecomeDurableByOneSyncOrTwo) {
   int syncs = 0;
   ModelDisk counting(disk_, {.fault = [&syncs](std::string_view call, const std::string&) {
                        if (call == "sync") ++syncs;
                        return absl::OkStatus();
                      }});
-  OpenOn(counting);
-  const ObjectId directory = Make("names");
-  ASSERT_TRUE(store_->FlushAll().ok());
-  for (VersionNumber version = 2; version < 1002; ++version) {
-    ASSERT_TRUE(store_->Create("inode", version).ok());
-    const std::string name = std::to_string(version);
-    const ObjectUpdate update{directory, {{0, name}}, "entries"};
-    ASSERT_TRUE(store_->Update(std::span(&update, 1), version).ok());
+  for (const uint64_t logged : {0, 4}) {
+    OpenOn(counting, {.logged_blocks_max = logged});
+    const ObjectId directory = Make("names");
+    ASSERT_TRUE(store_->FlushAll().ok());
+    for (VersionNumber version = 2; version < 1002; ++version) {
+      ASSERT_TRUE(store_->Create("inode", version).ok());
+      const std::string name = std::to_string(version);
+      const ObjectUpdate update{directory, {{0, name}}, "entries"};
+      ASSERT_TRUE(store_->Update(std::span(&update, 1), version).ok());
+    }
+    syncs = 0;
+    ASSERT_TRUE(store_->FlushAll().ok());
+    EXPECT_EQ(syncs, logged == 0 ? 2 : 1) << "the journal, and the directory's data file";
+    ASSERT_TRUE(store_->FlushAll().ok());
+    EXPECT_EQ(syncs, logged == 0 ? 2 : 1) << "nothing has changed";
   }
-  syncs = 0;
-  ASSERT_TRUE(store_->FlushAll().ok());
-  EXPECT_EQ(syncs, 2) << "the directory's data file and the journal";
-  ASSERT_TRUE(store_->FlushAll().ok());
-  EXPECT_EQ(syncs, 2) << "nothing has changed";
+}
+
+// -- contents that only the journal has -----------------------------------------------------------
+
+TEST_F(LocalObjectStoreTest, AFewBlocksAreFlushedByTheJournalAloneAndOutliveTheirDataFile) {
+  std::vector<std::string> syncs;
+  ModelDisk counting(disk_, {.fault = [&syncs](std::string_view call, const std::string& path) {
+                       if (call == "sync") syncs.push_back(path);
+                       return absl::OkStatus();
+                     }});
+  OpenOn(counting);
+  const ObjectId few = Make(std::string(4 * kBlock, 'f')), many = Make(std::string(5 * kBlock, 'm'));
+  syncs.clear();
+  ASSERT_TRUE(store_->Flush(few).ok());
+  EXPECT_THAT(syncs, ElementsAre(JournalName(3)));
+  syncs.clear();
+  ASSERT_TRUE(store_->Flush(many).ok());
+  EXPECT_THAT(syncs, ElementsAre(DataPath(many), FolderName(many), JournalName(3)));
+  // As a power cut can leave it.
+  store_.reset();
+  ASSERT_TRUE(disk_.Remove(DataPath(few)).ok());
+  Open();
+  EXPECT_EQ(*Read(few, 0, 9 * kBlock), std::string(4 * kBlock, 'f'));
+}
+
+TEST_F(LocalObjectStoreTest, OfBlocksThatWereLoggedTheNewestAreThere) {
+  const ObjectId id = Make(std::string(2 * kBlock, 'a'));
+  ASSERT_TRUE(store_->Flush(id).ok());
+  // Into the slots of the first ones, as these become free, and synced and not logged.
+  ASSERT_TRUE(store_->Write(id, 0, std::string(2 * kBlock, 'b'), 2).ok());
+  ASSERT_TRUE(store_->Flush(id).ok());
+  ASSERT_TRUE(store_->Write(id, 0, std::string(8 * kBlock, 'c'), 3).ok());
+  ASSERT_TRUE(store_->Flush(id).ok());
+  ASSERT_TRUE(store_->Truncate(id, 7 * kBlock, 4).ok());
+  ASSERT_TRUE(store_->Flush(id).ok());
+  Open();
+  EXPECT_EQ(*Read(id, 0, 9 * kBlock), std::string(7 * kBlock, 'c'));
+  EXPECT_EQ(store_->Statistics().checksum_errors, 0u);
+}
+
+// The kernel tells once of a page that it could not write.
+TEST_F(LocalObjectStoreTest, JournalsWithContentsStayOnceTheDiskCouldNotBeSynced) {
+  int syncs = 0;  // of names, as the new journal's, and then of everything
+  ModelDisk faulty(disk_, {.fault = [&syncs](std::string_view call, const std::string& path) {
+                     const bool hit = call == "sync" && path.empty() && --syncs == 0;
+                     return hit ? absl::InternalError("bad sector") : absl::OkStatus();
+                   }});
+  OpenOn(faulty);
+  const ObjectId id = Make("logged");
+  ASSERT_TRUE(store_->Flush(id).ok());
+  syncs = 2;
+  EXPECT_TRUE(absl::IsInternal(store_->Checkpoint()));
+  const absl::Status again = store_->Checkpoint();
+  EXPECT_TRUE(absl::IsUnavailable(again)) << again;
+  EXPECT_THAT(std::string(again.message()), HasSubstr("when the store is reopened"));
+  EXPECT_TRUE(store_->Write(id, 0, "Logged", 2).ok());
+  EXPECT_TRUE(store_->Flush(id).ok()) << "flushes go on";
+  store_.reset();
+  ASSERT_TRUE(disk_.Remove(DataPath(id)).ok());
+  Open();
+  EXPECT_EQ(*Read(id, 0, 9), "Logged");
+  EXPECT_TRUE(store_->Checkpoint().ok());
+}
+
+TEST_F(LocalObjectStoreTest, AStoreOfVersionTwoBecomesOneOfVersionThree) {
+  Open({.logged_blocks_max = 0});
+  const ObjectId id = Make("a");
+  ASSERT_TRUE(store_->Flush(id).ok());
+  store_.reset();
+  const auto file = *disk_.Open(kSuperblockName);
+  std::string bytes(kSuperblockBytes, '\0');
+  ASSERT_TRUE(file->Read(0, std::span(bytes.data(), bytes.size())).ok());
+  Superblock superblock = *DecodeSuperblock(bytes);
+  superblock.version = 2;
+  ASSERT_TRUE(file->Write(0, EncodeSuperblock(superblock)).ok());
+  Open();
+  EXPECT_EQ(*Read(id, 0, 9), "a");
+  store_.reset();
+  const auto now = *disk_.Open(kSuperblockName);
+  ASSERT_TRUE(now->Read(0, std::span(bytes.data(), bytes.size())).ok());
+  EXPECT_EQ(DecodeSuperblock(bytes)->version, 3u);
 }
 
 // A step that is in the journal and was aborted is there whole after a crash, whatever was flushed
@@ -489,7 +574,7 @@ TEST_F(LocalObjectStoreTest, ContentsThatCannotBeSyncedKeepNoUpdateWaiting) {
                      const bool hit = fails && call == "sync" && path == DataPath(bad);
                      return hit ? absl::InternalError("bad sector") : absl::OkStatus();
                    }});
-  OpenOn(faulty);
+  OpenOn(faulty, {.logged_blocks_max = 0});
   bad = Make("old");
   const ObjectId directory = Make("old");
   ASSERT_TRUE(store_->FlushAll().ok());
@@ -513,7 +598,7 @@ TEST_F(LocalObjectStoreTest, NoUpdateIsFlushedInPartWhereTheContentsOfOneAreLost
                      const bool hit = fails && call == "sync" && path == DataPath(bad);
                      return hit ? absl::InternalError("bad sector") : absl::OkStatus();
                    }});
-  OpenOn(faulty);
+  OpenOn(faulty, {.logged_blocks_max = 0});
   bad = Make("old");
   const ObjectId inode = Make("old"), file = Make("old");
   ASSERT_TRUE(store_->FlushAll().ok());
@@ -556,6 +641,7 @@ TEST_F(LocalObjectStoreTest, ACreationIsDurableBeforeWhatFollowsIt) {
 
 // No sync has to be waited for where a crash has nothing to find.
 TEST_F(LocalObjectStoreTest, FilesOfWhatWasNeverFlushedGoAtOnceOthersWithTheNextFlush) {
+  Open({.logged_blocks_max = 0});
   const ObjectId young = Make("bytes"), old = Make("bytes");
   ASSERT_TRUE(store_->Flush(old).ok());
   ASSERT_TRUE(store_->Remove(young).ok());
@@ -564,6 +650,19 @@ TEST_F(LocalObjectStoreTest, FilesOfWhatWasNeverFlushedGoAtOnceOthersWithTheNext
   EXPECT_TRUE(disk_.Open(DataPath(old)).ok()) << "a crash now finds it whole";
   ASSERT_TRUE(store_->FlushAll().ok());
   EXPECT_TRUE(absl::IsNotFound(disk_.Open(DataPath(old)).status()));
+}
+
+TEST_F(LocalObjectStoreTest, WhatOnlyTheJournalHasIsThereWhereItsRemovalIsNot) {
+  const ObjectId id = Make("bytes");
+  ASSERT_TRUE(store_->Flush(id).ok());
+  ASSERT_TRUE(store_->Remove(id).ok());
+  EXPECT_TRUE(absl::IsNotFound(disk_.Open(DataPath(id)).status()));
+  Open();
+  EXPECT_EQ(*Read(id, 0, 9), "bytes");
+  ASSERT_TRUE(store_->Remove(id).ok());
+  ASSERT_TRUE(store_->FlushAll().ok());
+  Open();
+  EXPECT_TRUE(absl::IsNotFound(Read(id, 0, 9).status()));
 }
 
 }  // namespace

@@ -43,6 +43,11 @@ absl::StatusOr<std::unique_ptr<LocalObjectStore>> LocalObjectStore::Open(
   if (auto status = disk.SyncAll(); !status.ok()) return status;
   if (auto status = store->FindObjects(); !status.ok()) return status;
   if (auto status = store->Recover(); !status.ok()) return status;
+  if (store->superblock_.version != kFormatVersion) {
+    // Before the first record that the older version does not know.
+    store->superblock_.version = kFormatVersion;
+    if (auto status = WriteSuperblock(disk, store->superblock_); !status.ok()) return status;
+  }
   return store;
 }
 
@@ -75,7 +80,10 @@ absl::Status LocalObjectStore::Format(Disk& disk) {
   const auto journal =
       Journal::Create(disk, {.store = superblock.store, .number = 1, .ids_end = 1});
   if (!journal.ok()) return journal.status();
-  // The superblock comes last: with it, everything is there.
+  return WriteSuperblock(disk, superblock);  // last: with it, everything is there
+}
+
+absl::Status LocalObjectStore::WriteSuperblock(Disk& disk, const Superblock& superblock) {
   if (auto status = RemoveIfThere(disk, kNewSuperblockName); !status.ok()) return status;
   const auto file = disk.Create(kNewSuperblockName);
   if (!file.ok()) return file.status();
@@ -181,6 +189,10 @@ absl::Status LocalObjectStore::Replay(Recovery& recovery, const JournalRecord& r
   if (const auto* attributes = std::get_if<AttributesRecord>(&record)) {
     return ReplayAttributes(recovery, *attributes);
   }
+  if (const auto* contents = std::get_if<ContentsRecord>(&record)) {
+    recovery.contents[{contents->id, contents->block}] = *contents;
+    return absl::OkStatus();
+  }
   const auto& remove = std::get<RemoveRecord>(record);
   const auto known = recovery.blocks.find(remove.id);
   const bool is_known = known != recovery.blocks.end();
@@ -247,6 +259,7 @@ absl::Status LocalObjectStore::FinishRecovery(const Recovery& recovery) {
     ++damaged_tables_;
     TellDamage((*object)->damage);
   }
+  if (auto status = RestoreContents(recovery); !status.ok()) return status;
   if (auto status = RemoveOrphans(); !status.ok()) return status;
   {
     MutexLock lock(mutex_);
@@ -259,6 +272,27 @@ absl::Status LocalObjectStore::FinishRecovery(const Recovery& recovery) {
   old_journals_ = recovery.journals;
   if (auto status = NewJournal(recovery.journals.back() + 1); !status.ok()) return status;
   return CheckpointTables(ids);
+}
+
+absl::Status LocalObjectStore::RestoreContents(const Recovery& recovery) {
+  for (const auto& [place, contents] : recovery.contents) {
+    const auto found = Find(contents.id);
+    if (!found.ok()) continue;  // removed since
+    StoredObject& object = **found;
+    MutexLock lock(object.mutex);
+    const BlockEntry entry = object.state.Find(contents.block);
+    // Else the block has others since, and the slot may be another one's.
+    const bool is_that = entry.version != 0 && entry.slot == contents.slot &&
+                         entry.crc == Crc32c(contents.bytes);
+    if (!is_that) continue;
+    if (found_data_.contains(contents.id)) object.has_data = true;
+    const auto data = DataFile(object, /*make=*/true);
+    if (!data.ok()) return data.status();
+    found_data_.insert(contents.id);
+    const absl::Status written = (*data)->Write(contents.slot * kBlockBytes, contents.bytes);
+    if (!written.ok()) return written;
+  }
+  return absl::OkStatus();
 }
 
 absl::Status LocalObjectStore::RemoveOrphans() {

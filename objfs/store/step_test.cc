@@ -35,7 +35,8 @@ class StepTest : public ::testing::Test {
   void Open() {
     store_.reset();
     fails_call_ = "";
-    auto store = LocalObjectStore::Open(faulty_, {.open_files_max = 1});
+    auto store = LocalObjectStore::Open(
+        faulty_, {.open_files_max = 1, .logged_blocks_max = logged_blocks_max_});
     ASSERT_TRUE(store.ok()) << store.status();
     store_ = *std::move(store);
   }
@@ -66,6 +67,8 @@ class StepTest : public ::testing::Test {
   }
   std::string Blob(ObjectId id) { return store_->GetAttributes(id)->blob; }
 
+  // Contents are synced, so that this can fail.
+  uint64_t logged_blocks_max_ = 0;
   MemoryDisk disk_;
   std::string fails_call_, fails_path_;
   absl::Status error_;

@@ -12,6 +12,15 @@ namespace abacus::objfs {
 
 using runtime::MutexLock;
 
+namespace {
+absl::Status JournalsStay(const absl::Status& why) {
+  return absl::UnavailableError(absl::StrCat(
+      "the store's disk could not be synced, and what only its journals may have of objects' ",
+      "contents is brought into these when the store is reopened; until then the journals grow: ",
+      why.message()));
+}
+}  // namespace
+
 absl::Status LocalObjectStore::Load(StoredObject& object) {
   absl::Status loaded = LoadPages(object, false);
   if (loaded.ok()) loaded = FinishTable(object);
@@ -189,10 +198,12 @@ absl::Status LocalObjectStore::Checkpoint() {
 }
 
 absl::Status LocalObjectStore::CheckpointLocked() {
+  if (!contents_unsynced_.ok()) return contents_unsynced_;
   commits_.Close();
   const uint64_t old = journal_->header().number;
   absl::Status status = journal_->Sync(journal_->appended());
   if (status.ok()) status = NewJournal(old + 1);
+  if (status.ok() && has_logged_.exchange(false)) logged_before_ = true;
   absl::btree_set<ObjectId> ids;
   if (status.ok()) {
     MutexLock lock(mutex_);
@@ -227,7 +238,12 @@ absl::Status LocalObjectStore::NewJournal(uint64_t number) {
 
 absl::Status LocalObjectStore::CheckpointTables(const absl::btree_set<ObjectId>& ids) {
   absl::Status status = WriteTables(ids, journal_->header().number);
-  if (status.ok()) status = disk_.SyncAll();
+  if (status.ok()) {
+    status = disk_.SyncAll();
+    // A second one would succeed without the pages that the first one could not write. Tables are
+    // written anew then; contents that were logged are in the journals alone.
+    if (!status.ok() && logged_before_) contents_unsynced_ = JournalsStay(status);
+  }
   TablesWritten(status.ok());
   if (!status.ok()) {
     MutexLock lock(mutex_);
@@ -240,6 +256,7 @@ absl::Status LocalObjectStore::CheckpointTables(const absl::btree_set<ObjectId>&
     if (!removed.ok() && !absl::IsNotFound(removed)) return removed;
   }
   old_journals_.clear();
+  logged_before_ = false;
   return disk_.SyncDirectory("");
 }
 
