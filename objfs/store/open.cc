@@ -288,7 +288,6 @@ absl::Status LocalObjectStore::RestoreContents(const Recovery& recovery) {
     if (found_data_.contains(contents.id)) object.has_data = true;
     const auto data = DataFile(object, /*make=*/true);
     if (!data.ok()) return data.status();
-    found_data_.insert(contents.id);
     const absl::Status written = (*data)->Write(contents.slot * kBlockBytes, contents.bytes);
     if (!written.ok()) return written;
   }
