@@ -21,6 +21,7 @@
 #include "objfs/layer/testing/memory_layer.h"
 #include "objfs/store/local_disk.h"
 #include "objfs/store/local_object_store.h"
+#include "objfs/store/testing/log_benchmark.h"
 #include "runtime/testing/bench_report.h"
 #include "runtime/testing/cluster.h"
 
@@ -188,6 +189,7 @@ int Run(const Arguments& arguments) {
                                   .folder = std::filesystem::current_path() / "mount-benchmark"};
   const std::vector<std::pair<std::string, std::function<void(runtime::BenchReport&)>>> parts = {
       {"store", Store},
+      {"log", [&](auto& report) { testing::MeasureLog(report, place.folder + "/log"); }},
       {"cache", CacheHits},
       {"reads", [&](auto& report) { MountReads(report, place, sizes); }},
       {"data", [&](auto& report) { MountData(report, place, sizes); }},

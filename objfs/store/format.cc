@@ -250,7 +250,8 @@ absl::StatusOr<Superblock> DecodeSuperblock(std::string_view bytes) {
   if (reader.ok() && (version < kFormatVersionMin || version > kFormatVersion)) {
     return absl::FailedPreconditionError(absl::StrCat(
         "the store has on-disk format version ", version, ", and this program knows versions ",
-        kFormatVersionMin, " to ", kFormatVersion, ": start the program of the version that wrote it, or copy its objects ",
+        kFormatVersionMin, " to ", kFormatVersion,
+        ": start the program of the version that wrote it, or copy its objects ",
         "with that program into a new store. Nothing was changed"));
   }
   if (bytes.size() != kSuperblockBytes || !SealIsWhole(bytes) ||

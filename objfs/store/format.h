@@ -20,7 +20,8 @@
 namespace abacus::objfs {
 
 inline constexpr uint32_t kFormatVersion = 3;
-// The oldest that is read: it lacks ContentsRecord, and is made one of this version when it is opened.
+// The oldest that is read: it lacks ContentsRecord, and is made one of this version when it is
+// opened.
 inline constexpr uint32_t kFormatVersionMin = 2;
 inline constexpr uint64_t kSuperblockBytes = 4096;
 inline constexpr uint64_t kJournalHeaderBytes = 64;

@@ -90,10 +90,10 @@ TEST(FormatTest, TheChecksumIsCrc32c) {
 TEST(FormatTest, WhatIsEncodedDecodes) {
   EXPECT_EQ(DecodeSuperblock(EncodeSuperblock({.store = 7}))->store, 7u);
   EXPECT_EQ(*DecodeJournalHeader(EncodeJournalHeader(kJournal)), kJournal);
-  for (const JournalRecord& record : {JournalRecord(Update()), JournalRecord(Attributes()),
-                                      JournalRecord(RemoveRecord{.id = 5, .blocks_before = 2}),
-                                      JournalRecord(IdsRecord{.ids_end = 9}),
-                                      JournalRecord(Contents())}) {
+  for (const JournalRecord& record :
+       {JournalRecord(Update()), JournalRecord(Attributes()),
+        JournalRecord(RemoveRecord{.id = 5, .blocks_before = 2}),
+        JournalRecord(IdsRecord{.ids_end = 9}), JournalRecord(Contents())}) {
     for (const bool more : {false, true}) {
       const auto payload = DecodePayload(EncodePayload(record, more));
       ASSERT_TRUE(payload.ok()) << payload.status();

@@ -64,6 +64,8 @@ struct SalvagedTable {
 //   object's data file, its entries   2. append the entries to     ones, whose slots become free
 //   -> memory                            the journal, sync it
 //
+// Of an object of which a few blocks changed the contents go to the journal too, instead of 1.
+//
 // Flushes that come at the same time are one step, made by the thread of one of them: what it takes
 // along is collected while no update is under way, and goes to the journal as one group of records.
 // Changes of an object that a flush waits for begin after it: who writes without pause holds none

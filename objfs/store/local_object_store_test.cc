@@ -467,7 +467,8 @@ TEST_F(LocalObjectStoreTest, AFewBlocksAreFlushedByTheJournalAloneAndOutliveThei
                        return absl::OkStatus();
                      }});
   OpenOn(counting);
-  const ObjectId few = Make(std::string(4 * kBlock, 'f')), many = Make(std::string(5 * kBlock, 'm'));
+  const ObjectId few = Make(std::string(4 * kBlock, 'f')),
+                 many = Make(std::string(5 * kBlock, 'm'));
   syncs.clear();
   ASSERT_TRUE(store_->Flush(few).ok());
   EXPECT_THAT(syncs, ElementsAre(JournalName(3)));

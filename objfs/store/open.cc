@@ -282,8 +282,8 @@ absl::Status LocalObjectStore::RestoreContents(const Recovery& recovery) {
     MutexLock lock(object.mutex);
     const BlockEntry entry = object.state.Find(contents.block);
     // Else the block has others since, and the slot may be another one's.
-    const bool is_that = entry.version != 0 && entry.slot == contents.slot &&
-                         entry.crc == Crc32c(contents.bytes);
+    const bool is_that =
+        entry.version != 0 && entry.slot == contents.slot && entry.crc == Crc32c(contents.bytes);
     if (!is_that) continue;
     if (found_data_.contains(contents.id)) object.has_data = true;
     const auto data = DataFile(object, /*make=*/true);
