@@ -93,6 +93,11 @@ absl::StatusOr<Attributes> Layer::GetAttributes(Version now) { return below()->G
 absl::Status Layer::SetInode(const std::string& inode, Version now) {
   return below()->SetInode(inode, now);
 }
+
+absl::Status Layer::SaveInode(const std::string& inode, Version now) {
+  ABACUS_RETURN_IF_ERROR(SetInode(inode, now));
+  return Flush(now);
+}
 absl::StatusOr<CommitResult> Layer::Commit(const std::vector<RangeVersion>& reads,
                                            const std::vector<RangeWrite>& writes, Version now) {
   return below()->Commit(reads, writes, now);

@@ -149,6 +149,8 @@ class Layer : public runtime::MobileObject {
   virtual absl::StatusOr<Attributes> GetAttributes(Version now);
   // Sets the file system's own part.
   virtual absl::Status SetInode(const std::string& inode, Version now);
+  // SetInode() and then Flush(), in one message.
+  virtual absl::Status SaveInode(const std::string& inode, Version now);
 
   // All of `writes` or none of them, and only where nothing of `reads` has changed since it was
   // read (paper, section 4.3.1: CommitAction(readSet, writeSet)). Durable when it returns.
@@ -186,7 +188,7 @@ class Layer : public runtime::MobileObject {
 
   ABACUS_OBJECT(Layer, "objfs.Layer", 1, Read, Write, Append, Truncate, Punch, Seek, Push, Flush,
                 GetAttributes, SetInode, Commit, Attach, Detach, Invalidate, Recall, Describe,
-                Claim)
+                Claim, SaveInode)
 
  protected:
   // What the layer is; ABACUS_LAYER defines it.
@@ -229,7 +231,7 @@ class Layer : public runtime::MobileObject {
 #define ABACUS_LAYER(Class, version)                                                            \
   ABACUS_OBJECT(Class, Class::kKind.class_name, version, Read, Write, Append, Truncate, Punch,  \
                 Seek, Push, Flush, GetAttributes, SetInode, Commit, Attach, Detach, Invalidate, \
-                Recall, Describe, Claim)                                                        \
+                Recall, Describe, Claim, SaveInode)                                             \
  protected:                                                                                     \
   const ::abacus::objfs::LayerKind& Kind() const override { return kKind; }
 

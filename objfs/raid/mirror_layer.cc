@@ -175,7 +175,7 @@ absl::Status MirrorLayer::CutTail(Version now) {
     size = now_.size;
   }
   ABACUS_RETURN_IF_ERROR(RoundDamage(
-      size, size + 1, now, [&] { return Each<&Layer::Truncate>(LiveColumns(), size, now); }));
+      size, size + 1, now, [&] { return ChangeEach<&Layer::Truncate>(LiveColumns(), size, now); }));
   MutexLock lock(mutex_);
   torn_.Remove({StripesIn(size), UINT64_MAX});
   ragged_ = false;
@@ -198,7 +198,7 @@ absl::Status MirrorLayer::Punch(Range range, Version now) {
   absl::Status status = Admit(run, true, now);
   if (status.ok()) {
     status = RoundDamage(range.offset, range.offset + bytes, now, [&] {
-      return Each<&Layer::Punch>(LiveColumns(), Range{range.offset, bytes}, now);
+      return ChangeEach<&Layer::Punch>(LiveColumns(), Range{range.offset, bytes}, now);
     });
     if (IsAgain(status)) status = absl::OkStatus();  // that column lacks it now
     if (!status.ok()) Torn(run);

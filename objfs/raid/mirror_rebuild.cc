@@ -122,6 +122,7 @@ absl::Status MirrorLayer::BringBack(size_t column, const absl::StatusOr<ColumnRe
   ABACUS_RETURN_IF_ERROR(Save(now));
   // What it has behind the end is of before the file was cut off.
   const absl::Status cut = below(column)->Truncate(keep, now);
+  ChangedIn(column);
   if (!cut.ok()) {
     return absl::UnavailableError(absl::StrCat("column ", column, ": ", cut.message()));
   }

@@ -85,13 +85,13 @@ absl::Status Raid5Layer::CutTail(Version now) {
   }
   const uint64_t end = striping_->ColumnOffsetOf(stripes);
   if (!missing) {
-    ABACUS_RETURN_IF_ERROR(Each<&Layer::Truncate>(LiveColumns(), end, now));
+    ABACUS_RETURN_IF_ERROR(ChangeEach<&Layer::Truncate>(LiveColumns(), end, now));
   } else {
     const std::vector<size_t> live = LiveColumns();
     if (end < kSpillAt) {
-      ABACUS_RETURN_IF_ERROR(Each<&Layer::Punch>(live, Range{end, kSpillAt - end}, now));
+      ABACUS_RETURN_IF_ERROR(ChangeEach<&Layer::Punch>(live, Range{end, kSpillAt - end}, now));
     }
-    ABACUS_RETURN_IF_ERROR(Each<&Layer::Punch>(live, Range{kSpillAt + end, 0}, now));
+    ABACUS_RETURN_IF_ERROR(ChangeEach<&Layer::Punch>(live, Range{kSpillAt + end, 0}, now));
   }
   MutexLock lock(mutex_);
   spilled_.Remove({stripes, UINT64_MAX});
@@ -126,7 +126,7 @@ absl::Status Raid5Layer::Punch(Range range, Version now) {
   if (status.ok() && whole.end > 0) {
     const Range columns{striping_->ColumnOffsetOf(whole.begin),
                         striping_->ColumnOffsetOf(whole.end - whole.begin)};
-    status = Written(whole, Each<&Layer::Punch>(LiveColumns(), columns, now));
+    status = Written(whole, ChangeEach<&Layer::Punch>(LiveColumns(), columns, now));
   }
   // Stripes in part, or of which a column has no part, get zeros.
   const uint64_t head_end = whole.end > 0 ? std::min(end, striping_->OffsetOf(whole.begin)) : end;

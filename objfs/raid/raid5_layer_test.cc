@@ -140,6 +140,18 @@ TEST_F(Raid5Test, ASmallWriteIsTwoReadsAndTwoWrites) {
   EXPECT_EQ(columns_.Sum(&ColumnSwitch::read_bytes), 2 * 4096u);
 }
 
+// The columns' records are saved when the stripe is admitted and when it is flushed; in between,
+// the bytes of the two columns that were written are.
+TEST_F(Raid5Test, AFlushAsksOnlyTheColumnsThatWereWritten) {
+  Fill(3);
+  Write(kStripe + 4096, 4096);
+  EXPECT_EQ(columns_.Sum(&ColumnSwitch::flushes), 5u);
+  ASSERT_TRUE(columns_.top()->Flush(columns_.Now()).ok());
+  EXPECT_EQ(columns_.Sum(&ColumnSwitch::flushes), 5u + 2u + 5u);
+  ASSERT_TRUE(columns_.top()->Flush(columns_.Now()).ok());
+  EXPECT_EQ(columns_.Sum(&ColumnSwitch::flushes), 5u + 2u + 5u) << "nothing has changed";
+}
+
 // Of a small write: the old parity, what was there and what comes.
 TEST_F(Raid5Test, ItsNodeIsToldOfEachParityWhereverItIs) {
   Fill(3);

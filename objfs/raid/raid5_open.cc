@@ -185,7 +185,9 @@ absl::Status Raid5Layer::BringBack(size_t column, bool believed, Version now) {
   const uint64_t stripes = striping_->Stripes(size);
   // What it has behind the end is of before the file was cut off.
   const uint64_t keep = believed ? striping_->ColumnOffsetOf(stripes) : 0;
-  ABACUS_RETURN_IF_ERROR(Note(column, below(column)->Truncate(keep, now)));
+  const absl::Status cut = below(column)->Truncate(keep, now);
+  ChangedIn(column);
+  ABACUS_RETURN_IF_ERROR(Note(column, cut));
   bool torn = false;
   {
     MutexLock lock(mutex_);

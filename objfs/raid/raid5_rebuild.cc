@@ -117,8 +117,8 @@ absl::Status Raid5Layer::FinishRebuilt(const StripeSet& stripes, size_t column, 
   for (const auto& [begin, end] : spilled.runs()) {
     for (uint64_t stripe = begin; stripe < end; ++stripe) {
       const size_t parity = striping_->ParityColumn(stripe);
-      ABACUS_RETURN_IF_ERROR(
-          Each<&Layer::Punch>({parity}, Range{SpillOf(stripe), striping_->unit_bytes()}, now));
+      ABACUS_RETURN_IF_ERROR(ChangeEach<&Layer::Punch>(
+          {parity}, Range{SpillOf(stripe), striping_->unit_bytes()}, now));
       {
         MutexLock lock(mutex_);
         spilled_.Remove({stripe, stripe + 1});  // its parity counts again

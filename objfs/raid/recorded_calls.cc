@@ -102,6 +102,7 @@ absl::Status RecordedColumns::WriteColumns(const std::vector<ColumnWrite>& write
   absl::Status worst;
   for (size_t i = 0; i < writes.size(); ++i) {
     const absl::Status status = Note(writes[i].column, branches[i].Join());
+    ChangedIn(writes[i].column);
     if (!status.ok() && (worst.ok() || IsAgain(worst))) worst = status;
   }
   return worst;
@@ -119,6 +120,26 @@ absl::Status RecordedColumns::Each(const std::vector<size_t>& columns, const Arg
     if (!status.ok() && (worst.ok() || IsAgain(worst))) worst = status;
   }
   return worst;
+}
+
+void RecordedColumns::ChangedIn(size_t column) {
+  MutexLock lock(mutex_);
+  flushed_.erase(column);
+}
+
+absl::Status RecordedColumns::FlushChanged(Version now) {
+  std::vector<size_t> columns;
+  {
+    MutexLock lock(mutex_);
+    for (size_t column = 0; column < below_count(); ++column) {
+      // Whoever changes it from here on says so when that is done.
+      if (IsLive(column) && flushed_.insert(column).second) columns.push_back(column);
+    }
+  }
+  const absl::Status status = Each<&Layer::Flush>(columns, now);
+  if (status.ok()) return status;
+  for (const size_t column : columns) ChangedIn(column);
+  return status;
 }
 
 template absl::Status RecordedColumns::Each<&Layer::Flush>(const std::vector<size_t>&,
@@ -140,6 +161,7 @@ absl::Status RecordedColumns::TakeColumns(const std::vector<runtime::Ref<Layer>>
   open_ = ragged_ = false;
   now_ = ColumnRecord();
   for (StripeSet* set : {&torn_, &writing_, &drained_, &pending_}) set->clear();
+  flushed_.clear();
   saved_ = admitted_ = wanted_;
   ForgetColumns();
   TakeWitness(witness);

@@ -157,14 +157,14 @@ absl::Status RecordedColumns::Save(Version now, bool durable) {
     std::deque<runtime::BranchOf<absl::Status>> branches;
     for (const size_t column : columns) {
       record.column = column;
-      branches.push_back(below(column).Fork<&Layer::SetInode>(record.Encode(), now));
+      branches.push_back(durable ? below(column).Fork<&Layer::SaveInode>(record.Encode(), now)
+                                 : below(column).Fork<&Layer::SetInode>(record.Encode(), now));
     }
     absl::Status worst;
     for (size_t i = 0; i < columns.size(); ++i) {
       const absl::Status status = Note(columns[i], branches[i].Join());
       if (!status.ok() && (worst.ok() || IsAgain(worst))) worst = status;
     }
-    if (worst.ok() && durable) worst = Each<&Layer::Flush>(columns, now);
     if (IsAgain(worst)) continue;  // without the column that failed
     ABACUS_RETURN_IF_ERROR(worst);
     if (!durable) return absl::OkStatus();
@@ -185,8 +185,8 @@ absl::Status RecordedColumns::Drain(Version now) {
     // Also where somebody is writing to all of them: earlier bytes of theirs are to be durable.
     if (now_.written.empty()) return absl::OkStatus();
   }
-  absl::Status flushed = FlushLive(now);
-  while (IsAgain(flushed)) flushed = FlushLive(now);
+  absl::Status flushed = FlushChanged(now);
+  while (IsAgain(flushed)) flushed = FlushChanged(now);
   ABACUS_RETURN_IF_ERROR(flushed);
   MutexLock lock(mutex_);
   drained_.Remove(torn_);

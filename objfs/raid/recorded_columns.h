@@ -2,6 +2,7 @@
 #define ABACUS_OBJFS_RAID_RECORDED_COLUMNS_H_
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -135,6 +136,18 @@ class RecordedColumns : public ColumnsLayer {
   // Calls a method of each of `columns` at once; answers as WriteColumns().
   template <auto kMethod, typename... Args>
   absl::Status Each(const std::vector<size_t>& columns, const Args&... args);
+  // The same of methods that change what a column has.
+  template <auto kMethod, typename... Args>
+  absl::Status ChangeEach(const std::vector<size_t>& columns, const Args&... args) {
+    const absl::Status status = Each<kMethod>(columns, args...);
+    for (const size_t column : columns) ChangedIn(column);
+    return status;
+  }
+  // After a call that changed, or may have changed, bytes of the column; before its stripes are
+  // left.
+  void ChangedIn(size_t column);
+  // Flushes the columns that were changed since they were flushed last.
+  absl::Status FlushChanged(Version now);
   absl::Status FlushLive(Version now) { return Each<&Layer::Flush>(LiveColumns(), now); }
   // What was read of a column, `bytes` long.
   absl::StatusOr<Bytes> BytesOf(size_t column, const absl::StatusOr<ReadResult>& answer,
@@ -193,10 +206,11 @@ class RecordedColumns : public ColumnsLayer {
   StripeSet drained_ ABSL_GUARDED_BY(mutex_);  // of a Drain() under way
   StripeSet pending_ ABSL_GUARDED_BY(mutex_);  // rebuilt, not durable yet
   bool ragged_ ABSL_GUARDED_BY(mutex_) = false;
-  uint64_t wanted_ ABSL_GUARDED_BY(mutex_) = 0;    // grows with each change of now_
-  uint64_t saved_ ABSL_GUARDED_BY(mutex_) = 0;     // up to where it is durable
-  uint64_t admitted_ ABSL_GUARDED_BY(mutex_) = 0;  // the change that last admitted a stripe
-  uint64_t repaired_ ABSL_GUARDED_BY(mutex_) = 0;  // units, for people
+  std::set<size_t> flushed_ ABSL_GUARDED_BY(mutex_);  // columns that nothing has changed in since
+  uint64_t wanted_ ABSL_GUARDED_BY(mutex_) = 0;       // grows with each change of now_
+  uint64_t saved_ ABSL_GUARDED_BY(mutex_) = 0;        // up to where it is durable
+  uint64_t admitted_ ABSL_GUARDED_BY(mutex_) = 0;     // the change that last admitted a stripe
+  uint64_t repaired_ ABSL_GUARDED_BY(mutex_) = 0;     // units, for people
 
  private:
   // Constant after SetGeometry().

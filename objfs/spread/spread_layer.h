@@ -73,7 +73,7 @@ class SpreadLayer final : public Layer {
 
   ABACUS_OBJECT(SpreadLayer, kKind.class_name, 1, Read, Write, Append, Truncate, Punch, Seek, Push,
                 Flush, GetAttributes, SetInode, Commit, Attach, Detach, Invalidate, Recall,
-                Describe, Claim, Bind, GiveUp, Rebuild, Scrub)
+                Describe, Claim, SaveInode, Bind, GiveUp, Rebuild, Scrub)
 
  protected:
   const LayerKind& Kind() const override { return kKind; }

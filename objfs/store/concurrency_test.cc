@@ -319,7 +319,7 @@ TEST_F(ConcurrencyTest, MuchThatIsWrittenDuringASyncHoldsUpNoFlushOfOthers) {
                    }
                    return absl::OkStatus();
                  }});
-  auto opened = LocalObjectStore::Open(disk, {});
+  auto opened = LocalObjectStore::Open(disk, {.logged_blocks_max = 0});
   ASSERT_TRUE(opened.ok()) << opened.status();
   store = opened->get();
   large = *store->Create("", 1);
@@ -372,7 +372,7 @@ TEST_F(ConcurrencyTest, FlushesThatComeAtOnceShareAStep) {
                    while (is_journal && holds && data_syncs < kThreads) changed.Wait(mutex);
                    return absl::OkStatus();
                  }});
-  auto opened = LocalObjectStore::Open(disk, {});
+  auto opened = LocalObjectStore::Open(disk, {.logged_blocks_max = 0});
   ASSERT_TRUE(opened.ok());
   LocalObjectStore& store = **opened;
   std::vector<ObjectId> ids;

@@ -242,7 +242,7 @@ TEST(ObjectTableFaultTest, ContentsThatCannotBeSyncedKeepNoNameWaiting) {
   const auto now = [] { return int64_t{1'700'000'000} * 1'000'000'000; };
   ObjectId directory = 0;
   {
-    auto store = LocalObjectStore::Open(disk, {});
+    auto store = LocalObjectStore::Open(disk, {.logged_blocks_max = 0});
     ASSERT_TRUE(store.ok()) << store.status();
     ObjectTable table(*std::move(store), now);
     Inode inode;

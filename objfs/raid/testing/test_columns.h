@@ -32,7 +32,7 @@ struct ColumnSwitch {
 
   std::atomic<bool> dead{false};
   std::atomic<int64_t> read_ns{0};  // that each read takes longer
-  std::atomic<uint64_t> reads{0}, writes{0}, read_bytes{0}, written_bytes{0};
+  std::atomic<uint64_t> reads{0}, writes{0}, read_bytes{0}, written_bytes{0}, flushes{0};
 
   void BeforeChange(Hook hook) {
     runtime::MutexLock lock(mutex);
@@ -74,7 +74,9 @@ class TestColumn final : public ProbeLayer {
       case LayerCall::kTruncate:
       case LayerCall::kPunch:
       case LayerCall::kSetInode:
+        return control_->Ask(seen.call);
       case LayerCall::kFlush:
+        ++control_->flushes;
         return control_->Ask(seen.call);
       default:
         break;
@@ -214,7 +216,9 @@ class TestColumnsOf {
   // What the raid5 object's XORs took in.
   uint64_t parity_bytes() const { return parity_bytes_; }
   void ResetCounters() {
-    for (auto& one : switches_) one->reads = one->writes = one->read_bytes = one->written_bytes = 0;
+    for (auto& one : switches_) {
+      one->reads = one->writes = one->read_bytes = one->written_bytes = one->flushes = 0;
+    }
   }
   uint64_t Sum(std::atomic<uint64_t> ColumnSwitch::*counter) const {
     uint64_t sum = 0;
