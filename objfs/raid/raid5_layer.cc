@@ -19,6 +19,7 @@ constexpr StripeRun kWholeFileRun{0, UINT64_MAX};
 absl::Status Raid5Layer::Begin() {
   ABACUS_ASSIGN_OR_RETURN(striping_, Striping::Make(below_count(), options().Bytes("unit")));
   SetGeometry(ColumnRecord::Kind::kRaid5, striping_->unit_bytes(), striping_->stripe_bytes());
+  pace_.Reset(below_count());
   return absl::OkStatus();
 }
 
@@ -194,6 +195,7 @@ void Raid5Layer::AddFacts(std::vector<std::pair<std::string, std::string>>* fact
   facts->emplace_back("doubtful", absl::StrCat(now_.doubtful.count(), " stripes"));
   facts->emplace_back("written", absl::StrCat(now_.written.count(), " stripes"));
   facts->emplace_back("repaired", absl::StrCat(repaired_, " units"));
+  facts->emplace_back("read round", absl::StrCat(read_round_, " reads"));
 }
 
 }  // namespace abacus::objfs

@@ -2,6 +2,7 @@
 #define ABACUS_OBJFS_RAID_RAID5_LAYER_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -9,14 +10,18 @@
 
 #include "absl/types/span.h"
 #include "objfs/layer/layer.h"
+#include "objfs/raid/alarm.h"
 #include "objfs/raid/column_record.h"
 #include "objfs/raid/parity_work.h"
+#include "objfs/raid/read_pace.h"
 #include "objfs/raid/recorded_columns.h"
 #include "objfs/raid/stripe_set.h"
 #include "objfs/raid/striping.h"
 #include "runtime/base/mutex.h"
 
 namespace abacus::objfs {
+
+class ColumnReads;
 
 // A RAID-5 object: one file over the layers below it, its columns, with parity that goes round
 // (striping.h). Any one column may be missing. How crashes and missing columns are survived, and
@@ -48,8 +53,13 @@ class Raid5Layer final : public RecordedColumns {
   // Of each column; from there on it has what stands in for missing units (README.md).
   static constexpr uint64_t kSpillAt = uint64_t{1} << 43;
 
-  // `parity_work` empty: nobody is told.
-  explicit Raid5Layer(ParityWork parity_work = {}) : parity_work_(std::move(parity_work)) {}
+  // Reads that go round a column that is late, at once and of one file: more wait for their turn.
+  static constexpr int kReadsRoundMost = 16;
+
+  // `parity_work` empty: nobody is told. Without an alarm reads are waited for, however long they
+  // take.
+  explicit Raid5Layer(ParityWork parity_work = {}, std::shared_ptr<Alarm> alarm = nullptr)
+      : parity_work_(std::move(parity_work)), alarm_(std::move(alarm)) {}
 
   absl::Status Punch(Range range, Version now) override;
   // Knows holes of whole stripes only; all else is data.
@@ -93,6 +103,7 @@ class Raid5Layer final : public RecordedColumns {
   void ForgetColumns() override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     present_ = false;
     spilled_.clear();
+    pace_.Reset(below_count());
   }
   void RecordSaved(uint64_t sequence) override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (!SomeMiss()) now_.missing_durable = sequence;
@@ -117,6 +128,24 @@ class Raid5Layer final : public RecordedColumns {
   // -- bytes: raid5_read.cc, raid5_write.cc ------------------------------------------------------
 
   absl::StatusOr<ReadResult> ReadOnce(uint64_t offset, uint64_t bytes, Version now) override;
+  // A plan that was begun: the numbers of its reads.
+  struct Begun {
+    ReadPlan plan;
+    std::vector<size_t> reads;
+  };
+  // How pieces are had, where it can be without that column.
+  ReadPlan PlanOf(const std::vector<Striping::Piece>& pieces, std::optional<size_t> without) const;
+  Begun BeginReads(ReadPlan plan, ColumnReads& reads) const;
+  // Reads pieces; of two ways the one that is there first, where a column is late.
+  absl::StatusOr<Begun> ReadRound(const std::vector<Striping::Piece>& pieces, ColumnReads& reads);
+  // What of a plan was answered with an error that is none of a block.
+  absl::Status Refused(const Begun& begun, const ColumnReads& reads);
+  // What a piece is the XOR of. `to` null: in a block of its own.
+  Bytes PieceOf(const Striping::Piece& piece, const std::vector<ReadPlan::Source>& sources,
+                const std::vector<absl::StatusOr<Bytes>>& answers, char* to) const;
+  // The turn of one of kReadsRoundMost.
+  bool BeginRound();
+  void EndRound();
   absl::StatusOr<Bytes> ReadPiece(const Striping::Piece& piece, Version now);
   // A part of any column's unit of a stripe, from the others where it has to be.
   absl::StatusOr<Bytes> ReadUnit(uint64_t stripe, size_t column, uint64_t at, uint64_t bytes,
@@ -170,11 +199,15 @@ class Raid5Layer final : public RecordedColumns {
   void AddTo(const char* source, char* to, size_t bytes) const;
 
   const ParityWork parity_work_;
+  const std::shared_ptr<Alarm> alarm_;
+  ReadPace pace_;
   std::optional<Striping> striping_;  // constant after Begin()
 
   bool present_ ABSL_GUARDED_BY(mutex_) = false;  // the missing column answers; it lacks `missed`
   StripeSet spilled_ ABSL_GUARDED_BY(mutex_);
   uint64_t rebuild_at_ ABSL_GUARDED_BY(mutex_) = 0;
+  int rounds_ ABSL_GUARDED_BY(mutex_) = 0;           // reads that go round a late column now
+  uint64_t read_round_ ABSL_GUARDED_BY(mutex_) = 0;  // that did, or knew beforehand; for people
 };
 
 }  // namespace abacus::objfs

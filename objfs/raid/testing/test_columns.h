@@ -33,10 +33,18 @@ struct ColumnSwitch {
   std::atomic<bool> dead{false};
   std::atomic<int64_t> read_ns{0};  // that each read takes longer
   std::atomic<uint64_t> reads{0}, writes{0}, read_bytes{0}, written_bytes{0};
+  std::atomic<int> reading{0}, reading_most{0};  // reads that take longer: now, and at most
 
   void BeforeChange(Hook hook) {
     runtime::MutexLock lock(mutex);
     before_change = std::make_shared<Hook>(std::move(hook));
+  }
+  void Stall(int64_t ns) {
+    const int now = ++reading;
+    for (int most = reading_most; most < now && !reading_most.compare_exchange_weak(most, now);) {
+    }
+    absl::SleepFor(absl::Nanoseconds(ns));
+    --reading;
   }
   absl::Status Ask(LayerCall call) {
     std::shared_ptr<Hook> hook;
@@ -64,7 +72,7 @@ class TestColumn final : public ProbeLayer {
     switch (seen.call) {
       case LayerCall::kRead:
         ++control_->reads;
-        if (const int64_t ns = control_->read_ns; ns > 0) absl::SleepFor(absl::Nanoseconds(ns));
+        if (const int64_t ns = control_->read_ns; ns > 0) control_->Stall(ns);
         control_->read_bytes += seen.range.bytes;
         break;
       case LayerCall::kWrite:
