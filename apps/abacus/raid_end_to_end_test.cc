@@ -112,6 +112,8 @@ class RaidEndToEndTest : public MountEndToEndTest {
     return nlohmann::json::parse(folder_.Read("status.json"), nullptr, false);
   }
 
+  void ReadRoundEach(const std::string& stack, size_t columns);
+
   std::vector<std::string> addresses_;
   std::vector<std::unique_ptr<Command>> others_;
   std::map<std::string, std::string> files_;
@@ -276,19 +278,20 @@ TEST_F(RaidEndToEndTest, ACopyThatWasAwayIsNotBelievedUntilItIsRebuilt) {
   ExpectAll(third);
 }
 
-// The server of one copy stands still for a while, as one does whose disk does.
-TEST_F(RaidEndToEndTest, ReadsGoRoundACopyThatStandsStill) {
+// A server of `columns` of a file stands still for a while, as one does whose disk does.
+void RaidEndToEndTest::ReadRoundEach(const std::string& stack, size_t columns) {
   constexpr std::chrono::milliseconds kStill(3000);
-  Kill(3);
-  const std::string list = absl::StrCat(addresses_[0], ",", addresses_[1], ",", addresses_[2]);
+  std::string list = addresses_[0];
+  for (size_t i = 1; i < kServers; ++i) {
+    i <= columns ? absl::StrAppend(&list, ",", addresses_[i]) : Kill(i);
+  }
   const Outcome created = Abacus({"volume", "create", "home", "--servers", list});
   ASSERT_EQ(created.code, 0) << created.err;
-  const std::string mount =
-      Mount("mount", "home", "stack=mirror(unit=8 KiB)/(isolation/storage)*2");
+  const std::string mount = Mount("mount", "home", absl::StrCat("stack=", stack));
   files_["file"] = RandomText(1, 1 << 20);
   ASSERT_NO_FATAL_FAILURE(Put(mount + "/file", files_["file"]));
-  // A mirror object that had moved to the server would stand still with it.
-  for (size_t server = 0; server < 3; ++server) {
+  // An object over columns that had moved to the server would stand still with it.
+  for (size_t server = 0; server <= columns; ++server) {
     const Outcome suspended = RunAbacus({"engine", "--suspend"},
                                         {.environment = {"ABACUS_SERVER=" + addresses_[server]}});
     ASSERT_EQ(suspended.code, 0) << suspended.err;
@@ -309,7 +312,7 @@ TEST_F(RaidEndToEndTest, ReadsGoRoundACopyThatStandsStill) {
   ASSERT_NO_FATAL_FAILURE(read_some(200));
   const double healthy = worst.count();
   worst = {};
-  for (const size_t server : {1, 2}) {
+  for (size_t server = 1; server <= columns; ++server) {
     const auto stopped = std::chrono::steady_clock::now();
     others_[server]->Signal(SIGSTOP);
     ASSERT_NO_FATAL_FAILURE(read_some(200));
@@ -318,10 +321,17 @@ TEST_F(RaidEndToEndTest, ReadsGoRoundACopyThatStandsStill) {
     // What it was asked for meanwhile is answered, and it is as quick as before.
     ASSERT_TRUE(Eventually([&] { return Status(0)["whole"] == 1; }));
   }
-  printf("200 reads of 4 KiB: the longest %.1f ms; with one server or the other stopped %.1f ms\n",
+  printf("200 reads of 4 KiB: the longest %.1f ms; with one server or another stopped %.1f ms\n",
          healthy, worst.count());
   EXPECT_LT(worst * 2, kStill);
   close(fd);
+}
+
+TEST_F(RaidEndToEndTest, ReadsGoRoundACopyThatStandsStill) {
+  ReadRoundEach("mirror(unit=8 KiB)/(isolation/storage)*2", 2);
+}
+TEST_F(RaidEndToEndTest, ReadsGoRoundAColumnThatStandsStill) {
+  ReadRoundEach("raid5(unit=8 KiB)/(isolation/storage)*3", 3);
 }
 
 TEST_F(RaidEndToEndTest, AVolumeOverServersThatDoNotAnswerIsNotMade) {

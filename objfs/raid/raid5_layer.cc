@@ -1,6 +1,7 @@
 #include "objfs/raid/raid5_layer.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "objfs/raid/parity.h"
@@ -19,6 +20,8 @@ constexpr StripeRun kWholeFileRun{0, UINT64_MAX};
 absl::Status Raid5Layer::Begin() {
   ABACUS_ASSIGN_OR_RETURN(striping_, Striping::Make(below_count(), options().Bytes("unit")));
   SetGeometry(ColumnRecord::Kind::kRaid5, striping_->unit_bytes(), striping_->stripe_bytes());
+  pace_.Reset(below_count());
+  gathers_ = options().Flag("gather") && striping_->stripe_bytes() <= kGatheredBytesMost;
   return absl::OkStatus();
 }
 
@@ -102,6 +105,7 @@ absl::Status Raid5Layer::CutTail(Version now) {
 }
 
 absl::Status Raid5Layer::Punch(Range range, Version now) {
+  ABACUS_RETURN_IF_ERROR(WriteGathered());
   ABACUS_RETURN_IF_ERROR(Open(now));
   const Turn turn(turns_, kWholeFileRun, RangeTurns::Kind::kExclusive);
   ABACUS_RETURN_IF_ERROR(CutTailIfRagged(now));
@@ -157,6 +161,13 @@ void Raid5Layer::Checkpoint(runtime::CheckpointWriter& writer) const {
   writer.Write(wanted_);
   writer.Write(saved_);
   writer.Write(repaired_);
+  writer.Write(gathered_.offset);
+  writer.Write(gathered_.version);
+  const bool some = gathered_.bytes > 0;
+  writer.Write(std::string(
+      some ? gathered_.stripe.view().substr(gathered_.offset % stripe_bytes(), gathered_.bytes)
+           : ""));
+  writer.Write(last_end_);
 }
 
 absl::Status Raid5Layer::Restore(runtime::CheckpointReader& reader) {
@@ -179,7 +190,18 @@ absl::Status Raid5Layer::Restore(runtime::CheckpointReader& reader) {
   reader.Read(saved_);
   admitted_ = wanted_;
   reader.Read(repaired_);
-  return reader.status();
+  reader.Read(gathered_.offset);
+  reader.Read(gathered_.version);
+  const auto bytes = reader.Read<std::string>();
+  reader.Read(last_end_);
+  ABACUS_RETURN_IF_ERROR(reader.status());
+  const uint64_t at = gathered_.offset % stripe_bytes();
+  if (bytes.size() > stripe_bytes() - at) return absl::DataLossError("raid5: more than a stripe");
+  if (bytes.empty()) return absl::OkStatus();
+  gathered_.bytes = bytes.size();
+  gathered_.stripe = Block::Allocate(stripe_bytes());
+  std::memcpy(gathered_.stripe.mutable_data() + at, bytes.data(), bytes.size());
+  return absl::OkStatus();
 }
 
 void Raid5Layer::AddFacts(std::vector<std::pair<std::string, std::string>>* facts) const {
@@ -194,6 +216,10 @@ void Raid5Layer::AddFacts(std::vector<std::pair<std::string, std::string>>* fact
   facts->emplace_back("doubtful", absl::StrCat(now_.doubtful.count(), " stripes"));
   facts->emplace_back("written", absl::StrCat(now_.written.count(), " stripes"));
   facts->emplace_back("repaired", absl::StrCat(repaired_, " units"));
+  facts->emplace_back("gathered", !gathers_ ? "off"
+                                            : absl::StrCat(gathered_.bytes, " bytes, after ",
+                                                           gathered_writes_, " writes"));
+  facts->emplace_back("read round", absl::StrCat(read_round_, " reads"));
 }
 
 }  // namespace abacus::objfs

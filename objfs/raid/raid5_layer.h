@@ -2,6 +2,7 @@
 #define ABACUS_OBJFS_RAID_RAID5_LAYER_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -9,14 +10,18 @@
 
 #include "absl/types/span.h"
 #include "objfs/layer/layer.h"
+#include "objfs/raid/alarm.h"
 #include "objfs/raid/column_record.h"
 #include "objfs/raid/parity_work.h"
+#include "objfs/raid/read_pace.h"
 #include "objfs/raid/recorded_columns.h"
 #include "objfs/raid/stripe_set.h"
 #include "objfs/raid/striping.h"
 #include "runtime/base/mutex.h"
 
 namespace abacus::objfs {
+
+class ColumnReads;
 
 // A RAID-5 object: one file over the layers below it, its columns, with parity that goes round
 // (striping.h). Any one column may be missing. How crashes and missing columns are survived, and
@@ -29,28 +34,51 @@ namespace abacus::objfs {
 // 2. What the file had at a Flush() that returned OK is there after a crash, also if a column is
 //    missing then: but for that column's units of stripes that were being written with it there,
 //    which are kUnavailable until it is back.
-// 3. Parity is the XOR of data in each stripe that nobody is writing, that is not torn and of which
+// 3. What is gathered is seen by all calls as if it were written, is at the columns when Push(),
+//    Flush(), Size() or CloseColumns() has returned OK, and moves with the object.
+// 4. Parity is the XOR of data in each stripe that nobody is writing, that is not torn and of which
 //    no column lacks anything.
 //
 // Errors: kUnavailable - more than one column is missing, or what is asked for is known by the
 // missing one only. kDataLoss - damage in two columns of one stripe. kFailedPrecondition - the
 // columns are of a file with other options, or in another order. After an error of a write the file
 // may have grown. Commit() is kUnimplemented.
-// Thread-safety, blocking: as RecordedColumns.
+// Thread-safety, blocking: as RecordedColumns; lock order: gather_turns_ before the turns of
+// stripes.
 class Raid5Layer final : public RecordedColumns {
  public:
   static constexpr OptionSpec kOptions[] = {
       {"unit", OptionType::kBytes, "32 KiB", Striping::kStoreBlockBytes, Striping::kUnitBytesMost,
        "bytes in a row in one column: a power of two"},
+      {"gather", OptionType::kFlag, "on", 0, 1, "small sequential writes become whole stripes"},
   };
   static constexpr LayerKind kKind = {"raid5", "objfs.Raid5Layer", kOptions,
                                       Striping::kColumnsLeast, Striping::kColumnsMost};
   // Of each column; from there on it has what stands in for missing units (README.md).
   static constexpr uint64_t kSpillAt = uint64_t{1} << 43;
 
-  // `parity_work` empty: nobody is told.
-  explicit Raid5Layer(ParityWork parity_work = {}) : parity_work_(std::move(parity_work)) {}
+  // What is kept of small sequential writes of a file: a stripe. Where a stripe is larger, nothing
+  // is.
+  static constexpr uint64_t kGatheredBytesMost = uint64_t{4} << 20;
+  // Reads that go round a column that is late, at once and of one file: more wait for their turn.
+  static constexpr int kReadsRoundMost = 16;
 
+  // `parity_work` empty: nobody is told. Without an alarm reads are waited for, however long they
+  // take.
+  explicit Raid5Layer(ParityWork parity_work = {}, std::shared_ptr<Alarm> alarm = nullptr)
+      : parity_work_(std::move(parity_work)), alarm_(std::move(alarm)) {}
+
+  absl::StatusOr<ReadResult> Read(uint64_t offset, uint64_t bytes, Version now) override;
+  absl::Status Write(uint64_t offset, const runtime::Block& bytes, Version now) override;
+  absl::StatusOr<uint64_t> Append(const runtime::Block& bytes, Version now) override;
+  absl::Status Truncate(uint64_t size, Version now) override;
+  absl::Status Push(Version now) override;
+  absl::Status Flush(Version now) override;
+  absl::StatusOr<Attributes> GetAttributes(Version now) override;
+  absl::Status TakeColumns(const std::vector<runtime::Ref<Layer>>& columns,
+                           const runtime::Ref<Layer>& witness) override;
+  absl::Status CloseColumns(Version now) override;
+  absl::StatusOr<uint64_t> Size(Version now) override;
   absl::Status Punch(Range range, Version now) override;
   // Knows holes of whole stripes only; all else is data.
   absl::StatusOr<uint64_t> Seek(uint64_t offset, bool data, Version now) override;
@@ -62,7 +90,7 @@ class Raid5Layer final : public RecordedColumns {
   void Checkpoint(runtime::CheckpointWriter& writer) const override;
   absl::Status Restore(runtime::CheckpointReader& reader) override;
 
-  ABACUS_COLUMNS_LAYER(Raid5Layer, 1)
+  ABACUS_COLUMNS_LAYER(Raid5Layer, 2)
 
  private:
   // How a stripe is kept now.
@@ -93,6 +121,7 @@ class Raid5Layer final : public RecordedColumns {
   void ForgetColumns() override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     present_ = false;
     spilled_.clear();
+    pace_.Reset(below_count());
   }
   void RecordSaved(uint64_t sequence) override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (!SomeMiss()) now_.missing_durable = sequence;
@@ -103,6 +132,24 @@ class Raid5Layer final : public RecordedColumns {
     return striping_->ParityColumn(stripe) != column;
   }
   uint64_t SpillOf(uint64_t stripe) const { return kSpillAt + striping_->ColumnOffsetOf(stripe); }
+
+  // -- small sequential writes: raid5_gather.cc --------------------------------------------------
+
+  // Bytes of one stripe that were written and are not at the columns yet.
+  struct Gathered {
+    uint64_t offset = 0, bytes = 0;  // bytes 0: nothing
+    runtime::Block stripe;           // where the stripe begins
+    Version version;                 // the newest of the writes
+    uint64_t end() const { return offset + bytes; }
+  };
+  // Keeps bytes of one stripe, and writes what was kept where they do not follow it or are its end.
+  absl::Status Gather(uint64_t offset, const runtime::Block& bytes, Version now);
+  // Writes what is kept. What could not be written is kept on.
+  absl::Status WriteGathered();
+  absl::Status WriteGatheredInTurn();
+  // Where some of it is in that range of the file.
+  absl::Status WriteGatheredIfIn(uint64_t begin, uint64_t end);
+  void ForgetGathered();
 
   // -- opening, recovery: raid5_open.cc ----------------------------------------------------------
 
@@ -117,6 +164,24 @@ class Raid5Layer final : public RecordedColumns {
   // -- bytes: raid5_read.cc, raid5_write.cc ------------------------------------------------------
 
   absl::StatusOr<ReadResult> ReadOnce(uint64_t offset, uint64_t bytes, Version now) override;
+  // A plan that was begun: the numbers of its reads.
+  struct Begun {
+    ReadPlan plan;
+    std::vector<size_t> reads;
+  };
+  // How pieces are had, where it can be without that column.
+  ReadPlan PlanOf(const std::vector<Striping::Piece>& pieces, std::optional<size_t> without) const;
+  Begun BeginReads(ReadPlan plan, ColumnReads& reads) const;
+  // Reads pieces; of two ways the one that is there first, where a column is late.
+  absl::StatusOr<Begun> ReadRound(const std::vector<Striping::Piece>& pieces, ColumnReads& reads);
+  // What of a plan was answered with an error that is none of a block.
+  absl::Status Refused(const Begun& begun, const ColumnReads& reads);
+  // What a piece is the XOR of. `to` null: in a block of its own.
+  Bytes PieceOf(const Striping::Piece& piece, const std::vector<ReadPlan::Source>& sources,
+                const std::vector<absl::StatusOr<Bytes>>& answers, char* to) const;
+  // The turn of one of kReadsRoundMost.
+  bool BeginRound();
+  void EndRound();
   absl::StatusOr<Bytes> ReadPiece(const Striping::Piece& piece, Version now);
   // A part of any column's unit of a stripe, from the others where it has to be.
   absl::StatusOr<Bytes> ReadUnit(uint64_t stripe, size_t column, uint64_t at, uint64_t bytes,
@@ -170,11 +235,20 @@ class Raid5Layer final : public RecordedColumns {
   void AddTo(const char* source, char* to, size_t bytes) const;
 
   const ParityWork parity_work_;
+  const std::shared_ptr<Alarm> alarm_;
+  ReadPace pace_;
   std::optional<Striping> striping_;  // constant after Begin()
+  bool gathers_ = false;              // likewise
+  RangeTurns gather_turns_;           // of gathered_; before the turns of stripes
 
   bool present_ ABSL_GUARDED_BY(mutex_) = false;  // the missing column answers; it lacks `missed`
   StripeSet spilled_ ABSL_GUARDED_BY(mutex_);
   uint64_t rebuild_at_ ABSL_GUARDED_BY(mutex_) = 0;
+  Gathered gathered_ ABSL_GUARDED_BY(mutex_);
+  uint64_t last_end_ ABSL_GUARDED_BY(mutex_) = 0;         // where the last write ended
+  uint64_t gathered_writes_ ABSL_GUARDED_BY(mutex_) = 0;  // for people
+  int rounds_ ABSL_GUARDED_BY(mutex_) = 0;                // reads that go round a late column now
+  uint64_t read_round_ ABSL_GUARDED_BY(mutex_) = 0;  // that did, or knew beforehand; for people
 };
 
 }  // namespace abacus::objfs

@@ -138,6 +138,14 @@ TEST_F(Raid5Test, ASmallWriteIsTwoReadsAndTwoWrites) {
   EXPECT_EQ(columns_.Sum(&ColumnSwitch::reads), 2u);
   EXPECT_EQ(columns_.Sum(&ColumnSwitch::writes), 2u);
   EXPECT_EQ(columns_.Sum(&ColumnSwitch::read_bytes), 2 * 4096u);
+  EXPECT_EQ(columns_.Sum(&ColumnSwitch::written_bytes), 2 * 4096u);
+  // Records, apart: one of each column for a stripe that was not being written, and then none.
+  EXPECT_EQ(columns_.Sum(&ColumnSwitch::records), 5u);
+  columns_.ResetCounters();
+  for (uint64_t i = 0; i < 8; ++i) Write(kStripe + (7 - i) * 4096, 4096);
+  EXPECT_EQ(columns_.Sum(&ColumnSwitch::reads), 8 * 2u);
+  EXPECT_EQ(columns_.Sum(&ColumnSwitch::writes), 8 * 2u);
+  EXPECT_EQ(columns_.Sum(&ColumnSwitch::records), 0u);
 }
 
 // The columns' records are saved when the stripe is admitted and when it is flushed; in between,

@@ -10,18 +10,20 @@
 
 namespace abacus::objfs {
 
-// Makes the raid5 objects of a node that is told of their parities. Thread-safety: thread-safe.
+// Makes raid5 objects that read round a column that is late, and whose node is told of their
+// parities. Thread-safety: thread-safe.
 class Raid5Manager final : public runtime::ObjectManager {
  public:
-  explicit Raid5Manager(ParityWork parity_work) : parity_work_(std::move(parity_work)) {}
+  explicit Raid5Manager(ParityWork parity_work = {}) : parity_work_(std::move(parity_work)) {}
 
   absl::StatusOr<std::unique_ptr<runtime::MobileObject>> CreateObj(const runtime::ClassInfo&,
                                                                    size_t) override {
-    return std::make_unique<Raid5Layer>(parity_work_);
+    return std::make_unique<Raid5Layer>(parity_work_, alarm_);
   }
 
  private:
   const ParityWork parity_work_;
+  const std::shared_ptr<Alarm> alarm_ = std::make_shared<Alarm>();
 };
 
 }  // namespace abacus::objfs

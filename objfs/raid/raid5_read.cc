@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "objfs/raid/column_reads.h"
 #include "objfs/raid/raid5_layer.h"
 #include "runtime/base/status.h"
 
@@ -14,6 +16,121 @@ using runtime::Block;
 using runtime::MutexLock;
 using Turn = RangeTurns::Turn;
 
+namespace {
+
+// How long either of two ways is waited for before the other is looked at again.
+constexpr absl::Duration kLookAtTheOtherWay = absl::Milliseconds(1);
+
+}  // namespace
+
+// -- pieces of a file, and columns that are late --------------------------------------------------
+
+// Nobody writes to these stripes: that takes an exclusive turn. So where a stripe is not torn, and
+// no column lacks anything of it, its parity is that of its data, and any unit is the XOR of the
+// rest.
+ReadPlan Raid5Layer::PlanOf(const std::vector<Striping::Piece>& pieces,
+                            std::optional<size_t> without) const {
+  std::vector<std::vector<ColumnRead>> wanted;
+  for (const Striping::Piece& piece : pieces) {
+    std::vector<ColumnRead>& reads = wanted.emplace_back();
+    const size_t own = striping_->ColumnOf(piece.stripe, piece.unit);
+    const uint64_t from = striping_->ColumnOffsetOf(piece.stripe) + piece.at;
+    const Mode mode = ModeOf(piece.stripe);
+    const bool lost = mode.lost == own;
+    if (lost && mode.doubtful) continue;
+    if (lost && mode.spilled) {
+      reads.push_back(
+          {striping_->ParityColumn(piece.stripe), SpillOf(piece.stripe) + piece.at, piece.bytes});
+    } else if (lost || (without == own && !mode.lost.has_value() && !mode.torn)) {
+      for (size_t column = 0; column < below_count(); ++column) {
+        if (column != own) reads.push_back({column, from, piece.bytes});
+      }
+    } else {
+      reads.push_back({own, from, piece.bytes});
+    }
+  }
+  return ReadPlan::Of(wanted);
+}
+
+Raid5Layer::Begun Raid5Layer::BeginReads(ReadPlan plan, ColumnReads& reads) const {
+  Begun begun{std::move(plan), {}};
+  for (const ColumnRead& read : begun.plan.reads) {
+    begun.reads.push_back(reads.Begin(below(read.column), read));
+  }
+  return begun;
+}
+
+absl::Status Raid5Layer::Refused(const Begun& begun, const ColumnReads& reads) {
+  for (const size_t read : begun.reads) {
+    if (!reads.answered(read)) continue;
+    const absl::Status& status = reads.answer(read).status();
+    if (absl::IsDataLoss(status)) continue;
+    ABACUS_RETURN_IF_ERROR(Note(reads.what(read).column, status));
+  }
+  return absl::OkStatus();
+}
+
+bool Raid5Layer::BeginRound() {
+  MutexLock lock(mutex_);
+  if (rounds_ >= kReadsRoundMost) return false;
+  ++rounds_;
+  ++read_round_;
+  return true;
+}
+
+void Raid5Layer::EndRound() {
+  MutexLock lock(mutex_);
+  --rounds_;
+}
+
+absl::StatusOr<Raid5Layer::Begun> Raid5Layer::ReadRound(const std::vector<Striping::Piece>& pieces,
+                                                        ColumnReads& reads) {
+  ReadPlan direct = PlanOf(pieces, std::nullopt);
+  ReadPace::AllButOne choice{std::nullopt, absl::InfiniteDuration()};
+  if (alarm_ != nullptr) {
+    std::vector<size_t> asked;
+    uint64_t most = 0;
+    for (const ColumnRead& read : direct.reads) {
+      asked.push_back(read.column);
+      most = std::max(most, read.bytes);
+    }
+    choice = pace_.ChooseAllButOne(asked, most, absl::Now());
+  }
+  if (choice.without.has_value()) {
+    direct = PlanOf(pieces, choice.without);
+    MutexLock lock(mutex_);
+    ++read_round_;
+  }
+  Begun first = BeginReads(std::move(direct), reads);
+  if (reads.Wait(first.reads, choice.patience)) return first;
+  std::optional<Begun> second;
+  bool may_go_round = true;
+  absl::Status refused;
+  for (bool first_is_there = false; !first_is_there && refused.ok();) {
+    const std::vector<size_t> late = reads.Late(first.reads);
+    if (!second.has_value() && may_go_round && late.size() == 1) {
+      ReadPlan round = PlanOf(pieces, late[0]);
+      may_go_round = std::none_of(round.reads.begin(), round.reads.end(),
+                                  [&](const ColumnRead& read) { return read.column == late[0]; });
+      if (may_go_round && BeginRound()) second = BeginReads(std::move(round), reads);
+    }
+    if (second.has_value() && may_go_round && reads.Wait(second->reads, kLookAtTheOtherWay)) {
+      // What is refused or damaged there is left to the late one.
+      may_go_round = std::all_of(second->reads.begin(), second->reads.end(),
+                                 [&](size_t read) { return reads.answer(read).ok(); });
+      if (may_go_round) break;
+    }
+    first_is_there =
+        reads.Wait(first.reads,
+                   second.has_value() && may_go_round ? absl::ZeroDuration() : kLookAtTheOtherWay);
+    refused = Refused(first, reads);
+  }
+  if (second.has_value()) EndRound();
+  ABACUS_RETURN_IF_ERROR(refused);
+  const bool round = second.has_value() && !reads.Late(first.reads).empty();
+  return round ? *std::move(second) : std::move(first);
+}
+
 absl::StatusOr<ReadResult> Raid5Layer::ReadOnce(uint64_t offset, uint64_t bytes, Version now) {
   {
     MutexLock lock(mutex_);
@@ -21,97 +138,63 @@ absl::StatusOr<ReadResult> Raid5Layer::ReadOnce(uint64_t offset, uint64_t bytes,
     bytes = std::min(bytes, now_.size - offset);
   }
   const std::vector<Striping::Piece> pieces = striping_->Pieces(offset, bytes);
-  if (pieces.size() == 1) {
-    ABACUS_ASSIGN_OR_RETURN(Bytes all, ReadPiece(pieces[0], now));
-    return ReadResult{std::move(all.block), all.version};
+  ColumnReads reads(alarm_.get(), &pace_, now);
+  ABACUS_ASSIGN_OR_RETURN(const Begun begun, ReadRound(pieces, reads));
+  std::vector<absl::StatusOr<Bytes>> answers;
+  for (const size_t read : begun.reads) {
+    const ColumnRead& what = reads.what(read);
+    answers.push_back(BytesOf(what.column, reads.answer(read), what.bytes));
+    if (!absl::IsDataLoss(answers.back().status())) {
+      ABACUS_RETURN_IF_ERROR(answers.back().status());
+    }
   }
-  Block out = Block::Allocate(bytes);
+  Block out = pieces.size() > 1 ? Block::Allocate(bytes) : Block();
   ReadResult result;
-  const auto at = [&](const Striping::Piece& piece) {
-    return out.mutable_data() + (striping_->FileOffset(piece) - offset);
-  };
-  // Pieces that follow each other in their column are one read.
-  struct Pieces {
-    ColumnRead read;
-    std::vector<size_t> pieces;
-  };
-  std::vector<Pieces> joined;
-  std::map<size_t, size_t> last;  // of a column, in `joined`
-  std::vector<size_t> alone;
   for (size_t i = 0; i < pieces.size(); ++i) {
-    const Striping::Piece& piece = pieces[i];
-    const size_t column = striping_->ColumnOf(piece.stripe, piece.unit);
-    if (ModeOf(piece.stripe).lost == column) {
-      alone.push_back(i);
-      continue;
+    const std::vector<ReadPlan::Source>& sources = begun.plan.sources[i];
+    const bool there = !sources.empty() && std::all_of(sources.begin(), sources.end(),
+                                                       [&](const ReadPlan::Source& source) {
+                                                         return answers[source.read].ok();
+                                                       });
+    char* const to =
+        out.empty() ? nullptr : out.mutable_data() + (striping_->FileOffset(pieces[i]) - offset);
+    Bytes piece;
+    if (!there) {  // damaged, or known elsewhere or nowhere
+      ABACUS_ASSIGN_OR_RETURN(piece, ReadPiece(pieces[i], now));
+      if (to != nullptr) std::memcpy(to, piece.block.data(), pieces[i].bytes);
+    } else {
+      piece = PieceOf(pieces[i], sources, answers, to);
     }
-    const uint64_t from = striping_->ColumnOffsetOf(piece.stripe) + piece.at;
-    const auto before = last.find(column);
-    if (before != last.end()) {
-      ColumnRead& read = joined[before->second].read;
-      if (read.offset + read.bytes == from) {
-        read.bytes += piece.bytes;
-        joined[before->second].pieces.push_back(i);
-        continue;
-      }
-    }
-    last[column] = joined.size();
-    joined.push_back({{column, from, piece.bytes}, {i}});
-  }
-  std::vector<ColumnRead> reads;
-  for (const Pieces& each : joined) reads.push_back(each.read);
-  // Where all other units of a missing one are read here anyway, only its parity is read besides.
-  std::vector<size_t> by_parity;
-  for (auto it = alone.begin(); it != alone.end();) {
-    const Striping::Piece& piece = pieces[*it];
-    const Mode mode = ModeOf(piece.stripe);
-    size_t others = 0;
-    for (const Striping::Piece& other : pieces) {
-      others += other.stripe == piece.stripe && other.unit != piece.unit && other.at <= piece.at &&
-                other.at + other.bytes >= piece.at + piece.bytes;
-    }
-    if (mode.spilled || mode.doubtful || others + 1 < striping_->data_units()) {
-      ++it;
-      continue;
-    }
-    by_parity.push_back(*it);
-    reads.push_back({striping_->ParityColumn(piece.stripe),
-                     striping_->ColumnOffsetOf(piece.stripe) + piece.at, piece.bytes});
-    it = alone.erase(it);
-  }
-  const std::vector<absl::StatusOr<Bytes>> answers = ReadColumns(reads, now);
-  for (size_t i = 0; i < joined.size(); ++i) {
-    if (absl::IsDataLoss(answers[i].status())) {
-      alone.insert(alone.end(), joined[i].pieces.begin(), joined[i].pieces.end());
-      continue;
-    }
-    ABACUS_RETURN_IF_ERROR(answers[i].status());
-    const char* from = answers[i]->block.data();
-    for (const size_t j : joined[i].pieces) {
-      std::memcpy(at(pieces[j]), from, pieces[j].bytes);
-      from += pieces[j].bytes;
-    }
-    result.version = std::max(result.version, answers[i]->version);
-  }
-  for (const size_t i : alone) {
-    ABACUS_ASSIGN_OR_RETURN(const Bytes piece, ReadPiece(pieces[i], now));
-    std::memcpy(at(pieces[i]), piece.block.data(), pieces[i].bytes);
     result.version = std::max(result.version, piece.version);
+    if (to == nullptr) result.bytes = std::move(piece.block);
   }
-  for (size_t i = 0; i < by_parity.size(); ++i) {
-    const Striping::Piece& piece = pieces[by_parity[i]];
-    const absl::StatusOr<Bytes>& parity = answers[joined.size() + i];
-    ABACUS_RETURN_IF_ERROR(parity.status());
-    std::vector<const char*> sources = {parity->block.data()};
-    for (const Striping::Piece& other : pieces) {
-      if (other.stripe != piece.stripe || other.unit == piece.unit) continue;
-      if (other.at > piece.at || other.at + other.bytes < piece.at + piece.bytes) continue;
-      sources.push_back(at(other) + (piece.at - other.at));
-    }
-    SumOf(sources, at(piece), piece.bytes);
-    result.version = std::max(result.version, parity->version);
+  if (!out.empty()) result.bytes = std::move(out);
+  return result;
+}
+
+Raid5Layer::Bytes Raid5Layer::PieceOf(const Striping::Piece& piece,
+                                      const std::vector<ReadPlan::Source>& sources,
+                                      const std::vector<absl::StatusOr<Bytes>>& answers,
+                                      char* to) const {
+  Bytes result;
+  std::vector<const char*> from;
+  for (const ReadPlan::Source& source : sources) {
+    result.version = std::max(result.version, answers[source.read]->version);
+    from.push_back(answers[source.read]->block.data() + source.at);
   }
-  result.bytes = std::move(out);
+  if (to == nullptr && from.size() == 1) {
+    result.block = answers[sources[0].read]->block.Slice(sources[0].at, piece.bytes);
+    return result;
+  }
+  if (to == nullptr) {
+    result.block = Block::Allocate(piece.bytes);
+    to = result.block.mutable_data();
+  }
+  if (from.size() == 1) {
+    std::memcpy(to, from[0], piece.bytes);
+  } else {
+    SumOf(from, to, piece.bytes);
+  }
   return result;
 }
 
@@ -211,6 +294,7 @@ absl::StatusOr<std::vector<Raid5Layer::Bytes>> Raid5Layer::ReadParts(uint64_t st
 }
 
 absl::StatusOr<uint64_t> Raid5Layer::Seek(uint64_t offset, bool data, Version now) {
+  ABACUS_RETURN_IF_ERROR(WriteGathered());
   ABACUS_RETURN_IF_ERROR(Open(now));
   const Turn turn(turns_, {0, UINT64_MAX}, RangeTurns::Kind::kShared);
   const uint64_t unit = striping_->unit_bytes();

@@ -54,17 +54,60 @@ void ReadPace::Begun(size_t copy) {
 
 void ReadPace::Ended(size_t copy, uint64_t bytes, absl::Duration took, bool given_up,
                      absl::Time now) {
-  const double unit_ns =
-      std::max(1.0, absl::ToDoubleNanoseconds(took) / UnitsOf(bytes)) * (given_up ? 2 : 1);
   MutexLock lock(mutex_);
+  --copies_[copy].reading;
+  SampleLocked(copy, bytes, took, given_up ? Took::kAtLeast : Took::kExactly, now);
+}
+
+void ReadPace::Sample(size_t copy, uint64_t bytes, absl::Duration took, Took how, absl::Time now) {
+  MutexLock lock(mutex_);
+  SampleLocked(copy, bytes, took, how, now);
+}
+
+void ReadPace::SampleLocked(size_t copy, uint64_t bytes, absl::Duration took, Took how,
+                            absl::Time now) {
+  const double unit_ns = std::max(1.0, absl::ToDoubleNanoseconds(took) / UnitsOf(bytes)) *
+                         (how == Took::kAtLeast ? 2 : 1);
   Copy& one = copies_[copy];
-  --one.reading;
   one.sampled = now;
-  // That a read was given up early says nothing of one that is slower anyway.
-  if (given_up && unit_ns < one.unit_ns) return;
+  // That a read was given up early says nothing of one that is slower anyway; nor does one that was
+  // looked for late of one that is quicker.
+  if (how == Took::kAtLeast && unit_ns < one.unit_ns) return;
+  if (how == Took::kAtMost && one.unit_ns > 0 && unit_ns > one.unit_ns) return;
   const double share = one.unit_ns == 0 ? 1 : one.due ? kShareAfterLong : kSampleShare;
   one.due = false;
   one.unit_ns += (unit_ns - one.unit_ns) * share;
+}
+
+ReadPace::AllButOne ReadPace::ChooseAllButOne(const std::vector<size_t>& asked, uint64_t bytes,
+                                              absl::Time now) {
+  MutexLock lock(mutex_);
+  size_t slowest = 0;
+  double most_ns = 0, next_ns = 0;
+  for (size_t copy = 0; copy < copies_.size(); ++copy) {
+    const double unit_ns = copies_[copy].unit_ns;
+    if (unit_ns > most_ns) {
+      next_ns = most_ns;
+      most_ns = unit_ns;
+      slowest = copy;
+    } else {
+      next_ns = std::max(next_ns, unit_ns);
+    }
+  }
+  if (next_ns == 0) return {std::nullopt, kPatienceUnknown};
+  const double units = UnitsOf(bytes);
+  AllButOne choice{std::nullopt,
+                   std::max(kPatienceLeast, absl::Nanoseconds(kLateTimes * next_ns * units))};
+  const bool late = absl::Nanoseconds(most_ns * units) > choice.patience;
+  if (!late || std::find(asked.begin(), asked.end(), slowest) == asked.end()) return choice;
+  Copy& one = copies_[slowest];
+  if (now - one.sampled < kLookAgain) {
+    choice.without = slowest;
+  } else {  // it counts as asked from now on, or all who come before its answer would try it
+    one.due = true;
+    one.sampled = now;
+  }
+  return choice;
 }
 
 void ReadPace::Failed(size_t copy) {

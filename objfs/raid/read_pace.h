@@ -18,6 +18,9 @@ namespace abacus::objfs {
 //
 // A latency is kept as a moving average (each sample counts 1/8) of what a read takes for each
 // "unit" of work: one for the read, and one for each 128 KiB.
+//
+// Copies here are, too, the columns of a file with parity: what is asked then is which one to do
+// without (ChooseAllButOne).
 // Time is an argument. Thread-safety: thread-safe. Blocking: no.
 class ReadPace {
  public:
@@ -53,6 +56,21 @@ class ReadPace {
   // A read that tells nothing of how long it takes.
   void Failed(size_t copy);
 
+  // Of copies of which one can be done without, whichever it is.
+  struct AllButOne {
+    std::optional<size_t> without;  // it would be late anyway
+    absl::Duration patience;        // others are late after this
+  };
+  // `asked`: of which something is wanted, `bytes` of one at most. Late is what takes longer than a
+  // multiple of what the slowest takes but for one. One that is done without is tried, too.
+  AllButOne ChooseAllButOne(const std::vector<size_t>& asked, uint64_t bytes, absl::Time now);
+  enum class Took : uint8_t {
+    kExactly,
+    kAtMost,   // it had come when it was looked for
+    kAtLeast,  // it was given up
+  };
+  void Sample(size_t copy, uint64_t bytes, absl::Duration took, Took how, absl::Time now);
+
   // What a read of no bytes usually takes; zero: not known.
   absl::Duration Usual(size_t copy) const;
   uint64_t hedged() const;  // reads that were asked for at a second copy
@@ -67,6 +85,9 @@ class ReadPace {
   static double UnitsOf(uint64_t bytes) {
     return 1 + static_cast<double>(bytes) / static_cast<double>(kUnitBytes);
   }
+
+  void SampleLocked(size_t copy, uint64_t bytes, absl::Duration took, Took how, absl::Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   mutable runtime::Mutex mutex_;
   std::vector<Copy> copies_ ABSL_GUARDED_BY(mutex_);

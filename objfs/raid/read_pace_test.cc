@@ -62,5 +62,56 @@ TEST_F(ReadPaceTest, WhatWasGivenUpMakesSlowerAndNeverQuicker) {
   EXPECT_EQ(pace_.Usual(0), slow);
 }
 
+class AllButOneTest : public ::testing::Test {
+ protected:
+  void Sample(size_t column, absl::Duration took, ReadPace::Took how = ReadPace::Took::kExactly) {
+    pace_.Sample(column, 0, took, how, now_);
+  }
+  std::optional<size_t> Without(const std::vector<size_t>& asked) {
+    return pace_.ChooseAllButOne(asked, 0, now_).without;
+  }
+  ReadPace pace_{3};
+  absl::Time now_ = absl::UnixEpoch();
+};
+
+TEST_F(AllButOneTest, TheOneThatWouldBeLateIsDoneWithoutAndTriedOnceASecond) {
+  EXPECT_EQ(pace_.ChooseAllButOne({0, 1, 2}, 0, now_).patience, ReadPace::kPatienceUnknown);
+  for (const size_t column : {0, 1}) Sample(column, absl::Milliseconds(1));
+  Sample(2, absl::Milliseconds(50));
+  EXPECT_EQ(Without({0, 1, 2}), 2u);
+  EXPECT_EQ(Without({2}), 2u);
+  EXPECT_FALSE(Without({0, 1}).has_value()) << "it is not asked for anything";
+  int tried = 0;
+  for (int i = 0; i < 5000; ++i, now_ += absl::Milliseconds(1)) {
+    if (Without({0, 1}).has_value()) ADD_FAILURE();
+    if (Without({2}).has_value()) continue;
+    ++tried;
+    Sample(2, absl::Milliseconds(50));
+  }
+  EXPECT_GE(tried, 4);
+  EXPECT_LE(tried, 6);
+  for (int i = 0; i < 20; ++i, now_ += absl::Seconds(1)) {  // it is as quick as the others again
+    if (!Without({2}).has_value()) Sample(2, absl::Milliseconds(1));
+  }
+  EXPECT_FALSE(Without({0, 1, 2}).has_value());
+}
+
+// Two that are slow: nothing can be read without both.
+TEST_F(AllButOneTest, OneThatIsNoSlowerThanAnotherIsWaitedFor) {
+  Sample(0, absl::Milliseconds(1));
+  for (const size_t column : {1, 2}) Sample(column, absl::Milliseconds(50));
+  const auto choice = pace_.ChooseAllButOne({0, 1, 2}, 0, now_);
+  EXPECT_FALSE(choice.without.has_value());
+  EXPECT_EQ(choice.patience, absl::Milliseconds(200));
+}
+
+TEST_F(AllButOneTest, WhatWasLookedForLateMakesNoneSlower) {
+  for (const size_t column : {0, 1, 2}) Sample(column, absl::Milliseconds(1));
+  for (int i = 0; i < 100; ++i) Sample(1, absl::Milliseconds(90), ReadPace::Took::kAtMost);
+  EXPECT_EQ(pace_.Usual(1), absl::Milliseconds(1));
+  Sample(1, absl::Microseconds(200), ReadPace::Took::kAtMost);
+  EXPECT_LT(pace_.Usual(1), absl::Milliseconds(1));
+}
+
 }  // namespace
 }  // namespace abacus::objfs

@@ -12,6 +12,7 @@
 #include "objfs/raid/column_record.h"
 #include "objfs/raid/columns_layer.h"
 #include "objfs/raid/range_turns.h"
+#include "objfs/raid/read_plan.h"
 #include "objfs/raid/stripe_set.h"
 #include "runtime/base/mutex.h"
 
@@ -53,10 +54,6 @@ class RecordedColumns : public ColumnsLayer {
   absl::StatusOr<ScrubProgress> Scrub(uint64_t from, uint64_t stripes, Version now) override;
 
  protected:
-  struct ColumnRead {
-    size_t column = 0;
-    uint64_t offset = 0, bytes = 0;
-  };
   struct ColumnWrite {
     size_t column = 0;
     uint64_t offset = 0;

@@ -12,6 +12,7 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -162,17 +163,28 @@ class Crashes {
                     : kind == 4 ? "punch "
                                 : "flush ",
                     offset, "+", bytes);
-    const std::vector<std::string> before = now_;
+    std::vector<std::string> before = now_;
     const Version now = columns_.Now();
     absl::Status status;
     if (kind < 3) {
-      std::string text(bytes, '\0');
-      for (char& c : text) c = static_cast<char>(random_());
-      Change(offset, offset + bytes, [&](std::string& state) {
-        state.resize(std::max(state.size(), offset + bytes));
-        state.replace(offset, bytes, text);
-      });
-      status = columns_.top()->Write(offset, runtime::Block::CopyOf(text), now);
+      // Now and then as pieces, one after the other.
+      const uint64_t pieces = draw(2) == 0 ? 1 + draw(5) : 1;
+      for (uint64_t i = 0, at = offset; i < pieces && status.ok(); ++i) {
+        if (i > 0) before.insert(before.end(), now_.begin(), now_.end());
+        std::string text(pieces > 1 ? 1 + draw(9000) : bytes, '\0');
+        for (char& c : text) c = static_cast<char>(random_());
+        const uint64_t end = at + text.size();
+        absl::StrAppend(&steps_, i > 0 ? absl::StrCat(", ", at, "+", text.size()) : "");
+        // What follows is written stripe by stripe, the size too.
+        for (uint64_t to = i > 0 ? (at / kStripe + 1) * kStripe : end; to < end; to += kStripe) {
+          const std::vector<std::string> whole = now_;
+          Put(at, std::string_view(text).substr(0, to - at));
+          now_ = whole;
+        }
+        Put(at, text);
+        status = columns_.top()->Write(at, runtime::Block::CopyOf(text), now);
+        at = end;
+      }
     } else if (kind == 3) {
       Change(offset, kSizeMax, [&](std::string& state) { state.resize(offset); });
       status = columns_.top()->Truncate(offset, now);
@@ -191,6 +203,12 @@ class Crashes {
     }
     if (!status.ok()) now_.insert(now_.end(), before.begin(), before.end());
     return status;
+  }
+  void Put(uint64_t at, std::string_view text) {
+    Change(at, at + text.size(), [&](std::string& state) {
+      state.resize(std::max<size_t>(state.size(), at + text.size()));
+      state.replace(at, text.size(), text);
+    });
   }
   void Change(uint64_t begin, uint64_t end, const std::function<void(std::string&)>& change) {
     Touch(begin, end);

@@ -28,11 +28,16 @@ void Step(TestColumnsOf<L>& columns, std::mt19937& random, std::string* model) {
     case 0:
     case 1:
     case 2: {
-      const std::string text = Noise(random, bytes + 1);
-      const absl::Status written = top->Write(offset, runtime::Block::CopyOf(text), columns.Now());
-      ASSERT_TRUE(written.ok()) << written;
-      model->resize(std::max(model->size(), offset + text.size()));
-      model->replace(offset, text.size(), text);
+      // Now and then as pieces, one after the other.
+      const uint64_t pieces = draw(2) == 0 ? 1 + draw(12) : 1;
+      for (uint64_t i = 0, at = offset; i < pieces; ++i) {
+        const std::string text = Noise(random, (pieces > 1 ? draw(9000) : bytes) + 1);
+        const absl::Status written = top->Write(at, runtime::Block::CopyOf(text), columns.Now());
+        ASSERT_TRUE(written.ok()) << written;
+        model->resize(std::max(model->size(), at + text.size()));
+        model->replace(at, text.size(), text);
+        at += text.size();
+      }
       break;
     }
     case 3: {

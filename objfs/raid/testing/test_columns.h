@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "gtest/gtest.h"
+#include "objfs/cache/cache_layer.h"
 #include "objfs/layer/probe_layer.h"
 #include "objfs/raid/mirror_layer.h"
 #include "objfs/raid/raid5_layer.h"
@@ -33,10 +34,19 @@ struct ColumnSwitch {
   std::atomic<bool> dead{false};
   std::atomic<int64_t> read_ns{0};  // that each read takes longer
   std::atomic<uint64_t> reads{0}, writes{0}, read_bytes{0}, written_bytes{0}, flushes{0};
+  std::atomic<uint64_t> records{0};              // changes of the column's attributes
+  std::atomic<int> reading{0}, reading_most{0};  // reads that take longer: now, and at most
 
   void BeforeChange(Hook hook) {
     runtime::MutexLock lock(mutex);
     before_change = std::make_shared<Hook>(std::move(hook));
+  }
+  void Stall(int64_t ns) {
+    const int now = ++reading;
+    for (int most = reading_most; most < now && !reading_most.compare_exchange_weak(most, now);) {
+    }
+    absl::SleepFor(absl::Nanoseconds(ns));
+    --reading;
   }
   absl::Status Ask(LayerCall call) {
     std::shared_ptr<Hook> hook;
@@ -64,7 +74,7 @@ class TestColumn final : public ProbeLayer {
     switch (seen.call) {
       case LayerCall::kRead:
         ++control_->reads;
-        if (const int64_t ns = control_->read_ns; ns > 0) absl::SleepFor(absl::Nanoseconds(ns));
+        if (const int64_t ns = control_->read_ns; ns > 0) control_->Stall(ns);
         control_->read_bytes += seen.range.bytes;
         break;
       case LayerCall::kWrite:
@@ -73,10 +83,12 @@ class TestColumn final : public ProbeLayer {
         [[fallthrough]];
       case LayerCall::kTruncate:
       case LayerCall::kPunch:
-      case LayerCall::kSetInode:
         return control_->Ask(seen.call);
       case LayerCall::kFlush:
         ++control_->flushes;
+        return control_->Ask(seen.call);
+      case LayerCall::kSetInode:
+        ++control_->records;
         return control_->Ask(seen.call);
       default:
         break;
@@ -112,7 +124,11 @@ class TestWitness final : public Layer {
 template <typename L>
 class TestColumnsOf {
  public:
-  TestColumnsOf(size_t columns, std::string unit) : count_(columns), unit_(std::move(unit)) {
+  // `more`: options of the layer, beside its unit.
+  TestColumnsOf(size_t columns, std::string unit,
+                std::vector<std::pair<std::string, std::string>> more = {})
+      : count_(columns), options_(std::move(more)) {
+    options_.emplace_back("unit", std::move(unit));
     for (size_t i = 0; i <= columns; ++i) {
       disks_.push_back(std::make_unique<PowerCutDisk>());
       switches_.push_back(std::make_shared<ColumnSwitch>());
@@ -141,6 +157,7 @@ class TestColumnsOf {
       AddLayer(types);
       types.Add<StorageLayer>().Add<TestColumn>();
       types.Add<TestWitness>();
+      types.Add<CacheLayer>([] { return std::make_unique<CacheManager>(uint64_t{16} << 20); });
     };
     cluster_ = std::make_unique<runtime::testing::Cluster>(options);
     auto& binding = (*cluster_)[1].binding();
@@ -169,8 +186,7 @@ class TestColumnsOf {
       ASSERT_TRUE(told->Init({there}, {}).ok());
       witness = (*cluster_)[0].template RefTo<Layer>(binding.Adopt(std::move(told)).rid());
     }
-    const std::vector<std::pair<std::string, std::string>> raid_options = {{"unit", unit_}};
-    raid_ = cluster_->template Create<L>(0, below, raid_options);
+    raid_ = cluster_->template Create<L>(0, below, options_);
     ASSERT_TRUE(raid_->TakeColumns(below, witness).ok());
     top_ = runtime::Ref<Layer>(raid_.base());
   }
@@ -196,6 +212,13 @@ class TestColumnsOf {
     ASSERT_TRUE(moved.ok() && moved->status.ok());
   }
 
+  // A cache over the layer; until Restart().
+  runtime::Ref<Layer> CacheAbove() {
+    const std::vector<runtime::Ref<Layer>> below = {top_};
+    const std::vector<std::pair<std::string, std::string>> none;
+    return runtime::Ref<Layer>(cluster_->template Create<CacheLayer>(0, below, none).base());
+  }
+
   const runtime::Ref<Layer>& top() const { return top_; }
   const runtime::Ref<L>& raid() const { return raid_; }
   // What others believe the file's size to be.
@@ -217,7 +240,8 @@ class TestColumnsOf {
   uint64_t parity_bytes() const { return parity_bytes_; }
   void ResetCounters() {
     for (auto& one : switches_) {
-      one->reads = one->writes = one->read_bytes = one->written_bytes = one->flushes = 0;
+      one->reads = one->writes = one->read_bytes = one->written_bytes = 0;
+      one->flushes = one->records = 0;
     }
   }
   uint64_t Sum(std::atomic<uint64_t> ColumnSwitch::*counter) const {
@@ -236,7 +260,7 @@ class TestColumnsOf {
 
  private:
   const size_t count_;
-  const std::string unit_;
+  std::vector<std::pair<std::string, std::string>> options_;
   const std::shared_ptr<std::atomic<uint64_t>> size_elsewhere_ =
       std::make_shared<std::atomic<uint64_t>>(0);
   std::vector<std::unique_ptr<PowerCutDisk>> disks_;

@@ -1,0 +1,181 @@
+// Gathering: what a sequential writer writes in small pieces is kept until it is a whole stripe,
+// which is written without reads.
+
+#include <algorithm>
+#include <cstring>
+
+#include "objfs/raid/raid5_layer.h"
+#include "runtime/base/status.h"
+
+namespace abacus::objfs {
+
+using runtime::Block;
+using runtime::MutexLock;
+using Turn = RangeTurns::Turn;
+
+namespace {
+constexpr StripeRun kTheGathered{0, 1};
+}  // namespace
+
+// -- what is kept ---------------------------------------------------------------------------------
+
+absl::Status Raid5Layer::WriteGatheredInTurn() {
+  uint64_t offset = 0;
+  Block bytes;
+  Version version;
+  {
+    MutexLock lock(mutex_);
+    if (gathered_.bytes == 0) return absl::OkStatus();
+    offset = gathered_.offset;
+    bytes = gathered_.stripe.Slice(offset % stripe_bytes(), gathered_.bytes);
+    version = gathered_.version;
+  }
+  // Until it is written it is found here: who wants it waits for the turn.
+  ABACUS_RETURN_IF_ERROR(RecordedColumns::Write(offset, bytes, version));
+  MutexLock lock(mutex_);
+  gathered_ = Gathered();
+  return absl::OkStatus();
+}
+
+absl::Status Raid5Layer::WriteGathered() {
+  {
+    MutexLock lock(mutex_);
+    if (gathered_.bytes == 0) return absl::OkStatus();
+  }
+  const Turn turn(gather_turns_, kTheGathered, RangeTurns::Kind::kExclusive);
+  return WriteGatheredInTurn();
+}
+
+absl::Status Raid5Layer::WriteGatheredIfIn(uint64_t begin, uint64_t end) {
+  {
+    MutexLock lock(mutex_);
+    // Between the end of the file and what is kept there are zeros that the columns know not of.
+    const uint64_t from = std::min(gathered_.offset, now_.size);
+    if (gathered_.bytes == 0 || end <= from || gathered_.end() <= begin) return absl::OkStatus();
+  }
+  return WriteGathered();
+}
+
+absl::Status Raid5Layer::Gather(uint64_t offset, const Block& bytes, Version now) {
+  const Turn turn(gather_turns_, kTheGathered, RangeTurns::Kind::kExclusive);
+  // Of a stripe that a column has no part in there is no parity that would be saved anything; and
+  // what of it cannot be written is to be told at once.
+  const bool kept = !ModeOf(StripeAt(offset)).lost.has_value();
+  bool follows = false;
+  {
+    MutexLock lock(mutex_);
+    follows =
+        kept && gathered_.bytes > 0 && gathered_.end() == offset &&
+        offset % stripe_bytes() > 0;  // else it is of a whole stripe that could not be written
+  }
+  if (!follows) ABACUS_RETURN_IF_ERROR(WriteGatheredInTurn());
+  if (!kept) return RecordedColumns::Write(offset, bytes, now);
+  bool whole = false;
+  {
+    MutexLock lock(mutex_);
+    if (!follows) gathered_ = {offset, 0, Block::Allocate(stripe_bytes()), now};
+    std::memcpy(gathered_.stripe.mutable_data() + offset % stripe_bytes(), bytes.data(),
+                bytes.size());
+    gathered_.bytes += bytes.size();
+    gathered_.version = std::max(gathered_.version, now);
+    whole = gathered_.end() % stripe_bytes() == 0;
+    ++gathered_writes_;
+  }
+  return whole ? WriteGatheredInTurn() : absl::OkStatus();
+}
+
+// -- calls ----------------------------------------------------------------------------------------
+
+absl::Status Raid5Layer::Write(uint64_t offset, const Block& bytes, Version now) {
+  if (bytes.empty()) return absl::OkStatus();
+  const uint64_t end = offset + bytes.size(), stripe = stripe_bytes();
+  ABACUS_RETURN_IF_ERROR(CheckSize(offset, bytes.size()));
+  if (!gathers_) return RecordedColumns::Write(offset, bytes, now);
+  ABACUS_RETURN_IF_ERROR(Open(now));
+  bool sequential = false;
+  {
+    MutexLock lock(mutex_);
+    sequential = offset == last_end_;
+    last_end_ = end;
+  }
+  if (!sequential) {
+    ABACUS_RETURN_IF_ERROR(WriteGatheredIfIn(offset, end));
+    return RecordedColumns::Write(offset, bytes, now);
+  }
+  // What is of a stripe in part is kept; whole stripes go as they are, beside those of others.
+  const uint64_t middle = std::min(end, (offset + stripe - 1) / stripe * stripe);
+  const uint64_t tail = std::max(middle, end / stripe * stripe);
+  if (offset < middle) {
+    ABACUS_RETURN_IF_ERROR(Gather(offset, bytes.Slice(0, middle - offset), now));
+  }
+  if (middle < tail) {
+    ABACUS_RETURN_IF_ERROR(WriteGatheredIfIn(middle, tail));
+    ABACUS_RETURN_IF_ERROR(
+        RecordedColumns::Write(middle, bytes.Slice(middle - offset, tail - middle), now));
+  }
+  return tail < end ? Gather(tail, bytes.Slice(tail - offset, end - tail), now) : absl::OkStatus();
+}
+
+absl::StatusOr<uint64_t> Raid5Layer::Append(const Block& bytes, Version now) {
+  ABACUS_RETURN_IF_ERROR(WriteGathered());
+  return RecordedColumns::Append(bytes, now);
+}
+
+absl::StatusOr<ReadResult> Raid5Layer::Read(uint64_t offset, uint64_t bytes, Version now) {
+  ABACUS_RETURN_IF_ERROR(
+      WriteGatheredIfIn(offset, bytes > UINT64_MAX - offset ? UINT64_MAX : offset + bytes));
+  return RecordedColumns::Read(offset, bytes, now);
+}
+
+absl::Status Raid5Layer::Truncate(uint64_t size, Version now) {
+  ABACUS_RETURN_IF_ERROR(WriteGathered());
+  return RecordedColumns::Truncate(size, now);
+}
+
+absl::Status Raid5Layer::Push(Version now) {
+  ABACUS_RETURN_IF_ERROR(WriteGathered());
+  return RecordedColumns::Push(now);
+}
+
+absl::Status Raid5Layer::Flush(Version now) {
+  ABACUS_RETURN_IF_ERROR(WriteGathered());
+  return RecordedColumns::Flush(now);
+}
+
+absl::StatusOr<Attributes> Raid5Layer::GetAttributes(Version now) {
+  absl::StatusOr<Attributes> attributes = RecordedColumns::GetAttributes(now);
+  if (!attributes.ok()) return attributes;
+  MutexLock lock(mutex_);
+  if (gathered_.bytes > 0) {
+    attributes->size = std::max(attributes->size, gathered_.end());
+    attributes->version = std::max(attributes->version, gathered_.version);
+  }
+  return attributes;
+}
+
+// Who asks tells others: what they are told of is at the columns.
+absl::StatusOr<uint64_t> Raid5Layer::Size(Version now) {
+  ABACUS_RETURN_IF_ERROR(WriteGathered());
+  return RecordedColumns::Size(now);
+}
+
+absl::Status Raid5Layer::TakeColumns(const std::vector<runtime::Ref<Layer>>& columns,
+                                     const runtime::Ref<Layer>& witness) {
+  ForgetGathered();
+  return RecordedColumns::TakeColumns(columns, witness);
+}
+
+absl::Status Raid5Layer::CloseColumns(Version now) {
+  const absl::Status closed = RecordedColumns::CloseColumns(now);
+  ForgetGathered();  // what could not be written: that has been told
+  return closed;
+}
+
+void Raid5Layer::ForgetGathered() {
+  const Turn turn(gather_turns_, kTheGathered, RangeTurns::Kind::kExclusive);
+  MutexLock lock(mutex_);
+  gathered_ = Gathered();
+  last_end_ = 0;
+}
+
+}  // namespace abacus::objfs
