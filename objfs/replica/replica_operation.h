@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "objfs/store/object_store.h"
 #include "runtime/base/block.h"
 #include "runtime/base/codec.h"

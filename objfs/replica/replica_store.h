@@ -70,8 +70,7 @@ class ReplicaStore final : public runtime::AnchoredObject {
   // Up to `count_max` objects above `after`, rising.
   absl::StatusOr<std::vector<ObjectId>> List(ObjectId after, uint64_t count_max);
   // An object, and `count` of its blocks from `first` on, with digests where asked for.
-  absl::StatusOr<ReplicaObject> Describe(ObjectId id, uint64_t first, uint64_t count,
-                                         bool digests);
+  absl::StatusOr<ReplicaObject> Describe(ObjectId id, uint64_t first, uint64_t count, bool digests);
   // A whole block: 8192 bytes, zeros behind the end of the object.
   absl::StatusOr<runtime::Block> ReadBlock(ObjectId id, uint64_t block);
 

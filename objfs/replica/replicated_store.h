@@ -173,8 +173,9 @@ class ReplicatedStore final : public ObjectStore {
 
   template <typename Local>
   absl::Status FlushBoth(ReplicaFlush kind, std::span<const ObjectId> ids, Local local);
-  // The copy was lost: until the map lets it go, or a resync that began since has ended.
-  absl::Status AwaitRelief(uint64_t resyncs_before);
+  // The copy was lost: until the map lets it go, or a resync has ended whose end was asked for
+  // after that of number `finish`.
+  absl::Status AwaitRelief(uint64_t finish);
   absl::Status MayAcknowledge();
 
   // -- the copy ----------------------------------------------------------------------------------
@@ -182,12 +183,19 @@ class ReplicatedStore final : public ObjectStore {
   void Work();
   // Until the copy is lost, which it says why, or the end.
   absl::Status Serve(const std::shared_ptr<ReplicaLink>& link);
-  void Send(ReplicaLink& link, uint64_t session);
+  absl::Status BeginSession(ReplicaLink& link);
+  void BeginStream(const std::shared_ptr<ReplicaLink>& link);
+  void EndStream(const absl::Status& why);
+  void Send(ReplicaLink& link);
   absl::Status BecomeCurrent();
+  // Until it is lost, or the end.
+  absl::Status StayCurrent();
   void TryDrop();
-  // True at the end. Until `Poke()`, at most `limit`.
+  // Until Poke(), at most `limit`. True at the end.
   bool Sleep(absl::Duration limit);
-  void Lost(const absl::Status& why);
+  // True at the end, or where the copy is lost.
+  bool Pause(absl::Duration limit);
+  void Note(const absl::Status& why);
   // Notes who is fenced.
   absl::Status Heard(absl::Status status);
 
@@ -211,6 +219,8 @@ class ReplicatedStore final : public ObjectStore {
   bool counts_ ABSL_GUARDED_BY(mutex_);
   // Flushes go to the copy: it has all that was flushed before, or will with the next one.
   bool flushes_go_ ABSL_GUARDED_BY(mutex_) = false;
+  // Ends of resyncs: how many were asked for, and the last that was reached.
+  uint64_t finishes_ ABSL_GUARDED_BY(mutex_) = 0, finished_ ABSL_GUARDED_BY(mutex_) = 0;
   // Objects that the copy has as they are here, and whose changes it is told: all up to `cursor_`,
   // and those made since the resync began.
   bool streams_ ABSL_GUARDED_BY(mutex_) = false;
@@ -220,6 +230,7 @@ class ReplicatedStore final : public ObjectStore {
   absl::Status fenced_ ABSL_GUARDED_BY(mutex_);
   ReplicationReport report_ ABSL_GUARDED_BY(mutex_);
 
+  uint64_t session_ = 0;  // the worker's
   std::thread worker_;
 };
 
