@@ -43,6 +43,7 @@ class MapEndToEndTest : public MountEndToEndTest {
   }
   // As the JSON tells now.
   nlohmann::json Map() {
+    unlink(folder_.Path("status.json").c_str());
     const Outcome outcome =
         Abacus({"volume", "status", "home", "--json", folder_.Path("status.json")});
     told_ = outcome.out + outcome.err;

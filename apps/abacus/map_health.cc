@@ -52,7 +52,12 @@ std::string MapText(const MapReport& map) {
                   "\n");
   for (const uint32_t place : map.copies) {
     absl::StrAppend(&text, "  names and inodes at ", AddressAt(map, place), ": ",
-                    IsCurrentAt(map, place) ? "current" : "behind, cannot take over", "\n");
+                    IsCurrentAt(map, place) ? "current" : "behind, cannot take over",
+                    map.objects_all > 0 && !IsCurrentAt(map, place)
+                        ? absl::StrCat(": ", map.objects_done, " of ", map.objects_all,
+                                       " objects are brought up to date")
+                        : "",
+                    "\n");
   }
   if (!map.reachable) {
     absl::StrAppend(&text, "  the map does not answer (", map.why, "): ",
@@ -78,6 +83,8 @@ std::string MapJson(const MapReport& map) {
                         {"primary", map.epoch == 0 ? "" : AddressAt(map, map.primary)},
                         {"serves", map.may_serve},
                         {"has_lease", map.has_lease},
+                        {"objects_done", map.objects_done},
+                        {"objects_all", map.objects_all},
                         {"copies", copies}}
       .dump();
 }

@@ -69,6 +69,12 @@ void AddColumnHost(runtime::Node& node, const StandIns& stand_ins, VolumeSet::Ho
     return OpenEtcdMap(url, name, key);
   };
   runtime::BindingManager& binding = node.binding();
+  host->adopt_copy = [&binding](std::unique_ptr<objfs::ReplicaStore> copy) {
+    return binding.Adopt(std::move(copy));
+  };
+  host->end_copy = [&binding](const Ref<objfs::ReplicaStore>& copy) {
+    binding.Destroy(copy.rid()).IgnoreError();
+  };
   host->adopt_columns = [&binding](std::unique_ptr<objfs::ColumnStore> columns) {
     return binding.Adopt(std::move(columns));
   };
@@ -118,6 +124,7 @@ void AddFileSystemClasses(runtime::ObjectTypes& types, std::shared_ptr<objfs::Bl
   types.Add<objfs::Raid5Layer>(
       [parity_work] { return std::make_unique<objfs::Raid5Manager>(parity_work); });
   types.Add<objfs::WitnessLayer>();
+  types.Add<objfs::ReplicaStore>();
   types.Add<objfs::MirrorLayer>([] { return std::make_unique<objfs::MirrorManager>(); });
   types.Add<objfs::ColumnStore>().Add<objfs::ColumnLayer>().Add<objfs::AbsentColumn>();
   types.Add<objfs::CacheLayer>([cache] { return std::make_unique<objfs::CacheManager>(cache); });

@@ -1,5 +1,6 @@
 #include "objfs/volume/mapped_volume.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -15,6 +16,11 @@ namespace {
 
 // What failed is tried again so often.
 constexpr std::chrono::milliseconds kRetry{500};
+// Of one call of the copy; then it is lost.
+constexpr absl::Duration kCopyPatience = absl::Seconds(3);
+// Until a copy answers for the volume: a lease or a promise is over in 5 s at most, and clients may
+// take as long to see that the server is gone.
+constexpr absl::Duration kTakeover = absl::Seconds(20);
 
 }  // namespace
 
@@ -38,7 +44,10 @@ void MappedVolume::Stop(bool closes) {
     changed_.SignalAll();
   }
   if (worker_.joinable()) worker_.join();
-  if (closes) End();
+  if (closes) {
+    End();
+    EndCopy(0).IgnoreError();
+  }
   keeper_->Stop();
 }
 
@@ -73,8 +82,11 @@ bool MappedVolume::Follow() {
   servers_->Set(state.row.servers);
   const bool is_primary = state.role == LeaseCore::Role::kPrimary;
   if (epoch_ != 0 && (!is_primary || state.row.epoch != epoch_)) End();
-  if (!is_primary || epoch_ == state.row.epoch) return true;
-  const absl::Status begun = Begin(state.row);
+  if (is_primary && epoch_ == state.row.epoch) return true;
+  // What the row calls this server's is not opened as a copy of another one's.
+  const bool is_copy = state.role == LeaseCore::Role::kCopy && state.row.primary != place_.place;
+  if (!is_primary && (!is_copy || copy_here_ != nullptr)) return true;
+  const absl::Status begun = is_primary ? Begin(state.row) : BeginCopy();
   MutexLock lock(mutex_);
   why_ = begun;
   changed_.SignalAll();
@@ -83,12 +95,9 @@ bool MappedVolume::Follow() {
 
 absl::Status MappedVolume::Begin(const VolumeRow& row) {
   // A store is opened once in an epoch, whatever comes of the volume on it.
-  if (store_epoch_ != row.epoch) {
-    store_.reset();
-    ABACUS_ASSIGN_OR_RETURN(store_, host_.open_store(row.epoch));
-    store_epoch_ = row.epoch;
-  }
+  if (store_epoch_ != row.epoch) ABACUS_RETURN_IF_ERROR(OpenStore(row));
   Volume::Options options{.name = name_, .servers = servers_, .epoch = row.epoch};
+  if (row.copies.size() > 1) options.takeover = kTakeover;
   ABACUS_ASSIGN_OR_RETURN(Ref<Volume> volume, host_.open_volume(store_, std::move(options), [this] {
     return keeper_->MayServe();
   }));
@@ -98,6 +107,81 @@ absl::Status MappedVolume::Begin(const VolumeRow& row) {
   volume_ = std::move(volume);
   changed_.SignalAll();
   return absl::OkStatus();
+}
+
+absl::Status MappedVolume::OpenStore(const VolumeRow& row) {
+  store_.reset();
+  ABACUS_RETURN_IF_ERROR(EndCopy(row.epoch));
+  ABACUS_ASSIGN_OR_RETURN(std::shared_ptr<LocalObjectStore> local, host_.open_store(row.epoch));
+  store_epoch_ = row.epoch;
+  const auto other =
+      std::find_if(row.copies.begin(), row.copies.end(),
+                   [this](const VolumeRow::Copy& copy) { return copy.place != place_.place; });
+  if (other == row.copies.end()) {
+    store_ = std::move(local);
+    return absl::OkStatus();
+  }
+  ReplicatedStore::Host host;
+  host.find_copy = [this, place = other->place]() -> absl::StatusOr<std::shared_ptr<ReplicaLink>> {
+    ABACUS_ASSIGN_OR_RETURN(Ref<ReplicaStore> copy, host_.find_copy(servers_->All()[place]));
+    return LinkTo(std::move(copy), kCopyPatience);
+  };
+  host.drop_copy = [this, epoch = row.epoch, place = other->place] {
+    return SetCurrent(epoch, place, false);
+  };
+  host.copy_is_current = [this, epoch = row.epoch, place = other->place] {
+    return SetCurrent(epoch, place, true);
+  };
+  host.may_serve = [this] {
+    return keeper_->MayServe() ? absl::OkStatus()
+                               : absl::UnavailableError(
+                                     "this server may not answer for the volume now: neither "
+                                     "its map nor its copy can be reached");
+  };
+  auto replicated = ReplicatedStore::Make(
+      std::move(local), {.epoch = row.epoch, .copy_counts = other->current}, std::move(host));
+  {
+    MutexLock lock(mutex_);
+    replicated_ = replicated;
+  }
+  store_ = std::move(replicated);
+  return absl::OkStatus();
+}
+
+absl::Status MappedVolume::SetCurrent(uint64_t epoch, uint32_t place, bool current) {
+  return keeper_->Edit([=](VolumeRow& row) -> absl::Status {
+    if (row.epoch != epoch) return absl::FailedPreconditionError("a later primary has begun");
+    row.SetCurrent(place, current);
+    return absl::OkStatus();
+  });
+}
+
+absl::Status MappedVolume::BeginCopy() {
+  ABACUS_ASSIGN_OR_RETURN(std::unique_ptr<ReplicaStore> copy, host_.open_copy());
+  copy_here_ = copy.get();
+  Ref<ReplicaStore> adopted = host_.adopt_copy(std::move(copy));
+  MutexLock lock(mutex_);
+  copy_ = std::move(adopted);
+  return absl::OkStatus();
+}
+
+absl::Status MappedVolume::EndCopy(uint64_t epoch) {
+  if (copy_here_ == nullptr) return absl::OkStatus();
+  if (epoch != 0) ABACUS_RETURN_IF_ERROR(copy_here_->Retire(epoch));
+  Ref<ReplicaStore> copy;
+  {
+    MutexLock lock(mutex_);
+    copy = std::exchange(copy_, Ref<ReplicaStore>());
+  }
+  copy_here_ = nullptr;
+  host_.end_copy(copy);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Ref<ReplicaStore>> MappedVolume::copy() {
+  MutexLock lock(mutex_);
+  if (copy_) return copy_;
+  return absl::UnavailableError("this server's copy of the volume's metadata is not open");
 }
 
 void MappedVolume::End() {
@@ -157,7 +241,20 @@ MapReport MappedVolume::Report() {
                    .has_lease = state.has_lease,
                    .servers = state.row.servers,
                    .copies = {},
-                   .current = {}};
+                   .current = {},
+                   .objects_done = 0,
+                   .objects_all = 0};
+  std::shared_ptr<ReplicatedStore> replicated;
+  {
+    MutexLock lock(mutex_);
+    replicated = replicated_.lock();
+  }
+  if (replicated != nullptr) {
+    const ReplicationReport replication = replicated->Report();
+    const bool lasts = replication.link == ReplicationReport::Link::kResyncing;
+    report.objects_done = lasts ? replication.objects_done : 0;
+    report.objects_all = lasts ? replication.objects_all : 0;
+  }
   for (const VolumeRow::Copy& copy : state.row.copies) {
     report.copies.push_back(copy.place);
     if (copy.current) report.current.push_back(copy.place);

@@ -13,6 +13,8 @@
 #include "absl/status/statusor.h"
 #include "objfs/map/map_keeper.h"
 #include "objfs/map/map_place.h"
+#include "objfs/replica/replica_store.h"
+#include "objfs/replica/replicated_store.h"
 #include "objfs/spread/server_addresses.h"
 #include "objfs/store/object_store.h"
 #include "objfs/volume/volume.h"
@@ -35,8 +37,10 @@ struct MapReport {
   std::vector<std::string> servers;
   std::vector<uint32_t> copies;   // places that keep metadata
   std::vector<uint32_t> current;  // those of them that have everything
+  // Of the primary: how far the other copy is brought up to date; 0 of 0: it is, or is away.
+  uint64_t objects_done = 0, objects_all = 0;
   ABACUS_FIELDS(url, reachable, why, epoch, place, primary, is_primary, may_serve, has_lease,
-                servers, copies, current)
+                servers, copies, current, objects_done, objects_all)
 };
 
 // A volume whose map is elsewhere, at one of the servers that keep its metadata: opens it while the
@@ -47,7 +51,14 @@ class MappedVolume {
  public:
   struct Host {
     // The store in the volume's directory, in an epoch that is new.
-    std::function<absl::StatusOr<std::shared_ptr<ObjectStore>>(uint64_t epoch)> open_store;
+    std::function<absl::StatusOr<std::shared_ptr<LocalObjectStore>>(uint64_t epoch)> open_store;
+    // The same directory, as the copy of another server's: how it ends for a promotion, and how
+    // others reach it.
+    std::function<absl::StatusOr<std::unique_ptr<ReplicaStore>>()> open_copy;
+    std::function<runtime::Ref<ReplicaStore>(std::unique_ptr<ReplicaStore>)> adopt_copy;
+    std::function<void(const runtime::Ref<ReplicaStore>&)> end_copy;
+    // The copy that the server at an address keeps. May block for a while.
+    std::function<absl::StatusOr<runtime::Ref<ReplicaStore>>(const std::string& address)> find_copy;
     // The volume on it, for others to find.
     std::function<absl::StatusOr<runtime::Ref<Volume>>(std::shared_ptr<ObjectStore> store,
                                                        Volume::Options options,
@@ -65,6 +76,8 @@ class MappedVolume {
   const MapPlace& place() const { return place_; }
   const std::shared_ptr<ServerAddresses>& servers() const { return servers_; }
   MapKeeper& keeper() { return *keeper_; }
+  // What this server keeps for the one that is the primary. Errors: kUnavailable - nothing now.
+  absl::StatusOr<runtime::Ref<ReplicaStore>> copy();
   // Errors: kUnavailable - this server does not answer for the volume now; the message says why.
   absl::StatusOr<runtime::Ref<Volume>> volume();
   MapReport Report();
@@ -80,7 +93,13 @@ class MappedVolume {
   // What the map says is so from here on; true: it is.
   bool Follow();
   absl::Status Begin(const VolumeRow& row);
+  absl::Status OpenStore(const VolumeRow& row);
   void End();
+  absl::Status BeginCopy();
+  // For a promotion in `epoch`; 0: for none. Errors: it cannot be promoted, and goes on.
+  absl::Status EndCopy(uint64_t epoch);
+  // The map says of the copy at `place`, under `epoch`, whether it may take over.
+  absl::Status SetCurrent(uint64_t epoch, uint32_t place, bool current);
   void Wake();
 
   const std::string name_;
@@ -94,11 +113,14 @@ class MappedVolume {
   bool woken_ ABSL_GUARDED_BY(mutex_) = false;
   runtime::Ref<Volume> volume_ ABSL_GUARDED_BY(mutex_);
   absl::Status why_ ABSL_GUARDED_BY(mutex_);  // the volume could not be opened
+  runtime::Ref<ReplicaStore> copy_ ABSL_GUARDED_BY(mutex_);
+  std::weak_ptr<ReplicatedStore> replicated_ ABSL_GUARDED_BY(mutex_);
 
   // The worker's.
   uint64_t epoch_ = 0;  // of what is open
   uint64_t store_epoch_ = 0;
   std::shared_ptr<ObjectStore> store_;  // opened, and no volume on it yet
+  ReplicaStore* copy_here_ = nullptr;   // as long as there is copy_
 
   std::unique_ptr<MapKeeper> keeper_;
   std::thread worker_;

@@ -11,12 +11,21 @@ namespace abacus::objfs {
 using runtime::MutexLock;
 using runtime::Ref;
 
+namespace {
+
+// Below an epoch, in openings of columns and in identifiers of objects (OpenPrimaryStore).
+constexpr int kEpochBits = 40;
+
+}  // namespace
+
 void Volume::BeginServers() {
   ColumnServers::Host host;
   host.find = host_.find_columns;
   host.adopt = host_.adopt_absent;
   host.end = host_.end;
   host.exists = [this](ObjectId id) {
+    // Made by a later primary, of whose files this one knows nothing, however late it finds out.
+    if (options_.epoch != 0 && id >> kEpochBits > options_.epoch) return true;
     const auto node = table_->Stat(id);
     return !node.ok() || node->id != 0;
   };
@@ -44,9 +53,8 @@ absl::StatusOr<Inode> Volume::WithColumns(const Inode& inode) {
 // Above those of all servers that had the volume before, whatever their clocks said; of one server
 // they rise.
 Version Volume::NextOpening() {
-  constexpr int kOpeningBits = 40;
   if (options_.epoch == 0) return table_->NextVersion();
-  return {options_.epoch << kOpeningBits | ++column_openings_};
+  return {options_.epoch << kEpochBits | ++column_openings_};
 }
 
 absl::StatusOr<OpenedColumns> Volume::OpenColumns(uint16_t writer, ObjectId id) {

@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "objfs/map/embedded_map.h"
+#include "objfs/replica/replica_record.h"
 #include "objfs/volume/volume_set.h"
 #include "runtime/base/status.h"
 
@@ -20,6 +21,13 @@ namespace {
 
 constexpr ObjectId kTheMapsTurn = 1;  // of VolumeSet::names_
 constexpr char kMapPrefix[] = ".map-";
+
+// The disk lives as long as anybody uses the store on it.
+struct PrimaryOnDisk {
+  std::unique_ptr<Disk> disk;
+  std::unique_ptr<LocalObjectStore> store;
+};
+
 // How long a volume that was just made may take to be open.
 constexpr std::chrono::seconds kOpenPatience{10};
 
@@ -61,7 +69,19 @@ absl::Status VolumeSet::BeginMapped(const std::string& name) {
   ABACUS_ASSIGN_OR_RETURN(auto map, host_.open_map(place->url, name, place->key));
   auto servers = std::make_shared<ServerAddresses>();
   MappedVolume::Host host;
-  host.open_store = [this, name](uint64_t) { return OpenStore(name); };
+  host.open_store = [this, name](uint64_t epoch) { return OpenPrimary(name, epoch); };
+  host.open_copy = [this, name]() -> absl::StatusOr<std::unique_ptr<ReplicaStore>> {
+    ABACUS_ASSIGN_OR_RETURN(std::shared_ptr<Disk> disk, OpenDisk(name));
+    ABACUS_ASSIGN_OR_RETURN(LocalObjectStoreOptions options, StoreOptions(name));
+    return ReplicaStore::Open(std::move(disk), std::move(options));
+  };
+  host.adopt_copy = host_.adopt_copy;
+  host.end_copy = host_.end_copy;
+  host.find_copy = [find = host_.find_set, name, key = place->key](
+                       const std::string& address) -> absl::StatusOr<Ref<ReplicaStore>> {
+    ABACUS_ASSIGN_OR_RETURN(const Ref<VolumeSet> other, find(address));
+    return other->Copy(name, key);
+  };
   host.open_volume = [this, name, key = place->key, own = place->place, servers](
                          std::shared_ptr<ObjectStore> store, Volume::Options options,
                          std::function<bool()> may_serve) -> absl::StatusOr<Ref<Volume>> {
@@ -169,6 +189,23 @@ absl::StatusOr<PromiseAnswer> VolumeSet::Promise(const std::string& name, uint64
     return absl::NotFoundError(absl::StrCat("this server keeps no metadata of '", name, "'"));
   }
   return mapped->keeper().OnAsk(epoch);
+}
+
+absl::StatusOr<Ref<ReplicaStore>> VolumeSet::Copy(const std::string& name, uint64_t key) {
+  const std::shared_ptr<MappedVolume> mapped = FindMapped(name);
+  if (mapped == nullptr || mapped->place().key != key) {
+    return absl::NotFoundError(absl::StrCat("this server keeps no metadata of '", name, "'"));
+  }
+  return mapped->copy();
+}
+
+absl::StatusOr<std::shared_ptr<LocalObjectStore>> VolumeSet::OpenPrimary(const std::string& name,
+                                                                         uint64_t epoch) {
+  auto both = std::make_shared<PrimaryOnDisk>();
+  ABACUS_ASSIGN_OR_RETURN(both->disk, OpenDisk(name));
+  ABACUS_ASSIGN_OR_RETURN(LocalObjectStoreOptions options, StoreOptions(name));
+  ABACUS_ASSIGN_OR_RETURN(both->store, OpenPrimaryStore(*both->disk, epoch, std::move(options)));
+  return std::shared_ptr<LocalObjectStore>(both, both->store.get());
 }
 
 absl::StatusOr<MapReport> VolumeSet::Map(const std::string& name) {

@@ -113,18 +113,26 @@ absl::StatusOr<std::unique_ptr<VolumeSet>> VolumeSet::Make(const std::string& di
   return set;
 }
 
-absl::StatusOr<std::shared_ptr<ObjectStore>> VolumeSet::OpenStore(const std::string& name) {
-  auto both = std::make_shared<StoreOnDisk>();
-  ABACUS_ASSIGN_OR_RETURN(both->disk, LocalDisk::At(PathOf(name)));
-  if (host_.wrap_disk) both->disk = host_.wrap_disk(std::move(both->disk));
-  ABACUS_ASSIGN_OR_RETURN(const uint64_t quota_bytes, ReadQuota(QuotaOf(name)));
+absl::StatusOr<std::unique_ptr<Disk>> VolumeSet::OpenDisk(const std::string& name) {
+  ABACUS_ASSIGN_OR_RETURN(std::unique_ptr<Disk> disk, LocalDisk::At(PathOf(name)));
+  return host_.wrap_disk ? host_.wrap_disk(std::move(disk)) : std::move(disk);
+}
+
+absl::StatusOr<LocalObjectStoreOptions> VolumeSet::StoreOptions(const std::string& name) {
   LocalObjectStoreOptions options;
-  options.quota_bytes = quota_bytes;
+  ABACUS_ASSIGN_OR_RETURN(options.quota_bytes, ReadQuota(QuotaOf(name)));
   if (host_.on_damage) {
     options.on_damage = [tell = host_.on_damage, name](const absl::Status& damage) {
       tell(name, damage);
     };
   }
+  return options;
+}
+
+absl::StatusOr<std::shared_ptr<ObjectStore>> VolumeSet::OpenStore(const std::string& name) {
+  auto both = std::make_shared<StoreOnDisk>();
+  ABACUS_ASSIGN_OR_RETURN(both->disk, OpenDisk(name));
+  ABACUS_ASSIGN_OR_RETURN(LocalObjectStoreOptions options, StoreOptions(name));
   ABACUS_ASSIGN_OR_RETURN(both->store, LocalObjectStore::Open(*both->disk, std::move(options)));
   return std::shared_ptr<ObjectStore>(both, both->store.get());
 }

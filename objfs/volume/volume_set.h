@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "objfs/spread/column_store.h"
 #include "objfs/store/disk.h"
+#include "objfs/store/local_object_store.h"
 #include "objfs/volume/mapped_volume.h"
 #include "objfs/volume/server_list.h"
 #include "objfs/volume/volume.h"
@@ -68,6 +69,9 @@ class VolumeSet final : public runtime::AnchoredObject {
     std::function<absl::StatusOr<std::unique_ptr<MapStore>>(const std::string& url,
                                                             const std::string& name, uint64_t key)>
         open_map;
+    // For copies of such a volume's inodes.
+    std::function<runtime::Ref<ReplicaStore>(std::unique_ptr<ReplicaStore>)> adopt_copy;
+    std::function<void(const runtime::Ref<ReplicaStore>&)> end_copy;
     // Puts another disk over the directory of each volume, and of columns, a model of one for
     // example; empty: none.
     std::function<std::unique_ptr<Disk>(std::unique_ptr<Disk>)> wrap_disk;
@@ -94,7 +98,7 @@ class VolumeSet final : public runtime::AnchoredObject {
   absl::Status CreateMapped(const std::string& name, uint64_t quota_bytes,
                             const std::vector<std::string>& servers, const std::string& map_url,
                             uint64_t copies);
-  static constexpr uint64_t kMetadataCopiesMax = 1;
+  static constexpr uint64_t kMetadataCopiesMax = 2;
   // What this server knows of the map of a volume whose inodes it keeps. Errors: kNotFound.
   absl::StatusOr<MapReport> Map(const std::string& name);
   // Of a volume whose inodes are here: the server at address `now` comes into the place of
@@ -131,9 +135,13 @@ class VolumeSet final : public runtime::AnchoredObject {
   // The primary of `epoch` asks this server not to take its place for a while.
   absl::StatusOr<PromiseAnswer> Promise(const std::string& name, uint64_t key, uint64_t epoch);
 
+  // The copy of its inodes that this server keeps. Errors: kNotFound; kUnavailable - it is the
+  // primary, or has not opened it yet.
+  absl::StatusOr<runtime::Ref<ReplicaStore>> Copy(const std::string& name, uint64_t key);
+
   ABACUS_OBJECT(VolumeSet, "objfs.VolumeSet", 1, Create, Open, List, Delete, CreateSpread, Servers,
                 KeepColumns, DropColumns, Columns, ChangeServer, CreateMapped, Map, KeepCopy,
-                DropCopy, Promise)
+                DropCopy, Promise, Copy)
 
  private:
   // Volumes look for columns here while they end, which may be after their set has.
@@ -166,7 +174,12 @@ class VolumeSet final : public runtime::AnchoredObject {
   static absl::Status CheckName(const std::string& name);
   static uint64_t NewVolumeKey();
   absl::Status SetQuota(const std::string& name, uint64_t bytes) const;
+  absl::StatusOr<std::unique_ptr<Disk>> OpenDisk(const std::string& name);
+  absl::StatusOr<LocalObjectStoreOptions> StoreOptions(const std::string& name);
   absl::StatusOr<std::shared_ptr<ObjectStore>> OpenStore(const std::string& name);
+  // Of a volume with a map, in an epoch that is new.
+  absl::StatusOr<std::shared_ptr<LocalObjectStore>> OpenPrimary(const std::string& name,
+                                                                uint64_t epoch);
   // The volume's directory, and what is beside it.
   absl::Status RemoveStore(const std::string& name);
   absl::Status OpenVolume(const std::string& name);
