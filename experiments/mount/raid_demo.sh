@@ -121,7 +121,7 @@ began=$EPOCHREALTIME
 mkdir "$world/first/files"
 cp -r "$world/local/." "$world/first/files/" &
 copying=$!
-sleep 1
+sleep 0.3
 kill_server 3
 wait "$copying" || fail "cp has failed"
 printf '%-52s %8s s\n' "copied in, a server killed meanwhile" "$(seconds_since "$began")"

@@ -115,6 +115,10 @@ class BasicLeaseCore {
   void Change(VolumeRow row);
   bool changing() const { return wanted_.has_value(); }
 
+  // Whether this server would take over where the row lets it: its copy is whole. At first it
+  // would.
+  void SetMayStand(bool may_stand) { may_stand_ = may_stand; }
+
   // -- the other copies ---------------------------------------------------------------------------
 
   // Whom to ask for a promise now; each is asked for once until it has answered.
@@ -200,6 +204,7 @@ class BasicLeaseCore {
   std::vector<VolumeRow> pending_;
   std::optional<VolumeRow> wanted_;
 
+  bool may_stand_ = true;
   std::map<uint32_t, Other> others_;
   int64_t promised_until_;
   uint64_t life_;

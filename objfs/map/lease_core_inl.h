@@ -90,7 +90,7 @@ bool BasicLeaseCore<Policy>::Stands(int64_t now) const {
   const bool may = Policy::kOnlyCurrentStand ? row_.IsCurrent(place_) : row_.IsCopy(place_);
   const bool is_free = holder_.empty() || IsOfThisPlace(holder_) || !Policy::kWaitForTheLease;
   const bool promised = Policy::kHonourPromise && now < promised_until_;
-  return is_free && (was || (may && !promised));
+  return is_free && (was || (may && may_stand_ && !promised));
 }
 
 // -- the map --------------------------------------------------------------------------------------

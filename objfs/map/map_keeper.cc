@@ -51,6 +51,12 @@ int64_t MapKeeper::Now() {
 void MapKeeper::WorkOnMap() {
   mutex_.Lock();
   while (!stopping_) {
+    if (core_.role() != LeaseCore::Role::kPrimary) {
+      mutex_.Unlock();
+      const bool may_stand = host_.may_stand();
+      mutex_.Lock();
+      core_.SetMayStand(may_stand);
+    }
     const std::optional<MapCall> call = core_.NextCall(Now());
     if (!call.has_value()) {
       changed_.WaitUntil(mutex_, std::chrono::steady_clock::now() + kTurn);
@@ -122,25 +128,25 @@ absl::Status MapKeeper::Edit(const std::function<absl::Status(VolumeRow&)>& edit
   editing_ = true;
   absl::Status status;
   for (;;) {
+    // Until what was tried before has happened or cannot any more: nothing is said of a row that
+    // may become another one by itself.
+    while (core_.changing() && !stopping_ && changed_.WaitUntil(mutex_, end)) {
+    }
     if (core_.role() != LeaseCore::Role::kPrimary || stopping_) {
       status = absl::FailedPreconditionError("this server is not the volume's first one now");
+      break;
+    }
+    if (core_.changing() || std::chrono::steady_clock::now() >= end) {
+      status = absl::UnavailableError(
+          absl::StrCat("the volume's map cannot be changed now, it may be later: ",
+                       why_.empty() ? "it has not answered in time" : why_));
       break;
     }
     VolumeRow row = core_.row();
     status = edit(row);
     if (!status.ok() || row == core_.row()) break;
-    const uint64_t epoch = core_.row().epoch;
-    if (!core_.changing()) core_.Change(row);
+    core_.Change(std::move(row));
     changed_.SignalAll();
-    while (core_.changing() && !stopping_ && std::chrono::steady_clock::now() < end) {
-      changed_.WaitUntil(mutex_, end);
-    }
-    if (core_.row() == row && core_.row().epoch == epoch) break;
-    if (std::chrono::steady_clock::now() < end) continue;
-    status = absl::UnavailableError(
-        absl::StrCat("the volume's map cannot be changed now, it may be later: ",
-                     why_.empty() ? "it has not answered in time" : why_));
-    break;
   }
   editing_ = false;
   changed_.SignalAll();

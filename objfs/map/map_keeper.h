@@ -25,6 +25,9 @@ class MapKeeper {
   struct Host {
     // Asks the server at an address for its promise (OnAsk). May block for a while.
     std::function<absl::StatusOr<PromiseAnswer>(const std::string& address, uint64_t epoch)> ask;
+    // Whether this server's copy is whole, as far as it knows: the row may say so longer than it
+    // is. May block for a moment.
+    std::function<bool()> may_stand;
     // The role, the epoch or the row is another one. Called without locks; may not block.
     std::function<void()> changed;
   };

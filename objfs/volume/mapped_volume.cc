@@ -30,9 +30,10 @@ MappedVolume::MappedVolume(std::string name, MapPlace place, std::unique_ptr<Map
       place_(std::move(place)),
       servers_(std::move(servers)),
       host_(std::move(host)),
-      keeper_(std::make_unique<MapKeeper>(
-          std::move(map), LeaseOptions(), place_.place,
-          MapKeeper::Host{.ask = host_.ask, .changed = [this] { Wake(); }})),
+      keeper_(std::make_shared<MapKeeper>(std::move(map), LeaseOptions(), place_.place,
+                                          MapKeeper::Host{.ask = host_.ask,
+                                                          .may_stand = [this] { return IsWhole(); },
+                                                          .changed = [this] { Wake(); }})),
       worker_([this] { Work(); }) {}
 
 MappedVolume::~MappedVolume() { Stop(/*closes=*/false); }
@@ -121,25 +122,9 @@ absl::Status MappedVolume::OpenStore(const VolumeRow& row) {
     store_ = std::move(local);
     return absl::OkStatus();
   }
-  ReplicatedStore::Host host;
-  host.find_copy = [this, place = other->place]() -> absl::StatusOr<std::shared_ptr<ReplicaLink>> {
-    ABACUS_ASSIGN_OR_RETURN(Ref<ReplicaStore> copy, host_.find_copy(servers_->All()[place]));
-    return LinkTo(std::move(copy), kCopyPatience);
-  };
-  host.drop_copy = [this, epoch = row.epoch, place = other->place] {
-    return SetCurrent(epoch, place, false);
-  };
-  host.copy_is_current = [this, epoch = row.epoch, place = other->place] {
-    return SetCurrent(epoch, place, true);
-  };
-  host.may_serve = [this] {
-    return keeper_->MayServe() ? absl::OkStatus()
-                               : absl::UnavailableError(
-                                     "this server may not answer for the volume now: neither "
-                                     "its map nor its copy can be reached");
-  };
-  auto replicated = ReplicatedStore::Make(
-      std::move(local), {.epoch = row.epoch, .copy_counts = other->current}, std::move(host));
+  auto replicated =
+      ReplicatedStore::Make(std::move(local), {.epoch = row.epoch, .copy_counts = other->current},
+                            ReplicationHost(row.epoch, other->place));
   {
     MutexLock lock(mutex_);
     replicated_ = replicated;
@@ -148,12 +133,30 @@ absl::Status MappedVolume::OpenStore(const VolumeRow& row) {
   return absl::OkStatus();
 }
 
-absl::Status MappedVolume::SetCurrent(uint64_t epoch, uint32_t place, bool current) {
-  return keeper_->Edit([=](VolumeRow& row) -> absl::Status {
-    if (row.epoch != epoch) return absl::FailedPreconditionError("a later primary has begun");
-    row.SetCurrent(place, current);
-    return absl::OkStatus();
-  });
+// Nothing of it is this object's: the store ends with the last that uses it.
+ReplicatedStore::Host MappedVolume::ReplicationHost(uint64_t epoch, uint32_t other) {
+  const auto set_current = [keeper = keeper_, epoch, other](bool current) {
+    return keeper->Edit([=](VolumeRow& row) -> absl::Status {
+      if (row.epoch != epoch) return absl::FailedPreconditionError("a later primary has begun");
+      row.SetCurrent(other, current);
+      return absl::OkStatus();
+    });
+  };
+  ReplicatedStore::Host host;
+  host.find_copy = [find = host_.find_copy, servers = servers_,
+                    other]() -> absl::StatusOr<std::shared_ptr<ReplicaLink>> {
+    ABACUS_ASSIGN_OR_RETURN(Ref<ReplicaStore> copy, find(servers->All()[other]));
+    return LinkTo(std::move(copy), kCopyPatience);
+  };
+  host.drop_copy = [set_current] { return set_current(false); };
+  host.copy_is_current = [set_current] { return set_current(true); };
+  host.may_serve = [keeper = keeper_] {
+    return keeper->MayServe() ? absl::OkStatus()
+                              : absl::UnavailableError(
+                                    "this server may not answer for the volume now: neither "
+                                    "its map nor its copy can be reached");
+  };
+  return host;
 }
 
 absl::Status MappedVolume::BeginCopy() {
@@ -176,6 +179,13 @@ absl::Status MappedVolume::EndCopy(uint64_t epoch) {
   copy_here_ = nullptr;
   host_.end_copy(copy);
   return absl::OkStatus();
+}
+
+bool MappedVolume::IsWhole() {
+  const absl::StatusOr<Ref<ReplicaStore>> here = copy();
+  if (!here.ok()) return false;
+  const absl::StatusOr<ReplicaState> state = (*here)->State();
+  return state.ok() && state->is_whole;
 }
 
 absl::StatusOr<Ref<ReplicaStore>> MappedVolume::copy() {

@@ -96,10 +96,11 @@ class MappedVolume {
   absl::Status OpenStore(const VolumeRow& row);
   void End();
   absl::Status BeginCopy();
+  // What is kept here for the primary may be served from here.
+  bool IsWhole();
   // For a promotion in `epoch`; 0: for none. Errors: it cannot be promoted, and goes on.
   absl::Status EndCopy(uint64_t epoch);
-  // The map says of the copy at `place`, under `epoch`, whether it may take over.
-  absl::Status SetCurrent(uint64_t epoch, uint32_t place, bool current);
+  ReplicatedStore::Host ReplicationHost(uint64_t epoch, uint32_t other);
   void Wake();
 
   const std::string name_;
@@ -122,7 +123,7 @@ class MappedVolume {
   std::shared_ptr<ObjectStore> store_;  // opened, and no volume on it yet
   ReplicaStore* copy_here_ = nullptr;   // as long as there is copy_
 
-  std::unique_ptr<MapKeeper> keeper_;
+  std::shared_ptr<MapKeeper> keeper_;  // also of what is open, which may end after this
   std::thread worker_;
 };
 
