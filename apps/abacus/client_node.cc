@@ -33,10 +33,22 @@ absl::StatusOr<std::unique_ptr<ClientNode>> ClientNode::Start(const ClientOption
   ABACUS_RETURN_IF_ERROR(SetUpLog(node.config.log));
   node.servers = options.servers;
   auto client = std::unique_ptr<ClientNode>(new ClientNode(node.config));
-  ABACUS_ASSIGN_OR_RETURN(auto monitor, MonitorOf(node.config));
-  ABACUS_ASSIGN_OR_RETURN(client->node_,
-                          runtime::Node::Start(node, client->types_, std::move(monitor)));
-  return client;
+  const auto start = [&]() -> absl::Status {
+    ABACUS_ASSIGN_OR_RETURN(auto monitor, MonitorOf(node.config));
+    ABACUS_ASSIGN_OR_RETURN(client->node_,
+                            runtime::Node::Start(node, client->types_, std::move(monitor)));
+    return absl::OkStatus();
+  };
+  const absl::Status all = start();
+  if (all.ok()) return client;
+  // Of several servers one may be away; which, its volume may not care.
+  for (size_t i = 0; i < options.servers.size() && options.servers.size() > 1; ++i) {
+    node.servers = {options.servers[i]};
+    if (!start().ok()) continue;
+    for (const std::string& server : options.servers) client->node_->Reach(server);
+    return client;
+  }
+  return all;
 }
 
 }  // namespace abacus::apps

@@ -77,6 +77,8 @@ struct VolumeOptions {
   std::string json;
   std::string quota;                 // of a new one, "10 GiB"; empty: none
   std::vector<std::string> servers;  // of a new one: over which its files may be spread; none: not
+  std::string map;                   // of a new one; empty: at its first server
+  uint64_t metadata_copies = 1;      // of a new one with a map
   std::string before, now;           // servers: kReplaceServer has both, kAddServer `now`
   bool force = false;                // kReplaceServer
 };

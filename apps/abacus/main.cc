@@ -235,6 +235,13 @@ void CommandLine::AddVolumes() {
           "names")
       ->delimiter(',')
       ->type_name("HOST:PORT,...");
+  create
+      ->add_option("--map", volume_create_.map,
+                   "where it is kept which of the servers are alive and which of them answers for "
+                   "the volume, so that it outlives each of them; without it, at the first")
+      ->type_name("etcd://HOST:PORT,...");
+  create->add_option("--metadata-copies", volume_create_.metadata_copies,
+                     "with --map: how many of the servers keep the volume's names and inodes");
   add_named("delete", "remove a volume that nobody uses, with all that is in it", &volume_delete_,
             VolumeOptions::What::kDelete);
 

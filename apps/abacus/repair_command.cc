@@ -17,6 +17,7 @@
 #include "absl/time/clock.h"
 #include "apps/abacus/client_node.h"
 #include "apps/abacus/commands.h"
+#include "apps/abacus/map_health.h"
 #include "apps/abacus/output.h"
 #include "apps/abacus/volumes.h"
 #include "apps/cli/progress.h"
@@ -171,7 +172,8 @@ const char* NameOfState(FileHealth::State state) {
   return "?";
 }
 
-std::string HealthJson(const std::string& name, const VolumeHealth& health) {
+std::string HealthJson(const std::string& name, const VolumeHealth& health,
+                       const objfs::MapReport& map) {
   nlohmann::json servers = nlohmann::json::array(), files = nlohmann::json::array();
   for (const ServerHealth& server : health.servers) {
     servers.push_back({{"address", server.address},
@@ -187,6 +189,7 @@ std::string HealthJson(const std::string& name, const VolumeHealth& health) {
                      {"stripes_left", file.stripes}});
   }
   return nlohmann::json{{"volume", name},
+                        {"map", nlohmann::json::parse(MapJson(map))},
                         {"servers", servers},
                         {"files", health.files.size()},
                         {"whole", health.Count(FileHealth::State::kWhole)},
@@ -198,13 +201,13 @@ std::string HealthJson(const std::string& name, const VolumeHealth& health) {
          "\n";
 }
 
-void PrintHealth(const std::string& name, const VolumeHealth& health) {
+void PrintHealth(const std::string& name, const VolumeHealth& health, uint64_t primary) {
   Table table({"server", "answers", "columns", "bytes"});
   for (size_t i = 0; i < health.servers.size(); ++i) {
     const ServerHealth& server = health.servers[i];
     uint64_t bytes = 0;
     for (const auto& [id, column] : server.columns) bytes += column.allocated;
-    table.AddRow({server.address + (i == 0 ? " (inodes)" : ""), server.answers ? "yes" : "no",
+    table.AddRow({server.address + (i == primary ? " (inodes)" : ""), server.answers ? "yes" : "no",
                   server.answers ? absl::StrCat(server.columns.size()) : "?",
                   server.answers ? runtime::FormatBytes(bytes) : "?"});
   }
@@ -361,21 +364,36 @@ absl::StatusOr<RepairTotals> Repair(const RepairOptions& options, const FoundSpr
   return totals;
 }
 
+// The map is told even where nobody answers for the volume.
+int TellStatus(const RepairOptions& options) {
+  FoundSpread found;
+  const absl::Status status = FindSpread(options, &found);
+  if (found.client == nullptr) return Fail(status);
+  const auto map = MapOfVolume(found.client->node(), options.name);
+  if (map.ok()) printf("%s", MapText(*map).c_str());
+  if (!status.ok() || !map.ok()) {
+    if (map.ok() && !options.json.empty()) {
+      WriteFile(options.json, "{\"map\": " + MapJson(*map) + "}\n").IgnoreError();
+    }
+    return Fail(status.ok() ? map.status() : status);
+  }
+  const auto health = LookAtFiles(found.volume, found.servers);
+  if (!health.ok()) return Fail(health.status());
+  if (!options.json.empty()) {
+    const absl::Status written = WriteFile(options.json, HealthJson(options.name, *health, *map));
+    if (!written.ok()) return Fail(written);
+  }
+  PrintHealth(options.name, *health, map->primary);
+  const bool files = health->Count(FileHealth::State::kWhole) == health->files.size();
+  return files && IsMapWhole(*map) ? kExitOk : kExitNo;
+}
+
 }  // namespace
 
 int RepairCommand(const RepairOptions& options) {
+  if (options.what == RepairOptions::What::kStatus) return TellStatus(options);
   FoundSpread found;
   if (const absl::Status status = FindSpread(options, &found); !status.ok()) return Fail(status);
-  if (options.what == RepairOptions::What::kStatus) {
-    const auto health = LookAtFiles(found.volume, found.servers);
-    if (!health.ok()) return Fail(health.status());
-    if (!options.json.empty()) {
-      const absl::Status written = WriteFile(options.json, HealthJson(options.name, *health));
-      if (!written.ok()) return Fail(written);
-    }
-    PrintHealth(options.name, *health);
-    return health->Count(FileHealth::State::kWhole) == health->files.size() ? kExitOk : kExitNo;
-  }
   const auto totals = Repair(options, found);
   if (!totals.ok()) return Fail(totals.status());
   const auto number = [](uint64_t n) { return static_cast<unsigned long long>(n); };

@@ -72,6 +72,18 @@ absl::Status CreateVolume(const VolumeSets& sets, const VolumeOptions& options) 
           absl::StrCat("--quota takes a size such as '10 GiB', not '", options.quota, "'"));
     }
   }
+  if (options.map.empty() && options.metadata_copies != 1) {
+    return absl::InvalidArgumentError(
+        "--metadata-copies goes with --map: without one nobody says which copy counts");
+  }
+  if (!options.map.empty()) {
+    if (options.servers.empty()) {
+      return absl::InvalidArgumentError(
+          "--map goes with --servers: a volume on one server has no use for it");
+    }
+    return volumes->CreateMapped(options.name, quota_bytes, options.servers, options.map,
+                                 options.metadata_copies);
+  }
   if (options.servers.empty()) return volumes->Create(options.name, quota_bytes);
   return volumes->CreateSpread(options.name, quota_bytes, options.servers);
 }

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "apps/abacus/etcd_map.h"
 #include "objfs/cache/cache_layer.h"
 #include "objfs/check/checker.h"
 #include "objfs/layer/probe_layer.h"
@@ -64,7 +65,16 @@ void AddColumnHost(runtime::Node& node, const StandIns& stand_ins, VolumeSet::Ho
     ABACUS_ASSIGN_OR_RETURN(const runtime::Rid rid, node.LookupAt(address, kVolumesName));
     return node.binding().RefTo<VolumeSet>(rid);
   };
+  host->open_map = [](const std::string& url, const std::string& name, uint64_t key) {
+    return OpenEtcdMap(url, name, key);
+  };
   runtime::BindingManager& binding = node.binding();
+  host->adopt_copy = [&binding](std::unique_ptr<objfs::ReplicaStore> copy) {
+    return binding.Adopt(std::move(copy));
+  };
+  host->end_copy = [&binding](const Ref<objfs::ReplicaStore>& copy) {
+    binding.Destroy(copy.rid()).IgnoreError();
+  };
   host->adopt_columns = [&binding](std::unique_ptr<objfs::ColumnStore> columns) {
     return binding.Adopt(std::move(columns));
   };
@@ -114,6 +124,7 @@ void AddFileSystemClasses(runtime::ObjectTypes& types, std::shared_ptr<objfs::Bl
   types.Add<objfs::Raid5Layer>(
       [parity_work] { return std::make_unique<objfs::Raid5Manager>(parity_work); });
   types.Add<objfs::WitnessLayer>();
+  types.Add<objfs::ReplicaStore>();
   types.Add<objfs::MirrorLayer>([] { return std::make_unique<objfs::MirrorManager>(); });
   types.Add<objfs::ColumnStore>().Add<objfs::ColumnLayer>().Add<objfs::AbsentColumn>();
   types.Add<objfs::CacheLayer>([cache] { return std::make_unique<objfs::CacheManager>(cache); });
@@ -200,22 +211,31 @@ absl::StatusOr<Ref<VolumeSet>> FirstServerOf(runtime::Node& node, const std::str
   for (const Ref<VolumeSet>& set : sets) {
     if (set->Open(name).ok()) return set;
   }
-  // A server that keeps columns of it knows who has its inodes.
+  // A server that keeps columns of it knows who may have its inodes.
+  std::vector<std::string> servers;
   for (const Ref<VolumeSet>& set : sets) {
-    const absl::StatusOr<std::vector<std::string>> servers = set->Servers(name);
-    if (!servers.ok()) none = servers.status();
-    if (!servers.ok() || servers->empty()) continue;
-    node.Reach(servers->front());
-    const absl::Time end = absl::Now() + kFirstServerPatience;
-    absl::StatusOr<runtime::Rid> first = node.LookupAt(servers->front(), kVolumesName);
-    while (!first.ok() && absl::Now() < end) {
-      absl::SleepFor(absl::Milliseconds(50));
-      first = node.LookupAt(servers->front(), kVolumesName);
-    }
-    if (!first.ok()) return first.status();
-    return node.binding().RefTo<VolumeSet>(*first);
+    const absl::StatusOr<std::vector<std::string>> its = set->Servers(name);
+    if (!its.ok()) none = its.status();
+    if (!its.ok() || its->empty()) continue;
+    servers = *its;
+    break;
   }
-  return none;
+  if (servers.empty()) return none;
+  for (const std::string& server : servers) node.Reach(server);
+  for (const absl::Time end = absl::Now() + kFirstServerPatience;;) {
+    absl::Status why;  // that of the first, which mostly has them
+    for (const std::string& server : servers) {
+      const absl::StatusOr<runtime::Rid> found = node.LookupAt(server, kVolumesName);
+      why.Update(found.status());
+      if (!found.ok()) continue;
+      const Ref<VolumeSet> set = node.binding().RefTo<VolumeSet>(*found);
+      const absl::Status opened = set->Open(name).status();
+      if (opened.ok()) return set;
+      why.Update(opened);
+    }
+    if (absl::Now() >= end) return why;
+    absl::SleepFor(absl::Milliseconds(50));
+  }
 }
 
 absl::StatusOr<Ref<Volume>> VolumeIn(const VolumeSets& sets, const std::string& name,

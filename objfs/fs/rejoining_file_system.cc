@@ -49,6 +49,7 @@ RejoiningFileSystem::RejoiningFileSystem(Ref<Volume> volume, const LayerKinds& k
       options_(std::move(options)),
       root_(joined->root()),
       interval_(joined->info().lease_ns / 6),
+      takeover_(joined->info().takeover_ns),
       joined_(std::move(joined)),
       volume_(std::move(volume)),
       renewer_([this] {
@@ -108,6 +109,18 @@ bool RejoiningFileSystem::JoinedSince(uint64_t joining, const absl::Status& why)
   const bool joined = JoinAgain(why);
   ++attempts_;
   return joined;
+}
+
+bool RejoiningFileSystem::WaitsForTakeover(
+    const absl::Status& why, std::optional<std::chrono::steady_clock::time_point>* until) {
+  if (takeover_.count() == 0 || !MayBeOver(why)) return false;
+  const auto now = std::chrono::steady_clock::now();
+  if (!until->has_value()) *until = now + takeover_;
+  if (now >= **until) return false;
+  MutexLock lock(mutex_);
+  while (!stopping_ && changed_.WaitUntil(mutex_, now + kLookForAnother)) {
+  }
+  return !stopping_;
 }
 
 bool RejoiningFileSystem::JoinAgain(const absl::Status& why) {

@@ -40,6 +40,8 @@ class RejoiningFileSystem final : public FileSystem {
  public:
   // While the server does not answer it is asked so often, if not more often for the lease.
   static constexpr std::chrono::seconds kTryAgain{1};
+  // And where another one may answer for the volume.
+  static constexpr std::chrono::milliseconds kLookForAnother{200};
 
   RejoiningFileSystem(runtime::Ref<Volume> volume, const LayerKinds& kinds, Host host,
                       Options options, std::unique_ptr<FileSystemImpl> joined);
@@ -118,11 +120,15 @@ class RejoiningFileSystem final : public FileSystem {
   }
   template <typename F>
   auto Call(Repeat repeat, F&& call) -> decltype(call(std::declval<FileSystemImpl&>())) {
-    for (int tries = 1;; ++tries) {
+    std::optional<std::chrono::steady_clock::time_point> until;
+    for (int tries = 1;;) {
       uint64_t joining = 0;
       auto result = Inside(&joining, call);
       const absl::Status& status = StatusOf(result);
-      if (status.ok() || tries == kTriesMax || !JoinedSince(joining, status)) return result;
+      if (status.ok() || tries == kTriesMax) return result;
+      const bool joined = JoinedSince(joining, status);
+      if (joined) ++tries;
+      if (!joined && !WaitsForTakeover(status, &until)) return result;
       if (repeat == Repeat::kWhereItDidNot && runtime::IsOutcomeUnknown(status)) return result;
     }
   }
@@ -134,6 +140,10 @@ class RejoiningFileSystem final : public FileSystem {
   }
   // Whether there is a newer joining than `joining`, which a call met with `why`.
   bool JoinedSince(uint64_t joining, const absl::Status& why);
+  // Where another server may come to answer for the volume, after what a call met as `why`: waits
+  // for a moment, at most until `until`, which the first call sets. False: it is not worth while.
+  bool WaitsForTakeover(const absl::Status& why,
+                        std::optional<std::chrono::steady_clock::time_point>* until);
   // Asks the server, and joins again where the joining is over.
   bool JoinAgain(const absl::Status& why);
   // Has `work` done once in an interval, and sooner again where it fails, until this ends.
@@ -146,6 +156,7 @@ class RejoiningFileSystem final : public FileSystem {
   const Options options_;
   const ObjectId root_;
   const std::chrono::nanoseconds interval_;  // of renewals
+  const std::chrono::nanoseconds takeover_;  // VolumeInfo::takeover_ns
 
   // Passed by all calls, closed while joined_ changes.
   SharedGate gate_;

@@ -554,6 +554,29 @@ absl::Status LocalObjectStore::UpdateLocked(std::span<const ObjectPtr> objects,
   return status;
 }
 
+absl::Status LocalObjectStore::PutBack(ObjectId id, uint64_t block, std::string_view bytes) {
+  const auto found = Find(id);
+  if (!found.ok()) return found.status();
+  StoredObject& object = **found;
+  MutexLock lock(object.mutex);
+  LetFlushesGoFirst(object);
+  if (auto status = Prepare(object); !status.ok()) return status;
+  if (!object.unsynced.ok()) return object.unsynced;
+  BlockEntry entry = object.state.Find(block);
+  if (entry.version == 0 || bytes.size() != kBlockBytes || Crc32c(bytes) != entry.crc) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("object ", id, " block ", block, ": these are not its contents"));
+  }
+  const auto slot = WriteOut(
+      object,
+      {.first = block, .count = 1, .head = {}, .tail = {}, .middle = bytes, .crcs = {entry.crc}});
+  if (!slot.ok()) return Counted(slot.status());
+  entry.slot = *slot;
+  object.state.Put(block, entry);
+  NoteChanged(object);
+  return absl::OkStatus();
+}
+
 void LocalObjectStore::SetHoles(StoredObject& object, uint64_t first, uint64_t end) {
   if (first < end) used_blocks_ -= static_cast<int64_t>(object.state.PutHoles(first, end));
 }

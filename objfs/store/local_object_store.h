@@ -40,6 +40,8 @@ struct LocalObjectStoreOptions {
   // An object of which no more blocks than these have changed is flushed by the journal alone,
   // which has their contents then; its data file is synced by the next checkpoint. 0: none is.
   uint64_t logged_blocks_max = 4;
+  // None below this one is given from now on: whose numbers somebody else gave and lost.
+  ObjectId ids_begin = 1;
   // Objects whose tables are damaged are made usable from what is left of these, and Salvaged()
   // tells how; else no call can use them. For repairs by whom nobody works beside.
   bool salvages = false;
@@ -119,6 +121,11 @@ class LocalObjectStore : public ObjectStore {
   // Brings the journal's changes into the tables and begins a new journal, so that the next Open
   // has nothing to repeat. Flush does so when the journal is long.
   absl::Status Checkpoint();
+
+  // Puts a damaged block's contents back, from wherever they were kept: what the block was written
+  // with has the checksum that is known of it, so nothing else is taken. Durable with the object's
+  // next flush. Errors: kFailedPrecondition - these are not the contents, or the block is a hole.
+  absl::Status PutBack(ObjectId id, uint64_t block, std::string_view bytes);
 
   // How the object was made usable, once; nullopt: it was not damaged, or this was asked before.
   std::optional<SalvagedTable> Salvaged(ObjectId id);

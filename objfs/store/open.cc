@@ -264,7 +264,7 @@ absl::Status LocalObjectStore::FinishRecovery(const Recovery& recovery) {
   {
     MutexLock lock(mutex_);
     const ObjectId last = objects_.empty() ? 0 : objects_.rbegin()->first;
-    next_id_ = std::max(recovery.ids_end, last + 1);
+    next_id_ = std::max({recovery.ids_end, last + 1, options_.ids_begin});
     ids_end_ = next_id_ + options_.ids_batch;
   }
   used_blocks_ = durable_blocks_ = recovery.used_blocks;

@@ -85,10 +85,12 @@ absl::StatusOr<ServerList> ServerList::Decode(std::string_view text) {
   return list;
 }
 
-absl::Status ServerList::Save(const std::string& path) const {
+absl::Status ServerList::Save(const std::string& path) const { return SaveDurably(path, Encode()); }
+
+absl::Status SaveDurably(const std::string& path, const std::string& text) {
   const std::string temporary = path + ".new";
   std::ofstream file(temporary, std::ios::trunc);
-  file << Encode();
+  file << text;
   file.close();
   if (!file) return absl::UnavailableError(absl::StrCat("cannot write ", temporary));
   ABACUS_RETURN_IF_ERROR(Synced(temporary, O_RDONLY));

@@ -34,6 +34,9 @@ struct ServerList {
 // Whether a volume can be over these servers. Errors: kInvalidArgument.
 absl::Status CheckServers(const std::vector<std::string>& servers);
 
+// A small file, durable when it returns; a crash leaves the old one or this one.
+absl::Status SaveDurably(const std::string& path, const std::string& text);
+
 }  // namespace abacus::objfs
 
 #endif  // ABACUS_OBJFS_VOLUME_SERVER_LIST_H_

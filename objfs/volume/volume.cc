@@ -59,21 +59,6 @@ Volume::~Volume() {
   table_->FlushAndRemove().IgnoreError();
 }
 
-void Volume::BeginServers() {
-  ColumnServers::Host host;
-  host.find = host_.find_columns;
-  host.adopt = host_.adopt_absent;
-  host.end = host_.end;
-  host.exists = [this](ObjectId id) {
-    const auto node = table_->Stat(id);
-    return !node.ok() || node->id != 0;
-  };
-  servers_ = std::make_unique<ColumnServers>(options_.servers, std::move(host));
-  table_->OnRemoved([this](ObjectId id, const std::vector<uint32_t>& columns) {
-    servers_->Removed(id, columns);
-  });
-}
-
 absl::Status Volume::FindRoot() {
   ABACUS_ASSIGN_OR_RETURN(const std::vector<ObjectId> ids, table_->store().List(0, 1));
   if (!ids.empty()) {
@@ -130,7 +115,12 @@ void Volume::FlushNowAndThen() {
 
 // -- clients --------------------------------------------------------------------------------------
 
+absl::Status Volume::Serves(uint16_t writer) const {
+  return !host_.may_serve || host_.may_serve() ? absl::OkStatus() : NoClient(writer);
+}
+
 absl::StatusOr<VolumeInfo> Volume::Join(const std::string& client, const Ref<ClientEnd>& end) {
+  ABACUS_RETURN_IF_ERROR(Serves(0));
   MutexLock lock(mutex_);
   if (retired_) return absl::NotFoundError("the volume is being deleted");
   if (clients_.size() >= UINT16_MAX) {
@@ -146,18 +136,22 @@ absl::StatusOr<VolumeInfo> Volume::Join(const std::string& client, const Ref<Cli
   clients_[writer] = client;
   callbacks_->Join(writer, end);
   locks_.Begin(writer);
-  return VolumeInfo{.name = options_.name,
-                    .root = root_,
-                    .writer = writer,
-                    .file_stack = options_.file_stack,
-                    .directory_stack = options_.directory_stack,
-                    .lease_ns = absl::ToInt64Nanoseconds(options_.lease),
-                    .born_ns = born_ns_,
-                    .servers = options_.servers == nullptr ? std::vector<std::string>()
-                                                           : options_.servers->All()};
+  return VolumeInfo{
+      .name = options_.name,
+      .root = root_,
+      .writer = writer,
+      .file_stack = options_.file_stack,
+      .directory_stack = options_.directory_stack,
+      .lease_ns = absl::ToInt64Nanoseconds(options_.lease),
+      .born_ns = born_ns_,
+      .servers = options_.servers == nullptr ? std::vector<std::string>() : options_.servers->All(),
+      .takeover_ns = absl::ToInt64Nanoseconds(options_.takeover)};
 }
 
-absl::Status Volume::Renew(uint16_t writer) { return callbacks_->Renew(writer); }
+absl::Status Volume::Renew(uint16_t writer) {
+  ABACUS_RETURN_IF_ERROR(Serves(writer));
+  return callbacks_->Renew(writer);
+}
 
 void Volume::DropTheSilent() {
   for (const uint16_t writer : callbacks_->Tick()) Leave(writer).IgnoreError();
@@ -191,6 +185,20 @@ absl::Status Volume::Retire() {
                      clients_.begin()->second, "' among them: unmount it"));
   }
   retired_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status Volume::Cease() {
+  std::vector<ObjectId> open;
+  {
+    MutexLock lock(mutex_);
+    retired_ = true;
+    for (const auto& [id, bottom] : bottoms_) open.push_back(id);
+  }
+  for (const ObjectId id : open) {
+    const Turns::Turn turn(openings_, id);
+    EndBottom(id);
+  }
   return absl::OkStatus();
 }
 
@@ -243,6 +251,7 @@ bool Volume::TakeReserved(uint16_t writer, ObjectId id) {
 // -- inodes ---------------------------------------------------------------------------------------
 
 absl::StatusOr<std::vector<Node>> Volume::Stat(const std::vector<ObjectId>& ids) {
+  ABACUS_RETURN_IF_ERROR(Serves(0));
   std::vector<Node> nodes;
   nodes.reserve(ids.size());
   for (const ObjectId id : ids) {
@@ -273,29 +282,18 @@ absl::StatusOr<KnownNodes> Volume::Know(uint16_t writer, const std::vector<Objec
   return known;
 }
 
-absl::Status Volume::Settle(uint16_t writer, ObjectId id) { return callbacks_->Look(id, writer); }
+absl::Status Volume::Settle(uint16_t writer, ObjectId id) {
+  ABACUS_RETURN_IF_ERROR(Serves(writer));
+  return callbacks_->Look(id, writer);
+}
 
 absl::Status Volume::Pass(uint16_t writer, ObjectId id) {
   callbacks_->Pass(id, writer);
   return absl::OkStatus();
 }
 
-absl::StatusOr<Inode> Volume::WithColumns(const Inode& inode) {
-  Inode whole = inode;
-  whole.columns.clear();
-  whole.lacking.clear();
-  if (!inode.IsRegular()) return whole;
-  ABACUS_ASSIGN_OR_RETURN(const Stack stack,
-                          ParseStack(inode.stack.empty() ? options_.file_stack : inode.stack));
-  ABACUS_ASSIGN_OR_RETURN(const size_t columns, ColumnsOf(stack));
-  if (columns == 0) return whole;
-  // The volume's may be another one when it is opened.
-  if (whole.stack.empty()) whole.stack = options_.file_stack;
-  ABACUS_ASSIGN_OR_RETURN(whole.columns, servers_->Choose(columns));
-  return whole;
-}
-
 absl::StatusOr<Outcome> Volume::Commit(uint16_t writer, const Transaction& transaction) {
+  ABACUS_RETURN_IF_ERROR(Serves(writer));
   const auto makes = [](const Part& part) { return part.creation.has_value(); };
   const auto& parts = transaction.parts;
   const auto made = std::find_if(parts.begin(), parts.end(), makes);
@@ -372,6 +370,7 @@ absl::StatusOr<Outcome> Volume::CommitParts(uint16_t writer, const Transaction& 
 }
 
 absl::StatusOr<Node> Volume::Change(uint16_t writer, ObjectId id, const InodeChange& change) {
+  ABACUS_RETURN_IF_ERROR(Serves(writer));
   ABACUS_ASSIGN_OR_RETURN(const Callbacks::Alteration lasting,
                           callbacks_->BeginAlter({id}, writer));
   return table_->Change(writer, id, change);
@@ -424,6 +423,7 @@ void Volume::EndBottom(ObjectId id) {
 }
 
 absl::StatusOr<Ref<Layer>> Volume::Open(uint16_t writer, ObjectId id) {
+  ABACUS_RETURN_IF_ERROR(Serves(writer));
   const Turns::Turn turn(openings_, id);
   ABACUS_RETURN_IF_ERROR(callbacks_->Check(writer));
   ABACUS_ASSIGN_OR_RETURN(const bool first, table_->Open(writer, id));
@@ -457,74 +457,13 @@ absl::Status Volume::CloseAll(uint16_t writer, const std::vector<ObjectId>& ids)
   return first;
 }
 
-// -- files that are spread over servers -----------------------------------------------------------
-
-absl::StatusOr<OpenedColumns> Volume::OpenColumns(uint16_t writer, ObjectId id) {
-  ABACUS_RETURN_IF_ERROR(callbacks_->Check(writer));
-  ABACUS_ASSIGN_OR_RETURN(const Node node, table_->Stat(id));
-  if (node.id == 0) return NotThere(id);
-  if (!node.inode.IsSpread() || !table_->IsOpenBy(writer, id)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("object ", id, " has no columns, or client ", writer, " has not opened it"));
-  }
-  const Version epoch = table_->NextVersion();
-  // After the epoch was drawn: whoever is promised the file from here on opens it by a later one.
-  if (callbacks_->WriterOf(id) != writer) {
-    return WouldBlock("a promise to write that was broken meanwhile");
-  }
-  OpenedColumns opened;
-  opened.size = node.size;
-  ABACUS_ASSIGN_OR_RETURN(opened.witness, MakeWitness(id, epoch));
-  ABACUS_ASSIGN_OR_RETURN(opened.columns, servers_->Open(id, node.inode.columns, epoch));
-  return opened;
-}
-
-// From now on that of an opening before takes nothing more.
-absl::StatusOr<Ref<Layer>> Volume::MakeWitness(ObjectId id, Version epoch) {
-  std::shared_ptr<ColumnFence> fence;
-  {
-    MutexLock lock(mutex_);
-    fence = witnesses_[id].fence;
-  }
-  ABACUS_RETURN_IF_ERROR(fence->Raise(epoch));
-  auto layer = std::make_unique<WitnessLayer>(table_, id, fence, epoch);
-  ABACUS_RETURN_IF_ERROR(layer->Init({}, {}));
-  const Ref<Layer> adopted = host_.adopt_witness(std::move(layer));
-  Ref<Layer> before;
-  {
-    MutexLock lock(mutex_);
-    before = std::exchange(witnesses_[id].layer, adopted);
-  }
-  if (before) host_.end(before);
-  return adopted;
-}
-
-absl::StatusOr<SpreadFiles> Volume::Spread(ObjectId after, uint64_t count_max) {
-  ABACUS_ASSIGN_OR_RETURN(const std::vector<ObjectId> ids, table_->store().List(after, count_max));
-  SpreadFiles spread;
-  if (ids.size() == count_max && !ids.empty()) spread.next = ids.back();
-  for (const ObjectId id : ids) {
-    auto node = table_->Stat(id);
-    if (node.ok() && node->inode.IsSpread()) spread.files.push_back(*std::move(node));
-  }
-  return spread;
-}
-
-absl::StatusOr<Ref<ColumnStore>> Volume::ColumnsAt(uint64_t server) {
-  const size_t servers = CountServers();
-  if (server >= servers) {
-    return absl::NotFoundError(
-        absl::StrCat("volume '", options_.name, "' has ", servers, " servers"));
-  }
-  return host_.find_columns(server);
-}
-
 // -- locks ----------------------------------------------------------------------------------------
 
 absl::Status Volume::ListenForLocks(uint16_t writer, const Ref<LockClient>& client) {
   return locks_.Listen(writer, client);
 }
 absl::StatusOr<LockState> Volume::Lock(uint16_t writer, const LockRequest& request) {
+  ABACUS_RETURN_IF_ERROR(Serves(writer));
   return locks_.Lock(writer, request);
 }
 absl::Status Volume::Unlock(uint16_t writer, const LockRequest& request) {
@@ -543,7 +482,11 @@ absl::StatusOr<std::vector<uint64_t>> Volume::WaitingLocks(uint16_t writer,
 }
 absl::StatusOr<LockCounts> Volume::Locks() { return locks_.counts(); }
 
-absl::Status Volume::Flush(const std::vector<ObjectId>& ids) { return table_->Flush(ids); }
+absl::Status Volume::Flush(const std::vector<ObjectId>& ids) {
+  ABACUS_RETURN_IF_ERROR(table_->Flush(ids));
+  // After it: what was durable only once another server answered is not acknowledged.
+  return Serves(0);
+}
 
 absl::StatusOr<CommitCounts> Volume::Commits() {
   return CommitCounts{.committed = committed_, .stale = stale_};

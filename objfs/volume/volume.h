@@ -49,7 +49,10 @@ struct VolumeInfo {
   // The servers that files may be spread over, the first of which has the inodes; none: they are
   // not.
   std::vector<std::string> servers;
-  ABACUS_FIELDS(name, root, writer, file_stack, directory_stack, lease_ns, born_ns, servers)
+  // How long the volume may be away until another of its servers answers for it; 0: none will.
+  int64_t takeover_ns = 0;
+  ABACUS_FIELDS(name, root, writer, file_stack, directory_stack, lease_ns, born_ns, servers,
+                takeover_ns)
 };
 
 // Files with columns, and where to go on looking for more.
@@ -115,6 +118,10 @@ class Volume final : public runtime::AnchoredObject {
     std::function<absl::StatusOr<OnlineCheck>(ObjectTable& table, const CheckRequest& request)>
         check;
     std::function<runtime::Ref<Layer>(std::unique_ptr<WitnessLayer>)> adopt_witness;
+    // Whether this server is the one that answers for the volume now; empty: it always is. While it
+    // is not, all is refused as to no client (IsNoClient), who looks for the volume elsewhere. May
+    // not block.
+    std::function<bool()> may_serve;
   };
   struct Options {
     std::string name;
@@ -129,7 +136,12 @@ class Volume final : public runtime::AnchoredObject {
     absl::Duration quiet = absl::Seconds(1);
     // Where the columns of files may be; the first is this one. Null: files are not spread.
     std::shared_ptr<const ServerAddresses> servers;
+    // That the volume's map has given this server, by which columns are opened: above each one in
+    // which another server opened them. 0: there is no such map, nor another server.
+    uint64_t epoch = 0;
+    absl::Duration takeover = absl::ZeroDuration();  // VolumeInfo::takeover_ns
   };
+  static constexpr uint64_t kEpochMax = (uint64_t{1} << 24) - 1;
 
   // The volume that the store holds; makes its root directory where the store is new.
   // Errors: kFailedPrecondition - the store is of something else.
@@ -221,13 +233,16 @@ class Volume final : public runtime::AnchoredObject {
   absl::StatusOr<OnlineCheck> Check(const CheckRequest& request);
   // From now on nobody can join. Errors: kFailedPrecondition - clients are there.
   absl::Status Retire();
+  // For the server that has it, before it ends it while clients are there: nobody can join, and all
+  // that they have open here is closed. What the store holds is as it is.
+  absl::Status Cease();
 
   static constexpr size_t kReservedMax = 1024;
 
   ABACUS_OBJECT(Volume, "objfs.Volume", 1, Join, Renew, Leave, Stat, Reserve, CloseAll, Commit,
                 Change, TreeVersion, Open, Close, ListenForLocks, Lock, Unlock, GetLock, CancelLock,
                 WaitingLocks, Locks, Flush, Space, Clients, Retire, Settle, Pass, TellWhenWritten,
-                Commits, Know, OpenColumns, Spread, ColumnsAt, Check)
+                Commits, Know, OpenColumns, Spread, ColumnsAt, Check, Cease)
 
  private:
   struct Bottom {
@@ -241,6 +256,9 @@ class Volume final : public runtime::AnchoredObject {
     std::shared_ptr<ColumnFence> fence = std::make_shared<ColumnFence>();
     runtime::Ref<Layer> layer;
   };
+  // Errors: IsNoClient() - Host::may_serve says no.
+  absl::Status Serves(uint16_t writer) const;
+  Version NextOpening();
   absl::StatusOr<runtime::Ref<Layer>> MakeBottom(ObjectId id);
   absl::StatusOr<runtime::Ref<Layer>> MakeWitness(ObjectId id, Version epoch);
   void EndBottom(ObjectId id);
@@ -270,6 +288,7 @@ class Volume final : public runtime::AnchoredObject {
   const std::shared_ptr<Callbacks> callbacks_;
   std::unique_ptr<ColumnServers> servers_;  // constant after Make()
   std::atomic<uint64_t> committed_{0}, stale_{0};
+  std::atomic<uint64_t> column_openings_{0};
   ObjectId root_ = 0;
   int64_t born_ns_ = 0;                        // the root's
   const int64_t orphans_due_ns_;               // steady

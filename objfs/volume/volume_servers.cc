@@ -11,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "objfs/map/embedded_map.h"
 #include "objfs/store/local_disk.h"
 #include "objfs/store/local_object_store.h"
 #include "objfs/volume/volume_set.h"
@@ -32,17 +33,17 @@ struct ColumnsOnDisk {
   std::unique_ptr<ObjectStore> store;
 };
 
-uint64_t NewKey() {
-  std::random_device random;
-  return (uint64_t{random()} << 32) ^ random();
-}
-
 absl::Status NoNetwork() {
   return absl::FailedPreconditionError(
       "a volume over several servers needs a server: a directory that no server keeps has none");
 }
 
 }  // namespace
+
+uint64_t VolumeSet::NewVolumeKey() {
+  std::random_device random;
+  return (uint64_t{random()} << 32) ^ random();
+}
 
 VolumeSet::Here::Use::Use(Here& here) : here_(here) {
   MutexLock lock(here_.mutex);
@@ -63,6 +64,12 @@ VolumeSet::VolumeSet(std::string directory, Host host)
 }
 
 VolumeSet::~VolumeSet() {
+  std::map<std::string, std::shared_ptr<MappedVolume>> mapped;
+  {
+    MutexLock lock(mutex_);
+    mapped = mapped_;
+  }
+  for (const auto& [name, volume] : mapped) volume->Stop(/*closes=*/false);
   MutexLock lock(here_->mutex);
   here_->set = nullptr;
   while (here_->inside > 0) here_->changed.Wait(here_->mutex);
@@ -92,6 +99,9 @@ std::vector<std::string> VolumeSet::KeptServers(const std::string& name) const {
 }
 
 absl::StatusOr<std::vector<std::string>> VolumeSet::Servers(const std::string& name) {
+  if (const auto mapped = FindMapped(name); mapped != nullptr) {
+    if (auto servers = mapped->servers()->All(); !servers.empty()) return servers;
+  }
   ABACUS_ASSIGN_OR_RETURN(const auto own, ServerList::Load(ServersOf(name)));
   if (own.has_value()) return own->servers;
   {
@@ -110,7 +120,7 @@ absl::Status VolumeSet::CreateSpread(const std::string& name, uint64_t quota_byt
                                      const std::vector<std::string>& servers) {
   ABACUS_RETURN_IF_ERROR(CheckServers(servers));
   if (host_.find_set == nullptr) return NoNetwork();
-  const ServerList list{.key = NewKey(), .servers = servers};
+  const ServerList list{.key = NewVolumeKey(), .servers = servers};
   for (size_t i = 1; i < servers.size(); ++i) host_.reach(servers[i]);  // all at once
   // All are asked before anything is made anywhere.
   std::vector<Ref<VolumeSet>> others;
@@ -146,52 +156,94 @@ absl::StatusOr<Ref<VolumeSet>> VolumeSet::Meet(const std::string& address) {
       absl::StrCat("server ", address, " is the one that is asked, which is the first"));
 }
 
-absl::Status VolumeSet::ChangeServer(const std::string& name, const std::string& before,
-                                     const std::string& now, bool forced) {
-  if (host_.find_set == nullptr) return NoNetwork();
-  const Turns::Turn turn(names_, kTheColumnsTurn);
-  ABACUS_ASSIGN_OR_RETURN(std::optional<ServerList> list, ServerList::Load(ServersOf(name)));
-  std::shared_ptr<ServerAddresses> addresses;
-  {
-    MutexLock lock(mutex_);
-    if (!volumes_.contains(name)) return NoSuch(name);
-    if (list.has_value()) addresses = servers_[name];
-  }
-  if (addresses == nullptr) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("volume '", name, "' was made without --servers, and stays on this server"));
-  }
-  const std::vector<std::string> all = list->servers;
-  const auto place = before.empty() ? all.end() : std::find(all.begin(), all.end(), before);
-  if (!before.empty() && place == all.end()) {
+absl::StatusOr<std::vector<std::string>> VolumeSet::PlanServers(const std::string& name,
+                                                                const VolumeRow& row,
+                                                                const std::string& before,
+                                                                const std::string& now,
+                                                                bool forced) {
+  const std::vector<std::string>& all = row.servers;
+  const auto found = before.empty() ? all.end() : std::find(all.begin(), all.end(), before);
+  const auto place = static_cast<uint32_t>(found - all.begin());
+  if (!before.empty() && found == all.end()) {
     return absl::InvalidArgumentError(absl::StrCat("'", before, "' is no server of volume '", name,
                                                    "'; it has: ", absl::StrJoin(all, ", ")));
   }
-  if (place == all.begin()) {
+  if (found != all.end() && row.IsCopy(place)) {
     return absl::FailedPreconditionError(
         absl::StrCat("server ", before, " has the names and inodes of volume '", name,
                      "': only servers of columns can be replaced"));
   }
-  if (place == all.end()) {
-    list->servers.push_back(now);
+  std::vector<std::string> next = all;
+  if (found == all.end()) {
+    next.push_back(now);
   } else {
-    list->servers[static_cast<size_t>(place - all.begin())] = now;
+    next[place] = now;
   }
-  ABACUS_RETURN_IF_ERROR(CheckServers(list->servers));
-  if (place != all.end() && !forced && host_.find_set(before).ok()) {
+  ABACUS_RETURN_IF_ERROR(CheckServers(next));
+  if (found != all.end() && !forced && host_.find_set(before).ok()) {
     return absl::FailedPreconditionError(absl::StrCat(
         "server ", before, " answers. What it keeps would have to be written anew, and until then ",
         "no other server may be lost: --force, if that is what you want"));
   }
+  return next;
+}
+
+absl::Status VolumeSet::ChangeServer(const std::string& name, const std::string& before,
+                                     const std::string& now, bool forced) {
+  if (host_.find_set == nullptr) return NoNetwork();
+  const Turns::Turn turn(names_, kTheColumnsTurn);
+  const std::shared_ptr<MappedVolume> mapped = FindMapped(name);
+  EmbeddedMap embedded(ServersOf(name));
+  MapReading reading;
+  std::shared_ptr<ServerAddresses> addresses;
+  if (mapped != nullptr) {
+    ABACUS_RETURN_IF_ERROR(mapped->volume().status());
+    reading.row = mapped->keeper().Get().row;
+    addresses = mapped->servers();
+  } else {
+    {
+      MutexLock lock(mutex_);
+      if (!volumes_.contains(name)) return NoSuch(name);
+      if (const auto found = servers_.find(name); found != servers_.end())
+        addresses = found->second;
+    }
+    if (addresses == nullptr) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("volume '", name, "' was made without --servers, and stays on this server"));
+    }
+    ABACUS_ASSIGN_OR_RETURN(const MapAnswer answer, embedded.Call({.kind = MapCall::Kind::kRead}));
+    reading = answer.reading;
+  }
+  ABACUS_ASSIGN_OR_RETURN(const std::vector<std::string> next,
+                          PlanServers(name, reading.row, before, now, forced));
+  const uint64_t key = reading.row.key;
   ABACUS_ASSIGN_OR_RETURN(const Ref<VolumeSet> other, Meet(now));
-  // The list of the first server is the one that counts: the others need it to find that one.
-  ABACUS_RETURN_IF_ERROR(other->KeepColumns(name, list->key, list->servers));
-  ABACUS_RETURN_IF_ERROR(list->Save(ServersOf(name)));
-  addresses->Set(list->servers);
-  ABACUS_RETURN_IF_ERROR(KeepColumns(name, list->key, list->servers));
-  for (size_t i = 1; i < list->servers.size(); ++i) {
-    const absl::StatusOr<Ref<VolumeSet>> told = host_.find_set(list->servers[i]);
-    if (told.ok()) (*told)->KeepColumns(name, list->key, list->servers).IgnoreError();
+  // The map's list is the one that counts: the servers need it to find the one with the inodes.
+  ABACUS_RETURN_IF_ERROR(other->KeepColumns(name, key, next));
+  if (mapped != nullptr) {
+    ABACUS_RETURN_IF_ERROR(mapped->keeper().Edit([&](VolumeRow& row) -> absl::Status {
+      if (row.servers != reading.row.servers && row.servers != next) {
+        return absl::AbortedError("the volume's servers have just been changed by somebody else");
+      }
+      row.servers = next;
+      return absl::OkStatus();
+    }));
+  } else {
+    VolumeRow row = reading.row;
+    row.servers = next;
+    ABACUS_RETURN_IF_ERROR(
+        embedded
+            .Call(
+                {.kind = MapCall::Kind::kSet, .revision = reading.revision, .row = std::move(row)})
+            .status());
+  }
+  addresses->Set(next);
+  ABACUS_RETURN_IF_ERROR(KeepColumns(name, key, next));
+  for (size_t i = 0; i < next.size(); ++i) {
+    const absl::StatusOr<Ref<VolumeSet>> told = host_.find_set(next[i]);
+    if (told.ok() && !(told->rid() == SelfRef<VolumeSet>().rid())) {
+      (*told)->KeepColumns(name, key, next).IgnoreError();
+    }
   }
   return absl::OkStatus();
 }
@@ -260,14 +312,15 @@ absl::Status VolumeSet::DropColumns(const std::string& name, uint64_t key) {
 
 // A server's is asked for once for each life of that server.
 std::function<absl::StatusOr<Ref<ColumnStore>>(size_t)> VolumeSet::FinderOf(
-    const std::string& name, uint64_t key, std::shared_ptr<const ServerAddresses> servers) {
+    const std::string& name, uint64_t key, size_t own,
+    std::shared_ptr<const ServerAddresses> servers) {
   struct Found {
     runtime::Mutex mutex;
     std::map<size_t, std::pair<runtime::Rid, Ref<ColumnStore>>> by_server ABSL_GUARDED_BY(mutex);
   };
-  return [here = here_, find_set = host_.find_set, name, key, servers,
+  return [here = here_, find_set = host_.find_set, name, key, own, servers,
           found = std::make_shared<Found>()](size_t server) -> absl::StatusOr<Ref<ColumnStore>> {
-    if (server == 0) {
+    if (server == own) {
       const Here::Use use(*here);
       if (use.set() == nullptr) return absl::UnavailableError("the server is being stopped");
       return use.set()->Columns(name, key);

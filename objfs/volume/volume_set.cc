@@ -25,18 +25,6 @@ namespace {
 constexpr size_t kNameBytesMax = 64;
 constexpr ObjectId kTheTurn = 1;
 
-absl::Status CheckName(const std::string& name) {
-  const bool good = !name.empty() && name.size() <= kNameBytesMax && name[0] != '.' &&
-                    std::all_of(name.begin(), name.end(), [](char c) {
-                      return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-' ||
-                             c == '_' || c == '.';
-                    });
-  if (good) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("'", name, "' is no name of a volume: 1 to ", kNameBytesMax,
-                   " letters, digits, '-', '_' and '.', the first of them no dot"));
-}
-
 // The disk lives as long as anybody uses the store on it.
 struct StoreOnDisk {
   std::unique_ptr<Disk> disk;
@@ -88,6 +76,18 @@ absl::Status RemoveAll(const std::string& path) {
 
 }  // namespace
 
+absl::Status VolumeSet::CheckName(const std::string& name) {
+  const bool good = !name.empty() && name.size() <= kNameBytesMax && name[0] != '.' &&
+                    std::all_of(name.begin(), name.end(), [](char c) {
+                      return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-' ||
+                             c == '_' || c == '.';
+                    });
+  if (good) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", name, "' is no name of a volume: 1 to ", kNameBytesMax,
+                   " letters, digits, '-', '_' and '.', the first of them no dot"));
+}
+
 absl::StatusOr<std::unique_ptr<VolumeSet>> VolumeSet::Make(const std::string& directory,
                                                            Host host) {
   std::error_code error;
@@ -100,7 +100,7 @@ absl::StatusOr<std::unique_ptr<VolumeSet>> VolumeSet::Make(const std::string& di
     if (name.rfind(kDeleted, 0) == 0) {  // what a crash left of a deletion
       ABACUS_RETURN_IF_ERROR(RemoveAll(it->path().string()));
     }
-    if (!CheckName(name).ok()) continue;
+    if (!CheckName(name).ok() || std::filesystem::exists(set->MapOf(name), error)) continue;
     ABACUS_RETURN_IF_ERROR(set->OpenVolume(name));
   }
   for (const std::string& path : set->KeptServers("")) {
@@ -109,29 +109,42 @@ absl::StatusOr<std::unique_ptr<VolumeSet>> VolumeSet::Make(const std::string& di
     for (const std::string& server : list->servers) set->host_.reach(server);
   }
   if (error) return OsError(error, absl::StrCat("cannot read ", directory));
+  ABACUS_RETURN_IF_ERROR(set->BeginAllMapped());
   return set;
 }
 
-absl::Status VolumeSet::OpenVolume(const std::string& name) {
-  auto both = std::make_shared<StoreOnDisk>();
-  ABACUS_ASSIGN_OR_RETURN(both->disk, LocalDisk::At(PathOf(name)));
-  if (host_.wrap_disk) both->disk = host_.wrap_disk(std::move(both->disk));
-  ABACUS_ASSIGN_OR_RETURN(const uint64_t quota_bytes, ReadQuota(QuotaOf(name)));
+absl::StatusOr<std::unique_ptr<Disk>> VolumeSet::OpenDisk(const std::string& name) {
+  ABACUS_ASSIGN_OR_RETURN(std::unique_ptr<Disk> disk, LocalDisk::At(PathOf(name)));
+  return host_.wrap_disk ? host_.wrap_disk(std::move(disk)) : std::move(disk);
+}
+
+absl::StatusOr<LocalObjectStoreOptions> VolumeSet::StoreOptions(const std::string& name) {
   LocalObjectStoreOptions options;
-  options.quota_bytes = quota_bytes;
+  ABACUS_ASSIGN_OR_RETURN(options.quota_bytes, ReadQuota(QuotaOf(name)));
   if (host_.on_damage) {
     options.on_damage = [tell = host_.on_damage, name](const absl::Status& damage) {
       tell(name, damage);
     };
   }
+  return options;
+}
+
+absl::StatusOr<std::shared_ptr<ObjectStore>> VolumeSet::OpenStore(const std::string& name) {
+  auto both = std::make_shared<StoreOnDisk>();
+  ABACUS_ASSIGN_OR_RETURN(both->disk, OpenDisk(name));
+  ABACUS_ASSIGN_OR_RETURN(LocalObjectStoreOptions options, StoreOptions(name));
   ABACUS_ASSIGN_OR_RETURN(both->store, LocalObjectStore::Open(*both->disk, std::move(options)));
-  std::shared_ptr<ObjectStore> store(both, both->store.get());
+  return std::shared_ptr<ObjectStore>(both, both->store.get());
+}
+
+absl::Status VolumeSet::OpenVolume(const std::string& name) {
+  ABACUS_ASSIGN_OR_RETURN(std::shared_ptr<ObjectStore> store, OpenStore(name));
   ABACUS_ASSIGN_OR_RETURN(const std::optional<ServerList> list, ServerList::Load(ServersOf(name)));
   Volume::Host volume_host = host_.volume;
   std::shared_ptr<ServerAddresses> servers;
   if (list.has_value()) {
     servers = std::make_shared<ServerAddresses>(list->servers);
-    volume_host.find_columns = FinderOf(name, list->key, servers);
+    volume_host.find_columns = FinderOf(name, list->key, 0, servers);
   }
   ABACUS_ASSIGN_OR_RETURN(
       auto volume,
@@ -164,7 +177,7 @@ absl::Status VolumeSet::CreateLocked(const std::string& name, uint64_t quota_byt
                                      const std::function<absl::Status()>& before) {
   {
     MutexLock lock(mutex_);
-    if (volumes_.contains(name)) {
+    if (volumes_.contains(name) || mapped_.contains(name)) {
       return absl::AlreadyExistsError(absl::StrCat("there is a volume '", name, "'"));
     }
   }
@@ -175,14 +188,21 @@ absl::Status VolumeSet::CreateLocked(const std::string& name, uint64_t quota_byt
                      "start it again to have it served, or remove it"));
   }
   // Of a creation or deletion that was cut off.
-  std::filesystem::remove(QuotaOf(name), error);
   std::filesystem::remove(ServersOf(name), error);
-  if (quota_bytes != 0) ABACUS_RETURN_IF_ERROR(WriteQuota(QuotaOf(name), quota_bytes));
+  ABACUS_RETURN_IF_ERROR(SetQuota(name, quota_bytes));
   ABACUS_RETURN_IF_ERROR(before());
   return OpenVolume(name);
 }
 
+absl::Status VolumeSet::SetQuota(const std::string& name, uint64_t bytes) const {
+  if (bytes != 0) return WriteQuota(QuotaOf(name), bytes);
+  std::error_code error;
+  std::filesystem::remove(QuotaOf(name), error);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Ref<Volume>> VolumeSet::Open(const std::string& name) {
+  if (const auto mapped = FindMapped(name); mapped != nullptr) return mapped->volume();
   MutexLock lock(mutex_);
   const auto found = volumes_.find(name);
   if (found == volumes_.end()) return NoSuch(name);
@@ -194,6 +214,9 @@ absl::StatusOr<std::vector<VolumeSummary>> VolumeSet::List() {
   {
     MutexLock lock(mutex_);
     volumes.assign(volumes_.begin(), volumes_.end());
+    for (const auto& [name, mapped] : mapped_) {
+      if (auto volume = mapped->volume(); volume.ok()) volumes.emplace_back(name, *volume);
+    }
   }
   std::vector<VolumeSummary> summaries;
   for (const auto& [name, volume] : volumes) {
@@ -206,7 +229,20 @@ absl::StatusOr<std::vector<VolumeSummary>> VolumeSet::List() {
   return summaries;
 }
 
+absl::Status VolumeSet::RemoveStore(const std::string& name) {
+  // Under another name first: the volume may still be flushing, and a crash leaves no half of one.
+  const std::string deleted = absl::StrCat(directory_, "/", kDeleted, name);
+  ABACUS_RETURN_IF_ERROR(RemoveAll(deleted));  // what an earlier deletion left
+  std::error_code error;
+  std::filesystem::rename(PathOf(name), deleted, error);
+  const bool is_there = error != std::errc::no_such_file_or_directory;
+  if (error && is_there) return OsError(error, absl::StrCat("cannot remove ", PathOf(name)));
+  std::filesystem::remove(QuotaOf(name), error);
+  return RemoveAll(deleted);
+}
+
 absl::Status VolumeSet::Delete(const std::string& name) {
+  if (const auto mapped = FindMapped(name); mapped != nullptr) return DeleteMapped(*mapped, name);
   const Turns::Turn turn(names_, kTheTurn);
   Ref<Volume> volume;
   {
@@ -215,8 +251,6 @@ absl::Status VolumeSet::Delete(const std::string& name) {
     if (found == volumes_.end()) return NoSuch(name);
     volume = found->second;
   }
-  const std::string deleted = absl::StrCat(directory_, "/", kDeleted, name);
-  ABACUS_RETURN_IF_ERROR(RemoveAll(deleted));  // what an earlier deletion left
   // From here on nobody joins it.
   ABACUS_RETURN_IF_ERROR(volume->Retire());
   host_.end(volume);
@@ -225,14 +259,10 @@ absl::Status VolumeSet::Delete(const std::string& name) {
     volumes_.erase(name);
     servers_.erase(name);
   }
-  // Under another name first: the volume may still be flushing, and a crash leaves no half of one.
+  absl::Status removed = RemoveStore(name);
   std::error_code error;
-  std::filesystem::rename(PathOf(name), deleted, error);
-  if (error) return OsError(error, absl::StrCat("cannot remove ", PathOf(name)));
-  std::filesystem::remove(QuotaOf(name), error);
   const absl::StatusOr<std::optional<ServerList>> list = ServerList::Load(ServersOf(name));
   std::filesystem::remove(ServersOf(name), error);
-  absl::Status removed = RemoveAll(deleted);
   if (!list.ok() || !list->has_value()) return removed;
   removed.Update(DropColumns(name, (*list)->key));
   for (size_t i = 1; i < (*list)->servers.size(); ++i) {

@@ -13,6 +13,8 @@
 #include "absl/status/statusor.h"
 #include "objfs/spread/column_store.h"
 #include "objfs/store/disk.h"
+#include "objfs/store/local_object_store.h"
+#include "objfs/volume/mapped_volume.h"
 #include "objfs/volume/server_list.h"
 #include "objfs/volume/volume.h"
 #include "runtime/base/mutex.h"
@@ -38,6 +40,11 @@ struct VolumeSummary {
 // ".servers-NAME" at the first and in ".columns-NAME-KEY.servers" at all: the line
 // "abacus servers 1", the key in hexadecimal digits, and the servers' addresses, a line each.
 //
+// Where such a volume is to outlive each of its servers, its map is elsewhere (map/README.md): then
+// several of its servers keep a copy of its inodes, each in the directory NAME, and which of them
+// answers for it changes. Each of these has the file ".map-NAME" (map/map_place.h) and no
+// ".servers-NAME".
+//
 // Names are 1 to 64 letters, digits, '-', '_' and '.', and do not begin with a dot.
 // Errors: kInvalidArgument - a name, or a stack; the message tells the way out. kNotFound - the
 //         message lists the volumes there are.
@@ -58,6 +65,13 @@ class VolumeSet final : public runtime::AnchoredObject {
     ColumnStore::Host columns;
     // Is told of wrong bytes on a disk, whenever they are met; empty: nobody is. May not block.
     std::function<void(const std::string& volume, const absl::Status& damage)> on_damage;
+    // The map of a volume at an address such as "etcd://HOST:PORT". Empty: there are none such.
+    std::function<absl::StatusOr<std::unique_ptr<MapStore>>(const std::string& url,
+                                                            const std::string& name, uint64_t key)>
+        open_map;
+    // For copies of such a volume's inodes.
+    std::function<runtime::Ref<ReplicaStore>(std::unique_ptr<ReplicaStore>)> adopt_copy;
+    std::function<void(const runtime::Ref<ReplicaStore>&)> end_copy;
     // Puts another disk over the directory of each volume, and of columns, a model of one for
     // example; empty: none.
     std::function<std::unique_ptr<Disk>(std::unique_ptr<Disk>)> wrap_disk;
@@ -78,12 +92,22 @@ class VolumeSet final : public runtime::AnchoredObject {
   //         nothing was made.
   absl::Status CreateSpread(const std::string& name, uint64_t quota_bytes,
                             const std::vector<std::string>& servers);
+  // One whose map is at `map_url`, and whose inodes are kept by the first `copies` of its servers.
+  // Errors: as CreateSpread(), and kInvalidArgument - no address of a map, or more copies than
+  //         servers. kUnavailable - the map does not answer.
+  absl::Status CreateMapped(const std::string& name, uint64_t quota_bytes,
+                            const std::vector<std::string>& servers, const std::string& map_url,
+                            uint64_t copies);
+  static constexpr uint64_t kMetadataCopiesMax = 2;
+  // What this server knows of the map of a volume whose inodes it keeps. Errors: kNotFound.
+  absl::StatusOr<MapReport> Map(const std::string& name);
   // Of a volume whose inodes are here: the server at address `now` comes into the place of
   // `before`, with nothing of what that one keeps, which is to be rebuilt; or is one more, where
   // `before` is empty. Files name servers by their places, so none of them changes. Errors:
   // kFailedPrecondition - the volume is over no several servers; `before` is the first one;
-  //         it answers, and this is not `forced`. kInvalidArgument - `before` is none of the
-  //         volume's, or `now` is one already, or no address. kUnavailable - `now` does not answer.
+  //         it answers, and this is not `forced`; it keeps inodes, or the map does not answer.
+  //         kInvalidArgument - `before` is none of the volume's, or `now` is one already, or no
+  //         address. kUnavailable - `now` does not answer.
   absl::Status ChangeServer(const std::string& name, const std::string& before,
                             const std::string& now, bool forced);
   absl::StatusOr<runtime::Ref<Volume>> Open(const std::string& name);
@@ -102,9 +126,22 @@ class VolumeSet final : public runtime::AnchoredObject {
   // And no more, with all that is in them.
   absl::Status DropColumns(const std::string& name, uint64_t key);
   absl::StatusOr<runtime::Ref<ColumnStore>> Columns(const std::string& name, uint64_t key);
+  // From now on this server keeps a copy of that volume's inodes, and may come to answer for it.
+  // Errors: kAlreadyExists - it has a volume of that name.
+  absl::Status KeepCopy(const std::string& name, uint64_t quota_bytes, const std::string& map_url,
+                        uint64_t key, uint32_t place);
+  // And no more, with all that is in it. Where it does not, does nothing.
+  absl::Status DropCopy(const std::string& name, uint64_t key);
+  // The primary of `epoch` asks this server not to take its place for a while.
+  absl::StatusOr<PromiseAnswer> Promise(const std::string& name, uint64_t key, uint64_t epoch);
+
+  // The copy of its inodes that this server keeps. Errors: kNotFound; kUnavailable - it is the
+  // primary, or has not opened it yet.
+  absl::StatusOr<runtime::Ref<ReplicaStore>> Copy(const std::string& name, uint64_t key);
 
   ABACUS_OBJECT(VolumeSet, "objfs.VolumeSet", 1, Create, Open, List, Delete, CreateSpread, Servers,
-                KeepColumns, DropColumns, Columns, ChangeServer)
+                KeepColumns, DropColumns, Columns, ChangeServer, CreateMapped, Map, KeepCopy,
+                DropCopy, Promise, Copy)
 
  private:
   // Volumes look for columns here while they end, which may be after their set has.
@@ -133,10 +170,33 @@ class VolumeSet final : public runtime::AnchoredObject {
   std::string ColumnsOf(const std::string& name, uint64_t key) const;
   // Those of columns that are kept here; by file name.
   std::vector<std::string> KeptServers(const std::string& name) const;
+  std::string MapOf(const std::string& name) const;
+  static absl::Status CheckName(const std::string& name);
+  static uint64_t NewVolumeKey();
+  absl::Status SetQuota(const std::string& name, uint64_t bytes) const;
+  absl::StatusOr<std::unique_ptr<Disk>> OpenDisk(const std::string& name);
+  absl::StatusOr<LocalObjectStoreOptions> StoreOptions(const std::string& name);
+  absl::StatusOr<std::shared_ptr<ObjectStore>> OpenStore(const std::string& name);
+  // Of a volume with a map, in an epoch that is new.
+  absl::StatusOr<std::shared_ptr<LocalObjectStore>> OpenPrimary(const std::string& name,
+                                                                uint64_t epoch);
+  // The volume's directory, and what is beside it.
+  absl::Status RemoveStore(const std::string& name);
   absl::Status OpenVolume(const std::string& name);
+  absl::Status BeginAllMapped();
+  absl::Status BeginMapped(const std::string& name);
+  std::shared_ptr<MappedVolume> FindMapped(const std::string& name);
+  absl::Status DeleteMapped(MappedVolume& mapped, const std::string& name);
+  // The servers of a volume when the server at `before` is replaced, or one comes to them.
+  absl::StatusOr<std::vector<std::string>> PlanServers(const std::string& name,
+                                                       const VolumeRow& row,
+                                                       const std::string& before,
+                                                       const std::string& now, bool forced);
   // How a volume finds the columns that its servers keep for it.
+  // `own`: which of them is this one.
   std::function<absl::StatusOr<runtime::Ref<ColumnStore>>(size_t)> FinderOf(
-      const std::string& name, uint64_t key, std::shared_ptr<const ServerAddresses> servers);
+      const std::string& name, uint64_t key, size_t own,
+      std::shared_ptr<const ServerAddresses> servers);
   // The set of a server that may just have been named, which is given time to answer.
   absl::StatusOr<runtime::Ref<VolumeSet>> Meet(const std::string& address);
   absl::Status CreateLocked(const std::string& name, uint64_t quota_bytes,
@@ -155,6 +215,7 @@ class VolumeSet final : public runtime::AnchoredObject {
   std::map<std::string, runtime::Ref<ColumnStore>> columns_ ABSL_GUARDED_BY(mutex_);  // by path
   // Of the volumes that have several.
   std::map<std::string, std::shared_ptr<ServerAddresses>> servers_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, std::shared_ptr<MappedVolume>> mapped_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace abacus::objfs

@@ -1,0 +1,284 @@
+// Volumes whose metadata has two copies and whose map is in a real etcd: the server that answers
+// for them is killed, stopped, and comes back, while a mount works.
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "apps/abacus/testing/etcd.h"
+#include "apps/abacus/testing/mount_end_to_end.h"
+#include "runtime/base/mutex.h"
+#include "runtime/testing/cluster.h"
+
+namespace abacus::apps::testing {
+namespace {
+
+using runtime::testing::Eventually;
+using std::chrono::steady_clock;
+using ::testing::HasSubstr;
+
+constexpr char kSpreadStack[] = "cache/raid5(unit=8 KiB)/(isolation/storage)*3";
+
+std::string Noise(uint32_t seed, size_t bytes) {
+  std::mt19937 random(seed);
+  std::string text(bytes, '\0');
+  for (char& c : text) c = static_cast<char>(random());
+  return text;
+}
+
+class FailoverTest : public MountEndToEndTest {
+ protected:
+  // The first two keep names and inodes, all but the first columns.
+  static constexpr size_t kServers = 4;
+  // Of a lease, of a server that is taken for dead, and of looking for another one; doubled.
+  static constexpr std::chrono::seconds kGap{30};
+
+  void SetUp() override {
+    if (!Etcd::IsInstalled()) GTEST_SKIP() << "no etcd (Debian's etcd-server)";
+    MountEndToEndTest::SetUp();
+    if (IsSkipped()) return;
+    etcd_ = std::make_unique<Etcd>();
+    addresses_.assign(kServers, "");
+    servers_.resize(kServers);
+    servers_[0] = std::move(server_);
+    addresses_[0] = address_;
+    for (size_t i = 1; i < kServers; ++i) Start(i, "127.0.0.1:0");
+    const Outcome created =
+        Abacus({"volume", "create", "home", "--servers", absl::StrJoin(addresses_, ","), "--map",
+                etcd_->url(), "--metadata-copies", "2"});
+    ASSERT_EQ(created.code, 0) << created.err;
+    ASSERT_TRUE(Eventually([&] { return AreCurrent(2); })) << told_;
+    mount_ = MountAll("mount");
+  }
+  void TearDown() override {
+    MountEndToEndTest::TearDown();
+    servers_.clear();
+  }
+
+  void Start(size_t server, const std::string& control) {
+    servers_[server] =
+        BeginServer(absl::StrCat("server", server), control, {}, &addresses_[server]);
+  }
+  void Restart(size_t server) {
+    if (server == 0) {
+      servers_[0] = BeginServer("data", addresses_[0], {}, &addresses_[0]);
+    } else {
+      Start(server, addresses_[server]);
+    }
+  }
+  void Kill(size_t server) {
+    servers_[server]->Signal(SIGKILL);
+    servers_[server]->Wait();
+  }
+  // By all of its servers, whichever of them live.
+  std::string MountAll(const std::string& name) {
+    const std::string directory = folder_.Path(name);
+    mkdir(directory.c_str(), 0755);
+    mounted_.push_back(directory);
+    const Outcome mounted = Abacus({"mount", absl::StrJoin(addresses_, ",") + "/home", directory,
+                                    "-o", absl::StrCat("stack=", kSpreadStack)});
+    EXPECT_EQ(mounted.code, 0) << mounted.err;
+    return directory;
+  }
+  // As a server tells that is not `but`.
+  nlohmann::json Map(size_t but) {
+    unlink(folder_.Path("status.json").c_str());
+    const std::string asked = addresses_[but == 3 ? 2 : 3];
+    const Outcome outcome =
+        RunAbacus({"volume", "status", "home", "--json", folder_.Path("status.json")},
+                  {.environment = {"ABACUS_SERVER=" + asked}});
+    told_ = outcome.out + outcome.err;
+    const auto all = nlohmann::json::parse(folder_.Read("status.json"), nullptr, false);
+    return all.is_object() && all.contains("map") ? all["map"] : nlohmann::json::object();
+  }
+  bool AreCurrent(size_t count) {
+    const nlohmann::json map = Map(0);
+    size_t current = 0;
+    for (const auto& copy : map.value("copies", nlohmann::json::array())) {
+      current += copy["current"].get<bool>() ? 1 : 0;
+    }
+    return map.value("serves", false) && current == count;
+  }
+
+  // Written, and on the disks; 0, or errno of what failed.
+  static int TryPut(const std::string& path, const std::string& bytes) {
+    const int fd = open(path.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0644);
+    if (fd < 0) return errno;
+    int failed = 0;
+    for (size_t at = 0; at < bytes.size() && failed == 0;) {
+      const ssize_t put = write(fd, bytes.data() + at, bytes.size() - at);
+      if (put <= 0) failed = errno;
+      at += static_cast<size_t>(std::max<ssize_t>(put, 0));
+    }
+    if (failed == 0 && fsync(fd) != 0) failed = errno;
+    if (close(fd) != 0 && failed == 0) failed = errno;
+    return failed;
+  }
+  void Put(const std::string& name, size_t bytes) {
+    files_[name] = Noise(++seed_, bytes);
+    EXPECT_EQ(TryPut(mount_ + "/" + name, files_[name]), 0) << name;
+  }
+  void ExpectAll(const std::string& directory) {
+    for (const auto& [name, bytes] : files_) {
+      std::ifstream file(directory + "/" + name);
+      const std::string found((std::istreambuf_iterator<char>(file)),
+                              std::istreambuf_iterator<char>());
+      EXPECT_TRUE(found == bytes) << directory << "/" << name << " has " << found.size()
+                                  << " bytes";
+    }
+  }
+  // Makes and renames files, one after the other, until `done`; what was acknowledged is in files_
+  // then. Returns how long the longest took.
+  std::chrono::duration<double> Work(const std::string& prefix, const std::atomic<bool>& done) {
+    std::chrono::duration<double> longest{0};
+    for (int i = 0; !done; ++i) {
+      const auto begin = steady_clock::now();
+      const std::string name = absl::StrCat(prefix, i), text = Noise(1000 + i, 10'000 + i);
+      const std::string whole = mount_ + "/" + name;
+      const int failed = TryPut(whole + ".new", text);
+      const bool renamed = failed == 0 && rename((whole + ".new").c_str(), whole.c_str()) == 0;
+      const int directory = renamed ? open(mount_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+      if (directory >= 0 && fsync(directory) == 0) files_[name] = text;
+      if (directory < 0) {
+        ++failures_;
+        printf("%s failed: errno %d\n", name.c_str(), failed != 0 ? failed : errno);
+      } else {
+        close(directory);
+      }
+      longest = std::max<std::chrono::duration<double>>(longest, steady_clock::now() - begin);
+      ++worked_;
+    }
+    return longest;
+  }
+
+  std::unique_ptr<Etcd> etcd_;
+  std::vector<std::unique_ptr<Command>> servers_;
+  std::vector<std::string> addresses_;
+  std::string mount_;
+  std::map<std::string, std::string> files_;
+  std::string told_;  // by the last status
+  uint32_t seed_ = 0;
+  std::atomic<int> failures_{0}, worked_{0};
+};
+
+TEST_F(FailoverTest, TheCopyTakesOverAndThenTheOldPrimaryFromIt) {
+  for (int i = 0; i < 3; ++i) Put(absl::StrCat("file", i), 100'000 + i);
+  const int kept = open((mount_ + "/file0").c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_GE(kept, 0) << errno;
+  const nlohmann::json before = Map(3);
+  EXPECT_EQ(before["primary"], addresses_[0]);
+
+  for (const size_t dies : {size_t{0}, size_t{1}}) {
+    const size_t takes = 1 - dies;
+    std::atomic<bool> done{false};
+    std::chrono::duration<double> longest{0};
+    failures_ = worked_ = 0;
+    std::thread worker([&] { longest = Work(absl::StrCat("work", dies, "-"), done); });
+    EXPECT_TRUE(Eventually([&] { return worked_ >= 5; }));
+    Kill(dies);
+    const int then = worked_;
+    EXPECT_TRUE(Eventually([&] { return worked_ >= then + 10; }));
+    done = true;
+    worker.join();
+    printf("server %zu killed: the longest of %d files took %.1f s, %d failed\n", dies,
+           worked_.load(), longest.count(), failures_.load());
+    EXPECT_LT(longest, kGap);
+    // Only what was under way when it died may fail.
+    EXPECT_LE(failures_, 1);
+    ExpectAll(mount_);
+    const nlohmann::json after = Map(dies);
+    EXPECT_EQ(after["primary"], addresses_[takes]) << told_;
+    EXPECT_THAT(told_, HasSubstr("behind, cannot take over"));
+
+    // An open file goes on.
+    const std::string more = Noise(77, 5000);
+    EXPECT_EQ(pwrite(kept, more.data(), more.size(), 20'000), 5000) << errno;
+    // What was lost with the primary is told once.
+    if (fsync(kept) != 0) {
+      EXPECT_EQ(fsync(kept), 0) << errno;
+    }
+    files_["file0"].replace(20'000, 5000, more);
+    ExpectAll(MountAll(absl::StrCat("second", dies)));
+
+    Restart(dies);
+    ASSERT_TRUE(Eventually([&] { return AreCurrent(2); })) << told_;
+    EXPECT_EQ(Map(3)["primary"], addresses_[takes]) << "who comes back does not take it away";
+    ASSERT_TRUE(Eventually([&] { return Abacus({"rebuild", "home"}).code == 0; }));
+  }
+  close(kept);
+  EXPECT_EQ(Map(3)["epoch"].get<int>(), before["epoch"].get<int>() + 2);
+}
+
+TEST_F(FailoverTest, AStoppedPrimaryThatGoesOnChangesNothingAnyMore) {
+  Put("a", 50'000);
+  servers_[0]->Signal(SIGSTOP);
+  ASSERT_TRUE(Eventually([&] { return Map(0).value("primary", "") == addresses_[1]; })) << told_;
+  Put("b", 50'000);
+  servers_[0]->Signal(SIGCONT);
+  for (int i = 0; i < 20; ++i) Put(absl::StrCat("after", i), 20'000);
+  EXPECT_EQ(Map(0)["primary"], addresses_[1]);
+  ExpectAll(mount_);
+  // The others take it for dead (runtime/node/membership.h): it is to be started again.
+  Kill(0);
+  Restart(0);
+  ASSERT_TRUE(Eventually([&] { return AreCurrent(2); })) << told_;
+  EXPECT_EQ(Map(3)["primary"], addresses_[1]);
+  Kill(1);
+  ASSERT_TRUE(Eventually([&] { return Map(1).value("primary", "") == addresses_[0]; })) << told_;
+  ExpectAll(MountAll("second"));
+}
+
+TEST_F(FailoverTest, WithoutEtcdWorkGoesOnAsLongAsThePrimaryAndItsCopyAreInTouch) {
+  Put("a", 50'000);
+  etcd_->Signal(SIGSTOP);
+  ASSERT_TRUE(Eventually([&] { return Map(0)["has_lease"] == false; }));
+  EXPECT_EQ(Map(0)["serves"], true);
+  EXPECT_THAT(told_, HasSubstr("reads and writes go on"));
+  const auto until = steady_clock::now() + std::chrono::seconds(8);  // more than a lease
+  for (int i = 0; steady_clock::now() < until; ++i) Put(absl::StrCat("without", i), 20'000);
+  ExpectAll(mount_);
+
+  // With the copy away too nobody knows that it does not take over.
+  Kill(1);
+  EXPECT_TRUE(Eventually([&] { return Map(1).value("serves", true) == false; })) << told_;
+  EXPECT_NE(TryPut(mount_ + "/refused", "text"), 0);
+  etcd_->Signal(SIGCONT);
+  ASSERT_TRUE(Eventually([&] { return TryPut(mount_ + "/b", "text") == 0; })) << told_;
+  ExpectAll(mount_);
+  EXPECT_EQ(Map(1)["primary"], addresses_[0]);
+
+  Restart(1);
+  ASSERT_TRUE(Eventually([&] { return AreCurrent(2); })) << told_;
+  // Without etcd nobody takes over; with it again, the copy does.
+  etcd_->Signal(SIGSTOP);
+  ASSERT_TRUE(Eventually([&] { return Map(0)["has_lease"] == false; }));
+  Kill(0);
+  EXPECT_TRUE(Eventually([&] { return Map(0).value("serves", true) == false; })) << told_;
+  etcd_->Signal(SIGCONT);
+  ASSERT_TRUE(Eventually([&] { return Map(0).value("primary", "") == addresses_[1]; })) << told_;
+  ASSERT_TRUE(Eventually([&] { return TryPut(mount_ + "/c", "text") == 0; }));
+  ExpectAll(mount_);
+}
+
+}  // namespace
+}  // namespace abacus::apps::testing

@@ -1,0 +1,158 @@
+// Volumes whose map is in a real etcd, as their users meet them: real processes that are killed and
+// stopped.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "apps/abacus/testing/etcd.h"
+#include "apps/abacus/testing/mount_end_to_end.h"
+#include "runtime/testing/cluster.h"
+
+namespace abacus::apps::testing {
+namespace {
+
+using runtime::testing::Eventually;
+using ::testing::HasSubstr;
+
+class MapEndToEndTest : public MountEndToEndTest {
+ protected:
+  void SetUp() override {
+    if (!Etcd::IsInstalled()) GTEST_SKIP() << "no etcd (Debian's etcd-server)";
+    MountEndToEndTest::SetUp();
+    if (IsSkipped()) return;
+    etcd_ = std::make_unique<Etcd>();
+    other_ = BeginServer("other", "127.0.0.1:0", {}, &other_address_);
+  }
+  void TearDown() override {
+    MountEndToEndTest::TearDown();
+    other_.reset();
+  }
+
+  std::string Servers() const { return address_ + "," + other_address_; }
+  Outcome Create(const std::string& map, const std::string& copies) {
+    return Abacus({"volume", "create", "home", "--servers", Servers(), "--map", map,
+                   "--metadata-copies", copies});
+  }
+  // As the JSON tells now.
+  nlohmann::json Map() {
+    unlink(folder_.Path("status.json").c_str());
+    const Outcome outcome =
+        Abacus({"volume", "status", "home", "--json", folder_.Path("status.json")});
+    told_ = outcome.out + outcome.err;
+    code_ = outcome.code;
+    const auto all = nlohmann::json::parse(folder_.Read("status.json"), nullptr, false);
+    return all.is_object() ? all["map"] : nlohmann::json::object();
+  }
+  // And the command's code is that.
+  nlohmann::json Map(int code) {
+    nlohmann::json map = Map();
+    EXPECT_EQ(code_, code) << told_;
+    return map;
+  }
+  bool Put(const std::string& name, const std::string& text) {
+    return Abacus({"put", "home:" + name, folder_.Write("in", text)}).code == 0;
+  }
+  std::string Get(const std::string& name) { return Abacus({"get", "home:" + name}).out; }
+
+  std::unique_ptr<Etcd> etcd_;
+  std::unique_ptr<Command> other_;
+  std::string other_address_;
+  std::string told_;  // by the last status
+  int code_ = -1;
+};
+
+TEST_F(MapEndToEndTest, WorkGoesOnWithoutTheMapAndChangesOfTheMapWait) {
+  const Outcome created = Create(etcd_->url(), "1");
+  ASSERT_EQ(created.code, 0) << created.err;
+  ASSERT_TRUE(Put("a", "one"));
+  nlohmann::json map = Map(0);
+  EXPECT_EQ(map["kind"], "etcd");
+  EXPECT_EQ(map["address"], etcd_->url());
+  EXPECT_EQ(map["epoch"], 2) << "the row was made in the first one";
+  EXPECT_EQ(map["primary"], address_);
+  EXPECT_EQ(map["reachable"], true);
+  EXPECT_THAT(told_, HasSubstr("epoch 2, answered for by " + address_));
+
+  etcd_->Signal(SIGSTOP);
+  // Longer than any lease: nobody else could take over, so nobody has to stop.
+  ASSERT_TRUE(Eventually([&] { return Map()["has_lease"] == false; }));
+  EXPECT_TRUE(Put("b", "two"));
+  EXPECT_EQ(Get("a") + Get("b"), "onetwo");
+  map = Map(1);
+  EXPECT_EQ(map["reachable"], false);
+  EXPECT_EQ(map["serves"], true);
+  EXPECT_THAT(told_, HasSubstr("reads and writes go on"));
+  std::string more;
+  const auto server = BeginServer("more", "127.0.0.1:0", {}, &more);
+  const Outcome refused = Abacus({"volume", "add-server", "home", more});
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("map cannot be changed now"));
+
+  etcd_->Signal(SIGCONT);
+  ASSERT_TRUE(Eventually([&] { return Map()["has_lease"] == true; }));
+  // What could not be made may have been made since.
+  const Outcome added = Abacus({"volume", "add-server", "home", more});
+  EXPECT_TRUE(added.code == 0 || added.err.find("named twice") != std::string::npos) << added.err;
+  EXPECT_EQ(Map(0)["epoch"], 2) << "nobody else was the primary meanwhile";
+}
+
+TEST_F(MapEndToEndTest, AServerThatComesBackBeginsANewEpochAndWaitsForItsMap) {
+  ASSERT_EQ(Create(etcd_->url(), "1").code, 0);
+  ASSERT_TRUE(Put("a", "one"));
+  const std::string control = address_;
+  server_->Signal(SIGKILL);
+  server_->Wait();
+  StartServer(control);
+  ASSERT_TRUE(Eventually([&] { return Get("a") == "one"; }));
+  EXPECT_EQ(Map(0)["epoch"], 3);
+
+  etcd_->Signal(SIGSTOP);
+  server_->Signal(SIGKILL);
+  server_->Wait();
+  StartServer(control);
+  EXPECT_FALSE(Put("b", "two"));
+  const Outcome status = Abacus({"volume", "status", "home"});
+  EXPECT_EQ(status.code, 2);
+  EXPECT_THAT(status.out, HasSubstr("has not been read yet"));
+  EXPECT_THAT(status.err, HasSubstr("waits for its map"));
+  etcd_->Signal(SIGCONT);
+  ASSERT_TRUE(Eventually([&] { return Get("a") == "one"; }));
+  EXPECT_EQ(Map(0)["epoch"], 4);
+
+  EXPECT_EQ(Abacus({"volume", "delete", "home"}).code, 0);
+  EXPECT_EQ(Create(etcd_->url(), "1").code, 0) << "nothing is left of the first one";
+  EXPECT_EQ(Map(0)["epoch"], 2);
+}
+
+TEST_F(MapEndToEndTest, WhatCannotBeIsToldAndNothingIsMade) {
+  const Outcome scheme = Create("zookeeper://127.0.0.1:1", "1");
+  EXPECT_EQ(scheme.code, 2);
+  EXPECT_THAT(scheme.err, HasSubstr("etcd://HOST:PORT"));
+  const Outcome copies = Create(etcd_->url(), "3");
+  EXPECT_EQ(copies.code, 2);
+  EXPECT_THAT(copies.err, HasSubstr("copies of its metadata, not 3"));
+  const std::string url = etcd_->url();
+  etcd_->Kill();
+  const Outcome gone = Create(url, "1");
+  EXPECT_EQ(gone.code, 2);
+  EXPECT_THAT(gone.err, HasSubstr("does not answer"));
+  etcd_->Begin();
+  const Outcome alone = Abacus({"volume", "create", "home", "--map", url});
+  EXPECT_THAT(alone.err, HasSubstr("--map goes with --servers"));
+  EXPECT_EQ(Abacus({"volume", "list"}).out.find("home"), std::string::npos);
+  ASSERT_TRUE(Eventually([&] { return Create(url, "1").code == 0; }));
+  const Outcome again = Create(url, "1");
+  EXPECT_EQ(again.code, 2);
+  EXPECT_TRUE(Put("a", "one")) << "the first one is as it was";
+}
+
+}  // namespace
+}  // namespace abacus::apps::testing

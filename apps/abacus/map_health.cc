@@ -1,0 +1,92 @@
+#include "apps/abacus/map_health.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "apps/abacus/volumes.h"
+#include "objfs/volume/volume_set.h"
+#include "runtime/base/status.h"
+
+namespace abacus::apps {
+namespace {
+
+using objfs::MapReport;
+
+bool IsCurrentAt(const MapReport& map, uint32_t place) {
+  return std::count(map.current.begin(), map.current.end(), place) > 0;
+}
+
+std::string AddressAt(const MapReport& map, uint64_t place) {
+  return place < map.servers.size() ? map.servers[place] : "?";
+}
+
+}  // namespace
+
+absl::StatusOr<MapReport> MapOfVolume(runtime::Node& node, const std::string& name) {
+  const auto first = FirstServerOf(node, name);
+  if (first.ok()) return (*first)->Map(name);
+  ABACUS_ASSIGN_OR_RETURN(const VolumeSets sets, VolumesOf(node));
+  for (const auto& set : sets) {
+    absl::StatusOr<MapReport> map = set->Map(name);
+    if (map.ok()) return map;
+  }
+  return first.status();
+}
+
+bool IsMapWhole(const MapReport& map) {
+  return map.reachable && map.is_primary && map.may_serve &&
+         map.current.size() == map.copies.size();
+}
+
+std::string MapText(const MapReport& map) {
+  if (map.url.empty()) {
+    return absl::StrCat("map: at the first server, ", AddressAt(map, 0),
+                        ", which nobody can replace: while it is down nothing is served\n");
+  }
+  std::string text = absl::StrCat("map: ", map.url);
+  if (map.epoch == 0) {
+    return absl::StrCat(text, " has not been read yet: ", map.why, "\n");
+  }
+  absl::StrAppend(&text, ", epoch ", map.epoch, ", answered for by ", AddressAt(map, map.primary),
+                  "\n");
+  for (const uint32_t place : map.copies) {
+    absl::StrAppend(&text, "  names and inodes at ", AddressAt(map, place), ": ",
+                    IsCurrentAt(map, place) ? "current" : "behind, cannot take over",
+                    map.objects_all > 0 && !IsCurrentAt(map, place)
+                        ? absl::StrCat(": ", map.objects_done, " of ", map.objects_all,
+                                       " objects are brought up to date")
+                        : "",
+                    "\n");
+  }
+  if (!map.reachable) {
+    absl::StrAppend(&text, "  the map does not answer (", map.why, "): ",
+                    map.may_serve ? "reads and writes go on, but no server can be changed or take "
+                                    "over until it does\n"
+                                  : "nothing is served until it does\n");
+  } else if (!map.may_serve) {
+    absl::StrAppend(&text, "  nobody answers for the volume now\n");
+  }
+  return text;
+}
+
+std::string MapJson(const MapReport& map) {
+  nlohmann::json copies = nlohmann::json::array();
+  for (const uint32_t place : map.copies) {
+    copies.push_back({{"server", AddressAt(map, place)}, {"current", IsCurrentAt(map, place)}});
+  }
+  return nlohmann::json{{"kind", map.url.empty() ? "embedded" : "etcd"},
+                        {"address", map.url},
+                        {"reachable", map.reachable},
+                        {"why", map.why},
+                        {"epoch", map.epoch},
+                        {"primary", map.epoch == 0 ? "" : AddressAt(map, map.primary)},
+                        {"serves", map.may_serve},
+                        {"has_lease", map.has_lease},
+                        {"objects_done", map.objects_done},
+                        {"objects_all", map.objects_all},
+                        {"copies", copies}}
+      .dump();
+}
+
+}  // namespace abacus::apps

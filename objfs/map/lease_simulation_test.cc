@@ -1,0 +1,109 @@
+// The lease of a volume's primary under faults of every kind, on many seeds; and ways to break it,
+// one rule at a time, with the proof that the simulation notices each.
+//
+//   ABACUS_LONG=1   10^8 steps instead of 10^6
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "gtest/gtest.h"
+#include "objfs/map/testing/lease_simulator.h"
+#include "runtime/testing/sanitized.h"
+
+namespace abacus::objfs::testing {
+namespace {
+
+TEST(LeaseSimulation, ThereIsNeverMoreThanOnePrimaryAndItHasAll) {
+  constexpr uint64_t kStepsUsually = runtime::testing::kSanitized ? 200'000 : 1'000'000;
+  const uint64_t steps_min = std::getenv("ABACUS_LONG") != nullptr ? 100'000'000 : kStepsUsually;
+  LeaseStats stats;
+  uint64_t steps = 0, seed = 0;
+  while (steps < steps_min) {
+    const auto result = LeaseWorld<FaithfulLeasePolicy>(++seed, &stats).Run();
+    ASSERT_EQ(result.broken, "") << "seed " << seed;
+    steps += result.steps;
+  }
+  std::printf(
+      "%d steps, %d seeds: %d acknowledged, %d of them by promise alone, %d refused, %d "
+      "beginnings of a primary, %d restarts, %d calls of the map unanswered, %d times a copy "
+      "became current\n",
+      static_cast<int>(steps), static_cast<int>(seed), static_cast<int>(stats.acknowledged),
+      static_cast<int>(stats.by_promise), static_cast<int>(stats.refused),
+      static_cast<int>(stats.takeovers), static_cast<int>(stats.restarts),
+      static_cast<int>(stats.unknown), static_cast<int>(stats.rejoined));
+  // What does not happen is not tested.
+  EXPECT_GE(stats.acknowledged, steps_min / 50);
+  for (const uint64_t count :
+       {stats.by_promise, stats.refused, stats.takeovers, stats.restarts, stats.rejoined}) {
+    EXPECT_GE(count, steps_min / 10'000);
+  }
+  EXPECT_GE(stats.unknown, steps_min / 1000);
+}
+
+// Not constants as in the faithful ones: one build serves for all mutations.
+struct SwitchedLeasePolicy {
+  static inline bool kCountFromSending = true;
+  static inline bool kLeaveMargin = true;
+  static inline bool kHonourPromise = true;
+  static inline bool kOnlyCurrentStand = true;
+  static inline bool kWaitForTheLease = true;
+  static inline bool kNoPromiseWhileTaking = true;
+  static inline bool kNewLifeAfterDoubt = true;
+  static inline bool kFenceNewLives = true;
+  static inline bool kCountPending = true;
+  static inline bool kPromiseOutlivesRestart = true;
+};
+
+// Some seed finds it.
+void ExpectCaught(bool* rule, const char* name) {
+  if (runtime::testing::kSanitized) GTEST_SKIP() << "what is slow there is found in other builds";
+  constexpr uint64_t kSeedsMax = 20'000;
+  *rule = false;
+  LeaseStats stats;
+  uint64_t seed = 1;
+  std::string broken;
+  for (; seed <= kSeedsMax && broken.empty(); ++seed) {
+    broken = LeaseWorld<SwitchedLeasePolicy>(seed, &stats).Run().broken;
+  }
+  *rule = true;
+  EXPECT_NE(broken, "") << name << " was broken, and nobody noticed";
+  std::printf("%s: %s, seed %d\n", name, broken.c_str(), static_cast<int>(seed - 1));
+}
+
+using Switched = SwitchedLeasePolicy;
+
+TEST(LeaseMutation, ALeaseCountedFromItsAnswerIsCaught) {
+  ExpectCaught(&Switched::kCountFromSending, "kCountFromSending");
+}
+TEST(LeaseMutation, ClocksTakenForExactAreCaught) {
+  ExpectCaught(&Switched::kLeaveMargin, "kLeaveMargin");
+}
+TEST(LeaseMutation, ABrokenPromiseIsCaught) {
+  ExpectCaught(&Switched::kHonourPromise, "kHonourPromise");
+}
+TEST(LeaseMutation, APrimaryThatLacksSomethingIsCaught) {
+  ExpectCaught(&Switched::kOnlyCurrentStand, "kOnlyCurrentStand");
+}
+TEST(LeaseMutation, ATakeOverBeforeTheLeaseIsOverIsCaught) {
+  ExpectCaught(&Switched::kWaitForTheLease, "kWaitForTheLease");
+}
+TEST(LeaseMutation, APromiseWhileTakingOverIsCaught) {
+  ExpectCaught(&Switched::kNoPromiseWhileTaking, "kNoPromiseWhileTaking");
+}
+TEST(LeaseMutation, APromiseAfterAnUnansweredTakeOverIsCaught) {
+  ExpectCaught(&Switched::kNewLifeAfterDoubt, "kNewLifeAfterDoubt");
+}
+TEST(LeaseMutation, APromiseOfALifeThatIsNotFencedIsCaught) {
+  ExpectCaught(&Switched::kFenceNewLives, "kFenceNewLives");
+}
+TEST(LeaseMutation, AChangeThatMayHaveHappenedAndIsNotCountedIsCaught) {
+  ExpectCaught(&Switched::kCountPending, "kCountPending");
+}
+TEST(LeaseMutation, APromiseThatARestartForgetsIsCaught) {
+  ExpectCaught(&Switched::kPromiseOutlivesRestart, "kPromiseOutlivesRestart");
+}
+
+}  // namespace
+}  // namespace abacus::objfs::testing

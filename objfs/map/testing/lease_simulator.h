@@ -1,0 +1,365 @@
+#ifndef ABACUS_OBJFS_MAP_TESTING_LEASE_SIMULATOR_H_
+#define ABACUS_OBJFS_MAP_TESTING_LEASE_SIMULATOR_H_
+
+// Servers of one volume and its map in one thread: each with a clock of its own speed, and between
+// them messages that are late, lost, or arrive when nobody waits for them any more.
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "objfs/map/lease_core_inl.h"
+#include "runtime/testing/sim_random.h"
+
+namespace abacus::objfs::testing {
+
+struct LeaseStats {
+  uint64_t acknowledged = 0, refused = 0;
+  uint64_t takeovers = 0, restarts = 0;
+  uint64_t unknown = 0;     // calls of the map without an answer
+  uint64_t by_promise = 0;  // acknowledged without a lease
+  uint64_t by_lease = 0;    // acknowledged without promises
+  uint64_t rejoined = 0;    // copies that became current again
+};
+
+template <typename Policy>
+class LeaseWorld {
+ public:
+  struct Result {
+    std::string broken;  // empty: all held
+    uint64_t steps = 0;
+  };
+
+  LeaseWorld(uint64_t seed, LeaseStats* stats) : random_(seed), stats_(stats) {
+    map_.clock = Clock(random_);
+    row_.key = 1;
+    row_.servers = {"a:1", "b:1", "c:1"};
+    row_.copies = {{0, true}, {1, false}};
+    if (random_.Chance(300)) row_.copies.push_back({2, false});
+    for (uint32_t i = 0; i < row_.copies.size(); ++i) {
+      nodes_[i].place = i;
+      nodes_[i].clock = Clock(random_);
+      Start(i);
+    }
+    for (uint32_t i = 0; i < row_.copies.size(); ++i) After(0, [this, i] { Turn(i); });
+    After(0, [this] { Trouble(); });
+  }
+
+  Result Run() {
+    Result result;
+    constexpr int64_t kEnd = 150 * kSecond, kCalm = 40 * kSecond;
+    while (broken_.empty() && now_ < kEnd + kCalm) {
+      if (now_ > kEnd && !calm_) CalmDown();
+      const auto next = events_.begin();
+      now_ = next->first.first;
+      const std::function<void()> event = std::move(next->second);
+      events_.erase(next);
+      event();
+      ++result.steps;
+      CheckOnePrimary();
+    }
+    const auto serves = [this](const Node& node) { return MayServe(node); };
+    if (broken_.empty() && std::none_of(nodes_.begin(), nodes_.end(), serves)) {
+      broken_ = "nobody serves though nothing is wrong any more";
+    }
+    result.broken = broken_.empty() ? "" : absl::StrCat(broken_, " at ", now_ / 1'000'000, " ms");
+    return result;
+  }
+
+ private:
+  static constexpr int64_t kMs = 1'000'000, kSecond = 1000 * kMs;
+  using Core = BasicLeaseCore<Policy>;
+
+  // Runs at a speed of its own; two of them differ by less than LeaseOptions::drift_percent.
+  struct Clock {
+    Clock() = default;
+    explicit Clock(runtime::sim::SimRandom& random)
+        : begin(random.Between(0, 1000 * kSecond)), permille(1000 + 23 * random.Between(-1, 1)) {}
+    int64_t begin = 0, permille = 1000;
+    int64_t At(int64_t now) const { return begin + now / 1000 * permille; }
+  };
+  struct Node {
+    uint32_t place = 0;
+    Clock clock;
+    std::unique_ptr<Core> core;  // null: it is down
+    uint64_t life = 0;
+    uint64_t call = 0;  // of the map, that it waits for
+    std::set<uint64_t> has;
+    uint64_t served_epoch = 0;
+  };
+  struct Map {
+    Clock clock;
+    bool away = false;
+    std::map<uint64_t, int64_t> leases;  // until when, by its clock
+    std::string holder;
+    uint64_t holder_lease = 0;
+    int64_t holder_revision = 0, revision = 1, row_revision = 1;
+    std::vector<std::function<void()>> waiting;  // while it is away
+  };
+
+  void After(int64_t delay, std::function<void()> what) {
+    events_.emplace(std::pair(now_ + delay, ++event_), std::move(what));
+  }
+  int64_t Now(const Node& node) const { return node.clock.At(now_); }
+  bool MayServe(const Node& node) const { return node.core && node.core->MayServe(Now(node)); }
+
+  void Start(uint32_t i) {
+    LeaseOptions options;
+    nodes_[i].core = std::make_unique<Core>(options, i, ++life_ << 20, Now(nodes_[i]));
+    nodes_[i].life = life_;
+    nodes_[i].call = 0;
+  }
+
+  // -- what goes wrong ----------------------------------------------------------------------------
+
+  void Trouble() {
+    if (calm_) return;
+    const uint32_t i = static_cast<uint32_t>(random_.Below(row_.copies.size()));
+    switch (random_.Below(6)) {
+      case 0:
+      case 1:
+        if (nodes_[i].core) {
+          nodes_[i].core.reset();
+          ++stats_->restarts;
+        }
+        After(random_.Between(0, 12 * kSecond), [this, i] {
+          if (!nodes_[i].core) Start(i);
+        });
+        break;
+      case 2:
+      case 3:
+        map_.away = true;
+        After(random_.Between(0, 15 * kSecond), [this] { MapReturns(); });
+        break;
+      case 4:
+        cut_ = i;
+        break;
+      case 5:
+        cut_.reset();
+        break;
+    }
+    loss_permille_ = random_.Chance(300) ? 250 : 20;
+    After(random_.Between(kSecond / 2, 7 * kSecond), [this] { Trouble(); });
+  }
+  void MapReturns() {
+    map_.away = false;
+    for (auto& request : std::exchange(map_.waiting, {})) After(random_.Between(0, kMs), request);
+  }
+  void CalmDown() {
+    calm_ = true;
+    cut_.reset();
+    loss_permille_ = 0;
+    MapReturns();
+    for (uint32_t i = 0; i < row_.copies.size(); ++i) {
+      if (!nodes_[i].core) Start(i);
+    }
+  }
+  bool Lost() { return random_.Chance(loss_permille_); }
+  // Mostly soon; seldom when nobody waits any more.
+  int64_t Delay() {
+    if (!calm_ && random_.Chance(30)) return random_.Between(kSecond, 9 * kSecond);
+    if (!calm_ && random_.Chance(70)) return random_.Between(100 * kMs, 900 * kMs);
+    return random_.Between(kMs / 10, 30 * kMs);
+  }
+  bool Cut(uint32_t a, uint32_t b) const { return cut_ == a || cut_ == b; }
+
+  // -- a server -----------------------------------------------------------------------------------
+
+  void Turn(uint32_t i) {
+    Node& node = nodes_[i];
+    if (node.core) {
+      if (auto call = node.core->NextCall(Now(node))) Ask(i, *std::move(call));
+      for (const uint32_t place : node.core->NextAsks(Now(node))) AskPromise(i, place);
+      Write(node);
+    }
+    After(random_.Between(5 * kMs, 60 * kMs), [this, i] { Turn(i); });
+  }
+
+  void Ask(uint32_t i, MapCall call) {
+    const uint64_t number = nodes_[i].call = ++calls_;
+    const uint64_t life = nodes_[i].life;
+    const auto answer = [this, i, number, life](const MapAnswer& reply) {
+      Node& node = nodes_[i];
+      if (!node.core || node.life != life || node.call != number) return;
+      node.call = 0;
+      if (reply.state == MapAnswer::State::kUnknown) ++stats_->unknown;
+      node.core->OnAnswer(Now(node), reply);
+      NoteEpoch(node);
+    };
+    After(kSecond, [answer] { answer(MapAnswer()); });
+    if (Lost()) return;
+    After(Delay(), [this, call = std::move(call), answer] { Arrive(call, answer); });
+  }
+  void AskPromise(uint32_t i, uint32_t place) {
+    const int64_t sent = Now(nodes_[i]);
+    const uint64_t life = nodes_[i].life, epoch = nodes_[i].core->row().epoch;
+    const auto answered = std::make_shared<bool>(false);
+    const auto answer = [this, i, place, sent, life, answered](std::optional<PromiseAnswer> reply) {
+      Node& node = nodes_[i];
+      if (*answered || !node.core || node.life != life) return;
+      *answered = true;
+      node.core->OnPromise(Now(node), place, sent, reply);
+    };
+    After(2 * kSecond, [answer] { answer(std::nullopt); });
+    if (Lost() || Cut(i, place)) return;
+    After(Delay(), [this, place, epoch, answer] {
+      Node& other = nodes_[place];
+      if (!other.core) return;
+      const PromiseAnswer reply = other.core->OnAsk(Now(other), epoch);
+      if (!Lost()) After(Delay(), [answer, reply] { answer(reply); });
+    });
+  }
+
+  // One write, to all that have to have it.
+  void Write(Node& node) {
+    Core& core = *node.core;
+    if (!core.MayServe(Now(node))) return;
+    const uint64_t value = ++values_;
+    node.has.insert(value);
+    VolumeRow row = core.row();
+    bool everywhere = true, changes = false;
+    for (const uint32_t place : core.Candidates()) {
+      Node& other = nodes_[place];
+      const bool takes = other.core && !Cut(node.place, place) && !Lost() &&
+                         other.core->row().epoch <= core.row().epoch;
+      if (takes) {
+        other.has.insert(value);
+      } else {
+        everywhere = false;
+        changes = true;
+        row.SetCurrent(place, false);
+      }
+    }
+    if (everywhere) {
+      acknowledged_.insert(value);
+      ++stats_->acknowledged;
+      if (!core.HasLease(Now(node))) ++stats_->by_promise;
+    } else {
+      ++stats_->refused;
+    }
+    if (!changes && random_.Chance(100)) changes = CopyToOne(node, &row);
+    if (changes && !core.changing()) core.Change(row);
+  }
+  // What a copy lacks; it is current from then on.
+  bool CopyToOne(const Node& node, VolumeRow* row) {
+    for (const VolumeRow::Copy& copy : row->copies) {
+      Node& other = nodes_[copy.place];
+      if (copy.current || !other.core || Cut(node.place, copy.place) || node.core->changing()) {
+        continue;
+      }
+      other.has = node.has;
+      row->SetCurrent(copy.place, true);
+      ++stats_->rejoined;
+      return true;
+    }
+    return false;
+  }
+
+  // -- the map ------------------------------------------------------------------------------------
+
+  void Arrive(const MapCall& call, const std::function<void(const MapAnswer&)>& answer) {
+    if (map_.away) {
+      if (map_.waiting.size() < 50) {
+        map_.waiting.push_back([this, call, answer] { Arrive(call, answer); });
+      }
+      return;
+    }
+    const MapAnswer reply = Serve(call);
+    if (!Lost()) After(Delay(), [answer, reply] { answer(reply); });
+  }
+  MapAnswer Serve(const MapCall& call) {
+    const int64_t now = map_.clock.At(now_);
+    const auto alive = [&](uint64_t lease) {
+      const auto found = map_.leases.find(lease);
+      return found != map_.leases.end() && now < found->second;
+    };
+    if (!map_.holder.empty() && !alive(map_.holder_lease)) {
+      map_.holder.clear();
+      map_.holder_revision = 0;
+    }
+    using Kind = MapCall::Kind;
+    MapAnswer answer{.state = MapAnswer::State::kDone, .reading = {}};
+    bool done = true;
+    switch (call.kind) {
+      case Kind::kRead:
+        break;
+      case Kind::kGrant:
+        map_.leases[call.lease] = now + LeaseOptions().lease_ns;
+        break;
+      case Kind::kRenew:
+        done = alive(call.lease);
+        if (done) map_.leases[call.lease] = now + LeaseOptions().lease_ns;
+        break;
+      case Kind::kTake:
+        done = call.revision == map_.row_revision && alive(call.lease) &&
+               call.holder_revision == map_.holder_revision;
+        // A map without that comparison has none of the lease's holder either.
+        if (!Policy::kWaitForTheLease) done = call.revision == map_.row_revision;
+        if (!done) break;
+        row_ = call.row;
+        map_.row_revision = map_.holder_revision = ++map_.revision;
+        map_.holder = call.holder;
+        map_.holder_lease = call.lease;
+        break;
+      case Kind::kSet:
+        done = call.revision == map_.row_revision;
+        if (!done) break;
+        row_ = call.row;
+        map_.row_revision = ++map_.revision;
+        break;
+    }
+    if (!done) answer.state = MapAnswer::State::kRefused;
+    answer.reading = {.revision = map_.row_revision,
+                      .row = row_,
+                      .holder = map_.holder,
+                      .holder_revision = map_.holder_revision};
+    return answer;
+  }
+
+  // -- what must hold -----------------------------------------------------------------------------
+
+  void NoteEpoch(Node& node) {
+    if (node.core->role() != Core::Role::kPrimary || !MayServe(node)) return;
+    const uint64_t epoch = node.core->row().epoch;
+    if (node.served_epoch == epoch) return;
+    node.served_epoch = epoch;
+    ++stats_->takeovers;
+    if (!std::includes(node.has.begin(), node.has.end(), acknowledged_.begin(),
+                       acknowledged_.end())) {
+      broken_ = absl::StrCat("server ", node.place, " begins epoch ", epoch,
+                             " without what was acknowledged");
+    }
+  }
+  void CheckOnePrimary() {
+    const int serving = static_cast<int>(
+        std::count_if(nodes_.begin(), nodes_.end(), [this](const Node& n) { return MayServe(n); }));
+    if (serving > 1) broken_ = "two primaries";
+  }
+
+  runtime::sim::SimRandom random_;
+  LeaseStats* const stats_;
+  int64_t now_ = 0;
+  uint64_t event_ = 0, life_ = 0, calls_ = 0, values_ = 0;
+  std::map<std::pair<int64_t, uint64_t>, std::function<void()>> events_;
+  std::array<Node, 3> nodes_;
+  VolumeRow row_;
+  Map map_;
+  bool calm_ = false;
+  uint32_t loss_permille_ = 20;
+  std::optional<uint32_t> cut_;
+  std::set<uint64_t> acknowledged_;
+  std::string broken_;
+};
+
+}  // namespace abacus::objfs::testing
+
+#endif  // ABACUS_OBJFS_MAP_TESTING_LEASE_SIMULATOR_H_

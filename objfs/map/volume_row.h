@@ -1,0 +1,45 @@
+#ifndef ABACUS_OBJFS_MAP_VOLUME_ROW_H_
+#define ABACUS_OBJFS_MAP_VOLUME_ROW_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace abacus::objfs {
+
+// What a volume's map says of it: which servers it has, by place, and which of them answers for its
+// names and inodes. Files name servers by their places, so a place stays, and what is at it may
+// become another server.
+struct VolumeRow {
+  // A place that keeps the volume's metadata.
+  struct Copy {
+    uint32_t place = 0;
+    // It has all that was ever acknowledged: it may become the primary. The primary always is.
+    bool current = false;
+    friend bool operator==(const Copy&, const Copy&) = default;
+  };
+
+  uint64_t key = 0;  // of this volume and no other
+  // One more with each primary that begins, be it the same server again.
+  uint64_t epoch = 1;
+  uint32_t primary = 0;  // a place
+  std::vector<std::string> servers;
+  std::vector<Copy> copies;
+
+  bool IsCurrent(uint32_t place) const;
+  bool IsCopy(uint32_t place) const;
+  void SetCurrent(uint32_t place, bool current);  // REQUIRES: IsCopy(place)
+
+  std::string Encode() const;
+  // Errors: kDataLoss - it is none, or makes no sense; kFailedPrecondition - of a later version.
+  static absl::StatusOr<VolumeRow> Decode(std::string_view text);
+
+  friend bool operator==(const VolumeRow&, const VolumeRow&) = default;
+};
+
+}  // namespace abacus::objfs
+
+#endif  // ABACUS_OBJFS_MAP_VOLUME_ROW_H_

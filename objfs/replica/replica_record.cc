@@ -1,0 +1,119 @@
+#include "objfs/replica/replica_record.h"
+
+#include <span>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "objfs/store/format.h"
+#include "runtime/base/status.h"
+
+namespace abacus::objfs {
+
+namespace {
+
+constexpr char kRecordName[] = "replica";
+constexpr char kNewRecordName[] = "replica.new";
+constexpr std::string_view kRecordMagic = "ABACUSRP";
+constexpr uint32_t kRecordVersion = 1;
+constexpr uint32_t kWholeFlag = 1, kPrimaryFlag = 2;
+// Numbers of epoch e begin at e << 40: 10^12 objects in each, and 16 million epochs.
+constexpr int kEpochShift = 40;
+constexpr uint64_t kEpochMax = (uint64_t{1} << 24) - 1;
+
+template <typename Number>
+void AppendNumber(std::string* bytes, Number number) {
+  for (size_t i = 0; i < sizeof number; ++i) {
+    bytes->push_back(static_cast<char>(number >> (8 * i)));
+  }
+}
+
+template <typename Number>
+Number NumberAt(std::string_view bytes, size_t at) {
+  Number number = 0;
+  for (size_t i = 0; i < sizeof number; ++i) {
+    number |= static_cast<Number>(static_cast<uint8_t>(bytes[at + i])) << (8 * i);
+  }
+  return number;
+}
+
+}  // namespace
+
+std::string ReplicaRecord::Encode() const {
+  std::string bytes(kRecordMagic);
+  AppendNumber(&bytes, kRecordVersion);
+  AppendNumber(&bytes, (is_whole ? kWholeFlag : 0) | (was_primary ? kPrimaryFlag : 0));
+  AppendNumber(&bytes, epoch);
+  AppendNumber(&bytes, Crc32c(bytes));
+  return bytes;
+}
+
+absl::StatusOr<ReplicaRecord> ReplicaRecord::Decode(std::string_view bytes) {
+  const bool is_one = bytes.size() == kBytes && bytes.starts_with(kRecordMagic) &&
+                      NumberAt<uint32_t>(bytes, kBytes - 4) == Crc32c(bytes.substr(0, kBytes - 4));
+  if (!is_one) {
+    return absl::DataLossError(
+        "the record of what this copy of a volume is worth is damaged: remove the directory, and "
+        "the copy is made anew");
+  }
+  if (const auto version = NumberAt<uint32_t>(bytes, 8); version != kRecordVersion) {
+    return absl::FailedPreconditionError(absl::StrCat("this copy of a volume is of version ",
+                                                      version, ", and this server knows ",
+                                                      kRecordVersion, ": update the server"));
+  }
+  const auto flags = NumberAt<uint32_t>(bytes, 12);
+  if ((flags & ~(kWholeFlag | kPrimaryFlag)) != 0) {
+    return absl::DataLossError(absl::StrCat("a copy of a volume has flags ", flags));
+  }
+  return ReplicaRecord{.epoch = NumberAt<uint64_t>(bytes, 16),
+                       .is_whole = (flags & kWholeFlag) != 0,
+                       .was_primary = (flags & kPrimaryFlag) != 0};
+}
+
+absl::StatusOr<std::optional<ReplicaRecord>> ReplicaRecord::Load(Disk& disk) {
+  const auto file = disk.Open(kRecordName);
+  if (absl::IsNotFound(file.status())) return std::nullopt;
+  ABACUS_RETURN_IF_ERROR(file.status());
+  std::string bytes(kBytes + 1, '\0');  // one more: it is not to be longer
+  ABACUS_ASSIGN_OR_RETURN(const uint64_t read,
+                          (*file)->Read(0, std::span(bytes.data(), bytes.size())));
+  bytes.resize(read);
+  ABACUS_ASSIGN_OR_RETURN(const ReplicaRecord record, Decode(bytes));
+  return record;
+}
+
+absl::Status ReplicaRecord::Save(Disk& disk) const {
+  const absl::Status removed = disk.Remove(kNewRecordName);  // of a crash
+  if (!absl::IsNotFound(removed)) ABACUS_RETURN_IF_ERROR(removed);
+  ABACUS_ASSIGN_OR_RETURN(const auto file, disk.Create(kNewRecordName));
+  ABACUS_RETURN_IF_ERROR(file->Write(0, Encode()));
+  ABACUS_RETURN_IF_ERROR(file->Sync());
+  ABACUS_RETURN_IF_ERROR(disk.Rename(kNewRecordName, kRecordName));
+  return disk.SyncDirectory("");
+}
+
+absl::StatusOr<std::unique_ptr<LocalObjectStore>> OpenPrimaryStore(
+    Disk& disk, uint64_t epoch, LocalObjectStoreOptions options) {
+  if (epoch == 0 || epoch > kEpochMax) {
+    return absl::InvalidArgumentError(absl::StrCat("there is no epoch ", epoch));
+  }
+  ABACUS_ASSIGN_OR_RETURN(const std::optional<ReplicaRecord> record, ReplicaRecord::Load(disk));
+  if (record.has_value() && !record->is_whole) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "this copy of the volume is not whole: it missed something, or was being brought up to ",
+        "date when that ended. A server that has the volume whole must serve it, and bring this ",
+        "copy up to date"));
+  }
+  // Who retired as a copy has seen the epoch that it is to be opened in.
+  const uint64_t seen = record.has_value() ? record->epoch : 0;
+  if (epoch < seen || (epoch == seen && record->was_primary)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the volume was in epoch ", seen, " here: it is not opened in epoch ", epoch));
+  }
+  options.ids_begin = epoch == 1 ? 1 : epoch << kEpochShift;
+  ABACUS_ASSIGN_OR_RETURN(auto store, LocalObjectStore::Open(disk, std::move(options)));
+  const ReplicaRecord opened{.epoch = epoch, .is_whole = true, .was_primary = true};
+  ABACUS_RETURN_IF_ERROR(opened.Save(disk));
+  return store;
+}
+
+}  // namespace abacus::objfs

@@ -1,0 +1,346 @@
+#include "objfs/replica/replicated_store.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
+
+namespace abacus::objfs {
+
+using runtime::Block;
+using runtime::MutexLock;
+
+namespace {
+
+using Kind = ReplicaOperation::Kind;
+
+ReplicaOperation OperationOn(Kind kind, ObjectId id, VersionNumber version) {
+  ReplicaOperation operation{.kind = kind, .version = version, .parts = {}};
+  operation.parts.push_back({.id = id, .writes = {}, .blob = std::nullopt});
+  return operation;
+}
+
+ReplicaOperation UpdateOf(std::span<const ObjectUpdate> updates, VersionNumber version) {
+  ReplicaOperation operation{.kind = Kind::kUpdate, .version = version, .parts = {}};
+  for (const ObjectUpdate& update : updates) {
+    ReplicaPart part{.id = update.id,
+                     .writes = {},
+                     .blob = update.blob,
+                     .may_lose_contents = update.may_lose_contents};
+    for (const ObjectWrite& write : update.writes) {
+      part.writes.push_back({write.offset, Block::CopyOf(write.bytes)});
+    }
+    operation.parts.push_back(std::move(part));
+  }
+  return operation;
+}
+
+}  // namespace
+
+std::shared_ptr<ReplicatedStore> ReplicatedStore::Make(std::shared_ptr<LocalObjectStore> local,
+                                                       Options options, Host host) {
+  return std::shared_ptr<ReplicatedStore>(
+      new ReplicatedStore(std::move(local), options, std::move(host)));
+}
+
+ReplicatedStore::ReplicatedStore(std::shared_ptr<LocalObjectStore> local, Options options,
+                                 Host host)
+    : local_(std::move(local)),
+      options_(options),
+      host_(std::move(host)),
+      stream_(options.stream),
+      counts_(options.copy_counts),
+      worker_([this] { Work(); }) {}
+
+ReplicatedStore::~ReplicatedStore() {
+  {
+    MutexLock lock(mutex_);
+    is_ending_ = true;
+    changed_.SignalAll();
+  }
+  stream_.Close(absl::CancelledError("the store is closed"));
+  worker_.join();
+}
+
+// -- changes --------------------------------------------------------------------------------------
+
+template <typename Local, typename Operation>
+absl::Status ReplicatedStore::Change(std::span<const ObjectId> ids, Local local,
+                                     Operation operation) {
+  stream_.Room();
+  // Over both, so that the copy is told of changes of one object in their order.
+  const Turns::Turn turn(turns_, std::vector<ObjectId>(ids.begin(), ids.end()));
+  ABACUS_RETURN_IF_ERROR(local());
+  if (Streams()) Stream(operation());
+  return absl::OkStatus();
+}
+
+template <typename Local, typename Operation>
+absl::Status ReplicatedStore::ChangeBytes(std::span<const ObjectId> ids,
+                                          std::span<const Extent> extents, Local local,
+                                          Operation operation) {
+  absl::Status changed = Change(ids, local, operation);
+  if (!absl::IsDataLoss(changed) || !Repair(extents)) return changed;
+  return Change(ids, local, operation);
+}
+
+bool ReplicatedStore::Streams() {
+  MutexLock lock(mutex_);
+  return streams_;
+}
+
+bool ReplicatedStore::IsInStep(ObjectId id) { return id <= cursor_ || born_.contains(id); }
+
+void ReplicatedStore::Stream(ReplicaOperation operation) {
+  MutexLock lock(mutex_);
+  if (!streams_) return;
+  // One that is made while a resync lasts needs none: all of it is told.
+  if (operation.kind == Kind::kCreate && cursor_ != UINT64_MAX) {
+    born_.insert(operation.parts.front().id);
+  }
+  std::erase_if(operation.parts, [this](const ReplicaPart& part)
+                                     ABSL_NO_THREAD_SAFETY_ANALYSIS { return !IsInStep(part.id); });
+  if (!operation.parts.empty()) stream_.Put(std::move(operation));
+}
+
+absl::StatusOr<ObjectId> ReplicatedStore::Create(std::string_view blob, VersionNumber version) {
+  ABACUS_ASSIGN_OR_RETURN(const ObjectId id, Reserve());
+  ABACUS_RETURN_IF_ERROR(CreateAs(id, blob, version));
+  return id;
+}
+
+absl::StatusOr<ObjectId> ReplicatedStore::Reserve() { return local_->Reserve(); }
+
+absl::Status ReplicatedStore::CreateAs(ObjectId id, std::string_view blob, VersionNumber version) {
+  return Change(
+      std::span(&id, 1), [&] { return local_->CreateAs(id, blob, version); },
+      [&] {
+        ReplicaOperation operation = OperationOn(Kind::kCreate, id, version);
+        operation.parts.front().blob = std::string(blob);
+        return operation;
+      });
+}
+
+absl::Status ReplicatedStore::Remove(ObjectId id) {
+  absl::Status removed;
+  const auto local = [&] {
+    removed = local_->Remove(id);
+    if (removed.ok() || absl::IsNotFound(removed)) return removed;
+    // It may be gone nevertheless, and its files are not.
+    const bool is_gone = absl::IsNotFound(local_->GetAttributes(id).status());
+    return is_gone ? absl::OkStatus() : removed;
+  };
+  const absl::Status changed =
+      Change(std::span(&id, 1), local, [&] { return OperationOn(Kind::kRemove, id, 0); });
+  return changed.ok() ? removed : changed;
+}
+
+absl::Status ReplicatedStore::Write(ObjectId id, uint64_t offset, std::string_view bytes,
+                                    VersionNumber version) {
+  const Extent extent{id, offset, bytes.size()};
+  return ChangeBytes(
+      std::span(&id, 1), std::span(&extent, 1),
+      [&] { return local_->Write(id, offset, bytes, version); },
+      [&] {
+        ReplicaOperation operation = OperationOn(Kind::kWrite, id, version);
+        operation.parts.front().writes.push_back({offset, Block::CopyOf(bytes)});
+        return operation;
+      });
+}
+
+absl::Status ReplicatedStore::Update(std::span<const ObjectUpdate> updates, VersionNumber version) {
+  std::vector<ObjectId> ids;
+  std::vector<Extent> extents;
+  for (const ObjectUpdate& update : updates) {
+    ids.push_back(update.id);
+    for (const ObjectWrite& write : update.writes) {
+      extents.push_back({update.id, write.offset, write.bytes.size()});
+    }
+  }
+  return ChangeBytes(
+      ids, extents, [&] { return local_->Update(updates, version); },
+      [&] { return UpdateOf(updates, version); });
+}
+
+absl::Status ReplicatedStore::Truncate(ObjectId id, uint64_t size_bytes, VersionNumber version) {
+  const Extent extent{id, size_bytes, 1};
+  return ChangeBytes(
+      std::span(&id, 1), std::span(&extent, 1),
+      [&] { return local_->Truncate(id, size_bytes, version); },
+      [&] {
+        ReplicaOperation operation = OperationOn(Kind::kTruncate, id, version);
+        operation.offset = size_bytes;
+        return operation;
+      });
+}
+
+absl::Status ReplicatedStore::Punch(ObjectId id, uint64_t offset, uint64_t bytes,
+                                    VersionNumber version) {
+  const Extent ends[] = {{id, offset, 1}, {id, offset + bytes, 1}};
+  return ChangeBytes(
+      std::span(&id, 1), ends, [&] { return local_->Punch(id, offset, bytes, version); },
+      [&] {
+        ReplicaOperation operation = OperationOn(Kind::kPunch, id, version);
+        operation.offset = offset;
+        operation.bytes = bytes;
+        return operation;
+      });
+}
+
+absl::Status ReplicatedStore::SetAttributes(ObjectId id, std::string_view blob,
+                                            VersionNumber version) {
+  return Change(
+      std::span(&id, 1), [&] { return local_->SetAttributes(id, blob, version); },
+      [&] {
+        ReplicaOperation operation = OperationOn(Kind::kSetAttributes, id, version);
+        operation.parts.front().blob = std::string(blob);
+        return operation;
+      });
+}
+
+// -- reads ----------------------------------------------------------------------------------------
+
+absl::StatusOr<uint64_t> ReplicatedStore::Read(ObjectId id, uint64_t offset,
+                                               std::span<char> bytes) {
+  absl::StatusOr<uint64_t> read = local_->Read(id, offset, bytes);
+  if (!absl::IsDataLoss(read.status())) return read;
+  const Extent extent{id, offset, bytes.size()};
+  if (!Repair(std::span(&extent, 1))) return read;
+  return local_->Read(id, offset, bytes);
+}
+
+absl::StatusOr<uint64_t> ReplicatedStore::NextData(ObjectId id, uint64_t offset) {
+  return local_->NextData(id, offset);
+}
+absl::StatusOr<uint64_t> ReplicatedStore::NextHole(ObjectId id, uint64_t offset) {
+  return local_->NextHole(id, offset);
+}
+absl::StatusOr<std::vector<VersionNumber>> ReplicatedStore::ReadVersions(ObjectId id,
+                                                                         uint64_t first,
+                                                                         uint64_t count) {
+  return local_->ReadVersions(id, first, count);
+}
+absl::StatusOr<ObjectAttributes> ReplicatedStore::GetAttributes(ObjectId id) {
+  return local_->GetAttributes(id);
+}
+absl::StatusOr<std::vector<ObjectId>> ReplicatedStore::List(ObjectId after, uint64_t count_max) {
+  return local_->List(after, count_max);
+}
+absl::StatusOr<StoreSpace> ReplicatedStore::Space() { return local_->Space(); }
+StoreStatistics ReplicatedStore::Statistics() { return local_->Statistics(); }
+
+// -- damage ---------------------------------------------------------------------------------------
+
+bool ReplicatedStore::Repair(std::span<const Extent> extents) {
+  uint64_t repaired = 0, unrepaired = 0;
+  for (const Extent& extent : extents) {
+    const auto attributes = local_->GetAttributes(extent.id);
+    if (!attributes.ok()) return false;  // its table is damaged
+    const uint64_t end = std::min(attributes->size_bytes, extent.offset + extent.bytes);
+    for (uint64_t block = extent.offset / kBlockBytes; block * kBlockBytes < end; ++block) {
+      char byte;
+      const auto read = local_->Read(extent.id, block * kBlockBytes, std::span(&byte, 1));
+      if (!absl::IsDataLoss(read.status())) continue;
+      ++(RepairBlock(extent.id, block).ok() ? repaired : unrepaired);
+    }
+  }
+  MutexLock lock(mutex_);
+  report_.repaired_blocks += repaired;
+  report_.unrepaired_blocks += unrepaired;
+  return unrepaired == 0;
+}
+
+absl::Status ReplicatedStore::RepairBlock(ObjectId id, uint64_t block) {
+  for (bool is_first : {true, false}) {
+    std::shared_ptr<ReplicaLink> link;
+    {
+      MutexLock lock(mutex_);
+      link = link_;
+    }
+    if (link == nullptr) return absl::UnavailableError("there is no copy to repair it from");
+    ABACUS_ASSIGN_OR_RETURN(const Block bytes, link->ReadBlock(id, block));
+    absl::Status put_back = local_->PutBack(id, block, bytes.view());
+    if (!absl::IsFailedPrecondition(put_back) || !is_first) return put_back;
+    // What the block was last written with may be on its way to the copy.
+    ABACUS_RETURN_IF_ERROR(stream_.Await(stream_.Ask(ReplicaFlush::kNone, {})));
+  }
+  return absl::InternalError("not reached");
+}
+
+// -- flushes --------------------------------------------------------------------------------------
+
+template <typename Local>
+absl::Status ReplicatedStore::FlushBoth(ReplicaFlush kind, std::span<const ObjectId> ids,
+                                        Local local) {
+  bool needs_copy;
+  uint64_t finish;
+  ReplicaStream::FlushPtr flush;
+  {
+    MutexLock lock(mutex_);
+    needs_copy = counts_ || flushes_go_;
+    finish = finishes_;
+    // Under the lock: else one could go by the copy that is about to count.
+    if (flushes_go_) flush = stream_.Ask(kind, ids);
+  }
+  absl::Status flushed = local();
+  absl::Status copied =
+      flush != nullptr ? stream_.Await(flush) : absl::UnavailableError("there is none");
+  if (needs_copy && !copied.ok()) copied = AwaitRelief(finish);
+  ABACUS_RETURN_IF_ERROR(flushed);
+  if (needs_copy) ABACUS_RETURN_IF_ERROR(copied);
+  return MayAcknowledge();
+}
+
+absl::Status ReplicatedStore::AwaitRelief(uint64_t finish) {
+  const auto deadline =
+      std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(options_.flush_wait);
+  MutexLock lock(mutex_);
+  while (counts_ && finished_ <= finish && fenced_.ok()) {
+    if (changed_.WaitUntil(mutex_, deadline)) continue;
+    return absl::UnavailableError(absl::StrCat(
+        "the volume's copy does not answer, and the volume map does not let it go: nothing is ",
+        "acknowledged that one server alone has. Bring the copy's server back, or the map (",
+        report_.why, ")"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReplicatedStore::MayAcknowledge() {
+  {
+    MutexLock lock(mutex_);
+    if (!fenced_.ok()) return fenced_;
+  }
+  return host_.may_serve ? host_.may_serve() : absl::OkStatus();
+}
+
+absl::Status ReplicatedStore::Flush(ObjectId id) {
+  return FlushBoth(ReplicaFlush::kThese, std::span(&id, 1), [&] { return local_->Flush(id); });
+}
+absl::Status ReplicatedStore::FlushTogether(std::span<const ObjectId> ids) {
+  return FlushBoth(ReplicaFlush::kThese, ids, [&] { return local_->FlushTogether(ids); });
+}
+absl::Status ReplicatedStore::FlushAll() {
+  return FlushBoth(ReplicaFlush::kAll, {}, [&] { return local_->FlushAll(); });
+}
+
+// -- the report -----------------------------------------------------------------------------------
+
+ReplicationReport ReplicatedStore::Report() {
+  MutexLock lock(mutex_);
+  ReplicationReport report = report_;
+  report.copy_counts = counts_;
+  report.epoch = options_.epoch;
+  report.operations = stream_.put();
+  report.answered = stream_.answered();
+  if (!fenced_.ok()) report.link = ReplicationReport::Link::kFenced;
+  return report;
+}
+
+void ReplicatedStore::Poke() {
+  MutexLock lock(mutex_);
+  is_poked_ = true;
+  changed_.SignalAll();
+}
+
+}  // namespace abacus::objfs

@@ -1,0 +1,378 @@
+#include "objfs/replica/replicated_store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "objfs/replica/testing/replica_world.h"
+#include "objfs/store/memory_disk.h"
+#include "objfs/store/model_disk.h"
+#include "runtime/testing/cluster.h"
+
+namespace abacus::objfs {
+namespace {
+
+using testing::Fate;
+using ::testing::HasSubstr;
+using testing::ReplicaWorld;
+using testing::SoonHolds;
+
+class ReplicatedStoreTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    world_.options.flush_wait = absl::Milliseconds(50);
+    ASSERT_NO_FATAL_FAILURE(world_.Start());
+    made_ = *store().Create("made", 1);
+    ASSERT_TRUE(store().FlushAll().ok());
+  }
+  ReplicatedStore& store() { return world_.primary(); }
+  void CutPowerOfCopy() {
+    world_.KillCopy();
+    of_copy_->CutPower();
+    of_copy_->PowerOn(1);
+    ASSERT_TRUE(world_.StartCopy().ok());
+  }
+  void Promote() {
+    world_.KillPrimary();
+    ASSERT_NO_FATAL_FAILURE(CutPowerOfCopy());
+    const absl::Status promoted = world_.Promote();
+    ASSERT_TRUE(promoted.ok()) << promoted;
+  }
+
+  std::shared_ptr<PowerCutDisk> of_primary_ = std::make_shared<PowerCutDisk>();
+  std::shared_ptr<PowerCutDisk> of_copy_ = std::make_shared<PowerCutDisk>();
+  ReplicaWorld world_{of_primary_, of_copy_};
+  ObjectId made_ = 0;
+};
+
+TEST_F(ReplicatedStoreTest, WhatAFlushAcknowledgedIsThereWhenTheCopyTakesOver) {
+  ASSERT_TRUE(store().Write(made_, 5, "hello", 2).ok());
+  ASSERT_TRUE(store().SetAttributes(made_, "told", 3).ok());
+  ASSERT_TRUE(store().Flush(made_).ok());
+  const ObjectId reserved = *store().Reserve();
+  ASSERT_NO_FATAL_FAILURE(Promote());
+  const auto object = testing::ReadObject(store(), made_);
+  ASSERT_TRUE(object.ok()) << object.status();
+  EXPECT_EQ(object->bytes.substr(5), "hello");
+  EXPECT_EQ(object->blob, "told");
+  EXPECT_EQ(object->version, 3u);
+  EXPECT_GT(*store().Reserve(), reserved) << "no number is given twice";
+}
+
+TEST_F(ReplicatedStoreTest, EachKindOfChangeReachesTheCopy) {
+  const ObjectId removed = *store().Create("gone", 2);
+  ASSERT_TRUE(store().Write(made_, 0, std::string(30'000, 'a'), 3).ok());
+  ASSERT_TRUE(store().Truncate(made_, 25'000, 4).ok());
+  ASSERT_TRUE(store().Punch(made_, 8192, 8192, 5).ok());
+  const ObjectUpdate updates[] = {{made_, {{100, "updated"}}, "blob"}, {removed, {}, "other"}};
+  ASSERT_TRUE(store().Update(updates, 6).ok());
+  ASSERT_TRUE(store().Remove(removed).ok());
+  ASSERT_TRUE(store().CreateAs(*store().Reserve(), "", 7).ok());
+  ASSERT_TRUE(store().FlushAll().ok());
+  world_.KillPrimary();
+  world_.KillCopy();
+  const auto primary = LocalObjectStore::Open(*of_primary_, {});
+  const auto copy = LocalObjectStore::Open(*of_copy_, {});
+  ASSERT_TRUE(primary.ok() && copy.ok());
+  EXPECT_EQ((*copy)->List(0, 10)->size(), 2u);
+  testing::ExpectSame(**primary, **copy);
+}
+
+TEST_F(ReplicatedStoreTest, NothingIsAcknowledgedWhileTheMapDoesNotLetALostCopyGo) {
+  world_.map.answers = false;
+  world_.wire.is_cut = true;
+  ASSERT_TRUE(store().SetAttributes(made_, "alone", 2).ok());
+  const absl::Status flushed = store().FlushAll();
+  EXPECT_TRUE(absl::IsUnavailable(flushed)) << flushed;
+  EXPECT_THAT(std::string(flushed.message()), HasSubstr("the volume map does not let it go"));
+  EXPECT_TRUE(absl::IsUnavailable(store().Flush(made_)));
+  EXPECT_TRUE(absl::IsUnavailable(store().FlushTogether({})));
+  EXPECT_TRUE(world_.map.counts());
+  world_.map.answers = true;
+  EXPECT_TRUE(SoonHolds([&] { return store().FlushAll().ok(); }));
+  EXPECT_FALSE(world_.map.counts());
+}
+
+TEST_F(ReplicatedStoreTest, ALostCopyThatComesBackIsBroughtUpToDateAlsoWhileTheMapIsAway) {
+  world_.map.answers = false;
+  world_.wire.is_cut = true;
+  ASSERT_TRUE(store().SetAttributes(made_, "alone", 2).ok());
+  EXPECT_FALSE(store().FlushAll().ok());
+  world_.wire.is_cut = false;
+  EXPECT_TRUE(SoonHolds([&] { return store().FlushAll().ok(); }));
+  ASSERT_NO_FATAL_FAILURE(Promote());
+  EXPECT_EQ(store().GetAttributes(made_)->blob, "alone");
+}
+
+TEST_F(ReplicatedStoreTest, APrimaryThatBeginsAcknowledgesNothingBeforeItsCopyIsWholeOrLetGo) {
+  world_.KillPrimary();
+  world_.options.epoch = 2;
+  world_.options.copy_counts = true;
+  world_.map.answers = false;
+  world_.wire.is_cut = true;
+  ASSERT_TRUE(world_.StartPrimary().ok());
+  EXPECT_TRUE(absl::IsUnavailable(store().FlushTogether({}))) << "though nothing has changed";
+  world_.map.answers = true;
+  EXPECT_TRUE(SoonHolds([&] { return store().FlushAll().ok(); }));
+}
+
+TEST_F(ReplicatedStoreTest, WithoutItsLeaseAPrimaryAcknowledgesNothing) {
+  world_.map.lease_lasts = false;
+  for (const absl::Status& flushed :
+       {store().FlushAll(), store().Flush(made_), store().FlushTogether({})}) {
+    EXPECT_TRUE(absl::IsUnavailable(flushed)) << flushed;
+    EXPECT_THAT(std::string(flushed.message()), HasSubstr("lease"));
+  }
+}
+
+TEST_F(ReplicatedStoreTest, WhoMeetsALaterPrimaryAcknowledgesNothingAndDoesNotAskTheMap) {
+  const uint64_t drops = world_.map.drops;
+  ASSERT_TRUE(world_.copy()->Begin(9, 1).ok());
+  ASSERT_TRUE(store().SetAttributes(made_, "late", 2).ok());
+  const absl::Status flushed = store().FlushAll();
+  EXPECT_TRUE(absl::IsUnavailable(flushed));
+  EXPECT_THAT(std::string(flushed.message()), HasSubstr("the volume's primary no more"));
+  EXPECT_FALSE(store().FlushTogether({}).ok());
+  EXPECT_EQ(store().Report().link, ReplicationReport::Link::kFenced);
+  EXPECT_EQ(world_.map.drops, drops);
+  EXPECT_TRUE(world_.copy()->State()->is_whole);
+}
+
+TEST_F(ReplicatedStoreTest, ACopyWhoseDiskFailsIsLetGo) {
+  of_copy_->CutPower();
+  ASSERT_TRUE(store().Write(made_, 0, "more", 2).ok());
+  EXPECT_TRUE(SoonHolds([&] { return store().FlushAll().ok(); }));
+  EXPECT_FALSE(world_.map.counts());
+  EXPECT_THAT(store().Report().why, HasSubstr("power"));
+}
+
+// -- damage ---------------------------------------------------------------------------------------
+
+class RepairTest : public ::testing::Test {
+ protected:
+  static constexpr uint64_t kBlock = ObjectStore::kBlockBytes;
+  void SetUp() override {
+    ASSERT_NO_FATAL_FAILURE(world_.Start());
+    id_ = *store().Create("", 1);
+    bytes_ = std::string(kBlock, 'a') + std::string(kBlock, 'b') + std::string(100, 'c');
+    ASSERT_TRUE(store().Write(id_, 0, bytes_, 2).ok());
+    ASSERT_TRUE(store().FlushAll().ok());
+  }
+  void Damage(Disk& disk, uint64_t block) {
+    const auto file = disk.Open("1/0000000000000001.d");
+    ASSERT_TRUE(file.ok());
+    ASSERT_TRUE((*file)->Write(block * kBlock + 50, "rot").ok());
+  }
+  absl::StatusOr<std::string> ReadAll() {
+    std::string read(bytes_.size(), '?');
+    const auto count = store().Read(id_, 0, std::span(read.data(), read.size()));
+    if (!count.ok()) return count.status();
+    return read;
+  }
+  ReplicatedStore& store() { return world_.primary(); }
+
+  std::shared_ptr<MemoryDisk> of_primary_ = std::make_shared<MemoryDisk>();
+  std::shared_ptr<MemoryDisk> of_copy_ = std::make_shared<MemoryDisk>();
+  ReplicaWorld world_{of_primary_, of_copy_};
+  ObjectId id_ = 0;
+  std::string bytes_;
+};
+
+TEST_F(RepairTest, ADamagedBlockIsReadAndPutBackFromTheCopy) {
+  for (const uint64_t block : {0, 2}) Damage(*of_primary_, block);
+  EXPECT_EQ(*ReadAll(), bytes_);
+  EXPECT_EQ(store().Report().repaired_blocks, 2u);
+  EXPECT_EQ(store().Report().unrepaired_blocks, 0u);
+  const uint64_t errors = store().Statistics().checksum_errors;
+  EXPECT_GT(errors, 0u);
+  EXPECT_EQ(*ReadAll(), bytes_);
+  EXPECT_EQ(store().Statistics().checksum_errors, errors) << "it is whole again";
+  EXPECT_EQ(store().GetAttributes(id_)->size_bytes, bytes_.size());
+  EXPECT_EQ(store().GetAttributes(id_)->version, 2u);
+  ASSERT_TRUE(store().FlushAll().ok());
+  world_.KillPrimary();
+  const auto reopened = LocalObjectStore::Open(*of_primary_, {});
+  EXPECT_EQ(testing::ReadObject(**reopened, id_)->bytes, bytes_);
+}
+
+TEST_F(RepairTest, AWriteIntoADamagedBlockKeepsTheRestOfIt) {
+  Damage(*of_primary_, 1);
+  ASSERT_TRUE(store().Write(id_, kBlock + 10, "new", 3).ok());
+  bytes_.replace(kBlock + 10, 3, "new");
+  EXPECT_EQ(*ReadAll(), bytes_);
+  Damage(*of_primary_, 2);
+  ASSERT_TRUE(store().Truncate(id_, 2 * kBlock + 80, 4).ok());
+  bytes_.resize(2 * kBlock + 80);
+  EXPECT_EQ(*ReadAll(), bytes_);
+  EXPECT_EQ(store().Report().repaired_blocks, 2u);
+}
+
+TEST_F(RepairTest, ABlockThatBothHaveLostIsAnErrorAndCounted) {
+  Damage(*of_primary_, 1);
+  Damage(*of_copy_, 1);
+  EXPECT_TRUE(absl::IsDataLoss(ReadAll().status()));
+  EXPECT_EQ(store().Report().repaired_blocks, 0u);
+  EXPECT_EQ(store().Report().unrepaired_blocks, 1u);
+}
+
+TEST_F(RepairTest, WithoutACopyDamageIsAnError) {
+  world_.KillCopy();
+  world_.wire.is_cut = true;
+  Damage(*of_primary_, 1);
+  EXPECT_TRUE(absl::IsDataLoss(ReadAll().status()));
+}
+
+// -- a copy that is lost at any message -----------------------------------------------------------
+
+// Two objects that are always changed together, and what is known of them.
+class PairWork {
+ public:
+  // False where a flush was not acknowledged.
+  bool Work(ObjectStore& store) {
+    const auto a = store.Create("0", ++version_), b = store.Create("0", ++version_);
+    if (!a.ok() || !b.ok()) return false;
+    a_ = *a;
+    b_ = *b;
+    if (!store.FlushAll().ok()) return false;
+    acknowledged_ = 0;
+    for (int i = 1; i <= 6; ++i) {
+      const std::string number = absl::StrCat(i);
+      const ObjectUpdate both[] = {{a_, {}, number}, {b_, {{0, number}}, number}};
+      EXPECT_TRUE(store.Update(both, ++version_).ok());
+      if (i % 2 == 1) continue;
+      const absl::Status flushed = i % 4 == 0 ? store.Flush(a_) : store.FlushTogether({});
+      if (!flushed.ok()) {
+        EXPECT_TRUE(absl::IsUnavailable(flushed)) << flushed;
+        return false;
+      }
+      acknowledged_ = i;
+    }
+    return true;
+  }
+  void Check(ObjectStore& store) const {
+    if (acknowledged_ < 0) return;
+    const auto a = testing::ReadObject(store, a_), b = testing::ReadObject(store, b_);
+    ASSERT_TRUE(a.ok()) << a.status();
+    ASSERT_TRUE(b.ok()) << b.status();
+    EXPECT_EQ(a->blob, b->blob) << "half an update";
+    int found = -1;
+    ASSERT_TRUE(absl::SimpleAtoi(a->blob, &found));
+    EXPECT_GE(found, acknowledged_);
+    if (found > 0) {
+      EXPECT_EQ(b->bytes, a->blob);
+    }
+  }
+  int acknowledged() const { return acknowledged_; }
+
+ private:
+  ObjectId a_ = 0, b_ = 0;
+  VersionNumber version_ = 0;
+  int acknowledged_ = -1;
+};
+
+// From the `at`-th message of the work on nothing arrives, or that one's answer is lost and nothing
+// after it. Returns how many messages there were.
+uint64_t LoseCopyAt(uint64_t at, bool arrives, bool map_answers) {
+  SCOPED_TRACE(absl::StrCat("message ", at, arrives ? " arrives, not its answer" : " is lost",
+                            map_answers ? "" : "; the map is away"));
+  const auto of_primary = std::make_shared<PowerCutDisk>();
+  const auto of_copy = std::make_shared<PowerCutDisk>();
+  ReplicaWorld world(of_primary, of_copy);
+  if (!map_answers) world.options.flush_wait = absl::Milliseconds(10);
+  std::atomic<uint64_t> begun{UINT64_MAX};
+  world.wire.fate = [&](uint64_t message, std::string_view) {
+    if (message < begun || message - begun < at) return Fate::kArrives;
+    if (!map_answers) world.map.answers = false;
+    return message - begun == at && arrives ? Fate::kAnswerIsLost : Fate::kIsLost;
+  };
+  world.Start();
+  begun = world.wire.messages();
+  PairWork work;
+  const bool is_done = work.Work(world.primary());
+  EXPECT_TRUE(is_done || !map_answers);
+  const uint64_t messages = world.wire.messages() - begun;
+  world.KillPrimary();
+  world.KillCopy();
+  for (const auto& disk : {of_primary, of_copy}) {
+    disk->CutPower();
+    disk->PowerOn(at);
+  }
+  // What the map says decides who is the next primary.
+  if (world.map.counts()) {
+    EXPECT_TRUE(world.StartCopy().ok());
+    const absl::Status promoted = world.Promote();
+    EXPECT_TRUE(promoted.ok()) << promoted;
+    if (promoted.ok()) work.Check(world.primary());
+    return messages;
+  }
+  const auto again = OpenPrimaryStore(*of_primary, 2, {});
+  EXPECT_TRUE(again.ok());
+  if (again.ok()) work.Check(**again);
+  return messages;
+}
+
+TEST(LostCopyTest, AtAnyMessageWhatWasAcknowledgedIsWithWhoeverTheMapNames) {
+  const uint64_t messages = LoseCopyAt(1'000'000, false, true);
+  ASSERT_GE(messages, 4u);
+  for (const bool arrives : {false, true}) {
+    for (const bool map_answers : {true, false}) {
+      for (uint64_t at = 0; at <= messages && !HasFailure(); ++at) {
+        LoseCopyAt(at, arrives, map_answers);
+      }
+    }
+  }
+}
+
+// -- through the runtime --------------------------------------------------------------------------
+
+TEST(ReplicaLinkTest, ACopyAtAnotherNodeIsBroughtUpToDateAndItsDeathIsNoticed) {
+  runtime::testing::ClusterOptions cluster_options;
+  cluster_options.nodes = 2;
+  cluster_options.types = [](size_t, runtime::testing::TestPoints&, runtime::ObjectTypes& types) {
+    types.Add<ReplicaStore>();
+  };
+  const auto of_copy = std::make_shared<MemoryDisk>();
+  MemoryDisk of_primary;
+  testing::MapRow map;
+  runtime::testing::Cluster cluster(cluster_options);
+  auto opened = ReplicaStore::Open(of_copy, {});
+  ASSERT_TRUE(opened.ok());
+  const runtime::Ref<ReplicaStore> copy = cluster[1].binding().Adopt(*std::move(opened));
+  {
+    std::shared_ptr<LocalObjectStore> local = *OpenPrimaryStore(of_primary, 1, {});
+    ReplicatedStore::Options options;
+    options.epoch = 1;
+    options.retry = absl::Milliseconds(10);
+    ReplicatedStore::Host host;
+    host.find_copy = [&]() -> absl::StatusOr<std::shared_ptr<ReplicaLink>> {
+      return LinkTo(cluster[0].RefTo<ReplicaStore>(copy.rid()), absl::Seconds(30));
+    };
+    host.drop_copy = [&] { return map.Drop(); };
+    host.copy_is_current = [&] { return map.Current(); };
+    const auto store = ReplicatedStore::Make(local, options, host);
+    const auto id = store->Create("far", 1);
+    ASSERT_TRUE(id.ok());
+    ASSERT_TRUE(store->Write(*id, 0, std::string(100'000, 'x'), 2).ok());
+    ASSERT_TRUE(SoonHolds([&] { return map.counts(); }));
+    ASSERT_TRUE(store->Write(*id, 50'000, std::string(100'000, 'y'), 3).ok());
+    ASSERT_TRUE(store->FlushAll().ok());
+    EXPECT_EQ(copy->State()->objects, 1u);
+    EXPECT_EQ(copy->ReadBlock(*id, 7)->view()[0], 'y');
+    cluster.Kill(1);
+    ASSERT_TRUE(store->Write(*id, 0, "z", 4).ok());
+    const absl::Status flushed = store->FlushAll();
+    EXPECT_TRUE(flushed.ok()) << flushed;
+    EXPECT_FALSE(map.counts());
+  }
+}
+
+}  // namespace
+}  // namespace abacus::objfs

@@ -1,0 +1,275 @@
+#include "objfs/volume/mapped_volume.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
+
+namespace abacus::objfs {
+
+using runtime::MutexLock;
+using runtime::Ref;
+
+namespace {
+
+// What failed is tried again so often.
+constexpr std::chrono::milliseconds kRetry{500};
+// Of one call of the copy; then it is lost.
+constexpr absl::Duration kCopyPatience = absl::Seconds(3);
+// Until a copy answers for the volume: a lease or a promise is over in 5 s at most, and clients may
+// take as long to see that the server is gone.
+constexpr absl::Duration kTakeover = absl::Seconds(20);
+
+}  // namespace
+
+MappedVolume::MappedVolume(std::string name, MapPlace place, std::unique_ptr<MapStore> map,
+                           std::shared_ptr<ServerAddresses> servers, Host host)
+    : name_(std::move(name)),
+      place_(std::move(place)),
+      servers_(std::move(servers)),
+      host_(std::move(host)),
+      keeper_(std::make_shared<MapKeeper>(std::move(map), LeaseOptions(), place_.place,
+                                          MapKeeper::Host{.ask = host_.ask,
+                                                          .may_stand = [this] { return IsWhole(); },
+                                                          .changed = [this] { Wake(); }})),
+      worker_([this] { Work(); }) {}
+
+MappedVolume::~MappedVolume() { Stop(/*closes=*/false); }
+
+void MappedVolume::Stop(bool closes) {
+  {
+    MutexLock lock(mutex_);
+    stopping_ = true;
+    changed_.SignalAll();
+  }
+  if (worker_.joinable()) worker_.join();
+  if (closes) {
+    End();
+    EndCopy(0).IgnoreError();
+  }
+  keeper_->Stop();
+}
+
+void MappedVolume::Wake() {
+  MutexLock lock(mutex_);
+  woken_ = true;
+  changed_.SignalAll();
+}
+
+void MappedVolume::Work() {
+  mutex_.Lock();
+  while (!stopping_) {
+    woken_ = false;
+    mutex_.Unlock();
+    const bool is_so = Follow();
+    mutex_.Lock();
+    const auto due = std::chrono::steady_clock::now() + kRetry;
+    while (!stopping_ && !woken_) {
+      if (is_so) {
+        changed_.Wait(mutex_);
+      } else if (!changed_.WaitUntil(mutex_, due)) {
+        break;
+      }
+    }
+  }
+  mutex_.Unlock();
+}
+
+bool MappedVolume::Follow() {
+  const MapKeeper::State state = keeper_->Get();
+  if (state.row.epoch == 0) return true;  // the map has said nothing yet
+  servers_->Set(state.row.servers);
+  const bool is_primary = state.role == LeaseCore::Role::kPrimary;
+  if (epoch_ != 0 && (!is_primary || state.row.epoch != epoch_)) End();
+  if (is_primary && epoch_ == state.row.epoch) return true;
+  // What the row calls this server's is not opened as a copy of another one's.
+  const bool is_copy = state.role == LeaseCore::Role::kCopy && state.row.primary != place_.place;
+  if (!is_primary && (!is_copy || copy_here_ != nullptr)) return true;
+  const absl::Status begun = is_primary ? Begin(state.row) : BeginCopy();
+  MutexLock lock(mutex_);
+  why_ = begun;
+  changed_.SignalAll();
+  return begun.ok();
+}
+
+absl::Status MappedVolume::Begin(const VolumeRow& row) {
+  // A store is opened once in an epoch, whatever comes of the volume on it.
+  if (store_epoch_ != row.epoch) ABACUS_RETURN_IF_ERROR(OpenStore(row));
+  Volume::Options options{.name = name_, .servers = servers_, .epoch = row.epoch};
+  if (row.copies.size() > 1) options.takeover = kTakeover;
+  ABACUS_ASSIGN_OR_RETURN(Ref<Volume> volume, host_.open_volume(store_, std::move(options), [this] {
+    return keeper_->MayServe();
+  }));
+  store_.reset();  // the volume's alone
+  epoch_ = row.epoch;
+  MutexLock lock(mutex_);
+  volume_ = std::move(volume);
+  changed_.SignalAll();
+  return absl::OkStatus();
+}
+
+absl::Status MappedVolume::OpenStore(const VolumeRow& row) {
+  store_.reset();
+  ABACUS_RETURN_IF_ERROR(EndCopy(row.epoch));
+  ABACUS_ASSIGN_OR_RETURN(std::shared_ptr<LocalObjectStore> local, host_.open_store(row.epoch));
+  store_epoch_ = row.epoch;
+  const auto other =
+      std::find_if(row.copies.begin(), row.copies.end(),
+                   [this](const VolumeRow::Copy& copy) { return copy.place != place_.place; });
+  if (other == row.copies.end()) {
+    store_ = std::move(local);
+    return absl::OkStatus();
+  }
+  auto replicated =
+      ReplicatedStore::Make(std::move(local), {.epoch = row.epoch, .copy_counts = other->current},
+                            ReplicationHost(row.epoch, other->place));
+  {
+    MutexLock lock(mutex_);
+    replicated_ = replicated;
+  }
+  store_ = std::move(replicated);
+  return absl::OkStatus();
+}
+
+// Nothing of it is this object's: the store ends with the last that uses it.
+ReplicatedStore::Host MappedVolume::ReplicationHost(uint64_t epoch, uint32_t other) {
+  const auto set_current = [keeper = keeper_, epoch, other](bool current) {
+    return keeper->Edit([=](VolumeRow& row) -> absl::Status {
+      if (row.epoch != epoch) return absl::FailedPreconditionError("a later primary has begun");
+      row.SetCurrent(other, current);
+      return absl::OkStatus();
+    });
+  };
+  ReplicatedStore::Host host;
+  host.find_copy = [find = host_.find_copy, servers = servers_,
+                    other]() -> absl::StatusOr<std::shared_ptr<ReplicaLink>> {
+    ABACUS_ASSIGN_OR_RETURN(Ref<ReplicaStore> copy, find(servers->All()[other]));
+    return LinkTo(std::move(copy), kCopyPatience);
+  };
+  host.drop_copy = [set_current] { return set_current(false); };
+  host.copy_is_current = [set_current] { return set_current(true); };
+  host.may_serve = [keeper = keeper_] {
+    return keeper->MayServe() ? absl::OkStatus()
+                              : absl::UnavailableError(
+                                    "this server may not answer for the volume now: neither "
+                                    "its map nor its copy can be reached");
+  };
+  return host;
+}
+
+absl::Status MappedVolume::BeginCopy() {
+  ABACUS_ASSIGN_OR_RETURN(std::unique_ptr<ReplicaStore> copy, host_.open_copy());
+  copy_here_ = copy.get();
+  Ref<ReplicaStore> adopted = host_.adopt_copy(std::move(copy));
+  MutexLock lock(mutex_);
+  copy_ = std::move(adopted);
+  return absl::OkStatus();
+}
+
+absl::Status MappedVolume::EndCopy(uint64_t epoch) {
+  if (copy_here_ == nullptr) return absl::OkStatus();
+  if (epoch != 0) ABACUS_RETURN_IF_ERROR(copy_here_->Retire(epoch));
+  Ref<ReplicaStore> copy;
+  {
+    MutexLock lock(mutex_);
+    copy = std::exchange(copy_, Ref<ReplicaStore>());
+  }
+  copy_here_ = nullptr;
+  host_.end_copy(copy);
+  return absl::OkStatus();
+}
+
+bool MappedVolume::IsWhole() {
+  const absl::StatusOr<Ref<ReplicaStore>> here = copy();
+  if (!here.ok()) return false;
+  const absl::StatusOr<ReplicaState> state = (*here)->State();
+  return state.ok() && state->is_whole;
+}
+
+absl::StatusOr<Ref<ReplicaStore>> MappedVolume::copy() {
+  MutexLock lock(mutex_);
+  if (copy_) return copy_;
+  return absl::UnavailableError("this server's copy of the volume's metadata is not open");
+}
+
+void MappedVolume::End() {
+  Ref<Volume> volume;
+  {
+    MutexLock lock(mutex_);
+    volume = std::exchange(volume_, Ref<Volume>());
+  }
+  epoch_ = 0;
+  store_epoch_ = 0;
+  store_.reset();
+  if (!volume) return;
+  volume->Cease().IgnoreError();
+  host_.end_volume(volume);
+}
+
+absl::StatusOr<Ref<Volume>> MappedVolume::volume() {
+  const MapKeeper::State state = keeper_->Get();
+  MutexLock lock(mutex_);
+  if (volume_ && state.may_serve) return volume_;
+  if (!why_.ok()) return absl::UnavailableError(why_.message());
+  if (state.row.epoch == 0) {
+    return absl::UnavailableError(
+        absl::StrCat("volume '", name_, "' waits for its map, which says who answers for it: ",
+                     state.reachable ? "it was not read yet" : state.why));
+  }
+  if (state.role != LeaseCore::Role::kPrimary) {
+    return absl::UnavailableError(absl::StrCat("volume '", name_, "' is answered for by ",
+                                               state.row.servers[state.row.primary],
+                                               ", and this server keeps a copy of its metadata"));
+  }
+  return absl::UnavailableError(absl::StrCat(
+      "volume '", name_, "' is not served now: ",
+      state.reachable ? "it is being opened" : absl::StrCat("its map is away (", state.why, ")")));
+}
+
+absl::Status MappedVolume::AwaitVolume(std::chrono::milliseconds patience) {
+  const auto end = std::chrono::steady_clock::now() + patience;
+  for (;;) {
+    const absl::StatusOr<Ref<Volume>> opened = volume();
+    if (opened.ok()) return absl::OkStatus();
+    MutexLock lock(mutex_);
+    if (stopping_ || !changed_.WaitUntil(mutex_, end)) return opened.status();
+  }
+}
+
+MapReport MappedVolume::Report() {
+  const MapKeeper::State state = keeper_->Get();
+  MapReport report{.url = place_.url,
+                   .reachable = state.reachable,
+                   .why = state.why,
+                   .epoch = state.row.epoch,
+                   .place = place_.place,
+                   .primary = state.row.primary,
+                   .is_primary = state.role == LeaseCore::Role::kPrimary,
+                   .may_serve = state.may_serve,
+                   .has_lease = state.has_lease,
+                   .servers = state.row.servers,
+                   .copies = {},
+                   .current = {},
+                   .objects_done = 0,
+                   .objects_all = 0};
+  std::shared_ptr<ReplicatedStore> replicated;
+  {
+    MutexLock lock(mutex_);
+    replicated = replicated_.lock();
+  }
+  if (replicated != nullptr) {
+    const ReplicationReport replication = replicated->Report();
+    const bool lasts = replication.link == ReplicationReport::Link::kResyncing;
+    report.objects_done = lasts ? replication.objects_done : 0;
+    report.objects_all = lasts ? replication.objects_all : 0;
+  }
+  for (const VolumeRow::Copy& copy : state.row.copies) {
+    report.copies.push_back(copy.place);
+    if (copy.current) report.current.push_back(copy.place);
+  }
+  return report;
+}
+
+}  // namespace abacus::objfs

@@ -1,0 +1,132 @@
+#ifndef ABACUS_OBJFS_VOLUME_MAPPED_VOLUME_H_
+#define ABACUS_OBJFS_VOLUME_MAPPED_VOLUME_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "objfs/map/map_keeper.h"
+#include "objfs/map/map_place.h"
+#include "objfs/replica/replica_store.h"
+#include "objfs/replica/replicated_store.h"
+#include "objfs/spread/server_addresses.h"
+#include "objfs/store/object_store.h"
+#include "objfs/volume/volume.h"
+#include "runtime/base/mutex.h"
+#include "runtime/object/ref.h"
+
+namespace abacus::objfs {
+
+// What a server knows of a volume's map.
+struct MapReport {
+  std::string url;          // empty: it is at the volume's first server
+  bool reachable = false;   // it has answered the last time
+  std::string why;          // it has not
+  uint64_t epoch = 0;       // 0: it was never read; nothing of what follows is known then
+  uint64_t place = 0;       // of this server
+  uint64_t primary = 0;     // a place
+  bool is_primary = false;  // this server is
+  bool may_serve = false;   // and answers for the volume now
+  bool has_lease = false;   // by a lease in the map, and not only by what its copies have promised
+  std::vector<std::string> servers;
+  std::vector<uint32_t> copies;   // places that keep metadata
+  std::vector<uint32_t> current;  // those of them that have everything
+  // Of the primary: how far the other copy is brought up to date; 0 of 0: it is, or is away.
+  uint64_t objects_done = 0, objects_all = 0;
+  ABACUS_FIELDS(url, reachable, why, epoch, place, primary, is_primary, may_serve, has_lease,
+                servers, copies, current, objects_done, objects_all)
+};
+
+// A volume whose map is elsewhere, at one of the servers that keep its metadata: opens it while the
+// map says that this server is the primary, and closes it when it is no more. A thread of its own
+// does both.
+// Thread-safety: thread-safe. Blocking: no, where nothing else is said.
+class MappedVolume {
+ public:
+  struct Host {
+    // The store in the volume's directory, in an epoch that is new.
+    std::function<absl::StatusOr<std::shared_ptr<LocalObjectStore>>(uint64_t epoch)> open_store;
+    // The same directory, as the copy of another server's: how it ends for a promotion, and how
+    // others reach it.
+    std::function<absl::StatusOr<std::unique_ptr<ReplicaStore>>()> open_copy;
+    std::function<runtime::Ref<ReplicaStore>(std::unique_ptr<ReplicaStore>)> adopt_copy;
+    std::function<void(const runtime::Ref<ReplicaStore>&)> end_copy;
+    // The copy that the server at an address keeps. May block for a while.
+    std::function<absl::StatusOr<runtime::Ref<ReplicaStore>>(const std::string& address)> find_copy;
+    // The volume on it, for others to find.
+    std::function<absl::StatusOr<runtime::Ref<Volume>>(std::shared_ptr<ObjectStore> store,
+                                                       Volume::Options options,
+                                                       std::function<bool()> may_serve)>
+        open_volume;
+    std::function<void(const runtime::Ref<Volume>&)> end_volume;
+    decltype(MapKeeper::Host::ask) ask;
+  };
+
+  // `servers`: filled from the map's row.
+  MappedVolume(std::string name, MapPlace place, std::unique_ptr<MapStore> map,
+               std::shared_ptr<ServerAddresses> servers, Host host);
+  ~MappedVolume();
+
+  const MapPlace& place() const { return place_; }
+  const std::shared_ptr<ServerAddresses>& servers() const { return servers_; }
+  MapKeeper& keeper() { return *keeper_; }
+  // What this server keeps for the one that is the primary. Errors: kUnavailable - nothing now.
+  absl::StatusOr<runtime::Ref<ReplicaStore>> copy();
+  // Errors: kUnavailable - this server does not answer for the volume now; the message says why.
+  absl::StatusOr<runtime::Ref<Volume>> volume();
+  MapReport Report();
+  // Returns when the volume is open here, or cannot be. Errors: kUnavailable - not in time.
+  // Blocking: up to `patience`.
+  absl::Status AwaitVolume(std::chrono::milliseconds patience);
+  // Nothing is opened any more. `closes`: what is open is closed too. Blocking: for what is under
+  // way.
+  void Stop(bool closes);
+
+ private:
+  void Work();
+  // What the map says is so from here on; true: it is.
+  bool Follow();
+  absl::Status Begin(const VolumeRow& row);
+  absl::Status OpenStore(const VolumeRow& row);
+  void End();
+  absl::Status BeginCopy();
+  // What is kept here for the primary may be served from here.
+  bool IsWhole();
+  // For a promotion in `epoch`; 0: for none. Errors: it cannot be promoted, and goes on.
+  absl::Status EndCopy(uint64_t epoch);
+  ReplicatedStore::Host ReplicationHost(uint64_t epoch, uint32_t other);
+  void Wake();
+
+  const std::string name_;
+  const MapPlace place_;
+  const std::shared_ptr<ServerAddresses> servers_;
+  const Host host_;
+
+  runtime::Mutex mutex_;
+  runtime::CondVar changed_;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  bool woken_ ABSL_GUARDED_BY(mutex_) = false;
+  runtime::Ref<Volume> volume_ ABSL_GUARDED_BY(mutex_);
+  absl::Status why_ ABSL_GUARDED_BY(mutex_);  // the volume could not be opened
+  runtime::Ref<ReplicaStore> copy_ ABSL_GUARDED_BY(mutex_);
+  std::weak_ptr<ReplicatedStore> replicated_ ABSL_GUARDED_BY(mutex_);
+
+  // The worker's.
+  uint64_t epoch_ = 0;  // of what is open
+  uint64_t store_epoch_ = 0;
+  std::shared_ptr<ObjectStore> store_;  // opened, and no volume on it yet
+  ReplicaStore* copy_here_ = nullptr;   // as long as there is copy_
+
+  std::shared_ptr<MapKeeper> keeper_;  // also of what is open, which may end after this
+  std::thread worker_;
+};
+
+}  // namespace abacus::objfs
+
+#endif  // ABACUS_OBJFS_VOLUME_MAPPED_VOLUME_H_

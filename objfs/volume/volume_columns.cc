@@ -1,0 +1,121 @@
+// Volume: files that are spread over servers.
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "objfs/volume/volume.h"
+#include "runtime/base/status.h"
+
+namespace abacus::objfs {
+
+using runtime::MutexLock;
+using runtime::Ref;
+
+namespace {
+
+// Below an epoch, in openings of columns and in identifiers of objects (OpenPrimaryStore).
+constexpr int kEpochBits = 40;
+
+}  // namespace
+
+void Volume::BeginServers() {
+  ColumnServers::Host host;
+  host.find = host_.find_columns;
+  host.adopt = host_.adopt_absent;
+  host.end = host_.end;
+  host.exists = [this](ObjectId id) {
+    // Made by a later primary, of whose files this one knows nothing, however late it finds out.
+    if (options_.epoch != 0 && id >> kEpochBits > options_.epoch) return true;
+    const auto node = table_->Stat(id);
+    return !node.ok() || node->id != 0;
+  };
+  servers_ = std::make_unique<ColumnServers>(options_.servers, std::move(host));
+  table_->OnRemoved([this](ObjectId id, const std::vector<uint32_t>& columns) {
+    servers_->Removed(id, columns);
+  });
+}
+
+absl::StatusOr<Inode> Volume::WithColumns(const Inode& inode) {
+  Inode whole = inode;
+  whole.columns.clear();
+  whole.lacking.clear();
+  if (!inode.IsRegular()) return whole;
+  ABACUS_ASSIGN_OR_RETURN(const Stack stack,
+                          ParseStack(inode.stack.empty() ? options_.file_stack : inode.stack));
+  ABACUS_ASSIGN_OR_RETURN(const size_t columns, ColumnsOf(stack));
+  if (columns == 0) return whole;
+  // The volume's may be another one when it is opened.
+  if (whole.stack.empty()) whole.stack = options_.file_stack;
+  ABACUS_ASSIGN_OR_RETURN(whole.columns, servers_->Choose(columns));
+  return whole;
+}
+
+// Above those of all servers that had the volume before, whatever their clocks said; of one server
+// they rise.
+Version Volume::NextOpening() {
+  if (options_.epoch == 0) return table_->NextVersion();
+  return {options_.epoch << kEpochBits | ++column_openings_};
+}
+
+absl::StatusOr<OpenedColumns> Volume::OpenColumns(uint16_t writer, ObjectId id) {
+  ABACUS_RETURN_IF_ERROR(Serves(writer));
+  ABACUS_RETURN_IF_ERROR(callbacks_->Check(writer));
+  ABACUS_ASSIGN_OR_RETURN(const Node node, table_->Stat(id));
+  if (node.id == 0) return absl::NotFoundError(absl::StrCat("there is no object ", id));
+  if (!node.inode.IsSpread() || !table_->IsOpenBy(writer, id)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("object ", id, " has no columns, or client ", writer, " has not opened it"));
+  }
+  const Version epoch = NextOpening();
+  // After the epoch was drawn: whoever is promised the file from here on opens it by a later one.
+  if (callbacks_->WriterOf(id) != writer) {
+    return WouldBlock("a promise to write that was broken meanwhile");
+  }
+  OpenedColumns opened;
+  opened.size = node.size;
+  ABACUS_ASSIGN_OR_RETURN(opened.witness, MakeWitness(id, epoch));
+  ABACUS_ASSIGN_OR_RETURN(opened.columns, servers_->Open(id, node.inode.columns, epoch));
+  return opened;
+}
+
+// From now on that of an opening before takes nothing more.
+absl::StatusOr<Ref<Layer>> Volume::MakeWitness(ObjectId id, Version epoch) {
+  std::shared_ptr<ColumnFence> fence;
+  {
+    MutexLock lock(mutex_);
+    fence = witnesses_[id].fence;
+  }
+  ABACUS_RETURN_IF_ERROR(fence->Raise(epoch));
+  auto layer = std::make_unique<WitnessLayer>(table_, id, fence, epoch);
+  ABACUS_RETURN_IF_ERROR(layer->Init({}, {}));
+  const Ref<Layer> adopted = host_.adopt_witness(std::move(layer));
+  Ref<Layer> before;
+  {
+    MutexLock lock(mutex_);
+    before = std::exchange(witnesses_[id].layer, adopted);
+  }
+  if (before) host_.end(before);
+  return adopted;
+}
+
+absl::StatusOr<SpreadFiles> Volume::Spread(ObjectId after, uint64_t count_max) {
+  ABACUS_ASSIGN_OR_RETURN(const std::vector<ObjectId> ids, table_->store().List(after, count_max));
+  SpreadFiles spread;
+  if (ids.size() == count_max && !ids.empty()) spread.next = ids.back();
+  for (const ObjectId id : ids) {
+    auto node = table_->Stat(id);
+    if (node.ok() && node->inode.IsSpread()) spread.files.push_back(*std::move(node));
+  }
+  return spread;
+}
+
+absl::StatusOr<Ref<ColumnStore>> Volume::ColumnsAt(uint64_t server) {
+  const size_t servers = CountServers();
+  if (server >= servers) {
+    return absl::NotFoundError(
+        absl::StrCat("volume '", options_.name, "' has ", servers, " servers"));
+  }
+  return host_.find_columns(server);
+}
+
+}  // namespace abacus::objfs

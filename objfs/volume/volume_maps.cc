@@ -1,0 +1,253 @@
+// VolumeSet: volumes whose map is elsewhere, so that they outlive each of their servers.
+
+#include <chrono>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "objfs/map/embedded_map.h"
+#include "objfs/replica/replica_record.h"
+#include "objfs/volume/volume_set.h"
+#include "runtime/base/status.h"
+
+namespace abacus::objfs {
+
+using runtime::MutexLock;
+using runtime::Ref;
+
+namespace {
+
+constexpr ObjectId kTheMapsTurn = 1;  // of VolumeSet::names_
+constexpr char kMapPrefix[] = ".map-";
+
+// The disk lives as long as anybody uses the store on it.
+struct PrimaryOnDisk {
+  std::unique_ptr<Disk> disk;
+  std::unique_ptr<LocalObjectStore> store;
+};
+
+// How long a volume that was just made may take to be open.
+constexpr std::chrono::seconds kOpenPatience{10};
+
+absl::Status NoMaps() {
+  return absl::FailedPreconditionError(
+      "a volume with a map needs a server: a directory that no server keeps has none");
+}
+
+}  // namespace
+
+std::string VolumeSet::MapOf(const std::string& name) const {
+  return absl::StrCat(directory_, "/", kMapPrefix, name);
+}
+
+std::shared_ptr<MappedVolume> VolumeSet::FindMapped(const std::string& name) {
+  MutexLock lock(mutex_);
+  const auto found = mapped_.find(name);
+  return found == mapped_.end() ? nullptr : found->second;
+}
+
+absl::Status VolumeSet::BeginAllMapped() {
+  std::error_code error;
+  std::vector<std::string> names;
+  for (auto it = std::filesystem::directory_iterator(directory_, error);
+       !error && it != std::filesystem::directory_iterator(); it.increment(error)) {
+    const std::string file = it->path().filename().string();
+    if (absl::StartsWith(file, kMapPrefix) && !absl::EndsWith(file, ".new")) {
+      names.push_back(file.substr(sizeof(kMapPrefix) - 1));
+    }
+  }
+  if (host_.open_map == nullptr) return absl::OkStatus();  // they are a server's only
+  for (const std::string& name : names) ABACUS_RETURN_IF_ERROR(BeginMapped(name));
+  return absl::OkStatus();
+}
+
+absl::Status VolumeSet::BeginMapped(const std::string& name) {
+  ABACUS_ASSIGN_OR_RETURN(const auto place, MapPlace::Load(MapOf(name)));
+  if (!place.has_value()) return absl::NotFoundError(absl::StrCat("there is no ", MapOf(name)));
+  ABACUS_ASSIGN_OR_RETURN(auto map, host_.open_map(place->url, name, place->key));
+  auto servers = std::make_shared<ServerAddresses>();
+  MappedVolume::Host host;
+  host.open_store = [this, name](uint64_t epoch) { return OpenPrimary(name, epoch); };
+  host.open_copy = [this, name]() -> absl::StatusOr<std::unique_ptr<ReplicaStore>> {
+    ABACUS_ASSIGN_OR_RETURN(std::shared_ptr<Disk> disk, OpenDisk(name));
+    ABACUS_ASSIGN_OR_RETURN(LocalObjectStoreOptions options, StoreOptions(name));
+    return ReplicaStore::Open(std::move(disk), std::move(options));
+  };
+  host.adopt_copy = host_.adopt_copy;
+  host.end_copy = host_.end_copy;
+  host.find_copy = [find = host_.find_set, name, key = place->key](
+                       const std::string& address) -> absl::StatusOr<Ref<ReplicaStore>> {
+    ABACUS_ASSIGN_OR_RETURN(const Ref<VolumeSet> other, find(address));
+    return other->Copy(name, key);
+  };
+  host.open_volume = [this, name, key = place->key, own = place->place, servers](
+                         std::shared_ptr<ObjectStore> store, Volume::Options options,
+                         std::function<bool()> may_serve) -> absl::StatusOr<Ref<Volume>> {
+    options.lease = host_.lease;
+    Volume::Host volume_host = host_.volume;
+    volume_host.find_columns = FinderOf(name, key, own, servers);
+    volume_host.may_serve = std::move(may_serve);
+    for (const std::string& server : servers->All()) host_.reach(server);
+    ABACUS_ASSIGN_OR_RETURN(
+        auto volume, Volume::Make(std::move(store), std::move(options), std::move(volume_host)));
+    return host_.adopt(std::move(volume));
+  };
+  host.end_volume = host_.end;
+  host.ask = [find = host_.find_set, name, key = place->key](
+                 const std::string& address, uint64_t epoch) -> absl::StatusOr<PromiseAnswer> {
+    ABACUS_ASSIGN_OR_RETURN(const Ref<VolumeSet> other, find(address));
+    return other->Promise(name, key, epoch);
+  };
+  auto mapped = std::make_shared<MappedVolume>(name, *place, std::move(map), std::move(servers),
+                                               std::move(host));
+  MutexLock lock(mutex_);
+  mapped_[name] = std::move(mapped);
+  return absl::OkStatus();
+}
+
+absl::Status VolumeSet::CreateMapped(const std::string& name, uint64_t quota_bytes,
+                                     const std::vector<std::string>& servers,
+                                     const std::string& map_url, uint64_t copies) {
+  ABACUS_RETURN_IF_ERROR(CheckName(name));
+  ABACUS_RETURN_IF_ERROR(CheckServers(servers));
+  if (copies < 1 || copies > kMetadataCopiesMax || copies > servers.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a volume over ", servers.size(), " servers has 1 to ",
+                     std::min<uint64_t>(kMetadataCopiesMax, servers.size()),
+                     " copies of its metadata, not ", copies));
+  }
+  if (host_.find_set == nullptr || host_.open_map == nullptr) return NoMaps();
+  const uint64_t key = NewVolumeKey();
+  ABACUS_ASSIGN_OR_RETURN(const auto map, host_.open_map(map_url, name, key));
+  for (size_t i = 1; i < servers.size(); ++i) host_.reach(servers[i]);  // all at once
+  std::vector<Ref<VolumeSet>> all = {SelfRef<VolumeSet>()};
+  for (size_t i = 1; i < servers.size(); ++i) {
+    ABACUS_ASSIGN_OR_RETURN(Ref<VolumeSet> other, Meet(servers[i]));
+    all.push_back(std::move(other));
+  }
+  const Turns::Turn turn(names_, kTheMapsTurn + 1);  // KeepCopy() takes the other one
+  VolumeRow row{.key = key, .epoch = 1, .primary = 0, .servers = servers, .copies = {}};
+  for (uint32_t i = 0; i < copies; ++i) row.copies.push_back({i, i == 0});
+  ABACUS_RETURN_IF_ERROR(map->Create(row));
+  absl::Status made;
+  for (size_t i = 0; i < all.size() && made.ok(); ++i) {
+    made = all[i]->KeepColumns(name, key, servers);
+    if (made.ok() && i < copies) {
+      made = all[i]->KeepCopy(name, quota_bytes, map_url, key, static_cast<uint32_t>(i));
+    }
+  }
+  if (made.ok()) {
+    const std::shared_ptr<MappedVolume> mapped = FindMapped(name);
+    made = mapped == nullptr ? absl::UnavailableError("the volume is being deleted")
+                             : mapped->AwaitVolume(kOpenPatience);
+  }
+  if (made.ok()) return made;
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (i < copies) all[i]->DropCopy(name, key).IgnoreError();
+    all[i]->DropColumns(name, key).IgnoreError();
+  }
+  map->Remove().IgnoreError();
+  return made;
+}
+
+absl::Status VolumeSet::KeepCopy(const std::string& name, uint64_t quota_bytes,
+                                 const std::string& map_url, uint64_t key, uint32_t place) {
+  ABACUS_RETURN_IF_ERROR(CheckName(name));
+  if (host_.open_map == nullptr) return NoMaps();
+  const Turns::Turn turn(names_, kTheMapsTurn);
+  std::error_code error;
+  if (FindMapped(name) != nullptr || std::filesystem::exists(PathOf(name), error)) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("a server that is to keep its metadata has a volume '", name, "' already"));
+  }
+  ABACUS_RETURN_IF_ERROR(SetQuota(name, quota_bytes));
+  const MapPlace here{.url = map_url, .key = key, .place = place};
+  ABACUS_RETURN_IF_ERROR(SaveDurably(MapOf(name), here.Encode()));
+  return BeginMapped(name);
+}
+
+absl::Status VolumeSet::DropCopy(const std::string& name, uint64_t key) {
+  const Turns::Turn turn(names_, kTheMapsTurn);
+  std::shared_ptr<MappedVolume> mapped = FindMapped(name);
+  if (mapped == nullptr || mapped->place().key != key) return absl::OkStatus();
+  mapped->Stop(/*closes=*/true);
+  {
+    MutexLock lock(mutex_);
+    mapped_.erase(name);
+  }
+  std::error_code error;
+  std::filesystem::remove(MapOf(name), error);
+  return RemoveStore(name);
+}
+
+absl::StatusOr<PromiseAnswer> VolumeSet::Promise(const std::string& name, uint64_t key,
+                                                 uint64_t epoch) {
+  const std::shared_ptr<MappedVolume> mapped = FindMapped(name);
+  if (mapped == nullptr || mapped->place().key != key) {
+    return absl::NotFoundError(absl::StrCat("this server keeps no metadata of '", name, "'"));
+  }
+  return mapped->keeper().OnAsk(epoch);
+}
+
+absl::StatusOr<Ref<ReplicaStore>> VolumeSet::Copy(const std::string& name, uint64_t key) {
+  const std::shared_ptr<MappedVolume> mapped = FindMapped(name);
+  if (mapped == nullptr || mapped->place().key != key) {
+    return absl::NotFoundError(absl::StrCat("this server keeps no metadata of '", name, "'"));
+  }
+  return mapped->copy();
+}
+
+absl::StatusOr<std::shared_ptr<LocalObjectStore>> VolumeSet::OpenPrimary(const std::string& name,
+                                                                         uint64_t epoch) {
+  auto both = std::make_shared<PrimaryOnDisk>();
+  ABACUS_ASSIGN_OR_RETURN(both->disk, OpenDisk(name));
+  ABACUS_ASSIGN_OR_RETURN(LocalObjectStoreOptions options, StoreOptions(name));
+  ABACUS_ASSIGN_OR_RETURN(both->store, OpenPrimaryStore(*both->disk, epoch, std::move(options)));
+  return std::shared_ptr<LocalObjectStore>(both, both->store.get());
+}
+
+absl::StatusOr<MapReport> VolumeSet::Map(const std::string& name) {
+  if (const auto mapped = FindMapped(name); mapped != nullptr) return mapped->Report();
+  ABACUS_ASSIGN_OR_RETURN(const MapAnswer answer,
+                          EmbeddedMap(ServersOf(name)).Call({.kind = MapCall::Kind::kRead}));
+  return MapReport{.reachable = true,
+                   .epoch = answer.reading.row.epoch,
+                   .is_primary = true,
+                   .may_serve = true,
+                   .has_lease = true,
+                   .servers = answer.reading.row.servers,
+                   .copies = {0},
+                   .current = {0}};
+}
+
+absl::Status VolumeSet::DeleteMapped(MappedVolume& mapped, const std::string& name) {
+  ABACUS_ASSIGN_OR_RETURN(const Ref<Volume> volume, mapped.volume());
+  const MapKeeper::State state = mapped.keeper().Get();
+  if (!state.reachable) {
+    return absl::UnavailableError(absl::StrCat("the volume's map does not answer: ", state.why));
+  }
+  const uint64_t key = mapped.place().key;
+  ABACUS_RETURN_IF_ERROR(volume->Retire());
+  // Nobody begins with it any more, whatever is left of it.
+  ABACUS_RETURN_IF_ERROR(mapped.keeper().store().Remove());
+  absl::Status removed = DropCopy(name, key);
+  removed.Update(DropColumns(name, key));
+  const std::vector<std::string>& servers = state.row.servers;
+  for (uint32_t i = 0; i < servers.size(); ++i) {
+    if (i == mapped.place().place) continue;
+    const auto other = host_.find_set(servers[i]);
+    absl::Status dropped = other.status();
+    if (other.ok() && state.row.IsCopy(i)) dropped = (*other)->DropCopy(name, key);
+    if (other.ok()) dropped.Update((*other)->DropColumns(name, key));
+    if (dropped.ok()) continue;
+    removed.Update(absl::UnavailableError(
+        absl::StrCat("the volume is gone, but server ", servers[i],
+                     " has not removed what it keeps of it: ", "there, remove ", name, ", .map-",
+                     name, " and .columns-", name, "-* (", dropped.message(), ")")));
+  }
+  return removed;
+}
+
+}  // namespace abacus::objfs
