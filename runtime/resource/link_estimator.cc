@@ -57,6 +57,8 @@ void LinkEstimator::ObserveSmall(Link* link, double seconds, double bytes, uint6
   (follows ? link->following : link->others).Add(seconds, bytes);
   link->others_since = follows ? 0 : link->others_since + 1;
   if (link->others_since == kOthersMax) link->following = SmallCalls();
+  link->following_since = follows ? link->following_since + 1 : 0;
+  if (link->following_since == kSmallCalls) link->others = SmallCalls();
   const double following_s = link->following.Mean();
   const double others_s = link->others.Mean();
   // Waking makes calls later and never earlier.

@@ -102,10 +102,11 @@ class LinkEstimator {
     double tt = 0, tb = 0, bb = 0;
     SmallCalls following;  // calls around which it was not quiet
     SmallCalls others;
-    size_t others_since = 0;  // since the last of `following`
-    size_t large_since = 0;   // large calls since the last small one
-    double small_s = -1;      // what they say, -1: nothing
-    double small_bytes = 0;   // mean of what the calls carried that say it
+    size_t others_since = 0;     // since the last of `following`
+    size_t following_since = 0;  // since the last of `others`: as many as count leave these out
+    size_t large_since = 0;      // large calls since the last small one
+    double small_s = -1;         // what they say, -1: nothing
+    double small_bytes = 0;      // mean of what the calls carried that say it
     double fastest_large_s = -1;
   };
 
