@@ -56,11 +56,25 @@ struct Sample {
   bool run_by_scan = false;
   WaitSource wait_source = WaitSource::kGuess;
   uint64_t wait_ns = 0;
+  // Of the tasks one by one, where these are looked at: TaskScan.
+  uint64_t tasks_run_ns = 0;
+  double run_at_share_ns = 0;
   uint64_t throttled_ns = 0;
   uint64_t stolen_ns = 0;
 };
 
 uint64_t Since(uint64_t now, uint64_t before) { return now > before ? now - before : 0; }
+
+// The part of all waiting that the work which was done had to do: threads that wake while a quota
+// has stopped the node wait until it goes on, each for itself, and would run for microseconds. That
+// is nothing that a task meets which computes, and it would lower the rate by their number.
+double PartOfWaitingOfWork(const Sample& from, const Sample& to, double waiting_ns) {
+  const auto run_ns = static_cast<double>(Since(to.tasks_run_ns, from.tasks_run_ns));
+  const double at_share_ns = to.run_at_share_ns - from.run_at_share_ns;
+  if (run_ns <= 0 || at_share_ns <= 0 || waiting_ns <= 0) return 1;
+  const double waited_ns = run_ns * (run_ns / at_share_ns - 1);
+  return std::clamp(waited_ns / waiting_ns, 0.0, 1.0);
+}
 
 class PlainMonitor : public Monitor {
  public:
@@ -247,6 +261,8 @@ absl::StatusOr<Sample> PlainMonitor::TakeSample() {
   } else if (scan_->works()) {
     sample.wait_source = WaitSource::kTasks;
     sample.wait_ns = scan_->total().wait_ns;
+    sample.tasks_run_ns = scan_->total().run_ns;
+    sample.run_at_share_ns = scan_->run_at_share_ns();
   } else {
     sample.wait_ns = EstimateWait(sample, procs_running);
   }
@@ -364,7 +380,8 @@ NodeLoad PlainMonitor::Describe(const Sample& from, const Sample& to) const {
   load.throttled = guessed ? stopped : std::min(waiting, stopped * tasks_per_cpu);
   load.ready = std::max(0.0, waiting - load.throttled);
   load.load = std::max(1.0, load.running + load.ready);
-  load.rate_share = RateShare(load.running, waiting, load.throttled, load.load);
+  const double part = PartOfWaitingOfWork(from, to, waiting * span);
+  load.rate_share = RateShare(load.running, part * waiting, part * load.throttled, load.load);
   return load;
 }
 

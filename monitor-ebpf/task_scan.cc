@@ -240,6 +240,8 @@ void TaskScan::Charge(const Task& task, Known& known, const TaskTimes& times) {
   if ((delta.run_ns == 0 && delta.wait_ns == 0) || !CountsHere(task)) return;
   total_.run_ns += delta.run_ns;
   total_.wait_ns += delta.wait_ns;
+  const auto run_ns = static_cast<double>(delta.run_ns);
+  run_at_share_ns_ += run_ns * run_ns / (run_ns + static_cast<double>(delta.wait_ns));
 }
 
 // Field 39 of /proc/PID/task/TID/stat is the processor that the task was last on. The second field,

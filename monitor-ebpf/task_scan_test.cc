@@ -38,6 +38,18 @@ TEST(TaskScanTest, SumsWhatEachTaskDidSinceTheFirstStep) {
   EXPECT_EQ(scan.total().wait_ns, 32u);
 }
 
+// 120 of 1000 us are 0.12; what ran 1 us and waited 300 adds next to nothing to either sum.
+TEST(TaskScanTest, ShareOfWorkIsThatOfTheTasksThatDidIt) {
+  FakeRoot root;
+  for (int tid : {10, 11, 12, 13}) root.WriteTask(10, tid, 0, 0);
+  TaskScan scan({.proc_root = root.proc()});
+  scan.Step(0);
+  root.WriteTask(10, 10, 120'000, 880'000);
+  for (int tid : {11, 12, 13}) root.WriteTask(10, tid, 1'000, 300'000);
+  scan.Step(kQuarter);
+  EXPECT_NEAR(scan.run_at_share_ns() / static_cast<double>(scan.total().run_ns), 0.12, 0.005);
+}
+
 TEST(TaskScanTest, NewTaskCountsFromItsBirth) {
   FakeRoot root;
   root.WriteTask(10, 10, 1, 1);

@@ -47,6 +47,14 @@ bool PhaseTracker::Add(absl::Span<const double> cost_ref_s, double begin_s, doub
   shares.resize(reference_.mean.size(), 0);
   if (reference_.rebase) {
     for (const Pending& pending : pending_) done_ref_s_ += Sum(pending.cost_ref_s);
+    if (const std::optional<size_t> other = OtherKind(shares)) {
+      EndPhase();
+      Begin(shares, begin_s);
+      done_ref_s_ = total;
+      kind_ = other;
+      ++changes_;
+      return true;
+    }
     const double kept_since_s = since_s_;
     Begin(shares, kept_since_s);
     done_ref_s_ += total;
@@ -213,6 +221,15 @@ std::optional<size_t> PhaseTracker::FindKind(absl::Span<const double> mix) const
     if (d < distance) distance = d, nearest = k;
   }
   return nearest;
+}
+
+// Phases may be shorter than a move takes: what comes after it looks like the present one or, where
+// another yardstick and a cold start made that of it, like nothing that is known. A mix that is far
+// from the present one and that of a phase of before is that phase again.
+std::optional<size_t> PhaseTracker::OtherKind(absl::Span<const double> mix) const {
+  if (Distance(reference_.mean, mix) < config_.kind_distance) return std::nullopt;
+  const std::optional<size_t> kind = FindKind(mix);
+  return kind == FindKind(reference_.mean) ? std::nullopt : kind;
 }
 
 void PhaseTracker::EndPhase() {

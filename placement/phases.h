@@ -71,7 +71,8 @@ class PhaseTracker {
   void Keep(absl::Span<const size_t> places);
 
   // The graph was moved: CPU times are measured with another yardstick from now on, which must not
-  // be taken for a change. What the present phase looks like is learnt again from the next sample.
+  // be taken for a change. What the present phase looks like is learnt again from the next sample;
+  // but one that looks like another phase that is known, and not like the present one, is that.
   void Rebase();
 
   // Since when the graph has behaved as it does: samples that began before are of an earlier phase,
@@ -107,6 +108,7 @@ class PhaseTracker {
     std::vector<double> cost_ref_s;
   };
 
+  std::optional<size_t> OtherKind(absl::Span<const double> mix) const;
   double Deviation(size_t i) const;
   bool Accumulate(absl::Span<const double> shares);
   void Learn(absl::Span<const double> shares);

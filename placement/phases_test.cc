@@ -137,6 +137,21 @@ TEST(PhaseTrackerTest, AMoveIsNoChangeThoughCpuTimesComeFromAnotherYardstick) {
   EXPECT_EQ(Feed(tracker, {0.6, 0.7}, 100, 0.1, random, now_s), 0);
 }
 
+// A scan that ended while the cache came to it: inserts again, as there were before.
+TEST(PhaseTrackerTest, APhaseThatEndedDuringTheMoveIsOneWhereItsSuccessorIsKnown) {
+  Random random(9);
+  PhaseTracker tracker({});
+  double now_s = 0;
+  Feed(tracker, kInsert, 40, 0.1, random, now_s);
+  ASSERT_GT(Feed(tracker, kScan, 4, 0.1, random, now_s), 0);
+  tracker.Rebase();
+  const double moved_s = now_s;
+  EXPECT_EQ(Feed(tracker, kInsert, 40, 0.1, random, now_s), 1);
+  EXPECT_EQ(tracker.changes(), 2u);
+  EXPECT_DOUBLE_EQ(tracker.since_s(), moved_s);
+  EXPECT_EQ(tracker.kind(), 0u);
+}
+
 TEST(PhaseTrackerTest, KindsBeyondTheLimitReplaceTheOneNotSeenForLongest) {
   PhaseConfig config;
   config.kinds_max = 2;

@@ -64,8 +64,9 @@ struct NodeStatistics {
   std::string name;        // as people call it; may be empty
   bool is_server = false;  // has a data store; for display, the engine reads roles off the graph
 
-  // The paper's R: work units that one core of this node completes in a second of CPU time. Any
-  // unit, as long as it is the same for all nodes of a snapshot. 0: not calibrated yet.
+  // The paper's R: work units that one core of this node, as a quota leaves it, completes in a
+  // second of cpu_s. Any unit, as long as it is the same for all nodes of a snapshot. 0: not
+  // calibrated.
   double rate = 0;
   // Cores that the node's tasks may use. A CPU quota of one core or more lowers this, one of less
   // lowers `rate`.
@@ -118,7 +119,8 @@ struct ObjectStatistics {
   // may not move, or whose objects are on several nodes, stays.
   uint32_t attach_group = 0;
 
-  double cpu_s = 0;  // CPU time inside its methods, on behalf of the console's activity
+  double cpu_s =
+      0;  // CPU time in its methods for the console; a quota makes it longer, as rate less
   // Of cpu_s: what it would vary between windows like this one, judged by how it varied within it;
   // and the number of samples that this rests on. Evidence of bytes: bytes_processed.
   double cpu_s_variance = 0;  // s squared

@@ -105,7 +105,7 @@ class BindingManager::Call final : public OutgoingCall, public TimedCall {
   uint64_t request_bytes = 0;
   uint64_t reply_bytes = 0;
   uint64_t begun_ticks = 0;  // when the caller turned from its own work to this call
-  uint64_t sent_ticks = 0;   // when it was given to the transport
+  uint64_t sent_ticks = 0;   // when the transport had taken it: a sending may block
   // What the call took of its thread: waits, and work for it. It is part of the way, as the link is
   // measured, and not of what the caller computes: an object that comes to its data does not take
   // it along.
@@ -522,7 +522,6 @@ Invoker::Route BindingManager::Start(ThreadContext& thread, Entry& entry, Method
   bool has_arguments = false;
   for (;;) {
     started->Arm();
-    started->sent_ticks = monitor::ThreadClock::Ticks();
     bool parked = false;
     end_wait(monitor::WaitKind::kSpun);
     const Core::Started outcome = WithCore([&](Core& core, Nanos now, Actions& out) {
@@ -539,7 +538,8 @@ Invoker::Route BindingManager::Start(ThreadContext& thread, Entry& entry, Method
       started->reader_of = pending.destination;
       return begun;
     });
-    // A sending may block.
+    // A sending may block: as long as the link takes, of which it tells as a reply does.
+    started->sent_ticks = monitor::ThreadClock::Ticks();
     end_wait(has_arguments ? monitor::WaitKind::kParked : monitor::WaitKind::kSpun);
     switch (outcome) {
       case Core::Started::kRunLocal:

@@ -1,6 +1,7 @@
 #include "runtime/resource/cluster_view.h"
 
 #include <algorithm>
+#include <cmath>
 #include <tuple>
 
 namespace abacus::runtime {
@@ -17,6 +18,14 @@ placement::EdgeStatistics Scaled(placement::EdgeStatistics edge, double scale) {
   edge.bytes_variance *= scale * scale;
   return edge;
 }
+
+// Servers that a volume is spread over stand beside each other: where nothing was measured they are
+// taken for no slower than this, a quarter of what the slowest network of today carries, as
+// messages cost processors too.
+constexpr double kServerLinkBytes_s = 3e6;
+// What such a guess is worth: as much as a bandwidth of before a restart, and less certain.
+constexpr double kGuessBytes = 32 * 1024;
+constexpr double kGuessDeviation = 0.5;
 
 double ScaleOf(double window_s, double length_s) { return length_s > 0 ? window_s / length_s : 0; }
 
@@ -74,6 +83,13 @@ void ClusterView::AddDigest(const Digest& digest) {
   for (const auto& link : digest.links) {
     const placement::LinkStatistics*& known = links_[std::minmax(link.a, link.b)];
     if (known == nullptr || link.measured_bytes > known->measured_bytes) known = &link;
+    for (const NodeId end : {link.a, link.b}) {
+      Reach& reach = reach_[end];
+      reach.bandwidth_bytes_s =
+          std::max(reach.bandwidth_bytes_s, link.bandwidth_bytes_s.value_or(0));
+      reach.round_trip_s =
+          std::min(reach.round_trip_s, link.round_trip_s.value_or(reach.round_trip_s));
+    }
   }
 }
 
@@ -223,10 +239,40 @@ void ClusterView::AddNodes(placement::Snapshot* snapshot) const {
       snapshot->nodes.push_back(*node->second);
     }
     for (auto b = ids.begin(); b != a; ++b) {
-      const auto link = links_.find({*b, *a});
-      if (link != links_.end()) snapshot->links.push_back(*link->second);
+      if (const auto link = LinkBetween(*b, *a)) snapshot->links.push_back(*link);
     }
   }
+}
+
+// As it was measured; of two servers that have not said enough to each other, as their other links
+// suggest: each was seen to carry so much. Without a guess an object that talks to several servers
+// could never be tried at one of them, which is what would make them talk. Calls that cross the way
+// after such a move put right what the guess had wrong, and the planner takes a move back.
+std::optional<placement::LinkStatistics> ClusterView::LinkBetween(NodeId a, NodeId b) const {
+  const auto known = links_.find(std::minmax(a, b));
+  std::optional<placement::LinkStatistics> link;
+  if (known != links_.end()) link = *known->second;
+  const auto is_server = [this](NodeId id) {
+    const auto node = nodes_.find(id);
+    return node != nodes_.end() && node->second->is_server;
+  };
+  const auto of_a = reach_.find(a);
+  const auto of_b = reach_.find(b);
+  const bool measured =
+      link && link->bandwidth_bytes_s.value_or(0) > 0 && link->measured_bytes >= kGuessBytes;
+  if (measured || !is_server(a) || !is_server(b) || of_a == reach_.end() || of_b == reach_.end()) {
+    return link;
+  }
+  const double round_trip_s = std::max(of_a->second.round_trip_s, of_b->second.round_trip_s);
+  if (!std::isfinite(round_trip_s)) return link;
+  if (!link) link = placement::LinkStatistics{.a = a, .b = b};
+  link->bandwidth_bytes_s = std::max(
+      kServerLinkBytes_s, std::min(of_a->second.bandwidth_bytes_s, of_b->second.bandwidth_bytes_s));
+  link->measured_bytes = kGuessBytes;
+  const double deviation = kGuessDeviation * *link->bandwidth_bytes_s;
+  link->bandwidth_variance = deviation * deviation;
+  if (!link->round_trip_s) link->round_trip_s = round_trip_s;
+  return link;
 }
 
 ClusterView::Joined ClusterView::SnapshotOf(const Rid& console, const Digest& client) const {

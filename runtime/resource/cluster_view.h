@@ -1,7 +1,9 @@
 #ifndef ABACUS_RUNTIME_RESOURCE_CLUSTER_VIEW_H_
 #define ABACUS_RUNTIME_RESOURCE_CLUSTER_VIEW_H_
 
+#include <limits>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -53,6 +55,12 @@ class ClusterView {
     double length_s = 0;
   };
 
+  // The best that was seen of a node's links.
+  struct Reach {
+    double bandwidth_bytes_s = 0;
+    double round_trip_s = std::numeric_limits<double>::infinity();
+  };
+
   void AddDigest(const Digest& digest);
   // The consoles, what calls of theirs can reach, and what is attached to it.
   Ids Reachable(const std::vector<ObjectId>& consoles) const;
@@ -64,6 +72,7 @@ class ClusterView {
   void AddEdges(const Ids& reached, double window_s, placement::Snapshot* snapshot) const;
   void AddAttachments(std::vector<placement::EdgeStatistics>* edges) const;
   void AddNodes(placement::Snapshot* snapshot) const;
+  std::optional<placement::LinkStatistics> LinkBetween(NodeId a, NodeId b) const;
 
   absl::flat_hash_map<ObjectId, Object> objects_;
   absl::flat_hash_map<ObjectId, absl::InlinedVector<Call, 2>> calls_;        // by caller
@@ -73,6 +82,7 @@ class ClusterView {
   absl::flat_hash_map<uint32_t, std::vector<ObjectId>> groups_;  // of objects that are attached
   absl::flat_hash_map<NodeId, const placement::NodeStatistics*> nodes_;
   absl::flat_hash_map<std::pair<NodeId, NodeId>, const placement::LinkStatistics*> links_;
+  absl::flat_hash_map<NodeId, Reach> reach_;
   absl::flat_hash_set<ObjectId> anew_;
 };
 

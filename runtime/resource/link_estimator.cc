@@ -15,6 +15,11 @@ constexpr double kSmallMax = 3;
 // What a processor takes to wake, at most, and when one may have gone to sleep.
 constexpr double kWaking_s = 0.5e-3;
 constexpr uint64_t kQuietNs = 2'000'000;
+// The bytes of large calls take this part of their time at least. Where a round trip leaves them
+// less and so many large calls came since it was measured, it is of another time.
+constexpr double kTransferOfLargeMin = 0.1;
+constexpr size_t kLargeSinceMax = 32;
+constexpr double kRoundTripOfOtherTimes = 0.5;
 
 }  // namespace
 
@@ -29,13 +34,15 @@ void LinkEstimator::Observe(NodeInstance peer, uint64_t request_bytes, uint64_t 
     link = FromPrior(prior->second);
   }
   if (bytes <= kSmallBytes) {
+    link.large_since = 0;
     ObserveSmall(&link, seconds, static_cast<double>(bytes), quiet_ns);
   } else if (bytes >= kLargeBytes) {
     link.large_bytes += static_cast<double>(bytes) - link.large_bytes * kDecay;
     link.large_s += seconds - link.large_s * kDecay;
     link.large_calls += 1 - link.large_calls * kDecay;
+    ++link.large_since;
     link.total_large_bytes += static_cast<double>(bytes);
-    const double transfer_s = std::max(seconds - std::max(link.small_s, 0.0), 0.0);
+    const double transfer_s = std::max(seconds - std::max(RoundTripOf(link), 0.0), 0.0);
     const auto b = static_cast<double>(bytes);
     constexpr double kKept = (1 - kDecay) * (1 - kDecay);
     link.tt = link.tt * kKept + transfer_s * transfer_s;
@@ -50,6 +57,8 @@ void LinkEstimator::ObserveSmall(Link* link, double seconds, double bytes, uint6
   (follows ? link->following : link->others).Add(seconds, bytes);
   link->others_since = follows ? 0 : link->others_since + 1;
   if (link->others_since == kOthersMax) link->following = SmallCalls();
+  link->following_since = follows ? link->following_since + 1 : 0;
+  if (link->following_since == kSmallCalls) link->others = SmallCalls();
   const double following_s = link->following.Mean();
   const double others_s = link->others.Mean();
   // Waking makes calls later and never earlier.
@@ -74,6 +83,13 @@ double LinkEstimator::SmallCalls::Mean() const {
   size_t counted = 0;
   while (counted < n && sorted[counted] <= latest_s) sum_s += sorted[counted++];
   return sum_s / static_cast<double>(counted);
+}
+
+double LinkEstimator::RoundTripOf(const Link& link) {
+  if (link.small_s < 0 || link.large_since < kLargeSinceMax) return link.small_s;
+  const double mean_s = link.large_s / link.large_calls;
+  const bool other_times = link.small_s > (1 - kTransferOfLargeMin) * mean_s;
+  return other_times ? kRoundTripOfOtherTimes * mean_s : link.small_s;
 }
 
 // Sums as large calls of kPriorBytes in all would have left them.
@@ -113,14 +129,16 @@ std::vector<LinkEstimator::Estimate> LinkEstimator::Estimates() const {
   std::vector<Estimate> estimates;
   for (const auto& [peer, link] : links_) {
     Estimate estimate{.peer = peer};
-    if (link.small_s >= 0) {
-      estimate.round_trip_s = link.small_s;
+    const double round_trip_s = RoundTripOf(link);
+    if (round_trip_s >= 0) {
+      estimate.round_trip_s = round_trip_s;
       estimate.round_trip_bytes = link.small_bytes;
     }
     if (link.large_s > 0) {
       // The time that the bytes took is what is left of the network time without the round trips.
-      const double round_trips_s = link.large_calls * std::max(link.small_s, 0.0);
-      const double transfer_s = std::max(link.large_s - round_trips_s, link.large_s * 0.1);
+      const double round_trips_s = link.large_calls * std::max(round_trip_s, 0.0);
+      const double transfer_s =
+          std::max(link.large_s - round_trips_s, link.large_s * kTransferOfLargeMin);
       estimate.bandwidth_bytes_s = link.large_bytes / transfer_s;
       estimate.measured_bytes = link.total_large_bytes;
       const double q = transfer_s / link.large_bytes;

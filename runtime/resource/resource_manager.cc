@@ -52,6 +52,25 @@ std::string MissingOf(const monitor::Monitor& monitor,
 // Objects whose memory is added up for a limit on it; more than a node is meant to host.
 constexpr size_t kObjectsCountedMax = size_t{1} << 20;
 
+// A quota slows a node's core down, which its rate says (monitor::NodeLoad::rate_share): so what is
+// a second of a whole core's time is as much longer on it, and what threads waited for the quota to
+// be renewed is part of that. Else work that a node with 12 % of a core did for all of a window was
+// 0.12 s of it, at a rate of 0.12: next to nothing, wherever it might be done.
+//   Worked: 0.12 s of CPU time and 0.88 s of waiting at a share of 0.12 are 1 s of computing.
+void CountByTheNodesCore(double share, placement::ObjectStatistics& object) {
+  const double cpu_s = object.cpu_s / share;
+  object.ready_s = std::max(0.0, object.ready_s - (cpu_s - object.cpu_s));
+  object.cpu_s = cpu_s;
+  object.background_cpu_s /= share;
+  object.cpu_s_variance /= share * share;
+}
+
+// The same for a load: half of a quota that is used is half a task. Where the quota stops tasks,
+// the share says what they left each other, and no more of that is in the load than they occupy.
+double LoadOfTheNodesCores(const monitor::NodeLoad& load, double cores) {
+  return std::max(load.running + load.ready, std::min(load.running / load.rate_share, cores));
+}
+
 }  // namespace
 
 ResourceManager::ResourceManager(BindingManager* binding, monitor::Monitor* monitor,
@@ -378,9 +397,10 @@ void ResourceManager::Fill(Digest& digest, const EdgeFlowsByKey& window,
                       .io_times = lost.requests_without_end,
                       .edges = binding_.threads().lost_sums()};
   if (load.ok()) {
-    digest.node.load = load->running + load->ready;
+    digest.node.load = LoadOfTheNodesCores(*load, digest.node.cores);
     digest.node.source += "; load: " + load->source;
   }
+  const double rate_share = load.ok() ? load->rate_share : 1;
   digest.node.contention = NoteContention(window, digest.node, digest.window_s);
   FillMemory(digest.node);
   for (const LinkEstimator::Estimate& link : links_.Estimates()) {
@@ -460,6 +480,7 @@ void ResourceManager::Fill(Digest& digest, const EdgeFlowsByKey& window,
       const auto bytes = checkpoint_bytes_.find(status.rid);
       if (bytes != checkpoint_bytes_.end()) object.checkpoint_bytes = bytes->second;
     }
+    CountByTheNodesCore(rate_share, object);
     digest.objects.push_back(std::move(object));
   }
 }

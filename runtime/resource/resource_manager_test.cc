@@ -26,8 +26,12 @@ class FixedMonitor final : public monitor::Monitor {
   absl::StatusOr<monitor::NodeLoad> Load() override {
     if (!unreadable.empty()) return absl::UnavailableError(unreadable);
     rate = next_rate;
-    return monitor::NodeLoad{
-        .load = 1, .running = 0.25, .ready = 0.5, .source = "fixed", .degraded = degraded};
+    return monitor::NodeLoad{.load = 1,
+                             .running = running,
+                             .ready = 0.5,
+                             .rate_share = rate_share,
+                             .source = "fixed",
+                             .degraded = degraded};
   }
   void SetWindow(absl::Duration set) override { window = set; }
   double Rate() const override { return rate; }
@@ -48,6 +52,7 @@ class FixedMonitor final : public monitor::Monitor {
   std::string degraded;    // of its loads
   std::string unreadable;  // why there is none
   double rate = 0, next_rate = 7;
+  double running = 0.25, rate_share = 1;  // of its loads
   absl::Duration window;
   monitor::MonitorLosses losses;
   std::optional<uint64_t> object_bytes;
@@ -431,6 +436,30 @@ TEST_F(ResourceManagerTest, TheRateIsThatOfTheLoad) {
   resources_->TakeDigest(now_);
   monitor_.next_rate = 3;  // a quota that the next look finds
   EXPECT_EQ(resources_->TakeDigest(now_).node.rate, 3);
+}
+
+// 20 ms of a whole core are 160 ms of an eighth of one: at an eighth of the rate that is the same
+// work, and what is left of a window is as much less.
+TEST_F(ResourceManagerTest, WhatAQuotaMakesLongerIsLongerByAsMuchAsTheRateIsLower) {
+  const Ref<Worker> worker = *binding_->Create<Worker>();
+  resources_->TakeDigest(now_);
+  ASSERT_TRUE(worker->Work(20'000, Ref<Worker>(), 0).ok());
+  monitor_.rate_share = 0.125;
+  const auto quota = resources_->TakeDigest(now_ += absl::Seconds(1));
+  EXPECT_GT(Of(quota, worker.rid()).cpu_s, 0.155);
+  monitor_.rate_share = 1;
+  ASSERT_TRUE(worker->Work(20'000, Ref<Worker>(), 0).ok());
+  EXPECT_LT(Of(resources_->TakeDigest(now_ += absl::Seconds(1)), worker.rid()).cpu_s, 0.155);
+}
+
+// 0.08 of a quota of 0.125 occupy the core that it leaves for 0.64. Where tasks share all of it
+// they have lowered the rate already: the load is not above the cores.
+TEST_F(ResourceManagerTest, ALoadUnderAQuotaIsThatOfTheCoreThatItLeaves) {
+  monitor_.rate_share = 0.125;
+  monitor_.running = 0.08;
+  EXPECT_NEAR(resources_->TakeDigest(now_).node.load, 0.64, 1e-9);
+  monitor_.running = 0.5;
+  EXPECT_NEAR(resources_->TakeDigest(now_).node.load, 2, 1e-9);
 }
 
 TEST_F(ResourceManagerTest, TheMonitorsWindowIsTheEngines) {

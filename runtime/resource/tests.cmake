@@ -1,6 +1,9 @@
 abacus_test(abacus_link_estimator_test
   SRCS resource/activity_meter_test.cc resource/call_spans_test.cc resource/contention_test.cc resource/decision_log_test.cc resource/decision_memory_test.cc resource/digest_window_test.cc resource/link_book_test.cc resource/link_estimator_test.cc resource/moments_test.cc
   DEPS abacus_resource)
+abacus_test(abacus_cluster_view_test
+  SRCS resource/cluster_view_test.cc
+  DEPS abacus_resource)
 abacus_test(abacus_placement_loop_test
   SRCS resource/placement_loop_test.cc resource/snapshot_json_test.cc
   DEPS abacus_resource)

@@ -6,7 +6,7 @@ abacus_library(abacus_testing
   DEPS abacus_binding)
 
 abacus_test(abacus_binding_manager_test
-  SRCS binding/binding_manager_test.cc
+  SRCS binding/binding_manager_test.cc binding/call_observer_test.cc
   DEPS abacus_testing protobuf::libprotobuf
   LABELS tsan TIMEOUT 180)
 abacus_test(abacus_timed_branch_test
