@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <memory>
 #include <set>
@@ -30,6 +31,9 @@ class Crash {
 
   // Opens the store; a power cut meanwhile is survived by opening it again.
   void Open() {
+    constexpr std::array<uint64_t, 3> kLogged = {0, 1, 4};
+    options_.logged_blocks_max = kLogged[random_() % kLogged.size()];
+    options_.journal_bytes_max = random_() % 2 == 0 ? 6'000 : 60'000;
     for (int attempt = 0; attempt < 5; ++attempt) {
       auto store = LocalObjectStore::Open(disk_, options_);
       if (store.ok()) {
@@ -143,8 +147,7 @@ class Crash {
 
   PowerCutDisk disk_;
   std::mt19937_64 random_;
-  const LocalObjectStoreOptions options_{
-      .journal_bytes_max = 6'000, .open_files_max = 2, .removed_max = 3, .ids_batch = 3};
+  LocalObjectStoreOptions options_{.open_files_max = 2, .removed_max = 3, .ids_batch = 3};
   std::unique_ptr<LocalObjectStore> store_;
   std::map<ObjectId, ModelObject> now_;
   std::map<ObjectId, History> histories_;

@@ -140,6 +140,7 @@ absl::Status LocalObjectStore::SyncData(StoredObject& object) {
   // The kernel reports a page that it could not write once and then takes it for clean: a second
   // try would succeed without the bytes.
   object.unsynced = Unsynced(object.id, synced);
+  if (object.logged) KeepJournals(synced);
   return object.unsynced;
 }
 
@@ -314,7 +315,9 @@ std::optional<std::vector<ContentsRecord>> LocalObjectStore::ReadContents(const 
   std::shared_ptr<DiskFile> data;
   {
     const LockFirst lock(object);
+    if (!object.unsynced.ok()) return std::nullopt;
     if (object.data_synced == object.data_written) return std::vector<ContentsRecord>();
+    object.logged = true;
     auto opened = DataFile(object, false);
     if (!opened.ok()) return std::nullopt;
     data = *std::move(opened);
@@ -393,12 +396,10 @@ absl::Status LocalObjectStore::LogMembers(const std::vector<Member>& members) {
   }
   if (logged.empty()) return absl::OkStatus();
   std::vector<std::string> payloads;
-  bool has_contents = false;
   for (const Member* member : logged) {
     const bool more = member != logged.back();
     for (const ContentsRecord& contents : member->contents) {
       payloads.push_back(EncodePayload(contents, /*more=*/true));
-      has_contents = true;
     }
     payloads.push_back(member->batch.has_value()
                            ? EncodePayload(member->batch->ToRecord(member->object->id), more)
@@ -409,7 +410,6 @@ absl::Status LocalObjectStore::LogMembers(const std::vector<Member>& members) {
     const SharedGate::Pass pass(commits_);
     journal = journal_->header().number;
     if (auto status = journal_->Ready(); !status.ok()) return status;
-    if (has_contents) has_logged_ = true;  // of this journal, which stays while `pass` does
     sequence = journal_->Append(payloads);
     if (auto status = journal_->Sync(sequence); !status.ok()) return status;
     for (const Member* member : logged) CommitMember(*member);
@@ -564,6 +564,14 @@ absl::Status LocalObjectStore::ReserveIds() {
   MutexLock lock(mutex_);
   ids_end_ = ids_end;
   return absl::OkStatus();
+}
+
+void LocalObjectStore::KeepJournals(const absl::Status& why) {
+  MutexLock lock(mutex_);
+  journals_stay_.Update(absl::UnavailableError(absl::StrCat(
+      "the store's disk could not be synced, and what only its journals may have of objects' ",
+      "contents is brought into these when the store is reopened, which a restart of its server ",
+      "does; until then the journals grow: ", why.message())));
 }
 
 void LocalObjectStore::CheckpointIfLong() {

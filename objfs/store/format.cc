@@ -333,6 +333,17 @@ std::string EncodeRecord(const JournalHeader& journal, uint64_t sequence, uint64
   return Writer().Put(RecordCrc(journal, sealed)).Put(sealed).Take();
 }
 
+std::optional<RecordView> PeekRecord(std::string_view bytes) {
+  Reader reader(bytes);
+  reader.Get<uint32_t>();  // checksum
+  reader.Get<uint32_t>();  // length
+  RecordView record;
+  record.sequence = reader.Get<uint64_t>();
+  record.durable = reader.Get<uint64_t>();
+  if (!reader.ok()) return std::nullopt;
+  return record;
+}
+
 std::optional<RecordView> DecodeRecord(const JournalHeader& journal, std::string_view bytes) {
   Reader reader(bytes);
   const auto crc = reader.Get<uint32_t>();

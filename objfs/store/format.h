@@ -140,6 +140,8 @@ struct RecordView {
   uint64_t durable = 0;
   std::string_view payload;
 };
+// What the header that `bytes` begins with says, whatever follows; nullopt where it is cut short.
+std::optional<RecordView> PeekRecord(std::string_view bytes);
 // The record that `bytes` begins with; nullopt where it is cut short, damaged or none.
 std::optional<RecordView> DecodeRecord(const JournalHeader& journal, std::string_view bytes);
 

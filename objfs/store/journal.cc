@@ -117,13 +117,17 @@ absl::StatusOr<std::string> ReadWhole(Disk& disk, const std::string& name) {
 }
 
 // Whether a record behind the damaged one says that the damaged one had been durable: then this is
-// no cut-off end. Records are sought at every byte, as the damaged one's length may be wrong.
+// no cut-off end. Records are sought at every byte, as the damaged one's length may be wrong. Of
+// users' contents, which are sought through as well, any bytes seem to be a header: a checksum of
+// what would follow it is computed where its numbers can be those of such a record.
 bool WasDurable(const JournalHeader& header, std::string_view rest, uint64_t sequence) {
-  for (size_t at = 1; at + kRecordHeaderBytes <= rest.size();) {
-    const std::optional<RecordView> record = DecodeRecord(header, rest.substr(at));
+  const uint64_t sequence_max = sequence + rest.size() / kRecordHeaderBytes;
+  for (size_t at = 1; at + kRecordHeaderBytes <= rest.size(); ++at) {
+    const std::optional<RecordView> seems = PeekRecord(rest.substr(at));
     // Those that reached the disk together with the damaged one do not tell.
-    if (record.has_value() && record->durable >= sequence) return true;
-    at += record.has_value() ? kRecordHeaderBytes + record->payload.size() : 1;
+    const bool may_tell = seems.has_value() && seems->durable >= sequence &&
+                          seems->durable < seems->sequence && seems->sequence <= sequence_max;
+    if (may_tell && DecodeRecord(header, rest.substr(at)).has_value()) return true;
   }
   return false;
 }

@@ -160,6 +160,7 @@ class LocalObjectStore : public ObjectStore {
     bool data_named ABSL_GUARDED_BY(mutex) = false;      // and its name is durable
     bool has_table ABSL_GUARDED_BY(mutex) = false;
     bool table_unsynced ABSL_GUARDED_BY(mutex) = false;     // a checkpoint is under way
+    bool logged ABSL_GUARDED_BY(mutex) = false;             // some of its contents, since Open
     uint64_t data_written ABSL_GUARDED_BY(mutex) = 0;       // bytes, to the data file since Open,
     uint64_t data_synced ABSL_GUARDED_BY(mutex) = 0;        // and how many of them were synced
     absl::Status damage ABSL_GUARDED_BY(mutex);             // of the table: no call can use it
@@ -393,6 +394,9 @@ class LocalObjectStore : public ObjectStore {
   absl::Status UnlinkRemoved(uint64_t journal, uint64_t durable);
   absl::Status RemoveFiles(ObjectId id, bool data, bool table);
   void CheckpointIfLong();
+  // A sync failed of what a journal may have alone: no checkpoint takes one away any more. What the
+  // kernel could not write it takes for written, and another sync would succeed without it.
+  void KeepJournals(const absl::Status& why);
 
   Disk& disk_;
   const LocalObjectStoreOptions options_;
@@ -419,9 +423,6 @@ class LocalObjectStore : public ObjectStore {
   };
   std::vector<uint64_t> old_journals_ ABSL_GUARDED_BY(checkpoint_mutex_);  // to be removed
   std::vector<NewPlace> new_places_ ABSL_GUARDED_BY(checkpoint_mutex_);
-  std::atomic<bool> has_logged_{false};  // contents, since the last checkpoint was begun
-  bool logged_before_ ABSL_GUARDED_BY(checkpoint_mutex_) = false;  // and before, in old journals
-  absl::Status contents_unsynced_ ABSL_GUARDED_BY(checkpoint_mutex_);  // those journals stay
 
   runtime::Mutex ids_mutex_;  // held while a batch of identifiers is reserved; before commits_
   runtime::Mutex mutex_;      // the last one
@@ -429,6 +430,7 @@ class LocalObjectStore : public ObjectStore {
   absl::btree_set<ObjectId> changed_ ABSL_GUARDED_BY(mutex_);    // to be flushed
   absl::btree_map<ObjectId, Tie> tied_ ABSL_GUARDED_BY(mutex_);  // by updates; in changed_
   absl::Status updates_lost_ ABSL_GUARDED_BY(mutex_);            // as their contents are
+  absl::Status journals_stay_ ABSL_GUARDED_BY(mutex_);  // they alone have what was to be synced
   absl::Status lost_unheard_ ABSL_GUARDED_BY(mutex_);  // what may be lost, found by FlushAll()
   absl::btree_set<ObjectId> changed_tables_ ABSL_GUARDED_BY(mutex_);  // to be checkpointed
   absl::flat_hash_map<ObjectId, SalvagedTable> salvaged_ ABSL_GUARDED_BY(mutex_);

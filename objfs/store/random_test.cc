@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <map>
 #include <memory>
 #include <set>
@@ -23,6 +24,8 @@ class RandomTest : public ::testing::Test {
  protected:
   void Open() {
     store_.reset();
+    constexpr std::array<uint64_t, 3> kLogged = {0, 1, 4};
+    options_.logged_blocks_max = kLogged[random_() % kLogged.size()];
     auto store = LocalObjectStore::Open(disk_, options_);
     ASSERT_TRUE(store.ok()) << store.status();
     store_ = *std::move(store);
@@ -125,7 +128,7 @@ TEST_F(RandomTest, AStoreDoesWhatAPlainModelDoes) {
     ASSERT_TRUE(store_->FlushAll().ok());
     ASSERT_NO_FATAL_FAILURE(CheckAll());
   }
-  EXPECT_GT(store_->Statistics().checkpoints + rounds, 0u);
+  EXPECT_GT(store_->Statistics().checkpoints, 0u);
 }
 
 }  // namespace

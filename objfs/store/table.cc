@@ -12,15 +12,6 @@ namespace abacus::objfs {
 
 using runtime::MutexLock;
 
-namespace {
-absl::Status JournalsStay(const absl::Status& why) {
-  return absl::UnavailableError(absl::StrCat(
-      "the store's disk could not be synced, and what only its journals may have of objects' ",
-      "contents is brought into these when the store is reopened; until then the journals grow: ",
-      why.message()));
-}
-}  // namespace
-
 absl::Status LocalObjectStore::Load(StoredObject& object) {
   absl::Status loaded = LoadPages(object, false);
   if (loaded.ok()) loaded = FinishTable(object);
@@ -198,12 +189,17 @@ absl::Status LocalObjectStore::Checkpoint() {
 }
 
 absl::Status LocalObjectStore::CheckpointLocked() {
-  if (!contents_unsynced_.ok()) return contents_unsynced_;
+  {
+    MutexLock lock(mutex_);
+    if (!journals_stay_.ok()) {
+      ++checkpoints_failed_;
+      return journals_stay_;
+    }
+  }
   commits_.Close();
   const uint64_t old = journal_->header().number;
   absl::Status status = journal_->Sync(journal_->appended());
   if (status.ok()) status = NewJournal(old + 1);
-  if (status.ok() && has_logged_.exchange(false)) logged_before_ = true;
   absl::btree_set<ObjectId> ids;
   if (status.ok()) {
     MutexLock lock(mutex_);
@@ -240,9 +236,9 @@ absl::Status LocalObjectStore::CheckpointTables(const absl::btree_set<ObjectId>&
   absl::Status status = WriteTables(ids, journal_->header().number);
   if (status.ok()) {
     status = disk_.SyncAll();
-    // A second one would succeed without the pages that the first one could not write. Tables are
-    // written anew then; contents that were logged are in the journals alone.
-    if (!status.ok() && logged_before_) contents_unsynced_ = JournalsStay(status);
+    // Tables are written anew by the next checkpoint. What was logged is not, nor what will be: its
+    // pages may be taken for written already.
+    if (!status.ok() && options_.logged_blocks_max > 0) KeepJournals(status);
   }
   TablesWritten(status.ok());
   if (!status.ok()) {
@@ -251,12 +247,19 @@ absl::Status LocalObjectStore::CheckpointTables(const absl::btree_set<ObjectId>&
     changed_tables_.insert(ids.begin(), ids.end());
     return status;
   }
+  // A sync of an object's file may have failed meanwhile, and taken the error that this one tells.
+  {
+    MutexLock lock(mutex_);
+    if (!journals_stay_.ok()) return journals_stay_;
+  }
+  // What was removed meanwhile has no table, and what the old journals have of it goes.
+  status = journal_->Sync(journal_->appended());
+  if (!status.ok()) return status;
   for (const uint64_t number : old_journals_) {
     const absl::Status removed = disk_.Remove(JournalName(number));
     if (!removed.ok() && !absl::IsNotFound(removed)) return removed;
   }
   old_journals_.clear();
-  logged_before_ = false;
   return disk_.SyncDirectory("");
 }
 
