@@ -229,6 +229,18 @@ TEST_F(FailoverTest, TheCopyTakesOverAndThenTheOldPrimaryFromIt) {
   EXPECT_EQ(Map(3)["epoch"].get<int>(), before["epoch"].get<int>() + 2);
 }
 
+TEST_F(FailoverTest, APrimaryThatIsStoppedForGoodLeavesTheVolumeToItsCopy) {
+  Put("a", 50'000);
+  servers_[0]->Signal(SIGTERM);
+  EXPECT_EQ(servers_[0]->Wait().code, 0);
+  EXPECT_EQ(TryPut(mount_ + "/b", "text"), 0);
+  EXPECT_EQ(Map(0)["primary"], addresses_[1]) << told_;
+  ExpectAll(mount_);
+  // By whichever of its servers it is asked for.
+  const Command::Options asked{.environment = {"ABACUS_SERVER=" + addresses_[3]}};
+  EXPECT_EQ(RunAbacus({"get", "home:a"}, asked).out, files_["a"]);
+}
+
 TEST_F(FailoverTest, AStoppedPrimaryThatGoesOnChangesNothingAnyMore) {
   Put("a", 50'000);
   servers_[0]->Signal(SIGSTOP);

@@ -117,6 +117,8 @@ int Serve(const ServeOptions& options) {
     // A second signal ends the process at once, should the first not succeed.
     pthread_sigmask(SIG_UNBLOCK, &stops, nullptr);
     fprintf(stderr, "abacus: stopping\n");
+    // While its copies can be reached: to a node that stops they look as if they were away.
+    (*volumes)->LetGo().IgnoreError();
     (*node)->Stop();
   }
   return kExitOk;

@@ -102,14 +102,16 @@ absl::Status ChangeServer(runtime::Node& node, const VolumeOptions& options) {
   return absl::OkStatus();
 }
 
-absl::Status DeleteVolume(const VolumeSets& sets, const std::string& name) {
+absl::Status DeleteVolume(runtime::Node& node, const VolumeSets& sets, const std::string& name) {
   absl::Status none;
   for (const auto& set : sets) {
     const absl::Status deleted = set->Delete(name);
-    if (!absl::IsNotFound(deleted)) return deleted;
+    if (!absl::IsNotFound(deleted) && !absl::IsUnavailable(deleted)) return deleted;
     none = deleted;
   }
-  return none;
+  // Of its servers another one may answer for it.
+  const auto first = FirstServerOf(node, name);
+  return first.ok() ? (*first)->Delete(name) : none;
 }
 
 // An extended attribute; nullopt where there is none.
@@ -215,7 +217,7 @@ int VolumeCommand(const VolumeOptions& options) {
       status = CreateVolume(*volumes, options);
       break;
     case VolumeOptions::What::kDelete:
-      status = DeleteVolume(*volumes, options.name);
+      status = DeleteVolume((*client)->node(), *volumes, options.name);
       break;
     case VolumeOptions::What::kAddServer:
     case VolumeOptions::What::kReplaceServer:

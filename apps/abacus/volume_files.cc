@@ -49,7 +49,13 @@ absl::StatusOr<std::unique_ptr<VolumeFiles>> VolumeFiles::Join(ClientNode& clien
                                                                const std::string& name) {
   runtime::Node& node = client.node();
   ABACUS_ASSIGN_OR_RETURN(const VolumeSets sets, VolumesOf(node));
-  ABACUS_ASSIGN_OR_RETURN(const Ref<objfs::Volume> volume, VolumeIn(sets, name, "VOLUME:PATH"));
+  absl::StatusOr<Ref<objfs::Volume>> found = VolumeIn(sets, name, "VOLUME:PATH");
+  if (!found.ok() && !name.empty()) {
+    // Of its servers another one may answer for it.
+    auto elsewhere = VolumeOf(node, name);
+    if (!absl::IsNotFound(elsewhere.status())) found = std::move(elsewhere);
+  }
+  ABACUS_ASSIGN_OR_RETURN(const Ref<objfs::Volume> volume, std::move(found));
   ABACUS_ASSIGN_OR_RETURN(
       auto files, objfs::FileSystem::Make(volume, Kinds(), HostOf(node), {.client = node.name()}));
   return std::unique_ptr<VolumeFiles>(new VolumeFiles(volume.rid().home.node, std::move(files)));

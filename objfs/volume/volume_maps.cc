@@ -182,6 +182,16 @@ absl::Status VolumeSet::DropCopy(const std::string& name, uint64_t key) {
   return RemoveStore(name);
 }
 
+absl::Status VolumeSet::LetGo() {
+  std::map<std::string, std::shared_ptr<MappedVolume>> mapped;
+  {
+    MutexLock lock(mutex_);
+    mapped = mapped_;
+  }
+  for (const auto& [name, volume] : mapped) volume->Stop(/*closes=*/true);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<PromiseAnswer> VolumeSet::Promise(const std::string& name, uint64_t key,
                                                  uint64_t epoch) {
   const std::shared_ptr<MappedVolume> mapped = FindMapped(name);

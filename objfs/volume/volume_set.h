@@ -118,6 +118,11 @@ class VolumeSet final : public runtime::AnchoredObject {
   // Errors: kFailedPrecondition - clients are using it.
   absl::Status Delete(const std::string& name);
 
+  // For the server itself, before it stops: volumes with a map are closed here, with all that they
+  // have written at their copies too, so that another server can answer for them. They are served
+  // here no more until the server is started again. Blocking: for what is under way.
+  absl::Status LetGo();
+
   // -- asked by the first server of a volume -----------------------------------------------------
 
   // From now on this server keeps columns of that volume. A second time it does nothing.
@@ -141,7 +146,7 @@ class VolumeSet final : public runtime::AnchoredObject {
 
   ABACUS_OBJECT(VolumeSet, "objfs.VolumeSet", 1, Create, Open, List, Delete, CreateSpread, Servers,
                 KeepColumns, DropColumns, Columns, ChangeServer, CreateMapped, Map, KeepCopy,
-                DropCopy, Promise, Copy)
+                DropCopy, Promise, Copy, LetGo)
 
  private:
   // Volumes look for columns here while they end, which may be after their set has.
