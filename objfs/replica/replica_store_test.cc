@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "objfs/store/memory_disk.h"
 #include "objfs/store/model_disk.h"
@@ -118,6 +120,24 @@ TEST_F(ReplicaStoreTest, WhatItsStoreRefusesMakesItNotWhole) {
   EXPECT_FALSE(IsWhole());
   CrashAndOpen();
   EXPECT_FALSE(IsWhole());
+}
+
+TEST_F(ReplicaStoreTest, ADiskThatForbidsSomethingIsNoLaterPrimary) {
+  DiskModel model;
+  std::atomic<bool> forbids{false};
+  model.wait = [](absl::Duration) {};
+  model.fault = [&](std::string_view, const std::string&) {
+    return forbids ? absl::PermissionDeniedError("EACCES") : absl::OkStatus();
+  };
+  const auto disk = std::make_shared<ModelDisk>(*disk_, std::move(model));
+  copy_.reset();
+  copy_ = *ReplicaStore::Open(disk, {});
+  MakeWhole();
+  forbids = true;
+  EXPECT_EQ(copy_->Apply(1, 1, Creation(2, 11, ReplicaFlush::kAll)).code(),
+            absl::StatusCode::kInternal);
+  EXPECT_EQ(copy_->Begin(2, 1).status().code(), absl::StatusCode::kInternal);
+  copy_.reset();
 }
 
 TEST_F(ReplicaStoreTest, OperationsThatAreNoneAreRefused) {
