@@ -217,6 +217,16 @@ TEST_F(ReplicaStoreTest, WhoIsRetiredTakesNothingAndCanBeOpenedAsThePrimarys) {
   EXPECT_EQ(*(*primary)->Create("", 1), uint64_t{2} << 40);
 }
 
+TEST_F(ReplicaStoreTest, WhoDiesBetweenItsRetirementAndTheOpeningRefusesTheOldPrimary) {
+  MakeWhole();
+  ASSERT_TRUE(copy_->Retire(2).ok());
+  CrashAndOpen();
+  EXPECT_TRUE(absl::IsPermissionDenied(copy_->Begin(1, 9).status()));
+  EXPECT_TRUE(IsWhole());
+  copy_.reset();
+  EXPECT_TRUE(OpenPrimaryStore(*disk_, 2, {}).ok());
+}
+
 TEST_F(ReplicaStoreTest, WhatAPrimaryLeftIsNoWholeCopyButCanBeServedFromAgain) {
   MakeWhole();
   ASSERT_TRUE(copy_->Retire(2).ok());
