@@ -224,7 +224,8 @@ TEST_F(ResyncTest, DamageAtEitherEndIsMadeGoodByTheOther) {
 TEST_F(ResyncTest, WhatBothHaveLostMakesNoCopyThatIsBelieved) {
   ASSERT_NO_FATAL_FAILURE(world_.Start());
   const ObjectId id = *store().Create("", 1);
-  ASSERT_TRUE(store().Write(id, 0, std::string(20'000, 'x'), 2).ok());
+  // More than the journals have as well.
+  ASSERT_TRUE(store().Write(id, 0, std::string(60'000, 'x'), 2).ok());
   ASSERT_TRUE(store().FlushAll().ok());
   ASSERT_NO_FATAL_FAILURE(LoseCopy());
   for (const auto& disk : {of_one_, of_other_}) {
