@@ -363,6 +363,62 @@ TEST_F(SpreadTest, WithTwoServersDeadCallsFailUntilOneIsBackAndAllOfItIsThere) {
   EXPECT_TRUE(client->Release(handle).ok());
 }
 
+// The columns are opened anew under the same promise: nobody else has written meanwhile.
+TEST_F(SpreadTest, WhatWasAcknowledgedAndNotSyncedIsThereWhenServersAreBack) {
+  const auto client = world_.Client(1), other = world_.Client(2);
+  const FileHandle handle = Create(*client, "file", kPlainRaid);
+  std::string text = NoiseOf(12, 200'000);
+  Write(*client, handle, 0, text);
+  ASSERT_TRUE(client->Sync(handle).ok());
+  for (uint32_t i = 0; i < 5; ++i) {
+    const std::string piece = NoiseOf(13 + i, 1000);
+    Write(*client, handle, text.size(), piece);
+    text += piece;
+  }
+  world_.LoseColumns(1);
+  world_.LoseColumns(2);
+  EXPECT_FALSE(client->Read(handle, 0, 1 << 20).ok());
+  EXPECT_FALSE(client->Read(handle, 0, 1 << 20).ok());
+  world_.StartColumns(1, kSpare);
+  world_.StartColumns(2, kSpare + 1);
+  EXPECT_TRUE(Eventually([&] { return client->Read(handle, 0, 1).ok(); }));
+  EXPECT_TRUE(Read(*client, handle) == text);
+  // That a server went with what was not durable is told once.
+  EXPECT_FALSE(client->Sync(handle).ok());
+  EXPECT_TRUE(client->Sync(handle).ok());
+  const FileHandle there = Open(*other, "file");
+  EXPECT_TRUE(Read(*other, there) == text);
+  EXPECT_TRUE(other->Release(there).ok());
+  EXPECT_TRUE(client->Release(handle).ok());
+}
+
+// And what could not be written when the promise ended is not written over what others wrote.
+TEST_F(SpreadTest, WhatIsLeftWhenThePromiseEndsIsToldAndForgotten) {
+  const auto client = world_.Client(1), other = world_.Client(2);
+  const FileHandle handle = Create(*client, "file", kPlainRaid);
+  std::string text = NoiseOf(12, 200'000);
+  Write(*client, handle, 0, text);
+  ASSERT_TRUE(client->Sync(handle).ok());
+  Write(*client, handle, text.size(), "lost");
+  world_.LoseColumns(1);
+  world_.LoseColumns(2);
+  EXPECT_FALSE(client->Read(handle, 0, 1 << 20).ok());
+  EXPECT_FALSE(client->Read(handle, 0, 1 << 20).ok());
+  const FileHandle there = Open(*other, "file");
+  EXPECT_FALSE(other->Read(there, 0, 1).ok());
+  world_.StartColumns(1, kSpare);
+  world_.StartColumns(2, kSpare + 1);
+  EXPECT_TRUE(Eventually([&] { return other->Read(there, 0, 1).ok(); }));
+  Write(*other, there, text.size(), "new!");
+  text += "new!";
+  EXPECT_TRUE(Read(*client, handle) == text);
+  EXPECT_FALSE(client->Sync(handle).ok());
+  EXPECT_TRUE(client->Sync(handle).ok());
+  EXPECT_TRUE(Read(*client, handle) == text);
+  EXPECT_TRUE(other->Release(there).ok());
+  EXPECT_TRUE(client->Release(handle).ok());
+}
+
 TEST_F(SpreadTest, AServerThatLostItsDiskIsFilledAgain) {
   const auto client = world_.Client(1);
   const FileHandle handle = Create(*client, "file", kPlainRaid);
