@@ -206,6 +206,8 @@ void SpreadLayer::TakeNotice(const absl::Status& status) {
   stale_ = true;
 }
 
+// Before a call changes anything, for a break while it is under way; and after it, as a flush
+// beside it did not flush what came later.
 void SpreadLayer::Changes() {
   MutexLock lock(mutex_);
   unpushed_ = unflushed_ = true;
@@ -234,14 +236,18 @@ absl::StatusOr<ReadResult> SpreadLayer::Read(uint64_t offset, uint64_t bytes, Ve
 absl::Status SpreadLayer::Write(uint64_t offset, const Block& bytes, Version now) {
   return Call(now, [&] {
     Changes();
-    return columns_->Write(offset, bytes, now);
+    auto result = columns_->Write(offset, bytes, now);
+    Changes();
+    return result;
   });
 }
 
 absl::StatusOr<uint64_t> SpreadLayer::Append(const Block& bytes, Version now) {
   return Call(now, [&] {
     Changes();
-    return columns_->Append(bytes, now);
+    auto result = columns_->Append(bytes, now);
+    Changes();
+    return result;
   });
 }
 
@@ -249,15 +255,18 @@ absl::StatusOr<uint64_t> SpreadLayer::Append(const Block& bytes, Version now) {
 absl::Status SpreadLayer::Truncate(uint64_t size, Version now) {
   return Call(now, [&]() -> absl::Status {
     Changes();
-    ABACUS_RETURN_IF_ERROR(columns_->Truncate(size, now));
-    return TellSize(now);
+    const absl::Status cut = columns_->Truncate(size, now);
+    Changes();
+    return cut.ok() ? TellSize(now) : cut;
   });
 }
 
 absl::Status SpreadLayer::Punch(Range range, Version now) {
   return Call(now, [&] {
     Changes();
-    return columns_->Punch(range, now);
+    auto result = columns_->Punch(range, now);
+    Changes();
+    return result;
   });
 }
 
