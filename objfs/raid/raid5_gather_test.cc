@@ -220,6 +220,30 @@ TEST_F(Raid5GatherTest, WhatCannotBeWrittenIsToldAndKept) {
               last->bytes.view() == std::string(100, '\0'));
 }
 
+// What cannot be written does not keep the rest from being durable.
+TEST_F(Raid5GatherTest, AFlushThatCannotWriteAllFlushesTheRest) {
+  Write(0, 2 * kGatherStripe);
+  at_ = model_.size();
+  WriteOn(3);
+  const auto refuse = [](LayerCall call) -> absl::Status {
+    if (call != LayerCall::kWrite) return absl::OkStatus();
+    return absl::ResourceExhaustedError("the test has no room");
+  };
+  for (size_t i = 0; i < columns_.count(); ++i) columns_.column(i).BeforeChange(refuse);
+  columns_.ResetCounters();
+  EXPECT_TRUE(absl::IsResourceExhausted(columns_.top()->Flush(columns_.Now())));
+  for (size_t i = 0; i < columns_.count(); ++i) {
+    EXPECT_GT(columns_.column(i).flushes, 0u) << i;
+    columns_.column(i).BeforeChange(nullptr);
+    columns_.disk(i).CutPower();
+  }
+  columns_.Stop();
+  for (size_t i = 0; i < columns_.count(); ++i) columns_.disk(i).PowerOn(i);
+  columns_.Start();
+  ExpectRead(0, 2 * kGatherStripe);
+  EXPECT_EQ(columns_.raid()->Scrub(0, 100, columns_.Now())->mismatched, 0u);
+}
+
 // Full disks keep nobody from reading, cutting off and punching, which makes room.
 TEST_F(Raid5GatherTest, WhatCannotBeWrittenIsReadAndCanBeRemoved) {
   const auto fill = [&](bool full) {
