@@ -14,6 +14,7 @@
 #include "objfs/replica/testing/replica_world.h"
 #include "objfs/store/memory_disk.h"
 #include "objfs/store/model_disk.h"
+#include "runtime/testing/cluster.h"
 
 namespace abacus::objfs {
 namespace {
@@ -284,6 +285,28 @@ TEST_F(ResyncTest, WorkGoesOnMeanwhileAndBothAreEqualThen) {
   is_over = true;
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(store().Report().resyncs, 1u) << store().Report().why;
+  ExpectEqual();
+}
+
+TEST_F(ResyncTest, ACreationThatIsListedBeforeItIsStreamedIsSentOnce) {
+  runtime::testing::TestPoints points;
+  world_.options.points = &points;
+  std::atomic<int> begun{0}, described{0};
+  world_.wire.fate = [&](uint64_t, std::string_view call) {
+    begun += call == "begin" ? 1 : 0;
+    described += call == "describe" ? 1 : 0;
+    return Fate::kArrives;
+  };
+  ASSERT_TRUE(world_.StartPrimary().ok());
+  points.Hold("replica:changed", 1);
+  std::thread maker([&] { EXPECT_TRUE(store().Create("born", 1).ok()); });
+  EXPECT_TRUE(points.AwaitHeld("replica:changed"));
+  EXPECT_TRUE(world_.StartCopy().ok());
+  EXPECT_TRUE(SoonHolds([&] { return described == 1; })) << "the resync has found it";
+  points.ReleaseAll();
+  maker.join();
+  EXPECT_TRUE(world_.AwaitCurrent());
+  EXPECT_EQ(begun, 1) << "the copy has refused something: " << store().Report().why;
   ExpectEqual();
 }
 
