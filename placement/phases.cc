@@ -47,11 +47,11 @@ bool PhaseTracker::Add(absl::Span<const double> cost_ref_s, double begin_s, doub
   shares.resize(reference_.mean.size(), 0);
   if (reference_.rebase) {
     for (const Pending& pending : pending_) done_ref_s_ += Sum(pending.cost_ref_s);
-    if (const std::optional<size_t> other = OtherKind(shares)) {
+    if (OtherKind(shares).has_value()) {
       EndPhase();
       Begin(shares, begin_s);
       done_ref_s_ = total;
-      kind_ = other;
+      kind_ = FindKind(shares);  // the end may have taken the oldest kind away
       ++changes_;
       return true;
     }

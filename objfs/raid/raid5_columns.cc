@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "objfs/raid/raid5_layer.h"
+#include "runtime/base/status.h"
 
 namespace abacus::objfs {
 
@@ -69,7 +70,8 @@ absl::Status Raid5Layer::Invalidate(Range range, Version version) {
   return Layer::Invalidate(FileRange(*striping_, range), version);
 }
 absl::Status Raid5Layer::Recall(Range range, Version version) {
-  return Layer::Recall(FileRange(*striping_, range), version);
+  ABACUS_RETURN_IF_ERROR(Layer::Recall(FileRange(*striping_, range), version));
+  return WriteGathered();  // what those above have just written among it
 }
 
 }  // namespace abacus::objfs

@@ -151,6 +151,14 @@ TEST_F(Raid5GatherTest, WhatWasFlushedOrClosedIsThereAfterACrash) {
   }
 }
 
+TEST_F(Raid5GatherTest, WhatIsRecalledIsAtTheColumns) {
+  WriteOn(3);
+  ASSERT_TRUE(columns_.top()->Recall(Range{}, columns_.Now()).ok());
+  EXPECT_EQ(Fact("gathered").substr(0, 8), "0 bytes,");
+  EXPECT_GT(columns_.Sum(&ColumnSwitch::written_bytes), 0u);
+  ExpectIs(columns_, model_);
+}
+
 TEST_F(Raid5GatherTest, ItMovesWithTheObjectAndGoesOn) {
   WriteOn(5);
   for (int i = 0; i < 3; ++i) {

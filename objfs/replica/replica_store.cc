@@ -25,6 +25,12 @@ absl::Status Superseded(uint64_t epoch, uint64_t seen) {
       absl::StrCat("epoch ", epoch, " of the volume is over: its copy has seen epoch ", seen));
 }
 
+// kPermissionDenied tells a primary that it is one no more: a disk's is another error.
+absl::Status OfTheDisk(absl::Status status) {
+  if (!absl::IsPermissionDenied(status)) return status;
+  return absl::InternalError(absl::StrCat("the copy's disk: ", status.message()));
+}
+
 absl::Status BeginFirst(const std::string& why) {
   return absl::FailedPreconditionError(
       absl::StrCat("the copy takes nothing of this session of its primary: ", why));
@@ -76,7 +82,7 @@ absl::Status ReplicaStore::SetRecord(ReplicaRecord record) {
     MutexLock lock(mutex_);
     if (record == record_) return absl::OkStatus();
   }
-  ABACUS_RETURN_IF_ERROR(record.Save(*disk_));
+  ABACUS_RETURN_IF_ERROR(OfTheDisk(record.Save(*disk_)));
   MutexLock lock(mutex_);
   record_ = record;
   return absl::OkStatus();
@@ -99,7 +105,7 @@ absl::Status ReplicaStore::Broken(absl::Status why) {
   }
   // Where that fails too, the disk is gone; the map has the last word on who takes over.
   SetWhole(false).IgnoreError();
-  return why;
+  return OfTheDisk(std::move(why));
 }
 
 absl::StatusOr<ReplicaState> ReplicaStore::State() {
@@ -114,8 +120,9 @@ absl::StatusOr<ReplicaState> ReplicaStore::State() {
              .is_whole = record_.is_whole,
              .objects = 0};
   }
-  ABACUS_ASSIGN_OR_RETURN(const StoreSpace space, store_->Space());
-  state.objects = space.objects;
+  const absl::StatusOr<StoreSpace> space = store_->Space();
+  if (!space.ok()) return OfTheDisk(space.status());
+  state.objects = space->objects;
   return state;
 }
 

@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "objfs/store/memory_disk.h"
 #include "objfs/store/model_disk.h"
@@ -120,6 +122,24 @@ TEST_F(ReplicaStoreTest, WhatItsStoreRefusesMakesItNotWhole) {
   EXPECT_FALSE(IsWhole());
 }
 
+TEST_F(ReplicaStoreTest, ADiskThatForbidsSomethingIsNoLaterPrimary) {
+  DiskModel model;
+  std::atomic<bool> forbids{false};
+  model.wait = [](absl::Duration) {};
+  model.fault = [&](std::string_view, const std::string&) {
+    return forbids ? absl::PermissionDeniedError("EACCES") : absl::OkStatus();
+  };
+  const auto disk = std::make_shared<ModelDisk>(*disk_, std::move(model));
+  copy_.reset();
+  copy_ = *ReplicaStore::Open(disk, {});
+  MakeWhole();
+  forbids = true;
+  EXPECT_EQ(copy_->Apply(1, 1, Creation(2, 11, ReplicaFlush::kAll)).code(),
+            absl::StatusCode::kInternal);
+  EXPECT_EQ(copy_->Begin(2, 1).status().code(), absl::StatusCode::kInternal);
+  copy_.reset();
+}
+
 TEST_F(ReplicaStoreTest, OperationsThatAreNoneAreRefused) {
   ReplicaBatch without_part{.first = 1, .operations = {{.kind = Kind::kWrite}}};
   ReplicaBatch unknown = Creation(1, 1);
@@ -195,6 +215,16 @@ TEST_F(ReplicaStoreTest, WhoIsRetiredTakesNothingAndCanBeOpenedAsThePrimarys) {
   ASSERT_TRUE(primary.ok()) << primary.status();
   EXPECT_EQ((*primary)->List(0, 10)->size(), 2u);
   EXPECT_EQ(*(*primary)->Create("", 1), uint64_t{2} << 40);
+}
+
+TEST_F(ReplicaStoreTest, WhoDiesBetweenItsRetirementAndTheOpeningRefusesTheOldPrimary) {
+  MakeWhole();
+  ASSERT_TRUE(copy_->Retire(2).ok());
+  CrashAndOpen();
+  EXPECT_TRUE(absl::IsPermissionDenied(copy_->Begin(1, 9).status()));
+  EXPECT_TRUE(IsWhole());
+  copy_.reset();
+  EXPECT_TRUE(OpenPrimaryStore(*disk_, 2, {}).ok());
 }
 
 TEST_F(ReplicaStoreTest, WhatAPrimaryLeftIsNoWholeCopyButCanBeServedFromAgain) {

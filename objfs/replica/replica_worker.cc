@@ -56,7 +56,7 @@ absl::Status ReplicatedStore::Serve(const std::shared_ptr<ReplicaLink>& link) {
   ABACUS_RETURN_IF_ERROR(BeginSession(*link));
   BeginStream(link);
   std::thread sender([this, &link] { Send(*link); });
-  absl::Status status = Heard(Resync(*this, *link).Run());
+  absl::Status status = Resync(*this, *link).Run();
   if (status.ok()) status = BecomeCurrent();
   if (status.ok()) status = StayCurrent();
   EndStream(status);

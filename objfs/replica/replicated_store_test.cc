@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -86,6 +87,29 @@ TEST_F(ReplicatedStoreTest, EachKindOfChangeReachesTheCopy) {
   testing::ExpectSame(**primary, **copy);
 }
 
+TEST_F(ReplicatedStoreTest, ChangesOfOneObjectByManyReachTheCopyInTheirOrder) {
+  constexpr int kThreads = 4, kObjects = 40;
+  std::vector<ObjectId> ids;
+  for (int i = 0; i < kObjects; ++i) ids.push_back(*store().Create("", 1));
+  std::atomic<VersionNumber> version{1};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&, i] {
+      const std::string bytes(200'000, static_cast<char>('a' + i));
+      for (const ObjectId id : ids) EXPECT_TRUE(store().Write(id, 0, bytes, ++version).ok());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  ASSERT_TRUE(SoonHolds([&] { return world_.map.counts() && store().FlushAll().ok(); }));
+  EXPECT_EQ(store().Report().resyncs, 1u);
+  world_.KillPrimary();
+  world_.KillCopy();
+  const auto primary = LocalObjectStore::Open(*of_primary_, {});
+  const auto copy = LocalObjectStore::Open(*of_copy_, {});
+  ASSERT_TRUE(primary.ok() && copy.ok());
+  testing::ExpectSame(**primary, **copy);
+}
+
 TEST_F(ReplicatedStoreTest, NothingIsAcknowledgedWhileTheMapDoesNotLetALostCopyGo) {
   world_.map.answers = false;
   world_.wire.is_cut = true;
@@ -110,6 +134,30 @@ TEST_F(ReplicatedStoreTest, ALostCopyThatComesBackIsBroughtUpToDateAlsoWhileTheM
   EXPECT_TRUE(SoonHolds([&] { return store().FlushAll().ok(); }));
   ASSERT_NO_FATAL_FAILURE(Promote());
   EXPECT_EQ(store().GetAttributes(made_)->blob, "alone");
+}
+
+TEST(LostCopyTest, AFlushThatWaitsIsAcknowledgedWhenTheCopyIsWholeAgain) {
+  const auto of_primary = std::make_shared<PowerCutDisk>();
+  ReplicaWorld world(of_primary, std::make_shared<PowerCutDisk>());
+  world.options.flush_wait = absl::Hours(1);
+  ASSERT_NO_FATAL_FAILURE(world.Start());
+  world.map.answers = false;
+  world.wire.is_cut = true;
+  ASSERT_TRUE(world.primary().Create("alone", 2).ok());
+  ASSERT_TRUE(
+      SoonHolds([&] { return world.primary().Report().link == ReplicationReport::Link::kAbsent; }));
+  const uint64_t calls = of_primary->Calls();
+  std::atomic<bool> is_done{false};
+  std::thread flusher([&] {
+    EXPECT_TRUE(world.primary().FlushAll().ok());
+    is_done = true;
+  });
+  EXPECT_TRUE(SoonHolds([&] { return of_primary->Calls() > calls; })) << "it has begun";
+  EXPECT_FALSE(is_done);
+  world.wire.is_cut = false;
+  EXPECT_TRUE(SoonHolds([&] { return is_done.load(); }));
+  world.map.answers = true;  // else it would wait on
+  flusher.join();
 }
 
 TEST_F(ReplicatedStoreTest, APrimaryThatBeginsAcknowledgesNothingBeforeItsCopyIsWholeOrLetGo) {

@@ -431,7 +431,7 @@ class LocalObjectStore : public ObjectStore {
   absl::btree_map<ObjectId, Tie> tied_ ABSL_GUARDED_BY(mutex_);  // by updates; in changed_
   absl::Status updates_lost_ ABSL_GUARDED_BY(mutex_);            // as their contents are
   absl::Status journals_stay_ ABSL_GUARDED_BY(mutex_);  // they alone have what was to be synced
-  absl::Status lost_unheard_ ABSL_GUARDED_BY(mutex_);  // what may be lost, found by FlushAll()
+  absl::Status lost_unheard_ ABSL_GUARDED_BY(mutex_);   // what may be lost, found by FlushAll()
   absl::btree_set<ObjectId> changed_tables_ ABSL_GUARDED_BY(mutex_);  // to be checkpointed
   absl::flat_hash_map<ObjectId, SalvagedTable> salvaged_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::weak_ptr<StoredObject>> open_ ABSL_GUARDED_BY(mutex_);

@@ -40,18 +40,21 @@ class FileSystemWorld {
 
   // `steady_clock_ns`: the clock of all leases; empty: the machine's. `more_types`: classes that
   // every node knows beside the file system's. `column_disks`: of the servers of columns, where
-  // they are not to be in memory.
+  // they are not to be in memory. `open_store`: what the inodes are in;
+  // empty: a store of its own on the disk.
   explicit FileSystemWorld(size_t nodes = 3, Disk* disk = nullptr,
                            std::function<int64_t()> steady_clock_ns = nullptr,
                            absl::Duration lease = absl::Seconds(30),
                            absl::Duration quiet = absl::Seconds(1),
                            std::function<void(runtime::ObjectTypes&)> more_types = nullptr,
-                           size_t column_servers = 0, std::vector<Disk*> column_disks = {})
+                           size_t column_servers = 0, std::vector<Disk*> column_disks = {},
+                           std::function<std::shared_ptr<ObjectStore>()> open_store = nullptr)
       : steady_ns(std::move(steady_clock_ns)),
         nodes_(nodes),
         lease_(lease),
         quiet_(quiet),
         more_types_(std::move(more_types)),
+        open_store_(std::move(open_store)),
         disk_(disk == nullptr ? &memory_ : disk),
         column_disks_(std::move(column_disks)),
         column_memories_(column_servers),
@@ -237,9 +240,13 @@ class FileSystemWorld {
     columns_[i].ref = runtime::Ref<ColumnStore>();
   }
   void BeginVolume() {
-    auto store = LocalObjectStore::Open(*disk_, {.quota_bytes = quota_bytes});
-    ASSERT_TRUE(store.ok()) << store.status();
-    store_ = *std::move(store);
+    if (open_store_) {
+      store_ = open_store_();
+    } else {
+      auto store = LocalObjectStore::Open(*disk_, {.quota_bytes = quota_bytes});
+      ASSERT_TRUE(store.ok()) << store.status();
+      store_ = *std::move(store);
+    }
     runtime::BindingManager& binding = (*cluster_)[server_].binding();
     Volume::Host host;
     host.adopt_storage = [&binding](std::unique_ptr<StorageLayer> layer) {
@@ -312,6 +319,7 @@ class FileSystemWorld {
   const size_t nodes_;
   const absl::Duration lease_, quiet_;
   const std::function<void(runtime::ObjectTypes&)> more_types_;
+  const std::function<std::shared_ptr<ObjectStore>()> open_store_;
   const LayerKinds kinds_ = AllKinds();
   MemoryDisk memory_;
   Disk* const disk_;
