@@ -52,8 +52,9 @@ absl::StatusOr<ReplicaRecord> ReplicaRecord::Decode(std::string_view bytes) {
                       NumberAt<uint32_t>(bytes, kBytes - 4) == Crc32c(bytes.substr(0, kBytes - 4));
   if (!is_one) {
     return absl::DataLossError(
-        "the record of what this copy of a volume is worth is damaged: remove the directory, and "
-        "the copy is made anew");
+        "the record of what this server's part of a volume is worth is damaged. Where another "
+        "server "
+        "has the volume whole, move this directory away, and it is made anew from there");
   }
   if (const auto version = NumberAt<uint32_t>(bytes, 8); version != kRecordVersion) {
     return absl::FailedPreconditionError(absl::StrCat("this copy of a volume is of version ",
@@ -97,6 +98,14 @@ absl::StatusOr<std::unique_ptr<LocalObjectStore>> OpenPrimaryStore(
     return absl::InvalidArgumentError(absl::StrCat("there is no epoch ", epoch));
   }
   ABACUS_ASSIGN_OR_RETURN(const std::optional<ReplicaRecord> record, ReplicaRecord::Load(disk));
+  // Whoever made the volume has left one, and so has every opening. An empty store in the place of
+  // what is lost would be taken for the volume, and the good copies be made equal to it.
+  if (!record.has_value() && epoch != 1) {
+    return absl::FailedPreconditionError(
+        "what this server had of the volume's names and inodes is lost: its directory has no file "
+        "'replica'. If that is on a disk that is not mounted, mount it and start the server again. "
+        "Else leave it: a server with a current copy takes over, and fills this one from its own");
+  }
   if (record.has_value() && !record->is_whole) {
     return absl::FailedPreconditionError(absl::StrCat(
         "this copy of the volume is not whole: it missed something, or was being brought up to ",

@@ -49,7 +49,8 @@ struct ReplicaRecord {
 // gives it together with the lease. The disk outlives the store.
 // Errors: kInvalidArgument - epoch 0, or above 2^24 - 1.
 //         kFailedPrecondition - it is a copy that is not whole, or has seen this epoch or a later
-//         one. Nothing was changed. Those of LocalObjectStore::Open().
+//         one; or it has no record, which all but a volume's first epoch leave: what was there is
+//         lost. Nothing was changed. Those of LocalObjectStore::Open().
 absl::StatusOr<std::unique_ptr<LocalObjectStore>> OpenPrimaryStore(Disk& disk, uint64_t epoch,
                                                                    LocalObjectStoreOptions options);
 

@@ -76,12 +76,25 @@ TEST(ReplicaRecordTest, NumbersOfAnEpochAreAboveThoseOfAllEarlierOnes) {
 
 TEST(ReplicaRecordTest, AnEpochIsOpenedOnceAndNoEarlierOneAfterIt) {
   MemoryDisk disk;
+  ASSERT_TRUE(OpenPrimaryStore(disk, 1, {}).ok());
   ASSERT_TRUE(OpenPrimaryStore(disk, 5, {}).ok());
   EXPECT_TRUE(absl::IsFailedPrecondition(OpenPrimaryStore(disk, 5, {}).status()));
   EXPECT_TRUE(absl::IsFailedPrecondition(OpenPrimaryStore(disk, 4, {}).status()));
   EXPECT_TRUE(absl::IsInvalidArgument(OpenPrimaryStore(disk, 0, {}).status()));
   EXPECT_TRUE(absl::IsInvalidArgument(OpenPrimaryStore(disk, 1 << 24, {}).status()));
   EXPECT_TRUE(OpenPrimaryStore(disk, 6, {}).ok());
+}
+
+// A directory that was lost, or a disk that is not mounted.
+TEST(ReplicaRecordTest, ADirectoryWithoutARecordIsNoVolumeAfterTheFirstEpoch) {
+  MemoryDisk disk;
+  const absl::Status refused = OpenPrimaryStore(disk, 2, {}).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
+  EXPECT_NE(refused.message().find("is lost"), std::string::npos);
+  EXPECT_FALSE(ReplicaRecord::Load(disk)->has_value());
+  EXPECT_TRUE(disk.List("")->empty());
+  ASSERT_TRUE(OpenPrimaryStore(disk, 1, {}).ok());
+  EXPECT_TRUE(OpenPrimaryStore(disk, 2, {}).ok());
 }
 
 TEST(ReplicaRecordTest, WhatIsNotWholeIsNotServedFrom) {

@@ -83,6 +83,7 @@ void Callbacks::EndMessenger(uint16_t writer) {
 }
 
 absl::Status Callbacks::Ask(ObjectId id, uint16_t writer, Want want, Version* given) {
+  if (!MayServe()) return NoClient(writer);
   MutexLock lock(mutex_);
   const bool keeps = want == Want::kShare || want == Want::kWrite;
   if (keeps && !messengers_.contains(writer) && table_.Has(writer)) {
@@ -137,6 +138,7 @@ void Callbacks::OnBroken(const CallbackTable::Action& action) {
 
 std::vector<Version> Callbacks::Know(const std::vector<ObjectId>& ids, uint16_t writer) {
   std::vector<Version> given(ids.size());
+  if (!MayServe()) return given;
   MutexLock lock(mutex_);
   if (!messengers_.contains(writer)) return given;  // it could not be told to forget
   for (size_t i = 0; i < ids.size(); ++i) {
@@ -154,6 +156,7 @@ void Callbacks::Forgotten(ObjectId id, uint16_t writer, Version given) {
 
 absl::StatusOr<Callbacks::Alteration> Callbacks::BeginAlter(std::vector<ObjectId> ids,
                                                             uint16_t writer) {
+  if (!MayServe()) return NoClient(writer);
   MutexLock lock(mutex_);
   const CallbackTable::Answer answer = table_.Alter(ids, writer, Now());
   Carry();

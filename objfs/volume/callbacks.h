@@ -41,6 +41,9 @@ class Callbacks {
     // How long nobody may keep what is known of an object that another client has just changed.
     absl::Duration quiet = absl::Seconds(1);
     std::function<int64_t()> steady_ns;  // monotonic; empty: this machine's
+    // Whether anybody is a client here now; empty: yes. Asked by whatever lets something be read,
+    // kept or changed, which all layers pass. May not block.
+    std::function<bool()> may_serve;
   };
 
   explicit Callbacks(Options options);
@@ -118,6 +121,7 @@ class Callbacks {
   int64_t Now() const { return options_.steady_ns(); }
 
  private:
+  bool MayServe() const { return !options_.may_serve || options_.may_serve(); }
   absl::Status Ask(ObjectId id, uint16_t writer, Want want, Version* given);
   void EndChange(ObjectId id, uint16_t writer);
   void EndAlter(const std::vector<ObjectId>& ids);

@@ -99,9 +99,10 @@ absl::Status MappedVolume::Begin(const VolumeRow& row) {
   if (store_epoch_ != row.epoch) ABACUS_RETURN_IF_ERROR(OpenStore(row));
   Volume::Options options{.name = name_, .servers = servers_, .epoch = row.epoch};
   if (row.copies.size() > 1) options.takeover = kTakeover;
-  ABACUS_ASSIGN_OR_RETURN(Ref<Volume> volume, host_.open_volume(store_, std::move(options), [this] {
-    return keeper_->MayServe();
-  }));
+  // Not of this object: the volume may end after it.
+  ABACUS_ASSIGN_OR_RETURN(Ref<Volume> volume,
+                          host_.open_volume(store_, std::move(options),
+                                            [keeper = keeper_] { return keeper->MayServe(); }));
   store_.reset();  // the volume's alone
   epoch_ = row.epoch;
   MutexLock lock(mutex_);

@@ -40,8 +40,10 @@ Volume::Volume(std::shared_ptr<ObjectStore> store, Options options, Host host)
     : options_(std::move(options)),
       host_(std::move(host)),
       table_(std::make_shared<ObjectTable>(std::move(store), host_.now_ns)),
-      callbacks_(std::make_shared<Callbacks>(Callbacks::Options{
-          .lease = options_.lease, .quiet = options_.quiet, .steady_ns = host_.steady_ns})),
+      callbacks_(std::make_shared<Callbacks>(Callbacks::Options{.lease = options_.lease,
+                                                                .quiet = options_.quiet,
+                                                                .steady_ns = host_.steady_ns,
+                                                                .may_serve = host_.may_serve})),
       orphans_due_ns_(callbacks_->Now() + absl::ToInt64Nanoseconds(options_.lease)) {}
 
 Volume::~Volume() {

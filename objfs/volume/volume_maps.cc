@@ -165,7 +165,16 @@ absl::Status VolumeSet::KeepCopy(const std::string& name, uint64_t quota_bytes,
   ABACUS_RETURN_IF_ERROR(SetQuota(name, quota_bytes));
   const MapPlace here{.url = map_url, .key = key, .place = place};
   ABACUS_RETURN_IF_ERROR(SaveDurably(MapOf(name), here.Encode()));
-  return BeginMapped(name);
+  absl::Status kept = place == 0 ? MakePrimary(name) : absl::OkStatus();
+  if (kept.ok()) return BeginMapped(name);
+  std::filesystem::remove(MapOf(name), error);
+  return kept;
+}
+
+// In the row's first epoch, which is over with the first taking of it: from then on a directory
+// without a record is a lost one.
+absl::Status VolumeSet::MakePrimary(const std::string& name) {
+  return OpenPrimary(name, /*epoch=*/1).status();
 }
 
 absl::Status VolumeSet::DropCopy(const std::string& name, uint64_t key) {

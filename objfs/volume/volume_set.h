@@ -182,7 +182,8 @@ class VolumeSet final : public runtime::AnchoredObject {
   absl::StatusOr<std::unique_ptr<Disk>> OpenDisk(const std::string& name);
   absl::StatusOr<LocalObjectStoreOptions> StoreOptions(const std::string& name);
   absl::StatusOr<std::shared_ptr<ObjectStore>> OpenStore(const std::string& name);
-  // Of a volume with a map, in an epoch that is new.
+  // Of a volume with a map: as its first primary; in an epoch that is new.
+  absl::Status MakePrimary(const std::string& name);
   absl::StatusOr<std::shared_ptr<LocalObjectStore>> OpenPrimary(const std::string& name,
                                                                 uint64_t epoch);
   // The volume's directory, and what is beside it.

@@ -1,0 +1,93 @@
+// A server's part of a volume with a map, with faked neighbours.
+
+#include "objfs/volume/mapped_volume.h"
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "objfs/map/testing/fake_map.h"
+#include "objfs/replica/replica_record.h"
+#include "objfs/store/memory_disk.h"
+#include "runtime/testing/cluster.h"
+
+namespace abacus::objfs {
+namespace {
+
+using runtime::MutexLock;
+using runtime::Ref;
+using runtime::testing::Eventually;
+using testing::FakeMap;
+
+class MappedVolumeTest : public ::testing::Test {
+ protected:
+  // The other place has a current copy.
+  MappedVolumeTest() {
+    MutexLock lock(map_->mutex);
+    map_->row = {.key = 1,
+                 .epoch = 1,
+                 .primary = 0,
+                 .servers = {"a:1", "b:1"},
+                 .copies = {{0, true}, {1, true}}};
+  }
+  void Begin() {
+    MappedVolume::Host host;
+    host.open_store = [this](uint64_t epoch) -> absl::StatusOr<std::shared_ptr<LocalObjectStore>> {
+      ABACUS_ASSIGN_OR_RETURN(auto store, OpenPrimaryStore(disk_, epoch, {}));
+      return std::shared_ptr<LocalObjectStore>(std::move(store));
+    };
+    host.open_copy = []() -> absl::StatusOr<std::unique_ptr<ReplicaStore>> {
+      return absl::UnavailableError("no copy here");
+    };
+    host.find_copy = [](const std::string&) -> absl::StatusOr<Ref<ReplicaStore>> {
+      return absl::UnavailableError("there is no other server");
+    };
+    host.open_volume = [this](std::shared_ptr<ObjectStore>, Volume::Options,
+                              std::function<bool()> may_serve) -> absl::StatusOr<Ref<Volume>> {
+      MutexLock lock(mutex_);
+      may_serve_ = std::move(may_serve);
+      return absl::UnavailableError("no node here");
+    };
+    host.ask = [](const std::string&, uint64_t) -> absl::StatusOr<PromiseAnswer> {
+      return absl::UnavailableError("there is no other server");
+    };
+    mapped_ = std::make_unique<MappedVolume>("home", MapPlace{.url = "fake", .key = 1, .place = 0},
+                                             std::make_unique<FakeMap>(map_),
+                                             std::make_shared<ServerAddresses>(), std::move(host));
+  }
+  std::function<bool()> MayServe() {
+    MutexLock lock(mutex_);
+    return may_serve_;
+  }
+  VolumeRow Row() {
+    MutexLock lock(map_->mutex);
+    return map_->row;
+  }
+
+  const std::shared_ptr<FakeMap::State> map_ = std::make_shared<FakeMap::State>();
+  MemoryDisk disk_;
+  runtime::Mutex mutex_;
+  std::function<bool()> may_serve_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<MappedVolume> mapped_;
+};
+
+// A volume is ended by its node, later than this object is.
+TEST_F(MappedVolumeTest, AVolumeMayAskWhetherItServesWhenThisIsGone) {
+  ASSERT_TRUE(OpenPrimaryStore(disk_, 1, {}).ok());
+  Begin();
+  ASSERT_TRUE(Eventually([&] { return MayServe() != nullptr; }));
+  std::function<bool()> may_serve = MayServe();
+  mapped_.reset();
+  EXPECT_GT(map_.use_count(), 1) << "what it asks is gone";
+  may_serve();
+  MutexLock lock(mutex_);
+  may_serve_ = nullptr;
+  may_serve = nullptr;
+  EXPECT_EQ(map_.use_count(), 1);
+}
+
+}  // namespace
+}  // namespace abacus::objfs
