@@ -186,7 +186,10 @@ void VolumeScan::LookAtInode(const Inode& inode, Facts* facts) {
 
 absl::Status VolumeScan::LookAtContents(const Inode& inode, const ObjectAttributes& attributes,
                                         ObjectId id) {
-  if (S_ISLNK(inode.mode)) return LookAtTarget(id, attributes.size_bytes);
+  if (S_ISLNK(inode.mode)) {
+    // A creation that a crash cut off leaves a link that has no name, and may have no target.
+    return inode.links == 0 ? absl::OkStatus() : LookAtTarget(id, attributes.size_bytes);
+  }
   const bool reads = inode.IsRegular() && !inode.IsSpread() && options_.data;
   return reads ? LookAtData(id, attributes.size_bytes) : absl::OkStatus();
 }

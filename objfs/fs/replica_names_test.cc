@@ -24,6 +24,7 @@ namespace {
 using testing::FileSystemWorld;
 using testing::NamesWork;
 using testing::ReplicaWorld;
+using testing::SoonHolds;
 
 class ReplicatedVolume {
  public:
@@ -114,6 +115,9 @@ TEST(ReplicaNamesTest, NamesBehaveAsWithoutACopy) {
     names.Check(*a, world->store(), world->volume());
     EXPECT_GT(names.synced_writes(), 0u);
   }
+  // What has no name is removed now and then.
+  EXPECT_TRUE(SoonHolds(
+      [&] { return *replicated->store().List(0, 10'000) == *plain.store().List(0, 10'000); }));
   EXPECT_EQ(*replicated->store().List(0, 10'000), *plain.store().List(0, 10'000));
   EXPECT_TRUE(volume.replicas.map.counts()) << volume.replicas.primary().Report().why;
   EXPECT_EQ(volume.replicas.primary().Report().resyncs, 1u);

@@ -4,10 +4,13 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include <future>
 #include <memory>
 #include <random>
 #include <set>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -363,6 +366,62 @@ TEST_F(SpreadTest, WithTwoServersDeadCallsFailUntilOneIsBackAndAllOfItIsThere) {
   EXPECT_TRUE(client->Release(handle).ok());
 }
 
+// The columns are opened anew under the same promise: nobody else has written meanwhile.
+TEST_F(SpreadTest, WhatWasAcknowledgedAndNotSyncedIsThereWhenServersAreBack) {
+  const auto client = world_.Client(1), other = world_.Client(2);
+  const FileHandle handle = Create(*client, "file", kPlainRaid);
+  std::string text = NoiseOf(12, 200'000);
+  Write(*client, handle, 0, text);
+  ASSERT_TRUE(client->Sync(handle).ok());
+  for (uint32_t i = 0; i < 5; ++i) {
+    const std::string piece = NoiseOf(13 + i, 1000);
+    Write(*client, handle, text.size(), piece);
+    text += piece;
+  }
+  world_.LoseColumns(1);
+  world_.LoseColumns(2);
+  EXPECT_FALSE(client->Read(handle, 0, 1 << 20).ok());
+  EXPECT_FALSE(client->Read(handle, 0, 1 << 20).ok());
+  world_.StartColumns(1, kSpare);
+  world_.StartColumns(2, kSpare + 1);
+  EXPECT_TRUE(Eventually([&] { return client->Read(handle, 0, 1).ok(); }));
+  EXPECT_TRUE(Read(*client, handle) == text);
+  // That a server went with what was not durable is told once.
+  EXPECT_FALSE(client->Sync(handle).ok());
+  EXPECT_TRUE(client->Sync(handle).ok());
+  const FileHandle there = Open(*other, "file");
+  EXPECT_TRUE(Read(*other, there) == text);
+  EXPECT_TRUE(other->Release(there).ok());
+  EXPECT_TRUE(client->Release(handle).ok());
+}
+
+// And what could not be written when the promise ended is not written over what others wrote.
+TEST_F(SpreadTest, WhatIsLeftWhenThePromiseEndsIsToldAndForgotten) {
+  const auto client = world_.Client(1), other = world_.Client(2);
+  const FileHandle handle = Create(*client, "file", kPlainRaid);
+  std::string text = NoiseOf(12, 200'000);
+  Write(*client, handle, 0, text);
+  ASSERT_TRUE(client->Sync(handle).ok());
+  Write(*client, handle, text.size(), "lost");
+  world_.LoseColumns(1);
+  world_.LoseColumns(2);
+  EXPECT_FALSE(client->Read(handle, 0, 1 << 20).ok());
+  EXPECT_FALSE(client->Read(handle, 0, 1 << 20).ok());
+  const FileHandle there = Open(*other, "file");
+  EXPECT_FALSE(other->Read(there, 0, 1).ok());
+  world_.StartColumns(1, kSpare);
+  world_.StartColumns(2, kSpare + 1);
+  EXPECT_TRUE(Eventually([&] { return other->Read(there, 0, 1).ok(); }));
+  Write(*other, there, text.size(), "new!");
+  text += "new!";
+  EXPECT_TRUE(Read(*client, handle) == text);
+  EXPECT_FALSE(client->Sync(handle).ok());
+  EXPECT_TRUE(client->Sync(handle).ok());
+  EXPECT_TRUE(Read(*client, handle) == text);
+  EXPECT_TRUE(other->Release(there).ok());
+  EXPECT_TRUE(client->Release(handle).ok());
+}
+
 TEST_F(SpreadTest, AServerThatLostItsDiskIsFilledAgain) {
   const auto client = world_.Client(1);
   const FileHandle handle = Create(*client, "file", kPlainRaid);
@@ -397,6 +456,86 @@ TEST_F(SpreadTest, TheVolumesServerDiesAndComesAgain) {
   const FileHandle again = Open(*client, "file");
   EXPECT_TRUE(Read(*client, again) == text);
   EXPECT_TRUE(client->Release(again).ok());
+}
+
+// Columns whose bytes come when the test says, and which lose what they have when they are closed.
+struct LateColumnsControl {
+  std::promise<void> writing, may_write;
+};
+class LateColumns final : public ColumnsLayer {
+ public:
+  static constexpr bool kAnchored = true;
+  static constexpr LayerKind kKind = {"test-late", "test.LateColumns", {}, 0, 0, true};
+  explicit LateColumns(LateColumnsControl* control) : control_(control) {}
+
+  absl::Status Write(uint64_t, const Block&, Version) override {
+    control_->writing.set_value();
+    control_->may_write.get_future().wait();
+    return absl::OkStatus();
+  }
+  absl::Status Flush(Version) override { return absl::OkStatus(); }
+  absl::StatusOr<uint64_t> Size(Version) override { return 0; }
+  absl::Status TakeColumns(const std::vector<runtime::Ref<Layer>>&,
+                           const runtime::Ref<Layer>&) override {
+    return absl::OkStatus();
+  }
+  absl::Status CloseColumns(Version) override { return absl::DataLossError("of the test"); }
+  ABACUS_COLUMNS_LAYER(LateColumns, 1)
+
+ private:
+  LateColumnsControl* const control_;
+};
+
+// Has a promise, and is no file.
+class PromiseOnly final : public Layer {
+ public:
+  static constexpr bool kAnchored = true;
+  static constexpr LayerKind kKind = {"test-promise", "test.PromiseOnly", {}, 0, 0, true};
+  absl::Status Truncate(uint64_t, Version) override { return absl::OkStatus(); }
+  absl::Status Flush(Version) override { return absl::OkStatus(); }
+  absl::StatusOr<Promise> Claim(PromiseKind kind, Version) override {
+    return Promise{kind, Version{1}};
+  }
+  ABACUS_LAYER(PromiseOnly, 1)
+};
+
+TEST(SpreadLayerTest, WhatIsWrittenBesideAFlushIsNotTakenForFlushed) {
+  FileSystemWorld world(
+      7, nullptr, nullptr, absl::Seconds(30), absl::Seconds(1),
+      [](runtime::ObjectTypes& types) { types.Add<LateColumns>().Add<PromiseOnly>(); }, 4);
+  const auto client = world.Client(1);
+  const auto made =
+      client->Create(kRoot, client->root(), "file", S_IFREG | 0644, O_RDWR, kPlainRaid);
+  ASSERT_TRUE(made.ok()) << made.status();
+  ASSERT_TRUE(client->Write(made->handle, 0, Block::CopyOf("x")).ok());  // it is promised the file
+  const ObjectId id = client->Lookup(kRoot, client->root(), "file")->id;
+  uint16_t writer = 1;
+  while (writer < 100 && !world.volume()->OpenColumns(writer, id).ok()) ++writer;
+
+  LateColumnsControl control;
+  runtime::BindingManager& binding = world.cluster()[1].binding();
+  auto promise = std::make_unique<PromiseOnly>();
+  ASSERT_TRUE(promise->Init({}, {}).ok());
+  auto late = std::make_unique<LateColumns>(&control);
+  ASSERT_TRUE(late->Init({}, {}).ok());
+  const runtime::Ref<Layer> below(binding.Adopt(std::move(promise)).base());
+  const runtime::Ref<ColumnsLayer> columns(binding.Adopt(std::move(late)).base());
+  const auto spread =
+      world.cluster().Create<SpreadLayer>(1, std::vector<runtime::Ref<Layer>>{below},
+                                          std::vector<std::pair<std::string, std::string>>());
+  ASSERT_TRUE(
+      spread->Bind(world.cluster()[1].RefTo<Volume>(world.volume().rid()), columns, id, writer)
+          .ok());
+  std::thread writing([&] {
+    const absl::Status written = spread->Write(0, Block::CopyOf("late"), Version{100});
+    EXPECT_TRUE(written.ok()) << written;
+  });
+  control.writing.get_future().wait();
+  EXPECT_TRUE(spread->Flush(Version{101}).ok());
+  control.may_write.set_value();
+  writing.join();
+  EXPECT_TRUE(absl::IsDataLoss(spread->GiveUp(Version{102})));
+  EXPECT_TRUE(spread->Flush(Version{103}).ok()) << "it has been told";
 }
 
 // Whoever is shut out learns so by its next call, and whoever came later has the column.

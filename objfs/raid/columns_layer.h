@@ -45,7 +45,8 @@ absl::StatusOr<std::set<size_t>> LackingOf(std::string_view text, size_t columns
 class ColumnsLayer : public Layer {
  public:
   // What is below from now on, as many as before and in the order that the file was made with. What
-  // was kept of the file is forgotten, as at a crash. REQUIRES: no other call is inside.
+  // was kept of what they have is forgotten, as at a crash; what was to be written to them and was
+  // not closed is written to these. REQUIRES: no other call is inside.
   // `witness`: where it is written which columns lack something, for layers that cannot tell that
   // from what the columns keep. Its SetInode() takes LackingText() of them and is durable when it
   // returns, its GetAttributes() has the last one, and the file's size as others know it.

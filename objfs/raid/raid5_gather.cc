@@ -122,14 +122,73 @@ absl::StatusOr<uint64_t> Raid5Layer::Append(const Block& bytes, Version now) {
 }
 
 absl::StatusOr<ReadResult> Raid5Layer::Read(uint64_t offset, uint64_t bytes, Version now) {
-  ABACUS_RETURN_IF_ERROR(
-      WriteGatheredIfIn(offset, bytes > UINT64_MAX - offset ? UINT64_MAX : offset + bytes));
-  return RecordedColumns::Read(offset, bytes, now);
+  const uint64_t end = bytes > UINT64_MAX - offset ? UINT64_MAX : offset + bytes;
+  if (WriteGatheredIfIn(offset, end).ok()) return RecordedColumns::Read(offset, bytes, now);
+  return ReadWithGathered(offset, bytes, now);
 }
 
+// What cannot be written is to be had all the same.
+absl::StatusOr<ReadResult> Raid5Layer::ReadWithGathered(uint64_t offset, uint64_t bytes,
+                                                        Version now) {
+  const Turn turn(gather_turns_, kTheGathered, RangeTurns::Kind::kShared);
+  ABACUS_ASSIGN_OR_RETURN(ReadResult read, RecordedColumns::Read(offset, bytes, now));
+  Gathered kept;
+  {
+    MutexLock lock(mutex_);
+    kept = gathered_;
+  }
+  const uint64_t begin = std::max(offset, kept.offset);
+  const uint64_t end =
+      bytes > kept.end() - std::min(offset, kept.end()) ? kept.end() : offset + bytes;
+  if (kept.bytes == 0 || begin >= end) return read;
+  // Between the end of the file at the columns and what is kept there are zeros.
+  const uint64_t size = std::max<uint64_t>(read.bytes.size(), end - offset);
+  Block whole = Block::Allocate(size);
+  std::memset(whole.mutable_data(), 0, size);
+  if (!read.bytes.empty()) {
+    std::memcpy(whole.mutable_data(), read.bytes.data(), read.bytes.size());
+  }
+  std::memcpy(whole.mutable_data() + (begin - offset), kept.stripe.data() + begin % stripe_bytes(),
+              end - begin);
+  read.bytes = std::move(whole);
+  read.version = std::max(read.version, kept.version);
+  return read;
+}
+
+// What is cut off is not written first: on full disks it could not be, and nothing would be freed.
 absl::Status Raid5Layer::Truncate(uint64_t size, Version now) {
-  ABACUS_RETURN_IF_ERROR(WriteGathered());
-  return RecordedColumns::Truncate(size, now);
+  const Turn turn(gather_turns_, kTheGathered, RangeTurns::Kind::kExclusive);
+  ABACUS_RETURN_IF_ERROR(RecordedColumns::Truncate(size, now));
+  MutexLock lock(mutex_);
+  if (gathered_.end() > size) {
+    gathered_.bytes = size > gathered_.offset ? size - gathered_.offset : 0;
+  }
+  if (gathered_.bytes == 0) gathered_ = Gathered();
+  return absl::OkStatus();
+}
+
+// Likewise. What is kept gets zeros where it is.
+absl::Status Raid5Layer::Punch(Range range, Version now) {
+  const Turn turn(gather_turns_, kTheGathered, RangeTurns::Kind::kExclusive);
+  ABACUS_RETURN_IF_ERROR(PunchColumns(range, now));
+  MutexLock lock(mutex_);
+  const uint64_t begin = std::max(range.offset, gathered_.offset);
+  const bool behind = range.bytes == 0 || range.bytes > UINT64_MAX - range.offset;
+  const uint64_t end =
+      behind ? gathered_.end() : std::min(range.offset + range.bytes, gathered_.end());
+  if (begin >= end) return absl::OkStatus();
+  if (end - begin == gathered_.bytes && gathered_.end() <= now_.size) {
+    gathered_ = Gathered();  // the columns have zeros there, and the size
+    return absl::OkStatus();
+  }
+  // In a block of its own: who was to write the old one may have it still.
+  Block stripe = Block::Allocate(stripe_bytes());
+  const uint64_t at = gathered_.offset % stripe_bytes();
+  std::memcpy(stripe.mutable_data() + at, gathered_.stripe.data() + at, gathered_.bytes);
+  std::memset(stripe.mutable_data() + begin % stripe_bytes(), 0, end - begin);
+  gathered_.stripe = std::move(stripe);
+  gathered_.version = std::max(gathered_.version, now);
+  return absl::OkStatus();
 }
 
 absl::Status Raid5Layer::Push(Version now) {
@@ -138,11 +197,14 @@ absl::Status Raid5Layer::Push(Version now) {
 }
 
 absl::Status Raid5Layer::Flush(Version now) {
-  ABACUS_RETURN_IF_ERROR(WriteGathered());
-  return RecordedColumns::Flush(now);
+  absl::Status status = WriteGathered();
+  status.Update(RecordedColumns::Flush(now));  // the rest is durable, whatever becomes of that
+  return status;
 }
 
 absl::StatusOr<Attributes> Raid5Layer::GetAttributes(Version now) {
+  // What is kept does not go to the columns, or away, between the two looks.
+  const Turn turn(gather_turns_, kTheGathered, RangeTurns::Kind::kShared);
   absl::StatusOr<Attributes> attributes = RecordedColumns::GetAttributes(now);
   if (!attributes.ok()) return attributes;
   MutexLock lock(mutex_);
@@ -159,14 +221,21 @@ absl::StatusOr<uint64_t> Raid5Layer::Size(Version now) {
   return RecordedColumns::Size(now);
 }
 
+// As at a crash, but for what is kept here: nobody else has written since.
 absl::Status Raid5Layer::TakeColumns(const std::vector<runtime::Ref<Layer>>& columns,
                                      const runtime::Ref<Layer>& witness) {
-  ForgetGathered();
+  const Turn turn(gather_turns_, kTheGathered, RangeTurns::Kind::kExclusive);
   return RecordedColumns::TakeColumns(columns, witness);
 }
 
 absl::Status Raid5Layer::CloseColumns(Version now) {
-  const absl::Status closed = RecordedColumns::CloseColumns(now);
+  bool is_open = false;
+  {
+    MutexLock lock(mutex_);
+    is_open = open_;
+  }
+  absl::Status closed = is_open ? absl::OkStatus() : WriteGathered();
+  closed.Update(RecordedColumns::CloseColumns(now));
   ForgetGathered();  // what could not be written: that has been told
   return closed;
 }

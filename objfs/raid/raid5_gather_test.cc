@@ -211,7 +211,89 @@ TEST_F(Raid5GatherTest, WhatCannotBeWrittenIsToldAndKept) {
   });
   EXPECT_TRUE(absl::IsResourceExhausted(columns_.raid()->CloseColumns(columns_.Now())));
   columns_.column(0).BeforeChange(nullptr);
-  EXPECT_LE(columns_.top()->GetAttributes(columns_.Now())->size, at_ + 200);
+  // The file has grown for what could not be written, and has that or zeros there.
+  EXPECT_EQ(columns_.top()->GetAttributes(columns_.Now())->size, at_ + 200);
+  ExpectRead(0, at_ + 100);
+  const auto last = columns_.top()->Read(at_ + 100, 200, columns_.Now());
+  ASSERT_TRUE(last.ok()) << last.status();
+  EXPECT_TRUE(last->bytes.view() == model_.substr(at_ + 100, 100) ||
+              last->bytes.view() == std::string(100, '\0'));
+}
+
+// What cannot be written does not keep the rest from being durable.
+TEST_F(Raid5GatherTest, AFlushThatCannotWriteAllFlushesTheRest) {
+  Write(0, 2 * kGatherStripe);
+  at_ = model_.size();
+  WriteOn(3);
+  const auto refuse = [](LayerCall call) -> absl::Status {
+    if (call != LayerCall::kWrite) return absl::OkStatus();
+    return absl::ResourceExhaustedError("the test has no room");
+  };
+  for (size_t i = 0; i < columns_.count(); ++i) columns_.column(i).BeforeChange(refuse);
+  columns_.ResetCounters();
+  EXPECT_TRUE(absl::IsResourceExhausted(columns_.top()->Flush(columns_.Now())));
+  for (size_t i = 0; i < columns_.count(); ++i) {
+    EXPECT_GT(columns_.column(i).flushes, 0u) << i;
+    columns_.column(i).BeforeChange(nullptr);
+    columns_.disk(i).CutPower();
+  }
+  columns_.Stop();
+  for (size_t i = 0; i < columns_.count(); ++i) columns_.disk(i).PowerOn(i);
+  columns_.Start();
+  ExpectRead(0, 2 * kGatherStripe);
+  EXPECT_EQ(columns_.raid()->Scrub(0, 100, columns_.Now())->mismatched, 0u);
+}
+
+// Full disks keep nobody from reading, cutting off and punching, which makes room.
+TEST_F(Raid5GatherTest, WhatCannotBeWrittenIsReadAndCanBeRemoved) {
+  const auto fill = [&](bool full) {
+    for (size_t column = 0; column < columns_.count(); ++column) {
+      columns_.column(column).BeforeChange([full](LayerCall call) -> absl::Status {
+        if (!full || call != LayerCall::kWrite) return absl::OkStatus();
+        return absl::ResourceExhaustedError("the test has no room");
+      });
+    }
+  };
+  Write(0, 2 * kGatherStripe + 5000);
+  at_ = model_.size();
+  ASSERT_TRUE(columns_.top()->Flush(columns_.Now()).ok());
+  WriteOn(3);
+  columns_.ResetCounters();
+  ASSERT_TRUE(columns_.top()->Punch(Range{at_ - kPiece, 100}, columns_.Now()).ok());
+  model_.replace(at_ - kPiece, 100, 100, '\0');
+  ASSERT_TRUE(columns_.top()->Truncate(at_ - 1000, columns_.Now()).ok());
+  model_.resize(at_ - 1000);
+  at_ = model_.size();
+  EXPECT_EQ(Fact("gathered").substr(0, 12), "11288 bytes,");
+  EXPECT_EQ(columns_.Sum(&ColumnSwitch::writes), 0u);
+  fill(true);
+  EXPECT_TRUE(absl::IsResourceExhausted(columns_.top()->Flush(columns_.Now())));
+  ExpectRead(at_ - 2 * kPiece - 700, kPiece);
+  ExpectRead(at_ - 3 * kPiece, 3 * kPiece);
+  ExpectIs(columns_, model_);
+  ASSERT_TRUE(columns_.top()->Punch(Range{0, kGatherStripe}, columns_.Now()).ok());
+  model_.replace(0, kGatherStripe, kGatherStripe, '\0');
+  ExpectIs(columns_, model_);
+  ASSERT_TRUE(columns_.top()->Punch(Range{2 * kGatherStripe, 0}, columns_.Now()).ok());
+  std::fill(model_.begin() + 2 * kGatherStripe, model_.end(), '\0');
+  EXPECT_EQ(Fact("gathered").substr(0, 8), "0 bytes,");
+  ExpectIs(columns_, model_);
+  at_ = model_.size();
+  fill(false);
+  Write(at_, 10);
+  at_ += 10;
+  WriteOn(2);
+  fill(true);
+  EXPECT_TRUE(absl::IsResourceExhausted(columns_.top()->Flush(columns_.Now())));
+  ASSERT_TRUE(columns_.top()->Truncate(0, columns_.Now()).ok());
+  model_.clear();
+  EXPECT_EQ(Fact("gathered").substr(0, 8), "0 bytes,");
+  EXPECT_TRUE(columns_.top()->Flush(columns_.Now()).ok());
+  fill(false);
+  at_ = 0;
+  WriteOn(2);
+  ExpectIs(columns_, model_);
+  EXPECT_EQ(columns_.raid()->Scrub(0, 100, columns_.Now())->mismatched, 0u);
 }
 
 TEST_F(Raid5GatherTest, NotMoreThanAStripeIsKeptAndNoneThatIsTooLarge) {
@@ -226,6 +308,52 @@ TEST_F(Raid5GatherTest, NotMoreThanAStripeIsKeptAndNoneThatIsTooLarge) {
   TestColumns off(3, "8 KiB", {{"gather", "off"}});
   ASSERT_TRUE(off.top()->Write(0, Block::CopyOf("x"), off.Now()).ok());
   EXPECT_GT(off.Sum(&ColumnSwitch::writes), 0u);
+}
+
+// Of columns that are taken anew under what is kept; and closing ends that.
+TEST_F(Raid5GatherTest, OtherColumnsGetWhatTheOldOnesDidNot) {
+  WriteOn(3);
+  const auto below = columns_.below();
+  columns_.column(0).dead = columns_.column(1).dead = true;
+  EXPECT_TRUE(absl::IsUnavailable(columns_.top()->Flush(columns_.Now())));
+  columns_.column(0).dead = columns_.column(1).dead = false;
+  ASSERT_TRUE(columns_.raid()->TakeColumns(below, columns_.witness()).ok());
+  ExpectIs(columns_, model_);
+  ASSERT_TRUE(columns_.top()->Flush(columns_.Now()).ok());
+  WriteOn(2);
+  columns_.column(0).dead = columns_.column(1).dead = true;
+  EXPECT_TRUE(absl::IsUnavailable(columns_.top()->Flush(columns_.Now())));
+  ASSERT_TRUE(columns_.raid()->TakeColumns(below, columns_.witness()).ok());
+  EXPECT_TRUE(absl::IsUnavailable(columns_.raid()->CloseColumns(columns_.Now())));
+  columns_.column(0).dead = columns_.column(1).dead = false;
+  model_.resize(3 * kPiece);
+  ExpectIs(columns_, model_);
+}
+
+// The size is asked while what is kept goes to the columns, again and again.
+TEST_F(Raid5GatherTest, TheSizeNeverGoesBack) {
+  std::atomic<uint64_t> written{0};
+  std::atomic<bool> stop{false};
+  std::thread asker([&] {
+    for (uint64_t i = 1; !stop; ++i) {
+      const uint64_t known = written;
+      const auto got = columns_.top()->GetAttributes(Version::Of(1'000'000 + i, 2));
+      ASSERT_TRUE(got.ok()) << got.status();
+      ASSERT_GE(got->size, known);
+    }
+  });
+  const uint64_t rounds = runtime::testing::kSanitized ? 200 : 1000;
+  for (uint64_t i = 1; i <= rounds; ++i) {
+    const Version now = Version::Of(1'000'000 + i, 9);
+    ASSERT_TRUE(columns_.top()->Write(at_, Block::CopyOf("some bytes"), now).ok());
+    at_ += 10;
+    written = at_;
+    if (i % 2 == 0) {
+      ASSERT_TRUE(columns_.raid()->Size(now).ok());
+    }
+  }
+  stop = true;
+  asker.join();
 }
 
 // Where a column is missing there is no parity that is saved anything.

@@ -104,8 +104,7 @@ absl::Status Raid5Layer::CutTail(Version now) {
   return absl::OkStatus();
 }
 
-absl::Status Raid5Layer::Punch(Range range, Version now) {
-  ABACUS_RETURN_IF_ERROR(WriteGathered());
+absl::Status Raid5Layer::PunchColumns(Range range, Version now) {
   ABACUS_RETURN_IF_ERROR(Open(now));
   const Turn turn(turns_, kWholeFileRun, RangeTurns::Kind::kExclusive);
   ABACUS_RETURN_IF_ERROR(CutTailIfRagged(now));

@@ -35,7 +35,8 @@ class ColumnReads;
 //    missing then: but for that column's units of stripes that were being written with it there,
 //    which are kUnavailable until it is back.
 // 3. What is gathered is seen by all calls as if it were written, is at the columns when Push(),
-//    Flush(), Size() or CloseColumns() has returned OK, and moves with the object.
+//    Flush(), Size() or CloseColumns() has returned OK, and moves with the object. What of it
+//    cannot be written is told by those and kept, also over TakeColumns(), until CloseColumns().
 // 4. Parity is the XOR of data in each stripe that nobody is writing, that is not torn and of which
 //    no column lacks anything.
 //
@@ -149,6 +150,8 @@ class Raid5Layer final : public RecordedColumns {
   absl::Status WriteGatheredInTurn();
   // Where some of it is in that range of the file.
   absl::Status WriteGatheredIfIn(uint64_t begin, uint64_t end);
+  absl::StatusOr<ReadResult> ReadWithGathered(uint64_t offset, uint64_t bytes, Version now);
+  absl::Status PunchColumns(Range range, Version now);
   void ForgetGathered();
 
   // -- opening, recovery: raid5_open.cc ----------------------------------------------------------

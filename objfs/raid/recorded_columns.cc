@@ -252,8 +252,16 @@ absl::Status RecordedColumns::Push(Version now) {
   return Save(now, /*durable=*/false);
 }
 
+// What cannot be mended stays torn and is told; all else is durable then.
 absl::Status RecordedColumns::Flush(Version now) {
   ABACUS_RETURN_IF_ERROR(Open(now));
+  absl::Status status = MendInTurns(now);
+  const absl::Status drained = Drain(now);
+  status.Update(drained.ok() ? Save(now) : drained);
+  return status;
+}
+
+absl::Status RecordedColumns::MendInTurns(Version now) {
   StripeSet torn;
   {
     MutexLock lock(mutex_);
@@ -269,8 +277,7 @@ absl::Status RecordedColumns::Flush(Version now) {
       ABACUS_RETURN_IF_ERROR(mended);
     }
   }
-  ABACUS_RETURN_IF_ERROR(Drain(now));
-  return Save(now);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Attributes> RecordedColumns::GetAttributes(Version now) {

@@ -162,7 +162,8 @@ class RecordedColumns : public ColumnsLayer {
   static uint64_t NextOpening(uint64_t sequence);
   // What has to be done after a crash; the written set is what the crash left.
   absl::Status Recover(Version now);
-  absl::Status MendAll(Version now);
+  absl::Status MendAll(Version now);  // REQUIRES: nobody else is inside
+  absl::Status MendInTurns(Version now);
   // Makes the record of now that of all live columns; durable, unless pushed only.
   absl::Status Save(Version now, bool durable = true);
   // Makes all bytes durable, and takes out of the written set what nobody is writing.

@@ -31,6 +31,12 @@ absl::Status OfTheDisk(absl::Status status) {
   return absl::InternalError(absl::StrCat("the copy's disk: ", status.message()));
 }
 
+template <typename T>
+absl::StatusOr<T> OfTheDisk(absl::StatusOr<T> result) {
+  if (result.ok()) return result;
+  return OfTheDisk(result.status());
+}
+
 absl::Status BeginFirst(const std::string& why) {
   return absl::FailedPreconditionError(
       absl::StrCat("the copy takes nothing of this session of its primary: ", why));
@@ -258,7 +264,7 @@ absl::StatusOr<std::vector<ObjectId>> ReplicaStore::List(ObjectId after, uint64_
     MutexLock lock(mutex_);
     ABACUS_RETURN_IF_ERROR(CheckOpen());
   }
-  return store_->List(after, std::min(count_max, kListedMax));
+  return OfTheDisk(store_->List(after, std::min(count_max, kListedMax)));
 }
 
 absl::StatusOr<ReplicaObject> ReplicaStore::Describe(ObjectId id, uint64_t first, uint64_t count,
@@ -280,11 +286,12 @@ absl::StatusOr<ReplicaObject> ReplicaStore::Describe(ObjectId id, uint64_t first
     object.is_damaged = true;
     return object;
   }
-  ABACUS_RETURN_IF_ERROR(attributes.status());
+  if (!attributes.ok()) return OfTheDisk(attributes.status());
   object.size = attributes->size_bytes;
   object.version = attributes->version;
   object.blob = std::move(attributes->blob);
-  ABACUS_RETURN_IF_ERROR(DescribeBlocks(id, first, count, digests, &object));
+  const absl::Status described = DescribeBlocks(id, first, count, digests, &object);
+  if (!described.ok()) return OfTheDisk(described);
   return object;
 }
 
@@ -323,8 +330,8 @@ absl::StatusOr<Block> ReplicaStore::ReadBlock(ObjectId id, uint64_t block) {
   }
   // It is taken for what its checksum says at the primary alone: one that is being written is not.
   std::string bytes(kStoreBlock, '\0');
-  ABACUS_RETURN_IF_ERROR(
-      store_->Read(id, block * kStoreBlock, std::span(bytes.data(), bytes.size())).status());
+  const auto read = store_->Read(id, block * kStoreBlock, std::span(bytes.data(), bytes.size()));
+  if (!read.ok()) return OfTheDisk(read.status());
   return Block::FromString(std::move(bytes));
 }
 

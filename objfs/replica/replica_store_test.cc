@@ -3,10 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "objfs/store/memory_disk.h"
 #include "objfs/store/model_disk.h"
 
@@ -30,6 +35,7 @@ ReplicaBatch OnlyFlush(uint64_t first, ReplicaFlush flush) {
 
 class ReplicaStoreTest : public ::testing::Test {
  protected:
+  static constexpr absl::StatusCode kOfItsDisk = absl::StatusCode::kInternal;
   ReplicaStoreTest() { Open(); }
   void Open() {
     copy_.reset();
@@ -50,10 +56,43 @@ class ReplicaStoreTest : public ::testing::Test {
     ASSERT_TRUE(IsWhole());
   }
   bool IsWhole() { return copy_->State()->is_whole; }
+  // Does `step` at a whole copy whose disk answers as one that is read-only, or is somebody else's:
+  // to every call, or to calls of each one kind on files whose names begin with `name`.
+  void ForEachForbidden(const std::string& name,
+                        const std::function<void(std::string_view call)>& step) {
+    std::vector<std::string> calls = {""};
+    if (!name.empty()) calls = {"create", "write", "sync", "rename"};
+    for (const int error : {EACCES, EPERM, EROFS}) {
+      for (const std::string& call : calls) {
+        SCOPED_TRACE(absl::StrCat(call, ": ", strerror(error)));
+        std::atomic<bool> forbids{false};
+        DiskModel model;
+        model.wait = [](absl::Duration) {};
+        model.fault = [&](std::string_view what, const std::string& path) {
+          const bool is_it = (call.empty() || what == call) && path.starts_with(name);
+          return forbids && is_it ? absl::ErrnoToStatus(error, "the disk") : absl::OkStatus();
+        };
+        copy_.reset();
+        disk_ = std::make_shared<PowerCutDisk>();
+        copy_ = *ReplicaStore::Open(std::make_shared<ModelDisk>(*disk_, std::move(model)), {});
+        ASSERT_NO_FATAL_FAILURE(MakeWhole());
+        ReplicaBatch bytes = OneBatch(2, Kind::kWrite, 10, "", ReplicaFlush::kAll);
+        bytes.operations.front().parts.front().writes = {{0, runtime::Block::CopyOf("bytes")}};
+        ASSERT_TRUE(copy_->Apply(1, 1, bytes).ok());
+        if (begins_) {
+          ASSERT_TRUE(copy_->Begin(2, 1).ok());
+        }
+        forbids = true;
+        step(call);
+        copy_.reset();
+      }
+    }
+  }
 
   std::shared_ptr<PowerCutDisk> disk_ = std::make_shared<PowerCutDisk>();
   std::unique_ptr<ReplicaStore> copy_;
   uint64_t seed_ = 0;
+  bool begins_ = false;  // another session, before a disk forbids
 };
 
 TEST_F(ReplicaStoreTest, AnEmptyOneIsNotWholeUntilAResyncHasEnded) {
@@ -123,21 +162,32 @@ TEST_F(ReplicaStoreTest, WhatItsStoreRefusesMakesItNotWhole) {
 }
 
 TEST_F(ReplicaStoreTest, ADiskThatForbidsSomethingIsNoLaterPrimary) {
-  DiskModel model;
-  std::atomic<bool> forbids{false};
-  model.wait = [](absl::Duration) {};
-  model.fault = [&](std::string_view, const std::string&) {
-    return forbids ? absl::PermissionDeniedError("EACCES") : absl::OkStatus();
-  };
-  const auto disk = std::make_shared<ModelDisk>(*disk_, std::move(model));
-  copy_.reset();
-  copy_ = *ReplicaStore::Open(disk, {});
-  MakeWhole();
-  forbids = true;
-  EXPECT_EQ(copy_->Apply(1, 1, Creation(2, 11, ReplicaFlush::kAll)).code(),
-            absl::StatusCode::kInternal);
-  EXPECT_EQ(copy_->Begin(2, 1).status().code(), absl::StatusCode::kInternal);
-  copy_.reset();
+  ASSERT_NO_FATAL_FAILURE(ForEachForbidden("", [this](std::string_view) {
+    EXPECT_EQ(copy_->Apply(1, 1, Creation(3, 11, ReplicaFlush::kAll)).code(), kOfItsDisk);
+    EXPECT_EQ(copy_->Begin(2, 1).status().code(), kOfItsDisk);
+    EXPECT_EQ(copy_->State().status().code(), kOfItsDisk) << "which asks for its space";
+    EXPECT_EQ(copy_->ReadBlock(10, 0).status().code(), kOfItsDisk);
+    EXPECT_EQ(copy_->Describe(10, 0, 1, true).status().code(), kOfItsDisk);
+  }));
+}
+
+TEST_F(ReplicaStoreTest, ARecordThatTheDiskForbidsToWriteIsNoLaterPrimary) {
+  ASSERT_NO_FATAL_FAILURE(ForEachForbidden("replica", [this](std::string_view call) {
+    EXPECT_EQ(copy_->Begin(2, 1).status().code(), kOfItsDisk) << call;
+  }));
+  ASSERT_NO_FATAL_FAILURE(ForEachForbidden("replica", [this](std::string_view call) {
+    EXPECT_EQ(copy_->Retire(2).code(), kOfItsDisk) << call;
+  }));
+}
+
+TEST_F(ReplicaStoreTest, AResyncThatTheDiskForbidsIsNoLaterPrimary) {
+  for (const auto flush : {ReplicaFlush::kNone, ReplicaFlush::kAll, ReplicaFlush::kFinish}) {
+    begins_ = true;
+    ASSERT_NO_FATAL_FAILURE(ForEachForbidden("replica", [&](std::string_view call) {
+      // Not whole from its first change on, which is to be written first.
+      EXPECT_EQ(copy_->Apply(2, 1, Creation(1, 11, flush)).code(), kOfItsDisk) << call;
+    }));
+  }
 }
 
 TEST_F(ReplicaStoreTest, OperationsThatAreNoneAreRefused) {

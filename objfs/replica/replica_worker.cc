@@ -109,19 +109,29 @@ void ReplicatedStore::Send(ReplicaLink& link) {
 absl::Status ReplicatedStore::BecomeCurrent() {
   ReplicaStream::FlushPtr flush;
   uint64_t finish;
+  bool counted;
   {
     // Flushes that begin from here on wait for the copy, and it is asked behind all that earlier
-    // ones covered: when the map may name it, it has all that was ever acknowledged.
+    // ones covered: when the map may name it, it has all that was ever acknowledged. It counts from
+    // here on, and not from its answer on: a flush that it loses between the two needs a relief.
     MutexLock lock(mutex_);
     cursor_ = UINT64_MAX;
     flushes_go_ = true;
+    counted = std::exchange(counts_, true);
     finish = ++finishes_;
     flush = stream_.Ask(ReplicaFlush::kFinish, {});
   }
-  ABACUS_RETURN_IF_ERROR(stream_.Await(flush));
+  const absl::Status asked = stream_.Await(flush);
+  Reach(options_.points, "replica:finished");
   MutexLock lock(mutex_);
+  if (!asked.ok()) {
+    // The map was not told of it, and need not be asked to let it go.
+    flushes_go_ = false;
+    counts_ = counted;
+    changed_.SignalAll();
+    return asked;
+  }
   finished_ = finish;
-  counts_ = true;
   born_.clear();
   ++report_.resyncs;
   report_.link = ReplicationReport::Link::kCurrent;
@@ -132,7 +142,8 @@ absl::Status ReplicatedStore::BecomeCurrent() {
 
 absl::Status ReplicatedStore::StayCurrent() {
   for (bool is_told = false;;) {
-    if (!is_told) {
+    // Lost since its last answer: flushes wait for its drop, and the map need not hear of it.
+    if (!is_told && stream_.IsOpen()) {
       const absl::Status told = host_.copy_is_current ? host_.copy_is_current() : absl::OkStatus();
       is_told = told.ok();
       if (!is_told) Note(told);

@@ -72,6 +72,7 @@ absl::Status ReplicatedStore::Change(std::span<const ObjectId> ids, Local local,
   // Over both, so that the copy is told of changes of one object in their order.
   const Turns::Turn turn(turns_, std::vector<ObjectId>(ids.begin(), ids.end()));
   ABACUS_RETURN_IF_ERROR(local());
+  Reach(options_.points, "replica:changed");
   if (Streams()) Stream(operation());
   return absl::OkStatus();
 }

@@ -36,6 +36,7 @@
 #include "objfs/store/object_store.h"
 #include "objfs/store/turns.h"
 #include "runtime/base/mutex.h"
+#include "runtime/base/sync_point.h"
 
 namespace abacus::objfs {
 
@@ -97,6 +98,7 @@ class ReplicatedStore final : public ObjectStore {
     // A resync reads blocks of equal versions at both ends and compares their checksums: finds bit
     // rot, and versions that two primaries gave.
     bool compares_contents = true;
+    runtime::SyncPoints* points = nullptr;  // of a test, which outlive the store
   };
   // What the wirer does for it. Called without locks, from threads of its own but for may_serve.
   struct Host {
@@ -215,7 +217,7 @@ class ReplicatedStore final : public ObjectStore {
   runtime::CondVar changed_;
   bool is_ending_ ABSL_GUARDED_BY(mutex_) = false;
   bool is_poked_ ABSL_GUARDED_BY(mutex_) = false;
-  // The map may name the copy (invariant 1).
+  // The map may name the copy, or is about to be told (invariant 1).
   bool counts_ ABSL_GUARDED_BY(mutex_);
   // Flushes go to the copy: it has all that was flushed before, or will with the next one.
   bool flushes_go_ ABSL_GUARDED_BY(mutex_) = false;

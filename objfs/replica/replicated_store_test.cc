@@ -5,9 +5,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -110,6 +113,35 @@ TEST_F(ReplicatedStoreTest, ChangesOfOneObjectByManyReachTheCopyInTheirOrder) {
   testing::ExpectSame(**primary, **copy);
 }
 
+TEST(ReplicatedTurnsTest, NobodyChangesAnObjectBetweenAChangeHereAndItsPlaceInTheStream) {
+  runtime::testing::TestPoints points;
+  const auto of_primary = std::make_shared<MemoryDisk>(), of_copy = std::make_shared<MemoryDisk>();
+  ReplicaWorld world(of_primary, of_copy);
+  world.options.points = &points;
+  ASSERT_NO_FATAL_FAILURE(world.Start());
+  const ObjectId id = *world.primary().Create("", 1);
+  points.Hold("replica:changed", 1);
+  std::thread first([&] { EXPECT_TRUE(world.primary().SetAttributes(id, "first", 2).ok()); });
+  EXPECT_TRUE(points.AwaitHeld("replica:changed"));
+  std::thread second([&] { EXPECT_TRUE(world.primary().SetAttributes(id, "second", 3).ok()); });
+  // It would be done long before so much other work was.
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_TRUE(world.primary().Create("other", 1).ok());
+    EXPECT_TRUE(world.primary().FlushAll().ok());
+    EXPECT_EQ(world.local().GetAttributes(id)->blob, "first");
+  }
+  points.ReleaseAll();
+  first.join();
+  second.join();
+  ASSERT_TRUE(world.primary().FlushAll().ok());
+  world.KillPrimary();
+  world.KillCopy();
+  const auto primary = LocalObjectStore::Open(*of_primary, {});
+  const auto copy = LocalObjectStore::Open(*of_copy, {});
+  ASSERT_TRUE(primary.ok() && copy.ok());
+  testing::ExpectSame(**primary, **copy);
+}
+
 TEST_F(ReplicatedStoreTest, NothingIsAcknowledgedWhileTheMapDoesNotLetALostCopyGo) {
   world_.map.answers = false;
   world_.wire.is_cut = true;
@@ -160,6 +192,46 @@ TEST(LostCopyTest, AFlushThatWaitsIsAcknowledgedWhenTheCopyIsWholeAgain) {
   flusher.join();
 }
 
+TEST(LostCopyTest, AFlushThatIsLostBetweenTheEndOfAResyncAndTheMapIsNotAcknowledged) {
+  runtime::testing::TestPoints points;
+  ReplicaWorld world(std::make_shared<MemoryDisk>(), std::make_shared<MemoryDisk>());
+  world.options.points = &points;
+  world.options.flush_wait = absl::Milliseconds(20);
+  ASSERT_TRUE(world.StartCopy().ok());
+  points.Hold("replica:finished", 1);
+  ASSERT_TRUE(world.StartPrimary().ok());
+  ReplicatedStore& store = world.primary();
+  ASSERT_TRUE(points.AwaitHeld("replica:finished"));
+  // The copy has said that it is whole, and dies; nobody has told the map yet.
+  world.wire.is_cut = true;
+  EXPECT_TRUE(store.Create("alone", 1).ok());
+  EXPECT_TRUE(absl::IsUnavailable(store.FlushAll()));
+  EXPECT_TRUE(absl::IsUnavailable(store.FlushAll())) << "the stream is closed since the first one";
+  EXPECT_EQ(world.map.drops, 0u);
+  points.Release("replica:finished");
+  EXPECT_TRUE(SoonHolds([&] { return store.FlushAll().ok(); }));
+  EXPECT_FALSE(world.map.counts());
+  EXPECT_EQ(world.map.currents, 0u) << "the map was told of a copy that was lost";
+}
+
+TEST(LostCopyTest, ACopyThatNeverFinishesHoldsUpNothingWhileTheMapIsAway) {
+  ReplicaWorld world(std::make_shared<MemoryDisk>(), std::make_shared<MemoryDisk>());
+  world.options.flush_wait = absl::Milliseconds(20);
+  std::atomic<int> lost{0};
+  world.wire.fate = [&](uint64_t, std::string_view call) {
+    if (call != "finish") return Fate::kArrives;
+    ++lost;
+    return Fate::kAnswerIsLost;
+  };
+  world.map.answers = false;
+  ASSERT_TRUE(world.StartCopy().ok());
+  ASSERT_TRUE(world.StartPrimary().ok());
+  ASSERT_TRUE(SoonHolds([&] { return lost >= 2; }));
+  ASSERT_TRUE(world.primary().Create("alone", 1).ok());
+  EXPECT_TRUE(SoonHolds([&] { return world.primary().FlushAll().ok(); }));
+  EXPECT_EQ(world.map.drops, 0u) << "it was never told of it";
+}
+
 TEST_F(ReplicatedStoreTest, APrimaryThatBeginsAcknowledgesNothingBeforeItsCopyIsWholeOrLetGo) {
   world_.KillPrimary();
   world_.options.epoch = 2;
@@ -192,6 +264,29 @@ TEST_F(ReplicatedStoreTest, WhoMeetsALaterPrimaryAcknowledgesNothingAndDoesNotAs
   EXPECT_EQ(store().Report().link, ReplicationReport::Link::kFenced);
   EXPECT_EQ(world_.map.drops, drops);
   EXPECT_TRUE(world_.copy()->State()->is_whole);
+}
+
+TEST_F(ReplicatedStoreTest, ACopyWhoseDiskIsReadOnlyIsLetGoAndIsNoLaterPrimary) {
+  for (const int error : {EACCES, EPERM, EROFS}) {
+    SCOPED_TRACE(strerror(error));
+    std::atomic<bool> forbids{false};
+    DiskModel model;
+    model.wait = [](absl::Duration) {};
+    model.fault = [&](std::string_view call, const std::string&) {
+      const bool is_it = forbids && call != "read" && call != "open" && call != "space";
+      return is_it ? absl::ErrnoToStatus(error, "the copy's file") : absl::OkStatus();
+    };
+    MemoryDisk below;
+    ReplicaWorld world(std::make_shared<MemoryDisk>(),
+                       std::make_shared<ModelDisk>(below, std::move(model)));
+    ASSERT_NO_FATAL_FAILURE(world.Start());
+    forbids = true;
+    ASSERT_TRUE(world.primary().Create("more", 1).ok());
+    const absl::Status flushed = world.primary().FlushAll();
+    EXPECT_TRUE(flushed.ok()) << flushed;
+    EXPECT_FALSE(world.map.counts());
+    EXPECT_NE(world.primary().Report().link, ReplicationReport::Link::kFenced);
+  }
 }
 
 TEST_F(ReplicatedStoreTest, ACopyWhoseDiskFailsIsLetGo) {

@@ -80,12 +80,15 @@ absl::StatusOr<std::optional<ObjectId>> ReplicatedStore::Resync::NextId() {
   return next;
 }
 
+bool ReplicatedStore::Resync::IsBorn(ObjectId id) {
+  MutexLock lock(store_.mutex_);
+  return store_.born_.contains(id);
+}
+
 absl::Status ReplicatedStore::Resync::Visit(ObjectId id) {
-  {
-    MutexLock lock(store_.mutex_);
-    if (store_.born_.contains(id)) return absl::OkStatus();
-  }
+  if (IsBorn(id)) return absl::OkStatus();
   ABACUS_RETURN_IF_ERROR(Begin(id));
+  if (IsBorn(id)) return absl::OkStatus();
   ABACUS_RETURN_IF_ERROR(Compare(id));
   for (int pass = 1;; ++pass) {
     ABACUS_ASSIGN_OR_RETURN(const Blocks blocks, Settle(id, pass >= kPassesMax));
@@ -105,6 +108,8 @@ absl::Status ReplicatedStore::Resync::Begin(ObjectId id) {
   if (there.is_there && !there.is_damaged) return absl::OkStatus();
   store_.stream_.Room();
   const Turns::Turn turn(store_.turns_, id);
+  // It was listed here while its creation was under way, which has told the copy of it since.
+  if (IsBorn(id)) return absl::OkStatus();
   const auto here = store_.local_->GetAttributes(id);
   if (absl::IsNotFound(here.status())) return absl::OkStatus();
   ABACUS_RETURN_IF_ERROR(here.status());

@@ -33,6 +33,8 @@ class ReplicatedStore::Resync {
   // The next object of either side.
   absl::StatusOr<std::optional<ObjectId>> NextId();
   absl::Status Visit(ObjectId id);
+  // It was made since the resync began, and all of it is told.
+  bool IsBorn(ObjectId id);
   // The copy has an object of this name, if there is one here.
   absl::Status Begin(ObjectId id);
   // Sends what differs, and notes in known_ what the copy has then.

@@ -14,6 +14,7 @@
 #include "objfs/replica/testing/replica_world.h"
 #include "objfs/store/memory_disk.h"
 #include "objfs/store/model_disk.h"
+#include "runtime/testing/cluster.h"
 
 namespace abacus::objfs {
 namespace {
@@ -224,9 +225,13 @@ TEST_F(ResyncTest, DamageAtEitherEndIsMadeGoodByTheOther) {
 TEST_F(ResyncTest, WhatBothHaveLostMakesNoCopyThatIsBelieved) {
   ASSERT_NO_FATAL_FAILURE(world_.Start());
   const ObjectId id = *store().Create("", 1);
-  ASSERT_TRUE(store().Write(id, 0, std::string(20'000, 'x'), 2).ok());
+  // More than the journals have as well.
+  ASSERT_TRUE(store().Write(id, 0, std::string(60'000, 'x'), 2).ok());
   ASSERT_TRUE(store().FlushAll().ok());
+  // Else the journals still have the bytes, and a replay makes the damage good.
+  ASSERT_TRUE(world_.local().Checkpoint().ok());
   ASSERT_NO_FATAL_FAILURE(LoseCopy());
+  ASSERT_TRUE(LocalObjectStore::Open(*of_other_, {}).ok());  // which makes a checkpoint
   for (const auto& disk : {of_one_, of_other_}) {
     ASSERT_TRUE((*disk->Open("1/0000000000000001.d"))->Write(8300, "rot").ok());
   }
@@ -284,6 +289,28 @@ TEST_F(ResyncTest, WorkGoesOnMeanwhileAndBothAreEqualThen) {
   is_over = true;
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(store().Report().resyncs, 1u) << store().Report().why;
+  ExpectEqual();
+}
+
+TEST_F(ResyncTest, ACreationThatIsListedBeforeItIsStreamedIsSentOnce) {
+  runtime::testing::TestPoints points;
+  world_.options.points = &points;
+  std::atomic<int> begun{0}, described{0};
+  world_.wire.fate = [&](uint64_t, std::string_view call) {
+    begun += call == "begin" ? 1 : 0;
+    described += call == "describe" ? 1 : 0;
+    return Fate::kArrives;
+  };
+  ASSERT_TRUE(world_.StartPrimary().ok());
+  points.Hold("replica:changed", 1);
+  std::thread maker([&] { EXPECT_TRUE(store().Create("born", 1).ok()); });
+  EXPECT_TRUE(points.AwaitHeld("replica:changed"));
+  EXPECT_TRUE(world_.StartCopy().ok());
+  EXPECT_TRUE(SoonHolds([&] { return described == 1; })) << "the resync has found it";
+  points.ReleaseAll();
+  maker.join();
+  EXPECT_TRUE(world_.AwaitCurrent());
+  EXPECT_EQ(begun, 1) << "the copy has refused something: " << store().Report().why;
   ExpectEqual();
 }
 

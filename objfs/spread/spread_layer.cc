@@ -47,9 +47,9 @@ absl::StatusOr<SpreadLayer::Inside> SpreadLayer::Enter(Version now) {
       }
       opening_ = true;
     }
-    absl::Status status = closes ? Close(now) : absl::OkStatus();
+    absl::Status status = closes ? Leave(now) : absl::OkStatus();
     if (closes && !status.ok()) {
-      // What could not be flushed may come back with the columns, or is lost: as after a crash.
+      // What the columns had may come back with them, or is lost: as after a crash.
       MutexLock lock(mutex_);
       late_.Update(status);
     }
@@ -73,12 +73,20 @@ std::optional<SpreadLayer::Inside> SpreadLayer::EnterIfOpen(Version now) {
 
 absl::Status SpreadLayer::Open(Version now) {
   Promise promise;
+  bool is_another = false;
   for (;;) {
     ABACUS_ASSIGN_OR_RETURN(promise, below()->Claim(PromiseKind::kWrite, now));
     MutexLock lock(mutex_);
     if (promise.given <= broken_) continue;  // that one is over already
+    is_another = promise.given != promise_.given;
     promise_ = promise;
     break;
+  }
+  if (is_another) {
+    // Others may have written under a promise between: what is left of before is not for these.
+    const absl::Status closed = Close(now);
+    MutexLock lock(mutex_);
+    late_.Update(closed);
   }
   ABACUS_ASSIGN_OR_RETURN(const OpenedColumns opened, volume_->OpenColumns(writer_, id_));
   ABACUS_RETURN_IF_ERROR(columns_->TakeColumns(opened.columns, opened.witness));
@@ -95,13 +103,30 @@ absl::Status SpreadLayer::Open(Version now) {
 absl::Status SpreadLayer::Close(Version now) {
   {
     MutexLock lock(mutex_);
-    if (!open_) return absl::OkStatus();
+    if (!open_ && !unflushed_) return absl::OkStatus();
   }
   absl::Status status = TellSize(now);
   status.Update(columns_->CloseColumns(now));
   MutexLock lock(mutex_);
   open_ = false;
   return std::exchange(unflushed_, false) ? status : absl::OkStatus();
+}
+
+absl::Status SpreadLayer::Leave(Version now) {
+  absl::Status status;
+  bool kept = false;
+  {
+    MutexLock lock(mutex_);
+    kept = unflushed_;
+  }
+  if (kept) {
+    status = TellSize(now);
+    status.Update(columns_->Flush(now));
+  }
+  if (status.ok()) return Close(now);
+  MutexLock lock(mutex_);
+  open_ = false;
+  return status;
 }
 
 absl::Status SpreadLayer::Retire(Version now, Version given, bool ends) {
@@ -181,6 +206,8 @@ void SpreadLayer::TakeNotice(const absl::Status& status) {
   stale_ = true;
 }
 
+// Before a call changes anything, for a break while it is under way; and after it, as a flush
+// beside it did not flush what came later.
 void SpreadLayer::Changes() {
   MutexLock lock(mutex_);
   unpushed_ = unflushed_ = true;
@@ -209,14 +236,18 @@ absl::StatusOr<ReadResult> SpreadLayer::Read(uint64_t offset, uint64_t bytes, Ve
 absl::Status SpreadLayer::Write(uint64_t offset, const Block& bytes, Version now) {
   return Call(now, [&] {
     Changes();
-    return columns_->Write(offset, bytes, now);
+    auto result = columns_->Write(offset, bytes, now);
+    Changes();
+    return result;
   });
 }
 
 absl::StatusOr<uint64_t> SpreadLayer::Append(const Block& bytes, Version now) {
   return Call(now, [&] {
     Changes();
-    return columns_->Append(bytes, now);
+    auto result = columns_->Append(bytes, now);
+    Changes();
+    return result;
   });
 }
 
@@ -224,15 +255,18 @@ absl::StatusOr<uint64_t> SpreadLayer::Append(const Block& bytes, Version now) {
 absl::Status SpreadLayer::Truncate(uint64_t size, Version now) {
   return Call(now, [&]() -> absl::Status {
     Changes();
-    ABACUS_RETURN_IF_ERROR(columns_->Truncate(size, now));
-    return TellSize(now);
+    const absl::Status cut = columns_->Truncate(size, now);
+    Changes();
+    return cut.ok() ? TellSize(now) : cut;
   });
 }
 
 absl::Status SpreadLayer::Punch(Range range, Version now) {
   return Call(now, [&] {
     Changes();
-    return columns_->Punch(range, now);
+    auto result = columns_->Punch(range, now);
+    Changes();
+    return result;
   });
 }
 

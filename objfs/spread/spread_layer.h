@@ -99,6 +99,9 @@ class SpreadLayer final : public Layer {
   absl::Status Open(Version now);
   // Closes them; tells of an error only where something may be lost. REQUIRES: nobody is inside.
   absl::Status Close(Version now);
+  // Likewise, of columns that do not serve: what could not be written stays with the layer, for
+  // those that are opened next under the same promise.
+  absl::Status Leave(Version now);
   // Takes all others out, closes, and lets others in again. With `given` only where the promise is
   // not newer.
   absl::Status Retire(Version now, Version given, bool ends);

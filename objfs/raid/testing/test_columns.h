@@ -147,6 +147,8 @@ class TestColumnsOf {
   void Stop() {
     raid_ = runtime::Ref<L>();
     top_ = runtime::Ref<Layer>();
+    below_.clear();
+    witness_ = runtime::Ref<Layer>();
     cluster_.reset();
     for (auto& store : stores_) store.reset();
   }
@@ -161,8 +163,7 @@ class TestColumnsOf {
     };
     cluster_ = std::make_unique<runtime::testing::Cluster>(options);
     auto& binding = (*cluster_)[1].binding();
-    std::vector<runtime::Ref<Layer>> below;
-    runtime::Ref<Layer> witness;
+    below_.clear();
     for (size_t i = 0; i <= count(); ++i) {
       auto store = LocalObjectStore::Open(*disks_[i], {});
       ASSERT_TRUE(store.ok()) << store.status();
@@ -179,15 +180,15 @@ class TestColumnsOf {
       ASSERT_TRUE(column->Init({storage}, {}).ok());
       const runtime::Ref<Layer> there(binding.Adopt(std::move(column)).base());
       if (i < count()) {
-        below.push_back((*cluster_)[0].template RefTo<Layer>(there.rid()));
+        below_.push_back((*cluster_)[0].template RefTo<Layer>(there.rid()));
         continue;
       }
       auto told = std::make_unique<TestWitness>(size_elsewhere_);
       ASSERT_TRUE(told->Init({there}, {}).ok());
-      witness = (*cluster_)[0].template RefTo<Layer>(binding.Adopt(std::move(told)).rid());
+      witness_ = (*cluster_)[0].template RefTo<Layer>(binding.Adopt(std::move(told)).rid());
     }
-    raid_ = cluster_->template Create<L>(0, below, options_);
-    ASSERT_TRUE(raid_->TakeColumns(below, witness).ok());
+    raid_ = cluster_->template Create<L>(0, below_, options_);
+    ASSERT_TRUE(raid_->TakeColumns(below_, witness_).ok());
     top_ = runtime::Ref<Layer>(raid_.base());
   }
 
@@ -221,6 +222,8 @@ class TestColumnsOf {
 
   const runtime::Ref<Layer>& top() const { return top_; }
   const runtime::Ref<L>& raid() const { return raid_; }
+  const std::vector<runtime::Ref<Layer>>& below() const { return below_; }
+  const runtime::Ref<Layer>& witness() const { return witness_; }
   // What others believe the file's size to be.
   void SetSizeElsewhere(uint64_t size) { *size_elsewhere_ = size; }
   // Which columns the witness has as not current.
@@ -269,6 +272,8 @@ class TestColumnsOf {
   std::vector<ObjectId> ids_;
   std::atomic<uint64_t> parity_bytes_{0};
   std::unique_ptr<runtime::testing::Cluster> cluster_;
+  std::vector<runtime::Ref<Layer>> below_;
+  runtime::Ref<Layer> witness_;
   runtime::Ref<L> raid_;
   runtime::Ref<Layer> top_;
   uint64_t ticks_ = 0;
