@@ -115,9 +115,15 @@ class BasicLeaseCore {
   void Change(VolumeRow row);
   bool changing() const { return wanted_.has_value(); }
 
-  // Whether this server would take over where the row lets it: its copy is whole. At first it
-  // would.
+  // Whether this server would take over where the row lets it, or go on as the primary after a
+  // restart: what it has is whole, and can be opened. At first it would.
   void SetMayStand(bool may_stand) { may_stand_ = may_stand; }
+  // This primary cannot serve, others may be able to: the row shall call current again whom its
+  // taking over has left behind; then it is a primary no more, and its lease runs out. False: none
+  // of them was current, and nothing is done.
+  // REQUIRES: in this epoch nothing was acknowledged, nor brought to another copy.
+  bool Yield();
+  bool yields() const { return yields_; }
 
   // -- the other copies ---------------------------------------------------------------------------
 
@@ -203,6 +209,8 @@ class BasicLeaseCore {
   // Rows that may have come to be in the place of row_, and are not known to.
   std::vector<VolumeRow> pending_;
   std::optional<VolumeRow> wanted_;
+  VolumeRow before_;     // the row that this one last took over from; epoch 0: not known
+  bool yields_ = false;  // as soon as there is no wanted_
 
   bool may_stand_ = true;
   std::map<uint32_t, Other> others_;

@@ -63,7 +63,7 @@ bool BasicLeaseCore<Policy>::Holds(int64_t now) const {
 
 template <typename Policy>
 bool BasicLeaseCore<Policy>::MayServe(int64_t now) const {
-  return role_ == Role::kPrimary && (HasLease(now) || Holds(now));
+  return role_ == Role::kPrimary && !yields_ && (HasLease(now) || Holds(now));
 }
 
 template <typename Policy>
@@ -90,7 +90,7 @@ bool BasicLeaseCore<Policy>::Stands(int64_t now) const {
   const bool may = Policy::kOnlyCurrentStand ? row_.IsCurrent(place_) : row_.IsCopy(place_);
   const bool is_free = holder_.empty() || IsOfThisPlace(holder_) || !Policy::kWaitForTheLease;
   const bool promised = Policy::kHonourPromise && now < promised_until_;
-  return is_free && (was || (may && may_stand_ && !promised));
+  return is_free && may_stand_ && (was || (may && !promised));
 }
 
 // -- the map --------------------------------------------------------------------------------------
@@ -108,7 +108,11 @@ MapCall BasicLeaseCore<Policy>::Send(int64_t now, MapCall call) {
   if (call.kind == MapCall::Kind::kGrant) {
     call.lease = (process_ + ++last_lease_) & INT64_MAX;
   }
-  if (call.kind == MapCall::Kind::kSet && Policy::kCountPending) pending_.push_back(call.row);
+  // Tried again and again while the map is away, it is one row.
+  const bool known = std::count(pending_.begin(), pending_.end(), call.row) > 0;
+  if (call.kind == MapCall::Kind::kSet && Policy::kCountPending && !known) {
+    pending_.push_back(call.row);
+  }
   lives_at_call_.clear();
   for (const auto& [place, other] : others_) lives_at_call_[place] = other.life;
   call_ = call;
@@ -135,6 +139,7 @@ template <typename Policy>
 std::optional<MapCall> BasicLeaseCore<Policy>::CallOfPrimary(int64_t now) {
   using Kind = MapCall::Kind;
   if (stale_) return MapCall{.kind = Kind::kRead};
+  if (yields_) return MapCall{.kind = Kind::kSet, .revision = revision_, .row = *wanted_};
   if (lease_ == 0) return MapCall{.kind = Kind::kGrant};
   if (!attached_) return TakeCall();
   if (now >= renew_at_) return MapCall{.kind = Kind::kRenew, .lease = lease_};
@@ -181,6 +186,7 @@ void BasicLeaseCore<Policy>::OnAnswer(int64_t now, const MapAnswer& answer) {
       break;
   }
   call_.reset();
+  if (yields_ && !stale_ && !wanted_.has_value()) StepDown();
 }
 
 template <typename Policy>
@@ -202,8 +208,8 @@ void BasicLeaseCore<Policy>::OnRead(int64_t now, const MapAnswer& answer) {
     return;
   }
   role_ = Role::kCopy;
-  // A try whose answer did not come had been a success.
-  if (row_.primary != place_ || !IsOfThisProcess(holder_)) return;
+  // A try whose answer did not come had been a success. An epoch that was given up is over.
+  if (row_.primary != place_ || !IsOfThisProcess(holder_) || row_.epoch == epoch_) return;
   BecomePrimary();
   attached_ = lease_ != 0 && holder_ == absl::StrCat(HolderPrefix(), lease_);
 }
@@ -211,6 +217,7 @@ void BasicLeaseCore<Policy>::OnRead(int64_t now, const MapAnswer& answer) {
 template <typename Policy>
 void BasicLeaseCore<Policy>::Moved(int64_t revision, VolumeRow row) {
   revision_ = revision;
+  if (row.primary == place_ && row.epoch == row_.epoch + 1) before_ = row_;
   row_ = std::move(row);
   pending_.clear();
 }
@@ -227,9 +234,26 @@ template <typename Policy>
 void BasicLeaseCore<Policy>::StepDown() {
   role_ = Role::kCopy;
   wanted_.reset();
+  yields_ = false;
   others_.clear();
   attached_ = false;
   lease_ = 0;
+}
+
+template <typename Policy>
+bool BasicLeaseCore<Policy>::Yield() {
+  if (yields_) return true;
+  if (role_ != Role::kPrimary || before_.epoch + 1 != epoch_) return false;
+  // Who had everything that was acknowledged has it still.
+  VolumeRow row = row_;
+  for (const VolumeRow::Copy& copy : before_.copies) {
+    if (copy.current && row.IsCopy(copy.place)) row.SetCurrent(copy.place, true);
+  }
+  if (row == row_) return false;
+  wanted_ = std::move(row);
+  yields_ = true;
+  may_stand_ = false;
+  return true;
 }
 
 // The row has changed since those lives were heard of: what earlier ones sent to the map is void.
@@ -307,7 +331,7 @@ bool BasicLeaseCore<Policy>::WantsFence() const {
 template <typename Policy>
 std::vector<uint32_t> BasicLeaseCore<Policy>::NextAsks(int64_t now) {
   std::vector<uint32_t> asks;
-  if (role_ != Role::kPrimary) return asks;
+  if (role_ != Role::kPrimary || yields_) return asks;
   for (const uint32_t place : Candidates()) {
     Other& other = others_[place];
     if (other.asked || now < other.ask_at) continue;

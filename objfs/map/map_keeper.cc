@@ -115,6 +115,14 @@ bool MapKeeper::MayServe() {
   return core_.MayServe(Now());
 }
 
+bool MapKeeper::Yield() {
+  MutexLock lock(mutex_);
+  // A change that is under way would come after it.
+  if (stopping_ || editing_ || core_.changing()) return false;
+  changed_.SignalAll();
+  return core_.Yield();
+}
+
 PromiseAnswer MapKeeper::OnAsk(uint64_t epoch) {
   MutexLock lock(mutex_);
   return core_.OnAsk(Now(), epoch);
@@ -132,7 +140,7 @@ absl::Status MapKeeper::Edit(const std::function<absl::Status(VolumeRow&)>& edit
     // may become another one by itself.
     while (core_.changing() && !stopping_ && changed_.WaitUntil(mutex_, end)) {
     }
-    if (core_.role() != LeaseCore::Role::kPrimary || stopping_) {
+    if (core_.role() != LeaseCore::Role::kPrimary || core_.yields() || stopping_) {
       status = absl::FailedPreconditionError("this server is not the volume's first one now");
       break;
     }

@@ -25,8 +25,8 @@ class MapKeeper {
   struct Host {
     // Asks the server at an address for its promise (OnAsk). May block for a while.
     std::function<absl::StatusOr<PromiseAnswer>(const std::string& address, uint64_t epoch)> ask;
-    // Whether this server's copy is whole, as far as it knows: the row may say so longer than it
-    // is. May block for a moment.
+    // Whether what this server has is whole and can be opened, as far as it knows: the row may say
+    // so longer than it is. May block for a moment.
     std::function<bool()> may_stand;
     // The role, the epoch or the row is another one. Called without locks; may not block.
     std::function<void()> changed;
@@ -55,6 +55,8 @@ class MapKeeper {
   //         does not answer; the change may have been made or not, or be made yet.
   // Blocking: up to kEditPatience.
   absl::Status Edit(const std::function<absl::Status(VolumeRow&)>& edit);
+  // As LeaseCore::Yield(), with what it requires.
+  bool Yield();
   // The primary of `epoch` asks this server not to take its place for a while.
   PromiseAnswer OnAsk(uint64_t epoch);
   // To be called from now on for nothing but Get(). Blocking: for a call of the map or a copy.

@@ -36,6 +36,24 @@ Number NumberAt(std::string_view bytes, size_t at) {
   return number;
 }
 
+absl::Status CheckRecord(const std::optional<ReplicaRecord>& record, uint64_t epoch) {
+  // Whoever made the volume has left one, and so has every opening. An empty store in the place of
+  // what is lost would be taken for the volume, and the good copies be made equal to it.
+  if (!record.has_value() && epoch != 1) {
+    return absl::FailedPreconditionError(
+        "what this server had of the volume's names and inodes is lost: its directory has no file "
+        "'replica'. If that is on a disk that is not mounted, mount it and start the server again. "
+        "Else leave it: a server with a current copy takes over, and fills this one from its own");
+  }
+  if (record.has_value() && !record->is_whole) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "this copy of the volume is not whole: it missed something, or was being brought up to ",
+        "date when that ended. A server that has the volume whole must serve it, and bring this ",
+        "copy up to date"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 std::string ReplicaRecord::Encode() const {
@@ -98,20 +116,7 @@ absl::StatusOr<std::unique_ptr<LocalObjectStore>> OpenPrimaryStore(
     return absl::InvalidArgumentError(absl::StrCat("there is no epoch ", epoch));
   }
   ABACUS_ASSIGN_OR_RETURN(const std::optional<ReplicaRecord> record, ReplicaRecord::Load(disk));
-  // Whoever made the volume has left one, and so has every opening. An empty store in the place of
-  // what is lost would be taken for the volume, and the good copies be made equal to it.
-  if (!record.has_value() && epoch != 1) {
-    return absl::FailedPreconditionError(
-        "what this server had of the volume's names and inodes is lost: its directory has no file "
-        "'replica'. If that is on a disk that is not mounted, mount it and start the server again. "
-        "Else leave it: a server with a current copy takes over, and fills this one from its own");
-  }
-  if (record.has_value() && !record->is_whole) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "this copy of the volume is not whole: it missed something, or was being brought up to ",
-        "date when that ended. A server that has the volume whole must serve it, and bring this ",
-        "copy up to date"));
-  }
+  ABACUS_RETURN_IF_ERROR(CheckRecord(record, epoch));
   // Who retired as a copy has seen the epoch that it is to be opened in.
   const uint64_t seen = record.has_value() ? record->epoch : 0;
   if (epoch < seen || (epoch == seen && record->was_primary)) {
@@ -123,6 +128,13 @@ absl::StatusOr<std::unique_ptr<LocalObjectStore>> OpenPrimaryStore(
   const ReplicaRecord opened{.epoch = epoch, .is_whole = true, .was_primary = true};
   ABACUS_RETURN_IF_ERROR(opened.Save(disk));
   return store;
+}
+
+absl::Status CheckPrimaryStore(Disk& disk, LocalObjectStoreOptions options) {
+  ABACUS_ASSIGN_OR_RETURN(const std::optional<ReplicaRecord> record, ReplicaRecord::Load(disk));
+  // Of some epoch that is not the first.
+  ABACUS_RETURN_IF_ERROR(CheckRecord(record, kEpochMax));
+  return LocalObjectStore::Open(disk, std::move(options)).status();
 }
 
 }  // namespace abacus::objfs

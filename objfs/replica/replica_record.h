@@ -54,6 +54,10 @@ struct ReplicaRecord {
 absl::StatusOr<std::unique_ptr<LocalObjectStore>> OpenPrimaryStore(Disk& disk, uint64_t epoch,
                                                                    LocalObjectStoreOptions options);
 
+// Whether a directory that was the volume's own store could be opened as that again, in a later
+// epoch. Opens it and closes it. Errors: as of OpenPrimaryStore().
+absl::Status CheckPrimaryStore(Disk& disk, LocalObjectStoreOptions options);
+
 }  // namespace abacus::objfs
 
 #endif  // ABACUS_OBJFS_REPLICA_REPLICA_RECORD_H_

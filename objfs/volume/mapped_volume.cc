@@ -16,6 +16,10 @@ namespace {
 
 // What failed is tried again so often.
 constexpr std::chrono::milliseconds kRetry{500};
+// A store that cannot be opened so often in a row is left to the copies; then nothing is tried here
+// for so long, in which one of them sees the lease end, and takes over.
+constexpr int kOpeningsMax = 4;
+constexpr std::chrono::seconds kStaysOut{20};
 // Of one call of the copy; then it is lost.
 constexpr absl::Duration kCopyPatience = absl::Seconds(3);
 // Until a copy answers for the volume: a lease or a promise is over in 5 s at most, and clients may
@@ -30,10 +34,11 @@ MappedVolume::MappedVolume(std::string name, MapPlace place, std::unique_ptr<Map
       place_(std::move(place)),
       servers_(std::move(servers)),
       host_(std::move(host)),
-      keeper_(std::make_shared<MapKeeper>(std::move(map), LeaseOptions(), place_.place,
-                                          MapKeeper::Host{.ask = host_.ask,
-                                                          .may_stand = [this] { return IsWhole(); },
-                                                          .changed = [this] { Wake(); }})),
+      keeper_(
+          std::make_shared<MapKeeper>(std::move(map), LeaseOptions(), place_.place,
+                                      MapKeeper::Host{.ask = host_.ask,
+                                                      .may_stand = [this] { return MayStand(); },
+                                                      .changed = [this] { Wake(); }})),
       worker_([this] { Work(); }) {}
 
 MappedVolume::~MappedVolume() { Stop(/*closes=*/false); }
@@ -84,14 +89,45 @@ bool MappedVolume::Follow() {
   const bool is_primary = state.role == LeaseCore::Role::kPrimary;
   if (epoch_ != 0 && (!is_primary || state.row.epoch != epoch_)) End();
   if (is_primary && epoch_ == state.row.epoch) return true;
+  if (!is_primary && state.role != LeaseCore::Role::kCopy) return true;
   // What the row calls this server's is not opened as a copy of another one's.
-  const bool is_copy = state.role == LeaseCore::Role::kCopy && state.row.primary != place_.place;
-  if (!is_primary && (!is_copy || copy_here_ != nullptr)) return true;
+  if (!is_primary && state.row.primary == place_.place) return CheckStore();
+  {
+    MutexLock lock(mutex_);
+    opens_ = false;  // what comes after this is another time
+  }
+  if (!is_primary && copy_here_ != nullptr) return true;
   const absl::Status begun = is_primary ? Begin(state.row) : BeginCopy();
+  if (begun.ok() || !is_primary) {
+    failures_ = 0;
+  } else {
+    Failed(state.row);
+  }
   MutexLock lock(mutex_);
   why_ = begun;
   changed_.SignalAll();
   return begun.ok();
+}
+
+bool MappedVolume::CheckStore() {
+  {
+    MutexLock lock(mutex_);
+    if (opens_) return true;
+  }
+  if (std::chrono::steady_clock::now() < stands_after_) return false;
+  const absl::Status checked = host_.check_store();
+  MutexLock lock(mutex_);
+  opens_ = checked.ok();
+  why_ = checked;
+  changed_.SignalAll();
+  return opens_;
+}
+
+void MappedVolume::Failed(const VolumeRow& row) {
+  // Once the store is open its copy may have been told of it.
+  if (store_epoch_ == row.epoch || ++failures_ < kOpeningsMax || !keeper_->Yield()) return;
+  failures_ = 0;
+  stands_after_ = std::chrono::steady_clock::now() + kStaysOut;
 }
 
 absl::Status MappedVolume::Begin(const VolumeRow& row) {
@@ -182,6 +218,14 @@ absl::Status MappedVolume::EndCopy(uint64_t epoch) {
   return absl::OkStatus();
 }
 
+bool MappedVolume::MayStand() {
+  {
+    MutexLock lock(mutex_);
+    if (opens_) return true;
+  }
+  return IsWhole();
+}
+
 bool MappedVolume::IsWhole() {
   const absl::StatusOr<Ref<ReplicaStore>> here = copy();
   if (!here.ok()) return false;
@@ -219,7 +263,7 @@ absl::StatusOr<Ref<Volume>> MappedVolume::volume() {
         absl::StrCat("volume '", name_, "' waits for its map, which says who answers for it: ",
                      state.reachable ? "it was not read yet" : state.why));
   }
-  if (state.role != LeaseCore::Role::kPrimary) {
+  if (state.role != LeaseCore::Role::kPrimary && state.row.primary != place_.place) {
     return absl::UnavailableError(absl::StrCat("volume '", name_, "' is answered for by ",
                                                state.row.servers[state.row.primary],
                                                ", and this server keeps a copy of its metadata"));

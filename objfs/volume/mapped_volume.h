@@ -1,6 +1,7 @@
 #ifndef ABACUS_OBJFS_VOLUME_MAPPED_VOLUME_H_
 #define ABACUS_OBJFS_VOLUME_MAPPED_VOLUME_H_
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -52,6 +53,8 @@ class MappedVolume {
   struct Host {
     // The store in the volume's directory, in an epoch that is new.
     std::function<absl::StatusOr<std::shared_ptr<LocalObjectStore>>(uint64_t epoch)> open_store;
+    // Whether it could be opened, by whom the row calls the primary. May block.
+    std::function<absl::Status()> check_store;
     // The same directory, as the copy of another server's: how it ends for a promotion, and how
     // others reach it.
     std::function<absl::StatusOr<std::unique_ptr<ReplicaStore>>()> open_copy;
@@ -96,7 +99,12 @@ class MappedVolume {
   absl::Status OpenStore(const VolumeRow& row);
   void End();
   absl::Status BeginCopy();
-  // What is kept here for the primary may be served from here.
+  // Of whom the row calls the primary, before it goes on as that. True: it could.
+  bool CheckStore();
+  // The primary of the row cannot open its store: after some times others are to try.
+  void Failed(const VolumeRow& row);
+  // What is here may be served from here.
+  bool MayStand();
   bool IsWhole();
   // For a promotion in `epoch`; 0: for none. Errors: it cannot be promoted, and goes on.
   absl::Status EndCopy(uint64_t epoch);
@@ -113,13 +121,16 @@ class MappedVolume {
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   bool woken_ ABSL_GUARDED_BY(mutex_) = false;
   runtime::Ref<Volume> volume_ ABSL_GUARDED_BY(mutex_);
-  absl::Status why_ ABSL_GUARDED_BY(mutex_);  // the volume could not be opened
+  absl::Status why_ ABSL_GUARDED_BY(mutex_);    // the volume could not be opened
+  bool opens_ ABSL_GUARDED_BY(mutex_) = false;  // the store could be, as the row's primary
   runtime::Ref<ReplicaStore> copy_ ABSL_GUARDED_BY(mutex_);
   std::weak_ptr<ReplicatedStore> replicated_ ABSL_GUARDED_BY(mutex_);
 
   // The worker's.
   uint64_t epoch_ = 0;  // of what is open
   uint64_t store_epoch_ = 0;
+  int failures_ = 0;  // to open the store in this epoch
+  std::chrono::steady_clock::time_point stands_after_;
   std::shared_ptr<ObjectStore> store_;  // opened, and no volume on it yet
   ReplicaStore* copy_here_ = nullptr;   // as long as there is copy_
 

@@ -39,6 +39,9 @@ class MappedVolumeTest : public ::testing::Test {
       ABACUS_ASSIGN_OR_RETURN(auto store, OpenPrimaryStore(disk_, epoch, {}));
       return std::shared_ptr<LocalObjectStore>(std::move(store));
     };
+    host.check_store = [this] {
+      return passes_check_ ? absl::OkStatus() : CheckPrimaryStore(disk_, {});
+    };
     host.open_copy = []() -> absl::StatusOr<std::unique_ptr<ReplicaStore>> {
       return absl::UnavailableError("no copy here");
     };
@@ -69,6 +72,7 @@ class MappedVolumeTest : public ::testing::Test {
 
   const std::shared_ptr<FakeMap::State> map_ = std::make_shared<FakeMap::State>();
   MemoryDisk disk_;
+  bool passes_check_ = false;  // though it cannot be opened
   runtime::Mutex mutex_;
   std::function<bool()> may_serve_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<MappedVolume> mapped_;
@@ -87,6 +91,31 @@ TEST_F(MappedVolumeTest, AVolumeMayAskWhetherItServesWhenThisIsGone) {
   may_serve_ = nullptr;
   may_serve = nullptr;
   EXPECT_EQ(map_.use_count(), 1);
+}
+
+// Its directory is lost, or on a disk that is not mounted.
+TEST_F(MappedVolumeTest, WhoHasNothingToServeFromDoesNotGoOnAsThePrimary) {
+  const VolumeRow before = Row();
+  Begin();
+  std::string told;
+  ASSERT_TRUE(Eventually([&] {
+    told = std::string(mapped_->volume().status().message());
+    return told.find("is lost") != std::string::npos;
+  })) << told;
+  EXPECT_EQ(Row(), before) << "the copy stays current, and can take over";
+  // As when its disk is mounted, or is whole again.
+  ASSERT_TRUE(OpenPrimaryStore(disk_, 1, {}).ok());
+  EXPECT_TRUE(Eventually([&] { return MayServe() != nullptr; }));
+  EXPECT_EQ(Row().epoch, 2u);
+}
+
+TEST_F(MappedVolumeTest, APrimaryThatCannotOpenItsStoreMakesWayForTheCopy) {
+  passes_check_ = true;
+  Begin();
+  ASSERT_TRUE(Eventually([&] { return Row().epoch == 2 && Row().IsCurrent(1); }));
+  ASSERT_TRUE(Eventually([&] { return mapped_->keeper().Get().role == LeaseCore::Role::kCopy; }));
+  EXPECT_FALSE(mapped_->keeper().MayServe());
+  EXPECT_EQ(Row().epoch, 2u) << "it does not try again at once";
 }
 
 }  // namespace

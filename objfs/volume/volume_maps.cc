@@ -70,6 +70,7 @@ absl::Status VolumeSet::BeginMapped(const std::string& name) {
   auto servers = std::make_shared<ServerAddresses>();
   MappedVolume::Host host;
   host.open_store = [this, name](uint64_t epoch) { return OpenPrimary(name, epoch); };
+  host.check_store = [this, name] { return CheckPrimary(name); };
   host.open_copy = [this, name]() -> absl::StatusOr<std::unique_ptr<ReplicaStore>> {
     ABACUS_ASSIGN_OR_RETURN(std::shared_ptr<Disk> disk, OpenDisk(name));
     ABACUS_ASSIGN_OR_RETURN(LocalObjectStoreOptions options, StoreOptions(name));
@@ -225,6 +226,12 @@ absl::StatusOr<std::shared_ptr<LocalObjectStore>> VolumeSet::OpenPrimary(const s
   ABACUS_ASSIGN_OR_RETURN(LocalObjectStoreOptions options, StoreOptions(name));
   ABACUS_ASSIGN_OR_RETURN(both->store, OpenPrimaryStore(*both->disk, epoch, std::move(options)));
   return std::shared_ptr<LocalObjectStore>(both, both->store.get());
+}
+
+absl::Status VolumeSet::CheckPrimary(const std::string& name) {
+  ABACUS_ASSIGN_OR_RETURN(const std::unique_ptr<Disk> disk, OpenDisk(name));
+  ABACUS_ASSIGN_OR_RETURN(LocalObjectStoreOptions options, StoreOptions(name));
+  return CheckPrimaryStore(*disk, std::move(options));
 }
 
 absl::StatusOr<MapReport> VolumeSet::Map(const std::string& name) {

@@ -184,6 +184,7 @@ class VolumeSet final : public runtime::AnchoredObject {
   absl::StatusOr<std::shared_ptr<ObjectStore>> OpenStore(const std::string& name);
   // Of a volume with a map: as its first primary; in an epoch that is new.
   absl::Status MakePrimary(const std::string& name);
+  absl::Status CheckPrimary(const std::string& name);
   absl::StatusOr<std::shared_ptr<LocalObjectStore>> OpenPrimary(const std::string& name,
                                                                 uint64_t epoch);
   // The volume's directory, and what is beside it.

@@ -29,6 +29,8 @@ struct LeaseStats {
   uint64_t by_promise = 0;  // acknowledged without a lease
   uint64_t by_lease = 0;    // acknowledged without promises
   uint64_t rejoined = 0;    // copies that became current again
+  uint64_t yielded = 0;     // beginnings that were given up
+  uint64_t cut_from_map = 0;
 };
 
 template <typename Policy>
@@ -92,6 +94,9 @@ class LeaseWorld {
     Clock clock;
     std::unique_ptr<Core> core;  // null: it is down
     uint64_t life = 0;
+    bool opens = true;        // what it has, as its store or its copy
+    bool seems_fine = false;  // though it does not open: that is found out as the primary
+    bool sees_map = true;
     uint64_t call = 0;  // of the map, that it waits for
     std::set<uint64_t> has;
     uint64_t served_epoch = 0;
@@ -124,7 +129,7 @@ class LeaseWorld {
   void Trouble() {
     if (calm_) return;
     const uint32_t i = static_cast<uint32_t>(random_.Below(row_.copies.size()));
-    switch (random_.Below(6)) {
+    switch (random_.Below(8)) {
       case 0:
       case 1:
         if (nodes_[i].core) {
@@ -133,6 +138,7 @@ class LeaseWorld {
         }
         After(random_.Between(0, 12 * kSecond), [this, i] {
           if (!nodes_[i].core) Start(i);
+          if (random_.Chance(150)) FailToOpen(i);
         });
         break;
       case 2:
@@ -146,9 +152,22 @@ class LeaseWorld {
       case 5:
         cut_.reset();
         break;
+      case 6:
+        nodes_[i].sees_map = false;
+        ++stats_->cut_from_map;
+        After(random_.Between(0, 20 * kSecond), [this, i] { nodes_[i].sees_map = true; });
+        break;
+      case 7:
+        FailToOpen(i);
+        break;
     }
     loss_permille_ = random_.Chance(300) ? 250 : 20;
     After(random_.Between(kSecond / 2, 7 * kSecond), [this] { Trouble(); });
+  }
+  void FailToOpen(uint32_t i) {
+    nodes_[i].opens = false;
+    nodes_[i].seems_fine = random_.Chance(700);
+    After(random_.Between(0, 15 * kSecond), [this, i] { nodes_[i].opens = true; });
   }
   void MapReturns() {
     map_.away = false;
@@ -161,6 +180,7 @@ class LeaseWorld {
     MapReturns();
     for (uint32_t i = 0; i < row_.copies.size(); ++i) {
       if (!nodes_[i].core) Start(i);
+      nodes_[i].opens = nodes_[i].sees_map = true;
     }
   }
   bool Lost() { return random_.Chance(loss_permille_); }
@@ -177,6 +197,7 @@ class LeaseWorld {
   void Turn(uint32_t i) {
     Node& node = nodes_[i];
     if (node.core) {
+      node.core->SetMayStand(node.opens || node.seems_fine);
       if (auto call = node.core->NextCall(Now(node))) Ask(i, *std::move(call));
       for (const uint32_t place : node.core->NextAsks(Now(node))) AskPromise(i, place);
       Write(node);
@@ -196,8 +217,11 @@ class LeaseWorld {
       NoteEpoch(node);
     };
     After(kSecond, [answer] { answer(MapAnswer()); });
-    if (Lost()) return;
-    After(Delay(), [this, call = std::move(call), answer] { Arrive(call, answer); });
+    if (Lost() || !nodes_[i].sees_map) return;
+    const auto back = [this, i, answer](const MapAnswer& reply) {
+      if (nodes_[i].sees_map) answer(reply);
+    };
+    After(Delay(), [this, call = std::move(call), back] { Arrive(call, back); });
   }
   void AskPromise(uint32_t i, uint32_t place) {
     const int64_t sent = Now(nodes_[i]);
@@ -331,6 +355,11 @@ class LeaseWorld {
     if (node.core->role() != Core::Role::kPrimary || !MayServe(node)) return;
     const uint64_t epoch = node.core->row().epoch;
     if (node.served_epoch == epoch) return;
+    if (!node.opens && node.core->Yield()) {
+      node.seems_fine = false;
+      ++stats_->yielded;
+      return;
+    }
     node.served_epoch = epoch;
     ++stats_->takeovers;
     if (!std::includes(node.has.begin(), node.has.end(), acknowledged_.begin(),
