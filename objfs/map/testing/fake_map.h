@@ -26,8 +26,8 @@ class FakeMap final : public MapStore {
   explicit FakeMap(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
   absl::StatusOr<MapAnswer> Call(const MapCall& call) override {
-    runtime::MutexLock lock(state_->mutex);
     State& map = *state_;
+    runtime::MutexLock lock(map.mutex);
     const bool changes = call.kind == MapCall::Kind::kTake || call.kind == MapCall::Kind::kSet;
     if (call.kind == MapCall::Kind::kRenew) ++map.renewals;
     if (call.kind == MapCall::Kind::kSet && map.loses_changes) {
