@@ -4,6 +4,7 @@
 
 #include "apps/abacus/log_setup.h"
 #include "apps/abacus/monitor_of.h"
+#include "apps/abacus/scrub.h"
 #include "apps/abacus/volumes.h"
 #include "apps/grep/grep_object.h"
 #include "runtime/base/status.h"
@@ -14,6 +15,7 @@ runtime::ObjectTypes Classes(std::shared_ptr<objfs::BlockPool> cache,
                              const objfs::ParityWork& parity_work) {
   runtime::ObjectTypes types;
   types.Add<Grep>();
+  types.Add<ScrubStates>();
   AddFileSystemClasses(types, std::move(cache), parity_work);
   return types;
 }

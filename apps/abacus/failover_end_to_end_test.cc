@@ -211,6 +211,7 @@ TEST_F(FailoverTest, TheCopyTakesOverAndThenTheOldPrimaryFromIt) {
     const nlohmann::json after = Map(dies);
     EXPECT_EQ(after["primary"], addresses_[takes]) << told_;
     EXPECT_THAT(told_, HasSubstr("behind, cannot take over"));
+    EXPECT_TRUE(Eventually([&] { return Map(dies).value("copy_why", "") != ""; })) << told_;
 
     // An open file goes on.
     const std::string more = Noise(77, 5000);

@@ -274,7 +274,10 @@ void CommandLine::AddVolumes() {
                      &volume_status_, RepairOptions::What::kStatus),
           &volume_status_.json);
   add_repair(&app_, "rebuild", "write anew what servers missed that were away", &rebuild_,
-             RepairOptions::What::kRebuild);
+             RepairOptions::What::kRebuild)
+      ->add_option("--to", rebuild_.to,
+                   "first put this server, empty, in the place of the one that does not answer")
+      ->type_name("HOST:PORT");
   add_repair(&app_, "scrub", "read all files over several servers, and repair what is damaged",
              &scrub_, RepairOptions::What::kScrub);
 

@@ -57,6 +57,9 @@ std::string MapText(const MapReport& map) {
                         ? absl::StrCat(": ", map.objects_done, " of ", map.objects_all,
                                        " objects are brought up to date")
                         : "",
+                    map.copy_why.empty() || IsCurrentAt(map, place)
+                        ? ""
+                        : absl::StrCat(" (", map.copy_why, ")"),
                     "\n");
   }
   if (!map.reachable) {
@@ -85,6 +88,7 @@ std::string MapJson(const MapReport& map) {
                         {"has_lease", map.has_lease},
                         {"objects_done", map.objects_done},
                         {"objects_all", map.objects_all},
+                        {"copy_why", map.copy_why},
                         {"copies", copies}}
       .dump();
 }

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <map>
@@ -332,6 +333,94 @@ TEST_F(RaidEndToEndTest, ReadsGoRoundACopyThatStandsStill) {
 }
 TEST_F(RaidEndToEndTest, ReadsGoRoundAColumnThatStandsStill) {
   ReadRoundEach("raid5(unit=8 KiB)/(isolation/storage)*3", 3);
+}
+
+TEST_F(RaidEndToEndTest, ALostServerIsRebuiltToAnother) {
+  const Outcome created = Abacus({"volume", "create", "home", "--servers", List()});
+  ASSERT_EQ(created.code, 0) << created.err;
+  const std::string mount = Mount("mount", "home", absl::StrCat("stack=", kRaidStack));
+  files_["file"] = RandomText(1, 300'000);
+  ASSERT_NO_FATAL_FAILURE(Put(mount + "/file", files_["file"]));
+  std::string spare;
+  const auto server = BeginServer("spare", "127.0.0.1:0", {}, &spare);
+  const Outcome none = Abacus({"rebuild", "home", "--to", spare});
+  EXPECT_EQ(none.code, 2);
+  EXPECT_THAT(none.err, HasSubstr("all servers answer"));
+  const Outcome own = Abacus({"rebuild", "home", "--to", addresses_[1]});
+  EXPECT_EQ(own.code, 2);
+  EXPECT_THAT(own.err, HasSubstr("already"));
+  Kill(2);
+  ASSERT_TRUE(Eventually([&] { return !Status(1)["servers"][2]["answers"].get<bool>(); }));
+  const Outcome rebuilt = Abacus({"rebuild", "home", "--to", spare});
+  ASSERT_EQ(rebuilt.code, 0) << rebuilt.out << rebuilt.err;
+  EXPECT_THAT(rebuilt.out, HasSubstr(absl::StrCat(spare, " is in the place of ", addresses_[2])));
+  const nlohmann::json status = Status(0);
+  EXPECT_EQ(status["servers"][2]["address"], spare);
+  EXPECT_EQ(status["whole"], 1);
+  Kill(3);
+  ExpectAll(Mount("second", "home"));
+}
+
+class ScheduledScrubTest : public RaidEndToEndTest {
+ protected:
+  std::string ServerConfig() const override { return "[scrub]\nevery = \"1s\"\n"; }
+  // What the status tells of it.
+  nlohmann::json Scrub() {
+    Abacus({"volume", "status", "home", "--json", folder_.Path("scrub.json")});
+    const auto status = nlohmann::json::parse(folder_.Read("scrub.json"), nullptr, false);
+    return status.is_object() ? status["scrub"] : status;
+  }
+  // A byte of a unit of the file's changes on the disk of a server's columns.
+  static bool Rot(const std::string& directory, const std::string& bytes) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(directory)) {
+      if (!entry.is_regular_file()) continue;
+      std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
+      const std::string all((std::istreambuf_iterator<char>(file)),
+                            std::istreambuf_iterator<char>());
+      for (size_t at = 0; at + 64 < bytes.size(); at += 8192) {
+        const size_t found = all.find(bytes.substr(at, 64));
+        if (found == std::string::npos) continue;
+        file.clear();
+        file.seekp(static_cast<std::streamoff>(found));
+        file.put(static_cast<char>(~all[found]));
+        return file.flush().good();
+      }
+    }
+    return false;
+  }
+};
+
+TEST_F(ScheduledScrubTest, TheFirstServerScrubsWhenItIsTimeAndRepairs) {
+  const Outcome created = Abacus({"volume", "create", "home", "--servers", List()});
+  ASSERT_EQ(created.code, 0) << created.err;
+  const std::string mount = Mount("mount", "home", absl::StrCat("stack=", kRaidStack));
+  for (uint32_t i = 0; i < 2; ++i) {
+    files_[absl::StrCat("file", i)] = RandomText(i, 300'000 + i);
+    ASSERT_NO_FATAL_FAILURE(Put(mount + absl::StrCat("/file", i), files_[absl::StrCat("file", i)]));
+  }
+  ASSERT_TRUE(Rot(folder_.Path("columns1"), files_["file1"]));
+  ASSERT_TRUE(Eventually([&] { return Scrub()["last"]["repaired"] == 1; }));
+  // It was found and repaired once, and the next one finds nothing.
+  ASSERT_TRUE(Eventually([&] {
+    const nlohmann::json last = Scrub()["last"];
+    return last["files"] == 2 && last["repaired"] == 0 && last["failed"] == 0;
+  }));
+  // It does so beside who uses the files.
+  files_["file0"].replace(10'000, 5'000, RandomText(9, 5'000));
+  ASSERT_NO_FATAL_FAILURE(Put(mount + "/file0", files_["file0"]));
+  ExpectAll(mount);
+  const Outcome status = Abacus({"volume", "status", "home"});
+  EXPECT_THAT(status.out, HasSubstr("last scrubbed "));
+  // What was found is known after a restart, and by whoever asks another server.
+  const nlohmann::json before = Scrub();
+  const Outcome asked =
+      RunAbacus({"volume", "status", "home"}, {.environment = {"ABACUS_SERVER=" + addresses_[2]}});
+  EXPECT_THAT(asked.out, HasSubstr("last scrubbed "));
+  server_->Signal(SIGTERM);
+  EXPECT_EQ(server_->Wait().code, 0);
+  StartServer(address_);
+  ASSERT_TRUE(Eventually([&] { return Scrub().is_object(); }));
+  EXPECT_EQ(Scrub()["since"], before["since"]);
 }
 
 TEST_F(RaidEndToEndTest, AVolumeOverServersThatDoNotAnswerIsNotMade) {

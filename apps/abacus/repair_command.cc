@@ -14,11 +14,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "apps/abacus/client_node.h"
 #include "apps/abacus/commands.h"
 #include "apps/abacus/map_health.h"
 #include "apps/abacus/output.h"
+#include "apps/abacus/scrub.h"
 #include "apps/abacus/volumes.h"
 #include "apps/cli/progress.h"
 #include "apps/cli/table.h"
@@ -172,8 +174,51 @@ const char* NameOfState(FileHealth::State state) {
   return "?";
 }
 
+// What the schedule of its first server has found, where that has looked at it; nullopt: not.
+std::optional<ScrubState> ScrubStateOf(runtime::Node& node, const std::string& name,
+                                       const std::string& first) {
+  std::vector<runtime::Rid> told;
+  if (const auto one = node.LookupAt(first, kScrubsName); one.ok()) told.push_back(*one);
+  if (const auto all = node.LookupAll(kScrubsName); all.ok()) {
+    told.insert(told.end(), all->begin(), all->end());
+  }
+  for (const runtime::Rid& rid : told) {
+    const auto text = node.binding().RefTo<ScrubStates>(rid)->State(name);
+    if (!text.ok()) continue;
+    const auto state = ScrubState::Decode(*text);
+    if (state.ok()) return *state;
+  }
+  return std::nullopt;
+}
+
+std::string WhenText(absl::Time time) {
+  return absl::FormatTime("%Y-%m-%d %H:%M:%S", time, absl::LocalTimeZone());
+}
+
+void PrintScrubs(const std::optional<ScrubState>& state) {
+  if (!state.has_value()) return;
+  const auto number = [](uint64_t n) { return static_cast<unsigned long long>(n); };
+  if (state->begun.has_value()) {
+    printf("a scrub is under way since %s: %llu files so far\n", WhenText(*state->begun).c_str(),
+           number(state->totals.files));
+  }
+  if (state->finished.has_value()) {
+    const ScrubTotals& last = state->last;
+    printf(
+        "last scrubbed %s: %llu files, %llu units repaired, %llu parities or copies made right, "
+        "%llu stripes damaged beyond repair, %llu files could not be read\n",
+        WhenText(*state->finished).c_str(), number(last.files), number(last.repaired),
+        number(last.mismatched), number(last.damaged), number(last.failed));
+  }
+  if (state->every == absl::ZeroDuration()) {
+    printf("no scrub is scheduled ([scrub] every of the first server's configuration)\n");
+  } else if (!state->begun.has_value()) {
+    printf("the next scrub is due %s\n", WhenText(state->Due()).c_str());
+  }
+}
+
 std::string HealthJson(const std::string& name, const VolumeHealth& health,
-                       const objfs::MapReport& map) {
+                       const objfs::MapReport& map, const std::optional<ScrubState>& scrub) {
   nlohmann::json servers = nlohmann::json::array(), files = nlohmann::json::array();
   for (const ServerHealth& server : health.servers) {
     servers.push_back({{"address", server.address},
@@ -196,7 +241,10 @@ std::string HealthJson(const std::string& name, const VolumeHealth& health,
                         {"degraded", health.Count(FileHealth::State::kDegraded)},
                         {"unavailable", health.Count(FileHealth::State::kUnavailable)},
                         {"bytes_left", health.BytesLeft()},
-                        {"not_whole", files}}
+                        {"not_whole", files},
+                        {"scrub", scrub.has_value()
+                                      ? nlohmann::json::parse(scrub->Encode(), nullptr, false)
+                                      : nlohmann::json(nullptr)}}
              .dump(2) +
          "\n";
 }
@@ -274,10 +322,7 @@ absl::Status InSteps(const std::function<absl::StatusOr<bool>()>& step) {
   }
 }
 
-struct RepairTotals {
-  uint64_t files = 0, failed = 0, stripes = 0, repaired = 0, mismatched = 0, damaged = 0;
-  uint64_t doubtful = 0;
-};
+using RepairTotals = ScrubTotals;  // a rebuild's `stripes` are those that it rebuilt
 
 absl::Status RebuildFile(objfs::FileSystem& files, const FileHealth& file, RepairTotals* totals,
                          const std::function<void(uint64_t)>& on_left) {
@@ -303,23 +348,10 @@ absl::Status RebuildFile(objfs::FileSystem& files, const FileHealth& file, Repai
   return status;
 }
 
-absl::Status ScrubFile(objfs::FileSystem& files, const FileHealth& file, RepairTotals* totals) {
-  objfs::Caller caller;
-  caller.checked = true;
-  ABACUS_ASSIGN_OR_RETURN(const objfs::FileHandle handle, files.Open(caller, file.id, 0));
-  uint64_t at = 0;
-  absl::Status status = InSteps([&]() -> absl::StatusOr<bool> {
-    ABACUS_ASSIGN_OR_RETURN(const objfs::ScrubProgress progress,
-                            files.Scrub(handle, at, kStripesAtOnce));
-    at = progress.next;
-    totals->stripes += progress.checked;
-    totals->repaired += progress.repaired;
-    totals->mismatched += progress.mismatched;
-    totals->damaged += progress.damaged;
-    return progress.done;
-  });
-  status.Update(files.Release(handle));
-  return status;
+// Others have the disks as long as a step had them.
+bool RestAsLong(uint64_t, absl::Duration took) {
+  absl::SleepFor(took);
+  return true;
 }
 
 absl::StatusOr<RepairTotals> Repair(const RepairOptions& options, const FoundSpread& found) {
@@ -352,7 +384,7 @@ absl::StatusOr<RepairTotals> Repair(const RepairOptions& options, const FoundSpr
                                  const uint64_t rest = std::min(left * each, file.bytes);
                                  progress.Update(absl::Now(), done + file.bytes - rest, which);
                                })
-                 : ScrubFile(*files, file, &totals);
+                 : ScrubFile(*files, file.id, &totals, RestAsLong);
     done += rebuilds ? file.bytes : file.size;
     progress.Update(absl::Now(), done, which);
     // Who removed it meanwhile has no use for it.
@@ -379,13 +411,44 @@ int TellStatus(const RepairOptions& options) {
   }
   const auto health = LookAtFiles(found.volume, found.servers);
   if (!health.ok()) return Fail(health.status());
+  const size_t primary = map->primary < found.servers.size() ? map->primary : 0;
+  const auto scrub = ScrubStateOf(found.client->node(), options.name, found.servers[primary]);
   if (!options.json.empty()) {
-    const absl::Status written = WriteFile(options.json, HealthJson(options.name, *health, *map));
+    const absl::Status written =
+        WriteFile(options.json, HealthJson(options.name, *health, *map, scrub));
     if (!written.ok()) return Fail(written);
   }
   PrintHealth(options.name, *health, map->primary);
+  PrintScrubs(scrub);
   const bool files = health->Count(FileHealth::State::kWhole) == health->files.size();
   return files && IsMapWhole(*map) ? kExitOk : kExitNo;
+}
+
+// The server that does not answer is lost: another one comes into its place, to be rebuilt.
+absl::Status ReplaceLost(const RepairOptions& options, FoundSpread* found) {
+  ABACUS_ASSIGN_OR_RETURN(const VolumeHealth health, LookAtFiles(found->volume, found->servers));
+  std::vector<std::string> lost;
+  for (const ServerHealth& server : health.servers) {
+    if (server.address == options.to) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("server ", options.to, " is one of volume '", options.name,
+                       "' already; without --to it is rebuilt as it is"));
+    }
+    if (!server.answers) lost.push_back(server.address);
+  }
+  if (lost.size() != 1) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        lost.empty()
+            ? "all servers answer"
+            : absl::StrCat(lost.size(), " servers do not answer: ", absl::StrJoin(lost, ", ")),
+        "; which one is lost for good? Say: abacus volume replace-server ", options.name, " LOST ",
+        options.to, ", then abacus rebuild ", options.name));
+  }
+  ABACUS_ASSIGN_OR_RETURN(const auto set, FirstServerOf(found->client->node(), options.name));
+  ABACUS_RETURN_IF_ERROR(set->ChangeServer(options.name, lost[0], options.to, /*forced=*/false));
+  printf("%s is in the place of %s\n", options.to.c_str(), lost[0].c_str());
+  ABACUS_ASSIGN_OR_RETURN(found->servers, set->Servers(options.name));
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -394,6 +457,9 @@ int RepairCommand(const RepairOptions& options) {
   if (options.what == RepairOptions::What::kStatus) return TellStatus(options);
   FoundSpread found;
   if (const absl::Status status = FindSpread(options, &found); !status.ok()) return Fail(status);
+  if (!options.to.empty()) {
+    if (const absl::Status status = ReplaceLost(options, &found); !status.ok()) return Fail(status);
+  }
   const auto totals = Repair(options, found);
   if (!totals.ok()) return Fail(totals.status());
   const auto number = [](uint64_t n) { return static_cast<unsigned long long>(n); };

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,6 +17,7 @@
 #include "apps/abacus/log_setup.h"
 #include "apps/abacus/monitor_of.h"
 #include "apps/abacus/output.h"
+#include "apps/abacus/scrub.h"
 #include "apps/abacus/volumes.h"
 #include "runtime/base/status.h"
 #include "runtime/node/node.h"
@@ -104,6 +106,14 @@ int Serve(const ServeOptions& options) {
     const auto volumes =
         PublishVolumes(**node, data_dir + "/volumes", absl::Seconds(options.lease_s));
     if (!volumes.ok()) return Fail(volumes.status());
+    const runtime::Config::Scrub& scrub = node_options->config.scrub;
+    (*node)->Publish(kScrubsName,
+                     (*node)
+                         ->binding()
+                         .Adopt(std::make_unique<ScrubStates>(data_dir + "/volumes", scrub.every))
+                         .rid());
+    std::optional<ScrubSchedule> schedule(std::in_place, **node, *volumes, data_dir + "/volumes",
+                                          scrub);
     printf("abacus server %s is ready at %s, its files are in %s\n", (*node)->name().c_str(),
            (*node)->control_address().c_str(), data_dir.c_str());
     fflush(stdout);
@@ -117,6 +127,7 @@ int Serve(const ServeOptions& options) {
     // A second signal ends the process at once, should the first not succeed.
     pthread_sigmask(SIG_UNBLOCK, &stops, nullptr);
     fprintf(stderr, "abacus: stopping\n");
+    schedule.reset();
     // While its copies can be reached: to a node that stops they look as if they were away.
     (*volumes)->LetGo().IgnoreError();
     (*node)->Stop();

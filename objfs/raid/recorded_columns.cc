@@ -464,6 +464,7 @@ absl::StatusOr<ScrubProgress> RecordedColumns::Scrub(uint64_t from, uint64_t str
     ABACUS_RETURN_IF_ERROR(status);
   }
   progress.done = progress.next >= all;
+  progress.bytes = progress.checked * below_count() * unit_bytes_;
   return progress;
 }
 

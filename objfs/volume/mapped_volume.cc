@@ -298,7 +298,8 @@ MapReport MappedVolume::Report() {
                    .copies = {},
                    .current = {},
                    .objects_done = 0,
-                   .objects_all = 0};
+                   .objects_all = 0,
+                   .copy_why = ""};
   std::shared_ptr<ReplicatedStore> replicated;
   {
     MutexLock lock(mutex_);
@@ -309,6 +310,7 @@ MapReport MappedVolume::Report() {
     const bool lasts = replication.link == ReplicationReport::Link::kResyncing;
     report.objects_done = lasts ? replication.objects_done : 0;
     report.objects_all = lasts ? replication.objects_all : 0;
+    report.copy_why = replication.why;
   }
   for (const VolumeRow::Copy& copy : state.row.copies) {
     report.copies.push_back(copy.place);

@@ -40,8 +40,9 @@ struct MapReport {
   std::vector<uint32_t> current;  // those of them that have everything
   // Of the primary: how far the other copy is brought up to date; 0 of 0: it is, or is away.
   uint64_t objects_done = 0, objects_all = 0;
+  std::string copy_why;  // it cannot be brought up to date, or what failed last of that
   ABACUS_FIELDS(url, reachable, why, epoch, place, primary, is_primary, may_serve, has_lease,
-                servers, copies, current, objects_done, objects_all)
+                servers, copies, current, objects_done, objects_all, copy_why)
 };
 
 // A volume whose map is elsewhere, at one of the servers that keep its metadata: opens it while the

@@ -126,6 +126,12 @@ struct Config {
     absl::Duration dirty_age = absl::Seconds(5);
     bool operator==(const Cache&) const = default;
   };
+  // Of volumes over several servers, at the one that has their inodes.
+  struct Scrub {
+    absl::Duration every = absl::Hours(7 * 24);
+    uint64_t rate = uint64_t{16} << 20;
+    bool operator==(const Scrub&) const = default;
+  };
   struct Monitor {
     std::string source = "auto";
     std::string rate_file = "/run/abacus/rate";
@@ -146,6 +152,7 @@ struct Config {
   Placement placement;
   Planner planner;
   Cache cache;
+  Scrub scrub;
   Monitor monitor;
   Log log;
 

@@ -481,6 +481,20 @@ constexpr std::array kRows = {
         .min = 10 * kMs,
         .max = kHour},
 
+    Row{.section = "scrub",
+        .key = "every",
+        .field = At<&C::scrub, &C::Scrub::every>,
+        .help = "how often a server scrubs the volumes over several servers that have their inodes "
+                "there; 0s: never",
+        .min = 0,
+        .max = 10 * 8760 * kHour},
+    Row{.section = "scrub",
+        .key = "rate",
+        .field = At<&C::scrub, &C::Scrub::rate>,
+        .help = "how much it reads in a second, of all servers; it rests half of the time anyway",
+        .min = kKiB,
+        .max = kTiB},
+
     Row{.section = "monitor",
         .key = "source",
         .field = At<&C::monitor, &C::Monitor::source>,

@@ -27,6 +27,8 @@ class MountEndToEndTest : public ::testing::Test {
     StartServer();
   }
   virtual std::vector<std::string> ServerOptions() const { return {}; }
+  // More of the servers' configuration.
+  virtual std::string ServerConfig() const { return ""; }
   void TearDown() override {
     // A mount that a failed test left would outlive it.
     for (const std::string& directory : mounted_) {
@@ -45,7 +47,7 @@ class MountEndToEndTest : public ::testing::Test {
                                        const std::vector<std::string>& more, std::string* address) {
     const std::string config =
         folder_.Write(data + ".toml", "[node]\ncontrol_address = \"" + control +
-                                          "\"\ndata_address = \"127.0.0.1:0\"\n");
+                                          "\"\ndata_address = \"127.0.0.1:0\"\n" + ServerConfig());
     std::array<int, 2> ready;
     EXPECT_EQ(pipe2(ready.data(), O_CLOEXEC), 0);
     std::vector<std::string> words = {"serve", "--data",     folder_.Path(data),      "--config",

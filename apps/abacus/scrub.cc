@@ -1,0 +1,319 @@
+#include "apps/abacus/scrub.h"
+
+#include <fcntl.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "apps/abacus/output.h"
+#include "apps/abacus/volumes.h"
+#include "runtime/base/status.h"
+
+namespace abacus::apps {
+
+using objfs::ObjectId;
+using runtime::MutexLock;
+
+namespace {
+
+constexpr char kPrefix[] = ".scrub-";  // of files
+constexpr uint64_t kStripesAtOnce = 32;
+constexpr uint64_t kFilesListedAtOnce = 1000;
+constexpr absl::Duration kLookAtMostEvery = absl::Seconds(60);
+constexpr absl::Duration kLookAtLeastEvery = absl::Milliseconds(100);
+// Of a scrub under way; what was done since is done again after a crash.
+constexpr absl::Duration kSaveEvery = absl::Seconds(10);
+
+nlohmann::json TotalsJson(const ScrubTotals& totals) {
+  return {{"files", totals.files},           {"stripes", totals.stripes},
+          {"failed", totals.failed},         {"repaired", totals.repaired},
+          {"mismatched", totals.mismatched}, {"damaged", totals.damaged}};
+}
+
+// `good`: becomes false where it is no such number.
+uint64_t NumberIn(const nlohmann::json& json, const char* key, bool* good) {
+  const auto found = json.find(key);
+  if (found != json.end() && found->is_number_unsigned()) return found->get<uint64_t>();
+  *good = false;
+  return 0;
+}
+
+ScrubTotals TotalsIn(const nlohmann::json& json, const char* key, bool* good) {
+  const auto found = json.find(key);
+  if (found == json.end()) {
+    *good = false;
+    return ScrubTotals();
+  }
+  return {.files = NumberIn(*found, "files", good),
+          .stripes = NumberIn(*found, "stripes", good),
+          .failed = NumberIn(*found, "failed", good),
+          .repaired = NumberIn(*found, "repaired", good),
+          .mismatched = NumberIn(*found, "mismatched", good),
+          .damaged = NumberIn(*found, "damaged", good)};
+}
+
+nlohmann::json TimeJson(const std::optional<absl::Time>& time) {
+  if (!time.has_value()) return nullptr;
+  return absl::FormatTime(absl::RFC3339_full, *time, absl::UTCTimeZone());
+}
+
+std::optional<absl::Time> TimeIn(const nlohmann::json& json, const char* key) {
+  absl::Time time;
+  const auto found = json.find(key);
+  if (found == json.end() || !found->is_string()) return std::nullopt;
+  if (!absl::ParseTime(absl::RFC3339_full, found->get<std::string>(), &time, nullptr)) {
+    return std::nullopt;
+  }
+  return time;
+}
+
+absl::Status SyncedPath(const std::string& path, int flags) {
+  const int fd = open(path.c_str(), flags | O_CLOEXEC);
+  if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
+  const int failed = fsync(fd) == 0 ? 0 : errno;
+  close(fd);
+  return failed == 0 ? absl::OkStatus()
+                     : absl::ErrnoToStatus(failed, absl::StrCat("cannot sync ", path));
+}
+
+}  // namespace
+
+// -- a file ---------------------------------------------------------------------------------------
+
+absl::Status ScrubFile(objfs::FileSystem& files, ObjectId id, ScrubTotals* totals,
+                       const std::function<bool(uint64_t, absl::Duration)>& pace) {
+  objfs::Caller caller;
+  caller.checked = true;
+  ABACUS_ASSIGN_OR_RETURN(const objfs::FileHandle handle, files.Open(caller, id, 0));
+  absl::Status status;
+  for (uint64_t at = 0;;) {
+    const absl::Time begin = absl::Now();
+    const auto progress = files.Scrub(handle, at, kStripesAtOnce);
+    status = progress.status();
+    if (!status.ok()) break;
+    at = progress->next;
+    totals->stripes += progress->checked;
+    totals->repaired += progress->repaired;
+    totals->mismatched += progress->mismatched;
+    totals->damaged += progress->damaged;
+    if (progress->done) break;
+    if (!pace(progress->bytes, absl::Now() - begin)) {
+      status = absl::CancelledError("the scrub was broken off");
+      break;
+    }
+  }
+  status.Update(files.Release(handle));
+  return status;
+}
+
+// -- how far it is --------------------------------------------------------------------------------
+
+std::string ScrubState::Encode() const {
+  nlohmann::json json = {{"version", 1},
+                         {"since", TimeJson(since)},
+                         {"begun", TimeJson(begun)},
+                         {"next", next},
+                         {"finished", TimeJson(finished)},
+                         {"totals", TotalsJson(totals)},
+                         {"last", TotalsJson(last)},
+                         {"every_s", absl::ToDoubleSeconds(every)}};
+  return json.dump(2) + "\n";
+}
+
+absl::StatusOr<ScrubState> ScrubState::Decode(const std::string& text) {
+  const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
+  const std::optional<absl::Time> since = TimeIn(json, "since");
+  const auto every = json.find("every_s");
+  bool good = true;
+  good = NumberIn(json, "version", &good) == 1 && since.has_value() && every != json.end() &&
+         every->is_number();
+  ScrubState state;
+  state.next = NumberIn(json, "next", &good);
+  state.totals = TotalsIn(json, "totals", &good);
+  state.last = TotalsIn(json, "last", &good);
+  if (!good) return absl::DataLossError("what is kept of scrubs is damaged, or of a later version");
+  state.since = *since;
+  state.begun = TimeIn(json, "begun");
+  state.finished = TimeIn(json, "finished");
+  state.every = absl::Seconds(every->get<double>());
+  return state;
+}
+
+absl::Status ScrubState::Save(const std::string& path) const {
+  const std::string temporary = path + ".new";
+  ABACUS_RETURN_IF_ERROR(WriteFile(temporary, Encode()));
+  ABACUS_RETURN_IF_ERROR(SyncedPath(temporary, O_RDONLY));
+  if (rename(temporary.c_str(), path.c_str()) != 0) {
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot write ", path));
+  }
+  return SyncedPath(path.substr(0, path.rfind('/')), O_RDONLY | O_DIRECTORY);
+}
+
+absl::StatusOr<std::optional<ScrubState>> ScrubState::Load(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) return std::nullopt;
+  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  absl::StatusOr<ScrubState> state = Decode(text);
+  if (state.ok()) return std::optional<ScrubState>(*std::move(state));
+  return absl::DataLossError(absl::StrCat(path, ": ", state.status().message()));
+}
+
+absl::StatusOr<std::string> ScrubStates::State(const std::string& volume) {
+  // It becomes a path: no name of a volume has one of these in it.
+  if (volume.empty() || volume[0] == '.' || volume.find('/') != std::string::npos) {
+    return absl::NotFoundError("no such volume");
+  }
+  ABACUS_ASSIGN_OR_RETURN(std::optional<ScrubState> state,
+                          ScrubState::Load(directory_ + "/" + kPrefix + volume));
+  if (!state.has_value()) return absl::NotFoundError("no schedule has looked at it yet");
+  state->every = every_;
+  return state->Encode();
+}
+
+// -- the schedule ---------------------------------------------------------------------------------
+
+ScrubSchedule::ScrubSchedule(runtime::Node& node, const runtime::Ref<objfs::VolumeSet>& volumes,
+                             std::string directory, const runtime::Config::Scrub& config)
+    : node_(node), volumes_(volumes), directory_(std::move(directory)), config_(config) {
+  if (config_.every > absl::ZeroDuration()) worker_ = std::thread([this] { Work(); });
+}
+
+ScrubSchedule::~ScrubSchedule() {
+  {
+    MutexLock lock(mutex_);
+    stopping_ = true;
+    changed_.SignalAll();
+  }
+  if (worker_.joinable()) worker_.join();
+}
+
+std::string ScrubSchedule::PathOf(const std::string& volume) const {
+  return directory_ + "/" + kPrefix + volume;
+}
+
+bool ScrubSchedule::Rest(absl::Duration rest) {
+  const auto end = std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(rest);
+  MutexLock lock(mutex_);
+  while (!stopping_ && std::chrono::steady_clock::now() < end) changed_.WaitUntil(mutex_, end);
+  return !stopping_;
+}
+
+void ScrubSchedule::Work() {
+  const absl::Duration look = std::clamp(config_.every / 100, kLookAtLeastEvery, kLookAtMostEvery);
+  while (Rest(look)) {
+    ForgetDeleted();
+    const auto all = volumes_->List();
+    if (!all.ok()) continue;
+    for (const objfs::VolumeSummary& volume : *all) {
+      const auto servers = volumes_->Servers(volume.name);
+      if (servers.ok() && !servers->empty()) LookAt(volume.name);
+    }
+  }
+}
+
+// The next volume of that name is to begin anew.
+void ScrubSchedule::ForgetDeleted() {
+  std::error_code error;
+  std::vector<std::string> volumes;
+  for (auto it = std::filesystem::directory_iterator(directory_, error);
+       !error && it != std::filesystem::directory_iterator(); it.increment(error)) {
+    const std::string file = it->path().filename().string();
+    if (absl::StartsWith(file, kPrefix)) volumes.push_back(file.substr(sizeof(kPrefix) - 1));
+  }
+  for (const std::string& volume : volumes) {
+    if (!absl::IsNotFound(volumes_->Servers(volume).status())) continue;
+    std::filesystem::remove(PathOf(volume), error);
+  }
+}
+
+void ScrubSchedule::LookAt(const std::string& volume) {
+  auto found = ScrubState::Load(PathOf(volume));
+  if (!found.ok()) {  // it is no more than when to scrub: from now on
+    spdlog::warn("{}", found.status().ToString());
+    found = std::optional<ScrubState>();
+  }
+  const absl::Time now = absl::Now();
+  ScrubState state;
+  if (found->has_value()) {
+    state = **found;
+  } else {
+    state.since = now;
+  }
+  state.every = config_.every;
+  absl::Status status;
+  if (!found->has_value()) status = state.Save(PathOf(volume));
+  const bool due = state.begun.has_value() || state.Due() <= now;
+  if (status.ok() && due) status = Scrub(volume, &state);
+  if (!status.ok() && !absl::IsCancelled(status)) {
+    spdlog::warn("volume {}: it could not be scrubbed: {}", volume, status.ToString());
+  }
+}
+
+absl::Status ScrubSchedule::Scrub(const std::string& volume, ScrubState* state) {
+  if (!state->begun.has_value()) {
+    state->begun = absl::Now();
+    state->next = 0;
+    state->totals = ScrubTotals();
+    ABACUS_RETURN_IF_ERROR(state->Save(PathOf(volume)));
+  }
+  ABACUS_ASSIGN_OR_RETURN(const runtime::Ref<objfs::Volume> its, volumes_->Open(volume));
+  ABACUS_ASSIGN_OR_RETURN(
+      const auto files, objfs::FileSystem::Make(its, Kinds(), HostOf(node_),
+                                                {.client = absl::StrCat(node_.name(), "-scrub")}));
+  // Others have the disks and links as long as a step had them, and longer where it read much.
+  const auto pace = [this](uint64_t bytes, absl::Duration took) {
+    const absl::Duration share =
+        absl::Seconds(static_cast<double>(bytes) / static_cast<double>(config_.rate));
+    return Rest(std::max(took, share - took));
+  };
+  absl::Time saved = absl::Now();
+  for (;;) {
+    ABACUS_ASSIGN_OR_RETURN(const objfs::SpreadFiles some,
+                            its->Spread(state->next, kFilesListedAtOnce));
+    for (const objfs::Node& file : some.files) {
+      ScrubTotals totals = state->totals;
+      const absl::Status status = ScrubFile(*files, file.id, &totals, pace);
+      if (absl::IsCancelled(status)) return status;
+      ++totals.files;
+      // Who removed it meanwhile has no use for it.
+      if (!status.ok() && objfs::FsErrorOf(status) != objfs::FsError::kStale) ++totals.failed;
+      state->totals = totals;
+      state->next = file.id;
+      if (!pace(0, absl::ZeroDuration())) return absl::CancelledError("the server ends");
+      if (absl::Now() - saved < kSaveEvery) continue;
+      saved = absl::Now();
+      ABACUS_RETURN_IF_ERROR(state->Save(PathOf(volume)));
+    }
+    if (some.next == 0) break;
+    state->next = some.next;
+  }
+  state->last = state->totals;
+  state->finished = absl::Now();
+  state->begun.reset();
+  state->totals = ScrubTotals();
+  state->next = 0;
+  const ScrubTotals& last = state->last;
+  if (last.repaired + last.mismatched + last.damaged + last.failed > 0) {
+    spdlog::warn(
+        "volume {}: scrubbed {} files: {} units repaired, {} parities or copies made right, {} "
+        "stripes damaged beyond repair, {} files could not be read",
+        volume, last.files, last.repaired, last.mismatched, last.damaged, last.failed);
+  }
+  return state->Save(PathOf(volume));
+}
+
+}  // namespace abacus::apps

@@ -1,0 +1,117 @@
+#ifndef ABACUS_APPS_ABACUS_SCRUB_H_
+#define ABACUS_APPS_ABACUS_SCRUB_H_
+
+// Scrubbing volumes whose files are spread over servers: by hand (`abacus scrub`), and by the
+// schedule of the server that has a volume's inodes.
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "objfs/fs/file_system.h"
+#include "objfs/raid/columns_layer.h"
+#include "objfs/volume/volume_set.h"
+#include "runtime/base/config.h"
+#include "runtime/base/mutex.h"
+#include "runtime/node/node.h"
+#include "runtime/object/mobile_object.h"
+
+namespace abacus::apps {
+
+// What scrubbing found.
+struct ScrubTotals {
+  uint64_t files = 0, stripes = 0;
+  uint64_t failed = 0;      // files that could not be read to their end
+  uint64_t repaired = 0;    // units or blocks that were written anew from the rest
+  uint64_t mismatched = 0;  // parities or copies that were made right
+  uint64_t damaged = 0;     // stripes with more damage than can be repaired
+  ABACUS_FIELDS(files, stripes, failed, repaired, mismatched, damaged)
+  bool operator==(const ScrubTotals&) const = default;
+};
+
+// Scrubs a file in steps and counts them in `totals`. `pace`: is told of the bytes that a step read
+// and of how long it took, and returns when the next one may begin; false: no more.
+// Errors: kCancelled - it was to be no more. Blocking: the steps, and `pace`.
+absl::Status ScrubFile(objfs::FileSystem& files, objfs::ObjectId id, ScrubTotals* totals,
+                       const std::function<bool(uint64_t bytes, absl::Duration took)>& pace);
+
+// How far the schedule is with a volume, as it is kept in a file.
+struct ScrubState {
+  absl::Time since;                    // when the volume was first seen: its first one is due then
+  std::optional<absl::Time> begun;     // one is under way, `totals` and `next` are of it
+  objfs::ObjectId next = 0;            // files up to this one are done
+  std::optional<absl::Time> finished;  // the last one
+  ScrubTotals totals, last;            // of that under way, of the last one
+  absl::Duration every;                // zero: there is no schedule
+
+  // When the next one is due. REQUIRES: every > 0.
+  absl::Time Due() const { return finished.value_or(since) + every; }
+  std::string Encode() const;  // as JSON
+  // Errors: kDataLoss.
+  static absl::StatusOr<ScrubState> Decode(const std::string& text);
+  // Durable when it returns. Errors: the disk's.
+  absl::Status Save(const std::string& path) const;
+  // nullopt: there is no such file. Errors: as Decode().
+  static absl::StatusOr<std::optional<ScrubState>> Load(const std::string& path);
+};
+
+// The name under which a server publishes its ScrubStates.
+inline constexpr char kScrubsName[] = "scrubs";
+
+// Tells how far a server's schedule is. Thread-safety: thread-safe. Blocking: disk I/O.
+class ScrubStates final : public runtime::AnchoredObject {
+ public:
+  ScrubStates(std::string directory, absl::Duration every)
+      : directory_(std::move(directory)), every_(every) {}
+  // ScrubState::Encode() of a volume. Errors: kNotFound - it was not looked at yet.
+  absl::StatusOr<std::string> State(const std::string& volume);
+  ABACUS_OBJECT(ScrubStates, "apps.ScrubStates", 1, State)
+
+ private:
+  const std::string directory_;
+  const absl::Duration every_;
+};
+
+// Scrubs the volumes over several servers whose inodes are at this server, one after the other,
+// when they are due, as a client of theirs, at a bounded rate and with pauses as long as its steps.
+// What it has found is in ".scrub-NAME" in the volumes' directory; one that was broken off by the
+// end of the server goes on behind the last file that is known to be done. Thread-safety: the
+// states are read by others meanwhile. Blocking: the destructor, for a step.
+class ScrubSchedule {
+ public:
+  // REQUIRES: node and volumes outlive it.
+  ScrubSchedule(runtime::Node& node, const runtime::Ref<objfs::VolumeSet>& volumes,
+                std::string directory, const runtime::Config::Scrub& config);
+  ~ScrubSchedule();
+  ScrubSchedule(const ScrubSchedule&) = delete;
+  ScrubSchedule& operator=(const ScrubSchedule&) = delete;
+
+ private:
+  void Work();
+  void ForgetDeleted();
+  void LookAt(const std::string& volume);
+  absl::Status Scrub(const std::string& volume, ScrubState* state);
+  // False where it is to end.
+  bool Rest(absl::Duration rest);
+  std::string PathOf(const std::string& volume) const;
+
+  runtime::Node& node_;
+  const runtime::Ref<objfs::VolumeSet> volumes_;
+  const std::string directory_;
+  const runtime::Config::Scrub config_;
+  runtime::Mutex mutex_;
+  runtime::CondVar changed_;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread worker_;
+};
+
+}  // namespace abacus::apps
+
+#endif  // ABACUS_APPS_ABACUS_SCRUB_H_
