@@ -25,7 +25,7 @@ constexpr std::chrono::milliseconds kBetweenTries{50};
 absl::Status CommitRepair(const Ref<objfs::Volume>& volume, uint16_t writer,
                           const objfs::Transaction& transaction) {
   for (int i = 0; i < kTriesMax; ++i) {
-    ABACUS_RETURN_IF_ERROR(volume->Renew(writer));
+    ABACUS_RETURN_IF_ERROR(volume->Renew(writer).status());
     const absl::StatusOr<objfs::Outcome> outcome = volume->Commit(writer, transaction);
     if (objfs::IsWouldBlock(outcome.status())) {
       std::this_thread::sleep_for(kBetweenTries);

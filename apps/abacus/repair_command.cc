@@ -233,18 +233,18 @@ std::string HealthJson(const std::string& name, const VolumeHealth& health,
                      {"lacking_columns", file.lacking},
                      {"stripes_left", file.stripes}});
   }
-  return nlohmann::json{{"volume", name},
-                        {"map", nlohmann::json::parse(MapJson(map))},
-                        {"servers", servers},
-                        {"files", health.files.size()},
-                        {"whole", health.Count(FileHealth::State::kWhole)},
-                        {"degraded", health.Count(FileHealth::State::kDegraded)},
-                        {"unavailable", health.Count(FileHealth::State::kUnavailable)},
-                        {"bytes_left", health.BytesLeft()},
-                        {"not_whole", files},
-                        {"scrub", scrub.has_value()
-                                      ? nlohmann::json::parse(scrub->Encode(), nullptr, false)
-                                      : nlohmann::json(nullptr)}}
+  return nlohmann::json{
+             {"volume", name},
+             {"map", nlohmann::json::parse(MapJson(map))},
+             {"servers", servers},
+             {"files", health.files.size()},
+             {"whole", health.Count(FileHealth::State::kWhole)},
+             {"degraded", health.Count(FileHealth::State::kDegraded)},
+             {"unavailable", health.Count(FileHealth::State::kUnavailable)},
+             {"bytes_left", health.BytesLeft()},
+             {"not_whole", files},
+             {"scrub", scrub.has_value() ? nlohmann::json::parse(scrub->Encode(), nullptr, false)
+                                         : nlohmann::json(nullptr)}}
              .dump(2) +
          "\n";
 }

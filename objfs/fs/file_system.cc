@@ -122,7 +122,7 @@ FileSystemImpl::FileSystemImpl(Ref<Volume> volume, Joined joined, const LayerKin
       link_(std::move(joined.link)),
       end_(std::move(joined.end)),
       clock_(info_.writer, host_.now_us),
-      lease_until_ns_(LeaseEnd(joined.sent_ns, info_.lease_ns)),
+      lease_until_ns_(LeaseEnd(joined.sent_ns, info_.promised_ns)),
       locks_(std::make_unique<FileLocks>(volume_, info_.writer, host_.locks)) {
   link_->Attach(this);
 }
@@ -173,13 +173,13 @@ void FileSystemImpl::PushWhatIsOld() {
 
 absl::Status FileSystemImpl::RenewLease() {
   const int64_t sent_ns = host_.steady_ns();
-  const absl::Status renewed = volume_->Renew(info_.writer);
-  if (!renewed.ok()) {
+  const absl::StatusOr<int64_t> promised_ns = volume_->Renew(info_.writer);
+  if (!promised_ns.ok()) {
     // The server may have died, and the one after it knows of no promises.
-    known_.ForgetAll(/*give_back=*/!IsNoClient(renewed));
-    return renewed;
+    known_.ForgetAll(/*give_back=*/!IsNoClient(promised_ns.status()));
+    return promised_ns.status();
   }
-  const int64_t until_ns = LeaseEnd(sent_ns, info_.lease_ns);
+  const int64_t until_ns = LeaseEnd(sent_ns, *promised_ns);
   int64_t before_ns = lease_until_ns_;
   while (before_ns < until_ns && !lease_until_ns_.compare_exchange_weak(before_ns, until_ns)) {
   }

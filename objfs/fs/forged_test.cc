@@ -148,7 +148,7 @@ TEST_F(ForgedTest, AClientThatIsNoneChangesNothing) {
   making.parts[0].creation = Creation{.inode = {}, .contents = "bytes", .opens = true};
   for (const uint16_t forged : {uint16_t{0}, left->writer, uint16_t{999}, uint16_t{UINT16_MAX}}) {
     const std::vector<std::pair<const char*, absl::Status>> answers = {
-        {"renew", volume->Renew(forged)},
+        {"renew", volume->Renew(forged).status()},
         {"settle", volume->Settle(forged, file_)},
         {"reserve", volume->Reserve(forged, 1u).status()},
         {"make", volume->Commit(forged, making).status()},

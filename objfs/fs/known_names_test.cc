@@ -293,6 +293,28 @@ TEST_F(KnownNamesTest, AfterAFailedRenewalNothingThatWasKeptIsShown) {
   EXPECT_FALSE(a->Stat(file).ok()) << "though its lease is not over yet";
 }
 
+TEST_F(KnownNamesTest, NothingIsShownForLongerThanItsServerIsSureToServe) {
+  world_.serves_for_ns = int64_t{3} * 1'000'000'000;
+  const auto a = world_.Client(1);
+  const ObjectId file = MakeFile(*a, "f");
+  const auto asks = [&] {
+    const uint64_t before = FramesSent(1);
+    EXPECT_EQ(ModeOf(*a, file), 0644u);
+    return FramesSent(1) > before;
+  };
+  asks();
+  EXPECT_FALSE(asks());
+  steady_ns_ += int64_t{4} * 1'000'000'000;
+  EXPECT_TRUE(asks()) << "another server may have come to answer for the volume";
+  ASSERT_TRUE(a->Renew().ok());
+  asks();
+  EXPECT_FALSE(asks());
+  world_.cluster().Kill(FileSystemWorld::kServer);
+  EXPECT_FALSE(asks());
+  steady_ns_ += int64_t{4} * 1'000'000'000;
+  EXPECT_FALSE(a->Stat(file).ok());
+}
+
 TEST_F(KnownNamesTest, AClientThatCouldNotRenewShowsNothingThatItKept) {
   const auto a = world_.Client(1);
   const ObjectId file = MakeFile(*a, "f");

@@ -16,6 +16,7 @@ namespace {
 
 // Whoever joins again holds it.
 constexpr ObjectId kTheJoin = 1;
+constexpr int64_t kIntervalWithTakeoverNs = 1'000'000'000;
 
 // An object of the runtime's that is no more, or cannot be reached: the server's, or a layer's that
 // was at it.
@@ -34,6 +35,12 @@ bool IsOfALostNode(const absl::Status& status) {
 
 bool MayBeOver(const absl::Status& status) { return IsNoClient(status) || IsOfALostNode(status); }
 
+// Where another server may come to answer for the volume, this one promises for seconds only.
+int64_t IntervalOf(const VolumeInfo& info) {
+  const int64_t usual = info.lease_ns / 6;
+  return info.takeover_ns == 0 ? usual : std::min(usual, kIntervalWithTakeoverNs);
+}
+
 // Where the server knows the client: a layer died with the node that it was moved to.
 bool LayersAreLost(const absl::Status& status) {
   const ErrorKind kind = runtime::KindOf(status);
@@ -48,7 +55,7 @@ RejoiningFileSystem::RejoiningFileSystem(Ref<Volume> volume, const LayerKinds& k
       host_(std::move(host)),
       options_(std::move(options)),
       root_(joined->root()),
-      interval_(joined->info().lease_ns / 6),
+      interval_(IntervalOf(joined->info())),
       takeover_(joined->info().takeover_ns),
       joined_(std::move(joined)),
       volume_(std::move(volume)),

@@ -102,8 +102,8 @@ TEST_F(SlowDiskTest, LeasesAreRenewedWhileTheDiskTakesLongerThanThem) {
   for (int i = 0; i < 10; ++i) {
     steady_ns_ += kLeaseNs * 6 / 10;
     for (const uint16_t client : {1, 2}) {
-      const absl::Status renewed = world_.volume()->Renew(client);
-      ASSERT_TRUE(renewed.ok()) << renewed;
+      const absl::StatusOr<int64_t> renewed = world_.volume()->Renew(client);
+      ASSERT_TRUE(renewed.ok()) << renewed.status();
     }
   }
   EXPECT_EQ(synced.wait_for(std::chrono::seconds(0)), std::future_status::timeout);

@@ -76,6 +76,8 @@ struct FaithfulLeasePolicy {
   static constexpr bool kFenceNewLives = true;
   static constexpr bool kCountPending = true;
   static constexpr bool kPromiseOutlivesRestart = true;
+  static constexpr bool kTellOnlyWhatHolds = true;
+  static constexpr bool kRenewForMoreCandidates = true;
 };
 
 struct LeaseOptions {
@@ -94,6 +96,7 @@ struct LeaseOptions {
 //    and the map's drift apart no faster than the options say.
 // 2. Who comes to serve in a new epoch was current in the row when it did, and stays the only one
 //    that is, until it says of another that it has everything.
+// 3. No other server has MayServe() before the time is over that ServesFor() has told.
 // Thread-safety: thread-compatible. Blocking: no. All times are of one monotonic clock of this
 // server's.
 template <typename Policy>
@@ -140,6 +143,10 @@ class BasicLeaseCore {
   // Whether what is answered now is the volume's answer.
   bool MayServe(int64_t now) const;
   bool HasLease(int64_t now) const;
+  // How long from now no other server will have MayServe(), be it that this one dies at once; so
+  // long it may promise things to others. 0: it has not itself. Of its lease where it has one:
+  // promises of copies may be told of for as long as no change makes more of them necessary.
+  int64_t ServesFor(int64_t now);
   // As it was read last; epoch 0: never yet.
   const VolumeRow& row() const { return row_; }
   int64_t revision() const { return revision_; }
@@ -159,6 +166,8 @@ class BasicLeaseCore {
   };
   int64_t Margin(int64_t ns) const;
   bool Holds(int64_t now) const;
+  // When the first of the promises is over that it Holds() by.
+  int64_t HeldUntil(int64_t now) const;
   bool Stands(int64_t now) const;
   // A lease's holder: the place, the process, and the lease.
   std::string HolderPrefix() const;
@@ -205,6 +214,7 @@ class BasicLeaseCore {
   bool attached_ = false;  // and it is the primary's
   int64_t lease_sent_ = 0;
   int64_t renew_at_ = 0;
+  int64_t told_until_ = INT64_MIN;  // ServesFor(), the latest
 
   // Rows that may have come to be in the place of row_, and are not known to.
   std::vector<VolumeRow> pending_;

@@ -67,6 +67,24 @@ bool BasicLeaseCore<Policy>::MayServe(int64_t now) const {
 }
 
 template <typename Policy>
+int64_t BasicLeaseCore<Policy>::HeldUntil(int64_t now) const {
+  int64_t until = now + Margin(options_.promise_ns);  // nobody's is needed
+  for (const uint32_t place : Candidates()) {
+    until = std::min(until, others_.at(place).promised_until);
+  }
+  return until;
+}
+
+template <typename Policy>
+int64_t BasicLeaseCore<Policy>::ServesFor(int64_t now) {
+  if (!MayServe(now)) return 0;
+  if (!Policy::kTellOnlyWhatHolds) return options_.lease_ns;
+  const int64_t until = HasLease(now) ? lease_sent_ + Margin(options_.lease_ns) : HeldUntil(now);
+  told_until_ = std::max(told_until_, until);
+  return until - now;
+}
+
+template <typename Policy>
 std::string BasicLeaseCore<Policy>::HolderPrefix() const {
   return absl::StrCat(place_, " ", absl::Hex(process_), " ");
 }
@@ -142,7 +160,13 @@ std::optional<MapCall> BasicLeaseCore<Policy>::CallOfPrimary(int64_t now) {
   if (yields_) return MapCall{.kind = Kind::kSet, .revision = revision_, .row = *wanted_};
   if (lease_ == 0) return MapCall{.kind = Kind::kGrant};
   if (!attached_) return TakeCall();
-  if (now >= renew_at_) return MapCall{.kind = Kind::kRenew, .lease = lease_};
+  // Who becomes current has promised nothing: its row waits for a lease that outlasts what was
+  // told.
+  const bool outlasts =
+      !Policy::kRenewForMoreCandidates || told_until_ <= lease_sent_ + Margin(options_.lease_ns);
+  if (now >= renew_at_ || (wanted_.has_value() && !outlasts)) {
+    return MapCall{.kind = Kind::kRenew, .lease = lease_};
+  }
   if (wanted_.has_value()) {
     return MapCall{.kind = Kind::kSet, .revision = revision_, .row = *wanted_};
   }

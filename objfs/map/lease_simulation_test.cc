@@ -28,16 +28,17 @@ TEST(LeaseSimulation, ThereIsNeverMoreThanOnePrimaryAndItHasAll) {
   std::printf(
       "%d steps, %d seeds: %d acknowledged, %d of them by promise alone, %d refused, %d "
       "beginnings of a primary, %d given up, %d restarts, %d calls of the map unanswered, %d times "
-      "one server cut from it, %d times a copy became current\n",
+      "one server cut from it, %d times a copy became current, %d times told to a client\n",
       static_cast<int>(steps), static_cast<int>(seed), static_cast<int>(stats.acknowledged),
       static_cast<int>(stats.by_promise), static_cast<int>(stats.refused),
       static_cast<int>(stats.takeovers), static_cast<int>(stats.yielded),
       static_cast<int>(stats.restarts), static_cast<int>(stats.unknown),
-      static_cast<int>(stats.cut_from_map), static_cast<int>(stats.rejoined));
+      static_cast<int>(stats.cut_from_map), static_cast<int>(stats.rejoined),
+      static_cast<int>(stats.told));
   // What does not happen is not tested.
   EXPECT_GE(stats.acknowledged, steps_min / 50);
   for (const uint64_t count : {stats.by_promise, stats.refused, stats.takeovers, stats.restarts,
-                               stats.rejoined, stats.cut_from_map}) {
+                               stats.rejoined, stats.cut_from_map, stats.told}) {
     EXPECT_GE(count, steps_min / 10'000);
   }
   EXPECT_GE(stats.unknown, steps_min / 1000);
@@ -56,6 +57,8 @@ struct SwitchedLeasePolicy {
   static inline bool kFenceNewLives = true;
   static inline bool kCountPending = true;
   static inline bool kPromiseOutlivesRestart = true;
+  static inline bool kTellOnlyWhatHolds = true;
+  static inline bool kRenewForMoreCandidates = true;
 };
 
 // Some seed finds it.
@@ -105,6 +108,12 @@ TEST(LeaseMutation, AChangeThatMayHaveHappenedAndIsNotCountedIsCaught) {
 }
 TEST(LeaseMutation, APromiseThatARestartForgetsIsCaught) {
   ExpectCaught(&Switched::kPromiseOutlivesRestart, "kPromiseOutlivesRestart");
+}
+TEST(LeaseMutation, ATimeToldThatIsLongerThanWhatItRestsOnIsCaught) {
+  ExpectCaught(&Switched::kTellOnlyWhatHolds, "kTellOnlyWhatHolds");
+}
+TEST(LeaseMutation, OneMoreCurrentCopyBeforeTheToldTimeIsOverIsCaught) {
+  ExpectCaught(&Switched::kRenewForMoreCandidates, "kRenewForMoreCandidates");
 }
 
 }  // namespace

@@ -115,6 +115,11 @@ bool MapKeeper::MayServe() {
   return core_.MayServe(Now());
 }
 
+int64_t MapKeeper::ServesFor() {
+  MutexLock lock(mutex_);
+  return core_.ServesFor(Now());
+}
+
 bool MapKeeper::Yield() {
   MutexLock lock(mutex_);
   // A change that is under way would come after it.

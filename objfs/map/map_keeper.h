@@ -50,6 +50,8 @@ class MapKeeper {
   State Get();
   // Whether what is answered now is the volume's answer.
   bool MayServe();
+  // As LeaseCore::ServesFor().
+  int64_t ServesFor();
   // By compare-and-set, of the newest row. What `edit` refuses is not tried.
   // Errors: `edit`'s. kFailedPrecondition - this server is not the primary. kUnavailable - the map
   //         does not answer; the change may have been made or not, or be made yet.

@@ -136,9 +136,11 @@ absl::Status MappedVolume::Begin(const VolumeRow& row) {
   Volume::Options options{.name = name_, .servers = servers_, .epoch = row.epoch};
   if (row.copies.size() > 1) options.takeover = kTakeover;
   // Not of this object: the volume may end after it.
-  ABACUS_ASSIGN_OR_RETURN(Ref<Volume> volume,
-                          host_.open_volume(store_, std::move(options),
-                                            [keeper = keeper_] { return keeper->MayServe(); }));
+  ABACUS_ASSIGN_OR_RETURN(
+      Ref<Volume> volume,
+      host_.open_volume(
+          store_, std::move(options), [keeper = keeper_] { return keeper->MayServe(); },
+          [keeper = keeper_] { return keeper->ServesFor(); }));
   store_.reset();  // the volume's alone
   epoch_ = row.epoch;
   MutexLock lock(mutex_);

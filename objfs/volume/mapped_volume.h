@@ -64,9 +64,9 @@ class MappedVolume {
     // The copy that the server at an address keeps. May block for a while.
     std::function<absl::StatusOr<runtime::Ref<ReplicaStore>>(const std::string& address)> find_copy;
     // The volume on it, for others to find.
-    std::function<absl::StatusOr<runtime::Ref<Volume>>(std::shared_ptr<ObjectStore> store,
-                                                       Volume::Options options,
-                                                       std::function<bool()> may_serve)>
+    std::function<absl::StatusOr<runtime::Ref<Volume>>(
+        std::shared_ptr<ObjectStore> store, Volume::Options options,
+        std::function<bool()> may_serve, std::function<int64_t()> serves_for_ns)>
         open_volume;
     std::function<void(const runtime::Ref<Volume>&)> end_volume;
     decltype(MapKeeper::Host::ask) ask;

@@ -49,7 +49,8 @@ class MappedVolumeTest : public ::testing::Test {
       return absl::UnavailableError("there is no other server");
     };
     host.open_volume = [this](std::shared_ptr<ObjectStore>, Volume::Options,
-                              std::function<bool()> may_serve) -> absl::StatusOr<Ref<Volume>> {
+                              std::function<bool()> may_serve,
+                              const std::function<int64_t()>&) -> absl::StatusOr<Ref<Volume>> {
       MutexLock lock(mutex_);
       may_serve_ = std::move(may_serve);
       return absl::UnavailableError("no node here");

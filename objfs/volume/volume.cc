@@ -147,12 +147,19 @@ absl::StatusOr<VolumeInfo> Volume::Join(const std::string& client, const Ref<Cli
       .lease_ns = absl::ToInt64Nanoseconds(options_.lease),
       .born_ns = born_ns_,
       .servers = options_.servers == nullptr ? std::vector<std::string>() : options_.servers->All(),
-      .takeover_ns = absl::ToInt64Nanoseconds(options_.takeover)};
+      .takeover_ns = absl::ToInt64Nanoseconds(options_.takeover),
+      .promised_ns = PromisesFor()};
 }
 
-absl::Status Volume::Renew(uint16_t writer) {
+int64_t Volume::PromisesFor() const {
+  const int64_t lease_ns = absl::ToInt64Nanoseconds(options_.lease);
+  return host_.serves_for_ns ? std::min(lease_ns, host_.serves_for_ns()) : lease_ns;
+}
+
+absl::StatusOr<int64_t> Volume::Renew(uint16_t writer) {
   ABACUS_RETURN_IF_ERROR(Serves(writer));
-  return callbacks_->Renew(writer);
+  ABACUS_RETURN_IF_ERROR(callbacks_->Renew(writer));
+  return PromisesFor();
 }
 
 void Volume::DropTheSilent() {

@@ -51,8 +51,9 @@ struct VolumeInfo {
   std::vector<std::string> servers;
   // How long the volume may be away until another of its servers answers for it; 0: none will.
   int64_t takeover_ns = 0;
+  int64_t promised_ns = 0;  // as from Renew()
   ABACUS_FIELDS(name, root, writer, file_stack, directory_stack, lease_ns, born_ns, servers,
-                takeover_ns)
+                takeover_ns, promised_ns)
 };
 
 // Files with columns, and where to go on looking for more.
@@ -122,6 +123,8 @@ class Volume final : public runtime::AnchoredObject {
     // is not, all is refused as to no client (IsNoClient), who looks for the volume elsewhere. May
     // not block.
     std::function<bool()> may_serve;
+    // How long from now no other server will answer for it; empty: for ever. May not block.
+    std::function<int64_t()> serves_for_ns;
   };
   struct Options {
     std::string name;
@@ -152,10 +155,12 @@ class Volume final : public runtime::AnchoredObject {
   // A client begins; `client` names it for people. Its number is given again when all others were.
   // At `end` it is told what breaks; without one it may keep nothing.
   absl::StatusOr<VolumeInfo> Join(const std::string& client, const runtime::Ref<ClientEnd>& end);
-  // The client lives, and what it was promised holds for another lease.
-  // Errors: IsNoClient() - it has left, or was silent for too long. All calls of such a client that
+  // The client lives, and what it was promised holds for another lease, or for as long as no other
+  // server can come to answer for the volume, if that is less: for so many nanoseconds, counted
+  // from when the client asked. Errors: IsNoClient() - it has left, or was silent for too long. All
+  // calls of such a client that
   //         change something answer so, whatever it believes to have been promised.
-  absl::Status Renew(uint16_t writer);
+  absl::StatusOr<int64_t> Renew(uint16_t writer);
   // All that the client has open is closed, and its locks go.
   absl::Status Leave(uint16_t writer);
 
@@ -258,6 +263,7 @@ class Volume final : public runtime::AnchoredObject {
   };
   // Errors: IsNoClient() - Host::may_serve says no.
   absl::Status Serves(uint16_t writer) const;
+  int64_t PromisesFor() const;
   Version NextOpening();
   absl::StatusOr<runtime::Ref<Layer>> MakeBottom(ObjectId id);
   absl::StatusOr<runtime::Ref<Layer>> MakeWitness(ObjectId id, Version epoch);

@@ -85,11 +85,13 @@ absl::Status VolumeSet::BeginMapped(const std::string& name) {
   };
   host.open_volume = [this, name, key = place->key, own = place->place, servers](
                          std::shared_ptr<ObjectStore> store, Volume::Options options,
-                         std::function<bool()> may_serve) -> absl::StatusOr<Ref<Volume>> {
+                         std::function<bool()> may_serve,
+                         std::function<int64_t()> serves_for_ns) -> absl::StatusOr<Ref<Volume>> {
     options.lease = host_.lease;
     Volume::Host volume_host = host_.volume;
     volume_host.find_columns = FinderOf(name, key, own, servers);
     volume_host.may_serve = std::move(may_serve);
+    volume_host.serves_for_ns = std::move(serves_for_ns);
     for (const std::string& server : servers->All()) host_.reach(server);
     ABACUS_ASSIGN_OR_RETURN(
         auto volume, Volume::Make(std::move(store), std::move(options), std::move(volume_host)));

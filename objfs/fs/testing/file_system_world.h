@@ -176,6 +176,8 @@ class FileSystemWorld {
   uint64_t quota_bytes = UINT64_MAX;
   // By how much the clients' clocks are ahead.
   std::atomic<int64_t> wall_ahead_us{0};
+  // Volume::Host::serves_for_ns.
+  std::atomic<int64_t> serves_for_ns{INT64_MAX};
   // Of volumes that begin from now on (Volume::Host).
   decltype(Volume::Host::check) check;
   // Told of each directory object of a client's, when it is made and before it is ended.
@@ -264,6 +266,7 @@ class FileSystemWorld {
           .count();
     };
     host.steady_ns = steady_ns;
+    host.serves_for_ns = [this] { return serves_for_ns.load(); };
     host.find_columns = [this,
                          &binding](size_t server) -> absl::StatusOr<runtime::Ref<ColumnStore>> {
       runtime::MutexLock lock(mutex_);

@@ -31,6 +31,7 @@ struct LeaseStats {
   uint64_t rejoined = 0;    // copies that became current again
   uint64_t yielded = 0;     // beginnings that were given up
   uint64_t cut_from_map = 0;
+  uint64_t told = 0;  // to a client, for how long nobody else will serve
 };
 
 template <typename Policy>
@@ -43,6 +44,7 @@ class LeaseWorld {
 
   LeaseWorld(uint64_t seed, LeaseStats* stats) : random_(seed), stats_(stats) {
     map_.clock = Clock(random_);
+    client_.clock = Clock(random_);
     row_.key = 1;
     row_.servers = {"a:1", "b:1", "c:1"};
     row_.copies = {{0, true}, {1, false}};
@@ -100,6 +102,11 @@ class LeaseWorld {
     uint64_t call = 0;  // of the map, that it waits for
     std::set<uint64_t> has;
     uint64_t served_epoch = 0;
+  };
+  // It keeps what a server told it for as long as that one said that no other serves.
+  struct Client {
+    Clock clock;
+    std::array<int64_t, 3> until = {INT64_MIN, INT64_MIN, INT64_MIN};  // by server
   };
   struct Map {
     Clock clock;
@@ -247,6 +254,7 @@ class LeaseWorld {
   void Write(Node& node) {
     Core& core = *node.core;
     if (!core.MayServe(Now(node))) return;
+    if (random_.Chance(200)) Tell(node);
     const uint64_t value = ++values_;
     node.has.insert(value);
     VolumeRow row = core.row();
@@ -272,6 +280,14 @@ class LeaseWorld {
     }
     if (!changes && random_.Chance(100)) changes = CopyToOne(node, &row);
     if (changes && !core.changing()) core.Change(row);
+  }
+  // At the latest moment that the client may count from.
+  void Tell(Node& node) {
+    const int64_t told = node.core->ServesFor(Now(node));
+    int64_t& until = client_.until[node.place];
+    until =
+        std::max(until, client_.clock.At(now_) + told / 100 * (100 - LeaseOptions().drift_percent));
+    ++stats_->told;
   }
   // What a copy lacks; it is current from then on.
   bool CopyToOne(const Node& node, VolumeRow* row) {
@@ -372,6 +388,14 @@ class LeaseWorld {
     const int serving = static_cast<int>(
         std::count_if(nodes_.begin(), nodes_.end(), [this](const Node& n) { return MayServe(n); }));
     if (serving > 1) broken_ = "two primaries";
+    for (const Node& node : nodes_) {
+      if (!MayServe(node)) continue;
+      for (uint32_t i = 0; i < nodes_.size(); ++i) {
+        if (i == node.place || client_.clock.At(now_) >= client_.until[i]) continue;
+        broken_ = absl::StrCat("server ", node.place, " serves while a client keeps what ", i,
+                               " has promised");
+      }
+    }
   }
 
   runtime::sim::SimRandom random_;
@@ -382,6 +406,7 @@ class LeaseWorld {
   std::array<Node, 3> nodes_;
   VolumeRow row_;
   Map map_;
+  Client client_;
   bool calm_ = false;
   uint32_t loss_permille_ = 20;
   std::optional<uint32_t> cut_;
