@@ -19,6 +19,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -363,52 +364,72 @@ TEST_F(RaidEndToEndTest, ALostServerIsRebuiltToAnother) {
 
 class ScheduledScrubTest : public RaidEndToEndTest {
  protected:
-  std::string ServerConfig() const override { return "[scrub]\nevery = \"1s\"\n"; }
-  // What the status tells of it.
-  nlohmann::json Scrub() {
-    Abacus({"volume", "status", "home", "--json", folder_.Path("scrub.json")});
-    const auto status = nlohmann::json::parse(folder_.Read("scrub.json"), nullptr, false);
-    return status.is_object() ? status["scrub"] : status;
+  std::string ServerConfig() const override { return "[scrub]\nevery = \"3s\"\n"; }
+  void SetUp() override {
+    RaidEndToEndTest::SetUp();
+    if (IsSkipped()) return;
+    const Outcome created = Abacus({"volume", "create", "home", "--servers", List()});
+    ASSERT_EQ(created.code, 0) << created.err;
+    mount_ = Mount("mount", "home", absl::StrCat("stack=", kRaidStack));
+    for (uint32_t i = 0; i < 2; ++i) {
+      const std::string name = absl::StrCat("file", i);
+      files_[name] = RandomText(i, 300'000 + i);
+      ASSERT_NO_FATAL_FAILURE(Put(absl::StrCat(mount_, "/", name), files_[name]));
+    }
   }
-  // A byte of a unit of the file's changes on the disk of a server's columns.
+  // What the status tells of it; null: nothing.
+  nlohmann::json Scrub() {
+    const std::string path = folder_.Path("scrub.json");
+    unlink(path.c_str());
+    Abacus({"volume", "status", "home", "--json", path});
+    const auto status = nlohmann::json::parse(folder_.Read("scrub.json"), nullptr, false);
+    return status.is_object() ? status.value("scrub", nlohmann::json()) : nlohmann::json();
+  }
+  // Of the last one; -1: there was none.
+  int Last(const char* what) {
+    const nlohmann::json scrub = Scrub();
+    if (!scrub.is_object() || scrub["finished"].is_null()) return -1;
+    return scrub["last"].value(what, -1);
+  }
+  // A byte of a unit of the file's changes wherever it lies in a server's contents of columns.
   static bool Rot(const std::string& directory, const std::string& bytes) {
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(directory)) {
-      if (!entry.is_regular_file()) continue;
-      std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
+    constexpr size_t kUnit = 8192;
+    bool found = false;
+    std::error_code error;
+    std::filesystem::recursive_directory_iterator entry(directory, error), end;
+    for (; !error && entry != end && !found; entry.increment(error)) {
+      if (entry->path().extension() != ".d") continue;
+      std::fstream file(entry->path(), std::ios::in | std::ios::out | std::ios::binary);
       const std::string all((std::istreambuf_iterator<char>(file)),
                             std::istreambuf_iterator<char>());
-      for (size_t at = 0; at + 64 < bytes.size(); at += 8192) {
-        const size_t found = all.find(bytes.substr(at, 64));
-        if (found == std::string::npos) continue;
-        file.clear();
-        file.seekp(static_cast<std::streamoff>(found));
-        file.put(static_cast<char>(~all[found]));
-        return file.flush().good();
+      for (size_t at = 0; at + 64 < bytes.size() && !found; at += kUnit) {
+        const std::string piece = bytes.substr(at, 64);
+        for (size_t where = all.find(piece); where != std::string::npos;
+             where = all.find(piece, where + 1)) {
+          file.clear();
+          file.seekp(static_cast<std::streamoff>(where));
+          file.put(static_cast<char>(~all[where]));
+          found = file.flush().good();
+        }
       }
     }
-    return false;
+    return found;
   }
+
+  std::string mount_;
 };
 
 TEST_F(ScheduledScrubTest, TheFirstServerScrubsWhenItIsTimeAndRepairs) {
-  const Outcome created = Abacus({"volume", "create", "home", "--servers", List()});
-  ASSERT_EQ(created.code, 0) << created.err;
-  const std::string mount = Mount("mount", "home", absl::StrCat("stack=", kRaidStack));
-  for (uint32_t i = 0; i < 2; ++i) {
-    files_[absl::StrCat("file", i)] = RandomText(i, 300'000 + i);
-    ASSERT_NO_FATAL_FAILURE(Put(mount + absl::StrCat("/file", i), files_[absl::StrCat("file", i)]));
-  }
   ASSERT_TRUE(Rot(folder_.Path("columns1"), files_["file1"]));
-  ASSERT_TRUE(Eventually([&] { return Scrub()["last"]["repaired"] == 1; }));
+  ASSERT_TRUE(Eventually([&] { return Last("repaired") == 1; }));
   // It was found and repaired once, and the next one finds nothing.
-  ASSERT_TRUE(Eventually([&] {
-    const nlohmann::json last = Scrub()["last"];
-    return last["files"] == 2 && last["repaired"] == 0 && last["failed"] == 0;
-  }));
+  ASSERT_TRUE(Eventually([&] { return Last("repaired") == 0; }));
+  EXPECT_EQ(Last("files"), 2);
+  EXPECT_EQ(Last("failed"), 0);
   // It does so beside who uses the files.
   files_["file0"].replace(10'000, 5'000, RandomText(9, 5'000));
-  ASSERT_NO_FATAL_FAILURE(Put(mount + "/file0", files_["file0"]));
-  ExpectAll(mount);
+  ASSERT_NO_FATAL_FAILURE(Put(mount_ + "/file0", files_["file0"]));
+  ExpectAll(mount_);
   const Outcome status = Abacus({"volume", "status", "home"});
   EXPECT_THAT(status.out, HasSubstr("last scrubbed "));
   // What was found is known after a restart, and by whoever asks another server.
@@ -421,6 +442,30 @@ TEST_F(ScheduledScrubTest, TheFirstServerScrubsWhenItIsTimeAndRepairs) {
   StartServer(address_);
   ASSERT_TRUE(Eventually([&] { return Scrub().is_object(); }));
   EXPECT_EQ(Scrub()["since"], before["since"]);
+  // What a server that is away has of the files is not looked at, and that is said.
+  Kill(3);
+  ASSERT_TRUE(Eventually([&] { return Last("partial") > 0; }));
+}
+
+class SlowScrubTest : public ScheduledScrubTest {
+ protected:
+  std::string ServerConfig() const override {
+    return "[scrub]\nevery = \"500ms\"\nrate = \"4 KiB\"\n";  // it would take minutes
+  }
+};
+
+TEST_F(SlowScrubTest, KeepsNoVolumeFromBeingDeletedNorAServerFromStopping) {
+  ASSERT_TRUE(Eventually([&] {
+    const nlohmann::json scrub = Scrub();
+    return scrub.is_object() && !scrub["begun"].is_null();
+  }));
+  EXPECT_EQ(Abacus({"umount", mount_}).code, 0);
+  const Outcome deleted = Abacus({"volume", "delete", "home"});
+  EXPECT_EQ(deleted.code, 0) << deleted.out << deleted.err;
+  const Outcome again = Abacus({"volume", "create", "home", "--servers", List()});
+  EXPECT_EQ(again.code, 0) << again.out << again.err;
+  server_->Signal(SIGTERM);
+  EXPECT_EQ(server_->Wait().code, 0);
 }
 
 TEST_F(RaidEndToEndTest, AVolumeOverServersThatDoNotAnswerIsNotMade) {

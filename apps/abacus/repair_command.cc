@@ -205,10 +205,14 @@ void PrintScrubs(const std::optional<ScrubState>& state) {
   if (state->finished.has_value()) {
     const ScrubTotals& last = state->last;
     printf(
-        "last scrubbed %s: %llu files, %llu units repaired, %llu parities or copies made right, "
-        "%llu stripes damaged beyond repair, %llu files could not be read\n",
-        WhenText(*state->finished).c_str(), number(last.files), number(last.repaired),
-        number(last.mismatched), number(last.damaged), number(last.failed));
+        "last scrubbed %s: %llu files, %llu stripes checked, %llu units repaired, %llu parities or "
+        "copies made right, %llu stripes damaged beyond repair, %llu files could not be read\n",
+        WhenText(*state->finished).c_str(), number(last.files), number(last.stripes),
+        number(last.repaired), number(last.mismatched), number(last.damaged), number(last.failed));
+    if (last.partial > 0) {
+      printf("%llu stripes were not, or not wholly, looked at: a column of them was away\n",
+             number(last.partial));
+    }
   }
   if (state->every == absl::ZeroDuration()) {
     printf("no scrub is scheduled ([scrub] every of the first server's configuration)\n");
@@ -473,6 +477,10 @@ int RepairCommand(const RepairOptions& options) {
         "stripes damaged beyond repair, %llu files could not be read\n",
         number(totals->files), number(totals->stripes), number(totals->repaired),
         number(totals->mismatched), number(totals->damaged), number(totals->failed));
+    if (totals->partial > 0) {
+      printf("%llu stripes not, or not wholly, looked at: a column of them is away\n",
+             number(totals->partial));
+    }
   }
   return totals->failed + totals->damaged == 0 ? kExitOk : kExitNo;
 }

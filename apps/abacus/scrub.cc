@@ -30,8 +30,8 @@ using runtime::MutexLock;
 
 namespace {
 
-constexpr char kPrefix[] = ".scrub-";  // of files
-constexpr uint64_t kStripesAtOnce = 32;
+constexpr char kPrefix[] = ".scrub-", kNewPrefix[] = ".new-scrub-";  // of files
+constexpr uint64_t kStripesScrubbedAtOnce = 32;
 constexpr uint64_t kFilesListedAtOnce = 1000;
 constexpr absl::Duration kLookAtMostEvery = absl::Seconds(60);
 constexpr absl::Duration kLookAtLeastEvery = absl::Milliseconds(100);
@@ -41,7 +41,8 @@ constexpr absl::Duration kSaveEvery = absl::Seconds(10);
 nlohmann::json TotalsJson(const ScrubTotals& totals) {
   return {{"files", totals.files},           {"stripes", totals.stripes},
           {"failed", totals.failed},         {"repaired", totals.repaired},
-          {"mismatched", totals.mismatched}, {"damaged", totals.damaged}};
+          {"mismatched", totals.mismatched}, {"damaged", totals.damaged},
+          {"partial", totals.partial}};
 }
 
 // `good`: becomes false where it is no such number.
@@ -63,7 +64,8 @@ ScrubTotals TotalsIn(const nlohmann::json& json, const char* key, bool* good) {
           .failed = NumberIn(*found, "failed", good),
           .repaired = NumberIn(*found, "repaired", good),
           .mismatched = NumberIn(*found, "mismatched", good),
-          .damaged = NumberIn(*found, "damaged", good)};
+          .damaged = NumberIn(*found, "damaged", good),
+          .partial = NumberIn(*found, "partial", good)};
 }
 
 nlohmann::json TimeJson(const std::optional<absl::Time>& time) {
@@ -102,7 +104,7 @@ absl::Status ScrubFile(objfs::FileSystem& files, ObjectId id, ScrubTotals* total
   absl::Status status;
   for (uint64_t at = 0;;) {
     const absl::Time begin = absl::Now();
-    const auto progress = files.Scrub(handle, at, kStripesAtOnce);
+    const auto progress = files.Scrub(handle, at, kStripesScrubbedAtOnce);
     status = progress.status();
     if (!status.ok()) break;
     at = progress->next;
@@ -110,8 +112,10 @@ absl::Status ScrubFile(objfs::FileSystem& files, ObjectId id, ScrubTotals* total
     totals->repaired += progress->repaired;
     totals->mismatched += progress->mismatched;
     totals->damaged += progress->damaged;
+    totals->partial += progress->partial;
+    const bool goes_on = pace(progress->bytes, absl::Now() - begin);
     if (progress->done) break;
-    if (!pace(progress->bytes, absl::Now() - begin)) {
+    if (!goes_on) {
       status = absl::CancelledError("the scrub was broken off");
       break;
     }
@@ -124,6 +128,7 @@ absl::Status ScrubFile(objfs::FileSystem& files, ObjectId id, ScrubTotals* total
 
 std::string ScrubState::Encode() const {
   nlohmann::json json = {{"version", 1},
+                         {"born_ns", born_ns},
                          {"since", TimeJson(since)},
                          {"begun", TimeJson(begun)},
                          {"next", next},
@@ -142,6 +147,9 @@ absl::StatusOr<ScrubState> ScrubState::Decode(const std::string& text) {
   good = NumberIn(json, "version", &good) == 1 && since.has_value() && every != json.end() &&
          every->is_number();
   ScrubState state;
+  const auto born = json.find("born_ns");
+  good = good && born != json.end() && born->is_number_integer();
+  if (good) state.born_ns = born->get<int64_t>();
   state.next = NumberIn(json, "next", &good);
   state.totals = TotalsIn(json, "totals", &good);
   state.last = TotalsIn(json, "last", &good);
@@ -154,13 +162,15 @@ absl::StatusOr<ScrubState> ScrubState::Decode(const std::string& text) {
 }
 
 absl::Status ScrubState::Save(const std::string& path) const {
-  const std::string temporary = path + ".new";
+  const size_t name = path.rfind('/') + 1;
+  const std::string temporary =
+      absl::StrCat(path.substr(0, name), kNewPrefix, path.substr(name + sizeof(kPrefix) - 1));
   ABACUS_RETURN_IF_ERROR(WriteFile(temporary, Encode()));
   ABACUS_RETURN_IF_ERROR(SyncedPath(temporary, O_RDONLY));
   if (rename(temporary.c_str(), path.c_str()) != 0) {
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot write ", path));
   }
-  return SyncedPath(path.substr(0, path.rfind('/')), O_RDONLY | O_DIRECTORY);
+  return SyncedPath(path.substr(0, name - 1), O_RDONLY | O_DIRECTORY);
 }
 
 absl::StatusOr<std::optional<ScrubState>> ScrubState::Load(const std::string& path) {
@@ -205,6 +215,11 @@ std::string ScrubSchedule::PathOf(const std::string& volume) const {
   return directory_ + "/" + kPrefix + volume;
 }
 
+bool ScrubSchedule::IsStopping() {
+  MutexLock lock(mutex_);
+  return stopping_;
+}
+
 bool ScrubSchedule::Rest(absl::Duration rest) {
   const auto end = std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(rest);
   MutexLock lock(mutex_);
@@ -215,7 +230,7 @@ bool ScrubSchedule::Rest(absl::Duration rest) {
 void ScrubSchedule::Work() {
   const absl::Duration look = std::clamp(config_.every / 100, kLookAtLeastEvery, kLookAtMostEvery);
   while (Rest(look)) {
-    ForgetDeleted();
+    ForgetOthers();
     const auto all = volumes_->List();
     if (!all.ok()) continue;
     for (const objfs::VolumeSummary& volume : *all) {
@@ -225,8 +240,8 @@ void ScrubSchedule::Work() {
   }
 }
 
-// The next volume of that name is to begin anew.
-void ScrubSchedule::ForgetDeleted() {
+// What another server answers for now, or nobody: should it come back it begins anew.
+void ScrubSchedule::ForgetOthers() {
   std::error_code error;
   std::vector<std::string> volumes;
   for (auto it = std::filesystem::directory_iterator(directory_, error);
@@ -235,8 +250,10 @@ void ScrubSchedule::ForgetDeleted() {
     if (absl::StartsWith(file, kPrefix)) volumes.push_back(file.substr(sizeof(kPrefix) - 1));
   }
   for (const std::string& volume : volumes) {
-    if (!absl::IsNotFound(volumes_->Servers(volume).status())) continue;
-    std::filesystem::remove(PathOf(volume), error);
+    const auto map = volumes_->Map(volume);
+    const bool moved = map.ok() && map->epoch > 0 && !map->is_primary;
+    const bool deleted = absl::IsNotFound(volumes_->Servers(volume).status());
+    if (moved || deleted) std::filesystem::remove(PathOf(volume), error);
   }
 }
 
@@ -258,22 +275,38 @@ void ScrubSchedule::LookAt(const std::string& volume) {
   if (!found->has_value()) status = state.Save(PathOf(volume));
   const bool due = state.begun.has_value() || state.Due() <= now;
   if (status.ok() && due) status = Scrub(volume, &state);
-  if (!status.ok() && !absl::IsCancelled(status)) {
+  // One that is deleted meanwhile is not worth a word.
+  if (!status.ok() && !IsStopping() && !absl::IsNotFound(volumes_->Servers(volume).status())) {
     spdlog::warn("volume {}: it could not be scrubbed: {}", volume, status.ToString());
   }
 }
 
 absl::Status ScrubSchedule::Scrub(const std::string& volume, ScrubState* state) {
+  ABACUS_ASSIGN_OR_RETURN(const runtime::Ref<objfs::Volume> its, volumes_->Open(volume));
+  const std::string client = absl::StrCat(objfs::Volume::kOwnClients, "scrub of ", node_.name());
+  ABACUS_ASSIGN_OR_RETURN(const auto files,
+                          objfs::FileSystem::Make(its, Kinds(), HostOf(node_), {.client = client}));
+  ABACUS_ASSIGN_OR_RETURN(const objfs::Node root, files->Stat(files->root()));
+  const bool is_another = state->born_ns != 0 && state->born_ns != root.inode.born_ns;
+  if (is_another) {
+    ScrubState anew;
+    anew.since = absl::Now();
+    anew.every = state->every;
+    *state = anew;
+  }
+  state->born_ns = root.inode.born_ns;
+  if (is_another) return state->Save(PathOf(volume));
   if (!state->begun.has_value()) {
     state->begun = absl::Now();
     state->next = 0;
     state->totals = ScrubTotals();
     ABACUS_RETURN_IF_ERROR(state->Save(PathOf(volume)));
   }
-  ABACUS_ASSIGN_OR_RETURN(const runtime::Ref<objfs::Volume> its, volumes_->Open(volume));
-  ABACUS_ASSIGN_OR_RETURN(
-      const auto files, objfs::FileSystem::Make(its, Kinds(), HostOf(node_),
-                                                {.client = absl::StrCat(node_.name(), "-scrub")}));
+  // Another server may have come to answer for the volume, and this client gone there with it.
+  const auto is_ours = [&] {
+    const auto now = volumes_->Open(volume);
+    return now.ok() && now->rid() == its.rid();
+  };
   // Others have the disks and links as long as a step had them, and longer where it read much.
   const auto pace = [this](uint64_t bytes, absl::Duration took) {
     const absl::Duration share =
@@ -285,15 +318,15 @@ absl::Status ScrubSchedule::Scrub(const std::string& volume, ScrubState* state) 
     ABACUS_ASSIGN_OR_RETURN(const objfs::SpreadFiles some,
                             its->Spread(state->next, kFilesListedAtOnce));
     for (const objfs::Node& file : some.files) {
+      if (!is_ours()) return absl::UnavailableError("this server does not answer for it any more");
       ScrubTotals totals = state->totals;
       const absl::Status status = ScrubFile(*files, file.id, &totals, pace);
-      if (absl::IsCancelled(status)) return status;
+      if (IsStopping()) return absl::CancelledError("the server ends");
       ++totals.files;
       // Who removed it meanwhile has no use for it.
       if (!status.ok() && objfs::FsErrorOf(status) != objfs::FsError::kStale) ++totals.failed;
       state->totals = totals;
       state->next = file.id;
-      if (!pace(0, absl::ZeroDuration())) return absl::CancelledError("the server ends");
       if (absl::Now() - saved < kSaveEvery) continue;
       saved = absl::Now();
       ABACUS_RETURN_IF_ERROR(state->Save(PathOf(volume)));

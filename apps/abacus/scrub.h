@@ -32,7 +32,8 @@ struct ScrubTotals {
   uint64_t repaired = 0;    // units or blocks that were written anew from the rest
   uint64_t mismatched = 0;  // parities or copies that were made right
   uint64_t damaged = 0;     // stripes with more damage than can be repaired
-  ABACUS_FIELDS(files, stripes, failed, repaired, mismatched, damaged)
+  uint64_t partial = 0;     // stripes that a column was away of: not all was looked at
+  ABACUS_FIELDS(files, stripes, failed, repaired, mismatched, damaged, partial)
   bool operator==(const ScrubTotals&) const = default;
 };
 
@@ -44,7 +45,8 @@ absl::Status ScrubFile(objfs::FileSystem& files, objfs::ObjectId id, ScrubTotals
 
 // How far the schedule is with a volume, as it is kept in a file.
 struct ScrubState {
-  absl::Time since;                    // when the volume was first seen: its first one is due then
+  int64_t born_ns = 0;                 // of the volume: which one of its name; 0: not known yet
+  absl::Time since;                    // when it was first seen: its first one is due `every` later
   std::optional<absl::Time> begun;     // one is under way, `totals` and `next` are of it
   objfs::ObjectId next = 0;            // files up to this one are done
   std::optional<absl::Time> finished;  // the last one
@@ -95,11 +97,12 @@ class ScrubSchedule {
 
  private:
   void Work();
-  void ForgetDeleted();
+  void ForgetOthers();
   void LookAt(const std::string& volume);
   absl::Status Scrub(const std::string& volume, ScrubState* state);
   // False where it is to end.
   bool Rest(absl::Duration rest);
+  bool IsStopping();
   std::string PathOf(const std::string& volume) const;
 
   runtime::Node& node_;

@@ -16,7 +16,7 @@ namespace {
 
 // Whoever joins again holds it.
 constexpr ObjectId kTheJoin = 1;
-constexpr int64_t kIntervalWithTakeoverNs = 1'000'000'000;
+constexpr std::chrono::nanoseconds kRenewalsAtTakeover = std::chrono::seconds(1);
 
 // An object of the runtime's that is no more, or cannot be reached: the server's, or a layer's that
 // was at it.
@@ -35,10 +35,13 @@ bool IsOfALostNode(const absl::Status& status) {
 
 bool MayBeOver(const absl::Status& status) { return IsNoClient(status) || IsOfALostNode(status); }
 
-// Where another server may come to answer for the volume, this one promises for seconds only.
-int64_t IntervalOf(const VolumeInfo& info) {
-  const int64_t usual = info.lease_ns / 6;
-  return info.takeover_ns == 0 ? usual : std::min(usual, kIntervalWithTakeoverNs);
+// How often something is done that is due within a lease. Where another server may come to answer
+// for the volume, this one promises for seconds only.
+std::chrono::nanoseconds LeaseShare(const VolumeInfo& info) {
+  return std::chrono::nanoseconds(info.lease_ns / 6);
+}
+std::chrono::nanoseconds RenewalsEvery(const VolumeInfo& info) {
+  return info.takeover_ns == 0 ? LeaseShare(info) : std::min(LeaseShare(info), kRenewalsAtTakeover);
 }
 
 // Where the server knows the client: a layer died with the node that it was moved to.
@@ -55,17 +58,16 @@ RejoiningFileSystem::RejoiningFileSystem(Ref<Volume> volume, const LayerKinds& k
       host_(std::move(host)),
       options_(std::move(options)),
       root_(joined->root()),
-      interval_(IntervalOf(joined->info())),
       takeover_(joined->info().takeover_ns),
       joined_(std::move(joined)),
       volume_(std::move(volume)),
-      renewer_([this] {
-        NowAndThen([this] {
+      renewer_([this, interval = RenewalsEvery(joined_->info())] {
+        NowAndThen(interval, [this] {
           return Call(Repeat::kAlways, [](FileSystemImpl& joined) { return joined.RenewLease(); });
         });
       }),
-      pusher_([this] {
-        NowAndThen([this] {
+      pusher_([this, interval = LeaseShare(joined_->info())] {
+        NowAndThen(interval, [this] {
           return Call(Repeat::kAlways, [](FileSystemImpl& joined) { return joined.KeepUp(); });
         });
       }) {}
@@ -82,13 +84,13 @@ RejoiningFileSystem::~RejoiningFileSystem() {
 
 // -- joining again --------------------------------------------------------------------------------
 
-void RejoiningFileSystem::NowAndThen(const std::function<absl::Status()>& work) {
+void RejoiningFileSystem::NowAndThen(std::chrono::nanoseconds interval,
+                                     const std::function<absl::Status()>& work) {
   bool answers = true;
   mutex_.Lock();
   while (!stopping_) {
-    const auto due =
-        std::chrono::steady_clock::now() +
-        (answers ? interval_ : std::min<std::chrono::nanoseconds>(interval_, kTryAgain));
+    const auto due = std::chrono::steady_clock::now() +
+                     (answers ? interval : std::min<std::chrono::nanoseconds>(interval, kTryAgain));
     while (!stopping_ && changed_.WaitUntil(mutex_, due)) {
     }
     if (stopping_) break;

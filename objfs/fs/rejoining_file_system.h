@@ -147,7 +147,7 @@ class RejoiningFileSystem final : public FileSystem {
   // Asks the server, and joins again where the joining is over.
   bool JoinAgain(const absl::Status& why);
   // Has `work` done once in an interval, and sooner again where it fails, until this ends.
-  void NowAndThen(const std::function<absl::Status()>& work);
+  void NowAndThen(std::chrono::nanoseconds interval, const std::function<absl::Status()>& work);
   // Of what is kept above of the old joining's files nothing counts.
   void TakeKeepersOver(FileSystemImpl& before, FileSystemImpl& joined);
 
@@ -155,7 +155,6 @@ class RejoiningFileSystem final : public FileSystem {
   const Host host_;
   const Options options_;
   const ObjectId root_;
-  const std::chrono::nanoseconds interval_;  // of renewals
   const std::chrono::nanoseconds takeover_;  // VolumeInfo::takeover_ns
 
   // Passed by all calls, closed while joined_ changes.

@@ -81,10 +81,10 @@ struct FaithfulLeasePolicy {
 };
 
 struct LeaseOptions {
-  int64_t lease_ns = 5'000'000'000;  // of the primary, by the map's clock
-  int64_t promise_ns = 5'000'000'000;
-  int64_t renew_ns = 1'000'000'000;  // both are renewed so often
-  int64_t look_ns = 500'000'000;     // a copy looks at the map so often
+  int64_t lease_ns = 5'000'000'000;    // of the primary, by the map's clock
+  int64_t promise_ns = 5'000'000'000;  // no longer than lease_ns
+  int64_t renew_ns = 1'000'000'000;    // both are renewed so often
+  int64_t look_ns = 500'000'000;       // a copy looks at the map so often
   // Two clocks, each counting the same time, may differ by so much of it.
   int64_t drift_percent = 5;
 };
@@ -214,7 +214,7 @@ class BasicLeaseCore {
   bool attached_ = false;  // and it is the primary's
   int64_t lease_sent_ = 0;
   int64_t renew_at_ = 0;
-  int64_t told_until_ = INT64_MIN;  // ServesFor(), the latest
+  int64_t told_until_;  // by ServesFor() or an earlier process, the latest
 
   // Rows that may have come to be in the place of row_, and are not known to.
   std::vector<VolumeRow> pending_;

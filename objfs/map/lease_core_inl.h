@@ -16,6 +16,7 @@ BasicLeaseCore<Policy>::BasicLeaseCore(const LeaseOptions& options, uint32_t pla
     : options_(options),
       place_(place),
       process_(process),
+      told_until_(now + Margin(options.promise_ns)),
       // What an earlier process of this server promised, nobody here remembers.
       promised_until_(Policy::kPromiseOutlivesRestart ? now + options.promise_ns : now),
       life_(process) {}

@@ -31,8 +31,9 @@ struct ScrubProgress {
   uint64_t repaired = 0;    // units with a wrong checksum, written anew from the rest
   uint64_t mismatched = 0;  // stripes whose parity was not that of their data, and is now
   uint64_t damaged = 0;     // stripes with more damage than parity can repair
+  uint64_t partial = 0;     // stripes that a column lacks, and not all of which was looked at
   uint64_t bytes = 0;       // that were read of the columns
-  ABACUS_FIELDS(next, done, checked, repaired, mismatched, damaged, bytes)
+  ABACUS_FIELDS(next, done, checked, repaired, mismatched, damaged, partial, bytes)
 };
 
 // Which columns lack something, as a witness keeps it: a byte a column, rising.

@@ -162,6 +162,7 @@ absl::Status MirrorLayer::ScrubStripe(uint64_t stripe, ScrubProgress* progress, 
     bytes = std::min(unit_bytes(), now_.size - offset);
   }
   const std::vector<size_t> current = CurrentColumns();
+  progress->partial += current.size() < below_count();
   std::vector<ColumnRead> reads;
   for (const size_t column : current) reads.push_back({column, offset, bytes});
   std::vector<absl::StatusOr<Bytes>> found = ReadColumns(reads, now);

@@ -150,6 +150,7 @@ absl::Status Raid5Layer::FinishRebuilt(const StripeSet& stripes, size_t column, 
 
 absl::Status Raid5Layer::ScrubStripe(uint64_t stripe, ScrubProgress* progress, Version now) {
   const Mode mode = ModeOf(stripe);
+  progress->partial += mode.lost.has_value();
   if (mode.lost.has_value()) return absl::OkStatus();
   if (mode.torn) return Mend(stripe, now);
   const uint64_t unit = striping_->unit_bytes();

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 
@@ -173,9 +174,15 @@ void Volume::CollectOrphans() {
 }
 
 absl::StatusOr<std::vector<std::string>> Volume::Clients() {
-  std::vector<std::string> names;
   MutexLock lock(mutex_);
-  for (const auto& [writer, name] : clients_) names.push_back(name);
+  return OthersThanOwn();
+}
+
+std::vector<std::string> Volume::OthersThanOwn() const {
+  std::vector<std::string> names;
+  for (const auto& [writer, name] : clients_) {
+    if (!absl::StartsWith(name, kOwnClients)) names.push_back(name);
+  }
   return names;
 }
 
@@ -187,14 +194,19 @@ absl::StatusOr<OnlineCheck> Volume::Check(const CheckRequest& request) {
 }
 
 absl::Status Volume::Retire() {
-  MutexLock lock(mutex_);
-  if (!clients_.empty()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("volume '", options_.name, "' is in use by ", clients_.size(), " client(s), '",
-                     clients_.begin()->second, "' among them: unmount it"));
+  bool is_open = false;
+  {
+    MutexLock lock(mutex_);
+    const std::vector<std::string> others = OthersThanOwn();
+    if (!others.empty()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("volume '", options_.name, "' is in use by ", others.size(), " client(s), '",
+                       others.front(), "' among them: unmount it"));
+    }
+    retired_ = true;
+    is_open = !clients_.empty();
   }
-  retired_ = true;
-  return absl::OkStatus();
+  return is_open ? Cease() : absl::OkStatus();
 }
 
 absl::Status Volume::Cease() {

@@ -144,6 +144,7 @@ class Volume final : public runtime::AnchoredObject {
     uint64_t epoch = 0;
     absl::Duration takeover = absl::ZeroDuration();  // VolumeInfo::takeover_ns
   };
+  static constexpr char kOwnClients[] = ".";
   static constexpr uint64_t kEpochMax = (uint64_t{1} << 24) - 1;
 
   // The volume that the store holds; makes its root directory where the store is new.
@@ -152,8 +153,10 @@ class Volume final : public runtime::AnchoredObject {
                                                       Options options, Host host);
   ~Volume() override;
 
-  // A client begins; `client` names it for people. Its number is given again when all others were.
-  // At `end` it is told what breaks; without one it may keep nothing.
+  // A client begins; `client` names it for people, and one whose name begins with kOwnClients is of
+  // the server's own: it is not listed and keeps nobody from deleting the volume. Its number is
+  // given again when all others were. At `end` it is told what breaks; without one it may keep
+  // nothing.
   absl::StatusOr<VolumeInfo> Join(const std::string& client, const runtime::Ref<ClientEnd>& end);
   // The client lives, and what it was promised holds for another lease, or for as long as no other
   // server can come to answer for the volume, if that is less: for so many nanoseconds, counted
@@ -236,7 +239,8 @@ class Volume final : public runtime::AnchoredObject {
   // Looks at all of it while clients work; takes as long as that takes.
   // Errors: kUnimplemented - this server cannot. Those of the store.
   absl::StatusOr<OnlineCheck> Check(const CheckRequest& request);
-  // From now on nobody can join. Errors: kFailedPrecondition - clients are there.
+  // From now on nobody can join; what the server's own clients have open is closed.
+  // Errors: kFailedPrecondition - other clients are there.
   absl::Status Retire();
   // For the server that has it, before it ends it while clients are there: nobody can join, and all
   // that they have open here is closed. What the store holds is as it is.
@@ -264,6 +268,8 @@ class Volume final : public runtime::AnchoredObject {
   // Errors: IsNoClient() - Host::may_serve says no.
   absl::Status Serves(uint16_t writer) const;
   int64_t PromisesFor() const;
+  // The clients that are none of the server's own.
+  std::vector<std::string> OthersThanOwn() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Version NextOpening();
   absl::StatusOr<runtime::Ref<Layer>> MakeBottom(ObjectId id);
   absl::StatusOr<runtime::Ref<Layer>> MakeWitness(ObjectId id, Version epoch);
