@@ -278,6 +278,36 @@ TEST_F(FailoverTest, AStoppedPrimaryThatGoesOnChangesNothingAnyMore) {
   ExpectAll(MountAll("second"));
 }
 
+TEST_F(FailoverTest, AnotherServerKeepsTheCopyOfOneThatIsLost) {
+  Put("a", 50'000);
+  std::string spare;
+  const auto server = BeginServer("spare", "127.0.0.1:0", {}, &spare);
+  const auto replaced = [&] {
+    return Abacus({"volume", "replace-server", "home", addresses_[1], spare});
+  };
+  EXPECT_THAT(replaced().err, HasSubstr("Stop it first"));
+  Kill(1);
+  Put("b", 50'000);
+  Outcome outcome;
+  ASSERT_TRUE(Eventually([&] {
+    outcome = replaced();
+    return outcome.code == 0;
+  })) << outcome.err;
+  ASSERT_TRUE(Eventually([&] { return AreCurrent(2); })) << told_;
+  const nlohmann::json map = Map(0);
+  EXPECT_EQ(map["copies"][1]["server"], addresses_[2]) << told_;
+  ASSERT_TRUE(Eventually([&] { return Abacus({"rebuild", "home"}).code == 0; }));
+  Put("c", 50'000);
+  // The lost one comes back with what it had, and nobody believes it, also not when the primary
+  // dies.
+  Restart(1);
+  Kill(0);
+  ASSERT_TRUE(Eventually([&] { return Map(0).value("primary", "") == addresses_[2]; })) << told_;
+  ASSERT_TRUE(Eventually([&] { return TryPut(mount_ + "/d", "text") == 0; })) << told_;
+  files_["d"] = "text";
+  ExpectAll(mount_);
+}
+
 TEST_F(FailoverTest, WithoutEtcdWorkGoesOnAsLongAsThePrimaryAndItsCopyAreInTouch) {
   Put("a", 50'000);
   etcd_->Signal(SIGSTOP);

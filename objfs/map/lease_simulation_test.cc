@@ -28,13 +28,14 @@ TEST(LeaseSimulation, ThereIsNeverMoreThanOnePrimaryAndItHasAll) {
   std::printf(
       "%d steps, %d seeds: %d acknowledged, %d of them by promise alone, %d refused, %d "
       "beginnings of a primary, %d given up, %d restarts, %d calls of the map unanswered, %d times "
-      "one server cut from it, %d times a copy became current, %d times told to a client\n",
+      "one server cut from it, %d times a copy became current, %d times told to a client, %d "
+      "copies moved\n",
       static_cast<int>(steps), static_cast<int>(seed), static_cast<int>(stats.acknowledged),
       static_cast<int>(stats.by_promise), static_cast<int>(stats.refused),
       static_cast<int>(stats.takeovers), static_cast<int>(stats.yielded),
       static_cast<int>(stats.restarts), static_cast<int>(stats.unknown),
       static_cast<int>(stats.cut_from_map), static_cast<int>(stats.rejoined),
-      static_cast<int>(stats.told));
+      static_cast<int>(stats.told), static_cast<int>(stats.moved));
   // What does not happen is not tested.
   EXPECT_GE(stats.acknowledged, steps_min / 50);
   for (const uint64_t count : {stats.by_promise, stats.refused, stats.takeovers, stats.restarts,
@@ -43,6 +44,7 @@ TEST(LeaseSimulation, ThereIsNeverMoreThanOnePrimaryAndItHasAll) {
   }
   EXPECT_GE(stats.unknown, steps_min / 1000);
   EXPECT_GE(stats.yielded, steps_min / 100'000);
+  EXPECT_GE(stats.moved, steps_min / 100'000);
 }
 
 // Not constants as in the faithful ones: one build serves for all mutations.

@@ -31,6 +31,9 @@ bool ReadLine(const std::string& line, VolumeRow* row) {
     row->servers.push_back(words[1]);
     return true;
   }
+  if (words.size() == 2 && words[0] == "former") {
+    return absl::SimpleAtoi(words[1], &row->former.emplace_back());
+  }
   VolumeRow::Copy copy;
   if (words.size() != 3 || words[0] != "copy" || !absl::SimpleAtoi(words[1], &copy.place)) {
     return false;
@@ -48,6 +51,11 @@ absl::Status CheckRow(const VolumeRow& row) {
   for (const VolumeRow::Copy& copy : row.copies) {
     if (copy.place >= row.servers.size() || !places.insert(copy.place).second) {
       return Damaged("its copies");
+    }
+  }
+  for (const uint32_t place : row.former) {
+    if (place >= row.servers.size() || !places.insert(place).second) {
+      return Damaged("its former copies");
     }
   }
   if (row.epoch == 0 || !row.IsCurrent(row.primary)) return Damaged("its primary");
@@ -72,6 +80,21 @@ void VolumeRow::SetCurrent(uint32_t place, bool current) {
   }
 }
 
+std::optional<uint32_t> VolumeRow::FreshPlace() const {
+  for (uint32_t place = 0; place < servers.size(); ++place) {
+    const bool was = std::count(former.begin(), former.end(), place) > 0;
+    if (!was && !IsCopy(place)) return place;
+  }
+  return std::nullopt;
+}
+
+void VolumeRow::MoveCopy(uint32_t from, uint32_t to) {
+  for (Copy& copy : copies) {
+    if (copy.place == from) copy = {.place = to, .current = false};
+  }
+  former.push_back(from);
+}
+
 std::string VolumeRow::Encode() const {
   std::string text =
       absl::StrCat(kRowBegin, kRowVersion, "\nkey ", absl::Hex(key, absl::kZeroPad16), "\nepoch ",
@@ -79,6 +102,7 @@ std::string VolumeRow::Encode() const {
   for (const Copy& copy : copies) {
     absl::StrAppend(&text, "\ncopy ", copy.place, copy.current ? " current" : " behind");
   }
+  for (const uint32_t place : former) absl::StrAppend(&text, "\nformer ", place);
   for (const std::string& server : servers) absl::StrAppend(&text, "\nserver ", server);
   return text + "\nend\n";
 }

@@ -2,6 +2,7 @@
 #define ABACUS_OBJFS_MAP_VOLUME_ROW_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,10 +29,18 @@ struct VolumeRow {
   uint32_t primary = 0;  // a place
   std::vector<std::string> servers;
   std::vector<Copy> copies;
+  // Places that kept metadata once. What is there may come back and is old, so none of them keeps
+  // any again, whatever server is there.
+  std::vector<uint32_t> former;
 
   bool IsCurrent(uint32_t place) const;
   bool IsCopy(uint32_t place) const;
   void SetCurrent(uint32_t place, bool current);  // REQUIRES: IsCopy(place)
+  // The first place that could come to keep metadata; nullopt: none.
+  std::optional<uint32_t> FreshPlace() const;
+  // `to` is to keep what `from` does, and has nothing of it yet.
+  // REQUIRES: IsCopy(from), which is not current; `to` is as FreshPlace() says.
+  void MoveCopy(uint32_t from, uint32_t to);
 
   std::string Encode() const;
   // Errors: kDataLoss - it is none, or makes no sense; kFailedPrecondition - of a later version.

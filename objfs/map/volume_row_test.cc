@@ -13,7 +13,8 @@ VolumeRow SampleRow() {
           .epoch = 7,
           .primary = 1,
           .servers = {"127.0.0.1:7070", "s2:7070", "s3:7070"},
-          .copies = {{0, false}, {1, true}}};
+          .copies = {{0, false}, {1, true}},
+          .former = {}};
 }
 
 // What is in maps must be read by every later build.
@@ -22,6 +23,21 @@ TEST(VolumeRowTest, TheTextIsThatOfVersionOne) {
             "abacus volume map 1\nkey 0000000000000abc\nepoch 7\nprimary 1\ncopy 0 behind\n"
             "copy 1 current\nserver 127.0.0.1:7070\nserver s2:7070\nserver s3:7070\nend\n");
   EXPECT_EQ(*VolumeRow::Decode(SampleRow().Encode()), SampleRow());
+}
+
+TEST(VolumeRowTest, APlaceThatKeptMetadataOnceKeepsItNeverAgain) {
+  VolumeRow row = SampleRow();
+  ASSERT_EQ(row.FreshPlace(), 2u);
+  row.MoveCopy(0, 2);
+  EXPECT_FALSE(row.IsCopy(0));
+  EXPECT_TRUE(row.IsCopy(2) && !row.IsCurrent(2));
+  EXPECT_EQ(row.FreshPlace(), std::nullopt);
+  EXPECT_THAT(row.Encode(), ::testing::HasSubstr("\nformer 0\n"));
+  EXPECT_EQ(*VolumeRow::Decode(row.Encode()), row);
+  row.servers.push_back("s4:7070");
+  EXPECT_EQ(row.FreshPlace(), 3u);
+  row.former.push_back(2);  // a copy
+  EXPECT_TRUE(absl::IsDataLoss(VolumeRow::Decode(row.Encode()).status()));
 }
 
 TEST(VolumeRowTest, WhatIsCutOffOrOfALaterVersionIsRefused) {

@@ -1,7 +1,9 @@
 #include "objfs/volume/mapped_volume.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -25,6 +27,14 @@ constexpr absl::Duration kCopyPatience = absl::Seconds(3);
 // Until a copy answers for the volume: a lease or a promise is over in 5 s at most, and clients may
 // take as long to see that the server is gone.
 constexpr absl::Duration kTakeover = absl::Seconds(20);
+
+// The copy that is not at `place`.
+std::optional<VolumeRow::Copy> OtherCopy(const VolumeRow& row, uint32_t place) {
+  for (const VolumeRow::Copy& copy : row.copies) {
+    if (copy.place != place) return copy;
+  }
+  return std::nullopt;
+}
 
 }  // namespace
 
@@ -154,16 +164,14 @@ absl::Status MappedVolume::OpenStore(const VolumeRow& row) {
   ABACUS_RETURN_IF_ERROR(EndCopy(row.epoch));
   ABACUS_ASSIGN_OR_RETURN(std::shared_ptr<LocalObjectStore> local, host_.open_store(row.epoch));
   store_epoch_ = row.epoch;
-  const auto other =
-      std::find_if(row.copies.begin(), row.copies.end(),
-                   [this](const VolumeRow::Copy& copy) { return copy.place != place_.place; });
-  if (other == row.copies.end()) {
+  const std::optional<VolumeRow::Copy> other = OtherCopy(row, place_.place);
+  if (!other.has_value()) {
     store_ = std::move(local);
     return absl::OkStatus();
   }
   auto replicated =
       ReplicatedStore::Make(std::move(local), {.epoch = row.epoch, .copy_counts = other->current},
-                            ReplicationHost(row.epoch, other->place));
+                            ReplicationHost(row.epoch));
   {
     MutexLock lock(mutex_);
     replicated_ = replicated;
@@ -172,19 +180,30 @@ absl::Status MappedVolume::OpenStore(const VolumeRow& row) {
   return absl::OkStatus();
 }
 
-// Nothing of it is this object's: the store ends with the last that uses it.
-ReplicatedStore::Host MappedVolume::ReplicationHost(uint64_t epoch, uint32_t other) {
-  const auto set_current = [keeper = keeper_, epoch, other](bool current) {
+// Nothing of it is this object's: the store ends with the last that uses it. Which place the copy
+// is at may change meanwhile.
+ReplicatedStore::Host MappedVolume::ReplicationHost(uint64_t epoch) {
+  const uint32_t own = place_.place;
+  const auto linked = std::make_shared<std::atomic<uint32_t>>(own);  // the copy found last
+  const auto set_current = [keeper = keeper_, epoch, own, linked](bool current) {
     return keeper->Edit([=](VolumeRow& row) -> absl::Status {
       if (row.epoch != epoch) return absl::FailedPreconditionError("a later primary has begun");
-      row.SetCurrent(other, current);
+      const std::optional<VolumeRow::Copy> other = OtherCopy(row, own);
+      if (current && (!other.has_value() || other->place != *linked)) {
+        return absl::FailedPreconditionError("another server has come to keep the copy");
+      }
+      if (other.has_value()) row.SetCurrent(other->place, current);
       return absl::OkStatus();
     });
   };
   ReplicatedStore::Host host;
-  host.find_copy = [find = host_.find_copy, servers = servers_,
-                    other]() -> absl::StatusOr<std::shared_ptr<ReplicaLink>> {
-    ABACUS_ASSIGN_OR_RETURN(Ref<ReplicaStore> copy, find(servers->All()[other]));
+  host.find_copy = [find = host_.find_copy, keeper = keeper_, own,
+                    linked]() -> absl::StatusOr<std::shared_ptr<ReplicaLink>> {
+    const VolumeRow row = keeper->Get().row;
+    const std::optional<VolumeRow::Copy> other = OtherCopy(row, own);
+    if (!other.has_value()) return absl::UnavailableError("no other server keeps a copy");
+    *linked = other->place;
+    ABACUS_ASSIGN_OR_RETURN(Ref<ReplicaStore> copy, find(row.servers[other->place]));
     return LinkTo(std::move(copy), kCopyPatience);
   };
   host.drop_copy = [set_current] { return set_current(false); };

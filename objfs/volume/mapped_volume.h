@@ -109,7 +109,7 @@ class MappedVolume {
   bool IsWhole();
   // For a promotion in `epoch`; 0: for none. Errors: it cannot be promoted, and goes on.
   absl::Status EndCopy(uint64_t epoch);
-  ReplicatedStore::Host ReplicationHost(uint64_t epoch, uint32_t other);
+  ReplicatedStore::Host ReplicationHost(uint64_t epoch);
   void Wake();
 
   const std::string name_;

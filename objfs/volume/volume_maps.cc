@@ -161,12 +161,16 @@ absl::Status VolumeSet::KeepCopy(const std::string& name, uint64_t quota_bytes,
   if (host_.open_map == nullptr) return NoMaps();
   const Turns::Turn turn(names_, kTheMapsTurn);
   std::error_code error;
+  const MapPlace here{.url = map_url, .key = key, .place = place};
+  // Asked once more, as the answer was lost or what came after it failed.
+  if (const auto kept = FindMapped(name); kept != nullptr && kept->place() == here) {
+    return absl::OkStatus();
+  }
   if (FindMapped(name) != nullptr || std::filesystem::exists(PathOf(name), error)) {
     return absl::AlreadyExistsError(
         absl::StrCat("a server that is to keep its metadata has a volume '", name, "' already"));
   }
   ABACUS_RETURN_IF_ERROR(SetQuota(name, quota_bytes));
-  const MapPlace here{.url = map_url, .key = key, .place = place};
   ABACUS_RETURN_IF_ERROR(SaveDurably(MapOf(name), here.Encode()));
   absl::Status kept = place == 0 ? MakePrimary(name) : absl::OkStatus();
   if (kept.ok()) return BeginMapped(name);

@@ -156,6 +156,27 @@ absl::StatusOr<Ref<VolumeSet>> VolumeSet::Meet(const std::string& address) {
       absl::StrCat("server ", address, " is the one that is asked, which is the first"));
 }
 
+// A server that keeps the volume's names and inodes is to be replaced.
+absl::Status VolumeSet::CheckCopyCanGo(const std::string& name, const VolumeRow& row,
+                                       uint32_t place) {
+  const std::string& before = row.servers[place];
+  if (place == row.primary) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("server ", before, " answers for volume '", name, "': it can be replaced ",
+                     "when another one has taken over that keeps its names and inodes too"));
+  }
+  if (row.IsCurrent(place) || host_.find_set(before).ok()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "server ", before, " keeps a copy of the names and inodes of volume '", name,
+        "', and is in use. Stop it first; once the volume's status calls it behind, it ",
+        "can be replaced"));
+  }
+  if (row.FreshPlace().has_value()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("all other servers of volume '", name, "' keep its names and inodes, or did ",
+                   "once: add one first, abacus volume add-server ", name, " HOST:PORT"));
+}
+
 absl::StatusOr<std::vector<std::string>> VolumeSet::PlanServers(const std::string& name,
                                                                 const VolumeRow& row,
                                                                 const std::string& before,
@@ -169,9 +190,7 @@ absl::StatusOr<std::vector<std::string>> VolumeSet::PlanServers(const std::strin
                                                    "'; it has: ", absl::StrJoin(all, ", ")));
   }
   if (found != all.end() && row.IsCopy(place)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("server ", before, " has the names and inodes of volume '", name,
-                     "': only servers of columns can be replaced"));
+    ABACUS_RETURN_IF_ERROR(CheckCopyCanGo(name, row, place));
   }
   std::vector<std::string> next = all;
   if (found == all.end()) {
@@ -186,6 +205,44 @@ absl::StatusOr<std::vector<std::string>> VolumeSet::PlanServers(const std::strin
         "no other server may be lost: --force, if that is what you want"));
   }
   return next;
+}
+
+absl::Status VolumeSet::ChangeMapped(MappedVolume& mapped, const std::string& name,
+                                     const VolumeRow& known, const std::string& before,
+                                     const std::vector<std::string>& next) {
+  const auto changes = [&](const VolumeRow& row) -> absl::Status {
+    return row.servers == known.servers && row.copies == known.copies
+               ? absl::OkStatus()
+               : absl::AbortedError(
+                     "the volume's servers have just been changed by somebody else; try again");
+  };
+  const auto found = std::find(known.servers.begin(), known.servers.end(), before);
+  const auto from = static_cast<uint32_t>(found - known.servers.begin());
+  if (!known.IsCopy(from)) {
+    return mapped.keeper().Edit([&](VolumeRow& row) -> absl::Status {
+      if (row.servers == next) return absl::OkStatus();
+      if (row.servers != known.servers) return changes(row);
+      row.servers = next;
+      return absl::OkStatus();
+    });
+  }
+  // Another of the volume's servers comes to keep its metadata: what is at the place of the lost
+  // one may come back, and must not be taken for the new copy.
+  const uint32_t to = *known.FreshPlace();
+  ABACUS_ASSIGN_OR_RETURN(const Ref<VolumeSet> keeps, Meet(next[to]));
+  ABACUS_ASSIGN_OR_RETURN(const LocalObjectStoreOptions options, StoreOptions(name));
+  const uint64_t quota = options.quota_bytes == UINT64_MAX ? 0 : options.quota_bytes;
+  const MapPlace& here = mapped.place();
+  ABACUS_RETURN_IF_ERROR(keeps->KeepCopy(name, quota, here.url, here.key, to));
+  const absl::Status changed = mapped.keeper().Edit([&](VolumeRow& row) -> absl::Status {
+    ABACUS_RETURN_IF_ERROR(changes(row));
+    row.servers = next;
+    row.MoveCopy(from, to);
+    return absl::OkStatus();
+  });
+  // Where nothing is known of it, it may have been made.
+  if (absl::IsAborted(changed)) keeps->DropCopy(name, here.key).IgnoreError();
+  return changed;
 }
 
 absl::Status VolumeSet::ChangeServer(const std::string& name, const std::string& before,
@@ -221,13 +278,7 @@ absl::Status VolumeSet::ChangeServer(const std::string& name, const std::string&
   // The map's list is the one that counts: the servers need it to find the one with the inodes.
   ABACUS_RETURN_IF_ERROR(other->KeepColumns(name, key, next));
   if (mapped != nullptr) {
-    ABACUS_RETURN_IF_ERROR(mapped->keeper().Edit([&](VolumeRow& row) -> absl::Status {
-      if (row.servers != reading.row.servers && row.servers != next) {
-        return absl::AbortedError("the volume's servers have just been changed by somebody else");
-      }
-      row.servers = next;
-      return absl::OkStatus();
-    }));
+    ABACUS_RETURN_IF_ERROR(ChangeMapped(*mapped, name, reading.row, before, next));
   } else {
     VolumeRow row = reading.row;
     row.servers = next;

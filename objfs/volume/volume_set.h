@@ -104,8 +104,12 @@ class VolumeSet final : public runtime::AnchoredObject {
   // Of a volume whose inodes are here: the server at address `now` comes into the place of
   // `before`, with nothing of what that one keeps, which is to be rebuilt; or is one more, where
   // `before` is empty. Files name servers by their places, so none of them changes. Errors:
-  // kFailedPrecondition - the volume is over no several servers; `before` is the first one;
-  //         it answers, and this is not `forced`; it keeps inodes, or the map does not answer.
+  // Where `before` kept a copy of the inodes too, the first of the volume's servers that never did
+  // comes to keep one.
+  // kFailedPrecondition - the volume is over no several servers; `before` is the first one, or the
+  //         primary; it answers, and this is not `forced`; it keeps a copy of the inodes and is
+  //         current, or answers, or no server is left to keep it.
+  // kAborted - the row was changed at the same time. kUnavailable - the map does not answer.
   //         kInvalidArgument - `before` is none of the volume's, or `now` is one already, or no
   //         address. kUnavailable - `now` does not answer.
   absl::Status ChangeServer(const std::string& name, const std::string& before,
@@ -132,7 +136,7 @@ class VolumeSet final : public runtime::AnchoredObject {
   absl::Status DropColumns(const std::string& name, uint64_t key);
   absl::StatusOr<runtime::Ref<ColumnStore>> Columns(const std::string& name, uint64_t key);
   // From now on this server keeps a copy of that volume's inodes, and may come to answer for it.
-  // Errors: kAlreadyExists - it has a volume of that name.
+  // A second time it does nothing. Errors: kAlreadyExists - it has another volume of that name.
   absl::Status KeepCopy(const std::string& name, uint64_t quota_bytes, const std::string& map_url,
                         uint64_t key, uint32_t place);
   // And no more, with all that is in it. Where it does not, does nothing.
@@ -199,6 +203,11 @@ class VolumeSet final : public runtime::AnchoredObject {
                                                        const VolumeRow& row,
                                                        const std::string& before,
                                                        const std::string& now, bool forced);
+  absl::Status CheckCopyCanGo(const std::string& name, const VolumeRow& row, uint32_t place);
+  // In the row: the server at `before` is another one in `next`, and what it keeps of the metadata
+  // is another's to keep.
+  absl::Status ChangeMapped(MappedVolume& mapped, const std::string& name, const VolumeRow& known,
+                            const std::string& before, const std::vector<std::string>& next);
   // How a volume finds the columns that its servers keep for it.
   // `own`: which of them is this one.
   std::function<absl::StatusOr<runtime::Ref<ColumnStore>>(size_t)> FinderOf(

@@ -31,7 +31,8 @@ struct LeaseStats {
   uint64_t rejoined = 0;    // copies that became current again
   uint64_t yielded = 0;     // beginnings that were given up
   uint64_t cut_from_map = 0;
-  uint64_t told = 0;  // to a client, for how long nobody else will serve
+  uint64_t moved = 0;  // copies, to another server
+  uint64_t told = 0;   // to a client, for how long nobody else will serve
 };
 
 template <typename Policy>
@@ -49,12 +50,12 @@ class LeaseWorld {
     row_.servers = {"a:1", "b:1", "c:1"};
     row_.copies = {{0, true}, {1, false}};
     if (random_.Chance(300)) row_.copies.push_back({2, false});
-    for (uint32_t i = 0; i < row_.copies.size(); ++i) {
+    for (uint32_t i = 0; i < nodes_.size(); ++i) {
       nodes_[i].place = i;
       nodes_[i].clock = Clock(random_);
       Start(i);
     }
-    for (uint32_t i = 0; i < row_.copies.size(); ++i) After(0, [this, i] { Turn(i); });
+    for (uint32_t i = 0; i < nodes_.size(); ++i) After(0, [this, i] { Turn(i); });
     After(0, [this] { Trouble(); });
   }
 
@@ -135,7 +136,7 @@ class LeaseWorld {
 
   void Trouble() {
     if (calm_) return;
-    const uint32_t i = static_cast<uint32_t>(random_.Below(row_.copies.size()));
+    const uint32_t i = static_cast<uint32_t>(random_.Below(nodes_.size()));
     switch (random_.Below(8)) {
       case 0:
       case 1:
@@ -185,7 +186,7 @@ class LeaseWorld {
     cut_.reset();
     loss_permille_ = 0;
     MapReturns();
-    for (uint32_t i = 0; i < row_.copies.size(); ++i) {
+    for (uint32_t i = 0; i < nodes_.size(); ++i) {
       if (!nodes_[i].core) Start(i);
       nodes_[i].opens = nodes_[i].sees_map = true;
     }
@@ -279,6 +280,7 @@ class LeaseWorld {
       ++stats_->refused;
     }
     if (!changes && random_.Chance(100)) changes = CopyToOne(node, &row);
+    if (!changes && random_.Chance(2)) changes = MoveOne(&row);
     if (changes && !core.changing()) core.Change(row);
   }
   // At the latest moment that the client may count from.
@@ -288,6 +290,17 @@ class LeaseWorld {
     until =
         std::max(until, client_.clock.At(now_) + told / 100 * (100 - LeaseOptions().drift_percent));
     ++stats_->told;
+  }
+  // A server that never had a copy is to have that of another, which is behind.
+  bool MoveOne(VolumeRow* row) {
+    const std::optional<uint32_t> to = row->FreshPlace();
+    for (const VolumeRow::Copy& copy : row->copies) {
+      if (copy.current || !to.has_value()) continue;
+      row->MoveCopy(copy.place, *to);
+      ++stats_->moved;
+      return true;
+    }
+    return false;
   }
   // What a copy lacks; it is current from then on.
   bool CopyToOne(const Node& node, VolumeRow* row) {
