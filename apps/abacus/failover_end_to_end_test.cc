@@ -294,13 +294,13 @@ TEST_F(FailoverTest, AnotherServerKeepsTheCopyOfOneThatIsLost) {
     return outcome.code == 0;
   })) << outcome.err;
   ASSERT_TRUE(Eventually([&] { return AreCurrent(2); })) << told_;
-  const nlohmann::json map = Map(0);
-  EXPECT_EQ(map["copies"][1]["server"], addresses_[2]) << told_;
+  EXPECT_THAT(Map(0).dump(), HasSubstr(absl::StrCat("\"server\":\"", addresses_[2], "\"")));
   ASSERT_TRUE(Eventually([&] { return Abacus({"rebuild", "home"}).code == 0; }));
   Put("c", 50'000);
   // The lost one comes back with what it had, and nobody believes it, also not when the primary
   // dies.
   Restart(1);
+  ASSERT_TRUE(Eventually([&] { return AreCurrent(2); })) << told_;
   Kill(0);
   ASSERT_TRUE(Eventually([&] { return Map(0).value("primary", "") == addresses_[2]; })) << told_;
   ASSERT_TRUE(Eventually([&] { return TryPut(mount_ + "/d", "text") == 0; })) << told_;

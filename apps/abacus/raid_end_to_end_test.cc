@@ -188,7 +188,7 @@ TEST_F(RaidEndToEndTest, AnotherServerTakesThePlaceOfOneThatIsLostForGood) {
   EXPECT_THAT(healthy.err, HasSubstr("--force"));
   const Outcome first = replace(addresses_[0], spare);
   EXPECT_EQ(first.code, 2);
-  EXPECT_THAT(first.err, HasSubstr("has the names and inodes"));
+  EXPECT_THAT(first.err, HasSubstr("alone has the names and inodes"));
   const Outcome unknown = replace("127.0.0.1:1", spare);
   EXPECT_EQ(unknown.code, 2);
   EXPECT_THAT(unknown.err, HasSubstr(addresses_[3]));

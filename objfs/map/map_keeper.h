@@ -52,8 +52,9 @@ class MapKeeper {
   bool MayServe();
   // As LeaseCore::ServesFor().
   int64_t ServesFor();
-  // By compare-and-set, of the newest row. What `edit` refuses is not tried.
-  // Errors: `edit`'s. kFailedPrecondition - this server is not the primary. kUnavailable - the map
+  // By compare-and-set, of the newest row. What `edit` refuses is not tried; it is called again
+  // until it leaves the row as it is, which it has to where its change has happened. Errors:
+  // `edit`'s. kFailedPrecondition - this server is not the primary. kUnavailable - the map
   //         does not answer; the change may have been made or not, or be made yet.
   // Blocking: up to kEditPatience.
   absl::Status Edit(const std::function<absl::Status(VolumeRow&)>& edit);

@@ -80,12 +80,13 @@ void VolumeRow::SetCurrent(uint32_t place, bool current) {
   }
 }
 
-std::optional<uint32_t> VolumeRow::FreshPlace() const {
+std::vector<uint32_t> VolumeRow::FreshPlaces() const {
+  std::vector<uint32_t> fresh;
   for (uint32_t place = 0; place < servers.size(); ++place) {
     const bool was = std::count(former.begin(), former.end(), place) > 0;
-    if (!was && !IsCopy(place)) return place;
+    if (!was && !IsCopy(place)) fresh.push_back(place);
   }
-  return std::nullopt;
+  return fresh;
 }
 
 void VolumeRow::MoveCopy(uint32_t from, uint32_t to) {

@@ -2,7 +2,6 @@
 #define ABACUS_OBJFS_MAP_VOLUME_ROW_H_
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,10 +35,10 @@ struct VolumeRow {
   bool IsCurrent(uint32_t place) const;
   bool IsCopy(uint32_t place) const;
   void SetCurrent(uint32_t place, bool current);  // REQUIRES: IsCopy(place)
-  // The first place that could come to keep metadata; nullopt: none.
-  std::optional<uint32_t> FreshPlace() const;
+  // Those that could come to keep metadata.
+  std::vector<uint32_t> FreshPlaces() const;
   // `to` is to keep what `from` does, and has nothing of it yet.
-  // REQUIRES: IsCopy(from), which is not current; `to` is as FreshPlace() says.
+  // REQUIRES: IsCopy(from), which is not current; `to` is one of FreshPlaces().
   void MoveCopy(uint32_t from, uint32_t to);
 
   std::string Encode() const;

@@ -27,15 +27,15 @@ TEST(VolumeRowTest, TheTextIsThatOfVersionOne) {
 
 TEST(VolumeRowTest, APlaceThatKeptMetadataOnceKeepsItNeverAgain) {
   VolumeRow row = SampleRow();
-  ASSERT_EQ(row.FreshPlace(), 2u);
+  EXPECT_THAT(row.FreshPlaces(), ::testing::ElementsAre(2));
   row.MoveCopy(0, 2);
   EXPECT_FALSE(row.IsCopy(0));
   EXPECT_TRUE(row.IsCopy(2) && !row.IsCurrent(2));
-  EXPECT_EQ(row.FreshPlace(), std::nullopt);
+  EXPECT_THAT(row.FreshPlaces(), ::testing::IsEmpty());
   EXPECT_THAT(row.Encode(), ::testing::HasSubstr("\nformer 0\n"));
   EXPECT_EQ(*VolumeRow::Decode(row.Encode()), row);
   row.servers.push_back("s4:7070");
-  EXPECT_EQ(row.FreshPlace(), 3u);
+  EXPECT_THAT(row.FreshPlaces(), ::testing::ElementsAre(3));
   row.former.push_back(2);  // a copy
   EXPECT_TRUE(absl::IsDataLoss(VolumeRow::Decode(row.Encode()).status()));
 }

@@ -145,6 +145,7 @@ absl::Status ReplicatedStore::StayCurrent() {
     // Lost since its last answer: flushes wait for its drop, and the map need not hear of it.
     if (!is_told && stream_.IsOpen()) {
       const absl::Status told = host_.copy_is_current ? host_.copy_is_current() : absl::OkStatus();
+      if (absl::IsAborted(told)) return told;
       is_told = told.ok();
       if (!is_told) Note(told);
     }

@@ -109,7 +109,8 @@ class ReplicatedStore final : public ObjectStore {
     // Called again every `retry` until then. May block for a few seconds.
     std::function<absl::Status()> drop_copy;
     // Has the map name the copy as one that may take over. Called when it is current, again every
-    // `retry` until OK while it stays so. After an error the map may name it or not.
+    // `retry` until OK while it stays so. After an error the map may name it or not. kAborted: this
+    // is the copy no more, and find_copy() tells of another one.
     std::function<absl::Status()> copy_is_current;
     // Whether this server is the primary now (its lease lasts). Asked before each flush is
     // acknowledged, on the caller's thread; must not block.

@@ -517,5 +517,44 @@ TEST(ReplicaLinkTest, ACopyAtAnotherNodeIsBroughtUpToDateAndItsDeathIsNoticed) {
   }
 }
 
+TEST(ReplicaLinkTest, AnotherServersCopyIsFilledWhereTheMapHasMovedIt) {
+  runtime::testing::ClusterOptions cluster_options;
+  cluster_options.nodes = 3;
+  cluster_options.types = [](size_t, runtime::testing::TestPoints&, runtime::ObjectTypes& types) {
+    types.Add<ReplicaStore>();
+  };
+  const auto of_first = std::make_shared<MemoryDisk>(), of_second = std::make_shared<MemoryDisk>();
+  MemoryDisk of_primary;
+  testing::MapRow map;
+  std::atomic<bool> is_moved{false};
+  runtime::testing::Cluster cluster(cluster_options);
+  const runtime::Ref<ReplicaStore> first =
+      cluster[1].binding().Adopt(*ReplicaStore::Open(of_first, {}));
+  const runtime::Ref<ReplicaStore> second =
+      cluster[2].binding().Adopt(*ReplicaStore::Open(of_second, {}));
+  {
+    ReplicatedStore::Options options;
+    options.epoch = 1;
+    options.retry = absl::Milliseconds(10);
+    ReplicatedStore::Host host;
+    host.find_copy = [&]() -> absl::StatusOr<std::shared_ptr<ReplicaLink>> {
+      const runtime::Rid rid = is_moved ? second.rid() : first.rid();
+      return LinkTo(cluster[0].RefTo<ReplicaStore>(rid), absl::Seconds(30));
+    };
+    host.drop_copy = [&] { return map.Drop(); };
+    // The row is moved after the first copy was brought up to date, and before it says so.
+    host.copy_is_current = [&] {
+      return is_moved.exchange(true) ? map.Current() : absl::AbortedError("it is another's");
+    };
+    const auto store = ReplicatedStore::Make(*OpenPrimaryStore(of_primary, 1, {}), options, host);
+    ASSERT_TRUE(store->Create("far", 1).ok());
+    ASSERT_TRUE(SoonHolds([&] { return is_moved && map.counts(); }));
+    ASSERT_TRUE(store->Create("more", 2).ok());
+    ASSERT_TRUE(store->FlushAll().ok());
+    EXPECT_EQ(second->State()->objects, 2u);
+    EXPECT_EQ(first->State()->objects, 1u) << "it is told of nothing any more";
+  }
+}
+
 }  // namespace
 }  // namespace abacus::objfs

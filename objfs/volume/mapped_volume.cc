@@ -190,16 +190,17 @@ ReplicatedStore::Host MappedVolume::ReplicationHost(uint64_t epoch) {
       if (row.epoch != epoch) return absl::FailedPreconditionError("a later primary has begun");
       const std::optional<VolumeRow::Copy> other = OtherCopy(row, own);
       if (current && (!other.has_value() || other->place != *linked)) {
-        return absl::FailedPreconditionError("another server has come to keep the copy");
+        return absl::AbortedError("another server has come to keep the copy");
       }
       if (other.has_value()) row.SetCurrent(other->place, current);
       return absl::OkStatus();
     });
   };
   ReplicatedStore::Host host;
-  host.find_copy = [find = host_.find_copy, keeper = keeper_, own,
+  host.find_copy = [find = host_.find_copy, keeper = keeper_, epoch, own,
                     linked]() -> absl::StatusOr<std::shared_ptr<ReplicaLink>> {
     const VolumeRow row = keeper->Get().row;
+    if (row.epoch != epoch) return absl::UnavailableError("a later primary has begun");
     const std::optional<VolumeRow::Copy> other = OtherCopy(row, own);
     if (!other.has_value()) return absl::UnavailableError("no other server keeps a copy");
     *linked = other->place;

@@ -271,7 +271,7 @@ absl::Status VolumeSet::DeleteMapped(MappedVolume& mapped, const std::string& na
     if (i == mapped.place().place) continue;
     const auto other = host_.find_set(servers[i]);
     absl::Status dropped = other.status();
-    if (other.ok() && state.row.IsCopy(i)) dropped = (*other)->DropCopy(name, key);
+    if (other.ok()) dropped = (*other)->DropCopy(name, key);
     if (other.ok()) dropped.Update((*other)->DropColumns(name, key));
     if (dropped.ok()) continue;
     removed.Update(absl::UnavailableError(

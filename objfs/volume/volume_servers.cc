@@ -160,6 +160,11 @@ absl::StatusOr<Ref<VolumeSet>> VolumeSet::Meet(const std::string& address) {
 absl::Status VolumeSet::CheckCopyCanGo(const std::string& name, const VolumeRow& row,
                                        uint32_t place) {
   const std::string& before = row.servers[place];
+  if (row.copies.size() == 1) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("server ", before, " alone has the names and inodes of volume '", name,
+                     "': only servers of columns can be replaced"));
+  }
   if (place == row.primary) {
     return absl::FailedPreconditionError(
         absl::StrCat("server ", before, " answers for volume '", name, "': it can be replaced ",
@@ -171,7 +176,7 @@ absl::Status VolumeSet::CheckCopyCanGo(const std::string& name, const VolumeRow&
         "', and is in use. Stop it first; once the volume's status calls it behind, it ",
         "can be replaced"));
   }
-  if (row.FreshPlace().has_value()) return absl::OkStatus();
+  if (!row.FreshPlaces().empty()) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("all other servers of volume '", name, "' keep its names and inodes, or did ",
                    "once: add one first, abacus volume add-server ", name, " HOST:PORT"));
@@ -211,7 +216,7 @@ absl::Status VolumeSet::ChangeMapped(MappedVolume& mapped, const std::string& na
                                      const VolumeRow& known, const std::string& before,
                                      const std::vector<std::string>& next) {
   const auto changes = [&](const VolumeRow& row) -> absl::Status {
-    return row.servers == known.servers && row.copies == known.copies
+    return row.servers == known.servers && row.copies == known.copies && row.epoch == known.epoch
                ? absl::OkStatus()
                : absl::AbortedError(
                      "the volume's servers have just been changed by somebody else; try again");
@@ -228,28 +233,41 @@ absl::Status VolumeSet::ChangeMapped(MappedVolume& mapped, const std::string& na
   }
   // Another of the volume's servers comes to keep its metadata: what is at the place of the lost
   // one may come back, and must not be taken for the new copy.
-  const uint32_t to = *known.FreshPlace();
-  ABACUS_ASSIGN_OR_RETURN(const Ref<VolumeSet> keeps, Meet(next[to]));
-  ABACUS_ASSIGN_OR_RETURN(const LocalObjectStoreOptions options, StoreOptions(name));
-  const uint64_t quota = options.quota_bytes == UINT64_MAX ? 0 : options.quota_bytes;
-  const MapPlace& here = mapped.place();
-  ABACUS_RETURN_IF_ERROR(keeps->KeepCopy(name, quota, here.url, here.key, to));
-  const absl::Status changed = mapped.keeper().Edit([&](VolumeRow& row) -> absl::Status {
+  ABACUS_ASSIGN_OR_RETURN(const uint32_t to, KeepCopyAnywhere(mapped, name, known, next));
+  // What was kept for a change that did not come is in no row, and does nothing.
+  return mapped.keeper().Edit([&](VolumeRow& row) -> absl::Status {
+    if (row.servers == next && row.IsCopy(to)) return absl::OkStatus();
     ABACUS_RETURN_IF_ERROR(changes(row));
     row.servers = next;
     row.MoveCopy(from, to);
     return absl::OkStatus();
   });
-  // Where nothing is known of it, it may have been made.
-  if (absl::IsAborted(changed)) keeps->DropCopy(name, here.key).IgnoreError();
-  return changed;
+}
+
+absl::StatusOr<uint32_t> VolumeSet::KeepCopyAnywhere(MappedVolume& mapped, const std::string& name,
+                                                     const VolumeRow& known,
+                                                     const std::vector<std::string>& servers) {
+  ABACUS_ASSIGN_OR_RETURN(const LocalObjectStoreOptions options, StoreOptions(name));
+  const uint64_t quota = options.quota_bytes == UINT64_MAX ? 0 : options.quota_bytes;
+  const MapPlace& here = mapped.place();
+  absl::Status worst = absl::FailedPreconditionError("no server is left to keep the copy");
+  for (const uint32_t place : known.FreshPlaces()) {
+    const absl::StatusOr<Ref<VolumeSet>> server = Meet(servers[place]);
+    const absl::Status kept =
+        server.ok() ? (*server)->KeepCopy(name, quota, here.url, here.key, place) : server.status();
+    if (kept.ok()) return place;
+    worst = absl::Status(kept.code(), absl::StrCat("server ", servers[place],
+                                                   " cannot keep the copy: ", kept.message()));
+  }
+  return worst;
 }
 
 absl::Status VolumeSet::ChangeServer(const std::string& name, const std::string& before,
                                      const std::string& now, bool forced) {
   if (host_.find_set == nullptr) return NoNetwork();
-  const Turns::Turn turn(names_, kTheColumnsTurn);
   const std::shared_ptr<MappedVolume> mapped = FindMapped(name);
+  // Servers that ask each other to keep a copy (KeepCopy) must not hold the turn that this takes.
+  const Turns::Turn turn(names_, mapped == nullptr ? kTheColumnsTurn : kTheColumnsTurn + 1);
   EmbeddedMap embedded(ServersOf(name));
   MapReading reading;
   std::shared_ptr<ServerAddresses> addresses;

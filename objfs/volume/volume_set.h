@@ -208,6 +208,11 @@ class VolumeSet final : public runtime::AnchoredObject {
   // is another's to keep.
   absl::Status ChangeMapped(MappedVolume& mapped, const std::string& name, const VolumeRow& known,
                             const std::string& before, const std::vector<std::string>& next);
+  // The first of `servers` at the row's fresh places that takes it keeps a copy from now on; its
+  // place.
+  absl::StatusOr<uint32_t> KeepCopyAnywhere(MappedVolume& mapped, const std::string& name,
+                                            const VolumeRow& known,
+                                            const std::vector<std::string>& servers);
   // How a volume finds the columns that its servers keep for it.
   // `own`: which of them is this one.
   std::function<absl::StatusOr<runtime::Ref<ColumnStore>>(size_t)> FinderOf(

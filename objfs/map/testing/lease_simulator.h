@@ -136,7 +136,9 @@ class LeaseWorld {
 
   void Trouble() {
     if (calm_) return;
-    const uint32_t i = static_cast<uint32_t>(random_.Below(nodes_.size()));
+    // Mostly of those that count.
+    uint32_t i = static_cast<uint32_t>(random_.Below(nodes_.size()));
+    if (!random_.Chance(100)) i = row_.copies[random_.Below(row_.copies.size())].place;
     switch (random_.Below(8)) {
       case 0:
       case 1:
@@ -280,7 +282,7 @@ class LeaseWorld {
       ++stats_->refused;
     }
     if (!changes && random_.Chance(100)) changes = CopyToOne(node, &row);
-    if (!changes && random_.Chance(2)) changes = MoveOne(&row);
+    if (!changes && random_.Chance(2)) changes = MoveOne(node, &row);
     if (changes && !core.changing()) core.Change(row);
   }
   // At the latest moment that the client may count from.
@@ -292,11 +294,11 @@ class LeaseWorld {
     ++stats_->told;
   }
   // A server that never had a copy is to have that of another, which is behind.
-  bool MoveOne(VolumeRow* row) {
-    const std::optional<uint32_t> to = row->FreshPlace();
+  bool MoveOne(const Node& node, VolumeRow* row) {
+    const std::vector<uint32_t> fresh = row->FreshPlaces();
     for (const VolumeRow::Copy& copy : row->copies) {
-      if (copy.current || !to.has_value()) continue;
-      row->MoveCopy(copy.place, *to);
+      if (copy.current || fresh.empty() || node.core->changing()) continue;
+      row->MoveCopy(copy.place, fresh.front());
       ++stats_->moved;
       return true;
     }
