@@ -487,7 +487,7 @@ constexpr std::array kRows = {
         .help = "how often a server scrubs the volumes over several servers that have their inodes "
                 "there; 0s: never",
         .min = 0,
-        .max = 8760 * kHour},
+        .max = 90 * 24 * kHour},
     Row{.section = "scrub",
         .key = "rate",
         .field = At<&C::scrub, &C::Scrub::rate>,
