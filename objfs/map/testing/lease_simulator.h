@@ -148,7 +148,7 @@ class LeaseWorld {
         }
         After(random_.Between(0, 12 * kSecond), [this, i] {
           if (!nodes_[i].core) Start(i);
-          if (random_.Chance(150)) FailToOpen(i);
+          if (random_.Chance(400)) FailToOpen(i);
         });
         break;
       case 2:
