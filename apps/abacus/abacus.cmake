@@ -7,7 +7,8 @@ abacus_library(abacus_command
        abacus/fsck_online.cc abacus/fsck_report.cc abacus/local_store.cc
        abacus/interrupt.cc abacus/log_setup.cc abacus/map_health.cc abacus/mount_command.cc
        abacus/output.cc
-       abacus/monitor_of.cc abacus/repair_command.cc abacus/run_grep.cc abacus/scrub.cc abacus/serve.cc abacus/status.cc
+       abacus/monitor_of.cc abacus/repair_command.cc abacus/run_grep.cc abacus/scrub.cc
+       abacus/serve.cc abacus/status.cc
        abacus/top.cc abacus/top_view.cc abacus/volume_command.cc abacus/volume_files.cc
        abacus/volumes.cc
   DEPS abacus_cli abacus_config abacus_grep_object abacus_bpf_monitor abacus_cache abacus_check abacus_file_system
@@ -23,7 +24,7 @@ target_compile_definitions(abacus_command_testing PRIVATE ABACUS_PROGRAM="$<TARG
 add_dependencies(abacus_command_testing abacus)
 
 abacus_test(abacus_command_test
-  SRCS abacus/command_test.cc abacus/top_view_test.cc
+  SRCS abacus/command_test.cc abacus/scrub_test.cc abacus/top_view_test.cc
   DEPS abacus_command abacus_command_testing)
 # These run the program: in sanitizer builds, the instrumented one.
 abacus_test(abacus_command_line_test

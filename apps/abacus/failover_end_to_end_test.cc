@@ -286,12 +286,23 @@ TEST_F(FailoverTest, AnotherServerKeepsTheCopyOfOneThatIsLost) {
     return Abacus({"volume", "replace-server", "home", addresses_[1], spare});
   };
   EXPECT_THAT(replaced().err, HasSubstr("Stop it first"));
+  EXPECT_THAT(Abacus({"volume", "replace-server", "home", addresses_[0], spare}).err,
+              HasSubstr("answers for volume 'home'"));
+  // Nobody else could keep this one's.
+  const Outcome pair =
+      Abacus({"volume", "create", "pair", "--servers", addresses_[0] + "," + addresses_[1], "--map",
+              etcd_->url(), "--metadata-copies", "2"});
+  ASSERT_EQ(pair.code, 0) << pair.err;
   Kill(1);
   Put("b", 50'000);
   Outcome outcome;
   ASSERT_TRUE(Eventually([&] {
     outcome = replaced();
     return outcome.code == 0;
+  })) << outcome.err;
+  EXPECT_TRUE(Eventually([&] {
+    outcome = Abacus({"volume", "replace-server", "pair", addresses_[1], spare});
+    return outcome.err.find("abacus volume add-server pair") != std::string::npos;
   })) << outcome.err;
   ASSERT_TRUE(Eventually([&] { return AreCurrent(2); })) << told_;
   EXPECT_THAT(Map(0).dump(), HasSubstr(absl::StrCat("\"server\":\"", addresses_[2], "\"")));

@@ -1,13 +1,9 @@
 #include "apps/abacus/scrub.h"
 
-#include <fcntl.h>
 #include <spdlog/spdlog.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -16,11 +12,11 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
-#include "apps/abacus/output.h"
 #include "apps/abacus/volumes.h"
+#include "objfs/volume/server_list.h"
 #include "runtime/base/status.h"
 
 namespace abacus::apps {
@@ -30,13 +26,18 @@ using runtime::MutexLock;
 
 namespace {
 
-constexpr char kPrefix[] = ".scrub-", kNewPrefix[] = ".new-scrub-";  // of files
+// Of the files' names. What is being written of one has another suffix.
+constexpr char kPrefix[] = ".scrub-", kSuffix[] = ".json";
 constexpr uint64_t kStripesScrubbedAtOnce = 32;
 constexpr uint64_t kFilesListedAtOnce = 1000;
 constexpr absl::Duration kLookAtMostEvery = absl::Seconds(60);
 constexpr absl::Duration kLookAtLeastEvery = absl::Milliseconds(100);
 // Of a scrub under way; what was done since is done again after a crash.
 constexpr absl::Duration kSaveEvery = absl::Seconds(10);
+
+std::string PathIn(const std::string& directory, const std::string& volume) {
+  return absl::StrCat(directory, "/", kPrefix, volume, kSuffix);
+}
 
 nlohmann::json TotalsJson(const ScrubTotals& totals) {
   return {{"files", totals.files},           {"stripes", totals.stripes},
@@ -73,23 +74,17 @@ nlohmann::json TimeJson(const std::optional<absl::Time>& time) {
   return absl::FormatTime(absl::RFC3339_full, *time, absl::UTCTimeZone());
 }
 
-std::optional<absl::Time> TimeIn(const nlohmann::json& json, const char* key) {
-  absl::Time time;
+// `good`: becomes false where it is neither a time nor null.
+std::optional<absl::Time> TimeIn(const nlohmann::json& json, const char* key, bool* good) {
   const auto found = json.find(key);
-  if (found == json.end() || !found->is_string()) return std::nullopt;
-  if (!absl::ParseTime(absl::RFC3339_full, found->get<std::string>(), &time, nullptr)) {
-    return std::nullopt;
+  if (found != json.end() && found->is_null()) return std::nullopt;
+  absl::Time time;
+  if (found != json.end() && found->is_string() &&
+      absl::ParseTime(absl::RFC3339_full, found->get<std::string>(), &time, nullptr)) {
+    return time;
   }
-  return time;
-}
-
-absl::Status SyncedPath(const std::string& path, int flags) {
-  const int fd = open(path.c_str(), flags | O_CLOEXEC);
-  if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
-  const int failed = fsync(fd) == 0 ? 0 : errno;
-  close(fd);
-  return failed == 0 ? absl::OkStatus()
-                     : absl::ErrnoToStatus(failed, absl::StrCat("cannot sync ", path));
+  *good = false;
+  return std::nullopt;
 }
 
 }  // namespace
@@ -141,36 +136,28 @@ std::string ScrubState::Encode() const {
 
 absl::StatusOr<ScrubState> ScrubState::Decode(const std::string& text) {
   const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
-  const std::optional<absl::Time> since = TimeIn(json, "since");
-  const auto every = json.find("every_s");
-  bool good = true;
-  good = NumberIn(json, "version", &good) == 1 && since.has_value() && every != json.end() &&
-         every->is_number();
+  const auto every = json.find("every_s"), born = json.find("born_ns");
+  bool good =
+      every != json.end() && every->is_number() && born != json.end() && born->is_number_integer();
+  good = NumberIn(json, "version", &good) == 1 && good;
   ScrubState state;
-  const auto born = json.find("born_ns");
-  good = good && born != json.end() && born->is_number_integer();
-  if (good) state.born_ns = born->get<int64_t>();
+  const std::optional<absl::Time> since = TimeIn(json, "since", &good);
+  state.begun = TimeIn(json, "begun", &good);
+  state.finished = TimeIn(json, "finished", &good);
   state.next = NumberIn(json, "next", &good);
   state.totals = TotalsIn(json, "totals", &good);
   state.last = TotalsIn(json, "last", &good);
-  if (!good) return absl::DataLossError("what is kept of scrubs is damaged, or of a later version");
+  if (!good || !since.has_value()) {
+    return absl::DataLossError("what is kept of scrubs is damaged, or of a later version");
+  }
+  state.born_ns = born->get<int64_t>();
   state.since = *since;
-  state.begun = TimeIn(json, "begun");
-  state.finished = TimeIn(json, "finished");
   state.every = absl::Seconds(every->get<double>());
   return state;
 }
 
 absl::Status ScrubState::Save(const std::string& path) const {
-  const size_t name = path.rfind('/') + 1;
-  const std::string temporary =
-      absl::StrCat(path.substr(0, name), kNewPrefix, path.substr(name + sizeof(kPrefix) - 1));
-  ABACUS_RETURN_IF_ERROR(WriteFile(temporary, Encode()));
-  ABACUS_RETURN_IF_ERROR(SyncedPath(temporary, O_RDONLY));
-  if (rename(temporary.c_str(), path.c_str()) != 0) {
-    return absl::ErrnoToStatus(errno, absl::StrCat("cannot write ", path));
-  }
-  return SyncedPath(path.substr(0, name - 1), O_RDONLY | O_DIRECTORY);
+  return objfs::SaveDurably(path, Encode());
 }
 
 absl::StatusOr<std::optional<ScrubState>> ScrubState::Load(const std::string& path) {
@@ -188,7 +175,7 @@ absl::StatusOr<std::string> ScrubStates::State(const std::string& volume) {
     return absl::NotFoundError("no such volume");
   }
   ABACUS_ASSIGN_OR_RETURN(std::optional<ScrubState> state,
-                          ScrubState::Load(directory_ + "/" + kPrefix + volume));
+                          ScrubState::Load(PathIn(directory_, volume)));
   if (!state.has_value()) return absl::NotFoundError("no schedule has looked at it yet");
   state->every = every_;
   return state->Encode();
@@ -212,7 +199,7 @@ ScrubSchedule::~ScrubSchedule() {
 }
 
 std::string ScrubSchedule::PathOf(const std::string& volume) const {
-  return directory_ + "/" + kPrefix + volume;
+  return PathIn(directory_, volume);
 }
 
 bool ScrubSchedule::IsStopping() {
@@ -247,7 +234,10 @@ void ScrubSchedule::ForgetOthers() {
   for (auto it = std::filesystem::directory_iterator(directory_, error);
        !error && it != std::filesystem::directory_iterator(); it.increment(error)) {
     const std::string file = it->path().filename().string();
-    if (absl::StartsWith(file, kPrefix)) volumes.push_back(file.substr(sizeof(kPrefix) - 1));
+    absl::string_view volume = file;
+    if (absl::ConsumePrefix(&volume, kPrefix) && absl::ConsumeSuffix(&volume, kSuffix)) {
+      volumes.emplace_back(volume);
+    }
   }
   for (const std::string& volume : volumes) {
     const auto map = volumes_->Map(volume);

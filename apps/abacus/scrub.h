@@ -33,7 +33,6 @@ struct ScrubTotals {
   uint64_t mismatched = 0;  // parities or copies that were made right
   uint64_t damaged = 0;     // stripes with more damage than can be repaired
   uint64_t partial = 0;     // stripes that a column was away of: not all was looked at
-  ABACUS_FIELDS(files, stripes, failed, repaired, mismatched, damaged, partial)
   bool operator==(const ScrubTotals&) const = default;
 };
 
@@ -62,6 +61,7 @@ struct ScrubState {
   absl::Status Save(const std::string& path) const;
   // nullopt: there is no such file. Errors: as Decode().
   static absl::StatusOr<std::optional<ScrubState>> Load(const std::string& path);
+  bool operator==(const ScrubState&) const = default;
 };
 
 // The name under which a server publishes its ScrubStates.
@@ -83,8 +83,8 @@ class ScrubStates final : public runtime::AnchoredObject {
 
 // Scrubs the volumes over several servers whose inodes are at this server, one after the other,
 // when they are due, as a client of theirs, at a bounded rate and with pauses as long as its steps.
-// What it has found is in ".scrub-NAME" in the volumes' directory; one that was broken off by the
-// end of the server goes on behind the last file that is known to be done. Thread-safety: the
+// What it has found is in ".scrub-NAME.json" in the volumes' directory; one that was broken off by
+// the end of the server goes on behind the last file that is known to be done. Thread-safety: the
 // states are read by others meanwhile. Blocking: the destructor, for a step.
 class ScrubSchedule {
  public:

@@ -144,7 +144,7 @@ class Volume final : public runtime::AnchoredObject {
     uint64_t epoch = 0;
     absl::Duration takeover = absl::ZeroDuration();  // VolumeInfo::takeover_ns
   };
-  static constexpr char kOwnClients[] = ".";
+  static constexpr char kOwnClients[] = "\1";  // which no name in a configuration has
   static constexpr uint64_t kEpochMax = (uint64_t{1} << 24) - 1;
 
   // The volume that the store holds; makes its root directory where the store is new.
@@ -160,8 +160,8 @@ class Volume final : public runtime::AnchoredObject {
   absl::StatusOr<VolumeInfo> Join(const std::string& client, const runtime::Ref<ClientEnd>& end);
   // The client lives, and what it was promised holds for another lease, or for as long as no other
   // server can come to answer for the volume, if that is less: for so many nanoseconds, counted
-  // from when the client asked. Errors: IsNoClient() - it has left, or was silent for too long. All
-  // calls of such a client that
+  // from when the client asked.
+  // Errors: IsNoClient() - it has left, or was silent for too long. All calls of such a client that
   //         change something answer so, whatever it believes to have been promised.
   absl::StatusOr<int64_t> Renew(uint16_t writer);
   // All that the client has open is closed, and its locks go.

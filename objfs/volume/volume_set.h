@@ -103,15 +103,16 @@ class VolumeSet final : public runtime::AnchoredObject {
   absl::StatusOr<MapReport> Map(const std::string& name);
   // Of a volume whose inodes are here: the server at address `now` comes into the place of
   // `before`, with nothing of what that one keeps, which is to be rebuilt; or is one more, where
-  // `before` is empty. Files name servers by their places, so none of them changes. Errors:
-  // Where `before` kept a copy of the inodes too, the first of the volume's servers that never did
-  // comes to keep one.
-  // kFailedPrecondition - the volume is over no several servers; `before` is the first one, or the
-  //         primary; it answers, and this is not `forced`; it keeps a copy of the inodes and is
-  //         current, or answers, or no server is left to keep it.
-  // kAborted - the row was changed at the same time. kUnavailable - the map does not answer.
+  // `before` is empty. Files name servers by their places, so none of them changes. Where `before`
+  // kept a copy of the inodes too, the first of the volume's servers that never did comes to keep
+  // one.
+  // Errors: kFailedPrecondition - the volume is over no several servers; `before` answers for it,
+  // or
+  //         alone has its inodes; it answers, and this is not `forced`; it keeps a copy of the
+  //         inodes and is current, or answers, or no server is left to keep that.
   //         kInvalidArgument - `before` is none of the volume's, or `now` is one already, or no
-  //         address. kUnavailable - `now` does not answer.
+  //         address. kUnavailable - `now`, who is to keep the copy, or the map does not answer; the
+  //         row may be changed yet. kAborted - it was changed by somebody else.
   absl::Status ChangeServer(const std::string& name, const std::string& before,
                             const std::string& now, bool forced);
   absl::StatusOr<runtime::Ref<Volume>> Open(const std::string& name);

@@ -1,0 +1,89 @@
+#include "apps/abacus/scrub.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+
+#include "apps/abacus/testing/command.h"
+
+namespace abacus::apps {
+namespace {
+
+ScrubState Sample() {
+  ScrubState state;
+  state.born_ns = 17;
+  state.since = absl::FromUnixSeconds(1'000'000'000);
+  state.begun = absl::FromUnixSeconds(1'000'700'000);
+  state.next = 4711;
+  state.totals = {.files = 3, .stripes = 40};
+  state.last = {.files = 9,
+                .stripes = 100,
+                .failed = 1,
+                .repaired = 2,
+                .mismatched = 3,
+                .damaged = 4,
+                .partial = 5};
+  state.every = absl::Hours(7 * 24);
+  return state;
+}
+
+TEST(ScrubStateTest, IsReadAsItWasWritten) {
+  ScrubState state = Sample();
+  EXPECT_EQ(*ScrubState::Decode(state.Encode()), state);
+  EXPECT_EQ(state.Due(), state.since + state.every) << "there was none yet";
+  state.finished = state.begun;
+  state.begun.reset();
+  EXPECT_EQ(*ScrubState::Decode(state.Encode()), state);
+  EXPECT_EQ(state.Due(), *state.finished + state.every);
+}
+
+TEST(ScrubStateTest, WhatIsCutOffLacksAKeyOrIsOfALaterVersionIsRefused) {
+  const std::string text = Sample().Encode();
+  for (size_t size = 0; size + 1 < text.size(); ++size) {
+    EXPECT_TRUE(absl::IsDataLoss(ScrubState::Decode(text.substr(0, size)).status())) << size;
+  }
+  for (size_t at = text.find('"'); at != std::string::npos; at = text.find('"', at + 1)) {
+    std::string other = text;
+    other[at + 1] ^= 1;  // of a key or a value, or what is behind it
+    const auto state = ScrubState::Decode(other);
+    EXPECT_TRUE(!state.ok() || *state != Sample()) << other;
+  }
+  std::string later = text;
+  later.replace(later.find("\"version\": 1"), 12, "\"version\": 2");
+  EXPECT_TRUE(absl::IsDataLoss(ScrubState::Decode(later).status()));
+}
+
+// Whatever has become of the file, it is refused or read, and what is read can be written.
+TEST(ScrubStateTest, DamageIsRefusedOrRead) {
+  const std::string text = Sample().Encode();
+  std::mt19937 random(7);
+  int refused = 0;
+  for (int i = 0; i < 20'000; ++i) {
+    std::string other = text;
+    for (uint32_t changes = 1 + random() % 3; changes > 0; --changes) {
+      other[random() % other.size()] = static_cast<char>(random());
+    }
+    const auto state = ScrubState::Decode(other);
+    refused += state.ok() ? 0 : 1;
+    if (state.ok()) {
+      EXPECT_TRUE(ScrubState::Decode(state->Encode()).ok()) << other;
+    }
+  }
+  EXPECT_GT(refused, 10'000);
+}
+
+TEST(ScrubStateTest, IsKeptInAFile) {
+  const testing::Folder folder;
+  const std::string path = folder.Path("state.json");
+  EXPECT_FALSE(ScrubState::Load(path)->has_value());
+  ASSERT_TRUE(Sample().Save(path).ok());
+  EXPECT_EQ(*ScrubState::Load(path), Sample());
+  folder.Write("state.json", "{}");
+  const absl::Status damaged = ScrubState::Load(path).status();
+  EXPECT_TRUE(absl::IsDataLoss(damaged));
+  EXPECT_NE(damaged.message().find(path), std::string::npos);
+}
+
+}  // namespace
+}  // namespace abacus::apps
