@@ -156,20 +156,24 @@ TEST_F(Raid5Test, OnlyTheColumnsThatAreWrittenAreAsked) {
   EXPECT_EQ(columns_.Sum(&ColumnSwitch::flushes), 2u);
   ASSERT_TRUE(columns_.top()->Flush(columns_.Now()).ok());
   EXPECT_EQ(columns_.Sum(&ColumnSwitch::flushes), 2u + 2u + 2u);
+  for (size_t i = 0; i < columns_.count(); ++i) {
+    EXPECT_EQ(columns_.column(i).flushes, columns_.column(i).writes > 0 ? 3u : 0u) << i;
+  }
   ASSERT_TRUE(columns_.top()->Flush(columns_.Now()).ok());
   EXPECT_EQ(columns_.Sum(&ColumnSwitch::flushes), 2u + 2u + 2u) << "nothing has changed";
 }
 
 // Each has a record before its first byte: by that it is known when it comes back without it.
 TEST_F(Raid5Test, WhatComesBackEmptyIsKnownThoughOnlyTwoColumnsHadTheRecord) {
+  constexpr uint64_t kSmallUnit = 8192;  // a stripe is written by units, one after the other
   for (size_t gone = 0; gone < 5; ++gone) {
     SCOPED_TRACE(absl::StrCat("column ", gone));
     TestColumns columns(5, "8 KiB", {{"gather", "off"}});
     std::mt19937 random(static_cast<uint32_t>(gone));
-    const std::string model = Noise(random, 4 * kUnit);
-    for (uint64_t at = 0; at < model.size(); at += kUnit) {
-      ASSERT_TRUE(
-          columns.top()->Write(at, Block::CopyOf(model.substr(at, kUnit)), columns.Now()).ok());
+    const std::string model = Noise(random, 4 * kSmallUnit);
+    for (uint64_t at = 0; at < model.size(); at += kSmallUnit) {
+      const Block unit = Block::CopyOf(model.substr(at, kSmallUnit));
+      ASSERT_TRUE(columns.top()->Write(at, unit, columns.Now()).ok());
     }
     ASSERT_TRUE(columns.top()->Flush(columns.Now()).ok());
     columns.Replace(gone);
