@@ -128,6 +128,15 @@ class CrashWorld {
   FileSystemWorld* operator->() { return &world_; }
   FileSystemWorld& operator*() { return world_; }
 
+  // The volume begins with whatever server when it chooses those of its first file's columns. Who
+  // counts servers from that one on finds the same in every world.
+  size_t Server(uint64_t number) {
+    const auto files = world_.volume()->Spread(0, 100);
+    const uint64_t first =
+        files.ok() && !files->files.empty() ? files->files.front().inode.columns.front() : 1;
+    return 1 + (first - 1 + number) % (CrashDisks::kServers - 1);
+  }
+
   // A server of columns loses its power, or comes back with what its disk has kept.
   void Lose(size_t server) {
     disks_.CutPowerOf(server);
