@@ -98,7 +98,7 @@ FileHealth HealthOf(const objfs::Node& node, const VolumeHealth& volume) {
   FileHealth file{.id = node.id, .size = node.size};
   const size_t count = node.inode.columns.size();
   std::vector<std::optional<ColumnRecord>> records(count);
-  std::vector<bool> there(count);
+  std::vector<bool> there(count), damaged(count);
   const ColumnRecord* best = nullptr;
   for (size_t i = 0; i < count; ++i) {
     const uint32_t server = node.inode.columns[i];
@@ -107,6 +107,7 @@ FileHealth HealthOf(const objfs::Node& node, const VolumeHealth& volume) {
     const auto column = volume.servers[server].columns.find(node.id);
     if (column == volume.servers[server].columns.end()) continue;
     auto record = ColumnRecord::Decode(column->second.record);
+    damaged[i] = !record.ok() && !column->second.record.empty();
     if (record.ok()) records[i] = *std::move(record);
   }
   // Of a mirrored file the inode says who is believed.
@@ -116,9 +117,9 @@ FileHealth HealthOf(const objfs::Node& node, const VolumeHealth& volume) {
     if (best == nullptr || best->sequence < records[i]->sequence) best = &*records[i];
   }
   for (size_t i = 0; i < count; ++i) {
-    const bool old =
-        best != nullptr && (!records[i].has_value() || records[i]->sequence < best->all_durable ||
-                            (best->missing == i && !best->missed.empty()));
+    const uint64_t sequence = records[i].has_value() ? records[i]->sequence : 0;
+    const bool old = best != nullptr && (damaged[i] || sequence < best->durable[i] ||
+                                         (best->missing == i && !best->missed.empty()));
     const bool told = best != nullptr && best->missing == i;
     if (!there[i] || old || told || marked.contains(i)) file.lacking.push_back(i);
   }

@@ -5,11 +5,14 @@
 #include <fuse3/fuse_lowlevel.h>
 #include <spawn.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <system_error>
 #include <thread>
@@ -72,6 +75,15 @@ absl::Status CheckOptions(const Mount::Options& options) {
   return absl::OkStatus();
 }
 
+// Only through /sys can it be more than the kernel's own default. statx() asks no request of us.
+void SetReadAhead(const std::string& directory, unsigned bytes) {
+  struct statx found = {};
+  if (statx(AT_FDCWD, directory.c_str(), AT_STATX_DONT_SYNC, 0, &found) != 0) return;
+  std::ofstream(absl::StrCat("/sys/class/bdi/", found.stx_dev_major, ":", found.stx_dev_minor,
+                             "/read_ahead_kb"))
+      << bytes / 1024;
+}
+
 }  // namespace
 
 struct Mount::Impl {
@@ -83,6 +95,7 @@ struct Mount::Impl {
   }
 
   absl::Status Begin(const std::string& directory);
+  void ServeFirstRequest(const std::string& directory);
   int Loop();
   void EndLoopWhenAsked(const std::string& directory);
   void EndLoop(const std::string& directory);
@@ -111,6 +124,15 @@ absl::Status Mount::Impl::Begin(const std::string& directory) {
         absl::StrCat(directory, ": cannot be mounted; what the system said is on stderr"));
   }
   return absl::OkStatus();
+}
+
+// The kernel's first request settles how we talk, and with it how far it reads ahead: what is set
+// before would be gone.
+void Mount::Impl::ServeFirstRequest(const std::string& directory) {
+  fuse_buf request = {};
+  if (fuse_session_receive_buf(session, &request) > 0) fuse_session_process_buf(session, &request);
+  std::free(request.mem);
+  SetReadAhead(directory, adapter.options().read_ahead_bytes);
 }
 
 int Mount::Impl::Loop() {
@@ -175,6 +197,7 @@ absl::Status Mount::Run() {
                   adapter.ForgetPagesSoon(file, std::move(done));
                 });
   std::thread closer([this] { impl_->EndLoopWhenAsked(directory_); });
+  impl_->ServeFirstRequest(directory_);
   const int result = impl_->Loop();
   {
     runtime::MutexLock lock(impl_->mutex);

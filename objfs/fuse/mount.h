@@ -55,6 +55,9 @@ class Mount {
     unsigned threads = 16;
     unsigned background_max = 64;          // read-ahead and write-back requests at a time
     unsigned request_bytes_max = 1 << 20;  // of data in one read or write
+    // How far the kernel reads ahead of who reads in order. Where root mounts; else, and where /sys
+    // cannot be written to, it is what the kernel takes itself (128 KiB).
+    unsigned read_ahead_bytes = 1 << 20;
     unsigned logs_per_second_max = 10;     // the rest is counted and told with the next
 
     // Others than who mounts may use it. Default: where that is root.

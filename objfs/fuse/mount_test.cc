@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include <string>
 #include <thread>
 
+#include "absl/strings/str_cat.h"
 #include "objfs/fuse/testing/mock_mount.h"
 #include "runtime/base/block.h"
 
@@ -40,6 +42,22 @@ TEST_F(MountTest, IsThereUntilItIsStopped) {
   EXPECT_TRUE(mounted_->Stop().ok());
   EXPECT_FALSE(IsMounted(directory));
   EXPECT_NE(access(Path("file").c_str(), F_OK), 0);
+}
+
+// What reads in order is fast over a network only if enough is asked for at once.
+TEST_F(MountTest, TheKernelReadsAheadAsFarAsTheMountSays) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root may say it";
+  Begin();
+  ASSERT_EQ(access(Path("file").c_str(), F_OK), 0);  // it is served
+  struct stat attributes = {};
+  ASSERT_EQ(stat(mounted_->path().c_str(), &attributes), 0);
+  const std::string name = absl::StrCat("/sys/class/bdi/", major(attributes.st_dev), ":",
+                                        minor(attributes.st_dev), "/read_ahead_kb");
+  if (access(name.c_str(), W_OK) != 0) GTEST_SKIP() << name << " cannot be written to here";
+  std::ifstream file(name);
+  unsigned kib = 0;
+  ASSERT_TRUE(file >> kib);
+  EXPECT_EQ(kib, Mount::Options().read_ahead_bytes / 1024);
 }
 
 TEST_F(MountTest, StopsWhereAFileIsOpenAndItsUserGetsErrors) {

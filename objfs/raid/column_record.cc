@@ -1,5 +1,6 @@
 #include "objfs/raid/column_record.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -13,7 +14,7 @@ namespace {
 using Kind = ColumnRecord::Kind;
 
 constexpr std::string_view kRaid5Mark = "R5", kMirrorMark = "MR";
-constexpr uint8_t kRecordVersion = 1;  // of either
+constexpr uint8_t kRecordVersion = 2;  // of either
 constexpr uint8_t kNoColumn = 255;
 
 void PutSet(runtime::Writer& writer, const StripeSet& set) {
@@ -48,7 +49,8 @@ bool SetFits(const StripeSet& set, size_t runs_max) {
 
 bool ColumnRecord::Fits() const {
   return SetFits(written, kWrittenRunsMax) && SetFits(missed, kMissedRunsMax) &&
-         SetFits(doubtful, kDoubtfulRunsMax) && inode.size() <= kInodeBytesMax;
+         SetFits(doubtful, kDoubtfulRunsMax) && inode.size() <= kInodeBytesMax &&
+         Encode().size() <= kBytesMax;
 }
 
 uint64_t ColumnRecord::Stripes() const {
@@ -69,16 +71,12 @@ std::string ColumnRecord::Encode() const {
   if (raid5) writer.PutNumber(static_cast<uint8_t>(missing.value_or(kNoColumn)));
   writer.PutNumber(static_cast<uint32_t>(unit_bytes));
   writer.PutNumber(sequence);
-  writer.PutNumber(all_durable);
-  if (raid5) writer.PutNumber(missing_durable);
+  for (const uint64_t one : durable) writer.PutNumber(one);
   writer.PutNumber(size);
   writer.PutNumber(changed.value);
   if (!raid5) {
     writer.PutNumber(static_cast<uint8_t>(lacking.size()));
-    for (const auto& [one, durable] : lacking) {
-      writer.PutNumber(static_cast<uint8_t>(one));
-      writer.PutNumber(durable);
-    }
+    for (const size_t one : lacking) writer.PutNumber(static_cast<uint8_t>(one));
   }
   PutSet(writer, written);
   PutSet(writer, missed);
@@ -90,32 +88,47 @@ std::string ColumnRecord::Encode() const {
 
 namespace {
 
-void TakeLacking(runtime::Reader& reader, ColumnRecord* record) {
+// What is in the place of `durable`.
+void TakeDurable(runtime::Reader& reader, uint8_t version, ColumnRecord* record) {
+  record->durable.resize(record->columns);
+  if (version == 1) {
+    const auto all = reader.TakeNumber<uint64_t>();
+    record->durable.assign(record->columns, all);
+    if (record->kind != Kind::kRaid5) return;
+    const auto of_missing = reader.TakeNumber<uint64_t>();
+    if (record->missing.value_or(record->columns) < record->columns) {
+      record->durable[*record->missing] = of_missing;
+    }
+    return;
+  }
+  for (uint64_t& one : record->durable) one = reader.TakeNumber<uint64_t>();
+}
+
+void TakeLacking(runtime::Reader& reader, uint8_t version, ColumnRecord* record) {
   const auto count = reader.TakeNumber<uint8_t>();
   if (count > ColumnRecord::kCopiesMost) reader.Fail("more columns lack something than there are");
   for (size_t i = 0; reader.ok() && i < count; ++i) {
     const size_t column = reader.TakeNumber<uint8_t>();
-    const bool rises = record->lacking.empty() || record->lacking.rbegin()->first < column;
-    if (!rises) reader.Fail("columns that do not rise");
-    record->lacking[column] = reader.TakeNumber<uint64_t>();
+    const bool rises = record->lacking.empty() || *record->lacking.rbegin() < column;
+    if (!rises || column >= record->columns) reader.Fail("columns that do not rise");
+    record->lacking.insert(column);
+    if (version > 1) continue;
+    const auto durable = reader.TakeNumber<uint64_t>();
+    if (reader.ok()) record->durable[column] = durable;
   }
 }
 
 bool IsSoundRaid5(const ColumnRecord& record) {
   return Striping::Make(record.columns, record.unit_bytes).ok() &&
-         record.missing.value_or(0) < record.columns && record.missing_durable <= record.sequence;
+         record.missing.value_or(0) < record.columns;
 }
 
 bool IsSoundMirror(const ColumnRecord& record) {
   const uint64_t unit = record.unit_bytes;
-  bool sound = record.columns >= ColumnRecord::kCopiesLeast &&
-               record.columns <= ColumnRecord::kCopiesMost && unit >= Striping::kStoreBlockBytes &&
-               unit <= Striping::kUnitBytesMost && (unit & (unit - 1)) == 0 &&
-               record.lacking.size() < record.columns;
-  for (const auto& [column, durable] : record.lacking) {
-    sound = sound && column < record.columns && durable <= record.sequence;
-  }
-  return sound;
+  return record.columns >= ColumnRecord::kCopiesLeast &&
+         record.columns <= ColumnRecord::kCopiesMost && unit >= Striping::kStoreBlockBytes &&
+         unit <= Striping::kUnitBytesMost && (unit & (unit - 1)) == 0 &&
+         record.lacking.size() < record.columns;
 }
 
 }  // namespace
@@ -130,7 +143,7 @@ absl::StatusOr<ColumnRecord> ColumnRecord::Decode(std::string_view bytes) {
     return absl::DataLossError("the attributes of a column are no record of one");
   }
   const auto version = reader.TakeNumber<uint8_t>();
-  if (reader.ok() && version != kRecordVersion) {
+  if (reader.ok() && (version == 0 || version > kRecordVersion)) {
     return absl::FailedPreconditionError(
         absl::StrCat("a column's record has version ", version, " and this build knows ",
                      kRecordVersion, ": use the build that wrote it, or a later one"));
@@ -144,19 +157,19 @@ absl::StatusOr<ColumnRecord> ColumnRecord::Decode(std::string_view bytes) {
   if (missing != kNoColumn) record.missing = missing;
   record.unit_bytes = reader.TakeNumber<uint32_t>();
   record.sequence = reader.TakeNumber<uint64_t>();
-  record.all_durable = reader.TakeNumber<uint64_t>();
-  if (raid5) record.missing_durable = reader.TakeNumber<uint64_t>();
+  TakeDurable(reader, version, &record);
   record.size = reader.TakeNumber<uint64_t>();
   record.changed.value = reader.TakeNumber<uint64_t>();
-  if (!raid5) TakeLacking(reader, &record);
+  if (!raid5) TakeLacking(reader, version, &record);
   record.written = TakeSet(reader, kWrittenRunsMax);
   record.missed = TakeSet(reader, kMissedRunsMax);
   if (raid5) record.doubtful = TakeSet(reader, kDoubtfulRunsMax);
   record.inode.resize(reader.TakeNumber<uint16_t>());
   if (record.inode.size() > kInodeBytesMax) reader.Fail("an inode that is too long");
   reader.TakeRaw(record.inode.data(), record.inode.size());
+  const auto is_there = [&](uint64_t one) { return one <= record.sequence; };
   const bool sound = reader.ok() && reader.AtEnd() && record.column < record.columns &&
-                     record.all_durable <= record.sequence &&
+                     std::all_of(record.durable.begin(), record.durable.end(), is_there) &&
                      (raid5 ? IsSoundRaid5(record) : IsSoundMirror(record)) &&
                      (record.size == 0 || record.Stripes() - 1 < kStripesMax);
   if (!sound) return absl::DataLossError("a column's record is cut off or damaged");

@@ -3,10 +3,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "objfs/layer/version.h"
@@ -19,19 +20,22 @@ namespace abacus::objfs {
 //
 // The bytes, little-endian; a change of their form is a new version, and old ones stay readable.
 // Of a RAID-5 file:
-//   "R5" · version u8 (1) · columns u8 · column u8 · missing u8 (255: none) · unit_bytes u32 ·
-//   sequence u64 · all_durable u64 · missing_durable u64 · size u64 · changed u64 ·
+//   "R5" · version u8 (2) · columns u8 · column u8 · missing u8 (255: none) · unit_bytes u32 ·
+//   sequence u64 · durable u64 of each column · size u64 · changed u64 ·
 //   written, missed, doubtful: count u16, then begin u32 and end u32 of each run, rising ·
 //   inode: bytes u16, then they
 // Of a mirrored one, whose stripes are runs of unit_bytes in all columns:
-//   "MR" · version u8 (1) · columns u8 · column u8 · unit_bytes u32 ·
-//   sequence u64 · all_durable u64 · size u64 · changed u64 ·
-//   lacking: count u8, then column u8 and durable u64 of each, rising ·
+//   "MR" · version u8 (2) · columns u8 · column u8 · unit_bytes u32 ·
+//   sequence u64 · durable u64 of each column · size u64 · changed u64 ·
+//   lacking: count u8, then column u8 of each, rising ·
 //   written, missed, inode: as above
+// Version 1 had one number for all columns that lacked nothing, all_durable u64, and where
+// `durable` is now, that and (R5) missing_durable u64, of the missing column; in `lacking` (MR) each
+// column was followed by its own.
 struct ColumnRecord {
   enum class Kind : uint8_t { kRaid5, kMirror };
   static constexpr size_t kBytesMax = 4096;  // of a store's attributes
-  // 96 + 32 + 64 runs of 8 bytes, and 56 bytes, leave more than this.
+  // With up to 14 columns this and the most runs of stripes fit together.
   static constexpr size_t kInodeBytesMax = 2400;
   static constexpr size_t kWrittenRunsMax = 96, kMissedRunsMax = 32, kDoubtfulRunsMax = 64;
   static constexpr uint64_t kStripesMax = UINT32_MAX;
@@ -42,14 +46,13 @@ struct ColumnRecord {
   size_t column = 0;  // which of them has this record
   uint64_t unit_bytes = 0;
   uint64_t sequence = 0;          // of this record
-  uint64_t all_durable = 0;       // of the newest that all live columns are known to have durable
-  uint64_t missing_durable = 0;   // the same of the missing column, when it was there last
+  // Of each column: the sequence of the newest record that it is known to have durable; 0: none. A
+  // column that comes with an older one has lost what it had.
+  std::vector<uint64_t> durable;
   uint64_t size = 0;              // of the file
   Version changed;                // size or inode, last
   std::optional<size_t> missing;  // the column that lacks something
-  // Of a mirrored file: the columns that lack something, and of each what was durable (as
-  // all_durable) when it was there last.
-  std::map<size_t, uint64_t> lacking;
+  std::set<size_t> lacking;       // of a mirrored file: the columns that do
   // Since they were last flushed: their parity may not be that of their data, their copies may not
   // be the same.
   StripeSet written;
@@ -57,8 +60,9 @@ struct ColumnRecord {
   StripeSet doubtful;  // what the missing column has of them nobody else knows
   std::string inode;   // the file system's
 
-  // REQUIRES: nothing is over its limit; Fits().
+  // REQUIRES: `durable` has a number of each column; Fits().
   std::string Encode() const;
+  // Whether nothing is over its limit, nor all together.
   bool Fits() const;
   // How many stripes a file of that size takes; 0 where the record is none that Decode() takes.
   uint64_t Stripes() const;

@@ -17,8 +17,7 @@ ColumnRecord Sample() {
   record.column = 2;
   record.unit_bytes = 32 << 10;
   record.sequence = 9;
-  record.all_durable = 8;
-  record.missing_durable = 7;
+  record.durable = {8, 6, 9, 8, 7};
   record.size = 1 << 20;
   record.changed = {66};
   record.missing = 4;
@@ -31,13 +30,16 @@ ColumnRecord Sample() {
 }
 
 // What is on disks must be read by every later build.
-TEST(ColumnRecordTest, TheBytesAreThoseOfVersionOne) {
+TEST(ColumnRecordTest, TheBytesAreThoseOfVersionTwo) {
   const std::string bytes = Sample().Encode();
   EXPECT_EQ(absl::BytesToHexString(absl::string_view(bytes.data(), bytes.size())),
             "5235"
-            "01"
+            "02"
             "050204"
             "00800000"
+            "0900000000000000"
+            "0800000000000000"
+            "0600000000000000"
             "0900000000000000"
             "0800000000000000"
             "0700000000000000"
@@ -50,37 +52,87 @@ TEST(ColumnRecordTest, TheBytesAreThoseOfVersionOne) {
   EXPECT_EQ(*ColumnRecord::Decode(bytes), Sample());
 }
 
+// It had what all live columns had durable, and what the missing one had.
+TEST(ColumnRecordTest, OneOfVersionOneIsRead) {
+  const std::string bytes = absl::HexStringToBytes(
+      "5235"
+      "01"
+      "050204"
+      "00800000"
+      "0900000000000000"
+      "0800000000000000"
+      "0700000000000000"
+      "0000100000000000"
+      "4200000000000000"
+      "01000100000003000000"
+      "020000000000020000000500000006000000"
+      "01000300000004000000"
+      "0200696e");
+  ColumnRecord expected = Sample();
+  expected.durable = {8, 8, 8, 8, 7};
+  const auto record = ColumnRecord::Decode(bytes);
+  ASSERT_TRUE(record.ok()) << record.status();
+  EXPECT_EQ(*record, expected);
+  for (size_t size = 0; size < bytes.size(); ++size) {
+    EXPECT_TRUE(absl::IsDataLoss(ColumnRecord::Decode(bytes.substr(0, size)).status())) << size;
+  }
+}
+
 ColumnRecord MirrorSample() {
   ColumnRecord record = Sample();
   record.kind = ColumnRecord::Kind::kMirror;
   record.columns = 3;
-  record.missing_durable = 0;
+  record.durable = {7, 9, 8};
   record.missing.reset();
   record.doubtful.clear();
-  record.lacking = {{0, 7}, {1, 9}};
+  record.lacking = {0, 1};
   return record;
 }
 
-TEST(ColumnRecordTest, TheBytesOfAMirroredFilesAreThoseOfVersionOne) {
+TEST(ColumnRecordTest, TheBytesOfAMirroredFilesAreThoseOfVersionTwo) {
   const std::string bytes = MirrorSample().Encode();
   EXPECT_EQ(absl::BytesToHexString(absl::string_view(bytes.data(), bytes.size())),
             "4d52"
-            "01"
+            "02"
             "0302"
             "00800000"
+            "0900000000000000"
+            "0700000000000000"
             "0900000000000000"
             "0800000000000000"
             "0000100000000000"
             "4200000000000000"
-            "02"
-            "000700000000000000"
-            "010900000000000000"
+            "020001"
             "01000100000003000000"
             "020000000000020000000500000006000000"
             "0200696e");
   EXPECT_EQ(*ColumnRecord::Decode(bytes), MirrorSample());
   EXPECT_EQ(MirrorSample().Stripes(), 32u);
   EXPECT_EQ(Sample().Stripes(), 8u);
+}
+
+TEST(ColumnRecordTest, AMirroredFilesOfVersionOneIsRead) {
+  const std::string bytes = absl::HexStringToBytes(
+      "4d52"
+      "01"
+      "0302"
+      "00800000"
+      "0900000000000000"
+      "0800000000000000"
+      "0000100000000000"
+      "4200000000000000"
+      "02"
+      "000700000000000000"
+      "010900000000000000"
+      "01000100000003000000"
+      "020000000000020000000500000006000000"
+      "0200696e");
+  const auto record = ColumnRecord::Decode(bytes);
+  ASSERT_TRUE(record.ok()) << record.status();
+  EXPECT_EQ(*record, MirrorSample());
+  for (size_t size = 0; size < bytes.size(); ++size) {
+    EXPECT_TRUE(absl::IsDataLoss(ColumnRecord::Decode(bytes.substr(0, size)).status())) << size;
+  }
 }
 
 TEST(ColumnRecordTest, AMirroredFilesThatIsCutOffOrDamagedIsDataLoss) {
@@ -96,9 +148,10 @@ TEST(ColumnRecordTest, AMirroredFilesThatIsCutOffOrDamagedIsDataLoss) {
   EXPECT_TRUE(absl::IsDataLoss(damaged(3, 1))) << "one copy";
   EXPECT_TRUE(absl::IsDataLoss(damaged(4, 3))) << "the fourth of three";
   EXPECT_TRUE(absl::IsDataLoss(damaged(6, 1))) << "units that are no power of two";
-  EXPECT_TRUE(absl::IsDataLoss(damaged(41, 9))) << "more copies lack something than there are";
-  EXPECT_TRUE(absl::IsDataLoss(damaged(42, 1))) << "twice the same";
-  EXPECT_TRUE(absl::IsDataLoss(damaged(43, 10))) << "more durable than there is";
+  EXPECT_TRUE(absl::IsDataLoss(damaged(17, 10))) << "more durable than there is";
+  EXPECT_TRUE(absl::IsDataLoss(damaged(57, 9))) << "more copies lack something than there are";
+  EXPECT_TRUE(absl::IsDataLoss(damaged(58, 1))) << "twice the same";
+  EXPECT_TRUE(absl::IsDataLoss(damaged(59, 3))) << "the fourth of three";
 }
 
 TEST(ColumnRecordTest, WhatIsCutOffOrDamagedIsDataLoss) {
@@ -117,8 +170,8 @@ TEST(ColumnRecordTest, WhatIsCutOffOrDamagedIsDataLoss) {
   EXPECT_TRUE(absl::IsDataLoss(damaged(5, 5))) << "the sixth is missing";
   EXPECT_TRUE(absl::IsDataLoss(damaged(6, 1))) << "units that are no power of two";
   EXPECT_TRUE(absl::IsDataLoss(damaged(18, 10))) << "more durable than there is";
-  EXPECT_TRUE(absl::IsDataLoss(damaged(52, 3))) << "an empty run";
-  EXPECT_TRUE(absl::IsDataLoss(damaged(70, 1))) << "runs that do not rise";
+  EXPECT_TRUE(absl::IsDataLoss(damaged(76, 3))) << "an empty run";
+  EXPECT_TRUE(absl::IsDataLoss(damaged(94, 1))) << "runs that do not rise";
 }
 
 TEST(ColumnRecordTest, OneOfALaterVersionIsNotTakenForDamage) {
@@ -131,6 +184,8 @@ TEST(ColumnRecordTest, OneOfALaterVersionIsNotTakenForDamage) {
 
 TEST(ColumnRecordTest, TheLargestFitsTheAttributesOfAStore) {
   ColumnRecord record = Sample();
+  record.columns = 14;
+  record.durable.resize(14);
   record.written.clear(), record.missed.clear(), record.doubtful.clear();
   for (size_t i = 0; i < ColumnRecord::kWrittenRunsMax; ++i) record.written.Add({2 * i, 2 * i + 1});
   for (size_t i = 0; i < ColumnRecord::kMissedRunsMax; ++i) record.missed.Add({2 * i, 2 * i + 1});
@@ -143,6 +198,22 @@ TEST(ColumnRecordTest, TheLargestFitsTheAttributesOfAStore) {
   EXPECT_EQ(*ColumnRecord::Decode(record.Encode()), record);
   record.missed.Add({1000, 1001});
   EXPECT_FALSE(record.Fits());
+}
+
+TEST(ColumnRecordTest, WhatOfManyColumnsIsTooLargeTogetherDoesNotFit) {
+  ColumnRecord record = Sample();
+  record.written.clear(), record.missed.clear(), record.doubtful.clear();
+  record.columns = 17;
+  record.durable.resize(17);
+  for (size_t i = 0; i < ColumnRecord::kWrittenRunsMax; ++i) record.written.Add({2 * i, 2 * i + 1});
+  for (size_t i = 0; i < ColumnRecord::kMissedRunsMax; ++i) record.missed.Add({2 * i, 2 * i + 1});
+  for (size_t i = 0; i < ColumnRecord::kDoubtfulRunsMax; ++i) {
+    record.doubtful.Add({2 * i, 2 * i + 1});
+  }
+  record.inode = std::string(ColumnRecord::kInodeBytesMax, 'i');
+  EXPECT_FALSE(record.Fits());
+  record.written.clear();  // as a flush leaves it
+  EXPECT_TRUE(record.Fits());
 }
 
 TEST(StripeSetTest, IsAPlainSet) {

@@ -70,7 +70,7 @@ absl::Status MirrorLayer::FailColumn(size_t column, const absl::Status& why) {
       return absl::UnavailableError(absl::StrCat(
           "column ", column, " does not serve, and no other is current: ", why.message()));
     }
-    now_.lacking[column] = now_.all_durable;
+    now_.lacking.insert(column);
   }
   state = State::kAway;
   lacks_[column].clear();
@@ -81,12 +81,6 @@ absl::Status MirrorLayer::FailColumn(size_t column, const absl::Status& why) {
   // before anything is.
   if (!now_.written.empty() || saved_ < wanted_) ++wanted_;
   return again;
-}
-
-void MirrorLayer::RecordSaved(uint64_t sequence) {
-  for (auto& [column, durable] : now_.lacking) {
-    if (IsLive(column)) durable = sequence;
-  }
 }
 
 absl::Status MirrorLayer::Settle(Version now) {
@@ -161,7 +155,8 @@ absl::Status MirrorLayer::Truncate(uint64_t size, Version now) {
   bool first = false;
   {
     MutexLock lock(mutex_);
-    first = now_.all_durable == 0;
+    first = std::all_of(now_.durable.begin(), now_.durable.end(),
+                        [](uint64_t sequence) { return sequence == 0; });
     if (first) ++wanted_;
   }
   if (first) ABACUS_RETURN_IF_ERROR(Save(now));
@@ -195,7 +190,7 @@ absl::Status MirrorLayer::Punch(Range range, Version now) {
   const uint64_t left = size - range.offset;
   const uint64_t bytes = range.bytes == 0 ? left : std::min(range.bytes, left);
   const StripeRun run = StripesOf(range.offset, bytes);
-  absl::Status status = Admit(run, true, now);
+  absl::Status status = Admit(run, true, AllColumns(), now);
   if (status.ok()) {
     status = RoundDamage(range.offset, range.offset + bytes, now, [&] {
       return ChangeEach<&Layer::Punch>(LiveColumns(), Range{range.offset, bytes}, now);

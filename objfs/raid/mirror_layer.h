@@ -58,7 +58,7 @@ class MirrorLayer final : public RecordedColumns {
   void Checkpoint(runtime::CheckpointWriter& writer) const override;
   absl::Status Restore(runtime::CheckpointReader& reader) override;
 
-  ABACUS_COLUMNS_LAYER(MirrorLayer, 1)
+  ABACUS_COLUMNS_LAYER(MirrorLayer, 2)
 
  private:
   enum class State : uint8_t {
@@ -87,7 +87,6 @@ class MirrorLayer final : public RecordedColumns {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     witness_ = witness;
   }
-  void RecordSaved(uint64_t sequence) override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Those that the witness is to have as not current.
   std::set<size_t> Lacking() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool IsSettled() const override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {

@@ -79,24 +79,21 @@ absl::Status MirrorLayer::TakeRecords(const std::set<size_t>& lacking, uint64_t 
   now_.columns = below_count();
   now_.column = 0;
   now_.unit_bytes = unit_bytes();
-  const uint64_t durable = now_.all_durable;
+  now_.durable.resize(below_count());
   if (now_.sequence > 0) now_.sequence = NextOpening(now_.sequence);
   ragged_ = false;
   saved_ = wanted_;
   for (StripeSet* set : {&torn_, &writing_, &drained_, &pending_}) set->clear();
-  std::map<size_t, uint64_t> before;
-  before.swap(now_.lacking);
-  known_ = lacking;
+  for (std::set<size_t>* columns : {&due_, &fenced_}) columns->clear();
+  known_ = now_.lacking = lacking;
   for (size_t column = 0; column < found.size(); ++column) {
-    if (lacking.contains(column)) {
-      const auto then = before.find(column);
-      now_.lacking[column] = then == before.end() ? durable : then->second;
-    } else if (found[column].ok() && found[column]->sequence >= durable) {
+    if (lacking.contains(column)) continue;
+    if (found[column].ok() && found[column]->sequence >= now_.durable[column]) {
       // Before there was a record on all columns nothing was written: one without any lacks
       // nothing.
       states_[column] = State::kCurrent;
     } else {
-      now_.lacking[column] = durable;
+      now_.lacking.insert(column);
     }
   }
   if (now_.lacking.empty()) {

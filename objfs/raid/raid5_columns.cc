@@ -19,7 +19,6 @@ absl::Status Raid5Layer::FailColumn(size_t column, const absl::Status& why) {
   }
   if (!now_.missing.has_value()) {
     now_.missing = column;
-    now_.missing_durable = now_.all_durable;
     now_.missed.clear();
   }
   present_ = false;

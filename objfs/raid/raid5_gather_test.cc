@@ -206,11 +206,14 @@ TEST_F(Raid5GatherTest, WhatCannotBeWrittenIsToldAndKept) {
   at_ = model_.size();
   Write(at_, 100);
   Write(at_ + 100, 100);
-  columns_.column(0).BeforeChange([](LayerCall) -> absl::Status {
-    return absl::ResourceExhaustedError("the test has no room");
-  });
+  for (size_t i = 0; i < columns_.count(); ++i) {
+    columns_.column(i).BeforeChange([](LayerCall call) -> absl::Status {
+      if (call != LayerCall::kWrite) return absl::OkStatus();
+      return absl::ResourceExhaustedError("the test has no room");
+    });
+  }
   EXPECT_TRUE(absl::IsResourceExhausted(columns_.raid()->CloseColumns(columns_.Now())));
-  columns_.column(0).BeforeChange(nullptr);
+  for (size_t i = 0; i < columns_.count(); ++i) columns_.column(i).BeforeChange(nullptr);
   // The file has grown for what could not be written, and has that or zeros there.
   EXPECT_EQ(columns_.top()->GetAttributes(columns_.Now())->size, at_ + 200);
   ExpectRead(0, at_ + 100);

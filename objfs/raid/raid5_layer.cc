@@ -72,7 +72,7 @@ absl::Status Raid5Layer::CutTail(Version now) {
     const StripeRun run{stripe, stripe + 1};
     uint64_t from = size;
     const Mode mode = ModeOf(stripe);
-    absl::Status status = Admit(run, true, now);
+    absl::Status status = Admit(run, true, AllColumns(), now);
     if (mode.doubtful) {
       // The unit that nobody knows stays; it is looked at again when its column is back.
       for (const Striping::Piece& piece :
@@ -121,7 +121,7 @@ absl::Status Raid5Layer::PunchColumns(Range range, Version now) {
   // Behind the end there are zeros anyway, so that the last stripe is whole.
   StripeRun whole{striping_->Stripes(offset),
                   end == size ? striping_->Stripes(end) : striping_->StripeOf(end)};
-  absl::Status status = Admit(run, true, now);
+  absl::Status status = Admit(run, true, AllColumns(), now);
   {
     MutexLock lock(mutex_);
     if (now_.missing.has_value() || whole.begin >= whole.end) whole = {};

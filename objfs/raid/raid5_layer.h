@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -91,7 +92,7 @@ class Raid5Layer final : public RecordedColumns {
   void Checkpoint(runtime::CheckpointWriter& writer) const override;
   absl::Status Restore(runtime::CheckpointReader& reader) override;
 
-  ABACUS_COLUMNS_LAYER(Raid5Layer, 2)
+  ABACUS_COLUMNS_LAYER(Raid5Layer, 3)
 
  private:
   // How a stripe is kept now.
@@ -124,9 +125,10 @@ class Raid5Layer final : public RecordedColumns {
     spilled_.clear();
     pace_.Reset(below_count());
   }
-  void RecordSaved(uint64_t sequence) override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    if (!SomeMiss()) now_.missing_durable = sequence;
+  bool NewestIsAtAll() const override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return now_.missing.has_value();
   }
+  std::set<size_t> ColumnsOf(uint64_t offset, uint64_t bytes) const override;
   Mode ModeOf(uint64_t stripe) const;
   Mode ModeLocked(uint64_t stripe) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool HasData(uint64_t stripe, size_t column) const {

@@ -14,9 +14,9 @@ using Turn = RangeTurns::Turn;
 
 bool Raid5Layer::Believed(const absl::StatusOr<ColumnRecord>& record, size_t column) const {
   MutexLock lock(mutex_);
-  const uint64_t least = now_.missing == column ? now_.missing_durable : now_.all_durable;
-  // Before there was a record on all columns nothing was written: one without any lacks nothing.
-  return record.ok() && record->sequence >= least && record->sequence <= now_.sequence;
+  // Before a column has a record nothing is written there: one that never had any lacks nothing.
+  return record.ok() && record->sequence >= now_.durable[column] &&
+         record->sequence <= now_.sequence;
 }
 
 absl::Status Raid5Layer::TakeRecords(std::vector<absl::StatusOr<ColumnRecord>> found) {
@@ -45,12 +45,14 @@ absl::Status Raid5Layer::TakeRecords(std::vector<absl::StatusOr<ColumnRecord>> f
     MutexLock lock(mutex_);
     now_ = best.has_value() ? *found[*best] : ColumnRecord();
     now_.columns = below_count();
+    now_.durable.resize(below_count());
     now_.unit_bytes = striping_->unit_bytes();
     if (best.has_value()) now_.sequence = NextOpening(now_.sequence);
     present_ = false;
     ragged_ = false;
     saved_ = wanted_;
     for (StripeSet* set : {&spilled_, &torn_, &writing_, &drained_, &pending_}) set->clear();
+    for (std::set<size_t>* columns : {&due_, &fenced_}) columns->clear();
     if (!best.has_value()) lacking = absent;
   }
   for (size_t column = 0; best.has_value() && column < found.size(); ++column) {
@@ -78,7 +80,6 @@ absl::Status Raid5Layer::TakeRecords(std::vector<absl::StatusOr<ColumnRecord>> f
                                                "column ", *now_.missing, " is missing already"));
   }
   now_.missing = lacking;
-  now_.missing_durable = now_.all_durable;
   now_.missed = now_.written;
   ++wanted_;
   return absl::OkStatus();

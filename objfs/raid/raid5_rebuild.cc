@@ -145,7 +145,7 @@ absl::Status Raid5Layer::FinishRebuilt(const StripeSet& stripes, size_t column, 
     }
     ++wanted_;
   }
-  return Save(now);
+  return SaveAtAll(now);
 }
 
 absl::Status Raid5Layer::ScrubStripe(uint64_t stripe, ScrubProgress* progress, Version now) {

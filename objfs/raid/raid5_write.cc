@@ -92,6 +92,16 @@ absl::Status Raid5Layer::Written(StripeRun run, const absl::Status& status) {
   return status;
 }
 
+std::set<size_t> Raid5Layer::ColumnsOf(uint64_t offset, uint64_t bytes) const {
+  if (bytes >= stripe_bytes()) return AllColumns();
+  std::set<size_t> columns;
+  for (const Striping::Piece& piece : striping_->Pieces(offset, bytes)) {
+    columns.insert(striping_->ColumnOf(piece.stripe, piece.unit));
+    columns.insert(striping_->ParityColumn(piece.stripe));
+  }
+  return columns;
+}
+
 absl::Status Raid5Layer::WriteRange(uint64_t offset, uint64_t bytes, const Block* content,
                                     uint64_t end, Version now) {
   const uint64_t stripe_bytes = striping_->stripe_bytes(), begin = offset, stop = offset + bytes;
@@ -122,7 +132,8 @@ absl::Status Raid5Layer::WriteRange(uint64_t offset, uint64_t bytes, const Block
     }
     if (IsAgain(status)) {
       // A column is missing that was there: what it has must be put elsewhere first.
-      ABACUS_RETURN_IF_ERROR(Admit(StripesOf(offset, stop - offset), true, now));
+      ABACUS_RETURN_IF_ERROR(
+          Admit(StripesOf(offset, stop - offset), true, ColumnsOf(offset, stop - offset), now));
       continue;
     }
     ABACUS_RETURN_IF_ERROR(status);

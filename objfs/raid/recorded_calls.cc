@@ -127,8 +127,9 @@ void RecordedColumns::ChangedIn(size_t column) {
   flushed_.erase(column);
 }
 
-absl::Status RecordedColumns::FlushChanged(Version now) {
-  std::vector<size_t> columns;
+absl::Status RecordedColumns::FlushChanged(std::vector<size_t>* flushed, Version now) {
+  std::vector<size_t>& columns = *flushed;
+  columns.clear();
   {
     MutexLock lock(mutex_);
     for (size_t column = 0; column < below_count(); ++column) {
@@ -161,7 +162,7 @@ absl::Status RecordedColumns::TakeColumns(const std::vector<runtime::Ref<Layer>>
   open_ = ragged_ = false;
   now_ = ColumnRecord();
   for (StripeSet* set : {&torn_, &writing_, &drained_, &pending_}) set->clear();
-  flushed_.clear();
+  for (std::set<size_t>* columns_in : {&flushed_, &due_, &fenced_}) columns_in->clear();
   saved_ = admitted_ = wanted_;
   ForgetColumns();
   TakeWitness(witness);

@@ -95,7 +95,7 @@ absl::Status RecordedColumns::Recover(Version now) {
   ABACUS_RETURN_IF_ERROR(CutTailIfRagged(now));
   ABACUS_RETURN_IF_ERROR(MendAll(now));
   ABACUS_RETURN_IF_ERROR(Drain(now));
-  return Save(now);
+  return SaveAtAll(now);
 }
 
 absl::Status RecordedColumns::MendAll(Version now) {
@@ -119,8 +119,50 @@ void RecordedColumns::Changed(Version now) {
   ++wanted_;
 }
 
+absl::StatusOr<ColumnRecord> RecordedColumns::NextRecord() {
+  if (!now_.Fits()) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(Kind().name,
+                     ": too many places of the file are being written at once, or its inode of ",
+                     now_.inode.size(), " bytes is too long; flush it"));
+  }
+  ++now_.sequence;
+  return now_;
+}
+
+std::vector<size_t> RecordedColumns::RecordHolders(const std::set<size_t>& due,
+                                                   uint64_t sequence) const {
+  constexpr size_t kHoldersLeast = 2;
+  std::set<size_t> holders;
+  for (size_t column = 0; column < below_count(); ++column) {
+    if (IsLive(column) && (NewestIsAtAll() || due.contains(column))) holders.insert(column);
+  }
+  // The others take turns.
+  for (size_t i = 0; holders.size() < kHoldersLeast && i < below_count(); ++i) {
+    const size_t column = (sequence + i) % below_count();
+    if (IsLive(column)) holders.insert(column);
+  }
+  return {holders.begin(), holders.end()};
+}
+
+absl::Status RecordedColumns::GiveRecord(ColumnRecord record, const std::vector<size_t>& columns,
+                                         bool durable, Version now) {
+  std::deque<runtime::BranchOf<absl::Status>> branches;
+  for (const size_t column : columns) {
+    record.column = column;
+    branches.push_back(durable ? below(column).Fork<&Layer::SaveInode>(record.Encode(), now)
+                               : below(column).Fork<&Layer::SetInode>(record.Encode(), now));
+  }
+  absl::Status worst;
+  for (size_t i = 0; i < columns.size(); ++i) {
+    const absl::Status status = Note(columns[i], branches[i].Join());
+    if (!status.ok() && (worst.ok() || IsAgain(worst))) worst = status;
+  }
+  return worst;
+}
+
 // Those who come while one saves go along with the next.
-absl::Status RecordedColumns::Save(Version now, bool durable) {
+absl::Status RecordedColumns::Save(Version now) {
   uint64_t goal = 0;
   {
     MutexLock lock(mutex_);
@@ -130,48 +172,58 @@ absl::Status RecordedColumns::Save(Version now, bool durable) {
   for (;;) {
     {
       MutexLock lock(mutex_);
-      if (saved_ >= goal) return absl::OkStatus();
+      if (saved_ >= goal && due_.empty()) return absl::OkStatus();
     }
     ABACUS_RETURN_IF_ERROR(Settle(now));
     ColumnRecord record;
     std::vector<size_t> columns;
+    std::set<size_t> due;
     uint64_t saves = 0;
     {
       MutexLock lock(mutex_);
       // A column that fails from here on has this record, or is found not to take it.
       if (!IsSettled()) continue;
-      if (!now_.Fits()) {
-        return absl::ResourceExhaustedError(
-            absl::StrCat(Kind().name,
-                         ": too many places of the file are being written at once, or its "
-                         "inode of ",
-                         now_.inode.size(), " bytes is too long; flush it"));
-      }
-      ++now_.sequence;
-      record = now_;
+      ABACUS_ASSIGN_OR_RETURN(record, NextRecord());
       saves = wanted_;
-      for (size_t column = 0; column < below_count(); ++column) {
-        if (IsLive(column)) columns.push_back(column);
-      }
+      due.swap(due_);
+      columns = RecordHolders(due, record.sequence);
     }
-    std::deque<runtime::BranchOf<absl::Status>> branches;
-    for (const size_t column : columns) {
-      record.column = column;
-      branches.push_back(durable ? below(column).Fork<&Layer::SaveInode>(record.Encode(), now)
-                                 : below(column).Fork<&Layer::SetInode>(record.Encode(), now));
-    }
-    absl::Status worst;
-    for (size_t i = 0; i < columns.size(); ++i) {
-      const absl::Status status = Note(columns[i], branches[i].Join());
-      if (!status.ok() && (worst.ok() || IsAgain(worst))) worst = status;
-    }
-    if (IsAgain(worst)) continue;  // without the column that failed
-    ABACUS_RETURN_IF_ERROR(worst);
-    if (!durable) return absl::OkStatus();
+    const absl::Status given = GiveRecord(record, columns, /*durable=*/true, now);
     MutexLock lock(mutex_);
-    saved_ = saves;
-    now_.all_durable = record.sequence;
-    RecordSaved(record.sequence);
+    if (given.ok()) {
+      saved_ = saves;
+      for (const size_t column : columns) now_.durable[column] = record.sequence;
+      fenced_.insert(columns.begin(), columns.end());
+      return absl::OkStatus();
+    }
+    due_.insert(due.begin(), due.end());
+    if (!IsAgain(given)) return given;  // else: without the column that failed
+  }
+}
+
+absl::Status RecordedColumns::SaveAtAll(Version now) {
+  {
+    MutexLock lock(mutex_);
+    due_ = AllColumns();
+  }
+  return Save(now);
+}
+
+absl::Status RecordedColumns::PushRecord(Version now) {
+  const Turn turn(record_turns_, kOneAtATimeRun, RangeTurns::Kind::kExclusive);
+  for (;;) {
+    ABACUS_RETURN_IF_ERROR(Settle(now));
+    ColumnRecord record;
+    std::vector<size_t> columns;
+    {
+      MutexLock lock(mutex_);
+      if (saved_ >= wanted_) return absl::OkStatus();
+      if (!IsSettled()) continue;
+      ABACUS_ASSIGN_OR_RETURN(record, NextRecord());
+      columns = RecordHolders(AllColumns(), record.sequence);
+    }
+    const absl::Status given = GiveRecord(record, columns, /*durable=*/false, now);
+    if (!IsAgain(given)) return given;
   }
 }
 
@@ -185,18 +237,36 @@ absl::Status RecordedColumns::Drain(Version now) {
     // Also where somebody is writing to all of them: earlier bytes of theirs are to be durable.
     if (now_.written.empty()) return absl::OkStatus();
   }
-  absl::Status flushed = FlushChanged(now);
-  while (IsAgain(flushed)) flushed = FlushChanged(now);
+  std::vector<size_t> columns;
+  absl::Status flushed;
+  do {
+    flushed = FlushChanged(&columns, now);
+  } while (IsAgain(flushed));
   ABACUS_RETURN_IF_ERROR(flushed);
   MutexLock lock(mutex_);
   drained_.Remove(torn_);
   now_.written.Remove(drained_);
   drained_.clear();
+  for (const size_t column : columns) fenced_.erase(column);
+  due_.insert(columns.begin(), columns.end());
   ++wanted_;
   return absl::OkStatus();
 }
 
-absl::Status RecordedColumns::Admit(StripeRun run, bool contents, Version now) {
+std::set<size_t> RecordedColumns::AllColumns() const {
+  std::set<size_t> all;
+  for (size_t column = 0; column < below_count(); ++column) all.insert(column);
+  return all;
+}
+
+bool RecordedColumns::AreFenced(const std::set<size_t>& columns) const {
+  return std::all_of(columns.begin(), columns.end(), [&](size_t column) {
+    return !IsLive(column) || fenced_.contains(column);
+  });
+}
+
+absl::Status RecordedColumns::Admit(StripeRun run, bool contents, const std::set<size_t>& columns,
+                                    Version now) {
   if (run.begin >= run.end) return absl::OkStatus();
   for (bool drained = false;;) {
     bool known = false, full = false;
@@ -206,7 +276,7 @@ absl::Status RecordedColumns::Admit(StripeRun run, bool contents, Version now) {
       drained_.Remove(run);
       pending_.Remove(run);
       // Not by a record that could not be written.
-      known = saved_ >= admitted_ && now_.written.ContainsAll(run) &&
+      known = saved_ >= admitted_ && AreFenced(columns) && now_.written.ContainsAll(run) &&
               (!SomeMiss() || now_.missed.ContainsAll(run));
       StripeSet written = now_.written;
       written.Add(run);
@@ -231,6 +301,9 @@ absl::Status RecordedColumns::Admit(StripeRun run, bool contents, Version now) {
         now_.missed.Add(run);
         now_.missed.MergeTo(ColumnRecord::kMissedRunsMax);
       }
+      for (const size_t column : columns) {
+        if (!fenced_.contains(column)) due_.insert(column);
+      }
       admitted_ = ++wanted_;
     }
     ABACUS_RETURN_IF_ERROR(Save(now));
@@ -249,7 +322,7 @@ absl::Status RecordedColumns::Push(Version now) {
     status = Each<&Layer::Push>(LiveColumns(), now);
   } while (IsAgain(status));
   ABACUS_RETURN_IF_ERROR(status);
-  return Save(now, /*durable=*/false);
+  return PushRecord(now);
 }
 
 // What cannot be mended stays torn and is told; all else is durable then.
@@ -360,7 +433,7 @@ absl::Status RecordedColumns::Change(bool append, const Block& bytes, uint64_t* 
 
 absl::Status RecordedColumns::WriteAt(uint64_t offset, const Block& bytes, Version now) {
   const StripeRun run = StripesOf(offset, bytes.size());
-  absl::Status status = Admit(run, true, now);
+  absl::Status status = Admit(run, true, ColumnsOf(offset, bytes.size()), now);
   if (status.ok()) {
     uint64_t end = 0;
     {
@@ -410,7 +483,9 @@ absl::Status RecordedColumns::Truncate(uint64_t size, Version now) {
   }
   const StripeRun run{StripeAt(size), StripesIn(before)};
   absl::Status status;
-  if (size % stripe_bytes_ > 0) status = Admit({run.begin, run.begin + 1}, true, now);
+  if (size % stripe_bytes_ > 0) {
+    status = Admit({run.begin, run.begin + 1}, true, AllColumns(), now);
+  }
   if (status.ok()) {
     {
       MutexLock lock(mutex_);
@@ -421,7 +496,7 @@ absl::Status RecordedColumns::Truncate(uint64_t size, Version now) {
     // One record has the new size and that what it cuts off is being written. With the old size it
     // would have the crash leave stripes in doubt that nobody wrote to and that are still the
     // file's. And the new size is durable before anything is cut off.
-    status = Admit(run, false, now);
+    status = Admit(run, false, AllColumns(), now);
     if (status.ok()) status = Save(now);
     if (status.ok()) status = CutTailIfRagged(now);
   }

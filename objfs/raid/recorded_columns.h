@@ -23,10 +23,13 @@ namespace abacus::objfs {
 // how a stripe's bytes lie in its columns, and what becomes of a column that does not serve.
 //
 // Invariants, of all kinds:
-// 1. A stripe is in the written set of every live column's record, durably, before its first byte
-//    is written.
-// 2. A record is durable at all live columns, and Settle() has been, before what rests on it.
-// 3. Bytes of the columns behind the end of the file are zeros, or `ragged_` is set.
+// 1. The newest record is durable at two columns at least, and where it has to be
+//    (NewestIsAtAll()) at all live ones; and Settle() has been, before what rests on it.
+// 2. A stripe is in the newest record's written set before its first byte is written.
+// 3. A column has a record, durably, that is newer than the last flush of its bytes before they
+//    change again, and one that is newer than they are with the end of that flush: so one that comes
+//    back without them is known by its record.
+// 4. Bytes of the columns behind the end of the file are zeros, or `ragged_` is set.
 //
 // Thread-safety: thread-safe. Blocking: as the layers below, and while another call is at the same
 // stripes. Lock order: a turn of stripes, open_turns_, drain_turns_, record_turns_, then mutex_; no
@@ -93,8 +96,14 @@ class RecordedColumns : public ColumnsLayer {
     (void)now;
     return absl::OkStatus();
   }
-  // All live columns have this record.
-  virtual void RecordSaved(uint64_t sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) = 0;
+  // Whether one live column may have to tell alone how things are, so that each has the newest
+  // record. Else two columns have it, as all but one answer when the file is opened.
+  virtual bool NewestIsAtAll() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return true; }
+  // Which columns have, or have the parity of, these bytes of the file.
+  virtual std::set<size_t> ColumnsOf(uint64_t offset, uint64_t bytes) const {
+    (void)offset, (void)bytes;
+    return AllColumns();
+  }
   // Stripes are about to be written: what has to be done for that beforehand. True: something was,
   // and the state is to be looked at again.
   virtual absl::StatusOr<bool> BeforeAdmission(StripeRun run, bool contents, Version now) {
@@ -143,8 +152,8 @@ class RecordedColumns : public ColumnsLayer {
   // After a call that changed, or may have changed, bytes of the column; before its stripes are
   // left.
   void ChangedIn(size_t column);
-  // Flushes the columns that were changed since they were flushed last.
-  absl::Status FlushChanged(Version now);
+  // Flushes the columns that were changed since they were flushed last. `flushed`: which.
+  absl::Status FlushChanged(std::vector<size_t>* flushed, Version now);
   absl::Status FlushLive(Version now) { return Each<&Layer::Flush>(LiveColumns(), now); }
   // What was read of a column, `bytes` long.
   absl::StatusOr<Bytes> BytesOf(size_t column, const absl::StatusOr<ReadResult>& answer,
@@ -164,17 +173,22 @@ class RecordedColumns : public ColumnsLayer {
   absl::Status Recover(Version now);
   absl::Status MendAll(Version now);  // REQUIRES: nobody else is inside
   absl::Status MendInTurns(Version now);
-  // Makes the record of now that of all live columns; durable, unless pushed only.
-  absl::Status Save(Version now, bool durable = true);
-  // Makes all bytes durable, and takes out of the written set what nobody is writing.
+  // Makes the record of now durable (invariant 1), and at those columns that wait for one (due_).
+  absl::Status Save(Version now);
+  // The same, at all live columns.
+  absl::Status SaveAtAll(Version now);
+  // Gives all live columns the record of now; durable some time.
+  absl::Status PushRecord(Version now);
+  // Makes all bytes durable, and takes out of the written set what nobody is writing. The record
+  // that says so is due then.
   absl::Status Drain(Version now);
   void Changed(Version now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // -- writes ------------------------------------------------------------------------------------
 
   // REQUIRES: the exclusive turn of these stripes. `contents`: bytes are written to them, and they
-  // are not only cut off.
-  absl::Status Admit(StripeRun run, bool contents, Version now);
+  // are not only cut off. `columns`: which change.
+  absl::Status Admit(StripeRun run, bool contents, const std::set<size_t>& columns, Version now);
   void Leave(StripeRun run);
   // In its turn; `at` is where the bytes went.
   absl::Status Change(bool append, const runtime::Block& bytes, uint64_t* at, Version now);
@@ -189,6 +203,7 @@ class RecordedColumns : public ColumnsLayer {
   StripeRun StripesOf(uint64_t offset, uint64_t bytes) const {
     return {StripeAt(offset), StripesIn(offset + bytes)};
   }
+  std::set<size_t> AllColumns() const;
   uint64_t unit_bytes() const { return unit_bytes_; }
   uint64_t stripe_bytes() const { return stripe_bytes_; }
   ColumnRecord::Kind record_kind() const { return record_kind_; }
@@ -204,13 +219,27 @@ class RecordedColumns : public ColumnsLayer {
   StripeSet drained_ ABSL_GUARDED_BY(mutex_);  // of a Drain() under way
   StripeSet pending_ ABSL_GUARDED_BY(mutex_);  // rebuilt, not durable yet
   bool ragged_ ABSL_GUARDED_BY(mutex_) = false;
-  std::set<size_t> flushed_ ABSL_GUARDED_BY(mutex_);  // columns that nothing has changed in since
+  // Columns: that nothing has changed in since they were flushed; that wait for a record; that have
+  // one which is newer than the last flush of their bytes.
+  std::set<size_t> flushed_ ABSL_GUARDED_BY(mutex_), due_ ABSL_GUARDED_BY(mutex_),
+      fenced_ ABSL_GUARDED_BY(mutex_);
   uint64_t wanted_ ABSL_GUARDED_BY(mutex_) = 0;       // grows with each change of now_
   uint64_t saved_ ABSL_GUARDED_BY(mutex_) = 0;        // up to where it is durable
   uint64_t admitted_ ABSL_GUARDED_BY(mutex_) = 0;     // the change that last admitted a stripe
   uint64_t repaired_ ABSL_GUARDED_BY(mutex_) = 0;     // units, for people
 
  private:
+  // Gives these columns that record. The worst answer, as WriteColumns().
+  absl::Status GiveRecord(ColumnRecord record, const std::vector<size_t>& columns, bool durable,
+                          Version now);
+  // The record of now with its new sequence. Errors: kResourceExhausted - it is too large.
+  absl::StatusOr<ColumnRecord> NextRecord() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Who gets it, of those that are live.
+  std::vector<size_t> RecordHolders(const std::set<size_t>& due, uint64_t sequence) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether all of them that are live are fenced.
+  bool AreFenced(const std::set<size_t>& columns) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
   // Constant after SetGeometry().
   ColumnRecord::Kind record_kind_ = ColumnRecord::Kind::kRaid5;
   uint64_t unit_bytes_ = 0, stripe_bytes_ = 1;

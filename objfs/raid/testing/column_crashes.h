@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "gtest/gtest.h"
 #include "objfs/raid/testing/test_columns.h"
 
@@ -139,8 +140,8 @@ class Crashes {
       const auto record = ColumnRecord::Decode(kept.ok() ? kept->blob : "");
       absl::StrAppend(&all, "\n  column ", i, absent_ == i ? " (away): " : ": ");
       if (!record.ok()) continue;
-      absl::StrAppend(&all, "sequence ", record->sequence, ", all durable ", record->all_durable,
-                      ", missing ", record->missing.has_value() ? int(*record->missing) : -1,
+      absl::StrAppend(&all, "sequence ", record->sequence, ", durable ",
+                      absl::StrJoin(record->durable, " "), ", missing ", record->missing.has_value() ? int(*record->missing) : -1,
                       ", lacking ", record->lacking.size(), ", size ", record->size, ", written",
                       Text(record->written), ", missed", Text(record->missed), ", doubtful",
                       Text(record->doubtful));
