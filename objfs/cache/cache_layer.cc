@@ -227,15 +227,20 @@ absl::StatusOr<std::vector<BlockPool::Found>> CacheLayer::Get(Blocks blocks, uin
     }
     uint64_t run = 1;
     while (i + run < count && !found[i + run] && run < run_max) ++run;
-    uint64_t last = blocks.first + i + run - 1;
+    const uint64_t wanted = blocks.first + i + run - 1;
+    uint64_t last = wanted;
     if (i + run == count) {
       last =
           std::min((last * block_bytes_ + ahead_bytes) / block_bytes_, (size - 1) / block_bytes_);
       last = std::max(last, blocks.last);
     }
-    ABACUS_ASSIGN_OR_RETURN(std::vector<BlockPool::Found> fetched,
-                            Fetch(blocks.first + i, last, now));
-    for (uint64_t k = 0; k < run; ++k) found[i + k] = std::move(fetched[k]);
+    auto fetched = Fetch(blocks.first + i, last, now);
+    // What lies behind may be damaged or away: that is for who asks for it.
+    if (last > wanted && !fetched.ok() && !IsWouldBlock(fetched.status())) {
+      fetched = Fetch(blocks.first + i, wanted, now);
+    }
+    ABACUS_RETURN_IF_ERROR(fetched.status());
+    for (uint64_t k = 0; k < run; ++k) found[i + k] = std::move((*fetched)[k]);
     misses += run;
     i += run;
   }

@@ -46,6 +46,19 @@ class PromisingLayer final : public Layer {
   static inline std::atomic<uint64_t> given{0};
 };
 
+// Whose bytes are damaged from a block on.
+class DamagedLayer final : public Layer {
+ public:
+  static constexpr LayerKind kKind = {"damaged", "objfs.DamagedLayer", {}};
+  static constexpr uint64_t kDamagedAt = 24 << 10;
+
+  absl::StatusOr<ReadResult> Read(uint64_t offset, uint64_t bytes, Version now) override {
+    if (offset + bytes > kDamagedAt) return absl::DataLossError("a damaged block");
+    return Layer::Read(offset, bytes, now);
+  }
+  ABACUS_LAYER(DamagedLayer, 1)
+};
+
 class CacheLayerTest : public ::testing::Test {
  protected:
   static constexpr size_t kNodes = 2;
@@ -56,7 +69,7 @@ class CacheLayerTest : public ::testing::Test {
     runtime::testing::ClusterOptions options;
     options.nodes = kNodes;
     options.types = [](size_t, runtime::testing::TestPoints&, runtime::ObjectTypes& types) {
-      types.Add<PromisingLayer>().Add<TraceLayer>();
+      types.Add<PromisingLayer>().Add<TraceLayer>().Add<DamagedLayer>();
       types.Add<MemoryLayer>().Add<ErrorLayer>().Add<StatisticsLayer>().Add<CacheLayer>(
           [] { return std::make_unique<CacheManager>(kBudget); });
     };
@@ -227,6 +240,17 @@ TEST_F(CacheLayerTest, ASequentialReaderIsReadAheadOf) {
   }
   // Blocks 0; 1 with 2 and 3; 4 with 5 (the file ends).
   EXPECT_THAT(Fact(counted, "read"), HasSubstr("3 calls, 0 errors, 49152 bytes"));
+}
+
+TEST_F(CacheLayerTest, DamageBehindWhatIsAskedForIsForWhoAsksForIt) {
+  const Ref<Layer> memory = Make<MemoryLayer>({});
+  const Ref<Layer> damaged = Make<DamagedLayer>({memory});
+  const Ref<Layer> cache = Make<CacheLayer>({damaged}, {{"ahead", "64 KiB"}});
+  ASSERT_TRUE(Write(memory, 0, std::string(48 << 10, 'x')).ok());
+  for (uint64_t at = 0; at < DamagedLayer::kDamagedAt; at += 4096) {
+    ASSERT_EQ(ReadAll(cache, at, 4096), std::string(4096, 'x')) << at;
+  }
+  EXPECT_FALSE(cache->Read(DamagedLayer::kDamagedAt, 1, Version{1}).ok());
 }
 
 TEST_F(CacheLayerTest, WritesStayHereUntilTheyAreFlushed) {

@@ -222,6 +222,7 @@ absl::Status FileSystemImpl::OnBreak(ObjectId id, bool write_back, Version given
   // A file that is not open has been pushed, and its layers are gone.
   const FilePtr file = UsedNow(id);
   if (file != nullptr && file->holds_back) {
+    file->size_seen = false;
     const int64_t written_ns = file->written_ns;
     status = write_back ? file->lowest()->Recall(Range(), given)
                         : file->lowest()->Invalidate(Range(), given);

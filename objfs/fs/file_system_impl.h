@@ -197,6 +197,8 @@ class FileSystemImpl final : public FileSystem {
     }
     // Of a file with columns, which the layer below this one stands on.
     runtime::Ref<SpreadLayer> spread;
+    // Whether the size that the columns have was looked at under this promise.
+    std::atomic<bool> size_seen{false};
   };
   using FilePtr = std::shared_ptr<OpenFile>;
   // Keeps a file open.
@@ -301,6 +303,7 @@ class FileSystemImpl final : public FileSystem {
   absl::Status BuildSpread(const std::string& text, const runtime::Ref<Layer>& bottom,
                            OpenFile* file);
   std::string ColumnsOfFile(const Node& node) const;
+  void SeeSize(OpenFile& file);
   void EndStack(const BuiltStack& stack);
 
   // names.cc

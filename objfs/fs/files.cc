@@ -477,7 +477,23 @@ absl::StatusOr<Block> FileSystemImpl::Read(FileHandle handle, uint64_t offset, u
   ABACUS_ASSIGN_OR_RETURN(ReadResult read, Patiently(*open.file, [&] {
                             return open.file->top()->Read(offset, bytes, Now());
                           }));
+  SeeSize(*open.file);
   return std::move(read.bytes);
+}
+
+// A client that died may not have told the size that the columns have. Whoever opened them now has
+// told it, by a change of this client's own, which ends nothing of what is known here.
+void FileSystemImpl::SeeSize(OpenFile& file) {
+  if (!file.spread || file.size_seen.exchange(true)) return;
+  const absl::StatusOr<Attributes> attributes = file.top()->GetAttributes(Now());
+  if (!attributes.ok()) {
+    file.size_seen = false;
+    return;
+  }
+  const std::optional<Node> known = known_.Find(file.id);
+  if (!known.has_value() || known->size == attributes->size) return;
+  Knowledge::Change lasting(known_, file.id);
+  lasting.IsOfBytes();
 }
 
 absl::Status FileSystemImpl::Write(FileHandle handle, uint64_t offset, const Block& bytes) {

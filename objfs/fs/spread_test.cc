@@ -4,6 +4,8 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include <atomic>
+#include <chrono>
 #include <future>
 #include <memory>
 #include <random>
@@ -49,7 +51,14 @@ class SpreadTest : public ::testing::Test {
  protected:
   static constexpr size_t kSpare = 3;
 
-  SpreadTest() : world_(9, nullptr, nullptr, absl::Seconds(30), absl::Seconds(1), nullptr, 4) {}
+  SpreadTest()
+      : world_(
+            9, nullptr,
+            [this] {
+              const auto now = std::chrono::steady_clock::now().time_since_epoch();
+              return steady_ns_ + std::chrono::nanoseconds(now).count();
+            },
+            absl::Seconds(30), absl::Seconds(1), nullptr, 4) {}
 
   static FileHandle Create(FileSystem& at, const std::string& name, const std::string& stack) {
     const auto made = at.Create(kRoot, at.root(), name, S_IFREG | 0644, O_RDWR, stack);
@@ -88,6 +97,7 @@ class SpreadTest : public ::testing::Test {
     return ids.ok() ? *ids : std::vector<ObjectId>();
   }
 
+  std::atomic<int64_t> steady_ns_{0};  // by how much the clock of leases is ahead
   FileSystemWorld world_;
 };
 
@@ -393,6 +403,42 @@ TEST_F(SpreadTest, WhatWasAcknowledgedAndNotSyncedIsThereWhenServersAreBack) {
   EXPECT_TRUE(Read(*other, there) == text);
   EXPECT_TRUE(other->Release(there).ok());
   EXPECT_TRUE(client->Release(handle).ok());
+}
+
+// Nothing but the sync looks whether they are back.
+TEST_F(SpreadTest, ASyncFindsTheServersThatAreBack) {
+  const auto client = world_.Client(1);
+  const FileHandle handle = Create(*client, "file", kCachedRaid);
+  const std::string text = NoiseOf(14, 100'000);
+  Write(*client, handle, 0, text);
+  ASSERT_TRUE(client->Push(handle).ok());
+  world_.LoseColumns(1);
+  world_.LoseColumns(2);
+  EXPECT_FALSE(client->Sync(handle).ok());
+  world_.StartColumns(1, kSpare);
+  world_.StartColumns(2, kSpare + 1);
+  EXPECT_TRUE(Eventually([&] { return client->Sync(handle).ok(); }));
+  EXPECT_TRUE(Read(*client, handle) == text);
+  EXPECT_TRUE(client->Release(handle).ok());
+}
+
+// A client that died had not told the size.
+TEST_F(SpreadTest, TheSizeOfAFileIsThatOfWhatIsRead) {
+  const auto client = world_.Client(1), other = world_.Client(2);
+  const FileHandle handle = Create(*client, "file", kPlainRaid);
+  ASSERT_TRUE(client->Sync(handle).ok());
+  Write(*client, handle, 0, NoiseOf(15, 100'000));
+  world_.cluster().Kill(1);
+  EXPECT_TRUE(Eventually([&] {
+    steady_ns_ += absl::ToInt64Nanoseconds(absl::Seconds(10));
+    const auto clients = world_.volume()->Clients();
+    return other->Renew().ok() && clients.ok() && clients->size() == 1;
+  }));
+  const FileHandle there = Open(*other, "file");
+  EXPECT_TRUE(other->Stat(Find(*other, "file")).ok());  // what is told then is known from then on
+  const size_t size = Read(*other, there).size();
+  EXPECT_EQ(other->Stat(Find(*other, "file"))->size, size);
+  EXPECT_TRUE(other->Release(there).ok());
 }
 
 // And what could not be written when the promise ended is not written over what others wrote.

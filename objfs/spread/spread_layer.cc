@@ -282,6 +282,15 @@ absl::Status SpreadLayer::Push(Version now) {
 
 absl::Status SpreadLayer::Flush(Version now) {
   ABACUS_RETURN_IF_ERROR(TakeLate());
+  bool stale = false;
+  {
+    MutexLock lock(mutex_);
+    stale = open_ && stale_;
+  }
+  // Nobody else may call for as long as what is left cannot be flushed. A promise that is being
+  // given back has it flushed.
+  const absl::Status opened = stale ? Enter(now).status() : absl::OkStatus();
+  if (!opened.ok() && !IsWouldBlock(opened)) return opened;
   {
     const std::optional<Inside> inside = EnterIfOpen(now);
     if (inside.has_value()) {

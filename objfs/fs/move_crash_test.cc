@@ -1,0 +1,259 @@
+// What crashes leave of files whose layers are moved between their client and servers meanwhile.
+
+#include <functional>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "objfs/fs/testing/crash_world.h"
+#include "objfs/fs/testing/file_work.h"
+#include "objfs/fs/testing/movables.h"
+
+namespace abacus::objfs {
+namespace {
+
+using runtime::testing::Eventually;
+using testing::CrashDisks;
+using testing::CrashWorld;
+using testing::FileWork;
+using testing::Movables;
+using testing::PointsToTry;
+
+constexpr int kMovedSteps = 30;
+constexpr size_t kClient = 1, kHeir = 2;
+constexpr const char* kMovedStacks[] = {
+    "cache/isolation/storage", "mirror(unit=8 KiB)/(isolation/storage)*2",
+    "cache/mirror(unit=8 KiB)/(isolation/storage)*2", "raid5(unit=8 KiB)/(isolation/storage)*3",
+    "cache/raid5(unit=8 KiB)/(isolation/storage)*3"};
+
+// Where a move stands; at the target the two of restoring.
+constexpr const char* kPoints[] = {"move:begun",     "move:drained",  "move:checkpointed",
+                                   "move:restoring", "move:restored", "move:committed"};
+bool IsAtTarget(const std::string& point) { return point.starts_with("move:restor"); }
+
+// Moves layers of files to a server or back to their client, between the calls of the work on them.
+class Moves {
+ public:
+  Moves(CrashWorld& world, uint64_t seed) : world_(world), movables_(*world), random_(seed) {}
+
+  // `strike` takes the place of that move from now: 0, the next one.
+  void At(uint64_t move, std::function<void(const runtime::Rid&, size_t from, size_t to)> strike) {
+    moves_left_ = move;
+    strike_ = std::move(strike);
+  }
+  void Stop() { stopped_ = true; }
+  uint64_t moves() const { return moves_; }
+  bool stopped() const { return stopped_; }
+
+  void MaybeOne() {
+    const uint64_t draw = random_();
+    if (stopped_ || draw % 2 == 0) return;
+    const auto layers = movables_.layers();
+    if (layers.empty()) return;
+    const runtime::Rid rid = *std::next(layers.begin(), draw / 2 % layers.size());
+    const auto from = world_->cluster().HostOf(rid);
+    ASSERT_TRUE(from.has_value());
+    const size_t server = world_.Server(draw / 64);
+    const size_t to = *from == kClient ? world_.NodeOf(server) : kClient;
+    if (strike_ != nullptr && moves_left_-- == 0) {
+      stopped_ = true;
+      return strike_(rid, *from, to);
+    }
+    const auto moved = world_->cluster().Move(rid, *from, to);
+    ++moves_;
+    const bool is_done = moved.ok() && moved->status.ok();
+    ASSERT_TRUE(is_done || power_is_off_()) << moved.status();
+  }
+  void PowerIsOff(std::function<bool()> power_is_off) { power_is_off_ = std::move(power_is_off); }
+
+ private:
+  CrashWorld& world_;
+  Movables movables_;
+  std::mt19937_64 random_;
+  uint64_t moves_ = 0, moves_left_ = 0;
+  bool stopped_ = false;
+  std::function<void(const runtime::Rid&, size_t, size_t)> strike_;
+  std::function<bool()> power_is_off_ = [] { return false; };
+};
+
+class MoveCrashTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  enum class Victim { kAll = 0, kServer, kClient };
+  static constexpr uint64_t kVictims = 3;
+
+  struct Counts {
+    uint64_t calls = 0, moves = 0;
+  };
+  // Of the work without a crash.
+  Counts Count() {
+    CrashDisks disks;
+    CrashWorld world(disks);
+    Moves moves(world, seed_);
+    FileWork work(seed_);
+    const auto client = world->Client(kClient, GetParam());
+    work.Make(*client);
+    work.between = [&] { moves.MaybeOne(); };
+    const uint64_t before = disks.calls();
+    const absl::Status worked = work.Work(*client, kMovedSteps);
+    EXPECT_TRUE(worked.ok()) << worked;
+    work.Check(*client, FileWork::Away::kNothing, /*stays=*/false);
+    return {disks.calls() - before, moves.moves()};
+  }
+  static bool IsSpread() { return std::string_view(GetParam()).find('*') != std::string::npos; }
+  // The power is back.
+  void CheckAnew(CrashDisks& disks, FileWork& work, uint64_t seed) {
+    disks.At(0, nullptr);
+    disks.PowerOn(seed);
+    work.Crashed();
+    work.between = nullptr;
+    CrashWorld world(disks);
+    const auto client = world->Client(kHeir);
+    ASSERT_NO_FATAL_FAILURE(work.Check(*client));
+    ASSERT_NO_FATAL_FAILURE(world.CheckColumns(*client));
+  }
+  void CutPowerAt(uint64_t call);
+  void StrikeInMove(uint64_t move, const std::string& point, Victim victim);
+  void GoOnWithout(size_t server, CrashWorld& world, FileWork& work, FileSystem& client);
+  void TakeOver(CrashWorld& world, FileWork& work);
+
+  const uint64_t seed_ = runtime::testing::Seed(1);
+  uint64_t syncs_ = 0;
+};
+INSTANTIATE_TEST_SUITE_P(Stacks, MoveCrashTest, ::testing::ValuesIn(kMovedStacks));
+
+void MoveCrashTest::CutPowerAt(uint64_t call) {
+  CrashDisks disks;
+  FileWork work(seed_);
+  {
+    CrashWorld world(disks);
+    Moves moves(world, seed_);
+    moves.PowerIsOff([&] { return disks.IsOver(); });
+    const auto client = world->Client(kClient, GetParam());
+    ASSERT_NO_FATAL_FAILURE(work.Make(*client));
+    work.between = [&] { moves.MaybeOne(); };
+    disks.At(call, [&] { disks.CutPower(); });
+    if (work.Work(*client, kMovedSteps).ok()) disks.CutPower();
+    syncs_ += work.syncs();
+  }
+  CheckAnew(disks, work, seed_ + call);
+}
+
+// The power of all servers goes before a call to one of their disks.
+TEST_P(MoveCrashTest, WhatWasSyncedIsThereAfterAPowerCutWhereverTheLayersWere) {
+  const Counts all = Count();
+  const auto tried = PointsToTry(all.calls, 12, seed_);
+  for (const uint64_t call : tried) {
+    SCOPED_TRACE(absl::StrCat("ABACUS_SEED=", seed_, ", cut at call ", call));
+    CutPowerAt(call);
+    if (HasFailure()) return;
+  }
+  std::cout << GetParam() << ": the power was cut at " << tried.size() << " of " << all.calls
+            << " calls between " << all.moves << " moves, behind " << syncs_ << " syncs\n";
+  EXPECT_GT(all.moves, 5u);
+  EXPECT_GT(syncs_, 0u);
+}
+
+// A server of columns has died with the layer that was on it.
+void MoveCrashTest::GoOnWithout(size_t server, CrashWorld& world, FileWork& work,
+                                FileSystem& client) {
+  for (int i = 0; i < 6; ++i) work.Step(client).IgnoreError();
+  // Once it is told what was lost; from then on all is as ever.
+  work.SyncAll(client).IgnoreError();
+  const absl::Status synced = work.SyncAll(client);
+  ASSERT_TRUE(synced.ok()) << synced;
+  ASSERT_NO_FATAL_FAILURE(work.Check(client));
+  const auto other = world->Client(kHeir);
+  ASSERT_NO_FATAL_FAILURE(work.Check(*other));
+  world.Return(server, seed_);
+  work.Release(client);
+  if (IsSpread()) {
+    const absl::Status rebuilt = work.RebuildAll(*other);
+    ASSERT_TRUE(rebuilt.ok()) << rebuilt;
+  }
+  ASSERT_NO_FATAL_FAILURE(world.CheckColumns(*other));
+  ASSERT_NO_FATAL_FAILURE(work.Check(*other));
+}
+
+// The client has died, and with it the layers that were there.
+void MoveCrashTest::TakeOver(CrashWorld& world, FileWork& work) {
+  work.Crashed();
+  const auto heir = world->Client(kHeir);
+  world.LetLeasesRunOut(*heir);
+  EXPECT_TRUE(Eventually([&] {
+    const auto clients = world->volume()->Clients();
+    return clients.ok() && clients->size() == 1;
+  }));
+  ASSERT_NO_FATAL_FAILURE(work.Check(*heir));
+  ASSERT_NO_FATAL_FAILURE(world.CheckColumns(*heir));
+}
+
+void MoveCrashTest::StrikeInMove(uint64_t move, const std::string& point, Victim victim) {
+  CrashDisks disks;
+  FileWork work(seed_);
+  {
+    CrashWorld world(disks, 1);
+    Moves moves(world, seed_);
+    size_t dead_server = 0;
+    auto client = world->Client(kClient, GetParam());
+    ASSERT_NO_FATAL_FAILURE(work.Make(*client));
+    work.between = [&] { moves.MaybeOne(); };
+    moves.At(move, [&](const runtime::Rid& rid, size_t from, size_t to) {
+      auto& cluster = world->cluster();
+      const size_t held = IsAtTarget(point) ? to : from;
+      cluster[held].points().Hold(point, 1);
+      const auto moved = cluster.MoveBeside({rid}, from, to);
+      ASSERT_TRUE(cluster[held].points().AwaitHeld(point));
+      if (victim == Victim::kAll) disks.CutPower();
+      if (victim == Victim::kClient) cluster.Kill(kClient);
+      if (victim == Victim::kServer) {
+        for (size_t i = 1; i < CrashDisks::kServers; ++i) {
+          if (world.NodeOf(i) == from || world.NodeOf(i) == to) dead_server = i;
+        }
+        world.Lose(dead_server);
+        work.NodeDied();
+      }
+      cluster.ReleaseAll();
+      moved().IgnoreError();
+    });
+    for (int i = 0; i < kMovedSteps && !moves.stopped(); ++i) {
+      const absl::Status worked = work.Step(*client);
+      EXPECT_TRUE(worked.ok() || moves.stopped()) << worked;
+    }
+    ASSERT_TRUE(moves.stopped()) << "there was no such move";
+    work.between = nullptr;
+    if (victim == Victim::kServer) GoOnWithout(dead_server, world, work, *client);
+    if (victim == Victim::kClient) TakeOver(world, work);
+    client.reset();
+    syncs_ += work.syncs();
+    if (victim != Victim::kAll) return;
+  }
+  CheckAnew(disks, work, seed_ + move);
+}
+
+// Somebody dies while a layer is on its way: all servers at once, the server that it goes to or
+// comes from, or its client.
+TEST_P(MoveCrashTest, WhatWasSyncedIsThereWhoeverDiesInTheMiddleOfAMove) {
+  const uint64_t moves = Count().moves, points = std::size(kPoints);
+  const auto tried = PointsToTry(moves * points * kVictims, 12, seed_);
+  for (const uint64_t number : tried) {
+    const std::string point = kPoints[number % points];
+    const auto victim = static_cast<Victim>(number / points % kVictims);
+    const uint64_t move = number / points / kVictims;
+    SCOPED_TRACE(absl::StrCat("ABACUS_SEED=", seed_, ", move ", move, " at ", point, ", victim ",
+                              static_cast<int>(victim)));
+    StrikeInMove(move, point, victim);
+    if (HasFailure()) return;
+  }
+  std::cout << GetParam() << ": at " << tried.size() << " of " << moves * points * kVictims
+            << " points of " << moves << " moves somebody died, behind " << syncs_ << " syncs\n";
+  EXPECT_GT(syncs_, 0u);
+}
+
+}  // namespace
+}  // namespace abacus::objfs
