@@ -416,6 +416,12 @@ absl::Status CacheLayer::Flush(Version now) {
   return below()->Flush(now);
 }
 
+absl::Status CacheLayer::FlushData(Version now) {
+  ABACUS_RETURN_IF_ERROR(TakeLost());
+  ABACUS_RETURN_IF_ERROR(WriteBack({0, kNoEnd}));
+  return below()->FlushData(now);
+}
+
 absl::Status CacheLayer::Truncate(uint64_t size, Version now) {
   ABACUS_RETURN_IF_ERROR(CheckRange(size, 0));
   ABACUS_ASSIGN_OR_RETURN(const Inside inside, Enter(PromiseKind::kWrite, now));

@@ -69,6 +69,7 @@ class CacheLayer final : public Layer {
   absl::StatusOr<uint64_t> Seek(uint64_t offset, bool data, Version now) override;
   absl::Status Push(Version now) override;
   absl::Status Flush(Version now) override;
+  absl::Status FlushData(Version now) override;
   absl::StatusOr<Attributes> GetAttributes(Version now) override;
   absl::StatusOr<CommitResult> Commit(const std::vector<RangeVersion>& reads,
                                       const std::vector<RangeWrite>& writes, Version now) override;

@@ -131,6 +131,7 @@ class FileSystemImpl final : public FileSystem {
   absl::StatusOr<uint64_t> Append(FileHandle handle, const runtime::Block& bytes) override;
   absl::Status Push(FileHandle handle) override;
   absl::Status Sync(FileHandle handle) override;
+  absl::Status SyncData(FileHandle handle) override;
   absl::Status SyncDirectory(ObjectId directory) override;
   absl::Status Allocate(FileHandle handle, int mode, uint64_t offset, uint64_t bytes) override;
   absl::StatusOr<uint64_t> SeekData(FileHandle handle, uint64_t offset) override;

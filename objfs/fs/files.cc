@@ -553,6 +553,20 @@ absl::Status FileSystemImpl::Sync(FileHandle handle) {
   return absl::OkStatus();
 }
 
+// Of a file on one server times are where its bytes are, and cost nothing more. Of one with columns
+// they are told with the next push.
+absl::Status FileSystemImpl::SyncData(FileHandle handle) {
+  ABACUS_ASSIGN_OR_RETURN(const Handle open, HandleOf(handle));
+  if (!open.file->spread) return Sync(handle);
+  const FrontEndWork work(open.file->front_end);
+  const uint64_t changes = open.file->changes;
+  ABACUS_RETURN_IF_ERROR(CheckLease());
+  ABACUS_RETURN_IF_ERROR(open.file->top()->FlushData(Now()));
+  open.file->synced = changes;
+  MutexLock lock(mutex_);
+  return std::exchange(open.file->late, absl::OkStatus());
+}
+
 absl::Status FileSystemImpl::SyncDirectory(ObjectId directory) {
   return volume_->Flush(std::vector<ObjectId>{directory});
 }

@@ -350,6 +350,10 @@ absl::Status RejoiningFileSystem::Sync(FileHandle handle) {
   return Call(Repeat::kAlways, [&](FileSystemImpl& joined) { return joined.Sync(handle); });
 }
 
+absl::Status RejoiningFileSystem::SyncData(FileHandle handle) {
+  return Call(Repeat::kAlways, [&](FileSystemImpl& joined) { return joined.SyncData(handle); });
+}
+
 absl::Status RejoiningFileSystem::SyncDirectory(ObjectId directory) {
   return Call(Repeat::kAlways,
               [&](FileSystemImpl& joined) { return joined.SyncDirectory(directory); });

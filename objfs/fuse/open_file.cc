@@ -48,11 +48,12 @@ absl::Status OpenFile::Push() {
   return files_.Push(handle_);
 }
 
-absl::Status OpenFile::Sync() {
-  if (const FileHandle pages = this->pages(); pages != 0) {
-    ABACUS_RETURN_IF_ERROR(files_.Sync(pages));
-  }
-  return files_.Sync(handle_);
+absl::Status OpenFile::Sync(bool data_only) {
+  const auto sync = [&](FileHandle handle) {
+    return data_only ? files_.SyncData(handle) : files_.Sync(handle);
+  };
+  if (const FileHandle pages = this->pages(); pages != 0) ABACUS_RETURN_IF_ERROR(sync(pages));
+  return sync(handle_);
 }
 
 void OpenFile::KeepOwner(LockKind kind, uint64_t owner) {

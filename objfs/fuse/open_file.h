@@ -44,9 +44,10 @@ class OpenFile {
   FileHandle handle() const { return handle_; }
   // For pages: where they are, whatever the file is opened for.
   absl::StatusOr<FileHandle> PageHandle();
-  // Makes what was written through it visible (FileSystem::Push) or durable (Sync).
+  // Makes what was written through it visible (FileSystem::Push) or durable (Sync, or, with
+  // `data_only`, SyncData).
   absl::Status Push();
-  absl::Status Sync();
+  absl::Status Sync(bool data_only);
 
  private:
   FileHandle pages();

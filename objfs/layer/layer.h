@@ -145,6 +145,8 @@ class Layer : public runtime::MobileObject {
   virtual absl::Status Push(Version now);
   // And is durable.
   virtual absl::Status Flush(Version now);
+  // And is durable but for times: what fdatasync(2) promises. Default: Flush().
+  virtual absl::Status FlushData(Version now) { return Flush(now); }
 
   virtual absl::StatusOr<Attributes> GetAttributes(Version now);
   // Sets the file system's own part.
@@ -188,7 +190,7 @@ class Layer : public runtime::MobileObject {
 
   ABACUS_OBJECT(Layer, "objfs.Layer", 1, Read, Write, Append, Truncate, Punch, Seek, Push, Flush,
                 GetAttributes, SetInode, Commit, Attach, Detach, Invalidate, Recall, Describe,
-                Claim, SaveInode)
+                Claim, SaveInode, FlushData)
 
  protected:
   // What the layer is; ABACUS_LAYER defines it.
@@ -231,7 +233,7 @@ class Layer : public runtime::MobileObject {
 #define ABACUS_LAYER(Class, version)                                                            \
   ABACUS_OBJECT(Class, Class::kKind.class_name, version, Read, Write, Append, Truncate, Punch,  \
                 Seek, Push, Flush, GetAttributes, SetInode, Commit, Attach, Detach, Invalidate, \
-                Recall, Describe, Claim, SaveInode)                                             \
+                Recall, Describe, Claim, SaveInode, FlushData)                                  \
  protected:                                                                                     \
   const ::abacus::objfs::LayerKind& Kind() const override { return kKind; }
 

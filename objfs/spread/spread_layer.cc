@@ -97,6 +97,8 @@ absl::Status SpreadLayer::Open(Version now) {
   open_ = true;
   stale_ = false;
   unpushed_ = false;
+  told_size_.reset();
+  durable_size_.reset();
   return absl::OkStatus();
 }
 
@@ -191,8 +193,11 @@ absl::Status SpreadLayer::TellSize(Version now) {
   const absl::StatusOr<uint64_t> size = columns_->Size(now);
   const absl::Status told =
       size.ok() ? below()->Truncate(*size, now) : size.status();  // of the same size: the times
-  if (told.ok()) return told;
   MutexLock lock(mutex_);
+  if (told.ok()) {
+    told_size_ = *size;
+    return told;
+  }
   unpushed_ = true;
   return told;
 }
@@ -280,7 +285,10 @@ absl::Status SpreadLayer::Push(Version now) {
   return inside.has_value() ? TellSize(now) : absl::OkStatus();
 }
 
-absl::Status SpreadLayer::Flush(Version now) {
+absl::Status SpreadLayer::Flush(Version now) { return FlushWith(/*times=*/true, now); }
+absl::Status SpreadLayer::FlushData(Version now) { return FlushWith(/*times=*/false, now); }
+
+absl::Status SpreadLayer::FlushWith(bool times, Version now) {
   ABACUS_RETURN_IF_ERROR(TakeLate());
   bool stale = false;
   {
@@ -305,12 +313,25 @@ absl::Status SpreadLayer::Flush(Version now) {
         unflushed_ = true;
         return flushed;
       }
+      if (!times) {
+        ABACUS_ASSIGN_OR_RETURN(const uint64_t size, columns_->Size(now));
+        MutexLock lock(mutex_);
+        if (durable_size_ == size) return std::exchange(late_, absl::OkStatus());
+      }
       ABACUS_RETURN_IF_ERROR(TellSize(now));
     }
   }
   // A break that came between tells what it could not flush.
   ABACUS_RETURN_IF_ERROR(TakeLate());
-  return below()->Flush(now);
+  std::optional<uint64_t> told;
+  {
+    MutexLock lock(mutex_);
+    told = told_size_;
+  }
+  ABACUS_RETURN_IF_ERROR(below()->Flush(now));
+  MutexLock lock(mutex_);
+  durable_size_ = told_size_.has_value() ? told : std::nullopt;  // none: opened anew meanwhile
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Attributes> SpreadLayer::GetAttributes(Version now) {

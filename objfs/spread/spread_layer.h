@@ -54,6 +54,8 @@ class SpreadLayer final : public Layer {
   absl::StatusOr<uint64_t> Seek(uint64_t offset, bool data, Version now) override;
   absl::Status Push(Version now) override;
   absl::Status Flush(Version now) override;
+  // The inode at the volume's first server is left alone where it has the size, durably.
+  absl::Status FlushData(Version now) override;
   absl::StatusOr<Attributes> GetAttributes(Version now) override;
   absl::StatusOr<CommitResult> Commit(const std::vector<RangeVersion>& reads,
                                       const std::vector<RangeWrite>& writes, Version now) override;
@@ -73,7 +75,7 @@ class SpreadLayer final : public Layer {
 
   ABACUS_OBJECT(SpreadLayer, kKind.class_name, 1, Read, Write, Append, Truncate, Punch, Seek, Push,
                 Flush, GetAttributes, SetInode, Commit, Attach, Detach, Invalidate, Recall,
-                Describe, Claim, SaveInode, Bind, GiveUp, Rebuild, Scrub)
+                Describe, Claim, SaveInode, FlushData, Bind, GiveUp, Rebuild, Scrub)
 
  protected:
   const LayerKind& Kind() const override { return kKind; }
@@ -110,6 +112,8 @@ class SpreadLayer final : public Layer {
   void TakeNotice(const absl::Status& status);
   void Changes();
   absl::Status TellSize(Version now);
+  // Of the columns; and of the inode, where it has another size than is durable there, or `times`.
+  absl::Status FlushWith(bool times, Version now);
   absl::Status TakeLate();
   void AddFacts(std::vector<std::pair<std::string, std::string>>* facts) const override;
 
@@ -128,6 +132,8 @@ class SpreadLayer final : public Layer {
   int inside_ ABSL_GUARDED_BY(mutex_) = 0;
   bool unpushed_ ABSL_GUARDED_BY(mutex_) = false;  // bytes were changed that the inode knows not of
   bool unflushed_ ABSL_GUARDED_BY(mutex_) = false;  // bytes were changed that may not be durable
+  // Of the inode, since the columns were opened: the size that it was told, and that is durable.
+  std::optional<uint64_t> told_size_ ABSL_GUARDED_BY(mutex_), durable_size_ ABSL_GUARDED_BY(mutex_);
   Promise promise_ ABSL_GUARDED_BY(mutex_);
   Version broken_ ABSL_GUARDED_BY(mutex_);  // the newest promise that was broken
   Version newest_ ABSL_GUARDED_BY(mutex_);  // the client's clock, as it was seen last
