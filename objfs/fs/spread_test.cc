@@ -441,6 +441,33 @@ TEST_F(SpreadTest, TheSizeOfAFileIsThatOfWhatIsRead) {
   EXPECT_TRUE(other->Release(there).ok());
 }
 
+// Times only are left for later, and told then.
+TEST_F(SpreadTest, ASyncOfDataTellsTheSizeAndLeavesTimes) {
+  const auto client = world_.Client(1);
+  for (const char* stack : {kPlainRaid, kCachedRaid, kMirror}) {
+    SCOPED_TRACE(stack);
+    const FileHandle handle = Create(*client, absl::StrCat("file of ", stack), stack);
+    Write(*client, handle, 0, NoiseOf(16, 50'000));
+    ASSERT_TRUE(client->SyncData(handle).ok());
+    const ObjectId id = Find(*client, absl::StrCat("file of ", stack));
+    const auto there = [&] { return world_.volume()->Stat(std::vector<ObjectId>{id})->front(); };
+    const Node made = there();
+    EXPECT_EQ(made.size, 50'000u);
+    Write(*client, handle, 100, NoiseOf(17, 1000));
+    ASSERT_TRUE(client->SyncData(handle).ok());
+    EXPECT_EQ(there().version, made.version) << "nothing but times";
+    Write(*client, handle, 50'000, NoiseOf(18, 1000));
+    ASSERT_TRUE(client->SyncData(handle).ok());
+    EXPECT_EQ(there().size, 51'000u);
+    const Node grown = there();
+    Write(*client, handle, 100, NoiseOf(19, 1000));
+    ASSERT_TRUE(client->SyncData(handle).ok());
+    ASSERT_TRUE(client->Sync(handle).ok());
+    EXPECT_GT(there().version, grown.version);
+    EXPECT_TRUE(client->Release(handle).ok());
+  }
+}
+
 // And what could not be written when the promise ended is not written over what others wrote.
 TEST_F(SpreadTest, WhatIsLeftWhenThePromiseEndsIsToldAndForgotten) {
   const auto client = world_.Client(1), other = world_.Client(2);

@@ -208,8 +208,7 @@ void Release(fuse_req_t raw, fuse_ino_t, fuse_file_info* info) {
 }
 
 void Sync(fuse_req_t raw, fuse_ino_t, int data_only, fuse_file_info* info) {
-  Serve(raw, "fsync",
-        [&](Request& request) { request.Answer(FileOf(info).Sync(data_only != 0)); });
+  Serve(raw, "fsync", [&](Request& request) { request.Answer(FileOf(info).Sync(data_only != 0)); });
 }
 
 void Allocate(fuse_req_t raw, fuse_ino_t, int mode, off_t offset, off_t bytes,

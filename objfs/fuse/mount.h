@@ -58,7 +58,7 @@ class Mount {
     // How far the kernel reads ahead of who reads in order. Where root mounts; else, and where /sys
     // cannot be written to, it is what the kernel takes itself (128 KiB).
     unsigned read_ahead_bytes = 1 << 20;
-    unsigned logs_per_second_max = 10;     // the rest is counted and told with the next
+    unsigned logs_per_second_max = 10;  // the rest is counted and told with the next
 
     // Others than who mounts may use it. Default: where that is root.
     bool allow_other = true;

@@ -30,8 +30,8 @@ namespace abacus::objfs {
 //   lacking: count u8, then column u8 of each, rising ·
 //   written, missed, inode: as above
 // Version 1 had one number for all columns that lacked nothing, all_durable u64, and where
-// `durable` is now, that and (R5) missing_durable u64, of the missing column; in `lacking` (MR) each
-// column was followed by its own.
+// `durable` is now, that and (R5) missing_durable u64, of the missing column; in `lacking` (MR)
+// each column was followed by its own.
 struct ColumnRecord {
   enum class Kind : uint8_t { kRaid5, kMirror };
   static constexpr size_t kBytesMax = 4096;  // of a store's attributes
@@ -45,7 +45,7 @@ struct ColumnRecord {
   size_t columns = 0;
   size_t column = 0;  // which of them has this record
   uint64_t unit_bytes = 0;
-  uint64_t sequence = 0;          // of this record
+  uint64_t sequence = 0;  // of this record
   // Of each column: the sequence of the newest record that it is known to have durable; 0: none. A
   // column that comes with an older one has lost what it had.
   std::vector<uint64_t> durable;

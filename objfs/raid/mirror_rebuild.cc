@@ -104,9 +104,8 @@ absl::Status MirrorLayer::BringBack(size_t column, const absl::StatusOr<ColumnRe
     MutexLock lock(mutex_);
     // One that has less than was durable with it there, or knows of records that there are not, has
     // lost something, or was another file's.
-    const bool believed =
-        record.ok() && record->sequence >= now_.durable[column] &&
-        record->sequence <= now_.sequence;
+    const bool believed = record.ok() && record->sequence >= now_.durable[column] &&
+                          record->sequence <= now_.sequence;
     if (believed) {
       keep = now_.size;
       lacks = now_.missed;  // what it was writing when it went is in there: the others knew of it

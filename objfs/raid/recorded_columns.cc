@@ -121,10 +121,9 @@ void RecordedColumns::Changed(Version now) {
 
 absl::StatusOr<ColumnRecord> RecordedColumns::NextRecord() {
   if (!now_.Fits()) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(Kind().name,
-                     ": too many places of the file are being written at once, or its inode of ",
-                     now_.inode.size(), " bytes is too long; flush it"));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        Kind().name, ": too many places of the file are being written at once, or its inode of ",
+        now_.inode.size(), " bytes is too long; flush it"));
   }
   ++now_.sequence;
   return now_;
@@ -260,9 +259,8 @@ std::set<size_t> RecordedColumns::AllColumns() const {
 }
 
 bool RecordedColumns::AreFenced(const std::set<size_t>& columns) const {
-  return std::all_of(columns.begin(), columns.end(), [&](size_t column) {
-    return !IsLive(column) || fenced_.contains(column);
-  });
+  return std::all_of(columns.begin(), columns.end(),
+                     [&](size_t column) { return !IsLive(column) || fenced_.contains(column); });
 }
 
 absl::Status RecordedColumns::Admit(StripeRun run, bool contents, const std::set<size_t>& columns,

@@ -27,8 +27,8 @@ namespace abacus::objfs {
 //    (NewestIsAtAll()) at all live ones; and Settle() has been, before what rests on it.
 // 2. A stripe is in the newest record's written set before its first byte is written.
 // 3. A column has a record, durably, that is newer than the last flush of its bytes before they
-//    change again, and one that is newer than they are with the end of that flush: so one that comes
-//    back without them is known by its record.
+//    change again, and one that is newer than they are with the end of that flush: so one that
+//    comes back without them is known by its record.
 // 4. Bytes of the columns behind the end of the file are zeros, or `ragged_` is set.
 //
 // Thread-safety: thread-safe. Blocking: as the layers below, and while another call is at the same
@@ -223,10 +223,10 @@ class RecordedColumns : public ColumnsLayer {
   // one which is newer than the last flush of their bytes.
   std::set<size_t> flushed_ ABSL_GUARDED_BY(mutex_), due_ ABSL_GUARDED_BY(mutex_),
       fenced_ ABSL_GUARDED_BY(mutex_);
-  uint64_t wanted_ ABSL_GUARDED_BY(mutex_) = 0;       // grows with each change of now_
-  uint64_t saved_ ABSL_GUARDED_BY(mutex_) = 0;        // up to where it is durable
-  uint64_t admitted_ ABSL_GUARDED_BY(mutex_) = 0;     // the change that last admitted a stripe
-  uint64_t repaired_ ABSL_GUARDED_BY(mutex_) = 0;     // units, for people
+  uint64_t wanted_ ABSL_GUARDED_BY(mutex_) = 0;    // grows with each change of now_
+  uint64_t saved_ ABSL_GUARDED_BY(mutex_) = 0;     // up to where it is durable
+  uint64_t admitted_ ABSL_GUARDED_BY(mutex_) = 0;  // the change that last admitted a stripe
+  uint64_t repaired_ ABSL_GUARDED_BY(mutex_) = 0;  // units, for people
 
  private:
   // Gives these columns that record. The worst answer, as WriteColumns().

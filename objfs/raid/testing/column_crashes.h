@@ -140,11 +140,11 @@ class Crashes {
       const auto record = ColumnRecord::Decode(kept.ok() ? kept->blob : "");
       absl::StrAppend(&all, "\n  column ", i, absent_ == i ? " (away): " : ": ");
       if (!record.ok()) continue;
-      absl::StrAppend(&all, "sequence ", record->sequence, ", durable ",
-                      absl::StrJoin(record->durable, " "), ", missing ", record->missing.has_value() ? int(*record->missing) : -1,
-                      ", lacking ", record->lacking.size(), ", size ", record->size, ", written",
-                      Text(record->written), ", missed", Text(record->missed), ", doubtful",
-                      Text(record->doubtful));
+      absl::StrAppend(
+          &all, "sequence ", record->sequence, ", durable ", absl::StrJoin(record->durable, " "),
+          ", missing ", record->missing.has_value() ? int(*record->missing) : -1, ", lacking ",
+          record->lacking.size(), ", size ", record->size, ", written", Text(record->written),
+          ", missed", Text(record->missed), ", doubtful", Text(record->doubtful));
     }
     return all;
   }
