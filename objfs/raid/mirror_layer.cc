@@ -230,26 +230,9 @@ absl::StatusOr<uint64_t> MirrorLayer::Seek(uint64_t offset, bool data, Version n
 
 // -- state ----------------------------------------------------------------------------------------
 
-namespace {
-
-using Runs = std::vector<std::pair<uint64_t, uint64_t>>;
-
-Runs RunsOf(const StripeSet& set) { return {set.runs().begin(), set.runs().end()}; }
-
-StripeSet SetOf(const Runs& runs) {
-  StripeSet set;
-  for (const auto& [begin, end] : runs) set.Add({begin, end});
-  return set;
-}
-
-}  // namespace
-
-// No call is inside: nothing is being written, drained or rebuilt.
 void MirrorLayer::Checkpoint(runtime::CheckpointWriter& writer) const {
-  Layer::Checkpoint(writer);
+  RecordedColumns::Checkpoint(writer);
   MutexLock lock(mutex_);
-  writer.Write(open_);
-  writer.Write(open_ ? now_.Encode() : std::string());
   writer.Write(witness_);
   for (size_t column = 0; column < states_.size(); ++column) {
     writer.Write(static_cast<uint8_t>(states_[column]));
@@ -257,22 +240,11 @@ void MirrorLayer::Checkpoint(runtime::CheckpointWriter& writer) const {
   }
   writer.Write(known_.has_value());
   writer.Write(LackingText(known_.value_or(std::set<size_t>())));
-  writer.Write(RunsOf(torn_));
-  writer.Write(ragged_);
-  writer.Write(wanted_);
-  writer.Write(saved_);
-  writer.Write(repaired_);
 }
 
 absl::Status MirrorLayer::Restore(runtime::CheckpointReader& reader) {
-  ABACUS_RETURN_IF_ERROR(Layer::Restore(reader));
-  const auto open = reader.Read<bool>();
-  const auto record = reader.Read<std::string>();
+  ABACUS_RETURN_IF_ERROR(RecordedColumns::Restore(reader));
   MutexLock lock(mutex_);
-  if (open) {
-    ABACUS_ASSIGN_OR_RETURN(now_, ColumnRecord::Decode(record));
-    open_ = true;
-  }
   reader.Read(witness_);
   for (size_t column = 0; column < states_.size(); ++column) {
     const auto state = reader.Read<uint8_t>();
@@ -286,12 +258,6 @@ absl::Status MirrorLayer::Restore(runtime::CheckpointReader& reader) {
   ABACUS_ASSIGN_OR_RETURN(const std::set<size_t> lacking,
                           LackingOf(reader.Read<std::string>(), below_count()));
   if (known) known_ = lacking;
-  torn_ = SetOf(reader.Read<Runs>());
-  reader.Read(ragged_);
-  reader.Read(wanted_);
-  reader.Read(saved_);
-  admitted_ = wanted_;
-  reader.Read(repaired_);
   return reader.status();
 }
 

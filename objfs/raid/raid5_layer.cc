@@ -144,22 +144,11 @@ absl::Status Raid5Layer::PunchColumns(Range range, Version now) {
 
 // -- state ----------------------------------------------------------------------------------------
 
-// No call is inside: nothing is being written, drained or rebuilt.
 void Raid5Layer::Checkpoint(runtime::CheckpointWriter& writer) const {
-  Layer::Checkpoint(writer);
+  RecordedColumns::Checkpoint(writer);
   MutexLock lock(mutex_);
-  const auto runs = [](const StripeSet& set) {
-    return std::vector<std::pair<uint64_t, uint64_t>>(set.runs().begin(), set.runs().end());
-  };
-  writer.Write(open_);
-  writer.Write(open_ ? now_.Encode() : std::string());
   writer.Write(present_);
-  writer.Write(runs(spilled_));
-  writer.Write(runs(torn_));
-  writer.Write(ragged_);
-  writer.Write(wanted_);
-  writer.Write(saved_);
-  writer.Write(repaired_);
+  writer.Write(RunsOf(spilled_));
   writer.Write(gathered_.offset);
   writer.Write(gathered_.version);
   const bool some = gathered_.bytes > 0;
@@ -170,25 +159,10 @@ void Raid5Layer::Checkpoint(runtime::CheckpointWriter& writer) const {
 }
 
 absl::Status Raid5Layer::Restore(runtime::CheckpointReader& reader) {
-  ABACUS_RETURN_IF_ERROR(Layer::Restore(reader));
-  const auto open = reader.Read<bool>();
-  const auto record = reader.Read<std::string>();
+  ABACUS_RETURN_IF_ERROR(RecordedColumns::Restore(reader));
   MutexLock lock(mutex_);
-  if (open) {
-    ABACUS_ASSIGN_OR_RETURN(now_, ColumnRecord::Decode(record));
-    open_ = true;
-  }
   reader.Read(present_);
-  for (StripeSet* set : {&spilled_, &torn_}) {
-    for (const auto& [begin, end] : reader.Read<std::vector<std::pair<uint64_t, uint64_t>>>()) {
-      set->Add({begin, end});
-    }
-  }
-  reader.Read(ragged_);
-  reader.Read(wanted_);
-  reader.Read(saved_);
-  admitted_ = wanted_;
-  reader.Read(repaired_);
+  spilled_ = SetOf(reader.Read<Runs>());
   reader.Read(gathered_.offset);
   reader.Read(gathered_.version);
   const auto bytes = reader.Read<std::string>();

@@ -541,4 +541,47 @@ absl::StatusOr<ScrubProgress> RecordedColumns::Scrub(uint64_t from, uint64_t str
   return progress;
 }
 
+// -- state ----------------------------------------------------------------------------------------
+
+StripeSet RecordedColumns::SetOf(const Runs& runs) {
+  StripeSet set;
+  for (const auto& [begin, end] : runs) set.Add({begin, end});
+  return set;
+}
+
+// No call is inside: nothing is being written, drained or rebuilt. Which columns are flushed and
+// fenced is found out anew.
+void RecordedColumns::Checkpoint(runtime::CheckpointWriter& writer) const {
+  Layer::Checkpoint(writer);
+  MutexLock lock(mutex_);
+  writer.Write(open_);
+  writer.Write(open_ ? now_.Encode() : std::string());
+  writer.Write(RunsOf(torn_));
+  writer.Write(std::vector<uint64_t>(due_.begin(), due_.end()));
+  writer.Write(ragged_);
+  writer.Write(wanted_);
+  writer.Write(saved_);
+  writer.Write(repaired_);
+}
+
+absl::Status RecordedColumns::Restore(runtime::CheckpointReader& reader) {
+  ABACUS_RETURN_IF_ERROR(Layer::Restore(reader));
+  const auto open = reader.Read<bool>();
+  const auto record = reader.Read<std::string>();
+  MutexLock lock(mutex_);
+  if (open) {
+    ABACUS_ASSIGN_OR_RETURN(now_, ColumnRecord::Decode(record));
+    open_ = true;
+  }
+  torn_ = SetOf(reader.Read<Runs>());
+  const auto due = reader.Read<std::vector<uint64_t>>();
+  due_.insert(due.begin(), due.end());
+  reader.Read(ragged_);
+  reader.Read(wanted_);
+  reader.Read(saved_);
+  admitted_ = wanted_;
+  reader.Read(repaired_);
+  return reader.status();
+}
+
 }  // namespace abacus::objfs

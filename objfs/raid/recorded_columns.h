@@ -56,6 +56,9 @@ class RecordedColumns : public ColumnsLayer {
   absl::StatusOr<uint64_t> Size(Version now) override;
   absl::StatusOr<ScrubProgress> Scrub(uint64_t from, uint64_t stripes, Version now) override;
 
+  void Checkpoint(runtime::CheckpointWriter& writer) const override;
+  absl::Status Restore(runtime::CheckpointReader& reader) override;
+
  protected:
   struct ColumnWrite {
     size_t column = 0;
@@ -203,6 +206,11 @@ class RecordedColumns : public ColumnsLayer {
   StripeRun StripesOf(uint64_t offset, uint64_t bytes) const {
     return {StripeAt(offset), StripesIn(offset + bytes)};
   }
+  // A set of stripes in a checkpoint.
+  using Runs = std::vector<std::pair<uint64_t, uint64_t>>;
+  static Runs RunsOf(const StripeSet& set) { return {set.runs().begin(), set.runs().end()}; }
+  static StripeSet SetOf(const Runs& runs);
+
   std::set<size_t> AllColumns() const;
   uint64_t unit_bytes() const { return unit_bytes_; }
   uint64_t stripe_bytes() const { return stripe_bytes_; }
