@@ -24,6 +24,17 @@ using runtime::Ref;
 
 namespace {
 
+// Where one server more comes to be. It may keep names and inodes, too, where none did before.
+size_t PlaceForOneMore(const VolumeRow& row) {
+  size_t former = row.servers.size();
+  for (size_t place = 0; place < row.servers.size(); ++place) {
+    if (!IsVacant(row.servers[place])) continue;
+    if (std::count(row.former.begin(), row.former.end(), place) == 0) return place;
+    former = place;
+  }
+  return row.servers.size() < ServerList::kServersMax ? row.servers.size() : former;
+}
+
 constexpr char kColumnsPrefix[] = ".columns-", kServersSuffix[] = ".servers";
 // How long a server that was just named may take to answer.
 constexpr std::chrono::seconds kPatience{5};
@@ -202,11 +213,10 @@ absl::StatusOr<std::vector<std::string>> VolumeSet::PlanServers(const std::strin
     ABACUS_RETURN_IF_ERROR(CheckCopyCanGo(name, row, place));
   }
   std::vector<std::string> next = all;
-  const auto vacant = std::find_if(all.begin(), all.end(), IsVacant);
   if (found != all.end()) {
     next[place] = now;
-  } else if (vacant != all.end()) {
-    next[static_cast<size_t>(vacant - all.begin())] = now;
+  } else if (const auto vacant = PlaceForOneMore(row); vacant < all.size()) {
+    next[vacant] = now;
   } else {
     next.push_back(now);
   }
