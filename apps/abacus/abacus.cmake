@@ -3,7 +3,7 @@
 add_subdirectory(${CMAKE_CURRENT_LIST_DIR}/proto etcd_proto)
 abacus_library(abacus_command
   SRCS abacus/client_node.cc abacus/config_command.cc abacus/control.cc abacus/doctor.cc
-       abacus/doctor_checks.cc abacus/etcd_map.cc abacus/figures.cc abacus/files.cc abacus/fsck_command.cc
+       abacus/doctor_checks.cc abacus/drain_command.cc abacus/etcd_map.cc abacus/figures.cc abacus/files.cc abacus/fsck_command.cc
        abacus/fsck_online.cc abacus/fsck_report.cc abacus/local_store.cc
        abacus/interrupt.cc abacus/log_setup.cc abacus/map_health.cc abacus/mount_command.cc
        abacus/output.cc

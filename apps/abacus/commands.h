@@ -70,7 +70,7 @@ struct RemoveOptions {
 int Remove(const RemoveOptions& options);
 
 struct VolumeOptions {
-  enum class What : uint8_t { kList, kCreate, kDelete, kAddServer, kReplaceServer };
+  enum class What : uint8_t { kList, kCreate, kDelete, kAddServer, kReplaceServer, kDrain };
   ClientOptions client;
   What what = What::kList;
   std::string name;
@@ -79,10 +79,11 @@ struct VolumeOptions {
   std::vector<std::string> servers;  // of a new one: over which its files may be spread; none: not
   std::string map;                   // of a new one; empty: at its first server
   uint64_t metadata_copies = 1;      // of a new one with a map
-  std::string before, now;           // servers: kReplaceServer has both, kAddServer `now`
+  std::string before, now;           // servers: kAddServer has only `now`
   bool force = false;                // kReplaceServer
 };
 int VolumeCommand(const VolumeOptions& options);
+int DrainCommand(const VolumeOptions& options);  // kDrain
 
 // Volumes whose files are spread over servers.
 struct RepairOptions {

@@ -319,6 +319,57 @@ TEST_F(FailoverTest, AnotherServerKeepsTheCopyOfOneThatIsLost) {
   ExpectAll(mount_);
 }
 
+TEST_F(FailoverTest, ServersThatKeepNamesAreDrainedThePrimaryToo) {
+  for (int i = 0; i < 3; ++i) Put(absl::StrCat("file", i), 100'000 + i);
+  std::vector<std::string> spares(2);
+  std::vector<std::unique_ptr<Command>> more;
+  for (size_t i = 0; i < 2; ++i) {
+    more.push_back(BeginServer(absl::StrCat("spare", i), "127.0.0.1:0", {}, &spares[i]));
+  }
+  std::atomic<bool> done{false};
+  std::chrono::duration<double> longest{0};
+  std::thread worker([&] { longest = Work("work", done); });
+  EXPECT_TRUE(Eventually([&] { return worked_ >= 3; }));
+  const auto begun = steady_clock::now();
+  // The second keeps names and columns, the first answers for the volume.
+  const Outcome copy = Abacus({"volume", "drain", "home", addresses_[1], "--to", spares[0]});
+  const std::chrono::duration<double> took = steady_clock::now() - begun;
+  const nlohmann::json between = Map(0);
+  const Outcome primary = Abacus({"volume", "drain", "home", addresses_[0], "--to", spares[1]});
+  const int then = worked_;
+  EXPECT_TRUE(Eventually([&] { return worked_ >= then + 3; }));
+  done = true;
+  worker.join();
+  printf("drained in %.1f s and %.1f s; the longest of %d files took %.1f s, %d failed\n",
+         took.count(),
+         std::chrono::duration<double>(steady_clock::now() - begun).count() - took.count(),
+         worked_.load(), longest.count(), failures_.load());
+  ASSERT_EQ(copy.code, 0) << copy.out << copy.err;
+  EXPECT_EQ(between["primary"], addresses_[0]);
+  EXPECT_THAT(between.dump(), HasSubstr(absl::StrCat("\"server\":\"", spares[0], "\"")));
+  ASSERT_EQ(primary.code, 0) << primary.out << primary.err;
+  EXPECT_LT(longest, kGap);
+  EXPECT_LE(failures_, 1) << "only what was under way when another one took over";
+  const std::string map = Map(0).dump();
+  EXPECT_EQ(Map(0)["primary"], spares[0]) << told_;
+  EXPECT_THAT(map, HasSubstr(spares[1]));
+  EXPECT_EQ(told_.find(addresses_[0]) + told_.find(addresses_[1]), 2 * std::string::npos) << told_;
+
+  Kill(0);
+  Kill(1);
+  ExpectAll(mount_);
+  addresses_[0] = spares[0];
+  addresses_[1] = spares[1];
+  address_ = spares[1];
+  ExpectAll(MountAll("second"));
+  more[0]->Signal(SIGKILL);
+  more[0]->Wait();
+  ASSERT_TRUE(Eventually([&] { return Map(0).value("primary", "") == spares[1]; })) << told_;
+  ASSERT_TRUE(Eventually([&] { return TryPut(mount_ + "/late", "text") == 0; })) << told_;
+  files_["late"] = "text";
+  ExpectAll(mount_);
+}
+
 TEST_F(FailoverTest, WithoutEtcdWorkGoesOnAsLongAsThePrimaryAndItsCopyAreInTouch) {
   Put("a", 50'000);
   etcd_->Signal(SIGSTOP);

@@ -74,7 +74,7 @@ class CommandLine {
   ListOptions list_;
   RemoveOptions remove_;
   VolumeOptions volume_list_, volume_create_, volume_delete_;
-  VolumeOptions volume_add_server_, volume_replace_server_;
+  VolumeOptions volume_add_server_, volume_replace_server_, volume_drain_;
   RepairOptions volume_status_, rebuild_, scrub_;
   FsckOptions fsck_;
   MountOptions mount_;
@@ -260,6 +260,14 @@ void CommandLine::AddVolumes() {
   add_server("SERVER", &volume_replace_server_.now, replaced, "the new one");
   replaced->add_flag("--force", volume_replace_server_.force,
                      "also one that answers: what it keeps is given up");
+  CLI::App* drained =
+      add_named("drain", "have another server keep what one keeps, which can be switched off then",
+                &volume_drain_, VolumeOptions::What::kDrain);
+  add_server("SERVER", &volume_drain_.before, drained, "as `abacus volume status` names it");
+  add_server("--to", &volume_drain_.now, drained,
+             "the server that keeps it then. Each file is served by the first until all of its "
+             "part is at this one, so that no redundancy is given up; only of names and inodes, if "
+             "the first keeps them, there is one copy less until they are copied");
 
   const auto add_repair = [&](CLI::App* parent, const char* name, const char* what,
                               RepairOptions* options, RepairOptions::What which) {

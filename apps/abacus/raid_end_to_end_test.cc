@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -20,6 +21,7 @@
 #include <random>
 #include <string>
 #include <system_error>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -112,6 +114,15 @@ class RaidEndToEndTest : public MountEndToEndTest {
     const Outcome outcome = Abacus({"volume", "status", "home", "--json", path});
     EXPECT_EQ(outcome.code, code) << outcome.out << outcome.err;
     return nlohmann::json::parse(folder_.Read("status.json"), nullptr, false);
+  }
+
+  // Whether a server's directory has any of a volume.
+  static bool HasColumns(const std::string& directory) {
+    std::error_code error;
+    std::filesystem::directory_iterator entry(directory + "/volumes", error), end;
+    return std::any_of(entry, end, [](const std::filesystem::directory_entry& found) {
+      return found.path().filename().string().rfind(".columns-", 0) == 0;
+    });
   }
 
   void ReadRoundEach(const std::string& stack, size_t columns);
@@ -359,6 +370,98 @@ TEST_F(RaidEndToEndTest, ALostServerIsRebuiltToAnother) {
   EXPECT_EQ(status["servers"][2]["address"], spare);
   EXPECT_EQ(status["whole"], 1);
   Kill(3);
+  ExpectAll(Mount("second", "home"));
+}
+
+// Written before and during; then it is switched off, and any other one may die.
+TEST_F(RaidEndToEndTest, AServerThatLivesIsDrainedAndMayBeSwitchedOff) {
+  const Outcome created = Abacus({"volume", "create", "home", "--servers", List()});
+  ASSERT_EQ(created.code, 0) << created.err;
+  const std::string mount = Mount("mount", "home", absl::StrCat("stack=", kRaidStack));
+  for (uint32_t i = 0; i < 8; ++i) {
+    const std::string name = absl::StrCat("file", i);
+    files_[name] = RandomText(i, i == 0 ? 6'000'000 : 50'000 + i);
+    ASSERT_NO_FATAL_FAILURE(Put(mount + "/" + name, files_[name]));
+  }
+  std::string spare;
+  const auto server = BeginServer("spare", "127.0.0.1:0", {}, &spare);
+  const auto drain = [&](const std::string& leaves, const std::string& to) {
+    return Abacus({"volume", "drain", "home", leaves, "--to", to});
+  };
+  // What must not be, and is told why.
+  EXPECT_THAT(drain(addresses_[0], spare).err, HasSubstr("alone has its names and inodes"));
+  EXPECT_THAT(drain("127.0.0.1:1", spare).err, HasSubstr(addresses_[3]));
+  EXPECT_THAT(drain(addresses_[2], addresses_[2]).err, HasSubstr("another server"));
+  EXPECT_EQ(Status(0)["servers"].size(), kServers) << "nothing was changed";
+
+  std::atomic<bool> done{false};
+  std::atomic<int> written{0};
+  std::thread writing([&] {
+    for (uint32_t i = 0; !done; ++i, ++written) {
+      const std::string name = absl::StrCat("file", i % 8), made = absl::StrCat("made", i);
+      std::string& bytes = files_[name];
+      const int fd = open((mount + "/" + name).c_str(), O_WRONLY | O_CLOEXEC);
+      const uint64_t at = i * 7919 % (bytes.size() - 20'000);
+      const std::string part = RandomText(100 + i, 20'000);
+      EXPECT_EQ(pwrite(fd, part.data(), part.size(), static_cast<off_t>(at)), 20'000) << errno;
+      EXPECT_EQ(close(fd), 0) << name << ": errno " << errno;
+      bytes.replace(at, part.size(), part);
+      files_[made] = RandomText(i, 30'000);
+      Put(absl::StrCat(mount, "/", made), files_[made]);
+    }
+  });
+  EXPECT_TRUE(Eventually([&] { return written >= 2; }));
+  const Outcome drained = drain(addresses_[2], spare);
+  const int then = written;
+  EXPECT_TRUE(Eventually([&] { return written >= then + 2; }));
+  done = true;
+  writing.join();
+  ASSERT_EQ(drained.code, 0) << drained.out << drained.err;
+  EXPECT_THAT(drained.out, HasSubstr("can be switched off"));
+  const nlohmann::json status = Status(0);
+  EXPECT_EQ(status["whole"], status["files"]);
+  EXPECT_EQ(status.dump().find(addresses_[2]), std::string::npos);
+  EXPECT_FALSE(HasColumns(folder_.Path("columns2")));
+  EXPECT_THAT(drain(addresses_[2], spare).err, HasSubstr("no server of volume"));
+
+  Kill(2);
+  ExpectAll(mount);
+  Kill(3);
+  ExpectAll(Mount("second", "home"));
+  ExpectAll(mount);
+  EXPECT_THAT(drain(addresses_[3], addresses_[2]).err, HasSubstr("replace-server"));
+}
+
+// Where what is left of the drain's work is done by the next one.
+TEST_F(RaidEndToEndTest, ADrainThatWasKilledGoesOnWhenItIsSaidAgain) {
+  const Outcome created = Abacus({"volume", "create", "home", "--servers", List()});
+  ASSERT_EQ(created.code, 0) << created.err;
+  const std::string mount = Mount("mount", "home", absl::StrCat("stack=", kRaidStack));
+  for (uint32_t i = 0; i < 30; ++i) {
+    const std::string name = absl::StrCat("file", i);
+    files_[name] = RandomText(i, i % 10 == 0 ? 4'000'000 : 100'000 + i);
+    ASSERT_NO_FATAL_FAILURE(Put(mount + "/" + name, files_[name]));
+  }
+  std::string spare;
+  const auto server = BeginServer("spare", "127.0.0.1:0", {}, &spare);
+  const std::vector<std::string> words = {"volume", "drain", "home", addresses_[1], "--to", spare};
+  // With files at both.
+  const auto moved = [&] {
+    const nlohmann::json status = Status(0);
+    return status["servers"].size() > kServers ? status["servers"][kServers]["columns"].get<int>()
+                                               : 0;
+  };
+  Command begun(words, {.environment = {"ABACUS_SERVER=" + address_}});
+  ASSERT_TRUE(Eventually([&] { return moved() > 3; }));
+  begun.Signal(SIGKILL);
+  begun.Wait();
+  ExpectAll(mount);
+  const Outcome again = Abacus(words);
+  ASSERT_EQ(again.code, 0) << again.out << again.err;
+  EXPECT_EQ(Status(0)["whole"], 30);
+  EXPECT_FALSE(HasColumns(folder_.Path("columns1")));
+  Kill(1);
+  Kill(2);
   ExpectAll(Mount("second", "home"));
 }
 

@@ -143,6 +143,10 @@ absl::StatusOr<VolumeHealth> LookAtFiles(const Ref<objfs::Volume>& volume,
   VolumeHealth health;
   for (size_t i = 0; i < servers.size(); ++i) {
     ServerHealth server{.address = servers[i]};
+    if (objfs::IsVacant(servers[i])) {
+      health.servers.push_back(std::move(server));
+      continue;
+    }
     const auto store = volume->ColumnsAt(i);
     auto columns = store.ok() ? AllColumns(*store)
                               : absl::StatusOr<std::map<ObjectId, ColumnState>>(store.status());
@@ -226,6 +230,7 @@ std::string HealthJson(const std::string& name, const VolumeHealth& health,
                        const objfs::MapReport& map, const std::optional<ScrubState>& scrub) {
   nlohmann::json servers = nlohmann::json::array(), files = nlohmann::json::array();
   for (const ServerHealth& server : health.servers) {
+    if (objfs::IsVacant(server.address)) continue;
     servers.push_back({{"address", server.address},
                        {"answers", server.answers},
                        {"columns", server.columns.size()}});
@@ -258,6 +263,7 @@ void PrintHealth(const std::string& name, const VolumeHealth& health, uint64_t p
   Table table({"server", "answers", "columns", "bytes"});
   for (size_t i = 0; i < health.servers.size(); ++i) {
     const ServerHealth& server = health.servers[i];
+    if (objfs::IsVacant(server.address)) continue;
     uint64_t bytes = 0;
     for (const auto& [id, column] : server.columns) bytes += column.allocated;
     table.AddRow({server.address + (i == primary ? " (inodes)" : ""), server.answers ? "yes" : "no",
@@ -439,7 +445,7 @@ absl::Status ReplaceLost(const RepairOptions& options, FoundSpread* found) {
           absl::StrCat("server ", options.to, " is one of volume '", options.name,
                        "' already; without --to it is rebuilt as it is"));
     }
-    if (!server.answers) lost.push_back(server.address);
+    if (!server.answers && !objfs::IsVacant(server.address)) lost.push_back(server.address);
   }
   if (lost.size() != 1) {
     return absl::FailedPreconditionError(absl::StrCat(

@@ -204,6 +204,7 @@ void PrintKinds() {
 }  // namespace
 
 int VolumeCommand(const VolumeOptions& options) {
+  if (options.what == VolumeOptions::What::kDrain) return DrainCommand(options);
   ClientOptions joined = options.client;
   // The first of a volume's servers is the one that is asked to make it.
   if (!options.servers.empty()) joined.servers = {options.servers.front()};
@@ -222,6 +223,8 @@ int VolumeCommand(const VolumeOptions& options) {
     case VolumeOptions::What::kAddServer:
     case VolumeOptions::What::kReplaceServer:
       status = ChangeServer((*client)->node(), options);
+      break;
+    case VolumeOptions::What::kDrain:  // above
       break;
     case VolumeOptions::What::kList:
       status = ListVolumes(*volumes, options.json);

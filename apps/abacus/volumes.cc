@@ -221,6 +221,7 @@ absl::StatusOr<Ref<VolumeSet>> FirstServerOf(runtime::Node& node, const std::str
     break;
   }
   if (servers.empty()) return none;
+  std::erase_if(servers, [](const std::string& server) { return objfs::IsVacant(server); });
   for (const std::string& server : servers) node.Reach(server);
   for (const absl::Time end = absl::Now() + kFirstServerPatience;;) {
     absl::Status why;  // that of the first, which mostly has them

@@ -309,10 +309,12 @@ absl::Status FileSystemImpl::CheckStackText(const std::string& text) const {
   ABACUS_ASSIGN_OR_RETURN(const Stack stack, ParseStack(text));
   ABACUS_RETURN_IF_ERROR(CheckStack(stack, kinds_));
   ABACUS_ASSIGN_OR_RETURN(const size_t columns, ColumnsOf(stack));
-  if (columns <= info_.servers.size()) return absl::OkStatus();
+  const auto vacant = std::count_if(info_.servers.begin(), info_.servers.end(), IsVacant);
+  const size_t servers = info_.servers.size() - static_cast<size_t>(vacant);
+  if (columns <= servers) return absl::OkStatus();
   return FsStatus(FsError::kInvalid,
                   absl::StrCat("the stack has ", columns, " columns, each on a server of its own; ",
-                               "the volume has ", info_.servers.empty() ? 1 : info_.servers.size(),
+                               "the volume has ", info_.servers.empty() ? 1 : servers,
                                ": abacus volume create NAME --servers HOST:PORT,HOST:PORT,..."));
 }
 

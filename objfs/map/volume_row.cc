@@ -13,7 +13,7 @@ namespace abacus::objfs {
 namespace {
 
 constexpr char kRowBegin[] = "abacus volume map ";
-constexpr int kRowVersion = 1;
+constexpr int kRowVersion = 1, kRowVersionWithVacancies = 2;
 
 absl::Status Damaged(std::string_view what) {
   return absl::DataLossError(absl::StrCat("a volume's row is damaged: ", runtime::ToAbsl(what)));
@@ -43,13 +43,14 @@ bool ReadLine(const std::string& line, VolumeRow* row) {
   return copy.current || words[2] == "behind";
 }
 
-absl::Status CheckRow(const VolumeRow& row) {
-  if (const absl::Status good = CheckServers(row.servers); !good.ok()) {
+absl::Status CheckRow(const VolumeRow& row, bool vacancies) {
+  if (const absl::Status good = CheckServers(row.servers, vacancies); !good.ok()) {
     return Damaged(runtime::ToStd(good.message()));
   }
   std::set<uint32_t> places;
   for (const VolumeRow::Copy& copy : row.copies) {
-    if (copy.place >= row.servers.size() || !places.insert(copy.place).second) {
+    if (copy.place >= row.servers.size() || IsVacant(row.servers[copy.place]) ||
+        !places.insert(copy.place).second) {
       return Damaged("its copies");
     }
   }
@@ -84,7 +85,7 @@ std::vector<uint32_t> VolumeRow::FreshPlaces() const {
   std::vector<uint32_t> fresh;
   for (uint32_t place = 0; place < servers.size(); ++place) {
     const bool was = std::count(former.begin(), former.end(), place) > 0;
-    if (!was && !IsCopy(place)) fresh.push_back(place);
+    if (!was && !IsCopy(place) && !IsVacant(servers[place])) fresh.push_back(place);
   }
   return fresh;
 }
@@ -97,9 +98,9 @@ void VolumeRow::MoveCopy(uint32_t from, uint32_t to) {
 }
 
 std::string VolumeRow::Encode() const {
-  std::string text =
-      absl::StrCat(kRowBegin, kRowVersion, "\nkey ", absl::Hex(key, absl::kZeroPad16), "\nepoch ",
-                   epoch, "\nprimary ", primary);
+  const int version = HasVacancy(servers) ? kRowVersionWithVacancies : kRowVersion;
+  std::string text = absl::StrCat(kRowBegin, version, "\nkey ", absl::Hex(key, absl::kZeroPad16),
+                                  "\nepoch ", epoch, "\nprimary ", primary);
   for (const Copy& copy : copies) {
     absl::StrAppend(&text, "\ncopy ", copy.place, copy.current ? " current" : " behind");
   }
@@ -116,9 +117,10 @@ absl::StatusOr<VolumeRow> VolumeRow::Decode(std::string_view text) {
       !absl::SimpleAtoi(first.substr(sizeof(kRowBegin) - 1), &version)) {
     return absl::DataLossError("it is no row of a volume's map");
   }
-  if (version != kRowVersion) {
+  if (version != kRowVersion && version != kRowVersionWithVacancies) {
     return absl::FailedPreconditionError(absl::StrCat("a row of a volume's map, of version ",
-                                                      version, "; this build knows ", kRowVersion));
+                                                      version, "; this build knows ", kRowVersion,
+                                                      " and ", kRowVersionWithVacancies));
   }
   const size_t count = lines.size();
   if (count < 3 || !lines.back().empty() || lines[count - 2] != "end") return Damaged("cut off");
@@ -127,7 +129,7 @@ absl::StatusOr<VolumeRow> VolumeRow::Decode(std::string_view text) {
   for (size_t i = 1; i + 2 < count; ++i) {
     if (!ReadLine(lines[i], &row)) return Damaged(lines[i]);
   }
-  ABACUS_RETURN_IF_ERROR(CheckRow(row));
+  ABACUS_RETURN_IF_ERROR(CheckRow(row, version == kRowVersionWithVacancies));
   return row;
 }
 

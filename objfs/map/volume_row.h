@@ -25,8 +25,8 @@ struct VolumeRow {
   uint64_t key = 0;  // of this volume and no other
   // One more with each primary that begins, be it the same server again.
   uint64_t epoch = 1;
-  uint32_t primary = 0;  // a place
-  std::vector<std::string> servers;
+  uint32_t primary = 0;              // a place
+  std::vector<std::string> servers;  // kVacant (volume/server_list.h): nobody is there any more
   std::vector<Copy> copies;
   // Places that kept metadata once. What is there may come back and is old, so none of them keeps
   // any again, whatever server is there.
@@ -35,12 +35,13 @@ struct VolumeRow {
   bool IsCurrent(uint32_t place) const;
   bool IsCopy(uint32_t place) const;
   void SetCurrent(uint32_t place, bool current);  // REQUIRES: IsCopy(place)
-  // Those that could come to keep metadata.
+  // Those that could come to keep metadata: a server is there, and none ever kept any.
   std::vector<uint32_t> FreshPlaces() const;
   // `to` is to keep what `from` does, and has nothing of it yet.
-  // REQUIRES: IsCopy(from), which is not current; `to` is one of FreshPlaces().
+  // REQUIRES: IsCopy(from), which is not the primary; `to` is one of FreshPlaces().
   void MoveCopy(uint32_t from, uint32_t to);
 
+  // As version 1; as version 2, where a place is vacant.
   std::string Encode() const;
   // Errors: kDataLoss - it is none, or makes no sense; kFailedPrecondition - of a later version.
   static absl::StatusOr<VolumeRow> Decode(std::string_view text);

@@ -4,6 +4,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "objfs/volume/server_list.h"
 
 namespace abacus::objfs {
 namespace {
@@ -40,13 +41,38 @@ TEST(VolumeRowTest, APlaceThatKeptMetadataOnceKeepsItNeverAgain) {
   EXPECT_TRUE(absl::IsDataLoss(VolumeRow::Decode(row.Encode()).status()));
 }
 
+TEST(VolumeRowTest, AVacantPlaceIsOfVersionTwoAndKeepsNothing) {
+  VolumeRow row = SampleRow();
+  row.servers.push_back("s4:7070");
+  row.servers[2] = kVacant;
+  EXPECT_EQ(row.Encode(),
+            "abacus volume map 2\nkey 0000000000000abc\nepoch 7\nprimary 1\ncopy 0 behind\n"
+            "copy 1 current\nserver 127.0.0.1:7070\nserver s2:7070\nserver -\nserver s4:7070\n"
+            "end\n");
+  EXPECT_EQ(*VolumeRow::Decode(row.Encode()), row);
+  EXPECT_THAT(row.FreshPlaces(), ::testing::ElementsAre(3));
+  std::string first = row.Encode();
+  first.replace(first.find(" 2\n"), 3, " 1\n");
+  EXPECT_TRUE(absl::IsDataLoss(VolumeRow::Decode(first).status()));
+  row.servers[0] = kVacant;
+  EXPECT_TRUE(absl::IsDataLoss(VolumeRow::Decode(row.Encode()).status())) << "it keeps a copy";
+}
+
+TEST(VolumeRowTest, ACopyThatIsCurrentIsMovedToOneThatIsNot) {
+  VolumeRow row = SampleRow();
+  row.SetCurrent(0, true);
+  row.MoveCopy(0, 2);
+  EXPECT_TRUE(row.IsCopy(2) && !row.IsCurrent(2) && !row.IsCopy(0));
+  EXPECT_EQ(*VolumeRow::Decode(row.Encode()), row);
+}
+
 TEST(VolumeRowTest, WhatIsCutOffOrOfALaterVersionIsRefused) {
   const std::string text = SampleRow().Encode();
   for (size_t size = 0; size < text.size(); ++size) {
     EXPECT_FALSE(VolumeRow::Decode(text.substr(0, size)).ok()) << size;
   }
   std::string later = text;
-  later.replace(later.find(" 1\n"), 3, " 2\n");
+  later.replace(later.find(" 1\n"), 3, " 3\n");
   EXPECT_TRUE(absl::IsFailedPrecondition(VolumeRow::Decode(later).status()));
 }
 

@@ -51,7 +51,8 @@ ColumnServers::~ColumnServers() {
 }
 
 absl::StatusOr<std::vector<uint32_t>> ColumnServers::Choose(size_t columns) {
-  const size_t all = Count(), others = all > 0 ? all - 1 : 0;
+  const std::vector<uint32_t> usable = Usable();
+  const size_t all = usable.size();
   if (columns > all) {
     return absl::FailedPreconditionError(absl::StrCat(
         "the stack has ", columns, " columns, each on a server of its own, and the volume has ",
@@ -59,13 +60,46 @@ absl::StatusOr<std::vector<uint32_t>> ColumnServers::Choose(size_t columns) {
         ": take a stack with fewer, or a volume over more: abacus volume create NAME --servers "
         "HOST:PORT,HOST:PORT,..."));
   }
-  const size_t first = columns <= others ? 1 : 0, count = all - first;
+  const size_t first = columns < all && usable.front() == 0 ? 1 : 0;
   const uint64_t begin = next_++;
   std::vector<uint32_t> chosen;
   for (size_t i = 0; i < columns; ++i) {
-    chosen.push_back(static_cast<uint32_t>(first + (begin + i) % count));
+    chosen.push_back(usable[first + (begin + i) % (all - first)]);
   }
   return chosen;
+}
+
+std::vector<uint32_t> ColumnServers::Usable() {
+  std::vector<uint32_t> usable;
+  if (addresses_ == nullptr) return usable;
+  MutexLock lock(mutex_);
+  for (const uint32_t server : addresses_->Numbers()) {
+    if (!avoided_.contains(server)) usable.push_back(server);
+  }
+  return usable;
+}
+
+ColumnServers::Making::Making(ColumnServers* servers) : servers_(servers) {
+  MutexLock lock(servers_->mutex_);
+  round_ = servers_->round_ % 2;
+  ++servers_->making_[round_];
+}
+
+ColumnServers::Making::~Making() {
+  MutexLock lock(servers_->mutex_);
+  if (--servers_->making_[round_] == 0) servers_->changed_.SignalAll();
+}
+
+void ColumnServers::Avoid(uint32_t server) {
+  MutexLock lock(mutex_);
+  avoided_.insert(server);
+  // One round after the other, or those of the one before would be counted with those to come.
+  while (avoiding_) changed_.Wait(mutex_);
+  avoiding_ = true;
+  const size_t ended = round_++ % 2;
+  while (making_[ended] > 0) changed_.Wait(mutex_);
+  avoiding_ = false;
+  changed_.SignalAll();
 }
 
 absl::StatusOr<std::vector<Ref<Layer>>> ColumnServers::Open(ObjectId id,

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -55,6 +56,21 @@ class ColumnServers {
   // others while they are enough, else the first one too.
   // Errors: kFailedPrecondition - there are too few.
   absl::StatusOr<std::vector<uint32_t>> Choose(size_t columns);
+  // Lives from before Choose() until its file is there, or is not made.
+  class Making {
+   public:
+    explicit Making(ColumnServers* servers);
+    ~Making();
+    Making(const Making&) = delete;
+    Making& operator=(const Making&) = delete;
+
+   private:
+    ColumnServers* const servers_;
+    size_t round_ = 0;
+  };
+  // From now on no file is made with a column at this server. Returns when none is being made: what
+  // Choose() gave before is there, or will not be. Blocking: for those; they wait for disks only.
+  void Avoid(uint32_t server);
   // The columns of a file in their order. One whose server does not answer is an AbsentColumn.
   // Errors: kUnauthenticated - a later epoch has opened one of them.
   absl::StatusOr<std::vector<runtime::Ref<Layer>>> Open(ObjectId id,
@@ -76,6 +92,8 @@ class ColumnServers {
   void WorkOn(size_t server);
   absl::Status Sweep(const runtime::Ref<ColumnStore>& store);
 
+  // Where columns of new files may be; rising.
+  std::vector<uint32_t> Usable();
   size_t Count() const { return addresses_ == nullptr ? 0 : addresses_->size(); }
 
   const std::shared_ptr<const ServerAddresses> addresses_;
@@ -88,6 +106,12 @@ class ColumnServers {
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::map<size_t, Server> servers_ ABSL_GUARDED_BY(mutex_);
   std::map<ObjectId, Version> epochs_ ABSL_GUARDED_BY(mutex_);  // of what is open
+  std::set<uint32_t> avoided_ ABSL_GUARDED_BY(mutex_);
+  // Files that are being made: which began in an even round, and which in an odd one. A round ends
+  // with Avoid(), which waits for those of it.
+  size_t round_ ABSL_GUARDED_BY(mutex_) = 0;
+  size_t making_[2] ABSL_GUARDED_BY(mutex_) = {0, 0};
+  bool avoiding_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread worker_;
 };
 

@@ -54,16 +54,28 @@ absl::StatusOr<ReadResult> ColumnLayer::Read(uint64_t offset, uint64_t bytes, Ve
   return Inside([&] { return storage_.Read(offset, bytes, now); });
 }
 absl::Status ColumnLayer::Write(uint64_t offset, const Block& bytes, Version now) {
-  return Inside([&] { return storage_.Write(offset, bytes, now); });
+  return Inside([&] {
+    auto written = storage_.Write(offset, bytes, now);
+    watches_->Changed(id_, offset, bytes.size());
+    return written;
+  });
 }
 absl::StatusOr<uint64_t> ColumnLayer::Append(const Block& bytes, Version now) {
   return storage_.Append(bytes, now);  // tells why not
 }
 absl::Status ColumnLayer::Truncate(uint64_t size, Version now) {
-  return Inside([&] { return storage_.Truncate(size, now); });
+  return Inside([&] {
+    auto cut = storage_.Truncate(size, now);
+    watches_->Cut(id_, size);
+    return cut;
+  });
 }
 absl::Status ColumnLayer::Punch(Range range, Version now) {
-  return Inside([&] { return storage_.Punch(range, now); });
+  return Inside([&] {
+    auto punched = storage_.Punch(range, now);
+    watches_->Changed(id_, range.offset, range.bytes == 0 ? UINT64_MAX : range.bytes);
+    return punched;
+  });
 }
 absl::StatusOr<uint64_t> ColumnLayer::Seek(uint64_t offset, bool data, Version now) {
   return Inside([&] { return storage_.Seek(offset, data, now); });
@@ -101,7 +113,7 @@ absl::StatusOr<Ref<Layer>> ColumnStore::Open(ObjectId id, Version epoch) {
   ABACUS_RETURN_IF_ERROR(fence->Raise(epoch));
   const absl::Status made = store_->CreateAs(id, "", epoch.value);
   if (!made.ok() && !absl::IsAlreadyExists(made)) return made;
-  auto layer = std::make_unique<ColumnLayer>(store_, id, fence, epoch);
+  auto layer = std::make_unique<ColumnLayer>(store_, id, fence, epoch, watches_);
   ABACUS_RETURN_IF_ERROR(layer->Init({}, {}));
   const Ref<Layer> adopted = host_.adopt(std::move(layer));
   Ref<Layer> before;
@@ -135,6 +147,7 @@ absl::Status ColumnStore::Remove(const std::vector<ObjectId>& ids) {
   absl::Status first;
   for (const ObjectId id : ids) {
     first.Update(Close(id, Version{UINT64_MAX}));
+    watches_->End(id);
     const absl::Status removed = store_->Remove(id);
     if (!absl::IsNotFound(removed)) first.Update(removed);
   }

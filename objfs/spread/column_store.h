@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "objfs/layer/layer.h"
 #include "objfs/layer/version.h"
+#include "objfs/spread/column_watches.h"
 #include "objfs/storage/storage_layer.h"
 #include "objfs/store/object_store.h"
 #include "objfs/store/turns.h"
@@ -60,8 +61,12 @@ class ColumnLayer final : public Layer {
   static constexpr LayerKind kKind = {"column", "objfs.ColumnLayer", {}, 0, 0, true};
 
   ColumnLayer(std::shared_ptr<ObjectStore> store, ObjectId id, std::shared_ptr<ColumnFence> fence,
-              Version epoch)
-      : storage_(std::move(store), id), fence_(std::move(fence)), epoch_(epoch) {}
+              Version epoch, std::shared_ptr<ColumnWatches> watches)
+      : storage_(std::move(store), id),
+        id_(id),
+        fence_(std::move(fence)),
+        epoch_(epoch),
+        watches_(std::move(watches)) {}
 
   absl::StatusOr<ReadResult> Read(uint64_t offset, uint64_t bytes, Version now) override;
   absl::Status Write(uint64_t offset, const runtime::Block& bytes, Version now) override;
@@ -82,8 +87,11 @@ class ColumnLayer final : public Layer {
   auto Inside(F&& call) -> decltype(call());
 
   StorageLayer storage_;  // called as it is: it is in no node's table
+  const ObjectId id_;
   const std::shared_ptr<ColumnFence> fence_;
   const Version epoch_;
+  // Told of each change before the fence lets the call go.
+  const std::shared_ptr<ColumnWatches> watches_;
 };
 
 // Stands in for a column whose server does not answer: each call is kUnavailable.
@@ -119,6 +127,23 @@ struct ColumnState {
   ABACUS_FIELDS(id, size, allocated, record)
 };
 
+// A part of a column, for a copy of it.
+struct ColumnPiece {
+  uint64_t offset = 0;
+  runtime::Block bytes;  // none: nothing but holes was left; `offset` is where they end
+  uint64_t version = 0;  // the newest of its blocks
+  ABACUS_FIELDS(offset, bytes, version)
+};
+
+// How far the copy of a column has come.
+struct CopyProgress {
+  uint64_t copy = 0;    // which copy of the column this is
+  uint64_t next = 0;    // where to go on
+  uint64_t copied = 0;  // bytes, by this step
+  bool whole = false;
+  ABACUS_FIELDS(copy, next, copied, whole)
+};
+
 // The columns that one server keeps of a volume's files, each under the file's own number, in a
 // store of their own. The volume says what is made and removed, and for whom a column is opened.
 //
@@ -142,10 +167,62 @@ class ColumnStore final : public runtime::AnchoredObject {
   // Up to `count_max` columns of files above `after`, rising.
   absl::StatusOr<std::vector<ObjectId>> List(ObjectId after, uint64_t count_max);
   absl::StatusOr<std::vector<ColumnState>> States(ObjectId after, uint64_t count_max);
+  absl::StatusOr<ColumnState> State(ObjectId id);
 
-  ABACUS_OBJECT(ColumnStore, "objfs.ColumnStore", 1, Open, Close, Remove, List, States)
+  // -- a column comes here from the server that has it, which serves it meanwhile ----------------
+  //
+  // CopyFrom() brings most of it, in steps, and FollowFrom() what was changed since, as often as
+  // one likes; then the volume lets nobody change it, and FinishFrom() brings the rest. Until the
+  // file names this server what came is used by nobody, and each beginning takes it away.
+  // Errors of all three: kCancelled - that copy is not known here any more (a server was started
+  // again, another copy was begun, too many are under way): begin anew. kDataLoss - a block there
+  // is damaged: a scrub repairs it. Those of `source`, and of the disks.
+
+  // `copy` 0: begins, at the beginning. Limits: `bytes` a step, or kPieceBytes more.
+  // Errors: kAlreadyExists - there is a column here that has a record, or is open: the file may be
+  // using it.
+  absl::StatusOr<CopyProgress> CopyFrom(runtime::Ref<ColumnStore> source, ObjectId id,
+                                        uint64_t copy, uint64_t from, uint64_t bytes);
+  // Bytes that it copied. REQUIRES: CopyFrom() said that it is whole.
+  absl::StatusOr<uint64_t> FollowFrom(runtime::Ref<ColumnStore> source, ObjectId id, uint64_t copy);
+  // All of the column is here, its record too, durably. `copy` 0: none was begun, and this copies
+  // the whole, in the place of whatever is here.
+  // REQUIRES: nobody changes it, and the file has no column here.
+  absl::Status FinishFrom(runtime::Ref<ColumnStore> source, ObjectId id, uint64_t copy);
+
+  // -- asked by the server that it goes to -------------------------------------------------------
+
+  static constexpr uint64_t kPieceBytes = uint64_t{1} << 20;
+  // The first run of data in [from, end), as much of it as a piece has.
+  absl::StatusOr<ColumnPiece> ReadPiece(ObjectId id, uint64_t from, uint64_t end);
+  // See ColumnWatches.
+  absl::StatusOr<uint64_t> Watch(ObjectId id);
+  absl::StatusOr<ColumnChanges> TakeChanges(ObjectId id, uint64_t watch);
+
+  ABACUS_OBJECT(ColumnStore, "objfs.ColumnStore", 1, Open, Close, Remove, List, States, State,
+                CopyFrom, FollowFrom, FinishFrom, ReadPiece, Watch, TakeChanges)
 
  private:
+  // A copy that has been begun here.
+  struct Incoming {
+    runtime::Ref<ColumnStore> source;
+    uint64_t watch = 0;  // by which the copy is known
+    bool whole = false;
+  };
+  absl::StatusOr<uint64_t> BeginCopy(const runtime::Ref<ColumnStore>& source, ObjectId id);
+  absl::Status CheckNotInUse(ObjectId id);
+  absl::StatusOr<Incoming> IncomingOf(const runtime::Ref<ColumnStore>& source, ObjectId id,
+                                      uint64_t copy);
+  absl::StatusOr<CopyProgress> CopyPieces(const runtime::Ref<ColumnStore>& source, ObjectId id,
+                                          Range within, uint64_t bytes_max);
+  absl::StatusOr<uint64_t> Follow(const runtime::Ref<ColumnStore>& source, ObjectId id,
+                                  uint64_t copy);
+  absl::StatusOr<uint64_t> CopyChanges(const runtime::Ref<ColumnStore>& source, ObjectId id,
+                                       const ColumnChanges& changes);
+  absl::Status PunchHere(ObjectId id, uint64_t from, uint64_t end);
+  absl::Status Finish(const runtime::Ref<ColumnStore>& source, ObjectId id, uint64_t copy);
+  void ForgetCopy(ObjectId id);
+
   struct Opened {
     std::shared_ptr<ColumnFence> fence = std::make_shared<ColumnFence>();
     Version epoch;
@@ -158,9 +235,11 @@ class ColumnStore final : public runtime::AnchoredObject {
 
   const std::shared_ptr<ObjectStore> store_;
   const Host host_;
+  const std::shared_ptr<ColumnWatches> watches_ = std::make_shared<ColumnWatches>();
   Turns turns_;  // by file
   runtime::Mutex mutex_;
   std::map<ObjectId, Opened> opened_ ABSL_GUARDED_BY(mutex_);
+  std::map<ObjectId, Incoming> incoming_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace abacus::objfs

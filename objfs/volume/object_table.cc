@@ -125,6 +125,22 @@ absl::Status ObjectTable::SetLacking(ObjectId id, const std::vector<uint32_t>& l
   return absl::OkStatus();
 }
 
+absl::Status ObjectTable::MoveColumn(ObjectId id, uint32_t from, uint32_t to) {
+  const Turns::Turn turn(turns_, id);
+  ABACUS_ASSIGN_OR_RETURN(std::optional<Node> node, Load(id));
+  if (!node.has_value()) return absl::NotFoundError(absl::StrCat("there is no object ", id));
+  std::vector<uint32_t>& columns = node->inode.columns;
+  const auto column = std::find(columns.begin(), columns.end(), from);
+  if (column == columns.end()) {
+    return absl::NotFoundError(absl::StrCat("object ", id, " has no column at server ", from));
+  }
+  *column = to;
+  const ObjectUpdate update{.id = id, .writes = {}, .blob = node->inode.Encode()};
+  ABACUS_RETURN_IF_ERROR(store_->Update(std::span(&update, 1), Next(0).value));
+  ForgetWritten(id);
+  return absl::OkStatus();
+}
+
 // -- transactions ---------------------------------------------------------------------------------
 
 absl::StatusOr<bool> ObjectTable::IsNewest(ObjectId id, const RangeVersion& read, uint64_t size) {

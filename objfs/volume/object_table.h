@@ -53,6 +53,9 @@ class ObjectTable {
   absl::StatusOr<Node> Change(uint16_t writer, ObjectId id, const InodeChange& change);
   // Which columns of a file lack something (Inode::lacking). Not durable yet.
   absl::Status SetLacking(ObjectId id, const std::vector<uint32_t>& lacking);
+  // The file's column at server `from` is at `to` from now on. Not durable yet.
+  // Errors: kNotFound - it has none there.
+  absl::Status MoveColumn(ObjectId id, uint32_t from, uint32_t to);
   uint64_t TreeVersion() const { return tree_.load(); }
   // Calls `look` while nobody changes the object.
   absl::Status InTurn(ObjectId id, const std::function<absl::Status()>& look);

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
@@ -19,7 +20,7 @@ namespace abacus::objfs {
 namespace {
 
 constexpr char kFirstLine[] = "abacus servers ";
-constexpr int kVersion = 1;
+constexpr int kVersion = 1, kVersionWithVacancies = 2;
 
 absl::Status Synced(const std::string& path, int flags) {
   const int fd = open(path.c_str(), flags | O_CLOEXEC);
@@ -32,14 +33,21 @@ absl::Status Synced(const std::string& path, int flags) {
 
 }  // namespace
 
-absl::Status CheckServers(const std::vector<std::string>& servers) {
-  if (servers.size() < 2 || servers.size() > ServerList::kServersMax) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a volume is spread over 2 to ", ServerList::kServersMax, " servers, not ",
-                     servers.size(), "; without --servers it is where it is made"));
+bool HasVacancy(const std::vector<std::string>& servers) {
+  return std::any_of(servers.begin(), servers.end(), IsVacant);
+}
+
+absl::Status CheckServers(const std::vector<std::string>& servers, bool vacancies) {
+  const auto vacant = vacancies ? std::count_if(servers.begin(), servers.end(), IsVacant) : 0;
+  const size_t count = servers.size() - static_cast<size_t>(vacant);
+  if (count < 2 || servers.size() > ServerList::kServersMax) {
+    return absl::InvalidArgumentError(absl::StrCat("a volume is spread over 2 to ",
+                                                   ServerList::kServersMax, " servers, not ", count,
+                                                   "; without --servers it is where it is made"));
   }
   std::set<std::string> seen;
   for (const std::string& server : servers) {
+    if (vacancies && IsVacant(server)) continue;
     const size_t colon = server.rfind(':');
     uint32_t port = 0;
     if (colon == std::string::npos || colon == 0 ||
@@ -56,7 +64,8 @@ absl::Status CheckServers(const std::vector<std::string>& servers) {
 }
 
 std::string ServerList::Encode() const {
-  std::string text = absl::StrCat(kFirstLine, kVersion, "\n", absl::Hex(key, absl::kZeroPad16));
+  const int version = HasVacancy(servers) ? kVersionWithVacancies : kVersion;
+  std::string text = absl::StrCat(kFirstLine, version, "\n", absl::Hex(key, absl::kZeroPad16));
   for (const std::string& server : servers) absl::StrAppend(&text, "\n", server);
   return text + "\nend\n";
 }
@@ -69,9 +78,10 @@ absl::StatusOr<ServerList> ServerList::Decode(std::string_view text) {
       !absl::SimpleAtoi(first.substr(sizeof(kFirstLine) - 1), &version)) {
     return absl::DataLossError("it is no list of a volume's servers");
   }
-  if (version != kVersion) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("a list of servers of version ", version, "; this build knows ", kVersion));
+  if (version != kVersion && version != kVersionWithVacancies) {
+    return absl::FailedPreconditionError(absl::StrCat("a list of servers of version ", version,
+                                                      "; this build knows ", kVersion, " and ",
+                                                      kVersionWithVacancies));
   }
   ServerList list;
   const bool whole = lines.size() >= 5 && lines.back().empty() && lines[lines.size() - 2] == "end";
@@ -79,7 +89,8 @@ absl::StatusOr<ServerList> ServerList::Decode(std::string_view text) {
     return absl::DataLossError("a list of servers is cut off or damaged");
   }
   list.servers.assign(lines.begin() + 2, lines.end() - 2);
-  if (const absl::Status good = CheckServers(list.servers); !good.ok()) {
+  const bool vacancies = version == kVersionWithVacancies;
+  if (const absl::Status good = CheckServers(list.servers, vacancies); !good.ok()) {
     return absl::DataLossError(good.message());
   }
   return list;

@@ -12,6 +12,11 @@
 
 namespace abacus::objfs {
 
+// In the place of a server's address: nobody is there any more. Files name servers by their places,
+// so a place stays when its server goes.
+inline constexpr char kVacant[] = "-";
+inline bool IsVacant(std::string_view address) { return address == kVacant; }
+
 // The servers of a volume, as they are kept in a file (volume_set.h).
 struct ServerList {
   static constexpr size_t kServersMax = 64;
@@ -19,6 +24,7 @@ struct ServerList {
   uint64_t key = 0;  // of this volume and no other
   std::vector<std::string> servers;
 
+  // As version 1; as version 2, where a place is vacant.
   std::string Encode() const;
   // Errors: kDataLoss - it is none, or cut off; kFailedPrecondition - of a later version.
   static absl::StatusOr<ServerList> Decode(std::string_view text);
@@ -32,7 +38,10 @@ struct ServerList {
 };
 
 // Whether a volume can be over these servers. Errors: kInvalidArgument.
-absl::Status CheckServers(const std::vector<std::string>& servers);
+// `vacancies`: places may be vacant.
+absl::Status CheckServers(const std::vector<std::string>& servers, bool vacancies = false);
+// Whether one of the places is vacant.
+bool HasVacancy(const std::vector<std::string>& servers);
 
 // A small file, durable when it returns; a crash leaves the old one or this one.
 absl::Status SaveDurably(const std::string& path, const std::string& text);

@@ -25,8 +25,24 @@ TEST(ServerListTest, WhatIsCutOffOrOfALaterVersionIsRefused) {
     EXPECT_FALSE(ServerList::Decode(text.substr(0, size)).ok()) << size;
   }
   std::string later = text;
-  later.replace(later.find(" 1\n"), 3, " 2\n");
+  later.replace(later.find(" 1\n"), 3, " 3\n");
   EXPECT_TRUE(absl::IsFailedPrecondition(ServerList::Decode(later).status()));
+}
+
+TEST(ServerListTest, AListWithAVacantPlaceIsOfVersionTwo) {
+  ServerList list = SampleList();
+  list.servers[1] = kVacant;
+  EXPECT_EQ(list.Encode(), "abacus servers 2\n0000000000000abc\n127.0.0.1:7070\n-\n[::1]:9\nend\n");
+  EXPECT_EQ(*ServerList::Decode(list.Encode()), list);
+  std::string first = list.Encode();
+  first.replace(first.find(" 2\n"), 3, " 1\n");
+  EXPECT_TRUE(absl::IsDataLoss(ServerList::Decode(first).status()));
+}
+
+TEST(ServerListTest, VacantPlacesAreNoServersAndNobodyNamesThem) {
+  EXPECT_TRUE(CheckServers({"a:1", "-", "b:1", "-"}, /*vacancies=*/true).ok());
+  EXPECT_TRUE(absl::IsInvalidArgument(CheckServers({"a:1", "-", "b:1"})));
+  EXPECT_TRUE(absl::IsInvalidArgument(CheckServers({"a:1", "-", "-"}, /*vacancies=*/true)));
 }
 
 TEST(ServerListTest, ServersAreTwoOrMoreAddressesEachOnce) {

@@ -333,6 +333,7 @@ absl::StatusOr<Outcome> Volume::Commit(uint16_t writer, const Transaction& trans
 absl::StatusOr<Outcome> Volume::CommitMaking(uint16_t writer, const Transaction& transaction,
                                              const Part& made) {
   ABACUS_RETURN_IF_ERROR(callbacks_->Check(writer));
+  const ColumnServers::Making making(servers_.get());
   Transaction whole = transaction;
   ABACUS_ASSIGN_OR_RETURN(whole.parts[&made - transaction.parts.data()].creation->inode,
                           WithColumns(made.creation->inode));

@@ -71,6 +71,13 @@ struct OpenedColumns {
   ABACUS_FIELDS(columns, size, witness)
 };
 
+// A column of a file is to be at another of the volume's servers.
+struct ColumnMove {
+  uint32_t from = 0, to = 0;  // servers
+  uint64_t copy = 0;          // of the column at `to` (ColumnStore::CopyFrom); 0: none was begun
+  ABACUS_FIELDS(from, to, copy)
+};
+
 struct VolumeSpace {
   uint64_t block_bytes = 0;
   uint64_t capacity_bytes = 0, available_bytes = 0;
@@ -216,6 +223,21 @@ class Volume final : public runtime::AnchoredObject {
   // What one of the servers keeps for this volume.
   absl::StatusOr<runtime::Ref<ColumnStore>> ColumnsAt(uint64_t server);
 
+  // Copies what the column at `to` lacks of that at `from`, and has the file use that one from then
+  // on. Nobody uses the file's bytes meanwhile; whoever keeps something of it brings it before.
+  // Whatever fails, the file has the one column or the other, and all of it; what was moved already
+  // is OK again.
+  // REQUIRES: the client has the file open.
+  // Errors: IsWouldBlock() - others keep something of the file, and were told: ask again soon.
+  //         kCancelled - the copy is to be begun anew. kUnavailable - one of the two servers does
+  //         not answer. kAlreadyExists - the file has a column at `to`. kNotFound - it has none at
+  //         `from`, nor at `to`. kDataLoss - a block of the column is damaged: a scrub repairs it.
+  // Blocking: for the copying.
+  absl::Status MoveColumn(uint16_t writer, ObjectId id, const ColumnMove& move);
+  // From now on no file is made with a column at this server, until the volume is opened anew.
+  // Blocking: for those that are being made.
+  absl::Status AvoidServer(uint64_t server);
+
   // -- locks: see LockTable. No call waits; who waits is told by the object that it listens with
   // ---
 
@@ -251,7 +273,8 @@ class Volume final : public runtime::AnchoredObject {
   ABACUS_OBJECT(Volume, "objfs.Volume", 1, Join, Renew, Leave, Stat, Reserve, CloseAll, Commit,
                 Change, TreeVersion, Open, Close, ListenForLocks, Lock, Unlock, GetLock, CancelLock,
                 WaitingLocks, Locks, Flush, Space, Clients, Retire, Settle, Pass, TellWhenWritten,
-                Commits, Know, OpenColumns, Spread, ColumnsAt, Check, Cease)
+                Commits, Know, OpenColumns, Spread, ColumnsAt, Check, Cease, MoveColumn,
+                AvoidServer)
 
  private:
   struct Bottom {
@@ -273,6 +296,9 @@ class Volume final : public runtime::AnchoredObject {
   Version NextOpening();
   absl::StatusOr<runtime::Ref<Layer>> MakeBottom(ObjectId id);
   absl::StatusOr<runtime::Ref<Layer>> MakeWitness(ObjectId id, Version epoch);
+  // REQUIRES: nobody is promised anything of the file's bytes.
+  absl::Status MoveColumnNow(ObjectId id, const ColumnMove& move);
+  std::shared_ptr<ColumnFence> FenceOf(ObjectId id);
   void EndBottom(ObjectId id);
   // What the inode of a new file has beside what its client wants.
   absl::StatusOr<Inode> WithColumns(const Inode& inode);
@@ -309,6 +335,7 @@ class Volume final : public runtime::AnchoredObject {
   // Opening and closing of one object happen one after the other: its layers are made by the first
   // and ended by the last.
   Turns openings_;
+  Turns moves_;  // of columns
 
   runtime::Mutex mutex_;
   runtime::CondVar changed_;

@@ -72,19 +72,22 @@ absl::StatusOr<OpenedColumns> Volume::OpenColumns(uint16_t writer, ObjectId id) 
     return WouldBlock("a promise to write that was broken meanwhile");
   }
   OpenedColumns opened;
-  opened.size = node.size;
   ABACUS_ASSIGN_OR_RETURN(opened.witness, MakeWitness(id, epoch));
-  ABACUS_ASSIGN_OR_RETURN(opened.columns, servers_->Open(id, node.inode.columns, epoch));
+  // After it: a column that was being moved is where it is to be, or stays.
+  ABACUS_ASSIGN_OR_RETURN(const Node now, table_->Stat(id));
+  opened.size = now.size;
+  ABACUS_ASSIGN_OR_RETURN(opened.columns, servers_->Open(id, now.inode.columns, epoch));
   return opened;
+}
+
+std::shared_ptr<ColumnFence> Volume::FenceOf(ObjectId id) {
+  MutexLock lock(mutex_);
+  return witnesses_[id].fence;
 }
 
 // From now on that of an opening before takes nothing more.
 absl::StatusOr<Ref<Layer>> Volume::MakeWitness(ObjectId id, Version epoch) {
-  std::shared_ptr<ColumnFence> fence;
-  {
-    MutexLock lock(mutex_);
-    fence = witnesses_[id].fence;
-  }
+  const std::shared_ptr<ColumnFence> fence = FenceOf(id);
   ABACUS_RETURN_IF_ERROR(fence->Raise(epoch));
   auto layer = std::make_unique<WitnessLayer>(table_, id, fence, epoch);
   ABACUS_RETURN_IF_ERROR(layer->Init({}, {}));

@@ -92,7 +92,7 @@ absl::Status VolumeSet::BeginMapped(const std::string& name) {
     volume_host.find_columns = FinderOf(name, key, own, servers);
     volume_host.may_serve = std::move(may_serve);
     volume_host.serves_for_ns = std::move(serves_for_ns);
-    for (const std::string& server : servers->All()) host_.reach(server);
+    for (const std::string& server : servers->All()) Reach(server);
     ABACUS_ASSIGN_OR_RETURN(
         auto volume, Volume::Make(std::move(store), std::move(options), std::move(volume_host)));
     return host_.adopt(std::move(volume));
@@ -268,7 +268,7 @@ absl::Status VolumeSet::DeleteMapped(MappedVolume& mapped, const std::string& na
   removed.Update(DropColumns(name, key));
   const std::vector<std::string>& servers = state.row.servers;
   for (uint32_t i = 0; i < servers.size(); ++i) {
-    if (i == mapped.place().place) continue;
+    if (i == mapped.place().place || IsVacant(servers[i])) continue;
     const auto other = host_.find_set(servers[i]);
     absl::Status dropped = other.status();
     if (other.ok()) dropped = (*other)->DropCopy(name, key);

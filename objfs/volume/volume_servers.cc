@@ -24,6 +24,17 @@ using runtime::Ref;
 
 namespace {
 
+// Where one server more comes to be. It may keep names and inodes, too, where none did before.
+size_t PlaceForOneMore(const VolumeRow& row) {
+  size_t former = row.servers.size();
+  for (size_t place = 0; place < row.servers.size(); ++place) {
+    if (!IsVacant(row.servers[place])) continue;
+    if (std::count(row.former.begin(), row.former.end(), place) == 0) return place;
+    former = place;
+  }
+  return row.servers.size() < ServerList::kServersMax ? row.servers.size() : former;
+}
+
 constexpr char kColumnsPrefix[] = ".columns-", kServersSuffix[] = ".servers";
 // How long a server that was just named may take to answer.
 constexpr std::chrono::seconds kPatience{5};
@@ -143,6 +154,10 @@ absl::Status VolumeSet::CreateSpread(const std::string& name, uint64_t quota_byt
   return created;
 }
 
+void VolumeSet::Reach(const std::string& server) {
+  if (!IsVacant(server)) host_.reach(server);
+}
+
 absl::StatusOr<Ref<VolumeSet>> VolumeSet::Meet(const std::string& address) {
   host_.reach(address);
   const auto end = std::chrono::steady_clock::now() + kPatience;
@@ -198,12 +213,18 @@ absl::StatusOr<std::vector<std::string>> VolumeSet::PlanServers(const std::strin
     ABACUS_RETURN_IF_ERROR(CheckCopyCanGo(name, row, place));
   }
   std::vector<std::string> next = all;
-  if (found == all.end()) {
-    next.push_back(now);
-  } else {
+  if (found != all.end()) {
     next[place] = now;
+  } else if (const auto vacant = PlaceForOneMore(row); vacant < all.size()) {
+    next[vacant] = now;
+  } else {
+    next.push_back(now);
   }
-  ABACUS_RETURN_IF_ERROR(CheckServers(next));
+  if (IsVacant(now)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", now, "' is no server's address: HOST:PORT"));
+  }
+  ABACUS_RETURN_IF_ERROR(CheckServers(next, /*vacancies=*/true));
   if (found != all.end() && !forced && host_.find_set(before).ok()) {
     return absl::FailedPreconditionError(absl::StrCat(
         "server ", before, " answers. What it keeps would have to be written anew, and until then ",
@@ -226,14 +247,17 @@ absl::Status VolumeSet::ChangeMapped(MappedVolume& mapped, const std::string& na
   if (!known.IsCopy(from)) {
     return mapped.keeper().Edit([&](VolumeRow& row) -> absl::Status {
       if (row.servers == next) return absl::OkStatus();
-      if (row.servers != known.servers) return changes(row);
+      // Who goes, and has nothing, has none by what this epoch's volume knows.
+      const bool another = HasVacancy(next) && row.epoch != known.epoch;
+      if (row.servers != known.servers || another) return changes(row);
       row.servers = next;
       return absl::OkStatus();
     });
   }
   // Another of the volume's servers comes to keep its metadata: what is at the place of the lost
   // one may come back, and must not be taken for the new copy.
-  ABACUS_ASSIGN_OR_RETURN(const uint32_t to, KeepCopyAnywhere(mapped, name, known, next));
+  ABACUS_ASSIGN_OR_RETURN(const uint32_t to,
+                          KeepCopyAnywhere(mapped, name, known.FreshPlaces(), next));
   // What was kept for a change that did not come is in no row, and does nothing.
   return mapped.keeper().Edit([&](VolumeRow& row) -> absl::Status {
     if (row.servers == next && row.IsCopy(to)) return absl::OkStatus();
@@ -245,13 +269,13 @@ absl::Status VolumeSet::ChangeMapped(MappedVolume& mapped, const std::string& na
 }
 
 absl::StatusOr<uint32_t> VolumeSet::KeepCopyAnywhere(MappedVolume& mapped, const std::string& name,
-                                                     const VolumeRow& known,
+                                                     const std::vector<uint32_t>& places,
                                                      const std::vector<std::string>& servers) {
   ABACUS_ASSIGN_OR_RETURN(const LocalObjectStoreOptions options, StoreOptions(name));
   const uint64_t quota = options.quota_bytes == UINT64_MAX ? 0 : options.quota_bytes;
   const MapPlace& here = mapped.place();
   absl::Status worst = absl::FailedPreconditionError("no server is left to keep the copy");
-  for (const uint32_t place : known.FreshPlaces()) {
+  for (const uint32_t place : places) {
     const absl::StatusOr<Ref<VolumeSet>> server = Meet(servers[place]);
     const absl::Status kept =
         server.ok() ? (*server)->KeepCopy(name, quota, here.url, here.key, place) : server.status();
@@ -262,68 +286,113 @@ absl::StatusOr<uint32_t> VolumeSet::KeepCopyAnywhere(MappedVolume& mapped, const
   return worst;
 }
 
-absl::Status VolumeSet::ChangeServer(const std::string& name, const std::string& before,
-                                     const std::string& now, bool forced) {
-  if (host_.find_set == nullptr) return NoNetwork();
-  const std::shared_ptr<MappedVolume> mapped = FindMapped(name);
-  // Servers that ask each other to keep a copy (KeepCopy) must not hold the turn that this takes.
-  const Turns::Turn turn(names_, mapped == nullptr ? kTheColumnsTurn : kTheColumnsTurn + 1);
+absl::StatusOr<VolumeSet::KnownServers> VolumeSet::Know(const std::string& name) {
+  KnownServers known;
+  known.mapped = FindMapped(name);
+  if (known.mapped != nullptr) {
+    known.reading.row = known.mapped->keeper().Get().row;
+    ABACUS_ASSIGN_OR_RETURN(known.volume, known.mapped->volume());
+    known.addresses = known.mapped->servers();
+    return known;
+  }
+  {
+    MutexLock lock(mutex_);
+    const auto volume = volumes_.find(name);
+    if (volume == volumes_.end()) return NoSuch(name);
+    known.volume = volume->second;
+    if (const auto found = servers_.find(name); found != servers_.end()) {
+      known.addresses = found->second;
+    }
+  }
+  if (known.addresses == nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("volume '", name, "' was made without --servers, and stays on this server"));
+  }
   EmbeddedMap embedded(ServersOf(name));
-  MapReading reading;
-  std::shared_ptr<ServerAddresses> addresses;
-  if (mapped != nullptr) {
-    ABACUS_RETURN_IF_ERROR(mapped->volume().status());
-    reading.row = mapped->keeper().Get().row;
-    addresses = mapped->servers();
-  } else {
-    {
-      MutexLock lock(mutex_);
-      if (!volumes_.contains(name)) return NoSuch(name);
-      if (const auto found = servers_.find(name); found != servers_.end())
-        addresses = found->second;
-    }
-    if (addresses == nullptr) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("volume '", name, "' was made without --servers, and stays on this server"));
-    }
-    ABACUS_ASSIGN_OR_RETURN(const MapAnswer answer, embedded.Call({.kind = MapCall::Kind::kRead}));
-    reading = answer.reading;
+  ABACUS_ASSIGN_OR_RETURN(const MapAnswer answer, embedded.Call({.kind = MapCall::Kind::kRead}));
+  known.reading = answer.reading;
+  return known;
+}
+
+absl::Status VolumeSet::SetServers(const KnownServers& known, const std::string& name,
+                                   const std::string& before,
+                                   const std::vector<std::string>& next) {
+  if (known.mapped != nullptr) {
+    return ChangeMapped(*known.mapped, name, known.row(), before, next);
   }
-  ABACUS_ASSIGN_OR_RETURN(const std::vector<std::string> next,
-                          PlanServers(name, reading.row, before, now, forced));
-  const uint64_t key = reading.row.key;
-  ABACUS_ASSIGN_OR_RETURN(const Ref<VolumeSet> other, Meet(now));
-  // The map's list is the one that counts: the servers need it to find the one with the inodes.
-  ABACUS_RETURN_IF_ERROR(other->KeepColumns(name, key, next));
-  if (mapped != nullptr) {
-    ABACUS_RETURN_IF_ERROR(ChangeMapped(*mapped, name, reading.row, before, next));
-  } else {
-    VolumeRow row = reading.row;
-    row.servers = next;
-    ABACUS_RETURN_IF_ERROR(
-        embedded
-            .Call(
-                {.kind = MapCall::Kind::kSet, .revision = reading.revision, .row = std::move(row)})
-            .status());
-  }
-  addresses->Set(next);
-  ABACUS_RETURN_IF_ERROR(KeepColumns(name, key, next));
-  for (size_t i = 0; i < next.size(); ++i) {
-    const absl::StatusOr<Ref<VolumeSet>> told = host_.find_set(next[i]);
+  VolumeRow row = known.row();
+  row.servers = next;
+  return EmbeddedMap(ServersOf(name))
+      .Call(
+          {.kind = MapCall::Kind::kSet, .revision = known.reading.revision, .row = std::move(row)})
+      .status();
+}
+
+absl::Status VolumeSet::TellServers(const KnownServers& known, const std::string& name,
+                                    const std::vector<std::string>& servers) {
+  const uint64_t key = known.row().key;
+  known.addresses->Set(servers);
+  ABACUS_RETURN_IF_ERROR(KeepColumns(name, key, servers));
+  for (const std::string& server : servers) {
+    if (IsVacant(server)) continue;
+    const absl::StatusOr<Ref<VolumeSet>> told = host_.find_set(server);
     if (told.ok() && !(told->rid() == SelfRef<VolumeSet>().rid())) {
-      (*told)->KeepColumns(name, key, next).IgnoreError();
+      (*told)->KeepColumns(name, key, servers).IgnoreError();
     }
   }
   return absl::OkStatus();
 }
 
+bool VolumeSet::IsListedStill(const KnownServers& known, const std::string& name,
+                              const std::string& before, size_t place) {
+  const auto lists = [&](const std::vector<std::string>& servers) {
+    return place < servers.size() && servers[place] == before;
+  };
+  const auto own = ServerList::Load(ColumnsOf(name, known.row().key) + kServersSuffix);
+  if (own.ok() && own->has_value() && lists((*own)->servers)) return true;
+  std::vector<std::string> asked = known.row().servers;
+  asked.push_back(before);
+  return std::any_of(asked.begin(), asked.end(), [&](const std::string& server) {
+    if (IsVacant(server)) return false;
+    const absl::StatusOr<Ref<VolumeSet>> set = host_.find_set(server);
+    if (!set.ok() || set->rid() == SelfRef<VolumeSet>().rid()) return false;
+    const absl::StatusOr<std::vector<std::string>> told = (*set)->Servers(name);
+    return told.ok() && lists(*told);
+  });
+}
+
+absl::Status VolumeSet::ChangeServer(const std::string& name, const std::string& before,
+                                     const std::string& now, bool forced) {
+  if (host_.find_set == nullptr) return NoNetwork();
+  // Servers that ask each other to keep a copy (KeepCopy) must not hold the turn that this takes.
+  const Turns::Turn turn(names_,
+                         FindMapped(name) == nullptr ? kTheColumnsTurn : kTheColumnsTurn + 1);
+  ABACUS_ASSIGN_OR_RETURN(const KnownServers known, Know(name));
+  const std::vector<std::string>& all = known.row().servers;
+  const auto is_there = std::find(all.begin(), all.end(), now);
+  // The row has changed, and who asked for it was not told.
+  const bool was_done =
+      !before.empty() && !IsVacant(now) && is_there != all.end() &&
+      std::find(all.begin(), all.end(), before) == all.end() &&
+      IsListedStill(known, name, before, static_cast<size_t>(is_there - all.begin()));
+  std::vector<std::string> next = all;
+  if (!was_done) {
+    ABACUS_ASSIGN_OR_RETURN(next, PlanServers(name, known.row(), before, now, forced));
+  }
+  ABACUS_ASSIGN_OR_RETURN(const Ref<VolumeSet> other, Meet(now));
+  // The map's list is the one that counts: the servers need it to find the one with the inodes.
+  ABACUS_RETURN_IF_ERROR(other->KeepColumns(name, known.row().key, next));
+  if (!was_done) ABACUS_RETURN_IF_ERROR(SetServers(known, name, before, next));
+  return TellServers(known, name, next);
+}
+
 absl::Status VolumeSet::KeepColumns(const std::string& name, uint64_t key,
                                     const std::vector<std::string>& servers) {
-  ABACUS_RETURN_IF_ERROR(CheckServers(servers));
+  ABACUS_RETURN_IF_ERROR(CheckServers(servers, /*vacancies=*/true));
   if (host_.adopt_columns == nullptr) return NoNetwork();
   const ServerList list{.key = key, .servers = servers};
   ABACUS_RETURN_IF_ERROR(list.Save(ColumnsOf(name, key) + kServersSuffix));
-  for (const std::string& server : servers) host_.reach(server);
+  for (const std::string& server : servers) Reach(server);
   return Columns(name, key).status();
 }
 
@@ -395,7 +464,11 @@ std::function<absl::StatusOr<Ref<ColumnStore>>(size_t)> VolumeSet::FinderOf(
       return use.set()->Columns(name, key);
     }
     if (find_set == nullptr) return NoNetwork();
-    ABACUS_ASSIGN_OR_RETURN(const Ref<VolumeSet> set, find_set(servers->All()[server]));
+    const std::string address = servers->At(server);
+    if (IsVacant(address)) {
+      return absl::NotFoundError(absl::StrCat("no server is at place ", server, " any more"));
+    }
+    ABACUS_ASSIGN_OR_RETURN(const Ref<VolumeSet> set, find_set(address));
     {
       MutexLock lock(found->mutex);
       const auto known = found->by_server.find(server);

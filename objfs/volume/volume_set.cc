@@ -106,7 +106,7 @@ absl::StatusOr<std::unique_ptr<VolumeSet>> VolumeSet::Make(const std::string& di
   for (const std::string& path : set->KeptServers("")) {
     ABACUS_ASSIGN_OR_RETURN(const auto list, ServerList::Load(path));
     if (!list.has_value() || set->host_.reach == nullptr) continue;
-    for (const std::string& server : list->servers) set->host_.reach(server);
+    for (const std::string& server : list->servers) set->Reach(server);
   }
   if (error) return OsError(error, absl::StrCat("cannot read ", directory));
   ABACUS_RETURN_IF_ERROR(set->BeginAllMapped());
@@ -266,6 +266,7 @@ absl::Status VolumeSet::Delete(const std::string& name) {
   if (!list.ok() || !list->has_value()) return removed;
   removed.Update(DropColumns(name, (*list)->key));
   for (size_t i = 1; i < (*list)->servers.size(); ++i) {
+    if (IsVacant((*list)->servers[i])) continue;
     const auto other = host_.find_set((*list)->servers[i]);
     absl::Status dropped = other.ok() ? (*other)->DropColumns(name, (*list)->key) : other.status();
     if (dropped.ok()) continue;

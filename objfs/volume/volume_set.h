@@ -11,6 +11,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "objfs/map/map_store.h"
 #include "objfs/spread/column_store.h"
 #include "objfs/store/disk.h"
 #include "objfs/store/local_object_store.h"
@@ -38,7 +39,8 @@ struct VolumeSummary {
 // ".columns-NAME-KEY", where the key tells this volume from all others of its name. Which servers
 // these are is in
 // ".servers-NAME" at the first and in ".columns-NAME-KEY.servers" at all: the line
-// "abacus servers 1", the key in hexadecimal digits, and the servers' addresses, a line each.
+// "abacus servers 1", the key in hexadecimal digits, and the servers' addresses, a line each; with
+// a 2 there, "-" for a server that was drained.
 //
 // Where such a volume is to outlive each of its servers, its map is elsewhere (map/README.md): then
 // several of its servers keep a copy of its inodes, each in the directory NAME, and which of them
@@ -103,11 +105,11 @@ class VolumeSet final : public runtime::AnchoredObject {
   absl::StatusOr<MapReport> Map(const std::string& name);
   // Of a volume whose inodes are here: the server at address `now` comes into the place of
   // `before`, with nothing of what that one keeps, which is to be rebuilt; or is one more, where
-  // `before` is empty. Files name servers by their places, so none of them changes. Where `before`
-  // kept a copy of the inodes too, the first of the volume's servers that never did comes to keep
-  // one.
-  // Errors: kFailedPrecondition - the volume is over no several servers; `before` answers for it,
-  // or
+  // `before` is empty, in a place that is vacant if there is one. Where that was done already, and
+  // some server's list does not say so, does the rest. Files name servers by their places, so none
+  // of them changes. Where `before` kept a copy of the inodes too, the first of the volume's
+  // servers that never did comes to keep one. Errors: kFailedPrecondition - the volume is over no
+  // several servers; `before` answers for it, or
   //         alone has its inodes; it answers, and this is not `forced`; it keeps a copy of the
   //         inodes and is current, or answers, or no server is left to keep that.
   //         kInvalidArgument - `before` is none of the volume's, or `now` is one already, or no
@@ -115,6 +117,28 @@ class VolumeSet final : public runtime::AnchoredObject {
   //         row may be changed yet. kAborted - it was changed by somebody else.
   absl::Status ChangeServer(const std::string& name, const std::string& before,
                             const std::string& now, bool forced);
+
+  // -- a server that lives is to leave a volume. Its columns are moved one by one
+  // (Volume::MoveColumn); each of these does nothing where it was done -------------------------
+
+  // Of a volume with a map elsewhere that this server answers for: another one does, which has a
+  // current copy of its inodes, and this one keeps a copy. Until then, for the time of a lease,
+  // clients wait.
+  // Errors: kFailedPrecondition - no other server could. kUnavailable - it did not happen in time;
+  //         this server may go on as it was. Blocking: 30 s at most.
+  absl::Status HandOver(const std::string& name);
+  // Of a volume whose inodes are here: another server keeps the copy of them that `before` keeps,
+  // `preferred` if it can. Until that one is filled this server alone has what is acknowledged.
+  // Errors: kFailedPrecondition - `before` answers for the volume, or no server is left to keep it.
+  //         As ChangeServer().
+  absl::Status MoveCopy(const std::string& name, const std::string& before,
+                        const std::string& preferred);
+  // And `before` is none of the volume's servers any more; it keeps nothing of it.
+  // Errors: kFailedPrecondition - it still keeps something. kInvalidArgument - it is none of the
+  //         volume's. kUnavailable - as ChangeServer(); or it is none any more, and has not removed
+  //         what it has. kAborted.
+  absl::Status RemoveServer(const std::string& name, const std::string& before);
+
   absl::StatusOr<runtime::Ref<Volume>> Open(const std::string& name);
   // Over which servers a volume is spread that this one has, or keeps columns of; none: it is not.
   absl::StatusOr<std::vector<std::string>> Servers(const std::string& name);
@@ -151,7 +175,7 @@ class VolumeSet final : public runtime::AnchoredObject {
 
   ABACUS_OBJECT(VolumeSet, "objfs.VolumeSet", 1, Create, Open, List, Delete, CreateSpread, Servers,
                 KeepColumns, DropColumns, Columns, ChangeServer, CreateMapped, Map, KeepCopy,
-                DropCopy, Promise, Copy, LetGo)
+                DropCopy, Promise, Copy, LetGo, HandOver, MoveCopy, RemoveServer)
 
  private:
   // Volumes look for columns here while they end, which may be after their set has.
@@ -199,6 +223,30 @@ class VolumeSet final : public runtime::AnchoredObject {
   absl::Status BeginMapped(const std::string& name);
   std::shared_ptr<MappedVolume> FindMapped(const std::string& name);
   absl::Status DeleteMapped(MappedVolume& mapped, const std::string& name);
+  // What is known here of a volume's servers.
+  struct KnownServers {
+    std::shared_ptr<MappedVolume> mapped;  // null: the map is a file of this server
+    runtime::Ref<Volume> volume;
+    MapReading reading;
+    std::shared_ptr<ServerAddresses> addresses;
+    const VolumeRow& row() const { return reading.row; }
+  };
+  // Of a volume whose inodes are here.
+  absl::StatusOr<KnownServers> Know(const std::string& name);
+  // The volume's servers are `next` from now on; `before` is the one that goes, "" where none does.
+  absl::Status SetServers(const KnownServers& known, const std::string& name,
+                          const std::string& before, const std::vector<std::string>& next);
+  // All of them are told; who does not answer is so later, or by hand.
+  absl::Status TellServers(const KnownServers& known, const std::string& name,
+                           const std::vector<std::string>& servers);
+  // Whether `before` was at `place` by what this server, or one that answers, was told last: the
+  // row has changed, and not all know.
+  bool IsListedStill(const KnownServers& known, const std::string& name, const std::string& before,
+                     size_t place);
+  absl::StatusOr<uint64_t> CountColumnsAt(const runtime::Ref<Volume>& volume, uint32_t server);
+  // A server that is none of the volume's any more removes what it has of it.
+  absl::Status DropAt(const std::string& server, const std::string& name, uint64_t key);
+  void Reach(const std::string& server);
   // The servers of a volume when the server at `before` is replaced, or one comes to them.
   absl::StatusOr<std::vector<std::string>> PlanServers(const std::string& name,
                                                        const VolumeRow& row,
@@ -209,10 +257,9 @@ class VolumeSet final : public runtime::AnchoredObject {
   // is another's to keep.
   absl::Status ChangeMapped(MappedVolume& mapped, const std::string& name, const VolumeRow& known,
                             const std::string& before, const std::vector<std::string>& next);
-  // The first of `servers` at the row's fresh places that takes it keeps a copy from now on; its
-  // place.
+  // The first of `servers` at these places that takes it keeps a copy from now on; its place.
   absl::StatusOr<uint32_t> KeepCopyAnywhere(MappedVolume& mapped, const std::string& name,
-                                            const VolumeRow& known,
+                                            const std::vector<uint32_t>& places,
                                             const std::vector<std::string>& servers);
   // How a volume finds the columns that its servers keep for it.
   // `own`: which of them is this one.
