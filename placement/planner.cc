@@ -77,7 +77,7 @@ absl::Status Planner::SetConfig(const Config& config, const PlannerConfig& plann
   move_error_.SetLimit(planner_.errors_max);
   for (auto& [console, graph] : graphs_) {
     graph->history.SetSamplesMax(planner_.samples_max);
-    graph->phases.SetConfig(planner_.phases);
+    graph->phases.SetConfig(planner_.phases, config_.window_s);
   }
   return absl::OkStatus();
 }
@@ -101,7 +101,9 @@ std::optional<double> Planner::Now(double now_s) {
 
 Planner::Graph& Planner::GraphOf(const ObjectId& console) {
   std::unique_ptr<Graph>& graph = graphs_[console];
-  if (graph == nullptr) graph = std::make_unique<Graph>(planner_.samples_max, planner_.phases);
+  if (graph == nullptr) {
+    graph = std::make_unique<Graph>(planner_.samples_max, planner_.phases, config_.window_s);
+  }
   graph->used = ++uses_;
   Graph& found = *graph;
   if (graphs_.size() > planner_.graphs_max) EvictGraphs();
@@ -446,15 +448,18 @@ bool Planner::MayTakeTurn(const Decision& decision, double now_s, bool in_round)
   const std::vector<LoadChange> changes = LoadChanges(decision);
   return std::all_of(changes.begin(), changes.end(), [&](const LoadChange& change) {
     const NodeStatistics& node = *NodeOf(decision, change.node);
+    const auto others = [&](double within_s) {
+      return ledger_.ChangedByOthers(node.node, decision.console, now_s, within_s);
+    };
     // A node that stays half idle gives and takes relief to nobody.
     const double step = planner_.load_step * node.cores;
     // The decision's window does not show what has been let go at this very moment, in one round.
-    const double unseen = in_round ? ledger_.ChangedWithin(node.node, now_s, kAtOnce_s) : 0;
+    const double unseen = in_round ? others(kAtOnce_s) : 0;
     // What moved there before this round has no figures yet that a limit on CPU could be held to.
     const bool limited = config_.cpu_share_max < 1 && change.load > 0;
-    if (limited && ledger_.ChangedWithin(node.node, now_s, config_.window_s) > unseen) return false;
+    if (limited && others(config_.window_s) > unseen) return false;
     if (node.load + unseen + std::max(0.0, change.load) <= step) return true;
-    const double changed = ledger_.ChangedWithin(node.node, now_s, config_.window_s);
+    const double changed = others(config_.window_s);
     return changed == 0 || changed + std::abs(change.load) <= step;
   });
 }

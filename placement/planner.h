@@ -193,7 +193,8 @@ class Planner {
     bool sure = false;  // the mean is above its threshold at the confidence bound
   };
   struct Graph {
-    Graph(size_t samples_max, const PhaseConfig& phases) : history(samples_max), phases(phases) {}
+    Graph(size_t samples_max, const PhaseConfig& phases, double window_s)
+        : history(samples_max), phases(phases, window_s) {}
     GraphHistory history;
     PhaseTracker phases;
     // Where each object (with no callee) and edge stands in the mix of costs: what was learnt of

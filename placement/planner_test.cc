@@ -215,6 +215,24 @@ TEST_F(PlannerTest, AfterAMoveItCoolsDownUnlessTheBehaviourChanges) {
   EXPECT_GT(planner_.StatusOf(kConsole, now_s_)->cool_down_left_s, 0);
 }
 
+// On a server of one core that others use, so that only one goes or comes in a window.
+TEST_F(PlannerTest, ItDoesNotWaitForWhatItsOwnLastMoveLeft) {
+  prepare_ = [](Snapshot& s) {
+    NodeOf(s, kServer).cores = 1;
+    NodeOf(s, kServer).load += 0.5;
+  };
+  CarryOut(TickUntilMove(1));
+  for (int i = 0; i < 4; ++i) ASSERT_EQ(Tick().outcome, Outcome::kStay);
+  output_ = 10'000;
+  slowdown_ = 100;
+  Decision d;
+  for (int i = 0; i < 6 && d.outcome != Outcome::kMove; ++i) {
+    d = Tick();
+    EXPECT_NE(d.reason, Reason::kWaitsForTurn) << d.Explanation();
+  }
+  EXPECT_EQ(d.outcome, Outcome::kMove) << d.Explanation();
+}
+
 TEST_F(PlannerTest, DuringTheCoolDownALoadThatComesDoesNotSendItBack) {
   CarryOut(TickUntilMove(1));
   bool cooled = false;

@@ -93,6 +93,29 @@ TEST(SimulatorTest, ATenthFasterThanEveryStaticPlacementWherePhasesAlternate) {
   }
 }
 
+// No stripe lasts for a window, nor is the gain twice, so that a part of one would do: it is all of
+// them that are decided on.
+TEST(SimulatorTest, WhatChangesFasterThanAWindowIsDecidedOnAsAWhole) {
+  for (const double stripe_s : {0.2, 0.4, 0.7}) {
+    for (const uint64_t seed : {1, 2, 3}) {
+      const Cluster cluster = StripedWrites(stripe_s);
+      Options options;
+      options.seed = seed;
+      options.noise = seed == 1 ? 0 : 0.1;
+      const Report adaptive = RunAdaptive(cluster, options);
+      const std::string what = "stripes of " + std::to_string(stripe_s) + " s, seed " +
+                               std::to_string(seed) + Trace(adaptive);
+      ASSERT_EQ(adaptive.moves.size(), 1u) << what;
+      EXPECT_LE(adaptive.moves[0].at_s, 2.5) << what;
+      std::vector<size_t> at_server = AllAtClient(cluster);
+      at_server[1] = adaptive.moves[0].to;
+      const Report best = RunStatic(cluster, options, at_server);
+      EXPECT_LE(1.3 * best.slowdown, RunStatic(cluster, options, AllAtClient(cluster)).slowdown);
+      EXPECT_LE(adaptive.slowdown, 1.05 * best.slowdown) << what;
+    }
+  }
+}
+
 TEST(SimulatorTest, TwentyPercentNoiseReversesNothingInTenMinutes) {
   for (const double selectivity : {0.1, 0.55, 0.72, 0.8, 0.95}) {
     for (const double holds_s : {0.05, 1.0}) {
