@@ -43,6 +43,20 @@ double Ledger::ChangedByOthers(NodeId node, const ObjectId& than, double now_s,
   return sum;
 }
 
+std::vector<ObjectId> Ledger::CameFor(NodeId node, const ObjectId& than, double now_s,
+                                      double window_s) const {
+  std::vector<ObjectId> consoles;
+  const auto it = nodes_.find(node);
+  if (it == nodes_.end()) return consoles;
+  for (const Change& change : it->second) {
+    if (change.load <= 0 || change.console == than || now_s - change.at_s >= window_s) continue;
+    if (std::find(consoles.begin(), consoles.end(), change.console) == consoles.end()) {
+      consoles.push_back(change.console);
+    }
+  }
+  return consoles;
+}
+
 bool Ledger::Claimed(const ObjectId& object, const ObjectId& by, double now_s) const {
   const auto it = claims_.find(object);
   return it != claims_.end() && it->second.console != by && now_s < it->second.until_s;

@@ -36,6 +36,9 @@ class Ledger {
   // Sum of the absolute loads of changes in the last window for other consoles than this: its own
   // are in what its next decision is made on, as it was measured since.
   double ChangedByOthers(NodeId node, const ObjectId& than, double now_s, double window_s) const;
+  // The other consoles that brought load to the node in the last window.
+  std::vector<ObjectId> CameFor(NodeId node, const ObjectId& than, double now_s,
+                                double window_s) const;
 
   // Whether another console than `by` holds the object.
   bool Claimed(const ObjectId& object, const ObjectId& by, double now_s) const;

@@ -1,5 +1,7 @@
 #include "placement/ledger.h"
 
+#include <vector>
+
 #include "gtest/gtest.h"
 #include "placement/testing/snapshots.h"
 
@@ -43,6 +45,18 @@ TEST(LedgerTest, ChangesForOthersInTheLastWindowAreSummedWithoutTheirSign) {
   EXPECT_NEAR(ledger.ChangedByOthers(kServer, other, 11.2, 1), 0.3, 1e-12);
   EXPECT_EQ(ledger.ChangedByOthers(kServer, kConsole, 10.6, 1), 0) << "its own";
   EXPECT_EQ(ledger.ChangedByOthers(kClient, other, 10.6, 1), 0);
+}
+
+TEST(LedgerTest, WhoBroughtLoadToANodeIsNamedOnce) {
+  const ObjectId one{8, 1, 1}, two{9, 1, 1};
+  Ledger ledger;
+  ledger.Add(kServer, one, 0.4, 0, 10);
+  ledger.Add(kServer, one, 0.1, 0, 10);
+  ledger.Add(kServer, two, -0.3, 0, 10.5);
+  ledger.Add(kServer, kConsole, 0.3, 0, 10.5);
+  EXPECT_EQ(ledger.CameFor(kServer, kConsole, 10.6, 1), std::vector<ObjectId>{one});
+  EXPECT_TRUE(ledger.CameFor(kServer, kConsole, 11, 1).empty());
+  EXPECT_TRUE(ledger.CameFor(kClient, kConsole, 10.6, 1).empty());
 }
 
 TEST(LedgerTest, AClaimKeepsOthersOffUntilItIsReleasedOrLapses) {

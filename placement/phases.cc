@@ -154,6 +154,7 @@ void PhaseTracker::JoinShort() {
   pending_.clear();
   sums_.assign(sums_.size(), 0);
   kind_.reset();
+  joined_ = true;
 }
 
 std::vector<double> PhaseTracker::PendingMix(size_t from, size_t to) const {
@@ -190,7 +191,7 @@ bool PhaseTracker::Accumulate(absl::Span<const double> shares) {
 }
 
 void PhaseTracker::Rebase() {
-  reference_.rebase = true;
+  reference_.rebase = !joined_;
   short_ = {};
 }
 
@@ -204,6 +205,7 @@ void PhaseTracker::Learn(absl::Span<const double> shares) {
 }
 
 void PhaseTracker::Begin(absl::Span<const double> mix, double since_s) {
+  joined_ = false;
   reference_ = {};
   reference_.mean.assign(mix.size(), 0);
   reference_.square.assign(mix.size(), 0);

@@ -81,6 +81,8 @@ class PhaseTracker {
   // The graph was moved: CPU times are measured with another yardstick from now on, which must not
   // be taken for a change. What the present phase looks like is learnt again from the next sample;
   // but one that looks like another phase that is known, and not like the present one, is that.
+  // A phase that was joined of short ones varies by more than a yardstick changes, and one sample
+  // says nothing of it: of it all is kept.
   void Rebase();
 
   // Since when the graph has behaved as it does: samples that began before are of an earlier phase,
@@ -140,6 +142,7 @@ class PhaseTracker {
   double window_s_;
   Reference reference_;
   Together short_;
+  bool joined_ = false;           // the present phase was made of short ones
   std::vector<double> sums_;      // Page's, of each share, upwards and then downwards
   std::vector<Pending> pending_;  // since all sums were last zero
   std::vector<Kind> kinds_;

@@ -90,7 +90,7 @@ Cluster StripedWrites(double stripe_s) {
       const bool far = j == client;
       cluster.links.push_back({.a = i,
                                .b = j,
-                               .bandwidth_bytes_s = far ? 5e6 : 1.25e7,
+                               .bandwidth_bytes_s = far ? 8e6 : 1.25e7,
                                .round_trip_s = far ? 0.001 : 0.0002});
     }
   }
@@ -102,7 +102,7 @@ Cluster StripedWrites(double stripe_s) {
     cluster.objects.push_back({.class_name = "column", .node = i});
   }
   for (size_t stripe = 0; stripe < kColumns; ++stripe) {
-    Phase phase{.name = "stripe", .units = stripe_s / 0.0388};
+    Phase phase{.name = "stripe", .units = stripe_s / 0.0214};
     phase.objects = {{}, {.work = 0.001}, {}, {}, {}, {}};
     phase.edges = {{.calls = 1, .request_bytes = kUnit, .reply_bytes = 64}};
     for (size_t i = 0; i < kColumns; ++i) {
@@ -166,6 +166,15 @@ Cluster DirectoryInserts(size_t clients, bool lan) {
         AddChain(cluster, i + 1, 0, {"console", "directory", "isolation"}, {insert});
     cluster.consoles[console].contention_group = 1;
     cluster.consoles[console].contended_edge = 1;
+  }
+  return cluster;
+}
+
+Cluster OneDirectory(size_t clients) {
+  Cluster cluster = DirectoryInserts(clients, true);
+  cluster.nodes[0].cores = 1;
+  for (Console& console : cluster.consoles) {
+    console.objects.back() = cluster.consoles.front().objects.back();
   }
   return cluster;
 }
