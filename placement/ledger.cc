@@ -5,10 +5,10 @@
 
 namespace abacus::placement {
 
-void Ledger::Add(NodeId node, double load, double memory_bytes, double now_s) {
+void Ledger::Add(NodeId node, const ObjectId& by, double load, double memory_bytes, double now_s) {
   std::vector<Change>& changes = nodes_[node];
   if (changes.size() >= kChangesMax) changes.erase(changes.begin());
-  changes.push_back({now_s, load, memory_bytes});
+  changes.push_back({by, now_s, load, memory_bytes});
 }
 
 void Ledger::Apply(double now_s, double window_s, Snapshot* snapshot) const {
@@ -32,14 +32,29 @@ void Ledger::Apply(double now_s, double window_s, Snapshot* snapshot) const {
   }
 }
 
-double Ledger::ChangedWithin(NodeId node, double now_s, double window_s) const {
+double Ledger::ChangedByOthers(NodeId node, const ObjectId& than, double now_s,
+                               double window_s) const {
   const auto it = nodes_.find(node);
   if (it == nodes_.end()) return 0;
   double sum = 0;
   for (const Change& change : it->second) {
-    if (now_s - change.at_s < window_s) sum += std::abs(change.load);
+    if (change.console != than && now_s - change.at_s < window_s) sum += std::abs(change.load);
   }
   return sum;
+}
+
+std::vector<ObjectId> Ledger::CameFor(NodeId node, const ObjectId& than, double now_s,
+                                      double window_s) const {
+  std::vector<ObjectId> consoles;
+  const auto it = nodes_.find(node);
+  if (it == nodes_.end()) return consoles;
+  for (const Change& change : it->second) {
+    if (change.load <= 0 || change.console == than || now_s - change.at_s >= window_s) continue;
+    if (std::find(consoles.begin(), consoles.end(), change.console) == consoles.end()) {
+      consoles.push_back(change.console);
+    }
+  }
+  return consoles;
 }
 
 bool Ledger::Claimed(const ObjectId& object, const ObjectId& by, double now_s) const {

@@ -27,13 +27,18 @@ class Ledger {
  public:
   static constexpr size_t kChangesMax = 64;
 
-  // `load` comes to the node (negative: leaves it) by a move decided at now_s, with so much memory.
-  void Add(NodeId node, double load, double memory_bytes, double now_s);
+  // `load` comes to the node (negative: leaves it) by a move for a console, decided at now_s, with
+  // so much memory.
+  void Add(NodeId node, const ObjectId& by, double load, double memory_bytes, double now_s);
   // Adds what is not yet measured to the nodes' loads and takes it from their free memory. Loads
   // never get below 0, nor free memory.
   void Apply(double now_s, double window_s, Snapshot* snapshot) const;
-  // Sum of the absolute loads of changes in the last window.
-  double ChangedWithin(NodeId node, double now_s, double window_s) const;
+  // Sum of the absolute loads of changes in the last window for other consoles than this: its own
+  // are in what its next decision is made on, as it was measured since.
+  double ChangedByOthers(NodeId node, const ObjectId& than, double now_s, double window_s) const;
+  // The other consoles that brought load to the node in the last window.
+  std::vector<ObjectId> CameFor(NodeId node, const ObjectId& than, double now_s,
+                                double window_s) const;
 
   // Whether another console than `by` holds the object.
   bool Claimed(const ObjectId& object, const ObjectId& by, double now_s) const;
@@ -48,6 +53,7 @@ class Ledger {
 
  private:
   struct Change {
+    ObjectId console;
     double at_s = 0;
     double load = 0;
     double memory_bytes = 0;

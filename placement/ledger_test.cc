@@ -1,5 +1,7 @@
 #include "placement/ledger.h"
 
+#include <vector>
+
 #include "gtest/gtest.h"
 #include "placement/testing/snapshots.h"
 
@@ -17,7 +19,7 @@ double LoadAfter(const Ledger& ledger, double now_s, double window_s) {
 
 TEST(LedgerTest, WhatTheWindowHasNotMeasuredYetIsAdded) {
   Ledger ledger;
-  ledger.Add(kServer, 0.4, 0, 10);
+  ledger.Add(kServer, kConsole, 0.4, 0, 10);
   EXPECT_NEAR(LoadAfter(ledger, 10, 1), 1.4, 1e-12);
   EXPECT_NEAR(LoadAfter(ledger, 10.25, 1), 1.3, 1e-12) << "a quarter of it is measured";
   EXPECT_NEAR(LoadAfter(ledger, 11, 1), 1, 1e-12);
@@ -26,7 +28,7 @@ TEST(LedgerTest, WhatTheWindowHasNotMeasuredYetIsAdded) {
 
 TEST(LedgerTest, LoadsAndFreeMemoryNeverFallBelowZero) {
   Ledger ledger;
-  ledger.Add(kServer, -3, 1e9, 10);
+  ledger.Add(kServer, kConsole, -3, 1e9, 10);
   Snapshot s = GrepSnapshot();
   NodeOf(s, kServer).memory_free_bytes = 1e6;
   ledger.Apply(10, 1, &s);
@@ -34,13 +36,27 @@ TEST(LedgerTest, LoadsAndFreeMemoryNeverFallBelowZero) {
   EXPECT_EQ(*NodeOf(s, kServer).memory_free_bytes, 0);
 }
 
-TEST(LedgerTest, ChangesOfTheLastWindowAreSummedWithoutTheirSign) {
+TEST(LedgerTest, ChangesForOthersInTheLastWindowAreSummedWithoutTheirSign) {
+  const ObjectId other{8, 1, 1};
   Ledger ledger;
-  ledger.Add(kServer, 0.4, 0, 10);
-  ledger.Add(kServer, -0.3, 0, 10.5);
-  EXPECT_NEAR(ledger.ChangedWithin(kServer, 10.6, 1), 0.7, 1e-12);
-  EXPECT_NEAR(ledger.ChangedWithin(kServer, 11.2, 1), 0.3, 1e-12);
-  EXPECT_EQ(ledger.ChangedWithin(kClient, 10.6, 1), 0);
+  ledger.Add(kServer, kConsole, 0.4, 0, 10);
+  ledger.Add(kServer, kConsole, -0.3, 0, 10.5);
+  EXPECT_NEAR(ledger.ChangedByOthers(kServer, other, 10.6, 1), 0.7, 1e-12);
+  EXPECT_NEAR(ledger.ChangedByOthers(kServer, other, 11.2, 1), 0.3, 1e-12);
+  EXPECT_EQ(ledger.ChangedByOthers(kServer, kConsole, 10.6, 1), 0) << "its own";
+  EXPECT_EQ(ledger.ChangedByOthers(kClient, other, 10.6, 1), 0);
+}
+
+TEST(LedgerTest, WhoBroughtLoadToANodeIsNamedOnce) {
+  const ObjectId one{8, 1, 1}, two{9, 1, 1};
+  Ledger ledger;
+  ledger.Add(kServer, one, 0.4, 0, 10);
+  ledger.Add(kServer, one, 0.1, 0, 10);
+  ledger.Add(kServer, two, -0.3, 0, 10.5);
+  ledger.Add(kServer, kConsole, 0.3, 0, 10.5);
+  EXPECT_EQ(ledger.CameFor(kServer, kConsole, 10.6, 1), std::vector<ObjectId>{one});
+  EXPECT_TRUE(ledger.CameFor(kServer, kConsole, 11, 1).empty());
+  EXPECT_TRUE(ledger.CameFor(kClient, kConsole, 10.6, 1).empty());
 }
 
 TEST(LedgerTest, AClaimKeepsOthersOffUntilItIsReleasedOrLapses) {
@@ -56,8 +72,8 @@ TEST(LedgerTest, AClaimKeepsOthersOffUntilItIsReleasedOrLapses) {
 
 TEST(LedgerTest, KeepsNoMoreChangesThanItsLimitAndNothingOlderThanAWindow) {
   Ledger ledger;
-  for (size_t i = 0; i < 2 * Ledger::kChangesMax; ++i) ledger.Add(kServer, 1, 0, 10);
-  EXPECT_NEAR(ledger.ChangedWithin(kServer, 10, 1), Ledger::kChangesMax, 1e-9);
+  for (size_t i = 0; i < 2 * Ledger::kChangesMax; ++i) ledger.Add(kServer, kConsole, 1, 0, 10);
+  EXPECT_NEAR(ledger.ChangedByOthers(kServer, {8, 1, 1}, 10, 1), Ledger::kChangesMax, 1e-9);
   ledger.Claim(kGrep, kConsole, 10, 0.5);
   ledger.Trim(11, 1);
   EXPECT_EQ(ledger.size(), 0u);

@@ -18,6 +18,8 @@ constexpr double kOfNewPhase = 1.0 / 3;
 // Samples that may wait for the proof of a change. With the slack taken off each, sums that neither
 // reach the alarm nor return to zero in so many samples are drift.
 constexpr size_t kPendingMax = 32;
+// So many short phases at least are joined: a single one between two long ones is a phase.
+constexpr size_t kShortMin = 2;
 
 double Sum(absl::Span<const double> values) {
   return std::accumulate(values.begin(), values.end(), 0.0);
@@ -71,7 +73,7 @@ bool PhaseTracker::Add(absl::Span<const double> cost_ref_s, double begin_s, doub
   }
   pending_.push_back({begin_s, {cost_ref_s.begin(), cost_ref_s.end()}});
   pending_.back().cost_ref_s.resize(shares.size(), 0);
-  if (alarm) return Change();
+  if (alarm) return Change(end_s);
   if (pending_.size() > kPendingMax) {
     done_ref_s_ += Sum(pending_.front().cost_ref_s);
     pending_.erase(pending_.begin());
@@ -84,7 +86,7 @@ bool PhaseTracker::Add(absl::Span<const double> cost_ref_s, double begin_s, doub
 // A change is proven; whether it is another kind of behaviour or only a drift is seen in the mix.
 // It began with the first of the last samples that are all much more like the newest than like the
 // reference: one that is in part of the phase before is left out, and so is noise that came before.
-bool PhaseTracker::Change() {
+bool PhaseTracker::Change(double now_s) {
   const std::vector<double> newest = PendingMix(pending_.size() - 1, pending_.size());
   const double whole = Distance(reference_.mean, newest);
   size_t first = pending_.size() - 1;
@@ -101,14 +103,58 @@ bool PhaseTracker::Change() {
     return false;
   }
   for (size_t i = 0; i < first; ++i) done_ref_s_ += Sum(pending_[i].cost_ref_s);
+  pending_.erase(pending_.begin(), pending_.begin() + static_cast<ptrdiff_t>(first));
+  NoteShort(since_s);
+  if (short_.phases >= kShortMin && now_s - short_.since_s >= window_s_) {
+    JoinShort();
+    return false;
+  }
   EndPhase();
   double done_ref_s = 0;
-  for (size_t i = first; i < pending_.size(); ++i) done_ref_s += Sum(pending_[i].cost_ref_s);
+  for (const Pending& pending : pending_) done_ref_s += Sum(pending.cost_ref_s);
   Begin(mix, since_s);
   done_ref_s_ = done_ref_s;
   kind_ = FindKind(mix);
   ++changes_;
   return true;
+}
+
+// The present phase ends at until_s: whether it is one of several short ones.
+void PhaseTracker::NoteShort(double until_s) {
+  if (until_s - since_s_ >= window_s_) {
+    short_ = {};
+    return;
+  }
+  if (short_.phases == 0) {
+    short_.reference.mean.assign(reference_.mean.size(), 0);
+    short_.reference.square = short_.reference.mean;
+    short_.since_s = since_s_;
+  }
+  ++short_.phases;
+  short_.done_ref_s += done_ref_s_;
+  Reference& all = short_.reference;
+  all.samples += reference_.samples;
+  const double weight = reference_.samples / all.samples;
+  for (size_t i = 0; i < all.mean.size(); ++i) {
+    all.mean[i] += weight * (reference_.mean[i] - all.mean[i]);
+    all.square[i] += weight * (reference_.square[i] - all.square[i]);
+  }
+}
+
+// They go on as one phase, of no kind that was seen before.
+void PhaseTracker::JoinShort() {
+  reference_ = std::exchange(short_.reference, {});
+  since_s_ = short_.since_s;
+  done_ref_s_ = short_.done_ref_s;
+  short_ = {};
+  for (size_t i = 0; i < pending_.size(); ++i) {
+    Learn(PendingMix(i, i + 1));
+    done_ref_s_ += Sum(pending_[i].cost_ref_s);
+  }
+  pending_.clear();
+  sums_.assign(sums_.size(), 0);
+  kind_.reset();
+  joined_ = true;
 }
 
 std::vector<double> PhaseTracker::PendingMix(size_t from, size_t to) const {
@@ -144,7 +190,10 @@ bool PhaseTracker::Accumulate(absl::Span<const double> shares) {
   return alarm;
 }
 
-void PhaseTracker::Rebase() { reference_.rebase = true; }
+void PhaseTracker::Rebase() {
+  reference_.rebase = !joined_;
+  short_ = {};
+}
 
 void PhaseTracker::Learn(absl::Span<const double> shares) {
   reference_.samples = std::min(reference_.samples + 1, kReferenceSamples);
@@ -156,6 +205,7 @@ void PhaseTracker::Learn(absl::Span<const double> shares) {
 }
 
 void PhaseTracker::Begin(absl::Span<const double> mix, double since_s) {
+  joined_ = false;
   reference_ = {};
   reference_.mean.assign(mix.size(), 0);
   reference_.square.assign(mix.size(), 0);
@@ -171,6 +221,10 @@ void PhaseTracker::Widen(size_t places) {
   if (places <= known) return;
   reference_.mean.resize(places, 0);
   reference_.square.resize(places, 0);
+  if (short_.phases > 0) {
+    short_.reference.mean.resize(places, 0);
+    short_.reference.square.resize(places, 0);
+  }
   sums_.insert(sums_.begin() + static_cast<ptrdiff_t>(known), places - known, 0);
   sums_.resize(2 * places, 0);
   for (Pending& pending : pending_) pending.cost_ref_s.resize(places, 0);
@@ -192,12 +246,17 @@ void PhaseTracker::Keep(absl::Span<const size_t> places) {
   sums_ = std::move(sums);
   reference_.mean = keep(reference_.mean, 0);
   reference_.square = keep(reference_.square, 0);
+  if (short_.phases > 0) {
+    short_.reference.mean = keep(short_.reference.mean, 0);
+    short_.reference.square = keep(short_.reference.square, 0);
+  }
   for (Pending& pending : pending_) pending.cost_ref_s = keep(pending.cost_ref_s, 0);
   for (Kind& kind : kinds_) kind.mix = keep(kind.mix, 0);
 }
 
-void PhaseTracker::SetConfig(const PhaseConfig& config) {
+void PhaseTracker::SetConfig(const PhaseConfig& config, double window_s) {
   config_ = config;
+  window_s_ = window_s;
   for (Kind& kind : kinds_) {
     auto& lengths = kind.lengths_ref_s;
     if (lengths.size() <= config_.lengths_max) continue;

@@ -10,6 +10,12 @@
 // work, in seconds that do not depend on the placement either ("reference seconds"): phases are as
 // long as the work that they do, and take more or less time as the placement suits them.
 //
+// What goes on for less than a window may still be worth a move of its own, if it lasts longer than
+// that move. But where one such phase follows another, changing is what the graph does: a file over
+// five disks is written a stripe here, a stripe there, and four calls go where the next four do
+// not. Once they have lasted for a window together they are one phase, whose mix varies as much as
+// theirs did. Else no window of it would ever be whole.
+//
 // Units: _s is seconds, _ref_s reference seconds; shares have none.
 // Thread-safety: thread-compatible. Limits: named below; reached, the oldest or least used goes.
 // Source: DESIGN 7 asks for learnt phases; the method (CUSUM, Page 1954) and the mix are ours.
@@ -52,11 +58,13 @@ struct PhaseConfig {
 // Watches the mix of one graph.
 class PhaseTracker {
  public:
-  explicit PhaseTracker(const PhaseConfig& config) : config_(config) {}
+  // Phases shorter than window_s, the observation window, are joined if they follow each other.
+  explicit PhaseTracker(const PhaseConfig& config, double window_s = 1)
+      : config_(config), window_s_(window_s) {}
 
   // New constants from now on; of kinds and lengths beyond new limits the least recently used and
   // the oldest go. REQUIRES: in range.
-  void SetConfig(const PhaseConfig& config);
+  void SetConfig(const PhaseConfig& config, double window_s = 1);
 
   // Takes one sample: cost_ref_s is what each object and edge did between begin_s and end_s, in
   // reference seconds. A place in it is the same object or edge in every sample: what it cost is 0
@@ -73,10 +81,12 @@ class PhaseTracker {
   // The graph was moved: CPU times are measured with another yardstick from now on, which must not
   // be taken for a change. What the present phase looks like is learnt again from the next sample;
   // but one that looks like another phase that is known, and not like the present one, is that.
+  // A phase that was joined of short ones varies by more than a yardstick changes, and one sample
+  // says nothing of it: of it all is kept.
   void Rebase();
 
   // Since when the graph has behaved as it does: samples that began before are of an earlier phase,
-  // or of both.
+  // or of both. Goes back where short phases turn out to be one.
   double since_s() const { return since_s_; }
   uint64_t changes() const { return changes_; }
   // The kind of the present phase, counted from 0 by first appearance; empty: none like it is
@@ -98,6 +108,12 @@ class PhaseTracker {
     double samples = 0;
     bool rebase = false;  // the next sample replaces all that is known of it
   };
+  struct Together {  // phases of less than a window that followed each other, up to the present one
+    Reference reference;
+    size_t phases = 0;
+    double since_s = 0;
+    double done_ref_s = 0;
+  };
   struct Kind {
     std::vector<double> mix;
     std::vector<double> lengths_ref_s;  // the newest last
@@ -113,15 +129,20 @@ class PhaseTracker {
   bool Accumulate(absl::Span<const double> shares);
   void Learn(absl::Span<const double> shares);
   void Begin(absl::Span<const double> mix, double since_s);
+  void NoteShort(double until_s);
+  void JoinShort();
   void Widen(size_t places);
   void EndPhase();
   std::optional<size_t> FindKind(absl::Span<const double> mix) const;
   // Mix of the pending samples from `from` up to `to`.
   std::vector<double> PendingMix(size_t from, size_t to) const;
-  bool Change();
+  bool Change(double now_s);
 
   PhaseConfig config_;
+  double window_s_;
   Reference reference_;
+  Together short_;
+  bool joined_ = false;           // the present phase was made of short ones
   std::vector<double> sums_;      // Page's, of each share, upwards and then downwards
   std::vector<Pending> pending_;  // since all sums were last zero
   std::vector<Kind> kinds_;

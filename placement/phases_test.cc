@@ -152,6 +152,45 @@ TEST(PhaseTrackerTest, APhaseThatEndedDuringTheMoveIsOneWhereItsSuccessorIsKnown
   EXPECT_EQ(tracker.kind(), 0u);
 }
 
+// A stripe is written here, the next one there: three mixes in turn, each for 0.3 s.
+TEST(PhaseTrackerTest, PhasesOfLessThanAWindowThatFollowEachOtherAreOneAfterAWindow) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    Random random(seed);
+    PhaseTracker tracker({});
+    double now_s = 10;
+    const std::vector<double> mixes[] = {
+        {0.2, 0.4, 0.4, 0, 0}, {0.2, 0, 0.4, 0.4, 0}, {0.2, 0.4, 0, 0, 0.4}};
+    int announced = 0;
+    for (int i = 0; i < 5; ++i) {
+      announced += Feed(tracker, mixes[i % 3], 6, 0.2, random, now_s) > 0 ? 1 : 0;
+    }
+    EXPECT_GE(announced, 2) << "seed " << seed << ": each might have lasted";
+    EXPECT_EQ(tracker.since_s(), 10) << "seed " << seed << ": of the " << now_s - 10 << " s all";
+    EXPECT_FALSE(tracker.kind().has_value()) << "no phase like it was seen";
+    // Less what has yet to prove to be no change.
+    EXPECT_NEAR(tracker.done_ref_s(), 1.35, 0.25) << "seed " << seed;
+    const uint64_t changes = tracker.changes();
+    for (int i = 5; i < 200; ++i) Feed(tracker, mixes[i % 3], 6, 0.2, random, now_s);
+    EXPECT_EQ(tracker.changes(), changes) << "seed " << seed;
+    EXPECT_EQ(tracker.since_s(), 10) << "seed " << seed;
+    EXPECT_GT(Feed(tracker, {0.9, 0.1, 0, 0, 0}, 20, 0.2, random, now_s), 0) << "seed " << seed;
+  }
+}
+
+// As in table 2 of the paper: a scan of 0.4 windows is worth a move.
+TEST(PhaseTrackerTest, AShortPhaseBetweenLongOnesIsOneOfItsOwn) {
+  Random random(16);
+  PhaseTracker tracker({});
+  double now_s = 0;
+  for (uint64_t pass = 0; pass < 5; ++pass) {
+    Feed(tracker, kInsert, 160, 0.1, random, now_s);
+    EXPECT_EQ(tracker.changes(), 2 * pass);
+    Feed(tracker, kScan, 8, 0.1, random, now_s);
+    EXPECT_EQ(tracker.changes(), 2 * pass + 1);
+    EXPECT_GE(tracker.since_s(), now_s - 8 * kSample - 1e-9);
+  }
+}
+
 TEST(PhaseTrackerTest, KindsBeyondTheLimitReplaceTheOneNotSeenForLongest) {
   PhaseConfig config;
   config.kinds_max = 2;

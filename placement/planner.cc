@@ -22,8 +22,6 @@ constexpr double kDeviationWindows = 3;
 // A price is wrong for the mix if the figure has changed by more than this: the link is another
 // one.
 constexpr double kPriceDrift = 4;
-// Changes no older than this were made by the same call.
-constexpr double kAtOnce_s = 1e-9;
 // Places of objects and edges that are gone, beyond as many as there are, before they are cleared.
 constexpr size_t kPlacesSpare = 64;
 
@@ -77,7 +75,7 @@ absl::Status Planner::SetConfig(const Config& config, const PlannerConfig& plann
   move_error_.SetLimit(planner_.errors_max);
   for (auto& [console, graph] : graphs_) {
     graph->history.SetSamplesMax(planner_.samples_max);
-    graph->phases.SetConfig(planner_.phases);
+    graph->phases.SetConfig(planner_.phases, config_.window_s);
   }
   return absl::OkStatus();
 }
@@ -101,7 +99,9 @@ std::optional<double> Planner::Now(double now_s) {
 
 Planner::Graph& Planner::GraphOf(const ObjectId& console) {
   std::unique_ptr<Graph>& graph = graphs_[console];
-  if (graph == nullptr) graph = std::make_unique<Graph>(planner_.samples_max, planner_.phases);
+  if (graph == nullptr) {
+    graph = std::make_unique<Graph>(planner_.samples_max, planner_.phases, config_.window_s);
+  }
   graph->used = ++uses_;
   Graph& found = *graph;
   if (graphs_.size() > planner_.graphs_max) EvictGraphs();
@@ -440,23 +440,6 @@ std::optional<Reason> Planner::Choose(const Graph& graph, const Snapshot& window
     if (!first) first = reason;
   }
   return first;
-}
-
-bool Planner::MayTakeTurn(const Decision& decision, double now_s, bool in_round) const {
-  const std::vector<LoadChange> changes = LoadChanges(decision);
-  return std::all_of(changes.begin(), changes.end(), [&](const LoadChange& change) {
-    const NodeStatistics& node = *NodeOf(decision, change.node);
-    // A node that stays half idle gives and takes relief to nobody.
-    const double step = planner_.load_step * node.cores;
-    // The decision's window does not show what has been let go at this very moment, in one round.
-    const double unseen = in_round ? ledger_.ChangedWithin(node.node, now_s, kAtOnce_s) : 0;
-    // What moved there before this round has no figures yet that a limit on CPU could be held to.
-    const bool limited = config_.cpu_share_max < 1 && change.load > 0;
-    if (limited && ledger_.ChangedWithin(node.node, now_s, config_.window_s) > unseen) return false;
-    if (node.load + unseen + std::max(0.0, change.load) <= step) return true;
-    const double changed = ledger_.ChangedWithin(node.node, now_s, config_.window_s);
-    return changed == 0 || changed + std::abs(change.load) <= step;
-  });
 }
 
 std::optional<Reason> Planner::HoldBack(const Graph& graph, const Decision& decision, double now_s,

@@ -193,7 +193,8 @@ class Planner {
     bool sure = false;  // the mean is above its threshold at the confidence bound
   };
   struct Graph {
-    Graph(size_t samples_max, const PhaseConfig& phases) : history(samples_max), phases(phases) {}
+    Graph(size_t samples_max, const PhaseConfig& phases, double window_s)
+        : history(samples_max), phases(phases, window_s) {}
     GraphHistory history;
     PhaseTracker phases;
     // Where each object (with no callee) and edge stands in the mix of costs: what was learnt of
@@ -254,12 +255,13 @@ class Planner {
   std::optional<Reason> WhyNot(const Graph& graph, const Snapshot& window, const Decision& decision,
                                size_t candidate) const;
   bool TakesBack(const Graph& graph, const std::vector<Move>& moves) const;
-  bool MayTakeTurn(const Decision& decision, double now_s, bool in_round) const;
   std::optional<Reason> HoldBack(const Graph& graph, const Decision& decision, double now_s,
                                  bool in_round = false) const;
   void LearnCorrections(const LastMove& last, const Snapshot& window, double amount, double now_s);
 
   // Rounds (planner_round.cc).
+  bool MayTakeTurn(const Decision& decision, double now_s, bool in_round) const;
+  bool FollowsAtWorst(const Decision& decision, NodeId node, double now_s) const;
   bool Seeks(const Proposal& proposal) const;
   bool MayBeEjected(const Proposal& proposal, double now_s) const;
   // `refused`: what was not understood in this very round.

@@ -59,7 +59,7 @@ void Planner::LetGo(Graph& graph, const Snapshot& window, const Decision& decisi
     ++graph.undone;
   }
   for (const LoadChange& change : LoadChanges(decision)) {
-    ledger_.Add(change.node, change.load, 0, now_s);
+    ledger_.Add(change.node, decision.console, change.load, 0, now_s);
   }
   for (const Move& move : decision.moves) {
     ledger_.Claim(move.object, decision.console, now_s,
@@ -67,8 +67,8 @@ void Planner::LetGo(Graph& graph, const Snapshot& window, const Decision& decisi
     for (const auto& object : window.objects) {
       if (object.id != move.object) continue;
       const auto bytes = static_cast<double>(object.memory_bytes);
-      ledger_.Add(move.from, 0, -bytes, now_s);
-      ledger_.Add(move.to, 0, bytes, now_s);
+      ledger_.Add(move.from, decision.console, 0, -bytes, now_s);
+      ledger_.Add(move.to, decision.console, 0, bytes, now_s);
     }
   }
   graph.last_move = std::move(last);

@@ -16,6 +16,9 @@
 namespace abacus::placement {
 namespace {
 
+// Changes no older than this were made by the same call.
+constexpr double kAtOnce_s = 1e-9;
+
 // Windows of several graphs as one snapshot of h_s seconds. What is in several windows (a node, an
 // object that consoles share) has the same figures in all, up to when each was taken: nodes get the
 // mean, as noise is less in it; of anything else the first counts, so that the freshest is to come
@@ -101,6 +104,46 @@ bool Planner::Seeks(const Proposal& proposal) const {
 bool Planner::MayBeEjected(const Proposal& proposal, double now_s) const {
   const Graph& graph = *proposal.graph;
   return !graph.moving && !proposal.window.options.suspended && now_s >= graph.cool_until_s;
+}
+
+// Whether the graph need not wait for what others brought to the node within the last window. What
+// it waits for is a load that may come out higher than predicted; but calls of one anchored object
+// get into each other's way, and those from afar most: changes that were overtaken are made again,
+// copies are called back. Then who waits is a cost to those who went, and waiting pays only if the
+// move might not: it goes if it pays even where all of these and itself never stop computing there.
+bool Planner::FollowsAtWorst(const Decision& decision, NodeId node, double now_s) const {
+  const std::vector<ObjectId> before =
+      ledger_.CameFor(node, decision.console, now_s, config_.window_s);
+  const std::vector<ObjectId> callees = AnchoredCallees(decision, node);
+  const auto shares = [&](const ObjectId& console) {
+    const auto it = graphs_.find(console);
+    return it != graphs_.end() &&
+           std::any_of(callees.begin(), callees.end(),
+                       [&](const ObjectId& id) { return Holds(it->second->history.latest(), id); });
+  };
+  return !before.empty() && std::all_of(before.begin(), before.end(), shares) &&
+         PaysAtWorst(decision, node, static_cast<double>(before.size()));
+}
+
+bool Planner::MayTakeTurn(const Decision& decision, double now_s, bool in_round) const {
+  const std::vector<LoadChange> changes = LoadChanges(decision);
+  return std::all_of(changes.begin(), changes.end(), [&](const LoadChange& change) {
+    const NodeStatistics& node = *NodeOf(decision, change.node);
+    const auto others = [&](double within_s) {
+      return ledger_.ChangedByOthers(node.node, decision.console, now_s, within_s);
+    };
+    // A node that stays half idle gives and takes relief to nobody.
+    const double step = planner_.load_step * node.cores;
+    // The decision's window does not show what has been let go at this very moment, in one round.
+    const double unseen = in_round ? others(kAtOnce_s) : 0;
+    // What moved there before this round has no figures yet that a limit on CPU could be held to.
+    const bool limited = config_.cpu_share_max < 1 && change.load > 0;
+    if (limited && others(config_.window_s) > unseen) return false;
+    if (node.load + unseen + std::max(0.0, change.load) <= step) return true;
+    const double changed = others(config_.window_s);
+    if (changed == 0 || changed + std::abs(change.load) <= step) return true;
+    return change.load > 0 && !limited && FollowsAtWorst(decision, node.node, now_s);
+  });
 }
 
 // Graphs that were not asked for and are on a node with one that seeks: by id, as the table's order

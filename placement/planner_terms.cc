@@ -183,4 +183,40 @@ std::vector<LoadChange> LoadChanges(const Decision& decision) {
   return changes;
 }
 
+std::vector<ObjectId> AnchoredCallees(const Decision& decision, NodeId node) {
+  const std::vector<Move>& moves = decision.candidates[*decision.chosen].moves;
+  std::vector<ObjectId> callees;
+  for (const StackEdge& edge : decision.edges) {
+    const ObjectId& caller = decision.stack[edge.above].id;
+    const StackObject& callee = decision.stack[edge.below];
+    if (callee.node != node || !callee.fixed) continue;
+    const bool moves_there = std::any_of(moves.begin(), moves.end(), [&](const Move& move) {
+      return move.object == caller && move.to == node;
+    });
+    if (moves_there) callees.push_back(callee.id);
+  }
+  return callees;
+}
+
+bool PaysAtWorst(const Decision& decision, NodeId node, double tasks) {
+  const Candidate& chosen = decision.candidates[*decision.chosen];
+  const NodeStatistics* at = NodeOf(decision, node);
+  if (at == nullptr || !(at->rate > 0) || !(at->cores > 0)) return false;
+  double cpu_s = 0;
+  for (const StackObject& object : decision.stack) {
+    NodeId to = object.node;
+    for (const Move& move : chosen.moves) {
+      if (move.object == object.id) to = move.to;
+    }
+    if (to == node) cpu_s += object.layer.work / at->rate;
+  }
+  const double beside = at->load + tasks;
+  const double predicted = SlowDown(LoadOf(decision, chosen, node), at->cores, at->contention);
+  const double slower_s = cpu_s * std::max(0.0, SlowDown(beside + 1, at->cores, 1) - predicted);
+  const double others_lose_s = beside * cpu_s / at->cores;
+  const double response_s = chosen.prediction.response_s + slower_s;
+  return SureNetBenefit(decision, chosen) - slower_s - others_lose_s >
+         decision.b_thresh * response_s;
+}
+
 }  // namespace abacus::placement

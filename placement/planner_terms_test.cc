@@ -1,5 +1,7 @@
 #include "placement/planner_terms.h"
 
+#include <vector>
+
 #include "gtest/gtest.h"
 
 namespace abacus::placement {
@@ -39,6 +41,46 @@ TEST(PlannerTermsTest, CallsFromAndToWhatIsNotKnownDoNotCount) {
   s.edges.push_back({.from = kStranger, .to = kOther, .calls = 1, .reply_bytes = 1e9});
   EXPECT_EQ(CallsBehind(s, {ToServer(kFilter), ToServer(kCache)}), 2);
   EXPECT_EQ(CallsBehind(s, {ToServer(kCache)}), 4);
+}
+
+// A directory at its client that computes 0.055 s in a window and takes 0.12 s at the server,
+// of 1.03.
+Decision ADirectory() {
+  Decision d;
+  d.b_thresh = 0.3;
+  d.stack = {{.id = kTop, .node = kNear, .fixed = true},
+             {.id = kCache, .node = kNear, .layer = {.work = 0.055}},
+             {.id = kFile, .node = kFar, .fixed = true}};
+  d.edges = {{.above = 0, .below = 1}, {.above = 1, .below = 2}};
+  d.nodes = {{.node = kNear, .rate = 1, .cores = 1}, {.node = kFar, .rate = 1, .cores = 1}};
+  d.nodes[1].load = 0.4;
+  d.present = Prediction{.response_s = 1.03};
+  Candidate& c = d.candidates.emplace_back();
+  c.moves = {ToServer(kCache)};
+  c.prediction.response_s = 0.12;
+  c.node_loads = {0, 1};
+  c.benefit_s = c.net_benefit_s = 0.91;
+  d.chosen = 0;
+  return d;
+}
+
+// 3 come: 0.91 - 0.187 - 0.187 is 0.536 s, above 0.3 x 0.307 s. 7 come: 0.096, below 0.3 x 0.527.
+TEST(PlannerTermsTest, AtWorstAllThatCameComputeAllTheTimeAndWaitForIt) {
+  Decision d = ADirectory();
+  EXPECT_TRUE(PaysAtWorst(d, kFar, 3));
+  EXPECT_TRUE(PaysAtWorst(d, kFar, 6));
+  EXPECT_FALSE(PaysAtWorst(d, kFar, 7));
+  d.confidence_z = 1.645;
+  d.candidates[0].benefit_deviation_s = 0.3;
+  EXPECT_FALSE(PaysAtWorst(d, kFar, 3)) << "not surely";
+}
+
+TEST(PlannerTermsTest, CalleesAreTheAnchoredObjectsThere) {
+  Decision d = ADirectory();
+  EXPECT_EQ(AnchoredCallees(d, kFar), std::vector<ObjectId>{kFile});
+  EXPECT_TRUE(AnchoredCallees(d, kNear).empty());
+  d.stack[2].fixed = false;
+  EXPECT_TRUE(AnchoredCallees(d, kFar).empty());
 }
 
 }  // namespace

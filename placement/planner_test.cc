@@ -215,6 +215,24 @@ TEST_F(PlannerTest, AfterAMoveItCoolsDownUnlessTheBehaviourChanges) {
   EXPECT_GT(planner_.StatusOf(kConsole, now_s_)->cool_down_left_s, 0);
 }
 
+// On a server of one core that others use, so that only one goes or comes in a window.
+TEST_F(PlannerTest, ItDoesNotWaitForWhatItsOwnLastMoveLeft) {
+  prepare_ = [](Snapshot& s) {
+    NodeOf(s, kServer).cores = 1;
+    NodeOf(s, kServer).load += 0.5;
+  };
+  CarryOut(TickUntilMove(1));
+  for (int i = 0; i < 4; ++i) ASSERT_EQ(Tick().outcome, Outcome::kStay);
+  output_ = 10'000;
+  slowdown_ = 100;
+  Decision d;
+  for (int i = 0; i < 6 && d.outcome != Outcome::kMove; ++i) {
+    d = Tick();
+    EXPECT_NE(d.reason, Reason::kWaitsForTurn) << d.Explanation();
+  }
+  EXPECT_EQ(d.outcome, Outcome::kMove) << d.Explanation();
+}
+
 TEST_F(PlannerTest, DuringTheCoolDownALoadThatComesDoesNotSendItBack) {
   CarryOut(TickUntilMove(1));
   bool cooled = false;
@@ -632,6 +650,7 @@ TEST_F(PlannerTest, WhoWantsTheSameReliefWaitsUntilWhatTheFirstBroughtIsMeasured
     EdgeOf(s, console, kGrep).to = grep;
     EdgeOf(s, kGrep, kStorage).from = grep;
     ObjectOf(s, kGrep).id = grep;
+    ObjectOf(s, kStorage).id = EdgeOf(s, grep, kStorage).to = {kServer, 1, 13};
     return s;
   };
   const auto decide_second = [&] {
@@ -659,6 +678,32 @@ TEST_F(PlannerTest, WhoWantsTheSameReliefWaitsUntilWhatTheFirstBroughtIsMeasured
 }
 
 // Two consoles reach one object; what the first is moving, the second leaves alone.
+// What is there already would be as good as standing in the way with each call of who waits.
+TEST_F(PlannerTest, WhoCallsTheSameObjectFollowsAtOnceWhereThatPaysAtWorst) {
+  const ObjectId console{7, 1, 11};
+  const ObjectId grep{7, 1, 12};
+  for (const bool crowded : {false, true}) {
+    planner_ = Planner(Config(), {.fast_calls = 0});
+    prepare_ = [crowded](Snapshot& s) {
+      // Others that would slow nobody down, were it as it is predicted.
+      NodeOf(s, kServer).contention = 0;
+      NodeOf(s, kServer).load = crowded ? 60 : 1;
+    };
+    const Decision first = Tick();
+    ASSERT_EQ(first.outcome, Outcome::kMove) << Format(first);
+    Snapshot s = Sample();
+    s.console = console;
+    ObjectOf(s, kConsole).id = console;
+    EdgeOf(s, kConsole, kGrep).from = console;
+    EdgeOf(s, console, kGrep).to = grep;
+    EdgeOf(s, kGrep, kStorage).from = grep;
+    ObjectOf(s, kGrep).id = grep;
+    ASSERT_TRUE(planner_.Observe(s, now_s_, now_s_).ok());
+    const Decision d = planner_.Decide(console, now_s_);
+    EXPECT_EQ(d.reason, crowded ? Reason::kWaitsForTurn : Reason::kNetBenefit) << Format(d);
+  }
+}
+
 TEST_F(PlannerTest, AnObjectIsMovedForOneConsoleAtATime) {
   ASSERT_EQ(Tick().outcome, Outcome::kMove);
   Snapshot other = Sample();

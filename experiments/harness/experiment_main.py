@@ -3,6 +3,7 @@
 import argparse
 import itertools
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -198,8 +199,14 @@ def run(arguments, world=None, root=EXPERIMENTS, out=sys.stdout):
     return command_run(arguments, world, root, out)
 
 
+def _interrupt(*_):
+    raise KeyboardInterrupt
+
+
 def main():
     arguments = parser().parse_intermixed_args()
+    # timeout(1) and CI end a command so: the testbed is taken down then too, and the report written.
+    signal.signal(signal.SIGTERM, _interrupt)
     try:
         return run(arguments)
     except ExperimentError as error:

@@ -33,7 +33,8 @@ class FakeTestbed:
     def __exit__(self, *_):
         self.world.down.append(self.what)
 
-    def check(self, report=print):
+    def check(self, report=print, shares_of=None):
+        self.world.checked.append(shares_of)
         rows = [Measured("lan1 -> lan2", self.world.measured), Measured("s1 -> s2", 10.0)]
         report("checked")
         return rows
@@ -44,7 +45,7 @@ class FakeWorld:
 
     def __init__(self, answer=None, measured=9.8):
         self.answer, self.measured = answer or made_up, measured
-        self.up, self.down, self.runs = [], [], []
+        self.up, self.down, self.checked, self.runs = [], [], [], []
 
     def testbed(self, topology, shares):
         return FakeTestbed(self, topology, shares)

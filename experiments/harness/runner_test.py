@@ -85,6 +85,16 @@ class RunnerTest(unittest.TestCase):
         _, _, world = self.experiment("small", "--runs", "1")
         self.assertEqual(world.up, [("paper", ()), ("paper", (("s1", "6%"),))])
         self.assertEqual(world.up, world.down)
+        self.assertEqual(world.checked, [None, ["s1"]], "the first whole, of the second its share")
+
+    def test_a_testbed_is_measured_whole_where_the_one_before_it_was_off(self):
+        folder = make_experiment(self.root)
+        path = folder / "experiment.toml"
+        path.write_text(path.read_text() + '[[row]]\nname = "slow"\nnetwork = "LAN"\n'
+                        'shares = {s1 = "6%"}\nclients = ["lan1"]\n')
+        _, _, world = self.experiment("small", "--runs", "1", "--despite-testbed",
+                                      world=FakeWorld(measured=5.0))
+        self.assertEqual(world.checked, [None, None])
 
     def test_one_row_can_be_run_alone(self):
         folder = make_experiment(self.root)

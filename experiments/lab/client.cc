@@ -338,6 +338,7 @@ json Client::Explanations() {
       if (decisions.ok() && !decisions->empty()) words = decisions->front().explanation;
       if (words.empty()) continue;  // another server's engine decides about it
       std::string& all = explanations[class_name].get_ref<std::string&>();
+      if (all.find(words) != std::string::npos) continue;  // it passed the question on
       all += all.empty() ? words : " | " + words;
     }
   }

@@ -199,8 +199,12 @@ class Lab:
 
     def end(self):
         """Ends all processes, and removes what the run has written."""
-        for process in self._processes:
-            process.end()
+        for servers in (False, True):
+            ending = [process for process in self._processes if process.serves == servers]
+            for process in ending:
+                process.tell_end()
+            for process in ending:
+                process.end()
         self._processes = []
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -255,14 +259,17 @@ class Lab:
     def _start_servers(self, node, prepare, config, spread):
         """The addresses, that of the volume's first."""
         if not spread:
-            return [self._start_server(node, "server", config, ["--prepare", json.dumps(prepare)])]
-        others = [self._start_server(other, f"server-{other}", config, ["--columns"])
-                  for other in spread.others]
+            return [self._ready(self._start_server(node, "server", config,
+                                                   ["--prepare", json.dumps(prepare)]))]
+        # All at once, and then their words: each starts at its own share of a core.
+        others = [self._ready(process) for process in
+                  [self._start_server(other, f"server-{other}", config, ["--columns"])
+                   for other in spread.others]]
         words = ["--prepare", json.dumps(prepare), "--disks", str(spread.disks),
                  "--others", *others]
         if spread.fails is not None:
             words += ["--fails", str(spread.fails)]
-        first = self._start_server(node, "server", config, words)
+        first = self._ready(self._start_server(node, "server", config, words))
         # What was prepared is in the others' memories: nothing is when a run begins.
         for process in self._processes[1:]:
             process.say("drop")
@@ -279,8 +286,12 @@ class Lab:
                  *self._common(node)]
         if not self.profile.values["lab"]["disk"]:
             words.append("--no-disk")
-        process = self._start(node, name, words)
-        return process.expect("ready ", time.monotonic() + START_S).split()[1]
+        return self._start(node, name, words)
+
+    @staticmethod
+    def _ready(server):
+        """The control address of a server, as soon as it has one."""
+        return server.expect("ready ", time.monotonic() + START_S).split()[1]
 
     def _host(self, node):
         topology = getattr(self.testbed, "topology", None)
@@ -323,6 +334,7 @@ class _Process:
 
     def __init__(self, testbed, node, words, errors):
         self.node, self.errors = node, errors
+        self.serves = words[1] == "server"
         self.buffer = b""
         with open(errors, "wb") as file:
             self.popen = testbed.exec(node, words, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -355,10 +367,13 @@ class _Process:
         code = self.popen.poll()
         return f"{text or 'no word'} ({'still running' if code is None else f'exit code {code}'})"
 
-    def end(self):
+    def tell_end(self):
         if self.popen.stdin and not self.popen.stdin.closed:
             with contextlib.suppress(BrokenPipeError):
                 self.popen.stdin.close()
+
+    def end(self):
+        self.tell_end()
         try:
             self.popen.wait(END_S)
         except subprocess.TimeoutExpired:

@@ -21,8 +21,8 @@ from topology import CPU_PERIOD_US, FRAME_BYTES
 TOLERANCE = 0.10
 PAYLOAD_BYTES = 1448         # of TCP in a full frame: 1500 - 40 of headers - 12 of its timestamp
 DELAY_TOLERANCE_S = 0.0002   # one way: what the kernel and the wake-up of two processes take
-WARM_UP_S = 0.5              # until TCP is up to speed and buckets are empty; twice that if slow
-SECONDS = 1.0                # of measuring a flow; twice that if slow
+WARM_UP_S = 0.3              # until TCP is up to speed and buckets are empty; twice that if slow
+SECONDS = 0.6                # of measuring a flow; twice that if slow
 PATIENCE_S = 10             # for a peer that does not answer
 EXCHANGES = 200
 EXCHANGES_S_MAX = 3.0
@@ -316,10 +316,11 @@ def stall_limit_s(cpu):
     return period_s * (1 + time.clock_getres(_CLOCK_MONOTONIC_COARSE) / (cpu * period_s))
 
 
-def _cpu_rows(testbed):
+def _cpu_rows(testbed, only=None):
     """Shares while many nodes are busy; stalls with a core for each: only the quota's own."""
     cores = len(os.sched_getaffinity(0))
-    capped = [node for node in testbed.topology.nodes.values() if node.cpu is not None]
+    capped = [node for node in testbed.topology.nodes.values()
+              if node.cpu is not None and (only is None or node.name in only)]
     shares, _ = _spin_in_groups(testbed, capped, lambda group: sum(node.cpu for node in group)
                                 <= 0.8 * cores, CPU_S)
     for node in capped:
@@ -334,12 +335,16 @@ def _cpu_rows(testbed):
                   limit_ms * (1 + TOLERANCE))
 
 
-def measure(testbed, report=print):
-    """Measures everything; `report` gets each line of the table when it is known. The rows."""
+def measure(testbed, report=print, shares_of=None):
+    """Measures everything; `report` gets each line of the table when it is known. The rows.
+
+    `shares_of`: only these nodes' shares of a core, where all else was measured before.
+    """
     report(f"{'what':44} {'wanted':>9} {'measured':>9} unit")
     rows = []
-    for rows_of in (_network_rows, _cpu_rows):
-        for row in rows_of(testbed):
+    for rows_of in ((_network_rows(testbed), _cpu_rows(testbed)) if shares_of is None
+                    else (_cpu_rows(testbed, shares_of),)):
+        for row in rows_of:
             rows.append(row)
             report(f"{row.what:44} {row.wanted:>9} {row.measured:>9.4g} {row.unit:6}"
                    + ("" if row.good else f"  OFF: not within {row.low:.4g} .. {row.high:.4g}"))

@@ -93,6 +93,30 @@ TEST(SimulatorTest, ATenthFasterThanEveryStaticPlacementWherePhasesAlternate) {
   }
 }
 
+// No stripe lasts for a window, nor is the gain twice, so that a part of one would do: it is all of
+// them that are decided on.
+TEST(SimulatorTest, WhatChangesFasterThanAWindowIsDecidedOnAsAWhole) {
+  for (const double stripe_s : {0.1, 0.2, 0.4}) {
+    for (const uint64_t seed : {1, 2, 3}) {
+      const Cluster cluster = StripedWrites(stripe_s);
+      Options options;
+      options.seed = seed;
+      options.noise = seed == 1 ? 0 : 0.1;
+      const Report adaptive = RunAdaptive(cluster, options);
+      const std::string what = "stripes of " + std::to_string(stripe_s) + " s, seed " +
+                               std::to_string(seed) + Trace(adaptive);
+      ASSERT_FALSE(adaptive.moves.empty()) << what;
+      EXPECT_LE(adaptive.moves[0].at_s, 2.5) << what;
+      EXPECT_EQ(adaptive.moves.size(), 1u) << what;
+      std::vector<size_t> at_server = AllAtClient(cluster);
+      at_server[1] = adaptive.moves[0].to;
+      const Report best = RunStatic(cluster, options, at_server);
+      EXPECT_LE(1.3 * best.slowdown, RunStatic(cluster, options, AllAtClient(cluster)).slowdown);
+      EXPECT_LE(adaptive.slowdown, 1.05 * best.slowdown) << what;
+    }
+  }
+}
+
 TEST(SimulatorTest, TwentyPercentNoiseReversesNothingInTenMinutes) {
   for (const double selectivity : {0.1, 0.55, 0.72, 0.8, 0.95}) {
     for (const double holds_s : {0.05, 1.0}) {
@@ -300,6 +324,24 @@ TEST(SimulatorTest, ABusyServerPullsDirectoriesOneByOne) {
   EXPECT_EQ(consoles.size(), 4u) << Trace(report);
   EXPECT_EQ(times_s.size(), 4u) << Trace(report);
   EXPECT_EQ(report.reversals, 0u);
+}
+
+// But where they call the same object, who waits is who is overtaken and overtakes: they follow at
+// once, as it pays for each even if all of them computed there all the time.
+TEST(SimulatorTest, DirectoriesThatCallOneObjectFollowEachOtherAtOnce) {
+  const Cluster cluster = OneDirectory(4);
+  for (const uint64_t seed : {1, 2, 3}) {
+    Options options;
+    options.seed = seed;
+    options.noise = seed == 1 ? 0 : 0.1;
+    const Report report = RunAdaptive(cluster, options);
+    const std::string what = "seed " + std::to_string(seed) + Trace(report);
+    ASSERT_EQ(report.moves.size(), 4u) << what;
+    EXPECT_LE(report.moves.back().at_s, report.moves.front().at_s + 0.5) << what;
+    EXPECT_EQ(report.reversals, 0u) << what;
+    const Report server = RunStatic(cluster, options, AllAtServer(cluster));
+    EXPECT_LE(report.slowdown, 1.05 * server.slowdown) << what;
+  }
 }
 
 TEST(SimulatorTest, PredictsWhatIsThenMeasured) {

@@ -78,6 +78,44 @@ Cluster Filter(double selectivity, double server_rate, double bandwidth_bytes_s)
   return cluster;
 }
 
+Cluster StripedWrites(double stripe_s) {
+  constexpr size_t kColumns = 4;
+  constexpr double kUnit = 32768;
+  Cluster cluster;
+  for (size_t i = 0; i < kColumns; ++i) cluster.nodes.push_back({.is_server = true});
+  cluster.nodes.push_back({});
+  const size_t client = kColumns;
+  for (size_t i = 0; i < cluster.nodes.size(); ++i) {
+    for (size_t j = i + 1; j < cluster.nodes.size(); ++j) {
+      const bool far = j == client;
+      cluster.links.push_back({.a = i,
+                               .b = j,
+                               .bandwidth_bytes_s = far ? 8e6 : 1.25e7,
+                               .round_trip_s = far ? 0.001 : 0.0002});
+    }
+  }
+  const size_t console = AddChain(cluster, client, 0, {"console", "raid", "column"}, {});
+  Console& writer = cluster.consoles[console];
+  for (size_t i = 1; i < kColumns; ++i) {
+    writer.edges.push_back({.from = 1, .to = writer.objects.size()});
+    writer.objects.push_back(cluster.objects.size());
+    cluster.objects.push_back({.class_name = "column", .node = i});
+  }
+  for (size_t stripe = 0; stripe < kColumns; ++stripe) {
+    Phase phase{.name = "stripe", .units = stripe_s / 0.0214};
+    phase.objects = {{}, {.work = 0.001}, {}, {}, {}, {}};
+    phase.edges = {{.calls = 1, .request_bytes = kUnit, .reply_bytes = 64}};
+    for (size_t i = 0; i < kColumns; ++i) {
+      const bool used = i == stripe || i == (stripe + 1) % kColumns;
+      const double bytes = used ? kUnit : 0;
+      phase.edges.push_back(
+          {.calls = used ? 2.0 : 0.0, .request_bytes = bytes, .reply_bytes = bytes});
+    }
+    writer.phases.push_back(std::move(phase));
+  }
+  return cluster;
+}
+
 Cluster SharedServer(size_t clients, double cores, double stagger_s) {
   Cluster cluster;
   cluster.consoles_alike = stagger_s == 0;
@@ -128,6 +166,15 @@ Cluster DirectoryInserts(size_t clients, bool lan) {
         AddChain(cluster, i + 1, 0, {"console", "directory", "isolation"}, {insert});
     cluster.consoles[console].contention_group = 1;
     cluster.consoles[console].contended_edge = 1;
+  }
+  return cluster;
+}
+
+Cluster OneDirectory(size_t clients) {
+  Cluster cluster = DirectoryInserts(clients, true);
+  cluster.nodes[0].cores = 1;
+  for (Console& console : cluster.consoles) {
+    console.objects.back() = cluster.consoles.front().objects.back();
   }
   return cluster;
 }
