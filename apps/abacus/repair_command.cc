@@ -107,8 +107,11 @@ FileHealth HealthOf(const objfs::Node& node, const VolumeHealth& volume) {
     const auto column = volume.servers[server].columns.find(node.id);
     if (column == volume.servers[server].columns.end()) continue;
     auto record = ColumnRecord::Decode(column->second.record);
-    damaged[i] = !record.ok() && !column->second.record.empty();
-    if (record.ok()) records[i] = *std::move(record);
+    if (record.ok() && record->columns == count) {
+      records[i] = *std::move(record);
+    } else {
+      damaged[i] = !column->second.record.empty() || column->second.size > 0;
+    }
   }
   // Of a mirrored file the inode says who is believed.
   const std::set<size_t> marked(node.inode.lacking.begin(), node.inode.lacking.end());

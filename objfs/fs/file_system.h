@@ -208,7 +208,8 @@ class FileSystem {
   virtual absl::Status Push(FileHandle handle) = 0;
   // And makes it durable, with the names that were given to the file.
   virtual absl::Status Sync(FileHandle handle) = 0;
-  // The same but for times, where that costs less: fdatasync(2).
+  // Of what was written alone, and what is needed to read it: fdatasync(2). Times, and names and
+  // attributes that were given since the last Sync(), are durable later where that costs less.
   virtual absl::Status SyncData(FileHandle handle) { return Sync(handle); }
   virtual absl::Status SyncDirectory(ObjectId directory) = 0;
   // `mode` as fallocate(2) has it: 0, KEEP_SIZE, or PUNCH_HOLE with KEEP_SIZE.

@@ -43,7 +43,8 @@ absl::Status MirrorLayer::OpenLocked(Version now) {
   }
   // What is found then stays: its record is saved, and so the witness told of a copy that is away
   // and may have something else, before anything is read.
-  if (written) ABACUS_RETURN_IF_ERROR(Recover(now));
+  ABACUS_RETURN_IF_ERROR(written ? Recover(now)
+                                 : SaveWhatWasFound(found, CurrentColumns().size(), now));
   MutexLock lock(mutex_);
   open_ = true;
   return absl::OkStatus();
@@ -84,7 +85,8 @@ absl::Status MirrorLayer::TakeRecords(const std::set<size_t>& lacking, uint64_t 
   ragged_ = false;
   saved_ = wanted_;
   for (StripeSet* set : {&torn_, &writing_, &drained_, &pending_}) set->clear();
-  for (std::set<size_t>* columns : {&due_, &fenced_}) columns->clear();
+  ForgetRecords();
+  settled_ = newest.sequence == 0;
   known_ = now_.lacking = lacking;
   for (size_t column = 0; column < found.size(); ++column) {
     if (lacking.contains(column)) continue;

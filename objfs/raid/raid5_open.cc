@@ -48,11 +48,14 @@ absl::Status Raid5Layer::TakeRecords(std::vector<absl::StatusOr<ColumnRecord>> f
     now_.durable.resize(below_count());
     now_.unit_bytes = striping_->unit_bytes();
     if (best.has_value()) now_.sequence = NextOpening(now_.sequence);
+    // The one that is away may have the only record of an opening that began where this one would.
+    if (best.has_value() && absent.has_value()) now_.sequence = NextOpening(now_.sequence);
     present_ = false;
     ragged_ = false;
     saved_ = wanted_;
     for (StripeSet* set : {&spilled_, &torn_, &writing_, &drained_, &pending_}) set->clear();
-    for (std::set<size_t>* columns : {&due_, &fenced_}) columns->clear();
+    ForgetRecords();
+    settled_ = !best.has_value();
     if (!best.has_value()) lacking = absent;
   }
   for (size_t column = 0; best.has_value() && column < found.size(); ++column) {
@@ -91,6 +94,10 @@ absl::Status Raid5Layer::OpenLocked(Version now) {
     found.push_back(ReadRecord(column, now));
   }
   ABACUS_RETURN_IF_ERROR(TakeRecords(found));
+  // Where one was missing already, all others have it.
+  const ColumnRecord* const newest = NewestOf(found);
+  const size_t holders =
+      newest != nullptr && newest->missing.has_value() ? below_count() - 1 : kRecordHoldersLeast;
   std::optional<size_t> missing;
   bool written = false;
   {
@@ -104,7 +111,7 @@ absl::Status Raid5Layer::OpenLocked(Version now) {
       ABACUS_RETURN_IF_ERROR(BringBack(*missing, true, now));
     }
   }
-  if (written) ABACUS_RETURN_IF_ERROR(Recover(now));
+  ABACUS_RETURN_IF_ERROR(written ? Recover(now) : SaveWhatWasFound(found, holders, now));
   MutexLock lock(mutex_);
   open_ = true;
   return absl::OkStatus();

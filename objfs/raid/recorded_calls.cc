@@ -162,7 +162,7 @@ absl::Status RecordedColumns::TakeColumns(const std::vector<runtime::Ref<Layer>>
   open_ = ragged_ = false;
   now_ = ColumnRecord();
   for (StripeSet* set : {&torn_, &writing_, &drained_, &pending_}) set->clear();
-  for (std::set<size_t>* columns_in : {&flushed_, &due_, &fenced_}) columns_in->clear();
+  ForgetRecords();
   saved_ = admitted_ = wanted_;
   ForgetColumns();
   TakeWitness(witness);
@@ -174,7 +174,7 @@ absl::Status RecordedColumns::CloseColumns(Version now) {
     MutexLock lock(mutex_);
     if (!open_) return absl::OkStatus();
   }
-  const absl::Status flushed = Flush(now);
+  const absl::Status flushed = FlushWork(now);
   const RangeTurns::Turn turn(turns_, {0, UINT64_MAX}, RangeTurns::Kind::kExclusive);
   MutexLock lock(mutex_);
   open_ = false;

@@ -92,6 +92,8 @@ absl::Status RecordedColumns::Recover(Version now) {
     if (!now_.missing.has_value()) torn_ = now_.written;
     ragged_ = true;
   }
+  // Nothing rests on what only some have, and each has a record before its bytes change.
+  ABACUS_RETURN_IF_ERROR(SaveAtAll(now));
   ABACUS_RETURN_IF_ERROR(CutTailIfRagged(now));
   ABACUS_RETURN_IF_ERROR(MendAll(now));
   ABACUS_RETURN_IF_ERROR(Drain(now));
@@ -129,15 +131,46 @@ absl::StatusOr<ColumnRecord> RecordedColumns::NextRecord() {
   return now_;
 }
 
+const ColumnRecord* RecordedColumns::NewestOf(
+    const std::vector<absl::StatusOr<ColumnRecord>>& found) {
+  const ColumnRecord* newest = nullptr;
+  for (const absl::StatusOr<ColumnRecord>& record : found) {
+    if (!record.ok() || record->sequence == 0) continue;
+    if (newest == nullptr || newest->sequence < record->sequence) newest = &*record;
+  }
+  return newest;
+}
+
+absl::Status RecordedColumns::SaveWhatWasFound(
+    const std::vector<absl::StatusOr<ColumnRecord>>& found, size_t columns, Version now) {
+  const ColumnRecord* const newest = NewestOf(found);
+  if (newest == nullptr) return absl::OkStatus();
+  const auto have_it =
+      std::count_if(found.begin(), found.end(), [&](const absl::StatusOr<ColumnRecord>& record) {
+        return record.ok() && record->sequence == newest->sequence;
+      });
+  if (static_cast<size_t>(have_it) >= columns) return absl::OkStatus();
+  {
+    MutexLock lock(mutex_);
+    ++wanted_;
+  }
+  const absl::Status saved = Save(now);
+  return absl::IsResourceExhausted(saved) ? absl::OkStatus() : saved;  // told by the next flush
+}
+
+void RecordedColumns::ForgetRecords() {
+  for (std::set<size_t>* columns : {&flushed_, &due_, &asked_, &fenced_}) columns->clear();
+  settled_ = false;
+}
+
 std::vector<size_t> RecordedColumns::RecordHolders(const std::set<size_t>& due,
                                                    uint64_t sequence) const {
-  constexpr size_t kHoldersLeast = 2;
   std::set<size_t> holders;
   for (size_t column = 0; column < below_count(); ++column) {
     if (IsLive(column) && (NewestIsAtAll() || due.contains(column))) holders.insert(column);
   }
   // The others take turns.
-  for (size_t i = 0; holders.size() < kHoldersLeast && i < below_count(); ++i) {
+  for (size_t i = 0; holders.size() < kRecordHoldersLeast && i < below_count(); ++i) {
     const size_t column = (sequence + i) % below_count();
     if (IsLive(column)) holders.insert(column);
   }
@@ -171,7 +204,7 @@ absl::Status RecordedColumns::Save(Version now) {
   for (;;) {
     {
       MutexLock lock(mutex_);
-      if (saved_ >= goal && due_.empty()) return absl::OkStatus();
+      if (saved_ >= goal && due_.empty() && asked_.empty()) return absl::OkStatus();
     }
     ABACUS_RETURN_IF_ERROR(Settle(now));
     ColumnRecord record;
@@ -185,7 +218,10 @@ absl::Status RecordedColumns::Save(Version now) {
       ABACUS_ASSIGN_OR_RETURN(record, NextRecord());
       saves = wanted_;
       due.swap(due_);
-      columns = RecordHolders(due, record.sequence);
+      std::set<size_t> all = due;
+      all.merge(asked_);
+      asked_.clear();
+      columns = RecordHolders(all, record.sequence);
     }
     const absl::Status given = GiveRecord(record, columns, /*durable=*/true, now);
     MutexLock lock(mutex_);
@@ -195,6 +231,7 @@ absl::Status RecordedColumns::Save(Version now) {
       fenced_.insert(columns.begin(), columns.end());
       return absl::OkStatus();
     }
+    // Who asked asks again; a column that has no room holds up nobody else.
     due_.insert(due.begin(), due.end());
     if (!IsAgain(given)) return given;  // else: without the column that failed
   }
@@ -205,7 +242,10 @@ absl::Status RecordedColumns::SaveAtAll(Version now) {
     MutexLock lock(mutex_);
     due_ = AllColumns();
   }
-  return Save(now);
+  ABACUS_RETURN_IF_ERROR(Save(now));
+  MutexLock lock(mutex_);
+  settled_ = true;
+  return absl::OkStatus();
 }
 
 absl::Status RecordedColumns::PushRecord(Version now) {
@@ -300,7 +340,7 @@ absl::Status RecordedColumns::Admit(StripeRun run, bool contents, const std::set
         now_.missed.MergeTo(ColumnRecord::kMissedRunsMax);
       }
       for (const size_t column : columns) {
-        if (!fenced_.contains(column)) due_.insert(column);
+        if (!fenced_.contains(column)) asked_.insert(column);
       }
       admitted_ = ++wanted_;
     }
@@ -326,10 +366,30 @@ absl::Status RecordedColumns::Push(Version now) {
 // What cannot be mended stays torn and is told; all else is durable then.
 absl::Status RecordedColumns::Flush(Version now) {
   ABACUS_RETURN_IF_ERROR(Open(now));
+  ABACUS_RETURN_IF_ERROR(Settled(now));
+  return FlushWork(now);
+}
+
+absl::Status RecordedColumns::FlushWork(Version now) {
   absl::Status status = MendInTurns(now);
   const absl::Status drained = Drain(now);
   status.Update(drained.ok() ? Save(now) : drained);
   return status;
+}
+
+absl::Status RecordedColumns::Settled(Version now) {
+  {
+    MutexLock lock(mutex_);
+    if (settled_) return absl::OkStatus();
+  }
+  absl::Status flushed;
+  do {
+    flushed = FlushLive(now);
+  } while (IsAgain(flushed));
+  ABACUS_RETURN_IF_ERROR(flushed);
+  MutexLock lock(mutex_);
+  settled_ = true;
+  return absl::OkStatus();
 }
 
 absl::Status RecordedColumns::MendInTurns(Version now) {

@@ -60,6 +60,9 @@ class RecordedColumns : public ColumnsLayer {
   absl::Status Restore(runtime::CheckpointReader& reader) override;
 
  protected:
+  // All but one answer when a file is opened.
+  static constexpr size_t kRecordHoldersLeast = 2;
+
   struct ColumnWrite {
     size_t column = 0;
     uint64_t offset = 0;
@@ -176,12 +179,23 @@ class RecordedColumns : public ColumnsLayer {
   absl::Status Recover(Version now);
   absl::Status MendAll(Version now);  // REQUIRES: nobody else is inside
   absl::Status MendInTurns(Version now);
-  // Makes the record of now durable (invariant 1), and at those columns that wait for one (due_).
+  // Null: none has one.
+  static const ColumnRecord* NewestOf(const std::vector<absl::StatusOr<ColumnRecord>>& found);
+  // Where fewer than `columns` had the newest record it is saved again before anything rests on it:
+  // next time they may be away. One that has no room keeps nobody from reading.
+  absl::Status SaveWhatWasFound(const std::vector<absl::StatusOr<ColumnRecord>>& found,
+                                size_t columns, Version now);
+  void ForgetRecords() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Makes the record of now durable (invariant 1), and at those columns that wait for one.
   absl::Status Save(Version now);
   // The same, at all live columns.
   absl::Status SaveAtAll(Version now);
   // Gives all live columns the record of now; durable some time.
   absl::Status PushRecord(Version now);
+  // What a flush makes durable of this opening's; and of the one before, whose client may have died
+  // between a change and its flush.
+  absl::Status FlushWork(Version now);
+  absl::Status Settled(Version now);
   // Makes all bytes durable, and takes out of the written set what nobody is writing. The record
   // that says so is due then.
   absl::Status Drain(Version now);
@@ -227,10 +241,12 @@ class RecordedColumns : public ColumnsLayer {
   StripeSet drained_ ABSL_GUARDED_BY(mutex_);  // of a Drain() under way
   StripeSet pending_ ABSL_GUARDED_BY(mutex_);  // rebuilt, not durable yet
   bool ragged_ ABSL_GUARDED_BY(mutex_) = false;
-  // Columns: that nothing has changed in since they were flushed; that wait for a record; that have
-  // one which is newer than the last flush of their bytes.
+  // Columns: that nothing has changed in since they were flushed; whose flush waits for its record;
+  // that Admit() asks one for; that have one which is newer than the last flush of their bytes.
   std::set<size_t> flushed_ ABSL_GUARDED_BY(mutex_), due_ ABSL_GUARDED_BY(mutex_),
-      fenced_ ABSL_GUARDED_BY(mutex_);
+      asked_ ABSL_GUARDED_BY(mutex_), fenced_ ABSL_GUARDED_BY(mutex_);
+  // What an earlier opening left in columns is durable. It may be read and not be.
+  bool settled_ ABSL_GUARDED_BY(mutex_) = false;
   uint64_t wanted_ ABSL_GUARDED_BY(mutex_) = 0;    // grows with each change of now_
   uint64_t saved_ ABSL_GUARDED_BY(mutex_) = 0;     // up to where it is durable
   uint64_t admitted_ ABSL_GUARDED_BY(mutex_) = 0;  // the change that last admitted a stripe

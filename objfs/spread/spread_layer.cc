@@ -196,6 +196,7 @@ absl::Status SpreadLayer::TellSize(Version now) {
   MutexLock lock(mutex_);
   if (told.ok()) {
     told_size_ = *size;
+    if (durable_size_ != *size) durable_size_.reset();
     return told;
   }
   unpushed_ = true;
@@ -330,7 +331,8 @@ absl::Status SpreadLayer::FlushWith(bool times, Version now) {
   }
   ABACUS_RETURN_IF_ERROR(below()->Flush(now));
   MutexLock lock(mutex_);
-  durable_size_ = told_size_.has_value() ? told : std::nullopt;  // none: opened anew meanwhile
+  // Another one was told meanwhile, or the columns were opened anew.
+  durable_size_ = told_size_ == told ? told : std::nullopt;
   return absl::OkStatus();
 }
 

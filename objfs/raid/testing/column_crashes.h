@@ -117,6 +117,13 @@ class Crashes {
     now_ = states_;
   }
 
+  void Sync() {
+    const absl::Status synced = columns_.top()->Flush(columns_.Now());
+    ASSERT_TRUE(synced.ok()) << synced << found_;
+    states_ = now_;
+    touched_.clear();
+  }
+
   void CheckThatTheyFit() {
     for (uint64_t stripe = 0;; ++stripe) {
       const auto scrubbed = columns_.raid()->Scrub(stripe, 1, columns_.Now());
@@ -156,7 +163,9 @@ class Crashes {
 
   absl::Status Step() {
     const auto draw = [&](uint64_t most) { return random_() % (most + 1); };
-    const uint64_t offset = draw(kSizeMax / 2), bytes = 1 + draw(draw(2) == 0 ? 50000 : 6000);
+    uint64_t offset = draw(kSizeMax / 2);
+    const uint64_t bytes = 1 + draw(draw(2) == 0 ? 50000 : 6000);
+    if (draw(3) == 0) offset -= offset % kStripe;  // where a file ends nothing is written then
     const uint64_t kind = random_() % 7;
     absl::StrAppend(&steps_, "\n  ",
                     kind < 3    ? "write "
@@ -256,6 +265,20 @@ void CrashAt(CrashKind kind, uint32_t seed, uint64_t call, bool* ended) {
     absent = kind == CrashKind::kHealthy ? (seed + call / 2) % File::kColumns : column;
   crashes.Recover(absent);
   if (call % 4 < 2) {
+    ASSERT_NO_FATAL_FAILURE(crashes.Check());
+  }
+  // What was found is synced, and then another column is away, or comes back empty.
+  if (kind == CrashKind::kHealthy && !absent.has_value() && call % 3 == 0) {
+    ASSERT_NO_FATAL_FAILURE(crashes.Check());
+    ASSERT_NO_FATAL_FAILURE(crashes.Sync());
+    const size_t other = (seed + call / 6) % File::kColumns;
+    if (call % 4 == 1) {
+      crashes.Recover(other);
+    } else {
+      columns.Replace(other);
+    }
+    ASSERT_NO_FATAL_FAILURE(crashes.Check());
+    ASSERT_NO_FATAL_FAILURE(crashes.AllAreBack());
     ASSERT_NO_FATAL_FAILURE(crashes.Check());
   }
   // The power goes once more, in what mends the first crash or in what follows.
