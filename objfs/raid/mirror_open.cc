@@ -11,6 +11,22 @@ namespace abacus::objfs {
 using runtime::MutexLock;
 using runtime::Ref;
 
+namespace {
+
+// Whether some of the copies that are current and answer have an older record than others: a crash
+// came between them.
+bool RecordsDiffer(const std::vector<absl::StatusOr<ColumnRecord>>& found,
+                   const std::set<size_t>& lacking) {
+  std::set<uint64_t> sequences;
+  for (size_t column = 0; column < found.size(); ++column) {
+    if (lacking.contains(column) || !found[column].ok()) continue;
+    sequences.insert(found[column]->sequence);
+  }
+  return sequences.size() > 1;
+}
+
+}  // namespace
+
 absl::Status MirrorLayer::OpenLocked(Version now) {
   Ref<Layer> witness;
   {
@@ -43,7 +59,17 @@ absl::Status MirrorLayer::OpenLocked(Version now) {
   }
   // What is found then stays: its record is saved, and so the witness told of a copy that is away
   // and may have something else, before anything is read.
-  if (written) ABACUS_RETURN_IF_ERROR(Recover(now));
+  if (written) {
+    ABACUS_RETURN_IF_ERROR(Recover(now));
+  } else if (RecordsDiffer(found, lacking)) {
+    {
+      MutexLock lock(mutex_);
+      ++wanted_;
+    }
+    // A server that is full is no reason not to read.
+    const absl::Status saved = Save(now);
+    if (!absl::IsResourceExhausted(saved)) ABACUS_RETURN_IF_ERROR(saved);
+  }
   MutexLock lock(mutex_);
   open_ = true;
   return absl::OkStatus();

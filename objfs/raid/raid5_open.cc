@@ -12,6 +12,29 @@ namespace abacus::objfs {
 using runtime::MutexLock;
 using Turn = RangeTurns::Turn;
 
+namespace {
+
+// Whether fewer columns have the newest record than have to, where each that does not answer may
+// have it: a crash came between them.
+bool IsNewestAlone(const std::vector<absl::StatusOr<ColumnRecord>>& found) {
+  constexpr size_t kHoldersLeast = 2;
+  const ColumnRecord* newest = nullptr;
+  for (const absl::StatusOr<ColumnRecord>& record : found) {
+    if (!record.ok() || record->sequence == 0) continue;
+    if (newest == nullptr || newest->sequence < record->sequence) newest = &*record;
+  }
+  if (newest == nullptr) return false;
+  size_t live = 0, have = 0;
+  for (size_t column = 0; column < found.size(); ++column) {
+    if (newest->missing == column) continue;
+    ++live;
+    if (!found[column].ok() || found[column]->sequence == newest->sequence) ++have;
+  }
+  return have < (newest->missing.has_value() ? live : kHoldersLeast);
+}
+
+}  // namespace
+
 bool Raid5Layer::Believed(const absl::StatusOr<ColumnRecord>& record, size_t column) const {
   MutexLock lock(mutex_);
   // Before a column has a record nothing is written there: one that never had any lacks nothing.
@@ -105,6 +128,16 @@ absl::Status Raid5Layer::OpenLocked(Version now) {
     }
   }
   if (written) ABACUS_RETURN_IF_ERROR(Recover(now));
+  if (IsNewestAlone(found)) {
+    {
+      MutexLock lock(mutex_);
+      ++wanted_;
+    }
+    // Without the column that has it the next opening would believe an older one. A server that is
+    // full is no reason not to read.
+    const absl::Status saved = Save(now);
+    if (!absl::IsResourceExhausted(saved)) ABACUS_RETURN_IF_ERROR(saved);
+  }
   MutexLock lock(mutex_);
   open_ = true;
   return absl::OkStatus();
