@@ -90,10 +90,12 @@ class FileWork {
   // A node died that may have had what was acknowledged and not synced: that is told by the next
   // sync, and until then what is read may be older.
   void NodeDied() {
+    absl::StrAppend(&log_, "\n  a node died");
     for (File& file : files_) file.may_lag = true;
   }
   // What was not synced may be lost and nobody is there who is told of it.
   void Crashed() {
+    absl::StrAppend(&log_, "\n  all power was gone");
     for (File& file : files_) Fail(file);
     Doubt();
   }
@@ -114,7 +116,7 @@ class FileWork {
   // Each block is one that it may be. What is found is there from now on, where `stays`.
   void Check(FileSystem& at, Away away = Away::kNothing, bool stays = true) {
     for (File& file : files_) {
-      SCOPED_TRACE(absl::StrCat("file ", file.id));
+      SCOPED_TRACE(absl::StrCat("file ", file.id, log_));
       const auto handle = at.Open(whoever_, file.id, O_RDONLY);
       if (!handle.ok() && away == Away::kAnything) continue;
       ASSERT_TRUE(handle.ok()) << handle.status();
@@ -206,6 +208,7 @@ class FileWork {
     for (const uint64_t size : file.size_now) sizes.insert(std::max(size, offset + bytes));
     file.size_all.insert(sizes.begin(), sizes.end());
     file.size_now = sizes;
+    absl::StrAppend(&log_, "\n  file ", file.id, ": write ", offset, "+", bytes);
     return Told(file, at.Write(file.handle, offset, runtime::Block::CopyOf(text)));
   }
   absl::Status Truncate(FileSystem& at, File& file, uint64_t size) {
@@ -218,10 +221,12 @@ class FileWork {
     }
     file.size_now = {size};
     file.size_all.insert(size);
+    absl::StrAppend(&log_, "\n  file ", file.id, ": truncate ", size);
     return Told(file, at.Set(whoever_, file.id, {.size = size}).status());
   }
   absl::Status Sync(FileSystem& at, File& file) {
     const bool data_only = syncs_ % 2 == 1;
+    absl::StrAppend(&log_, "\n  file ", file.id, data_only ? ": sync of data" : ": sync");
     const absl::Status status =
         Told(file, data_only ? at.SyncData(file.handle) : at.Sync(file.handle));
     if (!status.ok()) return status;
@@ -235,6 +240,7 @@ class FileWork {
     return status;
   }
   absl::Status Reopen(FileSystem& at, File& file) {
+    absl::StrAppend(&log_, "\n  file ", file.id, ": close and open");
     // There is no handle after it, whatever it tells.
     const absl::Status released = Told(file, at.Release(file.handle));
     if (between) between();
@@ -245,12 +251,15 @@ class FileWork {
   }
   absl::Status Told(File& file, absl::Status status) {
     if (!status.ok()) Fail(file);
+    if (!status.ok()) absl::StrAppend(&log_, " -> ", status.ToString());
     return status;
   }
 
   void CheckFile(FileSystem& at, FileHandle handle, File& file, Away away, bool stays) {
-    // Whoever opens the columns finds the size there, which a client that died has not told.
-    at.Read(handle, 0, 1).status().IgnoreError();
+    // Whoever reads from columns finds the size there, which a client that died has not told.
+    for (uint64_t number = 0; number < kBlocks; ++number) {
+      if (at.Read(handle, number * kBlockBytes, 1).ok()) break;
+    }
     const auto node = at.Stat(file.id);
     if (!node.ok() && away == Away::kAnything) return;
     ASSERT_TRUE(node.ok()) << node.status();
@@ -305,6 +314,7 @@ class FileWork {
   std::mt19937_64 random_;
   std::vector<File> files_;
   uint64_t syncs_ = 0;
+  std::string log_;  // what was done, for people
 };
 
 }  // namespace abacus::objfs::testing
