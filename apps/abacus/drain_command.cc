@@ -116,14 +116,15 @@ absl::Status Drain::CheckItCanGo() {
             : "alone has its names and inodes: it cannot be drained (a volume made with --map and "
               "--metadata-copies 2 outlives each of its servers)"));
   }
-  source_ = Ref<ColumnStore>();
-  auto source = volume_->ColumnsAt(from_);
-  if (source.ok()) return absl::OkStatus();
+  const auto source = volume_->ColumnsAt(from_);
+  const absl::Status answer = source.ok() ? (*source)->List(0, 1).status() : source.status();
+  if (answer.ok()) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      absl::StrCat("server ", options_.before, " does not answer (", source.status().message(),
+      absl::StrCat("server ", options_.before, " does not answer (", answer.message(),
                    "). One that is lost is replaced and not drained: abacus volume replace-server ",
-                   options_.name, " ", options_.before, " ", options_.now, ", then abacus rebuild ",
-                   options_.name));
+                   options_.name, " ", options_.before, " ",
+                   IsServer(options_.now) ? "HOST:PORT (none of its servers)" : options_.now,
+                   ", then abacus rebuild ", options_.name));
 }
 
 absl::Status Drain::Run() {

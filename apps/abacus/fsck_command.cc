@@ -270,6 +270,7 @@ absl::Status CheckDirectory(const FsckOptions& options, std::vector<CheckedVolum
     ABACUS_RETURN_IF_ERROR(fsck.CheckColumnsOnly(name, checked));
     PrintTotals(checked->back(), options, "");
   }
+  if (checked->empty()) printf("%s has no volume: nothing was checked\n", options.where.c_str());
   return absl::OkStatus();
 }
 

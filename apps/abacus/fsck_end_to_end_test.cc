@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -162,6 +163,15 @@ TEST_F(FsckTest, MistakesAreToldWithWhatWasMeant) {
   const Outcome other = Fsck({folder_.path()});
   EXPECT_EQ(other.code, 8);
   EXPECT_THAT(other.err, HasSubstr("has no volumes"));
+}
+
+TEST_F(FsckTest, ThatThereIsNoVolumeIsSaid) {
+  const std::string empty = folder_.Path("empty");
+  ASSERT_EQ(mkdir(empty.c_str(), 0755), 0);
+  ASSERT_EQ(mkdir((empty + "/volumes").c_str(), 0755), 0);
+  const Outcome none = RunAbacus({"fsck", empty});
+  EXPECT_EQ(none.code, 0) << none.err;
+  EXPECT_THAT(none.out, HasSubstr(empty + " has no volume: nothing was checked"));
 }
 
 TEST_F(FsckTest, AWrongCountIsToldThenRepairedThenGone) {

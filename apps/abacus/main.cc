@@ -86,11 +86,9 @@ class CommandLine {
   double top_interval_s_ = 1;
   ExplainOptions explain_;
   MoveOptions move_;
-  PinOptions pin_;
-  PinOptions unpin_;
+  PinOptions pin_, unpin_;
   AllowOptions allow_;
-  AttachOptions attach_;
-  AttachOptions detach_;
+  AttachOptions attach_, detach_;
   EngineOptions engine_;
   std::string config_file_;
   DoctorOptions doctor_;
@@ -231,8 +229,7 @@ void CommandLine::AddVolumes() {
           "--servers", volume_create_.servers,
           "servers that its files may be spread over by stacks such as "
           "'cache/raid5/(isolation/storage)*4' or 'cache/mirror/(isolation/storage)*2'; the "
-          "first makes the volume, and has its "
-          "names")
+          "first makes the volume, and has its names")
       ->delimiter(',')
       ->type_name("HOST:PORT,...");
   create
@@ -260,15 +257,13 @@ void CommandLine::AddVolumes() {
   add_server("SERVER", &volume_replace_server_.now, replaced, "the new one");
   replaced->add_flag("--force", volume_replace_server_.force,
                      "also one that answers: what it keeps is given up");
-  CLI::App* drained =
-      add_named("drain", "have another server keep what one keeps, which can be switched off then",
-                &volume_drain_, VolumeOptions::What::kDrain);
+  CLI::App* drained = add_named("drain", "have another server keep what one keeps, which may go",
+                                &volume_drain_, VolumeOptions::What::kDrain);
   add_server("SERVER", &volume_drain_.before, drained, "as `abacus volume status` names it");
-  add_server("--to", &volume_drain_.now, drained,
-             "the server that keeps it then. Each file is served by the first until all of its "
-             "part is at this one, so that no redundancy is given up; only of names and inodes, if "
-             "the first keeps them, there is one copy less until they are copied");
-
+  add_server(
+      "--to", &volume_drain_.now, drained,
+      "the one that keeps it then; files stay as redundant as they are, of names and inodes, "
+      "if the first keeps them, there is a copy less until they are copied");
   const auto add_repair = [&](CLI::App* parent, const char* name, const char* what,
                               RepairOptions* options, RepairOptions::What which) {
     options->what = which;
@@ -298,13 +293,12 @@ void CommandLine::AddVolumes() {
   mount
       ->add_option(
           "-o", mount_.options,
-          "as mount(8) has them, and: exclusive (no other client changes the volume, so "
-          "the kernel may keep names, attributes and pages), "
-          "stack=TEXT (layers of the files that are made; of a server's volume "
-          "cache/isolation/storage, with --local the volume's own), direct_io, "
-          "attr_timeout=SECONDS "
-          "and entry_timeout=SECONDS (how long the kernel may keep attributes and names without "
-          "asking whether another client changed them: 0, and 30 at most; exclusive: 600), "
+          "as mount(8) has them, and: exclusive (no other client changes the volume, so the kernel "
+          "may keep names, attributes and pages), stack=TEXT (layers of the files that are made; "
+          "of a server's volume cache/isolation/storage, with --local the volume's own), "
+          "direct_io, attr_timeout=SECONDS and entry_timeout=SECONDS (how long the kernel may keep "
+          "attributes and names without asking whether another client changed them: 0, and 30 at "
+          "most; exclusive: 600), "
           "known_inodes=COUNT (of so many files this process keeps attributes while the server "
           "tells of changes, and four times as many names: 131072, some 100 MB), "
           "config=FILE (as --config)")
@@ -361,17 +355,12 @@ void CommandLine::AddFsck() {
   CLI::App* fsck = Add(&app_, kFsck, "check volumes, and repair what can be",
                        [this] { return FsckCommand(fsck_); });
   fsck->footer(
-      "\nWithout --repair nothing is written. With it, what no name leads to any more goes to "
-      "/lost+found\n"
-      "under its number; nothing is removed that may hold bytes of a user's. While a server has "
-      "the "
-      "volume\n"
-      "open, names that lead nowhere and counts are repaired, and the rest waits for a check of "
-      "its "
-      "directory.\n\n"
-      "exit codes, as those of e2fsck: 0 clean, 1 repaired, 4 faults are left (5: others were "
-      "repaired),\n"
-      "8 it could not be done, 16 wrong usage\n");
+      "\nWithout --repair nothing is written. With it, what no name leads to any more goes to\n"
+      "/lost+found under its number; nothing is removed that may hold bytes of a user's. While a\n"
+      "server has the volume open, names that lead nowhere and counts are repaired, and the rest\n"
+      "waits for a check of its directory.\n\n"
+      "exit codes, as those of e2fsck: 0 clean, 1 repaired, 4 faults are left (5: others were\n"
+      "repaired), 8 it could not be done, 16 wrong usage\n");
   AddClientOptions(fsck, &fsck_.client);
   fsck->add_option("WHERE", fsck_.where,
                    "the directory of a server that is not running (its --data), or the control "

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <future>
 #include <memory>
 #include <random>
 #include <string>
@@ -328,6 +330,29 @@ TEST_F(SpreadMoveTest, NoNewFileHasAColumnAtAServerThatIsAvoided) {
   done = true;
   making.join();
   EXPECT_EQ(count(), then);
+}
+
+// What was begun with it before is there, or is not, when it is said to be avoided.
+TEST_F(SpreadMoveTest, WhoAvoidsAServerWaitsForWhatIsBeingMadeThere) {
+  runtime::BindingManager& binding = world_.cluster()[1].binding();
+  ColumnServers::Host host;
+  host.find = [](size_t) { return absl::UnavailableError("none is there"); };
+  host.adopt = [&binding](std::unique_ptr<AbsentColumn> column) {
+    return Ref<Layer>(binding.Adopt(std::move(column)).base());
+  };
+  host.end = [](const Ref<Layer>&) {};
+  ColumnServers servers(
+      std::make_shared<ServerAddresses>(std::vector<std::string>{"a:1", "-", "c:1", "d:1"}), host);
+  EXPECT_FALSE(servers.Choose(4).ok()) << "one place is vacant";
+  auto made = std::make_unique<ColumnServers::Making>(&servers);
+  std::future<void> avoided = std::async(std::launch::async, [&] { servers.Avoid(2); });
+  ASSERT_TRUE(Eventually([&] { return !servers.Choose(3).ok(); }));
+  // What begins now does not count.
+  const ColumnServers::Making later(&servers);
+  EXPECT_EQ(avoided.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout);
+  made.reset();
+  avoided.get();
+  EXPECT_THAT(*servers.Choose(1), ::testing::ElementsAre(3u));
 }
 
 }  // namespace

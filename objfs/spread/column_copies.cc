@@ -14,7 +14,7 @@ using runtime::MutexLock;
 using runtime::Ref;
 
 namespace {
-constexpr uint64_t kBlock = ObjectStore::kBlockBytes;
+constexpr uint64_t kBlockOfCopy = ObjectStore::kBlockBytes;
 // Of what is made here for a copy, beside its blocks, which keep theirs.
 constexpr VersionNumber kOfACopy = 1;
 }  // namespace
@@ -39,7 +39,8 @@ absl::StatusOr<ColumnPiece> ColumnStore::ReadPiece(ObjectId id, uint64_t from, u
   if (absl::IsOutOfRange(hole.status())) return ColumnPiece{.offset = end, .bytes = {}};
   ABACUS_RETURN_IF_ERROR(hole.status());
   const uint64_t bytes = std::min({*hole, end, *data + kPieceBytes}) - *data;
-  const uint64_t first = *data / kBlock, last = (*data + bytes + kBlock - 1) / kBlock;
+  const uint64_t first = *data / kBlockOfCopy,
+                 last = (*data + bytes + kBlockOfCopy - 1) / kBlockOfCopy;
   ABACUS_ASSIGN_OR_RETURN(const std::vector<VersionNumber> versions,
                           store_->ReadVersions(id, first, last - first));
   Block block = Block::Allocate(bytes);
@@ -169,7 +170,7 @@ absl::StatusOr<uint64_t> ColumnStore::CopyChanges(const Ref<ColumnStore>& source
     ABACUS_RETURN_IF_ERROR(store_->Truncate(id, changes.cut, kOfACopy));
   }
   if (changes.cut < state.size) {
-    const uint64_t begin = changes.cut / kBlock * kBlock;
+    const uint64_t begin = changes.cut / kBlockOfCopy * kBlockOfCopy;
     ranges.push_back({begin, state.size - begin});
   }
   uint64_t copied = 0;

@@ -8,7 +8,7 @@ namespace abacus::objfs {
 using runtime::MutexLock;
 
 namespace {
-constexpr uint64_t kBlock = ObjectStore::kBlockBytes;
+constexpr uint64_t kBlockOfWatch = ObjectStore::kBlockBytes;
 }  // namespace
 
 uint64_t ColumnWatches::Begin(ObjectId id) {
@@ -35,7 +35,7 @@ absl::StatusOr<ColumnChanges> ColumnWatches::Take(ObjectId id, uint64_t watch) {
   }
   ColumnChanges changes{.ranges = {}, .cut = taken.cut};
   for (const auto& [begin, end] : taken.blocks.runs()) {
-    changes.ranges.push_back({begin * kBlock, (end - begin) * kBlock});
+    changes.ranges.push_back({begin * kBlockOfWatch, (end - begin) * kBlockOfWatch});
   }
   return changes;
 }
@@ -55,7 +55,7 @@ void ColumnWatches::Changed(ObjectId id, uint64_t offset, uint64_t bytes) {
       ObjectStore::kObjectBytesMax - std::min(ObjectStore::kObjectBytesMax, offset);
   const uint64_t last = offset + std::min(bytes, end);
   if (last <= offset) return;
-  found->second.blocks.Add({offset / kBlock, (last + kBlock - 1) / kBlock});
+  found->second.blocks.Add({offset / kBlockOfWatch, (last + kBlockOfWatch - 1) / kBlockOfWatch});
   found->second.blocks.MergeTo(kRunsMax);
 }
 

@@ -17,8 +17,9 @@ using runtime::Ref;
 
 namespace {
 
-// Of VolumeSet::names_, as its other files have them: what changes a row, and what keeps a copy.
-constexpr ObjectId kDrainingTurn = 2, kCopiesTurn = 1;
+// Of VolumeSet::names_, as its other files have them. Who changes the row of a volume with a map
+// asks other servers for what takes the first of the two there.
+constexpr ObjectId kCopiesTurn = 1, kRowsTurn = 2;
 // Until the next primary is in the row: a lease, and some looks at the map.
 constexpr std::chrono::seconds kHandOverPatience{30};
 constexpr std::chrono::milliseconds kMapLook{200};
@@ -78,7 +79,7 @@ absl::Status VolumeSet::HandOver(const std::string& name) {
 absl::Status VolumeSet::MoveCopy(const std::string& name, const std::string& before,
                                  const std::string& preferred) {
   if (host_.find_set == nullptr) return KeepsTheNames(before, name);
-  const Turns::Turn turn(names_, kDrainingTurn);
+  const Turns::Turn turn(names_, FindMapped(name) == nullptr ? kCopiesTurn : kRowsTurn);
   ABACUS_ASSIGN_OR_RETURN(const KnownServers known, Know(name));
   const VolumeRow& row = known.row();
   const std::vector<std::string>& all = row.servers;
@@ -124,11 +125,13 @@ absl::StatusOr<uint64_t> VolumeSet::CountColumnsAt(const Ref<Volume>& volume, ui
   }
 }
 
-absl::Status VolumeSet::DropAt(const std::string& server, const std::string& name, uint64_t key) {
+absl::Status VolumeSet::DropAt(const KnownServers& known, const std::string& name,
+                               const std::string& server) {
+  const uint64_t key = known.row().key;
   const absl::StatusOr<Ref<VolumeSet>> set = host_.find_set(server);
   absl::Status dropped = set.status();
-  if (set.ok()) dropped = (*set)->DropCopy(name, key);
-  if (set.ok()) dropped.Update((*set)->DropColumns(name, key));
+  if (set.ok()) dropped = (*set)->DropColumns(name, key);
+  if (set.ok() && known.mapped != nullptr) dropped.Update((*set)->DropCopy(name, key));
   if (dropped.ok()) return dropped;
   return absl::UnavailableError(
       absl::StrCat("server ", server, " is none of volume '", name,
@@ -138,7 +141,7 @@ absl::Status VolumeSet::DropAt(const std::string& server, const std::string& nam
 
 absl::Status VolumeSet::RemoveServer(const std::string& name, const std::string& before) {
   if (host_.find_set == nullptr) return KeepsTheNames(before, name);
-  const Turns::Turn turn(names_, kDrainingTurn);
+  const Turns::Turn turn(names_, FindMapped(name) == nullptr ? kCopiesTurn : kRowsTurn);
   ABACUS_ASSIGN_OR_RETURN(const KnownServers known, Know(name));
   const VolumeRow& row = known.row();
   const auto found = std::find(row.servers.begin(), row.servers.end(), before);
@@ -148,7 +151,7 @@ absl::Status VolumeSet::RemoveServer(const std::string& name, const std::string&
     for (size_t i = 0; !IsVacant(before) && i < row.servers.size(); ++i) {
       if (!IsVacant(row.servers[i]) || !IsListedStill(known, name, before, i)) continue;
       ABACUS_RETURN_IF_ERROR(TellServers(known, name, row.servers));
-      return DropAt(before, name, row.key);
+      return DropAt(known, name, before);
     }
     return absl::InvalidArgumentError(
         absl::StrCat("'", before, "' is no server of volume '", name,
@@ -180,7 +183,7 @@ absl::Status VolumeSet::RemoveServer(const std::string& name, const std::string&
   }
   ABACUS_RETURN_IF_ERROR(SetServers(known, name, before, next));
   ABACUS_RETURN_IF_ERROR(TellServers(known, name, next));
-  return DropAt(before, name, row.key);
+  return DropAt(known, name, before);
 }
 
 }  // namespace abacus::objfs

@@ -245,7 +245,8 @@ class VolumeSet final : public runtime::AnchoredObject {
                      size_t place);
   absl::StatusOr<uint64_t> CountColumnsAt(const runtime::Ref<Volume>& volume, uint32_t server);
   // A server that is none of the volume's any more removes what it has of it.
-  absl::Status DropAt(const std::string& server, const std::string& name, uint64_t key);
+  absl::Status DropAt(const KnownServers& known, const std::string& name,
+                      const std::string& server);
   void Reach(const std::string& server);
   // The servers of a volume when the server at `before` is replaced, or one comes to them.
   absl::StatusOr<std::vector<std::string>> PlanServers(const std::string& name,
