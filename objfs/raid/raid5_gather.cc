@@ -229,12 +229,7 @@ absl::Status Raid5Layer::TakeColumns(const std::vector<runtime::Ref<Layer>>& col
 }
 
 absl::Status Raid5Layer::CloseColumns(Version now) {
-  bool is_open = false;
-  {
-    MutexLock lock(mutex_);
-    is_open = open_;
-  }
-  absl::Status closed = is_open ? absl::OkStatus() : WriteGathered();
+  absl::Status closed = WriteGathered();
   closed.Update(RecordedColumns::CloseColumns(now));
   ForgetGathered();  // what could not be written: that has been told
   return closed;
