@@ -444,12 +444,14 @@ TEST_F(SpreadTest, TheSizeOfAFileIsThatOfWhatIsRead) {
 // Times only are left for later, and told then.
 TEST_F(SpreadTest, ASyncOfDataTellsTheSizeAndLeavesTimes) {
   const auto client = world_.Client(1);
+  int files = 0;
   for (const char* stack : {kPlainRaid, kCachedRaid, kMirror}) {
     SCOPED_TRACE(stack);
-    const FileHandle handle = Create(*client, absl::StrCat("file of ", stack), stack);
+    const std::string name = absl::StrCat("file", ++files);
+    const FileHandle handle = Create(*client, name, stack);
     Write(*client, handle, 0, NoiseOf(16, 50'000));
     ASSERT_TRUE(client->SyncData(handle).ok());
-    const ObjectId id = Find(*client, absl::StrCat("file of ", stack));
+    const ObjectId id = Find(*client, name);
     const auto there = [&] { return world_.volume()->Stat(std::vector<ObjectId>{id})->front(); };
     const Node made = there();
     EXPECT_EQ(made.size, 50'000u);

@@ -79,8 +79,13 @@ absl::Status Raid5Layer::TakeRecords(std::vector<absl::StatusOr<ColumnRecord>> f
   }
   if (!lacking.has_value()) return absl::OkStatus();
   if (now_.missing.has_value()) {
-    return absl::UnavailableError(absl::StrCat("column ", *lacking, " does not have the file, and ",
-                                               "column ", *now_.missing, " is missing already"));
+    const absl::StatusOr<ColumnRecord>& has = found[*lacking];
+    return absl::UnavailableError(
+        absl::StrCat("column ", *lacking, " does not have the file (",
+                     has.ok() ? absl::StrCat("its record ", has->sequence, " is not between ",
+                                             now_.durable[*lacking], " and ", now_.sequence)
+                              : std::string(runtime::ToStd(has.status().message())),
+                     "), and column ", *now_.missing, " is missing already"));
   }
   now_.missing = lacking;
   now_.missed = now_.written;
