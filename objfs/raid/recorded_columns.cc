@@ -299,8 +299,10 @@ std::set<size_t> RecordedColumns::AllColumns() const {
 }
 
 bool RecordedColumns::AreFenced(const std::set<size_t>& columns) const {
-  return std::all_of(columns.begin(), columns.end(),
-                     [&](size_t column) { return !IsLive(column) || fenced_.contains(column); });
+  for (const size_t column : columns) {
+    if (IsLive(column) && !fenced_.contains(column)) return false;
+  }
+  return true;
 }
 
 absl::Status RecordedColumns::Admit(StripeRun run, bool contents, const std::set<size_t>& columns,
