@@ -35,7 +35,7 @@ inline std::vector<uint64_t> PointsToTry(uint64_t points, uint64_t most, uint64_
   std::vector<uint64_t> all(points), some;
   std::iota(all.begin(), all.end(), 0);
   if (runtime::testing::LongRun()) return all;
-  if (runtime::testing::kSanitized) most = std::max<uint64_t>(1, most / 8);
+  if (runtime::testing::kSanitized) most = std::max<uint64_t>(4, most / 8);
   std::mt19937_64 random(seed);
   std::sample(all.begin(), all.end(), std::back_inserter(some), most, random);
   return some;
