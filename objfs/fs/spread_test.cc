@@ -466,6 +466,11 @@ TEST_F(SpreadTest, ASyncOfDataTellsTheSizeAndLeavesTimes) {
     ASSERT_TRUE(client->SyncData(handle).ok());
     ASSERT_TRUE(client->Sync(handle).ok());
     EXPECT_GT(there().version, grown.version);
+    // A size that went away and came back, as a journal's does.
+    ASSERT_TRUE(client->Set(kRoot, id, {.size = 0}).ok());
+    Write(*client, handle, 0, NoiseOf(20, 51'000));
+    ASSERT_TRUE(client->SyncData(handle).ok());
+    EXPECT_EQ(there().size, 51'000u);
     EXPECT_TRUE(client->Release(handle).ok());
   }
 }

@@ -86,7 +86,7 @@ absl::Status MirrorLayer::TakeRecords(const std::set<size_t>& lacking, uint64_t 
   saved_ = wanted_;
   for (StripeSet* set : {&torn_, &writing_, &drained_, &pending_}) set->clear();
   ForgetRecords();
-  settled_ = newest.sequence == 0;
+  found_durable_ = newest.sequence == 0;
   known_ = now_.lacking = lacking;
   for (size_t column = 0; column < found.size(); ++column) {
     if (lacking.contains(column)) continue;

@@ -185,6 +185,34 @@ TEST_F(Raid5Test, WhatComesBackEmptyIsKnownThoughOnlyTwoColumnsHadTheRecord) {
   }
 }
 
+// What has no room is asked for nothing that others are written with.
+TEST_F(Raid5Test, AFullColumnHoldsUpNoWritesToOthers) {
+  constexpr uint64_t kSmallUnit = 8192;
+  constexpr size_t kFull = 2, kWrites = 20;
+  TestColumns columns(5, "8 KiB", {{"gather", "off"}});
+  std::mt19937 random(5);
+  std::string model = Noise(random, kWrites * kSmallUnit);
+  ASSERT_TRUE(columns.top()->Write(0, Block::CopyOf(model), columns.Now()).ok());
+  ASSERT_TRUE(columns.top()->Flush(columns.Now()).ok());
+  columns.column(kFull).BeforeChange(
+      [](LayerCall) { return absl::ResourceExhaustedError("the test has no room"); });
+  size_t refused = 0;
+  for (uint64_t at = 0; at < model.size(); at += kSmallUnit) {
+    const std::string text = Noise(random, 100);
+    const absl::Status written = columns.top()->Write(at, Block::CopyOf(text), columns.Now());
+    if (written.ok()) {
+      model.replace(at, text.size(), text);
+      EXPECT_TRUE(columns.top()->Flush(columns.Now()).ok()) << at;
+    } else {
+      EXPECT_TRUE(absl::IsResourceExhausted(written)) << written;
+      ++refused;
+    }
+  }
+  EXPECT_EQ(refused, 2 * kWrites / 5) << "where it has the unit, and where it has the parity";
+  columns.column(kFull).BeforeChange(nullptr);
+  ASSERT_NO_FATAL_FAILURE(ExpectIs(columns, model));
+}
+
 // Of a small write: the old parity, what was there and what comes.
 TEST_F(Raid5Test, ItsNodeIsToldOfEachParityWhereverItIs) {
   Fill(3);

@@ -55,7 +55,7 @@ absl::Status Raid5Layer::TakeRecords(std::vector<absl::StatusOr<ColumnRecord>> f
     saved_ = wanted_;
     for (StripeSet* set : {&spilled_, &torn_, &writing_, &drained_, &pending_}) set->clear();
     ForgetRecords();
-    settled_ = !best.has_value();
+    found_durable_ = !best.has_value();
     if (!best.has_value()) lacking = absent;
   }
   for (size_t column = 0; best.has_value() && column < found.size(); ++column) {

@@ -160,7 +160,7 @@ absl::Status RecordedColumns::SaveWhatWasFound(
 
 void RecordedColumns::ForgetRecords() {
   for (std::set<size_t>* columns : {&flushed_, &due_, &asked_, &fenced_}) columns->clear();
-  settled_ = false;
+  found_durable_ = false;
 }
 
 std::vector<size_t> RecordedColumns::RecordHolders(const std::set<size_t>& due,
@@ -209,7 +209,7 @@ absl::Status RecordedColumns::Save(Version now) {
     ABACUS_RETURN_IF_ERROR(Settle(now));
     ColumnRecord record;
     std::vector<size_t> columns;
-    std::set<size_t> due;
+    std::set<size_t> due, asked;
     uint64_t saves = 0;
     {
       MutexLock lock(mutex_);
@@ -218,9 +218,9 @@ absl::Status RecordedColumns::Save(Version now) {
       ABACUS_ASSIGN_OR_RETURN(record, NextRecord());
       saves = wanted_;
       due.swap(due_);
+      asked.swap(asked_);
       std::set<size_t> all = due;
-      all.merge(asked_);
-      asked_.clear();
+      all.insert(asked.begin(), asked.end());
       columns = RecordHolders(all, record.sequence);
     }
     const absl::Status given = GiveRecord(record, columns, /*durable=*/true, now);
@@ -228,7 +228,10 @@ absl::Status RecordedColumns::Save(Version now) {
     if (given.ok()) {
       saved_ = saves;
       for (const size_t column : columns) now_.durable[column] = record.sequence;
-      fenced_.insert(columns.begin(), columns.end());
+      // Not by the record that ends a flush: it does not tell yet that it is durable itself.
+      for (const size_t column : columns) {
+        if (asked.contains(column) || !due.contains(column)) fenced_.insert(column);
+      }
       return absl::OkStatus();
     }
     // Who asked asks again; a column that has no room holds up nobody else.
@@ -244,7 +247,7 @@ absl::Status RecordedColumns::SaveAtAll(Version now) {
   }
   ABACUS_RETURN_IF_ERROR(Save(now));
   MutexLock lock(mutex_);
-  settled_ = true;
+  found_durable_ = true;
   return absl::OkStatus();
 }
 
@@ -368,7 +371,7 @@ absl::Status RecordedColumns::Push(Version now) {
 // What cannot be mended stays torn and is told; all else is durable then.
 absl::Status RecordedColumns::Flush(Version now) {
   ABACUS_RETURN_IF_ERROR(Open(now));
-  ABACUS_RETURN_IF_ERROR(Settled(now));
+  ABACUS_RETURN_IF_ERROR(FlushWhatWasFound(now));
   return FlushWork(now);
 }
 
@@ -379,10 +382,10 @@ absl::Status RecordedColumns::FlushWork(Version now) {
   return status;
 }
 
-absl::Status RecordedColumns::Settled(Version now) {
+absl::Status RecordedColumns::FlushWhatWasFound(Version now) {
   {
     MutexLock lock(mutex_);
-    if (settled_) return absl::OkStatus();
+    if (found_durable_) return absl::OkStatus();
   }
   absl::Status flushed;
   do {
@@ -390,7 +393,7 @@ absl::Status RecordedColumns::Settled(Version now) {
   } while (IsAgain(flushed));
   ABACUS_RETURN_IF_ERROR(flushed);
   MutexLock lock(mutex_);
-  settled_ = true;
+  found_durable_ = true;
   return absl::OkStatus();
 }
 

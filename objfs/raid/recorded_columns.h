@@ -192,10 +192,10 @@ class RecordedColumns : public ColumnsLayer {
   absl::Status SaveAtAll(Version now);
   // Gives all live columns the record of now; durable some time.
   absl::Status PushRecord(Version now);
-  // What a flush makes durable of this opening's; and of the one before, whose client may have died
-  // between a change and its flush.
+  // What a flush makes durable of this opening's.
   absl::Status FlushWork(Version now);
-  absl::Status Settled(Version now);
+  // And, once, of the openings before: a client may have died between a change and its flush.
+  absl::Status FlushWhatWasFound(Version now);
   // Makes all bytes durable, and takes out of the written set what nobody is writing. The record
   // that says so is due then.
   absl::Status Drain(Version now);
@@ -246,7 +246,7 @@ class RecordedColumns : public ColumnsLayer {
   std::set<size_t> flushed_ ABSL_GUARDED_BY(mutex_), due_ ABSL_GUARDED_BY(mutex_),
       asked_ ABSL_GUARDED_BY(mutex_), fenced_ ABSL_GUARDED_BY(mutex_);
   // What an earlier opening left in columns is durable. It may be read and not be.
-  bool settled_ ABSL_GUARDED_BY(mutex_) = false;
+  bool found_durable_ ABSL_GUARDED_BY(mutex_) = false;
   uint64_t wanted_ ABSL_GUARDED_BY(mutex_) = 0;    // grows with each change of now_
   uint64_t saved_ ABSL_GUARDED_BY(mutex_) = 0;     // up to where it is durable
   uint64_t admitted_ ABSL_GUARDED_BY(mutex_) = 0;  // the change that last admitted a stripe
