@@ -26,8 +26,8 @@ namespace abacus::objfs {
 // 1. The newest record is durable at two columns at least, and where it has to be
 //    (NewestIsAtAll()) at all live ones; and Settle() has been, before what rests on it.
 // 2. A stripe is in the newest record's written set before its first byte is written.
-// 3. A column has a record, durably, that is newer than the last flush of its bytes before they
-//    change again, and one that is newer than they are with the end of that flush: so one that
+// 3. A column has a record, durably, that is newer than the one that ended the last flush of its
+//    bytes before they change again, and the one that ends the next flush tells of it: so one that
 //    comes back without them is known by its record.
 // 4. Bytes of the columns behind the end of the file are zeros, or `ragged_` is set.
 //
@@ -242,7 +242,7 @@ class RecordedColumns : public ColumnsLayer {
   StripeSet pending_ ABSL_GUARDED_BY(mutex_);  // rebuilt, not durable yet
   bool ragged_ ABSL_GUARDED_BY(mutex_) = false;
   // Columns: that nothing has changed in since they were flushed; whose flush waits for its record;
-  // that Admit() asks one for; that have one which is newer than the last flush of their bytes.
+  // that Admit() asks one for; that have one which is newer than that which ended it.
   std::set<size_t> flushed_ ABSL_GUARDED_BY(mutex_), due_ ABSL_GUARDED_BY(mutex_),
       asked_ ABSL_GUARDED_BY(mutex_), fenced_ ABSL_GUARDED_BY(mutex_);
   // What an earlier opening left in columns is durable. It may be read and not be.
