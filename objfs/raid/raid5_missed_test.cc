@@ -210,6 +210,59 @@ TEST(Raid5RecordTest, AStripeIsNotAdmittedByARecordThatWasRefused) {
   }
 }
 
+// The record of a flush has reached one column when the client dies. Who opens the file then, and
+// syncs it, has been told that what he read is durable.
+TEST(Raid5RecordTest, WhatAnOpeningFoundAndSyncedIsThereWithoutTheColumnThatToldIt) {
+  for (size_t alone = 0; alone < kColumns; ++alone) {
+    SCOPED_TRACE(absl::StrCat("column ", alone));
+    MissedFile file;
+    TestColumns& columns = file.columns();
+    file.Write(0, kSize - kStripe, 'A');
+    file.Flush();
+    file.Write(kSize - kStripe + 10, 100, 'B');  // not where the last one ended: not gathered
+    for (size_t i = 0; i < kColumns; ++i) {
+      if (i == alone) continue;
+      columns.column(i).BeforeChange([](LayerCall call) -> absl::Status {
+        if (call != LayerCall::kSetInode) return absl::OkStatus();
+        return absl::ResourceExhaustedError("the test has no room");
+      });
+    }
+    file.Flush();
+    for (size_t i = 0; i < kColumns; ++i) columns.column(i).BeforeChange(nullptr);
+    columns.Restart();
+    const std::string found = file.Read();
+    ASSERT_TRUE(columns.top()->Flush(columns.Now()).ok());
+    ASSERT_TRUE(columns.raid()->CloseColumns(columns.Now()).ok());
+    columns.column(alone).dead = true;
+    columns.Restart();
+    EXPECT_TRUE(file.Read() == found) << file.Read().size() << " bytes of " << found.size();
+  }
+}
+
+// The client died in the first write, and what it wrote was found, and repaired where it was torn.
+// Then a server is replaced by an empty one.
+TEST(Raid5RecordTest, WhatComesBackEmptyAfterARecoveryIsKnown) {
+  for (size_t gone = 0; gone < kColumns; ++gone) {
+    SCOPED_TRACE(absl::StrCat("column ", gone));
+    MissedFile file;
+    TestColumns& columns = file.columns();
+    file.Truncate(kSize);
+    file.Write(kStripe, 100, 'A');
+    for (size_t i = 0; i < kColumns; ++i) {
+      ASSERT_TRUE(columns.store(i).Flush(columns.id(i)).ok());
+    }
+    columns.Restart();
+    const std::string found = file.Read();
+    ASSERT_TRUE(columns.top()->Flush(columns.Now()).ok());
+    ASSERT_TRUE(columns.raid()->CloseColumns(columns.Now()).ok());
+    columns.Replace(gone);
+    EXPECT_TRUE(file.Read() == found);
+    ASSERT_TRUE(columns.RebuildAll().ok());
+    columns.column((gone + 1) % kColumns).dead = true;
+    EXPECT_TRUE(file.Read() == found);
+  }
+}
+
 TEST(Raid5RecordTest, WhatWasPutAsideForAWriteThatWasRefusedIsNotFoundLater) {
   MissedFile file;
   TestColumns& columns = file.columns();
