@@ -1,6 +1,7 @@
 #include "monitor-ebpf/calibration.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -13,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "monitor-ebpf/thread_clock.h"
 
 namespace abacus::monitor {
@@ -88,7 +90,8 @@ TEST(CalibrationTest, TwoCalibrationsAgreeWithinAFactorOfTwo) {
 }
 
 TEST(CachedRateTest, TheSecondProcessTakesWhatTheFirstOneFoundAndDamageIsMended) {
-  const std::string directory = ::testing::TempDir() + "abacus_rate_test";
+  const std::string directory = 
+      absl::StrCat(::testing::TempDir(), "abacus_rate_test.", getpid());
   const std::string path = directory + "/rate";
   std::filesystem::remove_all(directory);
   const double first = CachedRate(path);

@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <iostream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -582,22 +584,29 @@ class BusyThreads {
   std::vector<std::thread> threads_;
 };
 
-// Three busy threads a processor make a load of at least two a processor, whatever else runs.
+// Three busy threads a processor make a load of at least two a processor, whatever else runs; but in
+// a second in which the machine itself was held up they make less: one of some must be without.
 TEST(RealPlainMonitorTest, OverloadedMachineShowsReadyTime) {
   const auto monitor = NewPlainMonitor({.rate = 1});
   const auto cores = static_cast<size_t>(monitor->Cores());
   BusyThreads busy(3 * cores);
-  for (int i = 0; i < 12; ++i) {  // until the window is full of it
-    ASSERT_TRUE(BlockFor(100 * kMs));
-    ASSERT_TRUE(monitor->Load().ok());
+  double most = 0;
+  for (int second = 0; second < 8 && most <= 2.0 * static_cast<double>(cores); ++second) {
+    for (int i = 0; i < 12; ++i) {  // until the window is full of it
+      ASSERT_TRUE(BlockFor(100 * kMs));
+      ASSERT_TRUE(monitor->Load().ok());
+    }
+    const auto load = monitor->Load();
+    ASSERT_TRUE(load.ok()) << load.status();
+    if (load->source.find("schedstat") == std::string::npos) {
+      GTEST_SKIP() << "no schedstat of tasks here: " << load->degraded;
+    }
+    if (load->throttled > 0) GTEST_SKIP() << "a CPU quota is in force here";
+    std::cout << "running " << load->running << ", ready " << load->ready << ", stolen "
+              << load->stolen << " of " << cores << " processors, by " << load->source << "\n";
+    most = std::max(most, load->load);
   }
-  const auto load = monitor->Load();
-  ASSERT_TRUE(load.ok()) << load.status();
-  if (load->source.find("schedstat") == std::string::npos) {
-    GTEST_SKIP() << "no schedstat of tasks here: " << load->degraded;
-  }
-  if (load->throttled > 0) GTEST_SKIP() << "a CPU quota is in force here";
-  EXPECT_GT(load->load, 2.0 * static_cast<double>(cores));
+  EXPECT_GT(most, 2.0 * static_cast<double>(cores));
 }
 
 TEST(RealPlainMonitorTest, LoadCostsFewMillisecondsOfCpu) {
