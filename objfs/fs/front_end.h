@@ -1,6 +1,7 @@
 #ifndef ABACUS_OBJFS_FS_FRONT_END_H_
 #define ABACUS_OBJFS_FS_FRONT_END_H_
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -24,38 +25,62 @@ class FrontEnd {
 
 // A front end that is there while it is worth it: most files are opened, read and closed, most
 // directories looked into now and then, and each one costs its server a decision at each digest.
-// It is made where it is worked for more than kWorksBefore times between two looks, and ended at
-// the look that finds no more than that. Thread-safety: thread-safe.
+// It is made where between two looks it is worked for more than kWorksBefore times, or for longer
+// than kWorkedBefore: few works may be slow ones. It is ended at the look that finds neither.
+// Thread-safety: thread-safe.
 class LazyFrontEnd {
  public:
   static constexpr uint32_t kWorksBefore = 8;
+  static constexpr std::chrono::milliseconds kWorkedBefore{100};
+  using Clock = std::chrono::steady_clock;
 
   // `make` may be empty: there is none then.
-  explicit LazyFrontEnd(std::function<std::unique_ptr<FrontEnd>()> make) : make_(std::move(make)) {}
+  explicit LazyFrontEnd(std::function<std::unique_ptr<FrontEnd>()> make,
+                        Clock::time_point (*now)() = Clock::now)
+      : make_(std::move(make)), now_(now) {}
 
   // Work begins; what is returned stays until Leave(). Null: not yet, or none.
   FrontEnd* Enter() {
     if (make_ == nullptr) return nullptr;
     runtime::MutexLock lock(mutex_);
+    CountTime();
+    ++works_;
     ++inside_;
-    if (++works_ > kWorksBefore && made_ == nullptr) made_ = make_();
+    if (made_ == nullptr && IsWorthIt()) made_ = make_();
     return made_.get();
   }
   void Leave() {
     if (make_ == nullptr) return;
     runtime::MutexLock lock(mutex_);
+    CountTime();
     --inside_;
   }
   void Look() {
     std::unique_ptr<FrontEnd> ended;  // when the lock is free
     runtime::MutexLock lock(mutex_);
-    if (std::exchange(works_, 0) <= kWorksBefore && inside_ == 0) ended = std::move(made_);
+    CountTime();
+    if (!IsWorthIt() && inside_ == 0) ended = std::move(made_);
+    works_ = 0;
+    worked_ = {};
   }
 
  private:
+  bool IsWorthIt() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return works_ > kWorksBefore || worked_ > kWorkedBefore;
+  }
+  void CountTime() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const Clock::time_point now = now_();
+    if (inside_ > 0) worked_ += now - counted_;
+    counted_ = now;
+  }
+
   const std::function<std::unique_ptr<FrontEnd>()> make_;
+  Clock::time_point (*const now_)();
   runtime::Mutex mutex_;
-  uint32_t works_ ABSL_GUARDED_BY(mutex_) = 0;  // since the last look
+  // Since the last look; time with anybody inside counts once.
+  uint32_t works_ ABSL_GUARDED_BY(mutex_) = 0;
+  Clock::duration worked_ ABSL_GUARDED_BY(mutex_) = {};
+  Clock::time_point counted_ ABSL_GUARDED_BY(mutex_);  // up to when
   int inside_ ABSL_GUARDED_BY(mutex_) = 0;
   std::unique_ptr<FrontEnd> made_ ABSL_GUARDED_BY(mutex_);
 };

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <memory>
 #include <utility>
 
@@ -20,13 +21,19 @@ class NumberedFrontEnd final : public FrontEnd {
   uint32_t* const now_;
 };
 
+// A clock that passes by hand.
+LazyFrontEnd::Clock::time_point by_hand;
+LazyFrontEnd::Clock::time_point ByHand() { return by_hand; }
+
 TEST(FrontEndTest, IsMadeOnceItWasWorkedForAFewTimes) {
   uint32_t now = 0;
   int made = 0;
-  const auto lazy = std::make_shared<LazyFrontEnd>([&] {
-    ++made;
-    return std::make_unique<NumberedFrontEnd>(7, &now);
-  });
+  const auto lazy = std::make_shared<LazyFrontEnd>(
+      [&] {
+        ++made;
+        return std::make_unique<NumberedFrontEnd>(7, &now);
+      },
+      ByHand);
   for (uint32_t i = 0; i < LazyFrontEnd::kWorksBefore; ++i) {
     const FrontEndWork work(lazy);
     EXPECT_EQ(now, 0u);
@@ -44,7 +51,7 @@ TEST(FrontEndTest, WorkWithinOthersGivesTheThreadBack) {
   uint32_t now = 0;
   const auto numbered = [&now](uint32_t number) {
     auto lazy = std::make_shared<LazyFrontEnd>(
-        [&now, number] { return std::make_unique<NumberedFrontEnd>(number, &now); });
+        [&now, number] { return std::make_unique<NumberedFrontEnd>(number, &now); }, ByHand);
     for (uint32_t i = 0; i < LazyFrontEnd::kWorksBefore; ++i) {
       EXPECT_EQ(lazy->Enter(), nullptr);
       lazy->Leave();
@@ -66,10 +73,12 @@ TEST(FrontEndTest, WorkWithinOthersGivesTheThreadBack) {
 TEST(FrontEndTest, EndsWhereItIsWorkedForSeldom) {
   uint32_t now = 0;
   int made = 0;
-  const auto lazy = std::make_shared<LazyFrontEnd>([&] {
-    ++made;
-    return std::make_unique<NumberedFrontEnd>(7, &now);
-  });
+  const auto lazy = std::make_shared<LazyFrontEnd>(
+      [&] {
+        ++made;
+        return std::make_unique<NumberedFrontEnd>(7, &now);
+      },
+      ByHand);
   const auto work = [&](uint32_t times) {
     bool is_worked_for = false;
     for (uint32_t i = 0; i < times; ++i) {
@@ -97,6 +106,53 @@ TEST(FrontEndTest, EndsWhereItIsWorkedForSeldom) {
   EXPECT_FALSE(work(LazyFrontEnd::kWorksBefore));
   EXPECT_TRUE(work(1));
   EXPECT_EQ(made, 2);
+}
+
+// What takes long is worth it however seldom it is: by their number alone works of a second each
+// would never have one.
+TEST(FrontEndTest, IsThereForAFewLongWorks) {
+  uint32_t now = 0;
+  const auto lazy = std::make_shared<LazyFrontEnd>(
+      [&] { return std::make_unique<NumberedFrontEnd>(7, &now); }, ByHand);
+  const auto work = [&](std::chrono::milliseconds takes) {
+    const FrontEndWork one(lazy);
+    by_hand += takes;
+    return now == 7;
+  };
+  constexpr std::chrono::milliseconds kLong = LazyFrontEnd::kWorkedBefore, kNext{1};
+  EXPECT_FALSE(work(kLong));
+  by_hand += std::chrono::hours(1);  // nobody works
+  EXPECT_FALSE(work(kNext)) << "no longer than that yet";
+  EXPECT_TRUE(work(kNext));
+  lazy->Look();
+  EXPECT_TRUE(work(kLong + kNext));
+  lazy->Look();
+  EXPECT_TRUE(work(kLong)) << "it was worth it until the look";
+  lazy->Look();
+  EXPECT_FALSE(work(kNext));
+  // Of one that is under way, what was before the look does not count after it.
+  {
+    const FrontEndWork under_way(lazy);
+    by_hand += 2 * kLong;
+    lazy->Look();
+    EXPECT_FALSE(work(kNext));
+    by_hand += kLong;
+    EXPECT_TRUE(work(kNext)) << "beside one that is long";
+  }
+  EXPECT_EQ(now, 0u);
+}
+
+// Works beside each other take the time that passes, and no more.
+TEST(FrontEndTest, TimeInWhichManyWorkCountsOnce) {
+  uint32_t now = 0;
+  const auto lazy = std::make_shared<LazyFrontEnd>(
+      [&] { return std::make_unique<NumberedFrontEnd>(7, &now); }, ByHand);
+  {
+    const FrontEndWork one(lazy), two(lazy), three(lazy);
+    by_hand += LazyFrontEnd::kWorkedBefore;
+  }
+  const FrontEndWork next(lazy);
+  EXPECT_EQ(now, 0u);
 }
 
 TEST(FrontEndTest, ThereMayBeNone) {
