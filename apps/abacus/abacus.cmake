@@ -42,7 +42,7 @@ abacus_test(abacus_mount_end_to_end_test
   SRCS abacus/mount_crash_test.cc abacus/mount_end_to_end_test.cc
   DEPS abacus_command_testing abacus_testing nlohmann_json::nlohmann_json
   NOASAN "not yet run whole with the address sanitizer since the mount keeps its open handles"
-  LABELS serial TIMEOUT 300)
+  LABELS serial TIMEOUT 300 SHARDS 2)
 abacus_test(abacus_contention_test
   SRCS abacus/contention_test.cc
   DEPS abacus_command abacus_command_testing abacus_testing
@@ -51,19 +51,19 @@ abacus_test(abacus_raid_end_to_end_test
   SRCS abacus/raid_end_to_end_test.cc
   DEPS abacus_command_testing abacus_testing nlohmann_json::nlohmann_json
   NOASAN "not yet run whole with the address sanitizer since the mount keeps its open handles"
-  LABELS serial TIMEOUT 300)
+  LABELS serial TIMEOUT 300 SHARDS 2)
 abacus_test(abacus_server_change_end_to_end_test
   SRCS abacus/server_change_end_to_end_test.cc
   DEPS abacus_command_testing abacus_testing nlohmann_json::nlohmann_json
   NOASAN "not yet run whole with the address sanitizer since the mount keeps its open handles"
-  LABELS serial TIMEOUT 300)
+  LABELS serial TIMEOUT 300 SHARDS 2)
 abacus_test(abacus_map_end_to_end_test
   SRCS abacus/etcd_map_test.cc abacus/map_end_to_end_test.cc
   DEPS abacus_command abacus_command_testing abacus_testing nlohmann_json::nlohmann_json
   NOASAN "not yet run whole with the address sanitizer since the mount keeps its open handles"
-  LABELS serial TIMEOUT 300)
+  LABELS serial TIMEOUT 300 SHARDS 2)
 abacus_test(abacus_failover_end_to_end_test
   SRCS abacus/failover_end_to_end_test.cc
   DEPS abacus_command_testing abacus_testing nlohmann_json::nlohmann_json
   NOASAN "not yet run whole with the address sanitizer since the mount keeps its open handles"
-  LABELS serial TIMEOUT 300)
+  LABELS serial TIMEOUT 300 SHARDS 2)

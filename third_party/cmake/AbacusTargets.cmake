@@ -112,11 +112,17 @@ function(abacus_set_up_test name)
     TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}" ENVIRONMENT "${options}")
 endfunction()
 
+# SHARDS: as so many processes at once (in_shards.sh).
 function(abacus_test name)
-  cmake_parse_arguments(arg "" "TIMEOUT;NOASAN" "SRCS;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(arg "" "TIMEOUT;NOASAN;SHARDS" "SRCS;DEPS;LABELS" ${ARGN})
   add_executable(${name} ${arg_SRCS})
   target_link_libraries(${name} PRIVATE abacus_flags ${arg_DEPS} GTest::gmock GTest::gtest_main)
-  add_test(NAME ${name} COMMAND ${name})
+  if(arg_SHARDS)
+    add_test(NAME ${name}
+      COMMAND ${PROJECT_SOURCE_DIR}/third_party/in_shards.sh ${arg_SHARDS} $<TARGET_FILE:${name}>)
+  else()
+    add_test(NAME ${name} COMMAND ${name})
+  endif()
   abacus_set_up_test(${name} TARGETS ${name}
     TIMEOUT ${arg_TIMEOUT} NOASAN ${arg_NOASAN} LABELS ${arg_LABELS})
 endfunction()
