@@ -90,8 +90,7 @@ TEST(CalibrationTest, TwoCalibrationsAgreeWithinAFactorOfTwo) {
 }
 
 TEST(CachedRateTest, TheSecondProcessTakesWhatTheFirstOneFoundAndDamageIsMended) {
-  const std::string directory = 
-      absl::StrCat(::testing::TempDir(), "abacus_rate_test.", getpid());
+  const std::string directory = absl::StrCat(::testing::TempDir(), "abacus_rate_test.", getpid());
   const std::string path = directory + "/rate";
   std::filesystem::remove_all(directory);
   const double first = CachedRate(path);

@@ -584,8 +584,8 @@ class BusyThreads {
   std::vector<std::thread> threads_;
 };
 
-// Three busy threads a processor make a load of at least two a processor, whatever else runs; but in
-// a second in which the machine itself was held up they make less: one of some must be without.
+// Three busy threads a processor make a load of at least two a processor, whatever else runs; but
+// in a second in which the machine itself was held up they make less: one of some must be without.
 TEST(RealPlainMonitorTest, OverloadedMachineShowsReadyTime) {
   const auto monitor = NewPlainMonitor({.rate = 1});
   const auto cores = static_cast<size_t>(monitor->Cores());

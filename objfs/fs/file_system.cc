@@ -229,6 +229,7 @@ absl::Status FileSystemImpl::OnBreak(ObjectId id, bool write_back, Version given
     // They were ended meanwhile, or died with their node: nothing is kept any more.
     const bool died = runtime::KindOf(status) == runtime::ErrorKind::kObjectLost;
     if (died || absl::IsNotFound(status)) status = absl::OkStatus();
+    if (write_back) file->has_given_back = true;
     // Before those who waited ask for the times. Of what died the next push tells the loss.
     if (status.ok() && write_back && !died) {
       TellWhenWritten(*file, written_ns, /*waits=*/false).IgnoreError();

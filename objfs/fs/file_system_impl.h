@@ -183,6 +183,8 @@ class FileSystemImpl final : public FileSystem {
     void Wrote(int64_t now_ns) {
       if (written_ns.exchange(now_ns) == 0) held_since_ns = now_ns;
     }
+    // A promise was broken since the last push, which tells what could not be written back then.
+    std::atomic<bool> has_given_back{false};
     // Its last name was removed by this client: when it is closed, its space is to be free.
     std::atomic<bool> nameless{false};
     int uses = 0;             // handles, and calls without one; under mutex_
@@ -237,8 +239,9 @@ class FileSystemImpl final : public FileSystem {
   // Ends those that are not worth it any more.
   void LookAtFrontEnds();
   std::vector<ObjectId> OpenFiles();
-  // By file: what could not be written back.
-  std::vector<std::pair<ObjectId, absl::Status>> TakeLosses(bool server_lost);
+  // For `heir`, which is to open them: what could not be made durable of each file.
+  std::map<ObjectId, absl::Status> TakeLosses(bool server_lost, FileSystemImpl& heir);
+  absl::Status LeaveBehind(OpenFile& file, bool server_lost);
   // The file of a handle that `before` had.
   FilePtr OpenAgain(ObjectId id);
   static const absl::Status& StatusOf(const absl::Status& status) { return status; }

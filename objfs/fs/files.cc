@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -297,8 +298,9 @@ absl::Status FileSystemImpl::Unuse(ObjectId id) {
 
 absl::Status FileSystemImpl::PushFile(OpenFile& file, bool waits) {
   // What is still here is pushed all the same: it may be the last time.
+  const bool has_given_back = file.has_given_back.exchange(false);
   const auto push = [&]() -> absl::Status {
-    if (!file.holds_back || file.written_ns == 0) return absl::OkStatus();
+    if (!file.holds_back || (file.written_ns == 0 && !has_given_back)) return absl::OkStatus();
     const int64_t written_ns = file.written_ns;
     // The volume would not take it from a client that it has given up.
     ABACUS_RETURN_IF_ERROR(CheckLease());
@@ -306,6 +308,7 @@ absl::Status FileSystemImpl::PushFile(OpenFile& file, bool waits) {
     return TellWhenWritten(file, written_ns, waits);
   };
   absl::Status status = push();
+  if (!status.ok() && has_given_back) file.has_given_back = true;
   MutexLock lock(mutex_);
   return status.ok() ? std::exchange(file.late, absl::OkStatus()) : status;
 }
@@ -325,28 +328,43 @@ absl::Status FileSystemImpl::TellWhenWritten(OpenFile& file, int64_t written_ns,
 
 // -- what another joining of this client had ------------------------------------------------------
 
-std::vector<std::pair<ObjectId, absl::Status>> FileSystemImpl::TakeLosses(bool server_lost) {
-  std::vector<FilePtr> files;
+absl::Status FileSystemImpl::LeaveBehind(OpenFile& file, bool server_lost) {
+  absl::Status status;
   {
     MutexLock lock(mutex_);
-    for (const auto& [id, file] : files_) files.push_back(file);
+    status = std::exchange(file.late, absl::OkStatus());
   }
-  std::vector<std::pair<ObjectId, absl::Status>> losses;
+  absl::Status left;
+  if (file.unusable.ok()) left = PushFile(file, /*waits=*/false);
+  if (server_lost) {
+    left.Update(absl::DataLossError("the server ended before all of it was durable"));
+  } else if (file.spread) {
+    // Whoever opens the columns next shuts this one out. Where the layer over them died with its
+    // node, sizes and records died that no push asks for.
+    left.Update(file.spread->GiveUp(Now()));
+  }
+  // What was synced is there, whatever answers now.
+  if (file.changes != file.synced) status.Update(left);
+  if (status.ok()) return status;
+  return FsStatus(FsError::kInputOutput, absl::StrCat("what was written to object ", file.id,
+                                                      " is lost: ", status.message()));
+}
+
+std::map<ObjectId, absl::Status> FileSystemImpl::TakeLosses(bool server_lost,
+                                                            FileSystemImpl& heir) {
+  std::set<FilePtr> files;
+  {
+    MutexLock lock(mutex_);
+    for (const auto& [id, file] : files_) files.insert(file);
+    for (const auto& [number, handle] : handles_) files.insert(handle.file);  // unusable ones too
+  }
+  std::map<ObjectId, absl::Status> losses;
   for (const FilePtr& file : files) {
-    absl::Status status;
-    {
-      MutexLock lock(mutex_);
-      status = std::exchange(file->late, absl::OkStatus());
-    }
-    status.Update(PushFile(*file, /*waits=*/false));
-    if (server_lost && file->changes != file->synced) {
-      status.Update(absl::DataLossError("the server ended before all of it was durable"));
-    }
-    if (!status.ok()) {
-      losses.emplace_back(file->id, FsStatus(FsError::kInputOutput,
-                                             absl::StrCat("what was written to object ", file->id,
-                                                          " is lost: ", status.message())));
-    }
+    losses[file->id].Update(LeaveBehind(*file, server_lost));
+    if (!file->spread || server_lost) continue;
+    // Each may take its time, and nobody else renews meanwhile.
+    RenewLease().IgnoreError();
+    heir.RenewLease().IgnoreError();
   }
   return losses;
 }
@@ -370,8 +388,12 @@ FileSystemImpl::FilePtr FileSystemImpl::OpenAgain(ObjectId id) {
 }
 
 void FileSystemImpl::TakeOver(FileSystemImpl& before, bool server_lost) {
-  const auto losses = before.TakeLosses(server_lost);
-  const std::vector<ObjectId> locked = before.locks_->LockedFiles();
+  std::map<ObjectId, absl::Status> losses = before.TakeLosses(server_lost, *this);
+  std::map<ObjectId, absl::Status> lost_locks;
+  for (const ObjectId id : before.locks_->LockedFiles()) {
+    lost_locks[id] =
+        FsStatus(FsError::kInputOutput, absl::StrCat("the locks of object ", id, " are lost"));
+  }
   locks_->GoOnFrom(*before.locks_);
   last_handle_ = before.last_handle_.load();
   std::vector<std::pair<FileHandle, Handle>> handles;
@@ -380,25 +402,16 @@ void FileSystemImpl::TakeOver(FileSystemImpl& before, bool server_lost) {
     handles.assign(before.handles_.begin(), before.handles_.end());
   }
   for (auto& [number, handle] : handles) {
-    const absl::Status lost_locks = handle.file->lost_locks;
+    lost_locks[handle.file->id].Update(handle.file->lost_locks);
     // With the server lost it is told already.
     const bool unsynced = !server_lost && handle.file->changes != handle.file->synced;
     handle.file = OpenAgain(handle.file->id);
     if (unsynced) ++handle.file->changes;
-    handle.file->lost_locks.Update(lost_locks);
     MutexLock lock(mutex_);
+    // Also where it cannot be opened now: it may be, later.
+    handle.file->late.Update(losses[handle.file->id]);
+    handle.file->lost_locks.Update(lost_locks[handle.file->id]);
     handles_[number] = std::move(handle);
-  }
-  MutexLock lock(mutex_);
-  for (const auto& [id, loss] : losses) {
-    const auto found = files_.find(id);
-    if (found != files_.end()) found->second->late.Update(loss);
-  }
-  for (const ObjectId id : locked) {
-    const auto found = files_.find(id);
-    if (found == files_.end()) continue;
-    found->second->lost_locks.Update(
-        FsStatus(FsError::kInputOutput, absl::StrCat("the locks of object ", id, " are lost")));
   }
 }
 

@@ -196,6 +196,34 @@ TEST_F(RejoinTest, WhatNobodySyncedBeforeAServerDiedIsToldOnEachStack) {
   }
 }
 
+// The next server dies in the middle of it, so that a file is not open for a while.
+TEST_F(RejoinTest, WhatIsLostIsToldAlsoWhereTheFileCannotBeOpenedAtOnce) {
+  const auto a = world_.Client(1, kWithCache);
+  std::vector<FileHandle> handles;
+  for (const std::string name : {"f", "g"}) {
+    handles.push_back(Open(*a, MakeFile(*a, name)));
+    Write(*a, handles.back(), "synced");
+    ASSERT_TRUE(a->Sync(handles.back()).ok());
+    Write(*a, handles.back(), "DIRTY!");
+  }
+  KillServer();
+  world_.StartServer(kSecondServer);
+  int layers = 0;
+  world_.on_layer = [&](size_t, const runtime::Rid&) {
+    if (++layers == 1) KillServer();  // one file is open again
+  };
+  EXPECT_FALSE(a->Space().ok());
+  world_.on_layer = nullptr;
+  EXPECT_EQ(layers, 1);
+  world_.StartServer(4);
+  for (const FileHandle handle : handles) {
+    EXPECT_EQ(ErrorOf(a->Sync(handle)), FsError::kInputOutput);
+    EXPECT_EQ(a->Sync(handle), absl::OkStatus()) << "it is told once";
+    EXPECT_EQ(Read(*a, handle), "synced");
+    EXPECT_EQ(a->Release(handle), absl::OkStatus());
+  }
+}
+
 TEST_F(RejoinTest, ACallThatTheServersDeathCutOffIsMadeAgain) {
   const auto a = world_.Client(1, kWithCache);
   const ObjectId id = MakeFile(*a, "f");

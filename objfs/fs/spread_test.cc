@@ -99,6 +99,7 @@ class SpreadTest : public ::testing::Test {
 
   std::atomic<int64_t> steady_ns_{0};  // by how much the clock of leases is ahead
   FileSystemWorld world_;
+  size_t next_spare_ = kSpare;
 };
 
 TEST_F(SpreadTest, AFileHasAColumnAtEachOfItsServersAndItsInodeAtTheFirst) {
@@ -441,6 +442,62 @@ TEST_F(SpreadTest, TheSizeOfAFileIsThatOfWhatIsRead) {
   EXPECT_TRUE(other->Release(there).ok());
 }
 
+// The client is known to all servers; only the layer over a file's columns was at a node that died,
+// and with it a size that no server has.
+TEST_F(SpreadTest, ASizeThatDiedWithALayerIsToldByOneSyncAndNoOtherFileLosesAny) {
+  std::vector<runtime::Rid> layers;  // the one over the columns first
+  world_.on_layer = [&](size_t, const runtime::Rid& rid) { layers.push_back(rid); };
+  const auto client = world_.Client(1), other = world_.Client(2);
+  const std::string text = NoiseOf(16, 100'000);
+  for (const char* stack : {kPlainRaid, kCachedRaid, kCachedMirror}) {
+    SCOPED_TRACE(stack);
+    const std::string name = absl::StrCat("file-", layers.size());
+    const FileHandle here = Create(*client, name + "-here", stack);
+    Write(*client, here, 0, text);
+    layers.clear();
+    const FileHandle handle = Create(*client, name, stack);
+    Write(*client, handle, 0, text);
+    ASSERT_TRUE(client->Sync(handle).ok());
+    ASSERT_FALSE(layers.empty());
+    const size_t node = next_spare_++;
+    const auto moved = world_.cluster().Move(layers.front(), 1, node);
+    ASSERT_TRUE(moved.ok() && moved->status.ok()) << moved.status();
+    ASSERT_TRUE(client->Set(kRoot, Find(*client, name), {.size = 50'000}).ok());
+    ASSERT_TRUE(client->Set(kRoot, Find(*client, name + "-here"), {.size = 70'000}).ok());
+    world_.cluster().Kill(node);
+    const absl::Status told = client->Sync(handle);
+    EXPECT_EQ(FsErrorOf(told), FsError::kInputOutput) << told;
+    EXPECT_TRUE(client->Sync(handle).ok()) << "it is told once";
+    const size_t size = Read(*client, handle).size();
+    EXPECT_TRUE(size == 50'000 || size == 100'000) << size;
+    EXPECT_EQ(client->Stat(Find(*client, name))->size, size);
+    EXPECT_TRUE(client->Sync(here).ok()) << "nothing of it was lost";
+    EXPECT_TRUE(Read(*client, here) == text.substr(0, 70'000));
+    const FileHandle there = Open(*other, name + "-here");
+    EXPECT_TRUE(Read(*other, there) == text.substr(0, 70'000));
+    EXPECT_TRUE(other->Release(there).ok());
+    EXPECT_TRUE(client->Release(handle).ok());
+    EXPECT_TRUE(client->Release(here).ok());
+  }
+  world_.on_layer = nullptr;
+}
+
+// The server takes what it was not told yet along, which is times and nothing that was synced.
+TEST_F(SpreadTest, WhatWasSyncedIsNotToldAsLostWithTheServer) {
+  const auto client = world_.Client(1);
+  const std::string text = NoiseOf(17, 100'000);
+  const FileHandle handle = Create(*client, "file", kCachedRaid);
+  ASSERT_TRUE(client->Sync(handle).ok());
+  Write(*client, handle, 0, text);
+  ASSERT_TRUE(client->SyncData(handle).ok());
+  world_.LoseServer();
+  world_.StartServer(kSpare);
+  const absl::Status synced = client->Sync(handle);
+  EXPECT_TRUE(synced.ok()) << synced;
+  EXPECT_TRUE(Read(*client, handle) == text);
+  EXPECT_TRUE(client->Release(handle).ok());
+}
+
 // Times only are left for later, and told then.
 TEST_F(SpreadTest, ASyncOfDataTellsTheSizeAndLeavesTimes) {
   const auto client = world_.Client(1);
@@ -566,46 +623,111 @@ class LateColumns final : public ColumnsLayer {
   LateColumnsControl* const control_;
 };
 
+// Columns that are as long as what was written to them.
+class GrowingColumns final : public ColumnsLayer {
+ public:
+  static constexpr bool kAnchored = true;
+  static constexpr LayerKind kKind = {"test-growing", "test.GrowingColumns", {}, 0, 0, true};
+
+  absl::Status Write(uint64_t offset, const Block& bytes, Version) override {
+    size_ = offset + bytes.size();
+    return absl::OkStatus();
+  }
+  absl::Status Flush(Version) override { return absl::OkStatus(); }
+  absl::StatusOr<uint64_t> Size(Version) override { return size_.load(); }
+  absl::Status TakeColumns(const std::vector<runtime::Ref<Layer>>&,
+                           const runtime::Ref<Layer>&) override {
+    return absl::OkStatus();
+  }
+  absl::Status CloseColumns(Version) override { return absl::OkStatus(); }
+  ABACUS_COLUMNS_LAYER(GrowingColumns, 1)
+
+ private:
+  std::atomic<uint64_t> size_{0};
+};
+
+// The sizes that an inode is told, of which one takes as long as the test says.
+struct ToldSizes {
+  void Hold(uint64_t size) { hold = size; }
+  void Tell(uint64_t size) {
+    if (hold.exchange(0) == size && size > 0) {
+      held.set_value();
+      may_go_on.get_future().wait();
+    }
+    last = size;
+  }
+  std::atomic<uint64_t> hold{0}, last{0};
+  std::promise<void> held, may_go_on;
+};
+
 // Has a promise, and is no file.
 class PromiseOnly final : public Layer {
  public:
   static constexpr bool kAnchored = true;
   static constexpr LayerKind kKind = {"test-promise", "test.PromiseOnly", {}, 0, 0, true};
-  absl::Status Truncate(uint64_t, Version) override { return absl::OkStatus(); }
+  explicit PromiseOnly(ToldSizes* told = nullptr) : told_(told) {}
+  absl::Status Truncate(uint64_t size, Version) override {
+    if (told_ != nullptr) told_->Tell(size);
+    return absl::OkStatus();
+  }
   absl::Status Flush(Version) override { return absl::OkStatus(); }
   absl::StatusOr<Promise> Claim(PromiseKind kind, Version) override {
     return Promise{kind, Version{1}};
   }
   ABACUS_LAYER(PromiseOnly, 1)
+
+ private:
+  ToldSizes* const told_;
 };
 
-TEST(SpreadLayerTest, WhatIsWrittenBesideAFlushIsNotTakenForFlushed) {
-  FileSystemWorld world(
-      7, nullptr, nullptr, absl::Seconds(30), absl::Seconds(1),
-      [](runtime::ObjectTypes& types) { types.Add<LateColumns>().Add<PromiseOnly>(); }, 4);
-  const auto client = world.Client(1);
-  const auto made =
-      client->Create(kRoot, client->root(), "file", S_IFREG | 0644, O_RDWR, kPlainRaid);
-  ASSERT_TRUE(made.ok()) << made.status();
-  ASSERT_TRUE(client->Write(made->handle, 0, Block::CopyOf("x")).ok());  // it is promised the file
-  const ObjectId id = client->Lookup(kRoot, client->root(), "file")->id;
-  uint16_t writer = 1;
-  while (writer < 100 && !world.volume()->OpenColumns(writer, id).ok()) ++writer;
+// A layer of a client that has been promised a file, over what the test puts below it.
+class SpreadLayerTest : public ::testing::Test {
+ protected:
+  SpreadLayerTest()
+      : world_(
+            7, nullptr, nullptr, absl::Seconds(30), absl::Seconds(1),
+            [](runtime::ObjectTypes& types) {
+              types.Add<LateColumns>().Add<GrowingColumns>().Add<PromiseOnly>();
+            },
+            4) {}
 
+  void SetUp() override {
+    client_ = world_.Client(1);
+    const auto made =
+        client_->Create(kRoot, client_->root(), "file", S_IFREG | 0644, O_RDWR, kPlainRaid);
+    ASSERT_TRUE(made.ok()) << made.status();
+    ASSERT_TRUE(client_->Write(made->handle, 0, Block::CopyOf("x")).ok());  // it is promised now
+    id_ = client_->Lookup(kRoot, client_->root(), "file")->id;
+    while (writer_ < 100 && !world_.volume()->OpenColumns(writer_, id_).ok()) ++writer_;
+  }
+  template <typename Kind>
+  runtime::Ref<Layer> Adopt(std::unique_ptr<Kind> layer) {
+    EXPECT_TRUE(layer->Init({}, {}).ok());
+    return runtime::Ref<Layer>(world_.cluster()[1].binding().Adopt(std::move(layer)).base());
+  }
+  template <typename Columns>
+  runtime::Ref<SpreadLayer> Over(std::unique_ptr<Columns> columns,
+                                 std::unique_ptr<PromiseOnly> promise) {
+    const runtime::Ref<Layer> below = Adopt(std::move(promise));
+    const runtime::Ref<ColumnsLayer> over(Adopt(std::move(columns)).base());
+    const auto spread =
+        world_.cluster().Create<SpreadLayer>(1, std::vector<runtime::Ref<Layer>>{below},
+                                             std::vector<std::pair<std::string, std::string>>());
+    const auto volume = world_.cluster()[1].RefTo<Volume>(world_.volume().rid());
+    EXPECT_TRUE(spread->Bind(volume, over, id_, writer_).ok());
+    return spread;
+  }
+
+  FileSystemWorld world_;
+  std::unique_ptr<FileSystem> client_;
+  ObjectId id_ = 0;
+  uint16_t writer_ = 1;
+};
+
+TEST_F(SpreadLayerTest, WhatIsWrittenBesideAFlushIsNotTakenForFlushed) {
   LateColumnsControl control;
-  runtime::BindingManager& binding = world.cluster()[1].binding();
-  auto promise = std::make_unique<PromiseOnly>();
-  ASSERT_TRUE(promise->Init({}, {}).ok());
-  auto late = std::make_unique<LateColumns>(&control);
-  ASSERT_TRUE(late->Init({}, {}).ok());
-  const runtime::Ref<Layer> below(binding.Adopt(std::move(promise)).base());
-  const runtime::Ref<ColumnsLayer> columns(binding.Adopt(std::move(late)).base());
   const auto spread =
-      world.cluster().Create<SpreadLayer>(1, std::vector<runtime::Ref<Layer>>{below},
-                                          std::vector<std::pair<std::string, std::string>>());
-  ASSERT_TRUE(
-      spread->Bind(world.cluster()[1].RefTo<Volume>(world.volume().rid()), columns, id, writer)
-          .ok());
+      Over(std::make_unique<LateColumns>(&control), std::make_unique<PromiseOnly>());
   std::thread writing([&] {
     const absl::Status written = spread->Write(0, Block::CopyOf("late"), Version{100});
     EXPECT_TRUE(written.ok()) << written;
@@ -616,6 +738,28 @@ TEST(SpreadLayerTest, WhatIsWrittenBesideAFlushIsNotTakenForFlushed) {
   writing.join();
   EXPECT_TRUE(absl::IsDataLoss(spread->GiveUp(Version{102})));
   EXPECT_TRUE(spread->Flush(Version{103}).ok()) << "it has been told";
+}
+
+TEST_F(SpreadLayerTest, OfTwoSizesThatAreToldAtOnceTheNewerOneIsTheLast) {
+  ToldSizes told;
+  const auto spread =
+      Over(std::make_unique<GrowingColumns>(), std::make_unique<PromiseOnly>(&told));
+  ASSERT_TRUE(spread->Write(0, Block::CopyOf(std::string(100, 'a')), Version{100}).ok());
+  told.Hold(100);
+  std::thread first([&] { EXPECT_TRUE(spread->Flush(Version{101}).ok()); });
+  told.held.get_future().wait();
+  ASSERT_TRUE(spread->Write(100, Block::CopyOf(std::string(100, 'b')), Version{102}).ok());
+  std::promise<void> flushed;
+  std::thread second([&] {
+    EXPECT_TRUE(spread->Flush(Version{103}).ok());
+    flushed.set_value();
+  });
+  // It does not end before the first one has been told; what is waited for is that it does.
+  flushed.get_future().wait_for(std::chrono::milliseconds(200));
+  told.may_go_on.set_value();
+  first.join();
+  second.join();
+  EXPECT_EQ(told.last, 200u);
 }
 
 // Whoever is shut out learns so by its next call, and whoever came later has the column.

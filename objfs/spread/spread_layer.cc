@@ -135,12 +135,13 @@ absl::Status SpreadLayer::Retire(Version now, Version given, bool ends) {
   {
     MutexLock lock(mutex_);
     ++breaking_;
-    while (inside_ > 0 || opening_) changed_.Wait(mutex_);
+    while (inside_ > 0 || opening_ || closing_) changed_.Wait(mutex_);
     if (promise_.given > given) {  // a newer one than that which breaks
       --breaking_;
       changed_.SignalAll();
       return absl::OkStatus();
     }
+    closing_ = true;
     if (ends) broken_ = std::max(broken_, given);
     now = std::max(now, newest_);
   }
@@ -150,6 +151,7 @@ absl::Status SpreadLayer::Retire(Version now, Version given, bool ends) {
     promise_ = Promise();
     late_.Update(status);
   }
+  closing_ = false;
   --breaking_;
   changed_.SignalAll();
   return status;
@@ -187,14 +189,20 @@ absl::Status SpreadLayer::TakeLate() {
 
 absl::Status SpreadLayer::TellSize(Version now) {
   {
+    // One after the other: an older size is not to come last.
     MutexLock lock(mutex_);
+    while (telling_) changed_.Wait(mutex_);
     if (!std::exchange(unpushed_, false)) return absl::OkStatus();
+    telling_ = true;
   }
   const absl::StatusOr<uint64_t> size = columns_->Size(now);
   const absl::Status told =
       size.ok() ? below()->Truncate(*size, now) : size.status();  // of the same size: the times
   MutexLock lock(mutex_);
+  telling_ = false;
+  changed_.SignalAll();
   if (told.ok()) {
+    ++tells_;
     told_size_ = *size;
     if (durable_size_ != *size) durable_size_.reset();
     return told;
@@ -324,15 +332,15 @@ absl::Status SpreadLayer::FlushWith(bool times, Version now) {
   }
   // A break that came between tells what it could not flush.
   ABACUS_RETURN_IF_ERROR(TakeLate());
-  std::optional<uint64_t> told;
+  uint64_t tells = 0;
   {
     MutexLock lock(mutex_);
-    told = told_size_;
+    tells = tells_;
   }
   ABACUS_RETURN_IF_ERROR(below()->Flush(now));
   MutexLock lock(mutex_);
-  // Another one was told meanwhile, or the columns were opened anew.
-  durable_size_ = told_size_ == told ? told : std::nullopt;
+  // Unless another one was told meanwhile; none is known where the columns were opened anew.
+  durable_size_ = tells_ == tells ? told_size_ : std::nullopt;
   return absl::OkStatus();
 }
 

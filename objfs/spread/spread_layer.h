@@ -127,6 +127,8 @@ class SpreadLayer final : public Layer {
   runtime::CondVar changed_;
   bool open_ ABSL_GUARDED_BY(mutex_) = false;
   bool opening_ ABSL_GUARDED_BY(mutex_) = false;  // a call is at it
+  bool closing_ ABSL_GUARDED_BY(mutex_) = false;  // a break is at it
+  bool telling_ ABSL_GUARDED_BY(mutex_) = false;  // TellSize() is at it
   bool stale_ ABSL_GUARDED_BY(mutex_) = false;    // what serves is to be found out anew
   int breaking_ ABSL_GUARDED_BY(mutex_) = 0;      // nobody enters
   int inside_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -134,6 +136,7 @@ class SpreadLayer final : public Layer {
   bool unflushed_ ABSL_GUARDED_BY(mutex_) = false;  // bytes were changed that may not be durable
   // Of the inode, since the columns were opened: the size that it was told, and that is durable.
   std::optional<uint64_t> told_size_ ABSL_GUARDED_BY(mutex_), durable_size_ ABSL_GUARDED_BY(mutex_);
+  uint64_t tells_ ABSL_GUARDED_BY(mutex_) = 0;  // how often it was told one
   Promise promise_ ABSL_GUARDED_BY(mutex_);
   Version broken_ ABSL_GUARDED_BY(mutex_);  // the newest promise that was broken
   Version newest_ ABSL_GUARDED_BY(mutex_);  // the client's clock, as it was seen last
