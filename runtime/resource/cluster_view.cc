@@ -25,7 +25,16 @@ placement::EdgeStatistics Scaled(placement::EdgeStatistics edge, double scale) {
 constexpr double kServerLinkBytes_s = 3e6;
 // What such a guess is worth: as much as a bandwidth of before a restart, and less certain.
 constexpr double kGuessBytes = 32 * 1024;
+// Over so many bytes a bandwidth is measured well enough to be decided by.
+constexpr double kEvidenceBytes = 16 * 1024;
 constexpr double kGuessDeviation = 0.5;
+
+void Guess(double bandwidth_bytes_s, placement::LinkStatistics* link) {
+  const double deviation = kGuessDeviation * bandwidth_bytes_s;
+  link->bandwidth_bytes_s = bandwidth_bytes_s;
+  link->bandwidth_variance = deviation * deviation;
+  link->measured_bytes = kGuessBytes;
+}
 
 double ScaleOf(double window_s, double length_s) { return length_s > 0 ? window_s / length_s : 0; }
 
@@ -87,6 +96,10 @@ void ClusterView::AddDigest(const Digest& digest) {
       Reach& reach = reach_[end];
       reach.bandwidth_bytes_s =
           std::max(reach.bandwidth_bytes_s, link.bandwidth_bytes_s.value_or(0));
+      if (link.measured_bytes >= kEvidenceBytes) {
+        reach.evident_bandwidth_bytes_s =
+            std::max(reach.evident_bandwidth_bytes_s, link.bandwidth_bytes_s.value_or(0));
+      }
       reach.round_trip_s =
           std::min(reach.round_trip_s, link.round_trip_s.value_or(reach.round_trip_s));
     }
@@ -244,34 +257,51 @@ void ClusterView::AddNodes(placement::Snapshot* snapshot) const {
   }
 }
 
-// As it was measured; of two servers that have not said enough to each other, as their other links
-// suggest: each was seen to carry so much. Without a guess an object that talks to several servers
-// could never be tried at one of them, which is what would make them talk. Calls that cross the way
-// after such a move put right what the guess had wrong, and the planner takes a move back.
+// As it was measured; else as the other links of its ends suggest: each was seen to carry so much.
+// Without a guess an object that talks to several servers could never be tried at one of them,
+// which is what would make them talk; and a graph would not be decided on as long as there is a
+// server that its client has only said little to. Calls that cross the way put right what the guess
+// had wrong, and the planner takes a move back.
 std::optional<placement::LinkStatistics> ClusterView::LinkBetween(NodeId a, NodeId b) const {
   const auto known = links_.find(std::minmax(a, b));
   std::optional<placement::LinkStatistics> link;
   if (known != links_.end()) link = *known->second;
-  const auto is_server = [this](NodeId id) {
-    const auto node = nodes_.find(id);
-    return node != nodes_.end() && node->second->is_server;
-  };
-  const auto of_a = reach_.find(a);
-  const auto of_b = reach_.find(b);
+  const auto of_a = nodes_.find(a);
+  const auto of_b = nodes_.find(b);
+  if (of_a == nodes_.end() || of_b == nodes_.end()) return link;
+  const bool both_serve = of_a->second->is_server && of_b->second->is_server;
+  const bool one_serves = of_a->second->is_server != of_b->second->is_server;
+  const double enough_bytes = both_serve ? kGuessBytes : kEvidenceBytes;
   const bool measured =
-      link && link->bandwidth_bytes_s.value_or(0) > 0 && link->measured_bytes >= kGuessBytes;
-  if (measured || !is_server(a) || !is_server(b) || of_a == reach_.end() || of_b == reach_.end()) {
-    return link;
-  }
-  const double round_trip_s = std::max(of_a->second.round_trip_s, of_b->second.round_trip_s);
+      link && link->bandwidth_bytes_s.value_or(0) > 0 && link->measured_bytes >= enough_bytes;
+  if (measured || !(both_serve || one_serves)) return link;
+  const auto reach_of_a = reach_.find(a);
+  const auto reach_of_b = reach_.find(b);
+  if (reach_of_a == reach_.end() || reach_of_b == reach_.end()) return link;
+  return both_serve
+             ? BetweenServers(a, b, link, reach_of_a->second, reach_of_b->second)
+             : OfClient(link, of_a->second->is_server ? reach_of_b->second : reach_of_a->second);
+}
+
+std::optional<placement::LinkStatistics> ClusterView::BetweenServers(
+    NodeId a, NodeId b, std::optional<placement::LinkStatistics> link, const Reach& of_a,
+    const Reach& of_b) {
+  const double round_trip_s = std::max(of_a.round_trip_s, of_b.round_trip_s);
   if (!std::isfinite(round_trip_s)) return link;
   if (!link) link = placement::LinkStatistics{.a = a, .b = b};
-  link->bandwidth_bytes_s = std::max(
-      kServerLinkBytes_s, std::min(of_a->second.bandwidth_bytes_s, of_b->second.bandwidth_bytes_s));
-  link->measured_bytes = kGuessBytes;
-  const double deviation = kGuessDeviation * *link->bandwidth_bytes_s;
-  link->bandwidth_variance = deviation * deviation;
+  Guess(std::max(kServerLinkBytes_s, std::min(of_a.bandwidth_bytes_s, of_b.bandwidth_bytes_s)),
+        &*link);
   if (!link->round_trip_s) link->round_trip_s = round_trip_s;
+  return link;
+}
+
+// Its way into the network is the same whichever server it talks to: the best that was seen of it,
+// as a slower one would make going away from it pay. A round trip to just that server is known from
+// the first call on.
+std::optional<placement::LinkStatistics> ClusterView::OfClient(
+    std::optional<placement::LinkStatistics> link, const Reach& of_client) {
+  if (!link || !link->round_trip_s || of_client.evident_bandwidth_bytes_s <= 0) return link;
+  Guess(of_client.evident_bandwidth_bytes_s, &*link);
   return link;
 }
 

@@ -58,6 +58,7 @@ class ClusterView {
   // The best that was seen of a node's links.
   struct Reach {
     double bandwidth_bytes_s = 0;
+    double evident_bandwidth_bytes_s = 0;  // over bytes enough to be decided by
     double round_trip_s = std::numeric_limits<double>::infinity();
   };
 
@@ -73,6 +74,12 @@ class ClusterView {
   void AddAttachments(std::vector<placement::EdgeStatistics>* edges) const;
   void AddNodes(placement::Snapshot* snapshot) const;
   std::optional<placement::LinkStatistics> LinkBetween(NodeId a, NodeId b) const;
+  // What is guessed of a link of which too little was measured; `link`: what was.
+  static std::optional<placement::LinkStatistics> BetweenServers(
+      NodeId a, NodeId b, std::optional<placement::LinkStatistics> link, const Reach& of_a,
+      const Reach& of_b);
+  static std::optional<placement::LinkStatistics> OfClient(
+      std::optional<placement::LinkStatistics> link, const Reach& of_client);
 
   absl::flat_hash_map<ObjectId, Object> objects_;
   absl::flat_hash_map<ObjectId, absl::InlinedVector<Call, 2>> calls_;        // by caller

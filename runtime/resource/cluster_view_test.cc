@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <map>
 #include <optional>
 #include <vector>
@@ -107,6 +108,45 @@ TEST_F(ClusterViewTest, WhatServersMeasuredOfEachOtherCountsOnceItIsEnough) {
   EXPECT_DOUBLE_EQ(*Link(10, 11)->bandwidth_bytes_s, 1e6);
 }
 
+// It has said little to one of the servers so far; its way there begins like those to the others.
+TEST_F(ClusterViewTest, WhatAClientHasNotMeasuredIsTakenToBeLikeItsBestOtherLink) {
+  Measured({6e6, 8e6, 9e6}, 0.001);
+  auto& of_third = Of(kClient).links.back();
+  EXPECT_DOUBLE_EQ(*Link(kClient, 12)->bandwidth_bytes_s, 9e6);
+  for (const double bytes : {0.0, 8'000.0}) {
+    SCOPED_TRACE(bytes);
+    of_third.measured_bytes = bytes;
+    if (bytes == 0)
+      of_third.bandwidth_bytes_s.reset();
+    else
+      of_third.bandwidth_bytes_s = 90e6;
+    of_third.round_trip_s = 0.02;
+    const auto link = Link(kClient, 12);
+    ASSERT_TRUE(link.has_value());
+    EXPECT_DOUBLE_EQ(*link->bandwidth_bytes_s, 8e6);
+    EXPECT_DOUBLE_EQ(std::sqrt(link->bandwidth_variance), 4e6);
+    EXPECT_DOUBLE_EQ(*link->round_trip_s, 0.02) << "that is known";
+    EXPECT_GE(link->measured_bytes, placement::Config().min_link_evidence_bytes);
+  }
+  // Nobody has called there yet.
+  of_third.round_trip_s.reset();
+  of_third.bandwidth_bytes_s.reset();
+  EXPECT_FALSE(Link(kClient, 12)->bandwidth_bytes_s.has_value());
+}
+
+// Where it has measured none, a guess would rest on what others have.
+TEST_F(ClusterViewTest, NothingIsGuessedOfAClientThatHasMeasuredNothing) {
+  for (const NodeId server : kServers) {
+    Of(kClient).links.push_back({.a = kClient, .b = server, .round_trip_s = 0.001});
+    Of(server).links.push_back({.a = server,
+                                .b = 99,
+                                .bandwidth_bytes_s = 8e6,
+                                .round_trip_s = 0.001,
+                                .measured_bytes = 1e6});
+  }
+  EXPECT_FALSE(Link(kClient, 10)->bandwidth_bytes_s.has_value());
+}
+
 TEST_F(ClusterViewTest, NothingIsGuessedOfClientsNorOfServersThatNobodyHasMeasured) {
   EXPECT_THAT(Snapshot().links, IsEmpty());
   Measured({8e6}, 0.001);  // the ways to the first server only
@@ -124,6 +164,11 @@ TEST_F(ClusterViewTest, AnObjectOverServersThatNeverMetGoesToOneOfThemWhereTheCl
   const placement::Decision slow = placement::Decide(Snapshot(), placement::Config());
   EXPECT_EQ(slow.outcome, placement::Outcome::kMove) << slow.Explanation();
   EXPECT_EQ(slow.links_left_aside, 0u);
+  // Nor does it wait until enough was said to each of them.
+  Of(kClient).links.back().bandwidth_bytes_s.reset();
+  Of(kClient).links.back().measured_bytes = 0;
+  const placement::Decision early = placement::Decide(Snapshot(), placement::Config());
+  EXPECT_EQ(early.outcome, placement::Outcome::kMove) << early.Explanation();
   for (auto& link : Of(kClient).links) link.bandwidth_bytes_s = 8e6;
   const placement::Decision fast = placement::Decide(Snapshot(), placement::Config());
   EXPECT_EQ(fast.outcome, placement::Outcome::kStay) << fast.Explanation();
