@@ -423,6 +423,30 @@ TEST_F(SpreadTest, ASyncFindsTheServersThatAreBack) {
   EXPECT_TRUE(client->Release(handle).ok());
 }
 
+// The columns are opened anew for what is to be written back, under the promise that breaks.
+TEST_F(SpreadTest, WhatIsKeptIsWrittenBackForAnotherClientToServersThatAreBack) {
+  const auto client = world_.Client(1), other = world_.Client(2);
+  const FileHandle handle = Create(*client, "file", kCachedRaid);
+  ASSERT_TRUE(client->Sync(handle).ok());
+  const std::string text = NoiseOf(18, 100'000);
+  Write(*client, handle, 0, text);
+  world_.LoseColumns(1);
+  world_.LoseColumns(2);
+  EXPECT_FALSE(client->Sync(handle).ok());
+  world_.StartColumns(1, kSpare);
+  world_.StartColumns(2, kSpare + 1);
+  const FileHandle there = Open(*other, "file");
+  EXPECT_TRUE(Read(*other, there) == text);
+  // Of what the servers had when they died the layer cannot know: it may tell of more than was
+  // lost.
+  const absl::Status told = client->Sync(handle);
+  EXPECT_TRUE(told.ok() || FsErrorOf(told) == FsError::kInputOutput) << told;
+  EXPECT_TRUE(client->Sync(handle).ok());
+  EXPECT_TRUE(Read(*client, handle) == text);
+  EXPECT_TRUE(other->Release(there).ok());
+  EXPECT_TRUE(client->Release(handle).ok());
+}
+
 // A client that died had not told the size.
 TEST_F(SpreadTest, TheSizeOfAFileIsThatOfWhatIsRead) {
   const auto client = world_.Client(1), other = world_.Client(2);

@@ -75,8 +75,13 @@ absl::Status SpreadLayer::Open(Version now) {
   Promise promise;
   bool is_another = false;
   for (;;) {
-    ABACUS_ASSIGN_OR_RETURN(promise, below()->Claim(PromiseKind::kWrite, now));
+    const absl::StatusOr<Promise> claimed = below()->Claim(PromiseKind::kWrite, now);
     MutexLock lock(mutex_);
+    // What is above writes back while the promise breaks that it was written under: it is not over.
+    const bool breaks = IsWouldBlock(claimed.status()) && promise_.kind != PromiseKind::kNone &&
+                        promise_.given > broken_;
+    if (!breaks) ABACUS_RETURN_IF_ERROR(claimed.status());
+    promise = breaks ? promise_ : *claimed;
     if (promise.given <= broken_) continue;  // that one is over already
     is_another = promise.given != promise_.given;
     promise_ = promise;
