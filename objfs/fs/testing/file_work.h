@@ -193,6 +193,12 @@ class FileWork {
     block.unsynced = true;
   }
 
+  // A change of a file's size is one of the stripes where it ended and ends, whoever wrote there.
+  static void ChangeEnd(File& file, uint64_t size) {
+    file.blocks[size / kBlockBytes].unsynced = true;
+    for (const uint64_t before : file.size_now) file.blocks[before / kBlockBytes].unsynced = true;
+  }
+
   absl::Status Write(FileSystem& at, File& file, uint64_t offset, uint64_t bytes) {
     std::string text(bytes, '\0');
     std::mt19937 noise(static_cast<uint32_t>(random_()));
@@ -204,6 +210,7 @@ class FileWork {
         content.replace(begin % kBlockBytes, end - begin, text, begin - offset, end - begin);
       });
     }
+    ChangeEnd(file, offset + bytes);
     std::set<uint64_t> sizes;
     for (const uint64_t size : file.size_now) sizes.insert(std::max(size, offset + bytes));
     file.size_all.insert(sizes.begin(), sizes.end());
@@ -219,6 +226,7 @@ class FileWork {
         content.replace(begin, std::string::npos, kBlockBytes - begin, '\0');
       });
     }
+    ChangeEnd(file, size);
     file.size_now = {size};
     file.size_all.insert(size);
     absl::StrAppend(&log_, "\n  file ", file.id, ": truncate ", size);
