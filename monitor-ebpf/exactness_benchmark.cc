@@ -32,7 +32,7 @@ using runtime::BenchReport;
 
 constexpr uint64_t kMs = 1'000'000;
 
-uint64_t sink = 0;
+uint64_t read_sink = 0;
 
 // -- exactness ------------------------------------------------------------------------------------
 
@@ -152,7 +152,7 @@ void BytesRead(Monitor& ebpf, int file, void* memory, BenchReport& report) {
     ThreadClock clock;
     ebpf.AttachThread(clock);
     clock.SetObject(kObject);
-    for (int i = 0; i < 200; ++i) sink += static_cast<uint64_t>(pread(file, memory, 1 << 20, 0));
+    for (int i = 0; i < 200; ++i) read_sink += static_cast<uint64_t>(pread(file, memory, 1 << 20, 0));
     clock.SetObject(0);
   }).join();
   const auto kernel = static_cast<double>(*ReadBytesOfProcess() - *kernel_before);
@@ -216,7 +216,7 @@ void BenchExactness(Monitor& ebpf, BenchReport& report) {
   if (has_file && direct >= 0) {
     mixes.push_back({"disk reads", [&](uint64_t) {
                        SpinFor(kMs);
-                       sink += static_cast<uint64_t>(pread(direct, memory, 1 << 20, 0));
+                       read_sink += static_cast<uint64_t>(pread(direct, memory, 1 << 20, 0));
                      }});
   } else {
     report.Note("/var/tmp has no direct reads: the row of disk reads is missing");

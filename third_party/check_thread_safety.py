@@ -30,6 +30,9 @@ KEPT = ("-D", "-U", "-I", "-isystem", "-iquote", "-include", "-std=")
 
 ANNOTATED = re.compile(r"ABSL_\w*(GUARDED_BY|LOCKS_\w+|LOCKABLE)|\bMutexLock\b")
 INCLUDED = re.compile(r'^#include "([^"]+)"', re.M)
+UNITY = re.compile(r"unity_\d+_cxx\.cxx")
+TARGET = re.compile(r".*?/?CMakeFiles/[^/]+\.dir/")
+TOGETHER_MAX = 16
 
 
 def can_touch(file, folders):
@@ -66,24 +69,44 @@ def kept_flags(arguments):
     return flags
 
 
+def sources(build, entry):
+    """The source files of one compile command; those that a unity build put together, apart."""
+    file = Path(entry["directory"], entry["file"]).resolve()
+    if build in file.parents and UNITY.fullmatch(file.name):
+        return [Path(name) for name in INCLUDED.findall(file.read_text(encoding="utf-8"))]
+    return [file]
+
+
 def commands(build):
-    """(file, folder, flags) for each source file of the project, once."""
+    """([file, ...], folder, flags): each source file of the project once, those of a target together.
+
+    Files of one target can be parsed as one, for a unity build does it too; their headers are read
+    once then.
+    """
     build = build.resolve()
-    seen = {}
+    seen = set()
+    together = {}
     for entry in json.loads((build / "compile_commands.json").read_text(encoding="utf-8")):
-        file = Path(entry["directory"], entry["file"]).resolve()
-        if file.suffix == ".cc" and build not in file.parents:
-            words = entry.get("arguments") or shlex.split(entry["command"])
-            flags = kept_flags(words)
-            if file not in seen and can_touch(file, include_folders(entry["directory"], flags)):
-                seen[file] = (file, entry["directory"], flags)
-    return sorted(seen.values())
+        flags = kept_flags(entry.get("arguments") or shlex.split(entry["command"]))
+        folders = include_folders(entry["directory"], flags)
+        for file in sources(build, entry):
+            if file.suffix != ".cc" or build in file.parents or file in seen:
+                continue
+            if can_touch(file, folders):
+                seen.add(file)
+                target = TARGET.match(entry.get("output", ""))
+                key = (target[0] if target else str(file), entry["directory"], tuple(flags))
+                together.setdefault(key, []).append(file)
+    return [(files[i:i + TOGETHER_MAX], folder, flags)
+            for (_, folder, flags), files in sorted(together.items())
+            for i in range(0, len(files), TOGETHER_MAX)]
 
 
 def analyse(command):
-    file, folder, flags = command
-    return subprocess.run([*CLANG, *flags, str(file)], cwd=folder, text=True, check=False,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    files, folder, flags = command
+    text = "".join(f'#include "{file}"\n' for file in files)
+    return subprocess.run([*CLANG, *flags, "-x", "c++", "-"], input=text, cwd=folder, text=True,
+                          check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
 
 def main():
@@ -97,7 +120,8 @@ def main():
             if result.returncode != 0:
                 failed += 1
                 print(result.stdout, flush=True)
-    print(f"thread safety: {len(todo)} files, {failed} with findings")
+    count = sum(len(files) for files, _, _ in todo)
+    print(f"thread safety: {count} files, {'findings' if failed else 'no findings'}")
     return 1 if failed or not todo else 0
 
 
