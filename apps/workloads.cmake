@@ -9,5 +9,4 @@ abacus_library(abacus_workloads
 abacus_test(abacus_workloads_test
   SRCS directory_insert/directory_insert_test.cc filter/filter_test.cc
        multiphase/multiphase_test.cc
-  DEPS abacus_cache abacus_filter abacus_file_system abacus_mirror_layer abacus_raid5_layer abacus_testing
-       abacus_workloads)
+  DEPS abacus_filter abacus_fs_testing abacus_workloads)

@@ -4,5 +4,5 @@ abacus_library(abacus_grep_object
   DEPS abacus_grep abacus_layer abacus_object)
 abacus_test(abacus_grep_object_test
   SRCS grep/grep_object_test.cc grep/grep_file_test.cc
-  DEPS abacus_cache abacus_file_system abacus_grep_object abacus_mirror_layer abacus_raid5_layer abacus_testing
+  DEPS abacus_fs_testing abacus_grep_object
   LABELS tsan)

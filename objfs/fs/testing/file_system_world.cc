@@ -1,0 +1,265 @@
+#include "objfs/fs/testing/file_system_world.h"
+
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "objfs/cache/cache_layer.h"
+#include "objfs/directory/directory.h"
+#include "objfs/layer/probe_layer.h"
+#include "objfs/raid/mirror_layer.h"
+#include "objfs/raid/raid5_layer.h"
+#include "objfs/spread/spread_layer.h"
+#include "objfs/store/local_object_store.h"
+
+namespace abacus::objfs::testing {
+
+LayerKinds AllKinds() {
+  LayerKinds kinds;
+  kinds.Add<CacheLayer>().Add<ErrorLayer>().Add<DelayLayer>().Add<StatisticsLayer>();
+  kinds.Add<Raid5Layer>().Add<MirrorLayer>().Add<IsolationLayer>().Add<StorageLayer>();
+  return kinds;
+}
+
+FileSystemWorld::FileSystemWorld(size_t nodes, Disk* disk, std::function<int64_t()> steady_clock_ns,
+                                 absl::Duration lease, absl::Duration quiet,
+                                 std::function<void(runtime::ObjectTypes&)> more_types,
+                                 size_t column_servers, std::vector<Disk*> column_disks,
+                                 std::function<std::shared_ptr<ObjectStore>()> open_store)
+    : steady_ns(std::move(steady_clock_ns)),
+      nodes_(nodes),
+      lease_(lease),
+      quiet_(quiet),
+      more_types_(std::move(more_types)),
+      open_store_(std::move(open_store)),
+      disk_(disk == nullptr ? &memory_ : disk),
+      column_disks_(std::move(column_disks)),
+      column_memories_(column_servers),
+      columns_(column_servers) {
+  column_disks_.resize(column_servers);
+  Begin();
+}
+
+FileSystemWorld::~FileSystemWorld() { End(); }
+
+void FileSystemWorld::LoseServer() {
+  {
+    runtime::MutexLock lock(mutex_);
+    published_ = runtime::Rid();
+  }
+  (*cluster_)[server_].binding().Destroy(volume_.rid()).IgnoreError();
+  volume_ = runtime::Ref<Volume>();
+  cluster_->Kill(server_);
+  store_.reset();
+}
+
+void FileSystemWorld::StartServer(size_t node) {
+  server_ = node;
+  BeginVolume();
+}
+
+void FileSystemWorld::LoseColumns(size_t i) {
+  const size_t node = columns_[i].node;
+  EndColumns(i);
+  cluster_->Kill(node);
+  columns_[i].store.reset();
+}
+
+void FileSystemWorld::StartColumns(size_t i, size_t node, bool is_empty) {
+  if (is_empty) MakeColumnDisk(i);
+  BeginColumns(i, node);
+}
+
+bool FileSystemWorld::IsServing(size_t i) {
+  runtime::MutexLock lock(mutex_);
+  return !(columns_[i].published == runtime::Rid());
+}
+
+std::unique_ptr<FileSystem> FileSystemWorld::Client(size_t node, const std::string& file_stack) {
+  runtime::BindingManager& binding = (*cluster_)[node].binding();
+  FileSystem::Host host;
+  host.layers.make = [this, node, &binding](
+                         const LayerKind& kind, const std::vector<runtime::Ref<Layer>>& below,
+                         const std::vector<std::pair<std::string, std::string>>& options,
+                         size_t) -> absl::StatusOr<runtime::Ref<Layer>> {
+    auto made =
+        binding.CreateObject(kind.class_name, runtime::internal::EncodeInit<Layer>(below, options));
+    if (!made.ok()) return made.status();
+    if (on_layer) on_layer(node, made->rid());
+    return runtime::Ref<Layer>(*std::move(made));
+  };
+  host.layers.end = [this](const runtime::Ref<Layer>& layer) {
+    if (on_layer_end) on_layer_end(layer.rid());
+    EndObject(layer.rid());
+  };
+  host.make_directory = [this, node, &binding](const runtime::Ref<Volume>& volume,
+                                               const runtime::Ref<Layer>& below, ObjectId id,
+                                               uint16_t writer) {
+    auto made = binding.Create<Directory>(volume, below, id, writer);
+    if (made.ok() && on_directory) on_directory(node, made->rid());
+    return made;
+  };
+  host.end_directory = [this](const runtime::Ref<Directory>& directory) {
+    if (on_directory_end) on_directory_end(directory.rid());
+    EndObject(directory.rid());
+  };
+  host.adopt_end = [&binding](std::unique_ptr<ClientEnd> end) {
+    return binding.Adopt(std::move(end));
+  };
+  host.remove_end = [&binding](const runtime::Ref<ClientEnd>& end) {
+    binding.Destroy(end.rid()).IgnoreError();
+  };
+  host.locks.adopt = [&binding](std::unique_ptr<LockClient> client) {
+    return binding.Adopt(std::move(client));
+  };
+  host.locks.end = [&binding](const runtime::Ref<LockClient>& client) {
+    binding.Destroy(client.rid()).IgnoreError();
+  };
+  host.find_volume = [this, &binding](const std::string&) -> absl::StatusOr<runtime::Ref<Volume>> {
+    runtime::MutexLock lock(mutex_);
+    if (published_ == runtime::Rid()) return absl::UnavailableError("there is no server now");
+    return binding.RefTo<Volume>(published_);
+  };
+  host.steady_ns = steady_ns;
+  host.now_us = [this] {
+    return wall_ahead_us + std::chrono::duration_cast<std::chrono::microseconds>(
+                               std::chrono::system_clock::now().time_since_epoch())
+                               .count();
+  };
+  auto made = FileSystem::Make((*cluster_)[node].RefTo<Volume>(volume_.rid()), kinds_, host,
+                               {.client = absl::StrCat("client ", node), .file_stack = file_stack});
+  EXPECT_TRUE(made.ok()) << made.status();
+  return made.ok() ? *std::move(made) : nullptr;
+}
+
+void FileSystemWorld::Begin() {
+  runtime::testing::ClusterOptions options;
+  options.nodes = nodes_;
+  options.types = [this](size_t, runtime::testing::TestPoints&, runtime::ObjectTypes& types) {
+    if (more_types_) more_types_(types);
+    types.Add<Volume>().Add<IsolationLayer>().Add<StorageLayer>();
+    types.Add<Directory>([] { return std::make_unique<DirectoryManager>(); });
+    types.Add<ClientEnd>().Add<LockClient>();
+    types.Add<ErrorLayer>().Add<DelayLayer>().Add<StatisticsLayer>();
+    types.Add<ColumnStore>().Add<ColumnLayer>().Add<AbsentColumn>();
+    types.Add<Raid5Layer>().Add<SpreadLayer>().Add<WitnessLayer>();
+    types.Add<MirrorLayer>([] { return std::make_unique<MirrorManager>(); });
+    types.Add<CacheLayer>([] { return std::make_unique<CacheManager>(1 << 20); });
+  };
+  cluster_ = std::make_unique<runtime::testing::Cluster>(options);
+  server_ = kServer;
+  for (size_t i = 0; i < columns_.size(); ++i) {
+    if (column_disks_[i] == nullptr) MakeColumnDisk(i);
+    BeginColumns(i, i == 0 ? kServer : nodes_ - columns_.size() + i);
+  }
+  BeginVolume();
+}
+
+void FileSystemWorld::MakeColumnDisk(size_t i) {
+  column_memories_[i] = std::make_unique<MemoryDisk>();
+  column_disks_[i] = column_memories_[i].get();
+}
+
+void FileSystemWorld::BeginColumns(size_t i, size_t node) {
+  auto store = LocalObjectStore::Open(*column_disks_[i], {});
+  ASSERT_TRUE(store.ok()) << store.status();
+  columns_[i].store = *std::move(store);
+  columns_[i].node = node;
+  runtime::BindingManager& binding = (*cluster_)[node].binding();
+  columns_[i].ref = binding.Adopt(std::make_unique<ColumnStore>(
+      columns_[i].store, ColumnStore::Host{.adopt =
+                                               [&binding](std::unique_ptr<ColumnLayer> layer) {
+                                                 return runtime::Ref<Layer>(
+                                                     binding.Adopt(std::move(layer)).base());
+                                               },
+                                           .end =
+                                               [&binding](const runtime::Ref<Layer>& layer) {
+                                                 binding.Destroy(layer.rid()).IgnoreError();
+                                               }}));
+  runtime::MutexLock lock(mutex_);
+  columns_[i].published = columns_[i].ref.rid();
+}
+
+void FileSystemWorld::EndColumns(size_t i) {
+  {
+    runtime::MutexLock lock(mutex_);
+    columns_[i].published = runtime::Rid();
+  }
+  (*cluster_)[columns_[i].node].binding().Destroy(columns_[i].ref.rid()).IgnoreError();
+  columns_[i].ref = runtime::Ref<ColumnStore>();
+}
+
+void FileSystemWorld::BeginVolume() {
+  if (open_store_) {
+    store_ = open_store_();
+  } else {
+    auto store = LocalObjectStore::Open(*disk_, {.quota_bytes = quota_bytes});
+    ASSERT_TRUE(store.ok()) << store.status();
+    store_ = *std::move(store);
+  }
+  runtime::BindingManager& binding = (*cluster_)[server_].binding();
+  Volume::Host host;
+  host.adopt_storage = [&binding](std::unique_ptr<StorageLayer> layer) {
+    return runtime::Ref<Layer>(binding.Adopt(std::move(layer)).base());
+  };
+  host.adopt_isolation = [&binding](std::unique_ptr<IsolationLayer> layer) {
+    return runtime::Ref<Layer>(binding.Adopt(std::move(layer)).base());
+  };
+  host.end = [&binding](const runtime::Ref<Layer>& layer) {
+    binding.Destroy(layer.rid()).IgnoreError();
+  };
+  host.now_ns = [] {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(
+               std::chrono::system_clock::now().time_since_epoch())
+        .count();
+  };
+  host.steady_ns = steady_ns;
+  host.serves_for_ns = [this] { return serves_for_ns.load(); };
+  host.find_columns = [this, &binding](size_t server) -> absl::StatusOr<runtime::Ref<ColumnStore>> {
+    runtime::MutexLock lock(mutex_);
+    const runtime::Rid rid = columns_[server].published;
+    if (rid == runtime::Rid()) return absl::UnavailableError("there is no such server now");
+    return binding.RefTo<ColumnStore>(rid);
+  };
+  host.check = check;
+  host.adopt_absent = [&binding](std::unique_ptr<AbsentColumn> column) {
+    return runtime::Ref<Layer>(binding.Adopt(std::move(column)).base());
+  };
+  host.adopt_witness = [&binding](std::unique_ptr<WitnessLayer> witness) {
+    return runtime::Ref<Layer>(binding.Adopt(std::move(witness)).base());
+  };
+  std::vector<std::string> servers;
+  for (size_t i = 0; i < columns_.size(); ++i) servers.push_back(absl::StrCat("server ", i));
+  auto volume = Volume::Make(
+      store_,
+      {.name = "test",
+       .flush_interval = absl::Milliseconds(100),
+       .lease = lease_,
+       .quiet = quiet_,
+       .servers = servers.empty() ? nullptr : std::make_shared<ServerAddresses>(servers)},
+      host);
+  ASSERT_TRUE(volume.ok()) << volume.status();
+  volume_ = binding.Adopt(*std::move(volume));
+  runtime::MutexLock lock(mutex_);
+  published_ = volume_.rid();
+}
+
+void FileSystemWorld::EndObject(const runtime::Rid& rid) {
+  const auto at = cluster_->HostOf(rid);
+  if (at.has_value()) (*cluster_)[*at].binding().Destroy(rid).IgnoreError();
+}
+
+void FileSystemWorld::End() {
+  // While the node is whole: the volume's threads are in its calls.
+  if (volume_) (*cluster_)[server_].binding().Destroy(volume_.rid()).IgnoreError();
+  volume_ = runtime::Ref<Volume>();
+  for (size_t i = 0; i < columns_.size(); ++i) {
+    if (columns_[i].ref) EndColumns(i);
+  }
+  cluster_.reset();
+  store_.reset();
+  for (Columns& columns : columns_) columns.store.reset();
+}
+
+}  // namespace abacus::objfs::testing
