@@ -304,9 +304,11 @@ def _apart(_, evidence):
             nodes.setdefault(key.partition("/")[0], set()).add(node)
         used = [node for of in nodes.values() for node in of]
         holds = holds and None not in used and len(set(used)) == len(nodes) == len(used)
-        seen.append(", ".join(f"{client} at {' and '.join(sorted(of or 'the client' for of in ends))}"
+        seen.append(", ".join(f"{client} at " + " and ".join(sorted(of or "the client"
+                                                                    for of in ends))
                               for client, ends in sorted(nodes.items())))
-    return Outcome("each client's objects end at a server of their own", "", " | ".join(seen), holds)
+    return Outcome("each client's objects end at a server of their own", "", " | ".join(seen),
+                   holds)
 
 
 _KINDS = {"direction": _direction, "speedup": _speedup, "speedup_below": _speedup_below,

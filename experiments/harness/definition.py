@@ -327,7 +327,8 @@ def load(folder):
     experiment = Experiment(
         folder.name, folder, top["title"], top["figure"], top["section"],
         top["bars"] or top["figure"], top["topology"], top["object"], top["not_runnable"],
-        top["profile"], bool(top["beyond"]), tuple(top["assumptions"]), top["progress"], tuple(top["retries"]), rows)
+        top["profile"], bool(top["beyond"]), tuple(top["assumptions"]), top["progress"],
+        tuple(top["retries"]), rows)
     if not place.errors:
         _check_names(place, experiment)
     if place.errors:

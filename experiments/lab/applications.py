@@ -2,7 +2,8 @@
 
 A row's `application` says which; what else it has is the application's:
 
-    filter      file_bytes, pass_share, and paper_ns_per_byte (of the paper's node) or cpu_ns_per_byte
+    filter      file_bytes, pass_share, and paper_ns_per_byte (of the paper's node) or
+                cpu_ns_per_byte
     grep        file_bytes, line_bytes, pattern: lines have their numbers, and are full of 'a'
     table       phases, records, record_bytes, file_bytes
     directory   inserts: all clients make files in one directory
