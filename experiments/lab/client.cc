@@ -225,8 +225,8 @@ absl::Status Client::SetUpGrep() {
   ABACUS_RETURN_IF_ERROR(OpenFile(O_RDONLY));
   ABACUS_RETURN_IF_ERROR(
       files_->WithSubgraph(file_, [this](const objfs::Subgraph& file) -> absl::Status {
-        ABACUS_ASSIGN_OR_RETURN(grep_, lab_.node().Create<apps::Grep>(
-                                           file, job_.pattern, job_.file, job_.filter.read_bytes));
+        ABACUS_ASSIGN_OR_RETURN(grep_, lab_.node().Create<apps::Grep>(file, job_.pattern, job_.file,
+                                                                      job_.filter.read_bytes));
         return absl::OkStatus();
       }));
   Follow(grep_.rid(), std::string(apps::Grep::kAbacusName));

@@ -21,15 +21,15 @@ struct Job {
   enum class Kind : uint8_t { kNull, kFilter, kTable, kDirectory, kStream, kGrep };
   Kind kind = Kind::kNull;
   Placement placement = Placement::kAdaptive;
-  // With kServer: the class of the objects that are at the server, and all others are at the client.
-  // Empty: all are at the server.
+  // With kServer: the class of the objects that are at the server, and all others are at the
+  // client. Empty: all are at the server.
   std::string only;
   uint64_t seed = 1;
 
   // kNull
   uint64_t calls = 1000, call_bytes = 0;
-  // kFilter, kTable, kStream and kGrep: a file in the volume's root, and the stack that it gets. The file
-  // is made where it is not there; one that is has its own stack.
+  // kFilter, kTable, kStream and kGrep: a file in the volume's root, and the stack that it gets.
+  // The file is made where it is not there; one that is has its own stack.
   std::string file, stack;
   apps::FilterOptions filter;
   // kTable. With `warm` all of it is read once before, at the placement's place.
