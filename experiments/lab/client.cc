@@ -95,6 +95,7 @@ class Client {
   Ref<apps::Filter> filter_;
   Ref<apps::Grep> grep_;
   std::map<Rid, std::string> followed_;
+  Rid console_;  // of a job that has one of its own
   std::vector<apps::PhaseResult> phases_;
   uint64_t begin_retries_ = 0;
   json extra_ = json::object();
@@ -272,6 +273,7 @@ absl::Status Client::RunNull() {
 
 absl::Status Client::RunFilter() {
   const runtime::Console console(lab_.node());
+  console_ = console.rid();
   recorder_.Begin();
   for (bool done = false; !done;) {
     ABACUS_RETURN_IF_ERROR(
@@ -328,6 +330,7 @@ absl::Status Client::RunStream() {
 
 absl::Status Client::RunGrep() {
   const runtime::Console console(lab_.node());
+  console_ = console.rid();
   recorder_.Begin();
   for (bool done = false; !done;) {
     ABACUS_RETURN_IF_ERROR(
@@ -371,7 +374,11 @@ json Client::Explanations() {
   for (const std::string& address : servers_) {
     runtime::ControlClient server(address);
     for (const auto& [rid, class_name] : followed_) {
-      const auto decisions = server.Explain(rid, 1, kExplainDeadline);
+      auto decisions = server.Explain(rid, 1, kExplainDeadline);
+      // Of a graph that was refused, only the console is known.
+      if (!decisions.ok() && console_ != Rid()) {
+        decisions = server.Explain(console_, 1, kExplainDeadline);
+      }
       std::string words;
       if (!decisions.ok()) words = std::string(decisions.status().message());
       if (decisions.ok() && !decisions->empty()) words = decisions->front().explanation;
