@@ -413,6 +413,9 @@ class RunnerTest(unittest.TestCase):
         self.assertIn("holds         small/one: server is the faster static placement (ours ", said)
         claimed, = self.in_results()["experiments"][0]["claims"]
         self.assertEqual((claimed["paper"], claimed["holds"]), ("", True))
+        page = (self.results / "report.html").read_text()
+        self.assertIn(">expectation<", page)
+        self.assertNotIn(">the paper<", page)
         self.assertEqual(self.in_results()["manifest"]["profile"]["text"], "H_s = 3.0\n")
         code, said, world = self.experiment("small", "--runs", "1", "--profile", "paper")
         self.assertEqual((code, len(world.runs)), (OK, 3))
