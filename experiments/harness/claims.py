@@ -280,10 +280,41 @@ def _rises(claim, evidence):
                    ours, bool(factors) and not lacking and min(factors)[0] > claim.at_least)
 
 
+def _together(_, evidence):
+    """Nothing moved but all at once: each run's first move is of every object, at one time."""
+    seen, holds = [], True
+    for record in evidence.adaptive():
+        moves = evidence.moves(record)
+        first = [move for move in moves if move["t_s"] == moves[0]["t_s"]]
+        objects = {f"{move['client']}/{move['object']}" for move in first}
+        holds = holds and objects == set(evidence.places(record)) and \
+            {move["to"] for move in first} == {"server"}
+        seen.append("no move" if not moves else f"first {', '.join(sorted(objects))} at "
+                    f"{number(moves[0]['t_s'])} s")
+    return Outcome("all objects go to the server in one step", "", " | ".join(seen), holds)
+
+
+def _apart(_, evidence):
+    """In every run the objects of each client end at a server where no other client's are."""
+    seen, holds = [], True
+    for record in evidence.adaptive():
+        nodes = {}  # of each client
+        for key, place in evidence.places(record).items():
+            node = record.get("final_nodes", {}).get(key) if place == "server" else None
+            nodes.setdefault(key.partition("/")[0], set()).add(node)
+        used = [node for of in nodes.values() for node in of]
+        holds = holds and None not in used and len(set(used)) == len(nodes) == len(used)
+        seen.append(", ".join(f"{client} at " + " and ".join(sorted(of or "the client"
+                                                                    for of in ends))
+                              for client, ends in sorted(nodes.items())))
+    return Outcome("each client's objects end at a server of their own", "", " | ".join(seen),
+                   holds)
+
+
 _KINDS = {"direction": _direction, "speedup": _speedup, "speedup_below": _speedup_below,
           "adaptive": _adaptive, "engine": _engine, "retries": _retries, "total": _total,
           "beats_statics": _beats_statics, "visits": _visits, "exchange": _exchange,
-          "rises": _rises}
+          "rises": _rises, "together": _together, "apart": _apart}
 _COMPARES_STATICS = {"direction", "speedup", "speedup_below", "adaptive", "total", "beats_statics"}
 
 

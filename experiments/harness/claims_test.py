@@ -48,6 +48,33 @@ class ClaimsTest(unittest.TestCase):
         self.check(True, claim("direction", winner="server"), evidence)
         self.check(False, claim("direction", winner="client"), evidence)
 
+    def test_together_is_one_step_of_all_objects(self):
+        def run(*moves):
+            return adaptive(record(9, migrations=list(moves), final_placement={
+                "lan1/apps.Filter": "server", "lan1/objfs.CacheLayer": "server"}), wanted_class="")
+
+        both = [move(1.5, "server"), move(1.5, "server", what="objfs.CacheLayer")]
+        self.check(True, claim("together"), run(*both), "first lan1/apps.Filter, lan1/objfs.Cache")
+        later = move(2.5, "server", what="objfs.CacheLayer")
+        self.check(False, claim("together"), run(both[0], later), "first lan1/apps.Filter at 1.50")
+        self.check(False, claim("together"), run(), "no move")
+        back = [move(1.5, "client"), move(1.5, "client", what="objfs.CacheLayer")]
+        self.check(False, claim("together"), run(*back))
+
+    def test_apart_is_a_server_for_each_client(self):
+        def run(*nodes):
+            keys = ["lan1/apps.Filter", "lan2/apps.Filter"]
+            return adaptive(record(9, final_nodes={key: node for key, node in zip(keys, nodes)
+                                                   if node},
+                                   final_placement={key: "server" if node else "client"
+                                                    for key, node in zip(keys, nodes)}))
+
+        self.check(True, claim("apart"), run("server", "server-s2"),
+                   "lan1 at server, lan2 at server-s2")
+        self.check(False, claim("apart"), run("server", "server"))
+        self.check(False, claim("apart"), run("server", None), "lan2 at the client")
+        self.check(False, claim("apart"), run(None, None))
+
     def test_direction_says_where_the_intervals_overlap(self):
         self.check(True, claim("direction", winner="server"), times([5, 9], [], [4, 8]),
                    "the intervals overlap")

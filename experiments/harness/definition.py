@@ -13,6 +13,7 @@ FILE = "experiment.toml"
 DRIVER = "driver.py"
 TEMPLATE = "template"  # a folder to copy, no experiment
 PLACEMENTS = ("client", "adaptive", "server")
+PAPER_PROFILE = "paper"
 STATICS = ("client", "server")
 SIZES = ("full", "quick", "ci")
 RUNS_MAX = 30  # of one placement
@@ -95,7 +96,7 @@ def _by_placement(check, what):
 _EXPERIMENT = {
     "title": (_text, ...), "figure": (_text, ...), "section": (_text, ""),
     "bars": (_text, ""), "topology": (_text, "paper"), "object": (_text, ""),
-    "not_runnable": (_text, ""),
+    "not_runnable": (_text, ""), "profile": (_name, PAPER_PROFILE), "beyond": (_flag, False),
     "assumptions": (_list_of(_text, "texts"), ()), "progress": (_table, None),
     "retries": (_list_of(_name, "names of rows"), ()),
     "row": (_list_of(_table, "tables, written [[row]]"), ...),
@@ -125,6 +126,7 @@ CLAIM_KINDS = {
                 "at_most": (_not_negative, None)},
     "total": {"at_most": (_positive, ...)},
     "beats_statics": {},
+    "together": {}, "apart": {},
     "visits": {"sequence": (_list_of(_one_of(*STATICS), "client, server"), ...)},
     "exchange": {"first": (_text, ...), "second": (_text, ...)},
     "rises": {"at_least": (_positive, 1.0)},
@@ -223,6 +225,8 @@ class Experiment:
     topology: str
     object: str  # the class whose place is the engine's choice; "": of all objects
     not_runnable: str
+    profile: str  # that it is made for, and that its claims are held to
+    beyond: bool  # the paper has no such experiment: its claims are expectations of ours
     assumptions: tuple
     progress: dict | None
     retries: tuple
@@ -323,7 +327,8 @@ def load(folder):
     experiment = Experiment(
         folder.name, folder, top["title"], top["figure"], top["section"],
         top["bars"] or top["figure"], top["topology"], top["object"], top["not_runnable"],
-        tuple(top["assumptions"]), top["progress"], tuple(top["retries"]), rows)
+        top["profile"], bool(top["beyond"]), tuple(top["assumptions"]), top["progress"],
+        tuple(top["retries"]), rows)
     if not place.errors:
         _check_names(place, experiment)
     if place.errors:
@@ -354,8 +359,17 @@ def find(name, root=EXPERIMENTS):
                           f" Or give a folder with an {FILE}.")
 
 
+@dataclasses.dataclass(frozen=True)
+class Profile:
+    """A frozen set of constants; `sha256`: of its bytes."""
+    name: str
+    path: Path
+    text: str
+    sha256: str
+
+
 def load_profile(name, root=EXPERIMENTS):
-    """(its path, its text, the SHA-256 of its bytes) of a profile; raises ExperimentError."""
+    """The Profile of that name; raises ExperimentError."""
     folder = Path(root) / "profiles"
     path = folder / f"{name}.toml"
     known = sorted(path.stem for path in folder.glob("*.toml"))
@@ -367,4 +381,4 @@ def load_profile(name, root=EXPERIMENTS):
         tomllib.loads(data.decode())
     except ValueError as error:
         raise ExperimentError(f"{path}: {error}") from error
-    return path, data.decode(), hashlib.sha256(data).hexdigest()
+    return Profile(name, path, data.decode(), hashlib.sha256(data).hexdigest())

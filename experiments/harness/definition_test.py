@@ -11,6 +11,7 @@ from fake_world import make_experiment
 
 PAPERS = {"figure06_raid", "figure07_filter", "figure08_cache", "figure10_directory",
           "figure12_competition", "false_sharing", "table2_phases"}
+BEYOND = {"joint_move", "modern", "two_servers", "wan"}
 
 
 class DefinitionTest(unittest.TestCase):
@@ -26,14 +27,30 @@ class DefinitionTest(unittest.TestCase):
         return str(raised.exception)
 
     def test_every_experiment_of_the_project_can_be_read(self):
-        self.assertEqual(set(definition.names()), PAPERS)
-        for name in PAPERS:
+        self.assertLessEqual(PAPERS | BEYOND, set(definition.names()))
+        for name in definition.names():
             experiment = definition.find(name)
+            self.assertEqual(experiment.beyond, name not in PAPERS, name)
+            definition.load_profile(experiment.profile)
             self.assertTrue(experiment.rows, name)
             for row in experiment.rows:
                 self.assertTrue(row.claims or row.statics_of or row.name == "degraded_lan",
                                 f"{row.path} is held to nothing")
             self.assertEqual(experiment.not_runnable, "", name)
+
+    def test_beyond_the_paper_claims_have_no_word_of_it(self):
+        for name in BEYOND:
+            for row in definition.find(name).rows:
+                self.assertTrue(row.claims, row.path)
+                self.assertEqual({claim.paper for claim in row.claims}, {""}, row.path)
+
+    def test_an_experiment_is_of_the_paper_and_its_profile_unless_it_says_otherwise(self):
+        experiment = definition.load(make_experiment(self.root))
+        self.assertEqual((experiment.profile, experiment.beyond), ("paper", False))
+        made = make_experiment(self.root, extra='profile = "modern"\nbeyond = true')
+        experiment = definition.load(made)
+        self.assertEqual((experiment.profile, experiment.beyond), ("modern", True))
+        self.assertIn("beyond = 1: wanted is true or false", self.mistakes(extra="beyond = 1"))
 
     def test_the_template_can_be_read(self):
         self.assertEqual(definition.load(definition.EXPERIMENTS / definition.TEMPLATE).name,
@@ -135,9 +152,9 @@ class DefinitionTest(unittest.TestCase):
 
     def test_profiles_hash_is_that_of_its_bytes(self):
         make_experiment(self.root)
-        _, text, sha256 = definition.load_profile("paper", self.root)
-        self.assertEqual(text, "H_s = 1.0\n")
-        self.assertEqual(sha256, "6a0e2ea300ef3ced48c5a726d666c89299a36e1f50155464431d063c3667cb75")
+        profile = definition.load_profile("paper", self.root)
+        self.assertEqual((profile.name, profile.text), ("paper", "H_s = 1.0\n"))
+        self.assertEqual(profile.sha256, "6a0e2ea300ef3ced48c5a726d666c89299a36e1f50155464431d063c3667cb75")
 
 
 if __name__ == "__main__":

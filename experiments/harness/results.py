@@ -7,13 +7,12 @@ from pathlib import Path
 
 import manifest
 from claims import WINDOWS_MIN, Evidence, Outcome, evaluate
-from definition import PLACEMENTS, STATICS
+from definition import PAPER_PROFILE, PLACEMENTS, STATICS
 from runner import unusable
 from summary import number
 
 CI_KINDS = ("direction", "engine")  # CI's machine is not one to measure on
 CI_SPEEDUP = 2.0                    # rows whose static placements lie this far apart in the paper
-CLAIMED_PROFILE = "paper"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,21 +50,25 @@ def ci_rows(experiment):
             not row.full_only]
 
 
-def _claims(row, evidence, options):
+def _claims(experiment, row, evidence, options):
     """(outcomes, why there are none)."""
     missing = [placement for placement in row.placements if placement not in evidence.records]
     if options.ci and missing:
         return (), f"no claim: CI has not run it at {', '.join(missing)}"
     wanted = [claim for claim in row.claims if not options.ci or claim.kind in CI_KINDS]
     if not wanted:
-        return (), "the paper states nothing to hold this row to" if not row.claims else ""
-    if options.profile != CLAIMED_PROFILE:
+        return (), "nothing is stated to hold this row to" if not row.claims else ""
+    if options.profile not in ("", experiment.profile):
         return (), f"the profile {options.profile} is shown without claims"
     if options.quick and evidence.short():
         shortest = min(record["elapsed_s"] / record["window_s"] for record in evidence.adaptive())
         return (), (f"no claim: a quick adaptive run lasted {number(shortest)} observation windows, "
                     f"fewer than {WINDOWS_MIN}")
-    return tuple(evaluate(claim, evidence) for claim in wanted), ""
+    outcomes = [evaluate(claim, evidence) for claim in wanted]
+    if experiment.beyond:  # what stands in for the paper's word is ours
+        outcomes = [dataclasses.replace(outcome, paper=claim.paper)
+                    for claim, outcome in zip(wanted, outcomes, strict=True)]
+    return tuple(outcomes), ""
 
 
 def _notes(records, options):
@@ -102,19 +105,27 @@ def collect(pairs, store, wanted, options):
             continue
         records = {placement: records.get(placement, []) for placement in PLACEMENTS}
         evidence = Evidence(records, experiment.object)
-        outcomes, why = _claims(row, evidence, options)
+        outcomes, why = _claims(experiment, row, evidence, options)
         results.append(RowResult(experiment, row, evidence, outcomes, why,
                                  _notes(records, options)))
     return results
 
 
-def make_manifest(options, runner, profile_text, missing):
-    """Where the results come from, with all that stands beside the figures."""
+def _profile(profile):
+    return {"name": profile.name, "sha256": profile.sha256, "text": profile.text}
+
+
+def make_manifest(options, runner, profiles, missing):
+    """Where the results come from, with all that stands beside the figures.
+
+    `profiles`: those that were used; the first one, the paper's where it is among them, stands for
+    all in a comparison.
+    """
+    first, *others = sorted(profiles, key=lambda of: of.name != PAPER_PROFILE)
     checks = options.results / "testbed.json"
     return {"commit": runner.commit, "date": manifest.now(), "machine": manifest.machine(),
             "options": options.listed(),
-            "profile": {"name": options.profile, "sha256": runner.profile_sha256,
-                        "text": profile_text},
+            "profile": _profile(first), "other_profiles": [_profile(of) for of in others],
             "testbed": json.loads(checks.read_text(encoding="utf-8")) if checks.exists() else [],
             "failures": [{"run": run, "reason": reason} for run, reason in runner.failures],
             "skipped": [{"row": row, "reason": reason} for row, reason in runner.skipped],

@@ -402,6 +402,62 @@ class RunnerTest(unittest.TestCase):
         self.assertEqual(code, OK)
         self.assertIn("the profile default is shown without claims", said)
 
+    def test_an_experiment_with_a_profile_of_its_own_is_held_to_its_claims_with_it_only(self):
+        made = make_experiment(self.root, claims=SHOWN,
+                               extra='profile = "modern"\nbeyond = true')
+        self.assertTrue(made)
+        (self.root / "profiles" / "modern.toml").write_text("H_s = 3.0\n")
+        code, said, _ = self.experiment("small", "--runs", "1")
+        self.assertEqual(code, OK)
+        self.assertIn("profile modern, SHA-256", said)
+        self.assertIn("holds         small/one: server is the faster static placement (ours ", said)
+        claimed, = self.in_results()["experiments"][0]["claims"]
+        self.assertEqual((claimed["paper"], claimed["holds"]), ("", True))
+        page = (self.results / "report.html").read_text()
+        self.assertIn(">expectation<", page)
+        self.assertNotIn(">the paper<", page)
+        self.assertEqual(self.in_results()["manifest"]["profile"]["text"], "H_s = 3.0\n")
+        code, said, world = self.experiment("small", "--runs", "1", "--profile", "paper")
+        self.assertEqual((code, len(world.runs)), (OK, 3))
+        self.assertIn("the profile paper is shown without claims", said)
+
+    def test_topologies_and_profiles_follow_each_other_in_one_command(self):
+        make_experiment(self.root, "zz_today",
+                        extra='topology = "modern"\nprofile = "modern"\nbeyond = true')
+        make_experiment(self.root, "other", extra='profile = "modern"\nbeyond = true')
+        (self.root / "profiles" / "modern.toml").write_text("H_s = 3.0\n")
+        labs = []
+
+        class Noting(FakeWorld):
+            def lab(self, testbed, profile):
+                labs.append((testbed.what[0], profile.stem))
+                return super().lab(testbed, profile)
+
+        code, _, world = self.experiment("all", "--runs", "1", world=Noting(server_wins))
+        self.assertEqual((code, len(world.runs)), (OK, 9))
+        self.assertEqual(world.up, [("paper", ()), ("modern", ())])
+        self.assertEqual(world.up, world.down)
+        self.assertEqual(labs, [("paper", "modern"), ("paper", "paper"), ("modern", "modern")])
+        made = self.in_results()["manifest"]
+        self.assertEqual([made["profile"]["name"], *(of["name"] for of in made["other_profiles"])],
+                         ["paper", "modern"])
+        self.assertIn("H_s = 3.0", (self.results / "report.html").read_text())
+
+    def test_what_goes_beyond_the_paper_is_left_out_of_all_quick_and_of_ci(self):
+        large = '{kind = "speedup", winner = "server", at_least = 3.0}'
+        make_experiment(self.root, "further", extra="beyond = true", claims=large)
+        _, said, world = self.experiment("all", "--quick", claims=large)
+        self.assertEqual(len(world.runs), 3)
+        self.assertIn("further is left out, as it goes beyond the paper: `further --quick`", said)
+        self.assertEqual({of["name"] for of in self.in_results()["experiments"]}, {"small/one"})
+        for words in (["all", "--ci"], ["further", "--ci"]):
+            _, said, world = self.experiment(*words)
+            self.assertIn("further is left out", said)
+            self.assertEqual({of["name"] for of in self.in_results()["experiments"]},
+                             {"small/one"} if words[0] == "all" else set())
+        _, _, world = self.experiment("further", "--quick")
+        self.assertEqual(len(world.runs), 3)
+
     def test_all_leaves_out_what_cannot_be_run_and_says_so(self):
         make_experiment(self.root, "later", extra='not_runnable = "its layer is not there"')
         code, _, world = self.experiment("all", "--runs", "1")
