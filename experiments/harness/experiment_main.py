@@ -89,6 +89,10 @@ def command_check(world, out):
 
 def _rows_of(experiment, wanted, options):
     """The rows of the names wanted (none: all), and those whose static runs they use."""
+    grids = {row.grid for row in experiment.rows if row.grid}
+    wanted = [name for word in wanted for name in
+              ([row.name for row in experiment.cells(word)
+                if not (options.quick and row.full_only)] if word in grids else [word])]
     names = [row.name for row in experiment.rows]
     for name in wanted:
         if name not in names:
@@ -124,6 +128,8 @@ def select(words, root, options):
             if not everything:
                 raise ExperimentError(f"{name} cannot be run yet: {experiment.not_runnable}")
             not_runnable.append(experiment)
+            continue
+        if experiment.beyond and (options.ci or everything and options.quick):
             continue
         chosen = [] if "" in rows else rows
         by_experiment.append([(experiment, row) for row in _rows_of(experiment, chosen, options)])
