@@ -136,7 +136,8 @@ def sweep(lines, what, marked, mark):
     for (label, points), (colour, dash, marker) in zip(lines.items(), LINES):
         axes.plot([x for x, _ in points], [y for _, y in points], dash, color=colour,
                   marker=marker, markersize=5, linewidth=1.4, label=label)
-    axes.set_xscale("log")
+    axes.set_xscale("log", subs=[2, 5])
+    axes.xaxis.set_minor_formatter(lambda value, _: f"{value:g}")
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.set_ylim(bottom=0)
     axes.axhline(1, color=INK, linewidth=0.8)
