@@ -379,7 +379,8 @@ def _check_heat_maps(place, experiment):
         cells = [{key: row.workload.get(key) for key in (of["x"], of["y"])}
                  for row in experiment.cells(of["grid"])]
         if cells and of["default"] not in cells:
-            place.wrong("heat_map", f"default is no cell of {of['grid']} by {of['x']} and {of['y']}")
+            place.wrong("heat_map",
+                        f"default is no cell of {of['grid']} by {of['x']} and {of['y']}")
 
 
 def load(folder):

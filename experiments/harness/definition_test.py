@@ -158,7 +158,8 @@ class DefinitionTest(unittest.TestCase):
         self.assertIn("row one: unknown grid 'att'; did you mean at?", str(raised.exception))
 
     def test_a_sweep_names_rows_there_are(self):
-        text = self.mistakes(extra='sweep = {rows = ["two"], phase = "a", what = "b", figure = "c"}')
+        text = self.mistakes(
+            extra='sweep = {rows = ["two"], phase = "a", what = "b", figure = "c"}')
         self.assertIn("sweep.rows: unknown row 'two'", text)
 
     def test_broken_toml_is_told_with_its_line(self):

@@ -66,11 +66,12 @@ class DriversTest(unittest.TestCase):
         for heat_map in experiment.heat_maps:
             for row in experiment.cells(heat_map["grid"]):
                 config = self.asked(driver, row, "adaptive", False)["config"]
-                config["placement"]["window"] = config["placement"]["window"].replace("1000ms", "1s")
+                placement = config["placement"]
+                placement["window"] = placement["window"].replace("1000ms", "1s")
                 same = lab.profile.config(**config) == lab.profile.config()
                 default = {key: row.workload[key] for key in heat_map["default"]}
                 self.assertEqual(same, default == heat_map["default"], row.path)
-                digest_ms = int(config["placement"]["digest_interval"].removesuffix("ms"))
+                digest_ms = int(placement["digest_interval"].removesuffix("ms"))
                 self.assertLessEqual(5 * digest_ms, row.workload["window_ms"])
                 seen.append(same)
         self.assertEqual((len(seen), sum(seen)), (75, 3))

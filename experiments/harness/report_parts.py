@@ -201,7 +201,8 @@ def sweep_table(points):
     for title, phase_s, optimal_s, better, static_s, adaptive_s, moves in points:
         rows.append([text(title), number(phase_s), number(optimal_s),
                      f"{number(static_s)} ({text(better)})", number(adaptive_s),
-                     f"{adaptive_s / optimal_s:.2f}", f"{adaptive_s / static_s:.2f}", number(moves)])
+                     f"{adaptive_s / optimal_s:.2f}", f"{adaptive_s / static_s:.2f}",
+                     number(moves)])
     return table(["", "a phase, s", "optimal, s", "better static, s", "adaptive, s",
                   "x optimal", "x better static", "moves a run"], rows, numeric=range(1, 8))
 

@@ -27,8 +27,9 @@ BARS = {"figure06_raid", "figure07_filter", "figure08_cache", "figure10_director
         "figure12_competition", "false_sharing", "phases_sweep", "threshold_sweep"}
 SWEEPS = {"phases_sweep-sweep", "threshold_sweep-phases_at", "threshold_sweep-flicker_at",
           "threshold_sweep-set4_at"}
-PLOTS = BARS | SWEEPS | {"figure10_directory-high_san-progress", "figure12_competition-lan-progress",
-                "table2_phases-lan-phases", "table2_phases-lan_no_fast_lane-phases"}
+PLOTS = BARS | SWEEPS | {
+    "figure10_directory-high_san-progress", "figure12_competition-lan-progress",
+    "table2_phases-lan-phases", "table2_phases-lan_no_fast_lane-phases"}
 VOID = {"meta", "br", "hr", "img", "link"}
 
 
@@ -186,7 +187,8 @@ class ReportTest(unittest.TestCase):
         rows = [results.RowResult(experiment, row, found[row.name], (), "", ())
                 for row in experiment.rows[:3]]
         self.assertEqual(sweeps.points(experiment, rows),
-                         [("1 s", 1, 1, "server", 1.8, 2, 0), ("0.5 s", 2.5, 2.5, "server", 4, 3, 0)])
+                         [("1 s", 1, 1, "server", 1.8, 2, 0),
+                          ("0.5 s", 2.5, 2.5, "server", 4, 3, 0)])
 
     def test_a_page_without_matplotlib_says_what_to_install(self):
         bare = Path(self.folder.name) / "bare"

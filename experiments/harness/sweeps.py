@@ -1,4 +1,4 @@
-"""Figures of many rows: a curve over the length of phases, and heat maps over a grid of parameters."""
+"""Figures of many rows: a curve over the length of phases, and heat maps over a grid."""
 
 import math
 
@@ -72,9 +72,9 @@ def captions(experiment):
     made = [(f"{experiment.name}-sweep", experiment.sweep["figure"])] if experiment.sweep else []
     for heat_map in experiment.heat_maps:
         base = "the optimum" if heat_map["over"] == "optimal" else "the better static placement"
-        made.append((f"{experiment.name}-{heat_map['grid']}",
-                     f"{heat_map['figure']}: adaptive's time over that of {base}; darker is slower, "
-                     "and the frame is the default"))
+        caption = (f"{heat_map['figure']}: adaptive's time over that of {base}; darker is slower, "
+                   "and the frame is the default")
+        made.append((f"{experiment.name}-{heat_map['grid']}", caption))
     return made
 
 
