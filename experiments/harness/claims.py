@@ -30,7 +30,8 @@ class Evidence:
     def __init__(self, records, wanted_class="", grids=None):
         self.records = {placement: list(of) for placement, of in records.items() if of}
         self.wanted_class = wanted_class
-        self.grids = grids or {}  # {grid: {cell's row: its Evidence}}, of the same experiment
+        # {grid: {cell's row: its Evidence}} of the same experiment; it may be filled later on.
+        self.grids = {} if grids is None else grids
 
     def time(self, placement):
         """The Summary of the elapsed seconds; None where it was not run."""

@@ -160,6 +160,12 @@ class ReportTest(unittest.TestCase):
                 self.assertEqual((again / "plots" / f"{name}.{kind}").read_bytes(),
                                  (self.results / "plots" / f"{name}.{kind}").read_bytes(), name)
 
+    def test_the_default_is_held_to_all_cells_that_were_run(self):
+        made = {row["name"]: row for row in
+                json.loads((self.results / "results.json").read_text())["experiments"]}
+        for work in ("phases", "flicker", "set4"):
+            self.assertIn("the best of 25)", made[f"threshold_sweep/{work}"]["claims"][0]["ours"])
+
     def test_a_heat_map_has_each_cells_number_and_marks_the_default(self):
         with mock.patch.dict(charts._plot().rcParams, {"svg.fonttype": "none"}):
             text = charts.heat_map({(5, 250): 1.07, (30, 250): 1.234, (5, 1000): 2.5,
