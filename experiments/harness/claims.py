@@ -27,9 +27,11 @@ class Outcome:
 class Evidence:
     """The records of one row, by placement, and what is worked out from them."""
 
-    def __init__(self, records, wanted_class=""):
+    def __init__(self, records, wanted_class="", grids=None):
         self.records = {placement: list(of) for placement, of in records.items() if of}
         self.wanted_class = wanted_class
+        # {grid: {cell's row: its Evidence}} of the same experiment; it may be filled later on.
+        self.grids = {} if grids is None else grids
 
     def time(self, placement):
         """The Summary of the elapsed seconds; None where it was not run."""
@@ -101,6 +103,14 @@ class Evidence:
         """[(name, seconds)]: each phase at the static placement where its mean is smaller."""
         return [(name, min(client.mean, server.mean)) for (name, client), (_, server) in
                 zip(self.phases("client"), self.phases("server"))]
+
+
+def over(evidence, what):
+    """Adaptive's time over the better static one, or over the optimum where there are phases."""
+    optimal = math.fsum(seconds for _, seconds in evidence.optimal_phases())
+    if what == "static" or len(evidence.optimal_phases()) < 2:
+        optimal = evidence.time(evidence.better()[0]).mean
+    return evidence.time("adaptive").mean / optimal
 
 
 def _compared(evidence):
@@ -176,6 +186,20 @@ def _total(claim, evidence):
                    f"<= {claim.at_most:g} x optimal",
                    f"{total / optimal:.2f} x ({number(total)} s for {number(optimal)} s)",
                    optimal > 0 and total <= claim.at_most * optimal)
+
+
+def _near_best(claim, evidence):
+    """Of the row itself, which has the profile's constants, and of all cells that were run."""
+    times = {name: cell.time("adaptive").mean for name, cell in
+             evidence.grids.get(claim.grid, {}).items() if cell.time("adaptive")}
+    text = f"adaptive is within {claim.within:.0%} of the best of the grid {claim.grid}"
+    if not times:
+        return Outcome(text, f"within {claim.within:.0%}", "not run: any cell", False)
+    best = min(times, key=times.get)
+    mine = evidence.time("adaptive").mean
+    return Outcome(text, f"within {claim.within:.0%}",
+                   f"{mine / times[best] - 1:+.1%} ({number(mine)} s for {number(times[best])} s, "
+                   f"{best}, the best of {len(times)})", mine <= (1 + claim.within) * times[best])
 
 
 def _beats_statics(_, evidence):
@@ -314,7 +338,7 @@ def _apart(_, evidence):
 _KINDS = {"direction": _direction, "speedup": _speedup, "speedup_below": _speedup_below,
           "adaptive": _adaptive, "engine": _engine, "retries": _retries, "total": _total,
           "beats_statics": _beats_statics, "visits": _visits, "exchange": _exchange,
-          "rises": _rises, "together": _together, "apart": _apart}
+          "rises": _rises, "near_best": _near_best, "together": _together, "apart": _apart}
 _COMPARES_STATICS = {"direction", "speedup", "speedup_below", "adaptive", "total", "beats_statics"}
 
 

@@ -3,7 +3,7 @@
 
 import unittest
 
-from claims import Evidence, evaluate, progress_rates
+from claims import Evidence, evaluate, over, progress_rates
 from definition import CLAIM_KINDS, Claim
 from fake_world import client, move, record
 
@@ -103,6 +103,22 @@ class ClaimsTest(unittest.TestCase):
         self.check(True, made, times([50, 50], [10, 12, 14], [10, 10]), "half-width is the margin")
         # Mean 12 with a half-width of 0.17: the paper's margin of 1 counts.
         self.check(False, made, times([50, 50], [11.9, 12, 12.1], [10, 10]))
+
+    def test_the_default_is_held_to_the_best_cell_of_the_grid(self):
+        made = claim("near_best", grid="at", within=0.25)
+        cells = {"at_1": times([], [8], []), "at_2": times([], [10], []), "at_3": times()}
+        for mine, holds in ((9.9, True), (10.1, False)):
+            evidence = Evidence({"adaptive": [record(mine)]}, grids={"at": cells})
+            self.check(holds, made, evidence, "8.00 s, at_1, the best of 2)")
+        self.check(False, made, times([], [1], []), "not run: any cell")
+
+    def test_adaptive_is_held_against_the_phases_or_the_better_static_placement(self):
+        def run(seconds, *phases):
+            return [record(seconds, phases=[{"name": "p", "elapsed_s": of} for of in phases])]
+        evidence = Evidence({"client": run(10, 1, 9), "server": run(8, 6, 2), "adaptive": run(6)})
+        self.assertAlmostEqual(over(evidence, "optimal"), 6 / 3)
+        self.assertAlmostEqual(over(evidence, "static"), 6 / 8)
+        self.assertAlmostEqual(over(times([10], [6], [8]), "optimal"), 6 / 8)
 
     def test_adaptive_with_one_run_has_no_interval_to_lean_on(self):
         self.check(False, claim("adaptive", within=0.0), times([50], [10.01], [10]))

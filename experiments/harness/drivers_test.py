@@ -73,6 +73,23 @@ class DriversTest(unittest.TestCase):
             driver(NotedLab(experiment.profile), {**row.for_driver(True), "application": "greb"},
                    "client", 1, True)
 
+    def test_the_defaults_cell_of_a_grid_has_the_profiles_constants(self):
+        experiment = definition.find("threshold_sweep")
+        driver, lab = load_driver(experiment), NotedLab(experiment.profile)
+        seen = []
+        for heat_map in experiment.heat_maps:
+            for row in experiment.cells(heat_map["grid"]):
+                config = self.asked(driver, row, experiment, "adaptive", False)["config"]
+                placement = config["placement"]
+                placement["window"] = placement["window"].replace("1000ms", "1s")
+                same = lab.profile.config(**config) == lab.profile.config()
+                default = {key: row.workload[key] for key in heat_map["default"]}
+                self.assertEqual(same, default == heat_map["default"], row.path)
+                digest_ms = int(placement["digest_interval"].removesuffix("ms"))
+                self.assertLessEqual(5 * digest_ms, row.workload["window_ms"])
+                seen.append(same)
+        self.assertEqual((len(seen), sum(seen)), (75, 3))
+
     def test_quick_is_less_work_or_the_same_and_ci_no_more_than_that(self):
         for _, row, _ in self.rows():
             if row.full_only:

@@ -90,6 +90,10 @@ def command_check(world, out):
 
 def _rows_of(experiment, wanted, options):
     """The rows of the names wanted (none: all), and those whose static runs they use."""
+    grids = {row.grid for row in experiment.rows if row.grid}
+    wanted = [name for word in wanted for name in
+              ([row.name for row in experiment.cells(word)
+                if not (options.quick and row.full_only)] if word in grids else [word])]
     names = [row.name for row in experiment.rows]
     for name in wanted:
         if name not in names:

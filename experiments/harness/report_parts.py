@@ -194,6 +194,19 @@ def phases_table(result):
         numeric=range(1, len(names) + 2)) + _windows_note(evidence, paper)
 
 
+def sweep_table(points):
+    """What the curve is made of: (title, seconds of a phase, of the optimum, better static,
+    adaptive, moves a run)."""
+    rows = []
+    for title, phase_s, optimal_s, better, static_s, adaptive_s, moves in points:
+        rows.append([text(title), number(phase_s), number(optimal_s),
+                     f"{number(static_s)} ({text(better)})", number(adaptive_s),
+                     f"{adaptive_s / optimal_s:.2f}", f"{adaptive_s / static_s:.2f}",
+                     number(moves)])
+    return table(["", "a phase, s", "optimal, s", "better static, s", "adaptive, s",
+                  "x optimal", "x better static", "moves a run"], rows, numeric=range(1, 8))
+
+
 def _windows_note(evidence, paper):
     """How long phases last where they are fast, in windows: what the engine has to see them by."""
     window_s = next(iter(evidence.records.values()))[0]["window_s"]

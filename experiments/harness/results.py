@@ -57,7 +57,8 @@ def _claims(experiment, row, evidence, options):
         return (), f"no claim: CI has not run it at {', '.join(missing)}"
     wanted = [claim for claim in row.claims if not options.ci or claim.kind in CI_KINDS]
     if not wanted:
-        return (), "nothing is stated to hold this row to" if not row.claims else ""
+        bare = not row.claims and not row.grid
+        return (), "nothing is stated to hold this row to" if bare else ""
     if options.profile not in ("", experiment.profile):
         return (), f"the profile {options.profile} is shown without claims"
     if options.quick and evidence.short():
@@ -95,7 +96,7 @@ def _records(store, row, wanted, options, placements):
 
 def collect(pairs, store, wanted, options):
     """[RowResult] of the [(experiment, row)] that have records; `wanted(row)` is their origin."""
-    results = []
+    grids, made = {}, []
     for experiment, row in pairs:
         records = _records(store, row, wanted(row), options, row.placements)
         if row.statics_of and records.get("adaptive"):
@@ -104,10 +105,15 @@ def collect(pairs, store, wanted, options):
         if not any(records.values()):
             continue
         records = {placement: records.get(placement, []) for placement in PLACEMENTS}
-        evidence = Evidence(records, experiment.object)
+        of_experiment = grids.setdefault(experiment.name, {})
+        evidence = Evidence(records, experiment.object, of_experiment)
+        if row.grid:
+            of_experiment.setdefault(row.grid, {})[row.name] = evidence
+        made.append((experiment, row, evidence, _notes(records, options)))
+    results = []
+    for experiment, row, evidence, notes in made:  # now that all cells are known
         outcomes, why = _claims(experiment, row, evidence, options)
-        results.append(RowResult(experiment, row, evidence, outcomes, why,
-                                 _notes(records, options)))
+        results.append(RowResult(experiment, row, evidence, outcomes, why, notes))
     return results
 
 

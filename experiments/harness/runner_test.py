@@ -301,6 +301,26 @@ class RunnerTest(unittest.TestCase):
         self.assertGreater(many, 2)
         self.assertEqual(len(set(names[:many])), many)
 
+    def test_what_goes_beyond_the_paper_is_left_out_of_quick_and_ci(self):
+        grid = '[[row]]\nname = "at"\nnetwork = "LAN"\nstatics_of = "one"\ngrid = {a = [1, 2]}\n' \
+               'quick_grid = {a = [2]}\nclients = ["lan1"]\n'
+        folder = make_experiment(self.root, name="sweeps", extra="beyond = true")
+        path = folder / "experiment.toml"
+        path.write_text(path.read_text() + grid)
+        make_experiment(self.root)
+        selected = {}
+        for words in ("all", "all --quick", "all --ci", "sweeps --quick", "sweeps/at",
+                      "sweeps/at --quick", "sweeps/at_1"):
+            options = experiment_main.options_of(
+                experiment_main.parser().parse_args(words.split()))
+            pairs, _ = experiment_main.select(words.split()[:1], self.root, options)
+            selected[words] = [row.path for _, row in pairs]
+        one, cells = "sweeps/one", ["sweeps/at_1", "sweeps/at_2"]
+        self.assertEqual(selected, {
+            "all": ["small/one", one, *cells], "all --quick": ["small/one"], "all --ci": [],
+            "sweeps --quick": [one, cells[1]], "sweeps/at": [one, *cells],
+            "sweeps/at --quick": [one, cells[1]], "sweeps/at_1": [one, cells[0]]})
+
     def test_ci_has_a_size_of_its_own_where_a_row_says_so(self):
         claims = '{kind = "speedup", winner = "server", at_least = 3.0}'
         path = make_experiment(self.root, claims=claims) / "experiment.toml"
