@@ -13,6 +13,7 @@ FILE = "experiment.toml"
 DRIVER = "driver.py"
 TEMPLATE = "template"  # a folder to copy, no experiment
 PLACEMENTS = ("client", "adaptive", "server")
+PAPER_PROFILE = "paper"
 STATICS = ("client", "server")
 SIZES = ("full", "quick", "ci")
 RUNS_MAX = 30  # of one placement
@@ -95,7 +96,7 @@ def _by_placement(check, what):
 _EXPERIMENT = {
     "title": (_text, ...), "figure": (_text, ...), "section": (_text, ""),
     "bars": (_text, ""), "topology": (_text, "paper"), "object": (_text, ""),
-    "not_runnable": (_text, ""),
+    "not_runnable": (_text, ""), "profile": (_name, PAPER_PROFILE), "beyond": (_flag, False),
     "assumptions": (_list_of(_text, "texts"), ()), "progress": (_table, None),
     "retries": (_list_of(_name, "names of rows"), ()),
     "row": (_list_of(_table, "tables, written [[row]]"), ...),
@@ -223,6 +224,8 @@ class Experiment:
     topology: str
     object: str  # the class whose place is the engine's choice; "": of all objects
     not_runnable: str
+    profile: str  # that it is made for, and that its claims are held to
+    beyond: bool  # the paper has no such experiment: its claims are expectations of ours
     assumptions: tuple
     progress: dict | None
     retries: tuple
@@ -323,7 +326,8 @@ def load(folder):
     experiment = Experiment(
         folder.name, folder, top["title"], top["figure"], top["section"],
         top["bars"] or top["figure"], top["topology"], top["object"], top["not_runnable"],
-        tuple(top["assumptions"]), top["progress"], tuple(top["retries"]), rows)
+        top["profile"], bool(top["beyond"]), tuple(top["assumptions"]), top["progress"],
+        tuple(top["retries"]), rows)
     if not place.errors:
         _check_names(place, experiment)
     if place.errors:

@@ -20,7 +20,7 @@ from definition import EXPERIMENTS, ExperimentError
 from fake_world import DRIVER, FakeWorld, made_up
 
 BARS = {"figure06_raid", "figure07_filter", "figure08_cache", "figure10_directory", "table2_phases",
-        "figure12_competition", "false_sharing"}
+        "figure12_competition", "false_sharing", "real_programs"}
 PLOTS = BARS | {"figure10_directory-high_san-progress", "figure12_competition-lan-progress",
                 "table2_phases-lan-phases", "table2_phases-lan_no_fast_lane-phases"}
 VOID = {"meta", "br", "hr", "img", "link"}
