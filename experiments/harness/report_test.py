@@ -16,8 +16,11 @@ import compare
 import definition
 import experiment_main
 import manifest
+import results
 from definition import EXPERIMENTS, ExperimentError
 from fake_world import DRIVER, FakeWorld, made_up
+from fake_world import record as fake_record
+from runner import Options
 
 BARS = {"figure06_raid", "figure07_filter", "figure08_cache", "figure10_directory", "table2_phases",
         "figure12_competition", "false_sharing", "real_programs"}
@@ -150,6 +153,13 @@ class ReportTest(unittest.TestCase):
         for kind in ("svg", "png"):
             self.assertEqual((again / "plots" / f"figure07_filter.{kind}").read_bytes(),
                              (self.results / "plots" / f"figure07_filter.{kind}").read_bytes())
+
+    def test_a_baseline_is_told_once_a_seed(self):
+        base = {"name": "on the local disk", "elapsed_s": 1.5}
+        records = {placement: [{**fake_record(9), "seed": 1, "baseline": base}]
+                   for placement in ("client", "server")}
+        notes = results._notes(records, Options(Path("nowhere"), runs=1))
+        self.assertEqual(notes, ("on the local disk: 1.50 s",))
 
     def test_a_page_without_matplotlib_says_what_to_install(self):
         bare = Path(self.folder.name) / "bare"
