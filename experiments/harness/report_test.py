@@ -22,9 +22,12 @@ from claims import Evidence
 from definition import EXPERIMENTS, ExperimentError
 from fake_world import DRIVER, FakeWorld, made_up
 from fake_world import record as fake_record
+from runner import Options
 
-BARS = {"figure06_raid", "figure07_filter", "figure08_cache", "figure10_directory", "table2_phases",
-        "figure12_competition", "false_sharing", "phases_sweep", "threshold_sweep"}
+PAPERS = {"figure06_raid", "figure07_filter", "figure08_cache", "figure10_directory",
+          "table2_phases", "figure12_competition", "false_sharing"}
+SWEPT = {"phases_sweep", "threshold_sweep"}
+BARS = PAPERS | SWEPT
 SWEEPS = {"phases_sweep-sweep", "threshold_sweep-phases_at", "threshold_sweep-flicker_at",
           "threshold_sweep-set4_at"}
 PLOTS = BARS | SWEEPS | {
@@ -119,7 +122,8 @@ class ReportTest(unittest.TestCase):
             for row in definition.find(name).rows:
                 self.assertEqual(len(made[row.path]["claims"]), len(row.claims), row.path)
                 self.assert_has(self.text, f">{row.path}</a>")
-        self.assertEqual(self.text.count("claim holds?"), len(BARS))
+        self.assertEqual(self.text.count("claim holds?"), len(PAPERS))
+        self.assertEqual(self.text.count("<th>holds?"), len(SWEPT))
         held = sum(of["holds"] for row in made.values() for of in row["claims"])
         self.assertEqual(self.text.count("✓ holds</span>"), held)
         self.assertEqual(self.text.count("✗ does not hold</span>"),
@@ -195,6 +199,13 @@ class ReportTest(unittest.TestCase):
         self.assertEqual(sweeps.points(experiment, rows),
                          [("1 s", 1, 1, "server", 1.8, 2, 0),
                           ("0.5 s", 2.5, 2.5, "server", 4, 3, 0)])
+
+    def test_a_baseline_is_told_once_a_seed(self):
+        base = {"name": "on the local disk", "elapsed_s": 1.5}
+        records = {placement: [{**fake_record(9), "seed": 1, "baseline": base}]
+                   for placement in ("client", "server")}
+        notes = results._notes(records, Options(Path("nowhere"), runs=1))
+        self.assertEqual(notes, ("on the local disk: 1.50 s",))
 
     def test_a_page_without_matplotlib_says_what_to_install(self):
         bare = Path(self.folder.name) / "bare"

@@ -9,7 +9,7 @@ import manifest
 from claims import WINDOWS_MIN, Evidence, Outcome, evaluate
 from definition import PAPER_PROFILE, PLACEMENTS, STATICS
 from runner import unusable
-from summary import number
+from summary import number, summarize
 
 CI_KINDS = ("direction", "engine")  # CI's machine is not one to measure on
 CI_SPEEDUP = 2.0                    # rows whose static placements lie this far apart in the paper
@@ -81,6 +81,13 @@ def _notes(records, options):
               for source in sorted({record["source"] for record in every} - {"ebpf"})]
     notes += [f"degraded: {text}" for text in
               sorted({str(text) for record in every for text in record["degraded"]})]
+    baselines = {}
+    for record in every:
+        if "baseline" in record:
+            baselines.setdefault(record["baseline"]["name"], {})[record["seed"]] = \
+                record["baseline"]["elapsed_s"]
+    notes += [f"{name}: {summarize(by_seed.values()).text()}"
+              for name, by_seed in sorted(baselines.items())]
     counts = {placement: len(of) for placement, of in records.items() if of}
     if set(counts.values()) - {options.runs}:
         notes.append("runs: " + ", ".join(f"{placement} {count} of {options.runs}"
