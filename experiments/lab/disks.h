@@ -23,8 +23,8 @@ namespace abacus::lab {
 // Thread-safety: thread-safe.
 class Disks {
  public:
-  // `modelled`: each with the times of `disk` and behind a page cache, which share the memory of the
-  // paper's node.
+  // `modelled`: each with the times of `disk` and behind a page cache, which share the memory of
+  // the paper's node.
   Disks(size_t count, bool modelled, objfs::DiskModel disk);
 
   // Publishes the volumes of the first disk, and opens those of the others, each in a directory of

@@ -73,7 +73,9 @@ TEST(CallObserverTest, ABranchThatIsWaitedForTellsOfItsLinkAndOneThatIsLeftDoesN
     const Ref<Taker> far = cluster[0].RefTo<Taker>(made.rid());
     for (int i = 0; i < 10; ++i) {
       TimedBranch<&Taker::Give> left(far.base(), uint64_t{64 * 1024});
-      absl::SleepFor(absl::Milliseconds(3));  // its thread does something else
+      const absl::Time busy_until = absl::Now() + absl::Milliseconds(3);
+      while (absl::Now() < busy_until) {  // its thread does something else
+      }
       while (!left.Wait()) {
       }
       ASSERT_TRUE(left.Join().ok());
