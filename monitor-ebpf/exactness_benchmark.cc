@@ -152,7 +152,8 @@ void BytesRead(Monitor& ebpf, int file, void* memory, BenchReport& report) {
     ThreadClock clock;
     ebpf.AttachThread(clock);
     clock.SetObject(kObject);
-    for (int i = 0; i < 200; ++i) read_sink += static_cast<uint64_t>(pread(file, memory, 1 << 20, 0));
+    for (int i = 0; i < 200; ++i)
+      read_sink += static_cast<uint64_t>(pread(file, memory, 1 << 20, 0));
     clock.SetObject(0);
   }).join();
   const auto kernel = static_cast<double>(*ReadBytesOfProcess() - *kernel_before);

@@ -129,6 +129,68 @@ def progress(record, moves, clients, what):
     return _saved(pyplot, figure)
 
 
+def sweep(lines, what, marked, mark):
+    """Lines of {label: [(x, ratio)]} over a logarithmic x; a vertical line at `marked`."""
+    pyplot = _plot()
+    figure, axes = pyplot.subplots(figsize=(6.0, 3.3))
+    for (label, points), (colour, dash, marker) in zip(lines.items(), LINES):
+        axes.plot([x for x, _ in points], [y for _, y in points], dash, color=colour,
+                  marker=marker, markersize=5, linewidth=1.4, label=label)
+    axes.set_xscale("log", subs=[2, 5])
+    axes.xaxis.set_minor_formatter(lambda value, _: f"{value:g}")
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.set_ylim(bottom=0)
+    axes.axhline(1, color=INK, linewidth=0.8)
+    axes.axvline(marked, color=FAINT, linestyle=":", linewidth=1)
+    axes.annotate(mark, (marked, 0), xycoords=("data", "axes fraction"), fontsize=7,
+                  textcoords="offset points", xytext=(3, 4), color=INK)
+    axes.grid(axis="y")
+    axes.set_xlabel(what)
+    axes.set_ylabel("times as long")
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=1, fontsize=8, handlelength=3)
+    return _saved(pyplot, figure)
+
+
+def heat_map(cells, titles, default):
+    """Cells of {(x, y): ratio}, darker where it is larger, with the number in it.
+
+    `titles`: of x and y. `default`: (x, y) of the cell that is framed and named. Grey alone tells
+    as much: cividis falls in lightness all the way. Rectangles and no image, so that the SVG is
+    one of lines and text.
+    """
+    pyplot = _plot()
+    import matplotlib
+    colours = matplotlib.colormaps["cividis_r"]
+    xs, ys = (sorted({cell[i] for cell in cells}) for i in (0, 1))
+    low, high = min(cells.values()), max(cells.values())
+    figure, axes = pyplot.subplots(figsize=(1.4 + 0.95 * len(xs), 0.9 + 0.6 * len(ys)))
+    for (x, y), ratio in cells.items():
+        at = xs.index(x), ys.index(y)
+        # From the best of all cells to a half more at least, so that noise does not look like much.
+        shade = (ratio - low) / max(high - low, 0.5 * low)
+        axes.add_patch(pyplot.Rectangle((at[0] - 0.5, at[1] - 0.5), 1, 1, edgecolor="#ffffff",
+                                        facecolor=colours(shade), linewidth=1))
+        is_default = (x, y) == default
+        axes.annotate(f"{ratio:.2f}" + ("\ndefault" if is_default else ""), at, ha="center",
+                      va="center", fontsize=9, fontweight="bold" if is_default else "normal",
+                      color="#ffffff" if shade > 0.5 else "#000000")
+    if default in cells:
+        at = xs.index(default[0]), ys.index(default[1])
+        for width, colour in ((4, "#000000"), (1.5, "#ffffff")):  # seen on dark and on light
+            axes.add_patch(pyplot.Rectangle((at[0] - 0.46, at[1] - 0.43), 0.92, 0.86, fill=False,
+                                            edgecolor=colour, linewidth=width))
+    axes.set_xlim(-0.5, len(xs) - 0.5)
+    axes.set_ylim(-0.5, len(ys) - 0.5)
+    axes.set_xticks(range(len(xs)), [f"{x:g}" for x in xs])
+    axes.set_yticks(range(len(ys)), [f"{y:g}" for y in ys])
+    axes.tick_params(length=0)
+    for side in axes.spines.values():
+        side.set_visible(False)
+    axes.set_xlabel(titles[0])
+    axes.set_ylabel(titles[1])
+    return _saved(pyplot, figure)
+
+
 def inline(svg, prefix, label):
     """SVG bytes as an element of a page: ids of its own, a label for who does not see it."""
     text = svg.decode()

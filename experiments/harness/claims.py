@@ -27,9 +27,11 @@ class Outcome:
 class Evidence:
     """The records of one row, by placement, and what is worked out from them."""
 
-    def __init__(self, records, wanted_class=""):
+    def __init__(self, records, wanted_class="", grids=None):
         self.records = {placement: list(of) for placement, of in records.items() if of}
         self.wanted_class = wanted_class
+        # {grid: {cell's row: its Evidence}} of the same experiment; it may be filled later on.
+        self.grids = {} if grids is None else grids
 
     def time(self, placement):
         """The Summary of the elapsed seconds; None where it was not run."""
@@ -101,6 +103,14 @@ class Evidence:
         """[(name, seconds)]: each phase at the static placement where its mean is smaller."""
         return [(name, min(client.mean, server.mean)) for (name, client), (_, server) in
                 zip(self.phases("client"), self.phases("server"))]
+
+
+def over(evidence, what):
+    """Adaptive's time over the better static one, or over the optimum where there are phases."""
+    optimal = math.fsum(seconds for _, seconds in evidence.optimal_phases())
+    if what == "static" or len(evidence.optimal_phases()) < 2:
+        optimal = evidence.time(evidence.better()[0]).mean
+    return evidence.time("adaptive").mean / optimal
 
 
 def _compared(evidence):
@@ -176,6 +186,20 @@ def _total(claim, evidence):
                    f"<= {claim.at_most:g} x optimal",
                    f"{total / optimal:.2f} x ({number(total)} s for {number(optimal)} s)",
                    optimal > 0 and total <= claim.at_most * optimal)
+
+
+def _near_best(claim, evidence):
+    """Of the row itself, which has the profile's constants, and of all cells that were run."""
+    times = {name: cell.time("adaptive").mean for name, cell in
+             evidence.grids.get(claim.grid, {}).items() if cell.time("adaptive")}
+    text = f"adaptive is within {claim.within:.0%} of the best of the grid {claim.grid}"
+    if not times:
+        return Outcome(text, f"within {claim.within:.0%}", "not run: any cell", False)
+    best = min(times, key=times.get)
+    mine = evidence.time("adaptive").mean
+    return Outcome(text, f"within {claim.within:.0%}",
+                   f"{mine / times[best] - 1:+.1%} ({number(mine)} s for {number(times[best])} s, "
+                   f"{best}, the best of {len(times)})", mine <= (1 + claim.within) * times[best])
 
 
 def _beats_statics(_, evidence):
@@ -280,10 +304,41 @@ def _rises(claim, evidence):
                    ours, bool(factors) and not lacking and min(factors)[0] > claim.at_least)
 
 
+def _together(_, evidence):
+    """Nothing moved but all at once: each run's first move is of every object, at one time."""
+    seen, holds = [], True
+    for record in evidence.adaptive():
+        moves = evidence.moves(record)
+        first = [move for move in moves if move["t_s"] == moves[0]["t_s"]]
+        objects = {f"{move['client']}/{move['object']}" for move in first}
+        holds = holds and objects == set(evidence.places(record)) and \
+            {move["to"] for move in first} == {"server"}
+        seen.append("no move" if not moves else f"first {', '.join(sorted(objects))} at "
+                    f"{number(moves[0]['t_s'])} s")
+    return Outcome("all objects go to the server in one step", "", " | ".join(seen), holds)
+
+
+def _apart(_, evidence):
+    """In every run the objects of each client end at a server where no other client's are."""
+    seen, holds = [], True
+    for record in evidence.adaptive():
+        nodes = {}  # of each client
+        for key, place in evidence.places(record).items():
+            node = record.get("final_nodes", {}).get(key) if place == "server" else None
+            nodes.setdefault(key.partition("/")[0], set()).add(node)
+        used = [node for of in nodes.values() for node in of]
+        holds = holds and None not in used and len(set(used)) == len(nodes) == len(used)
+        seen.append(", ".join(f"{client} at " + " and ".join(sorted(of or "the client"
+                                                                    for of in ends))
+                              for client, ends in sorted(nodes.items())))
+    return Outcome("each client's objects end at a server of their own", "", " | ".join(seen),
+                   holds)
+
+
 _KINDS = {"direction": _direction, "speedup": _speedup, "speedup_below": _speedup_below,
           "adaptive": _adaptive, "engine": _engine, "retries": _retries, "total": _total,
           "beats_statics": _beats_statics, "visits": _visits, "exchange": _exchange,
-          "rises": _rises}
+          "rises": _rises, "near_best": _near_best, "together": _together, "apart": _apart}
 _COMPARES_STATICS = {"direction", "speedup", "speedup_below", "adaptive", "total", "beats_statics"}
 
 

@@ -3,7 +3,7 @@
 
 import unittest
 
-from claims import Evidence, evaluate, progress_rates
+from claims import Evidence, evaluate, over, progress_rates
 from definition import CLAIM_KINDS, Claim
 from fake_world import client, move, record
 
@@ -48,6 +48,33 @@ class ClaimsTest(unittest.TestCase):
         self.check(True, claim("direction", winner="server"), evidence)
         self.check(False, claim("direction", winner="client"), evidence)
 
+    def test_together_is_one_step_of_all_objects(self):
+        def run(*moves):
+            return adaptive(record(9, migrations=list(moves), final_placement={
+                "lan1/apps.Filter": "server", "lan1/objfs.CacheLayer": "server"}), wanted_class="")
+
+        both = [move(1.5, "server"), move(1.5, "server", what="objfs.CacheLayer")]
+        self.check(True, claim("together"), run(*both), "first lan1/apps.Filter, lan1/objfs.Cache")
+        later = move(2.5, "server", what="objfs.CacheLayer")
+        self.check(False, claim("together"), run(both[0], later), "first lan1/apps.Filter at 1.50")
+        self.check(False, claim("together"), run(), "no move")
+        back = [move(1.5, "client"), move(1.5, "client", what="objfs.CacheLayer")]
+        self.check(False, claim("together"), run(*back))
+
+    def test_apart_is_a_server_for_each_client(self):
+        def run(*nodes):
+            keys = ["lan1/apps.Filter", "lan2/apps.Filter"]
+            return adaptive(record(9, final_nodes={key: node for key, node in zip(keys, nodes)
+                                                   if node},
+                                   final_placement={key: "server" if node else "client"
+                                                    for key, node in zip(keys, nodes)}))
+
+        self.check(True, claim("apart"), run("server", "server-s2"),
+                   "lan1 at server, lan2 at server-s2")
+        self.check(False, claim("apart"), run("server", "server"))
+        self.check(False, claim("apart"), run("server", None), "lan2 at the client")
+        self.check(False, claim("apart"), run(None, None))
+
     def test_direction_says_where_the_intervals_overlap(self):
         self.check(True, claim("direction", winner="server"), times([5, 9], [], [4, 8]),
                    "the intervals overlap")
@@ -76,6 +103,22 @@ class ClaimsTest(unittest.TestCase):
         self.check(True, made, times([50, 50], [10, 12, 14], [10, 10]), "half-width is the margin")
         # Mean 12 with a half-width of 0.17: the paper's margin of 1 counts.
         self.check(False, made, times([50, 50], [11.9, 12, 12.1], [10, 10]))
+
+    def test_the_default_is_held_to_the_best_cell_of_the_grid(self):
+        made = claim("near_best", grid="at", within=0.25)
+        cells = {"at_1": times([], [8], []), "at_2": times([], [10], []), "at_3": times()}
+        for mine, holds in ((9.9, True), (10.1, False)):
+            evidence = Evidence({"adaptive": [record(mine)]}, grids={"at": cells})
+            self.check(holds, made, evidence, "8.00 s, at_1, the best of 2)")
+        self.check(False, made, times([], [1], []), "not run: any cell")
+
+    def test_adaptive_is_held_against_the_phases_or_the_better_static_placement(self):
+        def run(seconds, *phases):
+            return [record(seconds, phases=[{"name": "p", "elapsed_s": of} for of in phases])]
+        evidence = Evidence({"client": run(10, 1, 9), "server": run(8, 6, 2), "adaptive": run(6)})
+        self.assertAlmostEqual(over(evidence, "optimal"), 6 / 3)
+        self.assertAlmostEqual(over(evidence, "static"), 6 / 8)
+        self.assertAlmostEqual(over(times([10], [6], [8]), "optimal"), 6 / 8)
 
     def test_adaptive_with_one_run_has_no_interval_to_lean_on(self):
         self.check(False, claim("adaptive", within=0.0), times([50], [10.01], [10]))

@@ -3,6 +3,7 @@
 import dataclasses
 import difflib
 import hashlib
+import itertools
 import json
 import re
 import tomllib
@@ -13,6 +14,7 @@ FILE = "experiment.toml"
 DRIVER = "driver.py"
 TEMPLATE = "template"  # a folder to copy, no experiment
 PLACEMENTS = ("client", "adaptive", "server")
+PAPER_PROFILE = "paper"
 STATICS = ("client", "server")
 SIZES = ("full", "quick", "ci")
 RUNS_MAX = 30  # of one placement
@@ -78,6 +80,13 @@ def _some_placements(value):
         f"a list of some of {', '.join(PLACEMENTS)}"
 
 
+def _numbers_by_key(value):
+    good = isinstance(value, dict) and value and all(
+        isinstance(of, list) and of and len(set(of)) == len(of) and
+        all(_count(item) is None for item in of) for of in value.values())
+    return None if good else "a table of lists of whole numbers: {window_ms = [250, 1000]}"
+
+
 def _shares(value):
     good = isinstance(value, dict) and value and all(
         isinstance(share, str) and _SHARE.fullmatch(share) for share in value.values())
@@ -95,9 +104,10 @@ def _by_placement(check, what):
 _EXPERIMENT = {
     "title": (_text, ...), "figure": (_text, ...), "section": (_text, ""),
     "bars": (_text, ""), "topology": (_text, "paper"), "object": (_text, ""),
-    "not_runnable": (_text, ""),
+    "not_runnable": (_text, ""), "profile": (_name, PAPER_PROFILE), "beyond": (_flag, False),
     "assumptions": (_list_of(_text, "texts"), ()), "progress": (_table, None),
     "retries": (_list_of(_name, "names of rows"), ()),
+    "sweep": (_table, None), "heat_map": (_list_of(_table, "tables, written [[heat_map]]"), ()),
     "row": (_list_of(_table, "tables, written [[row]]"), ...),
 }
 _PROGRESS = {
@@ -105,9 +115,22 @@ _PROGRESS = {
     "placement": (_one_of(*PLACEMENTS), "adaptive"),
     "clients": (_count, 8), "what": (_text, ...), "figure": (_text, ...),
 }
+_SWEEP = {
+    "rows": (_list_of(_name, "names of rows"), ...), "phase": (_name, ...),
+    "what": (_text, ...), "figure": (_text, ...),
+}
+OVER = ("optimal", "static")  # the optimum of the phases, or the better static placement
+_HEAT_MAP = {
+    "grid": (_name, ...), "x": (_text, ...), "y": (_text, ...), "x_title": (_text, ...),
+    "y_title": (_text, ...), "default": (_table, ...), "over": (_one_of(*OVER), OVER[0]),
+    "figure": (_text, ...),
+}
+# A row with these stands for many, a row for each of all combinations of their values.
+_GRID = {"grid": _numbers_by_key, "quick_grid": _numbers_by_key}
 # What the harness reads of a row; all else in it is the workload's, and handed to the driver.
 _ROW = {
     "name": (_name, ...), "title": (_text, ""), "network": (_text, ...),
+    "grid": (_name, ""),  # of which it is a cell: what _rows() makes of the file's table
     "placements": (_some_placements, None), "statics_of": (_name, ""), "shares": (_shares, None),
     "full": (_table, {}), "quick": (_table, {}), "ci": (_table, {}), "full_only": (_flag, False),
     "paper_retries": (_by_placement(_not_negative, "numbers"), None),
@@ -125,6 +148,8 @@ CLAIM_KINDS = {
                 "at_most": (_not_negative, None)},
     "total": {"at_most": (_positive, ...)},
     "beats_statics": {},
+    "near_best": {"grid": (_name, ...), "within": (_not_negative, ...)},
+    "together": {}, "apart": {},
     "visits": {"sequence": (_list_of(_one_of(*STATICS), "client, server"), ...)},
     "exchange": {"first": (_text, ...), "second": (_text, ...)},
     "rises": {"at_least": (_positive, 1.0)},
@@ -200,6 +225,7 @@ class Row:
     paper_retries: dict
     paper_phases: dict
     claims: tuple
+    grid: str = ""  # the name of the grid of which it is a cell
 
     @property
     def path(self):
@@ -223,10 +249,17 @@ class Experiment:
     topology: str
     object: str  # the class whose place is the engine's choice; "": of all objects
     not_runnable: str
+    profile: str  # that it is made for, and that its claims are held to
+    beyond: bool  # the paper has no such experiment: its claims are expectations of ours
     assumptions: tuple
     progress: dict | None
     retries: tuple
     rows: tuple
+    sweep: dict | None = None  # the curve over the length of phases
+    heat_maps: tuple = ()
+
+    def cells(self, grid):
+        return [row for row in self.rows if grid and row.grid == grid]
 
     def row(self, name):
         return next(row for row in self.rows if row.name == name)
@@ -282,7 +315,37 @@ def _read_row(place, experiment, i, table):
                row["statics_of"], row["shares"] or {}, workload,
                {size: row[size] for size in SIZES}, row["full_only"],
                row["paper_retries"] or {}, row["paper_phases"] or {},
-               _read_claims(place, where, row, compared))
+               _read_claims(place, where, row, compared), row["grid"] or "")
+
+
+def _rows(place, tables):
+    """The tables of the file, each with a grid as those of its cells.
+
+    A cell has the grid's values as parameters and in its name, and is left out of quick runs where
+    a value is not in quick_grid.
+    """
+    for table in tables:
+        if not set(_GRID) & set(table):
+            yield table
+            continue
+        where = f"row {table.get('name')}"
+        read = place.read(where, {key: table[key] for key in _GRID if key in table},
+                          {"grid": (_GRID["grid"], ...), "quick_grid": (_GRID["quick_grid"], None)})
+        if not read["grid"]:
+            continue
+        grid, quick = read["grid"], {**read["grid"], **(read["quick_grid"] or {})}
+        for key, values in quick.items():
+            if not set(values) <= set(grid.get(key, ())):
+                place.wrong(where, f"quick_grid.{key} has what grid.{key} has not")
+        common = {key: value for key, value in table.items() if key not in _GRID}
+        for values in itertools.product(*grid.values()):
+            cell = dict(zip(grid, values))
+            yield {**common, **cell, "grid": table.get("name"),
+                   "name": "_".join([str(table.get("name")), *map(str, values)]),
+                   "title": f"{table.get('title', table.get('name'))}: " + ", ".join(
+                       f"{key} {value}" for key, value in cell.items()),
+                   "full_only": table.get("full_only", False) or any(
+                       cell[key] not in quick[key] for key in cell)}
 
 
 def _check_names(place, experiment):
@@ -297,11 +360,30 @@ def _check_names(place, experiment):
             place.wrong(f"row {row.name}", unknown("row", row.statics_of, names))
         elif experiment.row(row.statics_of).placements != PLACEMENTS:
             place.wrong(f"row {row.name}", f"row {row.statics_of} lacks static runs of its own")
+    _check_heat_maps(place, experiment)
     for key, wanted in (("retries", experiment.retries),
-                        ("progress.rows", (experiment.progress or {}).get("rows") or ())):
+                        ("progress.rows", (experiment.progress or {}).get("rows") or ()),
+                        ("sweep.rows", (experiment.sweep or {}).get("rows") or ())):
         for name in wanted:
             if name not in names:
                 place.wrong(key, unknown("row", name, names))
+
+
+def _check_heat_maps(place, experiment):
+    """That what names grids and their values names those there are."""
+    grids = list(dict.fromkeys(row.grid for row in experiment.rows if row.grid))
+    wanted = [("heat_map", of["grid"]) for of in experiment.heat_maps]
+    wanted += [(f"row {row.name}", claim.grid) for row in experiment.rows for claim in row.claims
+               if claim.kind == "near_best"]
+    for where, grid in wanted:
+        if grid not in grids:
+            place.wrong(where, unknown("grid", grid, grids))
+    for of in experiment.heat_maps:
+        cells = [{key: row.workload.get(key) for key in (of["x"], of["y"])}
+                 for row in experiment.cells(of["grid"])]
+        if cells and of["default"] not in cells:
+            place.wrong("heat_map",
+                        f"default is no cell of {of['grid']} by {of['x']} and {of['y']}")
 
 
 def load(folder):
@@ -319,11 +401,17 @@ def load(folder):
     top = place.read("", table, _EXPERIMENT)
     if top["progress"] is not None:
         top["progress"] = place.read("progress", top["progress"], _PROGRESS)
-    rows = tuple(_read_row(place, folder.name, i, row) for i, row in enumerate(top["row"] or (), 1))
+    if top["sweep"] is not None:
+        top["sweep"] = place.read("sweep", top["sweep"], _SWEEP)
+    heat_maps = tuple(place.read(f"heat_map {i}", of, _HEAT_MAP)
+                      for i, of in enumerate(top["heat_map"] or (), 1))
+    rows = tuple(_read_row(place, folder.name, i, row)
+                 for i, row in enumerate(_rows(place, top["row"] or ()), 1))
     experiment = Experiment(
         folder.name, folder, top["title"], top["figure"], top["section"],
         top["bars"] or top["figure"], top["topology"], top["object"], top["not_runnable"],
-        tuple(top["assumptions"]), top["progress"], tuple(top["retries"]), rows)
+        top["profile"], bool(top["beyond"]), tuple(top["assumptions"]), top["progress"],
+        tuple(top["retries"]), rows, top["sweep"], heat_maps)
     if not place.errors:
         _check_names(place, experiment)
     if place.errors:
@@ -354,8 +442,17 @@ def find(name, root=EXPERIMENTS):
                           f" Or give a folder with an {FILE}.")
 
 
+@dataclasses.dataclass(frozen=True)
+class Profile:
+    """A frozen set of constants; `sha256`: of its bytes."""
+    name: str
+    path: Path
+    text: str
+    sha256: str
+
+
 def load_profile(name, root=EXPERIMENTS):
-    """(its path, its text, the SHA-256 of its bytes) of a profile; raises ExperimentError."""
+    """The Profile of that name; raises ExperimentError."""
     folder = Path(root) / "profiles"
     path = folder / f"{name}.toml"
     known = sorted(path.stem for path in folder.glob("*.toml"))
@@ -367,4 +464,4 @@ def load_profile(name, root=EXPERIMENTS):
         tomllib.loads(data.decode())
     except ValueError as error:
         raise ExperimentError(f"{path}: {error}") from error
-    return path, data.decode(), hashlib.sha256(data).hexdigest()
+    return Profile(name, path, data.decode(), hashlib.sha256(data).hexdigest())

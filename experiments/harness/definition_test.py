@@ -11,6 +11,18 @@ from fake_world import make_experiment
 
 PAPERS = {"figure06_raid", "figure07_filter", "figure08_cache", "figure10_directory",
           "figure12_competition", "false_sharing", "table2_phases"}
+BEYOND = {"joint_move", "modern", "phases_sweep", "real_programs", "threshold_sweep",
+          "two_servers", "wan"}
+GRID = """
+[[row]]
+name = "at"
+network = "LAN"
+statics_of = "one"
+full = {bytes = 100}
+quick = {bytes = 10}
+grid = {a = [1, 2], b = [5, 6, 7]}
+quick_grid = {b = [5]}
+"""
 
 
 class DefinitionTest(unittest.TestCase):
@@ -26,14 +38,30 @@ class DefinitionTest(unittest.TestCase):
         return str(raised.exception)
 
     def test_every_experiment_of_the_project_can_be_read(self):
-        self.assertEqual(set(definition.names()), PAPERS)
-        for name in PAPERS:
+        self.assertLessEqual(PAPERS | BEYOND, set(definition.names()))
+        for name in definition.names():
             experiment = definition.find(name)
+            self.assertEqual(experiment.beyond, name not in PAPERS, name)
+            definition.load_profile(experiment.profile)
             self.assertTrue(experiment.rows, name)
             for row in experiment.rows:
                 self.assertTrue(row.claims or row.statics_of or row.name == "degraded_lan",
                                 f"{row.path} is held to nothing")
             self.assertEqual(experiment.not_runnable, "", name)
+
+    def test_beyond_the_paper_claims_have_no_word_of_it(self):
+        for name in BEYOND:
+            for row in definition.find(name).rows:
+                self.assertTrue(row.claims or row.grid, row.path)
+                self.assertLessEqual({claim.paper for claim in row.claims}, {""}, row.path)
+
+    def test_an_experiment_is_of_the_paper_and_its_profile_unless_it_says_otherwise(self):
+        experiment = definition.load(make_experiment(self.root))
+        self.assertEqual((experiment.profile, experiment.beyond), ("paper", False))
+        made = make_experiment(self.root, extra='profile = "modern"\nbeyond = true')
+        experiment = definition.load(made)
+        self.assertEqual((experiment.profile, experiment.beyond), ("modern", True))
+        self.assertIn("beyond = 1: wanted is true or false", self.mistakes(extra="beyond = 1"))
 
     def test_the_template_can_be_read(self):
         self.assertEqual(definition.load(definition.EXPERIMENTS / definition.TEMPLATE).name,
@@ -111,6 +139,45 @@ class DefinitionTest(unittest.TestCase):
             definition.load(folder)
         self.assertIn("full and quick must have the same keys", str(raised.exception))
 
+    def with_grid(self, text=GRID, **made):
+        folder = make_experiment(self.root, **made)
+        path = folder / "experiment.toml"
+        path.write_text(path.read_text() + text)
+        return folder
+
+    def test_a_grid_stands_for_a_row_of_each_of_its_cells(self):
+        experiment = definition.load(self.with_grid())
+        cells = experiment.cells("at")
+        self.assertEqual([row.name for row in cells],
+                         ["at_1_5", "at_1_6", "at_1_7", "at_2_5", "at_2_6", "at_2_7"])
+        self.assertEqual(cells[3].for_driver(quick=True),
+                         {"name": "at_2_5", "network": "LAN", "a": 2, "b": 5, "bytes": 10})
+        self.assertEqual([row.name for row in cells if not row.full_only], ["at_1_5", "at_2_5"])
+        self.assertEqual({row.placements for row in cells}, {("adaptive",)})
+        self.assertEqual(experiment.cells(""), [])
+
+    def test_mistakes_of_grids_and_heat_maps_are_told(self):
+        heat = ('[[heat_map]]\ngrid = "a"\nx = "a"\ny = "b"\nx_title = "a"\ny_title = "b"\n'
+                'default = {a = 1, b = 8}\nfigure = "f"\n')
+        for text, wanted in (
+                (GRID.replace("b = [5]}", "b = [9]}"), "quick_grid.b has what grid.b has not"),
+                (GRID.replace("[1, 2]", "[1, 1]"), "row at: grid = "),
+                (GRID.replace("[1, 2]", "[]"), "wanted is a table of lists of whole numbers"),
+                (GRID + heat, "heat_map: unknown grid 'a'; did you mean at?"),
+                (GRID + heat.replace('"a"', '"at"', 1), "default is no cell of at by a and b"),
+                (GRID.replace("a = [1, 2]", "bytes = [1, 2]"), "bytes is given for all sizes")):
+            with self.assertRaises(ExperimentError) as raised:
+                definition.load(self.with_grid(text))
+            self.assertIn(wanted, str(raised.exception))
+        with self.assertRaises(ExperimentError) as raised:
+            definition.load(self.with_grid(claims='{kind = "near_best", grid = "att", within = 0}'))
+        self.assertIn("row one: unknown grid 'att'; did you mean at?", str(raised.exception))
+
+    def test_a_sweep_names_rows_there_are(self):
+        text = self.mistakes(
+            extra='sweep = {rows = ["two"], phase = "a", what = "b", figure = "c"}')
+        self.assertIn("sweep.rows: unknown row 'two'", text)
+
     def test_broken_toml_is_told_with_its_line(self):
         self.assertRegex(self.mistakes(extra="x = = 1"), r"experiment.toml: .*line 5")
 
@@ -135,9 +202,9 @@ class DefinitionTest(unittest.TestCase):
 
     def test_profiles_hash_is_that_of_its_bytes(self):
         make_experiment(self.root)
-        _, text, sha256 = definition.load_profile("paper", self.root)
-        self.assertEqual(text, "H_s = 1.0\n")
-        self.assertEqual(sha256, "6a0e2ea300ef3ced48c5a726d666c89299a36e1f50155464431d063c3667cb75")
+        profile = definition.load_profile("paper", self.root)
+        self.assertEqual((profile.name, profile.text), ("paper", "H_s = 1.0\n"))
+        self.assertEqual(profile.sha256, "6a0e2ea300ef3ced48c5a726d666c89299a36e1f50155464431d063c3667cb75")
 
 
 if __name__ == "__main__":

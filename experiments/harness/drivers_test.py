@@ -8,14 +8,15 @@ from definition import PLACEMENTS
 from runner import World, load_driver
 
 World(None)  # lets drivers import the lab
-from lab import Lab  # noqa: E402
+from lab import Lab, LabError  # noqa: E402
+from topology import Topology  # noqa: E402
 
 
 class NotedLab(Lab):
     """Starts nothing: notes what a driver asks for."""
 
-    def __init__(self):
-        super().__init__(testbed=None, profile="paper", program="/bin/false")
+    def __init__(self, profile):
+        super().__init__(testbed=None, profile=profile, program="/bin/false")
         self.asked = None
 
     def run(self, clients, placement, seed, prepare=None, server="s1", config=None,
@@ -33,34 +34,65 @@ class DriversTest(unittest.TestCase):
     def rows():
         for name in definition.names():
             experiment = definition.find(name)
-            if not experiment.not_runnable:
-                yield from ((load_driver(experiment), row) for row in experiment.rows)
+            # One that starts programs of its own, without lab.run(), has a test in its folder.
+            if not experiment.not_runnable and not list(experiment.folder.glob("*_test.py")):
+                yield from ((load_driver(experiment), row, experiment) for row in experiment.rows)
         template = definition.load(definition.EXPERIMENTS / definition.TEMPLATE)
-        yield load_driver(template), template.rows[0]
+        yield load_driver(template), template.rows[0], template
 
     @staticmethod
-    def asked(driver, row, placement, quick):
-        lab = NotedLab()
+    def asked(driver, row, experiment, placement, quick):
+        lab = NotedLab(experiment.profile)
         driver(lab, row.for_driver(quick), placement, 7, quick)
         return lab.asked
 
     def test_every_row_and_size_is_understood(self):
-        for driver, row in self.rows():
+        for driver, row, experiment in self.rows():
             for quick in (False,) if row.full_only else (False, True):
-                asked = self.asked(driver, row, "adaptive", quick)
+                asked = self.asked(driver, row, experiment, "adaptive", quick)
                 self.assertEqual([node for node, _ in asked["clients"]],
                                  row.workload["clients"], row.path)
                 self.assertEqual((asked["placement"], asked["server"]), ("adaptive", "s1"))
 
     def test_placements_differ_by_the_placement_only(self):
-        for driver, row in self.rows():
-            asked = [{**self.asked(driver, row, placement, False), "placement": None}
+        for driver, row, experiment in self.rows():
+            asked = [{**self.asked(driver, row, experiment, placement, False), "placement": None}
                      for placement in PLACEMENTS]
             self.assertEqual(asked[0], asked[1], row.path)
             self.assertEqual(asked[0], asked[2], row.path)
 
+    def test_a_row_is_of_nodes_that_its_topology_has(self):
+        for _, row, experiment in self.rows():
+            nodes = Topology.load(experiment.topology).nodes
+            named = {*row.workload["clients"], *row.workload.get("servers", []), *row.shares,
+                     row.workload.get("server", "s1")}
+            self.assertLessEqual(named, nodes.keys(), row.path)
+
+    def test_an_application_that_there_is_not_is_told(self):
+        driver, row, experiment = next(of for of in self.rows() if of[2].name == "modern")
+        with self.assertRaisesRegex(LabError, "no application greb; there are: filter, grep"):
+            driver(NotedLab(experiment.profile), {**row.for_driver(True), "application": "greb"},
+                   "client", 1, True)
+
+    def test_the_defaults_cell_of_a_grid_has_the_profiles_constants(self):
+        experiment = definition.find("threshold_sweep")
+        driver, lab = load_driver(experiment), NotedLab(experiment.profile)
+        seen = []
+        for heat_map in experiment.heat_maps:
+            for row in experiment.cells(heat_map["grid"]):
+                config = self.asked(driver, row, experiment, "adaptive", False)["config"]
+                placement = config["placement"]
+                placement["window"] = placement["window"].replace("1000ms", "1s")
+                same = lab.profile.config(**config) == lab.profile.config()
+                default = {key: row.workload[key] for key in heat_map["default"]}
+                self.assertEqual(same, default == heat_map["default"], row.path)
+                digest_ms = int(placement["digest_interval"].removesuffix("ms"))
+                self.assertLessEqual(5 * digest_ms, row.workload["window_ms"])
+                seen.append(same)
+        self.assertEqual((len(seen), sum(seen)), (75, 3))
+
     def test_quick_is_less_work_or_the_same_and_ci_no_more_than_that(self):
-        for driver, row in self.rows():
+        for _, row, _ in self.rows():
             if row.full_only:
                 continue
             for key, quick in row.sizes["quick"].items():

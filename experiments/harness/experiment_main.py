@@ -36,8 +36,9 @@ def parser():
     top.add_argument("--results", type=Path, metavar="DIR",
                      help="where raw records, results.json and the report go "
                      "(build/experiments/full, or quick)")
-    top.add_argument("--profile", default="paper", metavar="NAME",
-                     help="of experiments/profiles (paper); only paper's has claims")
+    top.add_argument("--profile", default="", metavar="NAME",
+                     help="of experiments/profiles, for all experiments (each its own, most of them "
+                     "paper); claims are held to an experiment's own only")
     top.add_argument("--seed", type=int, default=1, metavar="N", help="of all random choices (1)")
     top.add_argument("--despite-testbed", action="store_true",
                      help="run on a testbed that is off by more than 10 %% as well, and say so")
@@ -62,7 +63,7 @@ def _runs(text):
 def options_of(arguments):
     quick = arguments.quick or arguments.ci
     size = "ci" if arguments.ci else "quick" if quick else "full"
-    if arguments.profile != results.CLAIMED_PROFILE:
+    if arguments.profile not in ("", definition.PAPER_PROFILE):
         size += f"-{arguments.profile}"
     folder = arguments.results or manifest.PROJECT / "build" / "experiments" / size
     return Options(folder.resolve(), quick, arguments.runs or (1 if quick else 5), arguments.seed,
@@ -89,6 +90,10 @@ def command_check(world, out):
 
 def _rows_of(experiment, wanted, options):
     """The rows of the names wanted (none: all), and those whose static runs they use."""
+    grids = {row.grid for row in experiment.rows if row.grid}
+    wanted = [name for word in wanted for name in
+              ([row.name for row in experiment.cells(word)
+                if not (options.quick and row.full_only)] if word in grids else [word])]
     names = [row.name for row in experiment.rows]
     for name in wanted:
         if name not in names:
@@ -101,8 +106,8 @@ def _rows_of(experiment, wanted, options):
             and (not wanted or row.name in wanted or row.name in bases)]
 
 
-def select(words, root, options):
-    """([(experiment, row)] to run, [experiments] that cannot be)."""
+def select(words, root, options, say=lambda text: None):
+    """([(experiment, row)] to run, [experiments] that cannot be); says which are left out."""
     if words == ["all"]:
         words = definition.names(root)
         everything = True
@@ -125,6 +130,10 @@ def select(words, root, options):
                 raise ExperimentError(f"{name} cannot be run yet: {experiment.not_runnable}")
             not_runnable.append(experiment)
             continue
+        if experiment.beyond and (options.ci or everything and options.quick):
+            say(f"{name} is left out, as it goes beyond the paper" +
+                ("" if options.ci else f": `{name} --quick` runs it"))
+            continue
         chosen = [] if "" in rows else rows
         by_experiment.append([(experiment, row) for row in _rows_of(experiment, chosen, options)])
     if options.ci:  # the time may not be enough for all: first a row of each
@@ -135,11 +144,16 @@ def select(words, root, options):
 
 def command_run(arguments, world, root, out):
     options = options_of(arguments)
-    pairs, not_runnable = select(arguments.words, root, options)
-    profile, text, sha256 = definition.load_profile(options.profile, root)
-    runner = Runner(world, options, profile, sha256, manifest.commit(), out)
+    pairs, not_runnable = select(arguments.words, root, options,
+                                 lambda text: print(f"experiment: {text}", file=out))
+    profiles = {experiment.name: definition.load_profile(options.profile or experiment.profile,
+                                                         root) for experiment, _ in pairs}
+    runner = Runner(world, options, profiles, manifest.commit(), out)
     jobs = [] if arguments.report_only else runner.jobs(pairs)
-    runner.say(f"profile {options.profile}, SHA-256 {sha256}")
+    used = list(dict.fromkeys(profiles.values())) or [
+        definition.load_profile(options.profile or definition.PAPER_PROFILE, root)]
+    for profile in used:
+        runner.say(f"profile {profile.name}, SHA-256 {profile.sha256}")
     interrupted = False
     try:
         runner.run(jobs)
@@ -149,7 +163,7 @@ def command_run(arguments, world, root, out):
     found = results.collect(pairs, runner.store, runner.wanted, options)
     have = {result.row.path for result in found}
     missing = [row.path for _, row in pairs if row.path not in have]
-    made = results.make_manifest(options, runner, text, missing)
+    made = results.make_manifest(options, runner, used, missing)
     paths = report.write(options.results, found, not_runnable, made)
     return _tell(found, runner, missing, paths, interrupted, out)
 
@@ -159,7 +173,8 @@ def _tell(found, runner, missing, paths, interrupted, out):
     outcomes = [(result, outcome) for result in found for outcome in result.outcomes]
     for result, outcome in outcomes:
         print(f"  {'holds' if outcome.holds else 'DOES NOT HOLD':13} {result.row.path}: "
-              f"{outcome.claim} (paper {outcome.paper}; ours {outcome.ours})", file=out)
+              f"{outcome.claim} (" + (f"paper {outcome.paper}; " if outcome.paper else "") +
+              f"ours {outcome.ours})", file=out)
     for result in found:
         if result.no_claim:
             print(f"  {'-':13} {result.row.path}: {result.no_claim}", file=out)

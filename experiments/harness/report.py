@@ -4,6 +4,7 @@ import json
 
 import charts
 import results as results_module
+import sweeps
 import report_parts as parts
 from definition import PLACEMENTS
 
@@ -53,7 +54,10 @@ def _draw(found):
     plots = {}
     try:
         for name, (experiment, rows) in by_experiment(found).items():
-            plots[name] = charts.bars(groups_of(rows))
+            bars = [result for result in rows if not result.row.grid]
+            if bars:
+                plots[name] = charts.bars(groups_of(bars))
+            plots.update(sweeps.draw(experiment, rows))
             for result in rows:
                 if _has_phases(result):
                     plots[f"{name}-{result.row.name}-phases"] = charts.bars(phase_groups_of(result))
@@ -66,7 +70,9 @@ def _draw(found):
 
 
 def _has_phases(result):
-    """A job of a single phase is shown by its bars already."""
+    """A job of a single phase is shown by its bars already, and many rows by their own figure."""
+    if result.experiment.sweep or result.experiment.heat_maps:
+        return False
     return any(len(result.evidence.phases(placement)) > 1 for placement in PLACEMENTS)
 
 
@@ -103,6 +109,8 @@ def _section(experiment, rows, plots):
            parts.assumptions(experiment),
            _figure(plots, name, f"{experiment.bars}: elapsed time of each placement" +
                    (", with 90 % confidence intervals" if _intervals(rows) else "")),
+           *(_figure(plots, plot, caption) for plot, caption in sweeps.captions(experiment)),
+           *sweeps.tables(experiment, rows),
            parts.times_table(rows)]
     for result in rows:
         plot = f"{name}-{result.row.name}"
@@ -117,7 +125,8 @@ def _section(experiment, rows, plots):
     if experiment.retries:
         out.append(parts.retries_table([result for result in rows
                                         if result.row.name in experiment.retries]))
-    out += [parts.claims_table(rows), parts.decisions(rows), "</section>"]
+    claimed = [result for result in rows if result.outcomes or not result.row.grid]
+    out += [parts.claims_table(claimed), parts.decisions(rows), "</section>"]
     return "\n".join(out)
 
 

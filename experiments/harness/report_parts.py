@@ -194,6 +194,19 @@ def phases_table(result):
         numeric=range(1, len(names) + 2)) + _windows_note(evidence, paper)
 
 
+def sweep_table(points):
+    """What the curve is made of: (title, seconds of a phase, of the optimum, better static,
+    adaptive, moves a run)."""
+    rows = []
+    for title, phase_s, optimal_s, better, static_s, adaptive_s, moves in points:
+        rows.append([text(title), number(phase_s), number(optimal_s),
+                     f"{number(static_s)} ({text(better)})", number(adaptive_s),
+                     f"{adaptive_s / optimal_s:.2f}", f"{adaptive_s / static_s:.2f}",
+                     number(moves)])
+    return table(["", "a phase, s", "optimal, s", "better static, s", "adaptive, s",
+                  "x optimal", "x better static", "moves a run"], rows, numeric=range(1, 8))
+
+
 def _windows_note(evidence, paper):
     """How long phases last where they are fast, in windows: what the engine has to see them by."""
     window_s = next(iter(evidence.records.values()))[0]["window_s"]
@@ -241,7 +254,9 @@ def claims_table(results):
                  for of in result.outcomes]
         if result.no_claim:
             rows.append(f'<tr><td colspan="4" class="soft">{text(result.no_claim)}</td></tr>')
-    head = ["claim", "the paper", "ours", "claim holds?"]
+    beyond = all(result.experiment.beyond for result in results)
+    head = ["expectation" if beyond else "claim", "" if beyond else "the paper", "ours",
+            "holds?" if beyond else "claim holds?"]
     if not any(result.outcomes for result in results):
         head = ["", "", "", ""]
     return "<h3>Claims</h3>" + table(head, rows)
@@ -284,12 +299,13 @@ def _last_words(record):
 
 def manifest_section(made):
     machine, options = made["machine"], made["options"]
+    profiles = [made["profile"], *made["other_profiles"]]
     facts = [("date", made["date"]), ("commit", made["commit"]), ("seed", options["seed"]),
              ("kernel", f"{machine['kernel']}, {machine['architecture']}"),
              ("system", machine["system"]), ("CPU", f"{machine['cpu']}, {machine['cores']} cores"),
              ("memory", f"{machine['memory_bytes'] / 2**30:.1f} GiB"),
              ("options", ", ".join(f"{key} = {value}" for key, value in options.items())),
-             ("profile", f"{made['profile']['name']}, SHA-256 {made['profile']['sha256']}")]
+             *(("profile", f"{of['name']}, SHA-256 {of['sha256']}") for of in profiles)]
     out = ['<section id="manifest"><h2>Machine, testbed, profile</h2>',
            table(["", ""], [[key, text(value)] for key, value in facts])]
     for check in made["testbed"]:
@@ -304,6 +320,6 @@ def manifest_section(made):
                    + "".join(f'<p class="soft">{text(line)}</p>' for line in check["used"])
                    + table(["what", "wanted", "measured", "", ""], rows, numeric=(1, 2))
                    + "</details>")
-    out.append(f"<details open><summary>Profile {text(made['profile']['name'])}</summary>"
-               f"<pre>{text(made['profile']['text'])}</pre></details></section>")
-    return "\n".join(out)
+    out += [f"<details open><summary>Profile {text(of['name'])}</summary>"
+            f"<pre>{text(of['text'])}</pre></details>" for of in profiles]
+    return "\n".join([*out, "</section>"])

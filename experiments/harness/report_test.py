@@ -16,13 +16,23 @@ import compare
 import definition
 import experiment_main
 import manifest
+import results
+import sweeps
+from claims import Evidence
 from definition import EXPERIMENTS, ExperimentError
 from fake_world import DRIVER, FakeWorld, made_up
+from fake_world import record as fake_record
+from runner import Options
 
-BARS = {"figure06_raid", "figure07_filter", "figure08_cache", "figure10_directory", "table2_phases",
-        "figure12_competition", "false_sharing"}
-PLOTS = BARS | {"figure10_directory-high_san-progress", "figure12_competition-lan-progress",
-                "table2_phases-lan-phases", "table2_phases-lan_no_fast_lane-phases"}
+PAPERS = {"figure06_raid", "figure07_filter", "figure08_cache", "figure10_directory",
+          "table2_phases", "figure12_competition", "false_sharing"}
+SWEPT = {"phases_sweep", "threshold_sweep"}
+BARS = PAPERS | SWEPT
+SWEEPS = {"phases_sweep-sweep", "threshold_sweep-phases_at", "threshold_sweep-flicker_at",
+          "threshold_sweep-set4_at"}
+PLOTS = BARS | SWEEPS | {
+    "figure10_directory-high_san-progress", "figure12_competition-lan-progress",
+    "table2_phases-lan-phases", "table2_phases-lan_no_fast_lane-phases"}
 VOID = {"meta", "br", "hr", "img", "link"}
 
 
@@ -70,7 +80,7 @@ class ReportTest(unittest.TestCase):
         cls.folder = tempfile.TemporaryDirectory(prefix="abacus-harness-")
         cls.addClassCleanup(cls.folder.cleanup)
         cls.root = Path(cls.folder.name) / "experiments"
-        for name in definition.names():
+        for name in BARS:
             (cls.root / name).mkdir(parents=True)
             shutil.copy(EXPERIMENTS / name / "experiment.toml", cls.root / name)
             (cls.root / name / "driver.py").write_text(DRIVER)
@@ -112,7 +122,8 @@ class ReportTest(unittest.TestCase):
             for row in definition.find(name).rows:
                 self.assertEqual(len(made[row.path]["claims"]), len(row.claims), row.path)
                 self.assert_has(self.text, f">{row.path}</a>")
-        self.assertEqual(self.text.count("claim holds?"), len(BARS))
+        self.assertEqual(self.text.count("claim holds?"), len(PAPERS))
+        self.assertEqual(self.text.count("<th>holds?"), len(SWEPT))
         held = sum(of["holds"] for row in made.values() for of in row["claims"])
         self.assertEqual(self.text.count("✓ holds</span>"), held)
         self.assertEqual(self.text.count("✗ does not hold</span>"),
@@ -146,10 +157,55 @@ class ReportTest(unittest.TestCase):
     def test_same_records_give_the_same_plots(self):
         again = Path(self.folder.name) / "again"
         shutil.copytree(self.results / "raw", again / "raw")
-        run(self.root, again, "figure07_filter", "--runs", "3", "--report-only")
-        for kind in ("svg", "png"):
-            self.assertEqual((again / "plots" / f"figure07_filter.{kind}").read_bytes(),
-                             (self.results / "plots" / f"figure07_filter.{kind}").read_bytes())
+        run(self.root, again, "figure07_filter", "phases_sweep", "threshold_sweep", "--runs", "3",
+            "--report-only")
+        for name in SWEEPS | {"figure07_filter"}:
+            for kind in ("svg", "png"):
+                self.assertEqual((again / "plots" / f"{name}.{kind}").read_bytes(),
+                                 (self.results / "plots" / f"{name}.{kind}").read_bytes(), name)
+
+    def test_the_default_is_held_to_all_cells_that_were_run(self):
+        made = {row["name"]: row for row in
+                json.loads((self.results / "results.json").read_text())["experiments"]}
+        for work in ("phases", "flicker", "set4"):
+            self.assertIn("the best of 25)", made[f"threshold_sweep/{work}"]["claims"][0]["ours"])
+
+    def test_a_heat_map_has_each_cells_number_and_marks_the_default(self):
+        with mock.patch.dict(charts._plot().rcParams, {"svg.fonttype": "none"}):
+            text = charts.heat_map({(5, 250): 1.07, (30, 250): 1.234, (5, 1000): 2.5,
+                                    (30, 1000): 1.5}, ("B", "H"), (30, 1000))["svg"].decode()
+        for number in ("1.07", "1.23", "2.50", "1.50"):
+            self.assert_has(text, f">{number}</text>")
+        self.assertEqual(text.count(">default</text>"), 1)
+        self.assertNotIn("<image", text)
+
+    def test_a_heat_maps_colours_are_told_apart_in_grey(self):
+        import matplotlib
+        shades = [matplotlib.colormaps["cividis_r"](i / 20) for i in range(21)]
+        grey = [0.2126 * r + 0.7152 * g + 0.0722 * b for r, g, b, _ in shades]
+        self.assertEqual(grey, sorted(grey, reverse=True))
+
+    def test_a_sweep_is_of_what_was_measured(self):
+        experiment = definition.find("phases_sweep")
+        found = {row.name: Evidence({placement: [fake_record(seconds, phases=[
+            {"name": "insert", "elapsed_s": insert}, {"name": "scan", "elapsed_s": scan}])]
+            for placement, seconds, insert, scan in of}, experiment.object)
+            for row, of in zip(experiment.rows, (
+                (("client", 8, 8, 0), ("adaptive", 3, 2, 1), ("server", 4, 2.5, 1.5)),
+                (("client", 4, 4, 0), ("adaptive", 2, 1, 1), ("server", 1.8, 1, 0.8)),
+                (("client", 4, 4, 0), ("server", 1.8, 1, 0.8))))}
+        rows = [results.RowResult(experiment, row, found[row.name], (), "", ())
+                for row in experiment.rows[:3]]
+        self.assertEqual(sweeps.points(experiment, rows),
+                         [("1 s", 1, 1, "server", 1.8, 2, 0),
+                          ("0.5 s", 2.5, 2.5, "server", 4, 3, 0)])
+
+    def test_a_baseline_is_told_once_a_seed(self):
+        base = {"name": "on the local disk", "elapsed_s": 1.5}
+        records = {placement: [{**fake_record(9), "seed": 1, "baseline": base}]
+                   for placement in ("client", "server")}
+        notes = results._notes(records, Options(Path("nowhere"), runs=1))
+        self.assertEqual(notes, ("on the local disk: 1.50 s",))
 
     def test_a_page_without_matplotlib_says_what_to_install(self):
         bare = Path(self.folder.name) / "bare"

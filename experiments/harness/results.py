@@ -7,13 +7,12 @@ from pathlib import Path
 
 import manifest
 from claims import WINDOWS_MIN, Evidence, Outcome, evaluate
-from definition import PLACEMENTS, STATICS
+from definition import PAPER_PROFILE, PLACEMENTS, STATICS
 from runner import unusable
-from summary import number
+from summary import number, summarize
 
 CI_KINDS = ("direction", "engine")  # CI's machine is not one to measure on
 CI_SPEEDUP = 2.0                    # rows whose static placements lie this far apart in the paper
-CLAIMED_PROFILE = "paper"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,21 +50,26 @@ def ci_rows(experiment):
             not row.full_only]
 
 
-def _claims(row, evidence, options):
+def _claims(experiment, row, evidence, options):
     """(outcomes, why there are none)."""
     missing = [placement for placement in row.placements if placement not in evidence.records]
     if options.ci and missing:
         return (), f"no claim: CI has not run it at {', '.join(missing)}"
     wanted = [claim for claim in row.claims if not options.ci or claim.kind in CI_KINDS]
     if not wanted:
-        return (), "the paper states nothing to hold this row to" if not row.claims else ""
-    if options.profile != CLAIMED_PROFILE:
+        bare = not row.claims and not row.grid
+        return (), "nothing is stated to hold this row to" if bare else ""
+    if options.profile not in ("", experiment.profile):
         return (), f"the profile {options.profile} is shown without claims"
     if options.quick and evidence.short():
         shortest = min(record["elapsed_s"] / record["window_s"] for record in evidence.adaptive())
         return (), (f"no claim: a quick adaptive run lasted {number(shortest)} observation windows, "
                     f"fewer than {WINDOWS_MIN}")
-    return tuple(evaluate(claim, evidence) for claim in wanted), ""
+    outcomes = [evaluate(claim, evidence) for claim in wanted]
+    if experiment.beyond:  # what stands in for the paper's word is ours
+        outcomes = [dataclasses.replace(outcome, paper=claim.paper)
+                    for claim, outcome in zip(wanted, outcomes, strict=True)]
+    return tuple(outcomes), ""
 
 
 def _notes(records, options):
@@ -77,6 +81,13 @@ def _notes(records, options):
               for source in sorted({record["source"] for record in every} - {"ebpf"})]
     notes += [f"degraded: {text}" for text in
               sorted({str(text) for record in every for text in record["degraded"]})]
+    baselines = {}
+    for record in every:
+        if "baseline" in record:
+            baselines.setdefault(record["baseline"]["name"], {})[record["seed"]] = \
+                record["baseline"]["elapsed_s"]
+    notes += [f"{name}: {summarize(by_seed.values()).text()}"
+              for name, by_seed in sorted(baselines.items())]
     counts = {placement: len(of) for placement, of in records.items() if of}
     if set(counts.values()) - {options.runs}:
         notes.append("runs: " + ", ".join(f"{placement} {count} of {options.runs}"
@@ -92,7 +103,7 @@ def _records(store, row, wanted, options, placements):
 
 def collect(pairs, store, wanted, options):
     """[RowResult] of the [(experiment, row)] that have records; `wanted(row)` is their origin."""
-    results = []
+    grids, made = {}, []
     for experiment, row in pairs:
         records = _records(store, row, wanted(row), options, row.placements)
         if row.statics_of and records.get("adaptive"):
@@ -101,20 +112,33 @@ def collect(pairs, store, wanted, options):
         if not any(records.values()):
             continue
         records = {placement: records.get(placement, []) for placement in PLACEMENTS}
-        evidence = Evidence(records, experiment.object)
-        outcomes, why = _claims(row, evidence, options)
-        results.append(RowResult(experiment, row, evidence, outcomes, why,
-                                 _notes(records, options)))
+        of_experiment = grids.setdefault(experiment.name, {})
+        evidence = Evidence(records, experiment.object, of_experiment)
+        if row.grid:
+            of_experiment.setdefault(row.grid, {})[row.name] = evidence
+        made.append((experiment, row, evidence, _notes(records, options)))
+    results = []
+    for experiment, row, evidence, notes in made:  # now that all cells are known
+        outcomes, why = _claims(experiment, row, evidence, options)
+        results.append(RowResult(experiment, row, evidence, outcomes, why, notes))
     return results
 
 
-def make_manifest(options, runner, profile_text, missing):
-    """Where the results come from, with all that stands beside the figures."""
+def _profile(profile):
+    return {"name": profile.name, "sha256": profile.sha256, "text": profile.text}
+
+
+def make_manifest(options, runner, profiles, missing):
+    """Where the results come from, with all that stands beside the figures.
+
+    `profiles`: those that were used; the first one, the paper's where it is among them, stands for
+    all in a comparison.
+    """
+    first, *others = sorted(profiles, key=lambda of: of.name != PAPER_PROFILE)
     checks = options.results / "testbed.json"
     return {"commit": runner.commit, "date": manifest.now(), "machine": manifest.machine(),
             "options": options.listed(),
-            "profile": {"name": options.profile, "sha256": runner.profile_sha256,
-                        "text": profile_text},
+            "profile": _profile(first), "other_profiles": [_profile(of) for of in others],
             "testbed": json.loads(checks.read_text(encoding="utf-8")) if checks.exists() else [],
             "failures": [{"run": run, "reason": reason} for run, reason in runner.failures],
             "skipped": [{"row": row, "reason": reason} for row, reason in runner.skipped],

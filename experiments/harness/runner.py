@@ -35,7 +35,7 @@ class Options:
     quick: bool = False
     runs: int = 5
     seed: int = 1
-    profile: str = "paper"
+    profile: str = ""  # of all experiments; empty: each its own
     despite_testbed: bool = False
     allow_fallback: bool = False
     ci: bool = False
@@ -108,9 +108,10 @@ def load_driver(experiment):
 class Runner:
     """Does the jobs of some experiments' rows; afterwards `failures` says what did not succeed."""
 
-    def __init__(self, world, options, profile_path, profile_sha256, commit, out=sys.stderr):
+    def __init__(self, world, options, profiles, commit, out=sys.stderr):
+        """`profiles`: {an experiment's name: the Profile that it is run with}."""
         self.world, self.options, self.out = world, options, out
-        self.profile_path, self.profile_sha256, self.commit = profile_path, profile_sha256, commit
+        self.profiles, self.commit = profiles, commit
         self.store = Store(options.results)
         self.failures, self.skipped = [], []
         self._took_s = {}
@@ -119,7 +120,7 @@ class Runner:
 
     def wanted(self, row):
         """The origin that a record of the row must have."""
-        return origin(self.commit, self.profile_sha256, self._for_driver(row),
+        return origin(self.commit, self.profiles[row.experiment].sha256, self._for_driver(row),
                       self.options.quick, row.shares)
 
     def jobs(self, pairs):
@@ -168,8 +169,19 @@ class Runner:
                      "same, and the results say so")
             progress.total -= len(here)
             return
+        paths = list(dict.fromkeys(self._profile_path(job) for job in here))
+        for path in paths:
+            with_it = [job for job in here if self._profile_path(job) == path]
+            here = [job for job in here if job not in with_it]
+            self._run_with(path, testbed, key, with_it, here + later, drivers, progress, off)
+
+    def _profile_path(self, job):
+        return self.profiles[job.experiment.name].path
+
+    def _run_with(self, profile_path, testbed, key, here, later, drivers, progress, off):
+        """The jobs of one testbed and one profile."""
         try:
-            made = self.world.lab(testbed, self.profile_path)
+            made = self.world.lab(testbed, profile_path)
         except Exception as error:  # of the lab, which is somebody else's code
             self._refuse(here, f"{type(error).__name__}: {error}", excused=False)
             progress.total -= len(here)

@@ -301,6 +301,26 @@ class RunnerTest(unittest.TestCase):
         self.assertGreater(many, 2)
         self.assertEqual(len(set(names[:many])), many)
 
+    def test_what_goes_beyond_the_paper_is_left_out_of_quick_and_ci(self):
+        grid = '[[row]]\nname = "at"\nnetwork = "LAN"\nstatics_of = "one"\ngrid = {a = [1, 2]}\n' \
+               'quick_grid = {a = [2]}\nclients = ["lan1"]\n'
+        folder = make_experiment(self.root, name="sweeps", extra="beyond = true")
+        path = folder / "experiment.toml"
+        path.write_text(path.read_text() + grid)
+        make_experiment(self.root)
+        selected = {}
+        for words in ("all", "all --quick", "all --ci", "sweeps --quick", "sweeps/at",
+                      "sweeps/at --quick", "sweeps/at_1"):
+            options = experiment_main.options_of(
+                experiment_main.parser().parse_args(words.split()))
+            pairs, _ = experiment_main.select(words.split()[:1], self.root, options)
+            selected[words] = [row.path for _, row in pairs]
+        one, cells = "sweeps/one", ["sweeps/at_1", "sweeps/at_2"]
+        self.assertEqual(selected, {
+            "all": ["small/one", one, *cells], "all --quick": ["small/one"], "all --ci": [],
+            "sweeps --quick": [one, cells[1]], "sweeps/at": [one, *cells],
+            "sweeps/at --quick": [one, cells[1]], "sweeps/at_1": [one, cells[0]]})
+
     def test_ci_has_a_size_of_its_own_where_a_row_says_so(self):
         claims = '{kind = "speedup", winner = "server", at_least = 3.0}'
         path = make_experiment(self.root, claims=claims) / "experiment.toml"
@@ -401,6 +421,62 @@ class RunnerTest(unittest.TestCase):
         code, said, _ = self.experiment("small", "--runs", "1", "--profile", "default")
         self.assertEqual(code, OK)
         self.assertIn("the profile default is shown without claims", said)
+
+    def test_an_experiment_with_a_profile_of_its_own_is_held_to_its_claims_with_it_only(self):
+        made = make_experiment(self.root, claims=SHOWN,
+                               extra='profile = "modern"\nbeyond = true')
+        self.assertTrue(made)
+        (self.root / "profiles" / "modern.toml").write_text("H_s = 3.0\n")
+        code, said, _ = self.experiment("small", "--runs", "1")
+        self.assertEqual(code, OK)
+        self.assertIn("profile modern, SHA-256", said)
+        self.assertIn("holds         small/one: server is the faster static placement (ours ", said)
+        claimed, = self.in_results()["experiments"][0]["claims"]
+        self.assertEqual((claimed["paper"], claimed["holds"]), ("", True))
+        page = (self.results / "report.html").read_text()
+        self.assertIn(">expectation<", page)
+        self.assertNotIn(">the paper<", page)
+        self.assertEqual(self.in_results()["manifest"]["profile"]["text"], "H_s = 3.0\n")
+        code, said, world = self.experiment("small", "--runs", "1", "--profile", "paper")
+        self.assertEqual((code, len(world.runs)), (OK, 3))
+        self.assertIn("the profile paper is shown without claims", said)
+
+    def test_topologies_and_profiles_follow_each_other_in_one_command(self):
+        make_experiment(self.root, "zz_today",
+                        extra='topology = "modern"\nprofile = "modern"\nbeyond = true')
+        make_experiment(self.root, "other", extra='profile = "modern"\nbeyond = true')
+        (self.root / "profiles" / "modern.toml").write_text("H_s = 3.0\n")
+        labs = []
+
+        class Noting(FakeWorld):
+            def lab(self, testbed, profile):
+                labs.append((testbed.what[0], profile.stem))
+                return super().lab(testbed, profile)
+
+        code, _, world = self.experiment("all", "--runs", "1", world=Noting(server_wins))
+        self.assertEqual((code, len(world.runs)), (OK, 9))
+        self.assertEqual(world.up, [("paper", ()), ("modern", ())])
+        self.assertEqual(world.up, world.down)
+        self.assertEqual(labs, [("paper", "modern"), ("paper", "paper"), ("modern", "modern")])
+        made = self.in_results()["manifest"]
+        self.assertEqual([made["profile"]["name"], *(of["name"] for of in made["other_profiles"])],
+                         ["paper", "modern"])
+        self.assertIn("H_s = 3.0", (self.results / "report.html").read_text())
+
+    def test_what_goes_beyond_the_paper_is_left_out_of_all_quick_and_of_ci(self):
+        large = '{kind = "speedup", winner = "server", at_least = 3.0}'
+        make_experiment(self.root, "further", extra="beyond = true", claims=large)
+        _, said, world = self.experiment("all", "--quick", claims=large)
+        self.assertEqual(len(world.runs), 3)
+        self.assertIn("further is left out, as it goes beyond the paper: `further --quick`", said)
+        self.assertEqual({of["name"] for of in self.in_results()["experiments"]}, {"small/one"})
+        for words in (["all", "--ci"], ["further", "--ci"]):
+            _, said, world = self.experiment(*words)
+            self.assertIn("further is left out", said)
+            self.assertEqual({of["name"] for of in self.in_results()["experiments"]},
+                             {"small/one"} if words[0] == "all" else set())
+        _, _, world = self.experiment("further", "--quick")
+        self.assertEqual(len(world.runs), 3)
 
     def test_all_leaves_out_what_cannot_be_run_and_says_so(self):
         make_experiment(self.root, "later", extra='not_runnable = "its layer is not there"')

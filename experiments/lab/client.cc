@@ -18,6 +18,7 @@
 #include "absl/time/clock.h"
 #include "apps/abacus/volumes.h"
 #include "apps/directory_insert/directory_insert.h"
+#include "apps/grep/grep_object.h"
 #include "experiments/lab/recorder.h"
 #include "objfs/directory/directory.h"
 #include "objfs/fs/error.h"
@@ -69,11 +70,13 @@ class Client {
   absl::Status SetUpTable();
   absl::Status SetUpDirectory();
   absl::Status SetUpStream();
+  absl::Status SetUpGrep();
   absl::Status RunNull();
   absl::Status RunFilter();
   absl::Status RunTable();
   absl::Status RunDirectory();
   absl::Status RunStream();
+  absl::Status RunGrep();
   std::string NameOf(const std::string& node) const {
     return node == lab_.node().name() ? "client" : "server";
   }
@@ -90,7 +93,9 @@ class Client {
   objfs::ObjectId directory_ = 0;
   Ref<objfs::Directory> directory_object_;
   Ref<apps::Filter> filter_;
+  Ref<apps::Grep> grep_;
   std::map<Rid, std::string> followed_;
+  Rid console_;  // of a job that has one of its own
   std::vector<apps::PhaseResult> phases_;
   uint64_t begin_retries_ = 0;
   json extra_ = json::object();
@@ -121,8 +126,9 @@ absl::Status Client::JoinVolume() {
 absl::Status Client::Place(Placement placement) {
   if (placement == Placement::kAdaptive) return absl::OkStatus();
   for (const auto& [rid, class_name] : followed_) {
-    ABACUS_RETURN_IF_ERROR(
-        lab_.node().Pin(rid, placement == Placement::kServer ? server_node_ : 0));
+    const bool there =
+        placement == Placement::kServer && (job_.only.empty() || job_.only == class_name);
+    ABACUS_RETURN_IF_ERROR(lab_.node().Pin(rid, there ? server_node_ : 0));
   }
   return absl::OkStatus();
 }
@@ -144,6 +150,8 @@ absl::Status Client::SetUp() {
       return SetUpDirectory();
     case Job::Kind::kStream:
       return SetUpStream();
+    case Job::Kind::kGrep:
+      return SetUpGrep();
   }
   return absl::OkStatus();
 }
@@ -214,6 +222,18 @@ absl::Status Client::SetUpStream() {
   return Place(job_.placement);
 }
 
+absl::Status Client::SetUpGrep() {
+  ABACUS_RETURN_IF_ERROR(OpenFile(O_RDONLY));
+  ABACUS_RETURN_IF_ERROR(
+      files_->WithSubgraph(file_, [this](const objfs::Subgraph& file) -> absl::Status {
+        ABACUS_ASSIGN_OR_RETURN(grep_, lab_.node().Create<apps::Grep>(file, job_.pattern, job_.file,
+                                                                      job_.filter.read_bytes));
+        return absl::OkStatus();
+      }));
+  Follow(grep_.rid(), std::string(apps::Grep::kAbacusName));
+  return Place(job_.placement);
+}
+
 absl::Status Client::Run() {
   switch (job_.kind) {
     case Job::Kind::kNull:
@@ -226,6 +246,8 @@ absl::Status Client::Run() {
       return RunDirectory();
     case Job::Kind::kStream:
       return RunStream();
+    case Job::Kind::kGrep:
+      return RunGrep();
   }
   return absl::InternalError("a job of no kind");
 }
@@ -251,6 +273,7 @@ absl::Status Client::RunNull() {
 
 absl::Status Client::RunFilter() {
   const runtime::Console console(lab_.node());
+  console_ = console.rid();
   recorder_.Begin();
   for (bool done = false; !done;) {
     ABACUS_RETURN_IF_ERROR(
@@ -305,6 +328,24 @@ absl::Status Client::RunStream() {
   return absl::OkStatus();
 }
 
+absl::Status Client::RunGrep() {
+  const runtime::Console console(lab_.node());
+  console_ = console.rid();
+  recorder_.Begin();
+  for (bool done = false; !done;) {
+    ABACUS_RETURN_IF_ERROR(
+        files_->WithSubgraph(file_, [&](const objfs::Subgraph& file) -> absl::Status {
+          ABACUS_ASSIGN_OR_RETURN(const apps::GrepChunk chunk, grep_->Next(file));
+          extra_["matches"] = chunk.matches;
+          done = chunk.done;
+          return absl::OkStatus();
+        }));
+    recorder_.Done();
+  }
+  recorder_.End();
+  return absl::OkStatus();
+}
+
 // -- what became of it ----------------------------------------------------------------------------
 
 json Client::Moves() {
@@ -316,6 +357,7 @@ json Client::Moves() {
                        {"object", followed_[move.event.rids[i]]},
                        {"from", NameOf(move.event.from_name)},
                        {"to", NameOf(move.event.to_name)},
+                       {"to_node", move.event.to_name},
                        {"by_engine", move.event.by_engine},
                        {"blackout_s", absl::ToDoubleSeconds(move.event.blackout)},
                        {"state_bytes", move.event.state_bytes},
@@ -332,7 +374,11 @@ json Client::Explanations() {
   for (const std::string& address : servers_) {
     runtime::ControlClient server(address);
     for (const auto& [rid, class_name] : followed_) {
-      const auto decisions = server.Explain(rid, 1, kExplainDeadline);
+      auto decisions = server.Explain(rid, 1, kExplainDeadline);
+      // Of a graph that was refused, only the console is known.
+      if (!decisions.ok() && console_ != Rid()) {
+        decisions = server.Explain(console_, 1, kExplainDeadline);
+      }
       std::string words;
       if (!decisions.ok()) words = std::string(decisions.status().message());
       if (decisions.ok() && !decisions->empty()) words = decisions->front().explanation;
@@ -366,14 +412,18 @@ json Client::Result() {
   }
   result["phases"] = phases;
   result["migrations"] = Moves();
-  json placement = json::object();
+  json placement = json::object(), nodes = json::object();
   for (const auto& [rid, class_name] : followed_) placement[class_name] = "server";
+  for (const json& move : result["migrations"]) {
+    nodes[move["object"].get<std::string>()] = move["to_node"];
+  }
   for (const auto& object : lab_.node().binding().Objects(kObjectsMax)) {
     if (object.hosted && followed_.contains(object.rid)) {
       placement[followed_[object.rid]] = "client";
     }
   }
   result["final_placement"] = placement;
+  result["final_nodes"] = nodes;
   result["explanations"] = Explanations();
   result["source"] = lab_.source();
   result["degraded"] = json::array();

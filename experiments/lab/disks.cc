@@ -20,12 +20,10 @@ std::string NameOfDisk(size_t disk) { return absl::StrCat(kDiskName, disk + 1, "
 
 }  // namespace
 
-Disks::Disks(size_t count, bool modelled) : count_(count) {
+Disks::Disks(size_t count, bool modelled, objfs::DiskModel disk) : count_(count) {
   for (size_t i = 0; modelled && i < count; ++i) {
-    caches_.push_back(std::make_shared<PageCache>(
-        CacheModel{.disk = {.bytes_per_second = kDiskBytesPerSecond, .seek = kDiskSeek},
-                   .memory_bytes = kPageCacheBytes / count,
-                   .ahead_bytes = kReadAheadBytes}));
+    caches_.push_back(std::make_shared<PageCache>(CacheModel{
+        .disk = disk, .memory_bytes = kPageCacheBytes / count, .ahead_bytes = kReadAheadBytes}));
   }
 }
 

@@ -23,8 +23,9 @@ namespace abacus::lab {
 // Thread-safety: thread-safe.
 class Disks {
  public:
-  // `modelled`: with the times of the paper's disk and page cache, which share its memory.
-  Disks(size_t count, bool modelled);
+  // `modelled`: each with the times of `disk` and behind a page cache, which share the memory of
+  // the paper's node.
+  Disks(size_t count, bool modelled, objfs::DiskModel disk);
 
   // Publishes the volumes of the first disk, and opens those of the others, each in a directory of
   // its own below `directory`.

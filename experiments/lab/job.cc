@@ -68,11 +68,13 @@ absl::StatusOr<Job> FromJson(const json& object) {
                                                        {"filter", Job::Kind::kFilter},
                                                        {"table", Job::Kind::kTable},
                                                        {"directory", Job::Kind::kDirectory},
-                                                       {"stream", Job::Kind::kStream}})));
+                                                       {"stream", Job::Kind::kStream},
+                                                       {"grep", Job::Kind::kGrep}})));
   ABACUS_ASSIGN_OR_RETURN(job.placement, (OneOf<Placement>("placement", placement,
                                                            {{"client", Placement::kClient},
                                                             {"adaptive", Placement::kAdaptive},
                                                             {"server", Placement::kServer}})));
+  keys.Take("only", &job.only);
   keys.Take("seed", &job.seed);
   keys.Take("calls", &job.calls);
   keys.Take("call_bytes", &job.call_bytes);
@@ -88,6 +90,7 @@ absl::StatusOr<Job> FromJson(const json& object) {
   keys.Take("step", &job.table.step);
   keys.Take("warm", &job.warm);
   keys.Take("writes", &job.writes);
+  keys.Take("pattern", &job.pattern);
   keys.Take("directory", &job.directory);
   keys.Take("prefix", &job.prefix);
   keys.Take("files", &job.files);

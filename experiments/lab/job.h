@@ -18,15 +18,18 @@ enum class Placement : uint8_t { kClient, kAdaptive, kServer };
 
 // What a client does.
 struct Job {
-  enum class Kind : uint8_t { kNull, kFilter, kTable, kDirectory, kStream };
+  enum class Kind : uint8_t { kNull, kFilter, kTable, kDirectory, kStream, kGrep };
   Kind kind = Kind::kNull;
   Placement placement = Placement::kAdaptive;
+  // With kServer: the class of the objects that are at the server, and all others are at the
+  // client. Empty: all are at the server.
+  std::string only;
   uint64_t seed = 1;
 
   // kNull
   uint64_t calls = 1000, call_bytes = 0;
-  // kFilter, kTable and kStream: a file in the volume's root, and the stack that it gets. The file
-  // is made where it is not there; one that is has its own stack.
+  // kFilter, kTable, kStream and kGrep: a file in the volume's root, and the stack that it gets.
+  // The file is made where it is not there; one that is has its own stack.
   std::string file, stack;
   apps::FilterOptions filter;
   // kTable. With `warm` all of it is read once before, at the placement's place.
@@ -36,6 +39,8 @@ struct Job {
   // kStream: `file`, which is there, is read or written from its begin to its end, `call_bytes` a
   // call. What is read has to be what was prepared.
   bool writes = false;
+  // kGrep: what is searched for in `file`, which is there; filter.read_bytes a call.
+  std::string pattern;
   // kDirectory: a directory in the volume's root; empty: the root itself.
   std::string directory, prefix;
   uint64_t files = 0;

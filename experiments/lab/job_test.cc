@@ -40,6 +40,16 @@ TEST(JobTest, AStreamIsOfCallsOfOneSize) {
   EXPECT_TRUE(job->writes);
 }
 
+TEST(JobTest, ASearchHasAPatternAndAClassMayBeAloneAtTheServer) {
+  const auto job = ParseJob(
+      R"({"kind": "grep", "file": "f", "pattern": "5 a", "placement": "server",
+          "only": "apps.Grep"})");
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->kind, Job::Kind::kGrep);
+  EXPECT_EQ(job->pattern, "5 a");
+  EXPECT_EQ(job->only, "apps.Grep");
+}
+
 TEST(JobTest, MistakesAreNamed) {
   EXPECT_THAT(ErrorOf("[]"), HasSubstr("a JSON object"));
   EXPECT_THAT(ErrorOf("{"), HasSubstr("a JSON object"));

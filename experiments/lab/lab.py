@@ -234,7 +234,8 @@ class Lab:
 
     def _record(self, running, placement, seed):
         record = {"placement": placement, "seed": seed, "clients": [], "phases": [],
-                  "migrations": [], "final_placement": {}, "explanations": {}, "degraded": [],
+                  "migrations": [], "final_placement": {}, "final_nodes": {},
+                  "explanations": {}, "degraded": [],
                   "window_s": self.window_s, "repetition": self.profile.repetition}
         ends, sources = [], set()
         for one in running:
@@ -245,7 +246,7 @@ class Lab:
             record["migrations"] += [{**move, "t_s": one.begun_s + move["t_s"], "client": node}
                                      for move in result.pop("migrations")]
             record["phases"] += [phase for phase in result.pop("phases") if len(running) == 1]
-            for name in ("final_placement", "explanations"):
+            for name in ("final_placement", "final_nodes", "explanations"):
                 for key, value in result.pop(name).items():
                     record[name][f"{node}/{key}"] = value
             for name in ("progress", "retry_progress"):
@@ -283,10 +284,18 @@ class Lab:
             "data_dir": str(self._folder / name), "name": name,
             "control_address": f"{host}:{port}", "data_address": f"{host}:{port and port + 1}"}})
         words = ["server", "--config", self._config(name, sections, named=False), *more,
-                 *self._common(node)]
-        if not self.profile.values["lab"]["disk"]:
-            words.append("--no-disk")
+                 *self._common(node), *self._disk(node)]
         return self._start(node, name, words)
+
+    def _disk(self, node):
+        """What the topology says of the node's disks; without one: the paper's."""
+        if not self.profile.values["lab"]["disk"]:
+            return ["--no-disk"]
+        topology = getattr(self.testbed, "topology", None)
+        if not topology:
+            return []
+        of = topology.nodes[node]
+        return ["--disk-bandwidth", str(of.disk_bandwidth), "--disk-seek", str(of.disk_seek_s)]
 
     @staticmethod
     def _ready(server):

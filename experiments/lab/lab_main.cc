@@ -43,6 +43,10 @@ int main(int argc, char** argv) {
   server->add_option("--disks", server_options.disks, "each counts as a server of the volume")
       ->check(CLI::Range(1, 16));
   server->add_option("--fails", server_options.fails, "of the volume's disks, when it is prepared");
+  server->add_option("--disk-bandwidth", server_options.disk_bytes_per_second, "bytes a second")
+      ->check(CLI::PositiveNumber);
+  server->add_option("--disk-seek", server_options.disk_seek_s, "seconds")
+      ->check(CLI::NonNegativeNumber);
   server->add_flag("!--no-disk", server_options.disk, "without the model of a disk");
 
   LabNodeOptions client_options;

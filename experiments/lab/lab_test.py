@@ -7,6 +7,7 @@ import sys
 import tempfile
 import unittest
 from pathlib import Path
+from types import SimpleNamespace
 
 FOLDER = Path(__file__).resolve().parent
 sys.path.insert(0, str(FOLDER))
@@ -51,6 +52,37 @@ class LabTest(unittest.TestCase):
             # Four reads, and one that finds the end.
             self.assertEqual(record["clients"][0]["operations"], 5)
             self.assertEqual(record["final_placement"], {"c1/apps.Filter": placement})
+
+    def test_a_search_finds_the_lines_that_were_prepared_at_either_place(self):
+        for placement in ("client", "server"):
+            job = {"kind": "grep", "file": "text", "pattern": "5 a"}
+            # 3000 lines and a part of one: a tenth of them has a number that ends with 5.
+            record = self.lab.run([Client("c1", job)], placement, 1, {"files": [
+                {"name": "text", "bytes": 300050, "line_bytes": 100}]})
+            self.assertEqual(record["clients"][0]["matches"], 300)
+            self.assertEqual(record["final_placement"], {"c1/apps.Grep": placement})
+
+    def test_a_class_alone_goes_to_the_server(self):
+        prepare = {"files": [{"name": "data", "bytes": 262144,
+                              "stack": self.lab.profile.stack("cached")}]}
+        for only, places in (("apps.Filter", ("server", "client")),
+                             ("objfs.CacheLayer", ("client", "server"))):
+            job = {"kind": "filter", "file": "data", "only": only}
+            for placement, wanted in (("server", places), ("client", ("client", "client"))):
+                record = self.lab.run([Client("c1", job)], placement, 1, prepare)
+                self.assertEqual((record["final_placement"]["c1/apps.Filter"],
+                                  record["final_placement"]["c1/objfs.CacheLayer"]), wanted)
+
+    def test_a_disk_has_the_speed_that_the_topology_says(self):
+        job = {"kind": "filter", "file": "data", "pass_share": 0}
+        prepare = {"files": [{"name": "data", "bytes": 4 << 20}]}
+        node = SimpleNamespace(disk_bandwidth=2e6, disk_seek_s=0.01, cpu=None, address="127.0.0.1")
+        self.lab.testbed.topology = SimpleNamespace(nodes={"s1": node, "c1": node})
+        slow = self.lab.run([Client("c1", job)], "client", 1, prepare)
+        self.assertGreater(slow["elapsed_s"], (4 << 20) / 2e6)
+        node.disk_bandwidth = 200e6
+        fast = self.lab.run([Client("c1", job)], "client", 1, prepare)
+        self.assertLess(fast["elapsed_s"], slow["elapsed_s"] / 2)
 
     def test_clients_make_files_in_one_directory_and_their_retries_are_told(self):
         clients = [Client(node, {"kind": "directory", "directory": "shared", "prefix": node,
@@ -105,7 +137,7 @@ class ProfileTest(unittest.TestCase):
         self.assertIn('[node]\nname = "a"', text)
 
     def test_each_profile_has_what_drivers_ask_for(self):
-        for name in ("paper", "default"):
+        for name in ("paper", "default", "modern"):
             profile = Profile.load(name)
             self.assertGreaterEqual(profile.repetition, 1)
             for stack in ("cached", "plain", "raid"):
@@ -119,7 +151,7 @@ class ProfileTest(unittest.TestCase):
             self.assertEqual(Profile.load(str(path)).sha256, Profile.load("paper").sha256)
             path.write_text(text + "\n")
             self.assertNotEqual(Profile.load(str(path)).sha256, Profile.load("paper").sha256)
-        with self.assertRaisesRegex(LabError, "there are: default, paper"):
+        with self.assertRaisesRegex(LabError, "there are: default, .*paper"):
             Profile.load("papre")
 
 

@@ -26,14 +26,32 @@ using nlohmann::json;
 constexpr uint64_t kWriteBytes = uint64_t{1} << 20;
 const objfs::Caller kPreparer{.checked = true};
 
+// A line: its number and what fills it up. The last one of a file may be cut short.
+std::string LineOf(uint64_t number, uint64_t line_bytes) {
+  std::string line = absl::StrCat(number, " ");
+  line.resize(line_bytes, kPrepared);
+  line.back() = '\n';
+  return line;
+}
+
+// What a file that is being prepared has from `at` on.
+std::string TextOf(uint64_t at, uint64_t bytes, uint64_t line_bytes) {
+  if (line_bytes == 0) return std::string(bytes, kPrepared);
+  std::string text;
+  for (uint64_t line = at / line_bytes; text.size() < bytes + line_bytes; ++line) {
+    text += LineOf(line, line_bytes);
+  }
+  return text.substr(at % line_bytes, bytes);
+}
+
 absl::Status MakeFile(objfs::FileSystem& files, const std::string& name, uint64_t bytes,
-                      const std::string& stack) {
+                      uint64_t line_bytes, const std::string& stack) {
   ABACUS_ASSIGN_OR_RETURN(
       const auto made, files.Create(kPreparer, files.root(), name, S_IFREG | 0644, O_RDWR, stack));
   for (uint64_t at = 0; at < bytes; at += kWriteBytes) {
     const uint64_t part = std::min(kWriteBytes, bytes - at);
     ABACUS_RETURN_IF_ERROR(
-        files.Write(made.handle, at, runtime::Block::FromString(std::string(part, kPrepared))));
+        files.Write(made.handle, at, runtime::Block::FromString(TextOf(at, part, line_bytes))));
   }
   ABACUS_RETURN_IF_ERROR(files.Sync(made.handle));
   return files.Release(made.handle);
@@ -47,6 +65,7 @@ absl::Status Prepare(LabNode& lab, const json& what) {
   for (const json& file : what.value("files", json::array())) {
     ABACUS_RETURN_IF_ERROR(MakeFile(*files, file.at("name").get<std::string>(),
                                     file.at("bytes").get<uint64_t>(),
+                                    file.value("line_bytes", uint64_t{0}),
                                     file.value("stack", std::string("isolation/storage"))));
   }
   for (const json& name : what.value("directories", json::array())) {
@@ -109,7 +128,9 @@ absl::Status RunServer(const ServerOptions& options) {
     return absl::InvalidArgumentError(
         absl::StrCat("--prepare takes a JSON object, not '", options.prepare, "'"));
   }
-  Disks disks(options.disks, options.disk);
+  Disks disks(options.disks, options.disk,
+              {.bytes_per_second = options.disk_bytes_per_second,
+               .seek = absl::Seconds(options.disk_seek_s)});
   ABACUS_ASSIGN_OR_RETURN(const auto lab, LabNode::Start(options.node));
   runtime::Node& node = lab->node();
   absl::Status status = disks.Open(node, lab->config().node.data_dir);

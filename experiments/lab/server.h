@@ -7,13 +7,17 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "experiments/lab/lab_node.h"
+#include "experiments/lab/paper_node.h"
 
 namespace abacus::lab {
 
 struct ServerOptions {
   LabNodeOptions node;
   bool disk = true;  // the modelled one, behind a page cache
+  double disk_bytes_per_second = kDiskBytesPerSecond;
+  double disk_seek_s = absl::ToDoubleSeconds(kDiskSeek);
   // Keeps columns of another server's volume, and has none of its own.
   bool columns = false;
   // Where there are such servers, the volume is spread over the disks of this server, each of which
@@ -25,6 +29,7 @@ struct ServerOptions {
   // What the volume has when the server is ready, as JSON:
   //   {"files": [{"name": "data", "bytes": 16777216, "stack": "isolation/storage"}],
   //    "directories": ["d0"]}
+  // A file with "line_bytes" has lines of so many, each with its number; others have none.
   // Nothing of it is in the page cache then.
   std::string prepare = "{}";
 };

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Draws what abacus_placement_experiment wrote.
 
-    plot.py ROWS.json OUT_DIR      writes scenarios, phases and scale, each as .png and .svg
+    plot.py ROWS.json OUT_DIR      writes scenarios, phases and scale, each as .png and .svg; of
+                                   what --sweep wrote, a heat map of each work
 """
 
 import json
@@ -76,6 +77,17 @@ def draw_scale(plt, rows, out):
     plt.close(figure)
 
 
+def draw_sweep(rows, out):
+    """The heat maps of the testbed's sweep, from the simulator's cells."""
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "harness"))
+    import charts
+    for work in dict.fromkeys(row["work"] for row in rows):
+        cells = {(round(100 * row["b_thresh"]), round(1000 * row["window_s"])): row["over"]
+                 for row in rows if row["work"] == work}
+        for kind, data in charts.heat_map(cells, ("B_thresh, %", "H, ms"), (30, 1000)).items():
+            (out / f"{work}.{kind}").write_bytes(data)
+
+
 def main():
     if len(sys.argv) != 3:
         print(__doc__.strip(), file=sys.stderr)
@@ -91,6 +103,9 @@ def main():
     rows = json.loads(Path(sys.argv[1]).read_text())
     out = Path(sys.argv[2])
     out.mkdir(parents=True, exist_ok=True)
+    if "work" in rows[0]:
+        draw_sweep(rows, out)
+        return 0
     draw_scenarios(plt, rows, out)
     draw_phases(plt, rows, out)
     draw_scale(plt, rows, out)

@@ -74,6 +74,7 @@ class BindingManager::Call final : public OutgoingCall, public TimedCall {
   bool Wait(ThreadContext& thread) override {
     const bool accounting = manager_->accounting();
     if (accounting) thread.BeginWait();
+    TurnTo();
     const bool was_waiting = std::exchange(waiting_for_answer, true);
     manager_->transport_->Wait(reader_of, *waiter);
     waiting_for_answer = was_waiting;
@@ -87,8 +88,11 @@ class BindingManager::Call final : public OutgoingCall, public TimedCall {
       }
     }
     if (accounting) waited_ticks += thread.EndWait();
+    turned_ticks = monitor::ThreadClock::Ticks();
     return over;
   }
+  // The thread begins to wait for it, or goes on.
+  void TurnTo() { elsewhere_ticks += monitor::ThreadClock::Ticks() - turned_ticks; }
   void Interrupt() override {
     std::shared_ptr<Waiter> wait;
     {
@@ -105,7 +109,9 @@ class BindingManager::Call final : public OutgoingCall, public TimedCall {
   uint64_t request_bytes = 0;
   uint64_t reply_bytes = 0;
   uint64_t begun_ticks = 0;  // when the caller turned from its own work to this call
-  uint64_t sent_ticks = 0;   // when the transport had taken it: a sending may block
+  // When its thread turned to something else: first when the transport had taken it, as a sending
+  // may block. And for how long it was elsewhere in all.
+  uint64_t turned_ticks = 0, elsewhere_ticks = 0;
   // What the call took of its thread: waits, and work for it. It is part of the way, as the link is
   // measured, and not of what the caller computes: an object that comes to its data does not take
   // it along.
@@ -539,7 +545,7 @@ Invoker::Route BindingManager::Start(ThreadContext& thread, Entry& entry, Method
       return begun;
     });
     // A sending may block: as long as the link takes, of which it tells as a reply does.
-    started->sent_ticks = monitor::ThreadClock::Ticks();
+    started->turned_ticks = monitor::ThreadClock::Ticks();
     end_wait(has_arguments ? monitor::WaitKind::kParked : monitor::WaitKind::kSpun);
     switch (outcome) {
       case Core::Started::kRunLocal:
@@ -598,7 +604,7 @@ Invoker::Route BindingManager::Finish(ThreadContext& thread, OutgoingCall& outgo
   PendingCall& pending = call.pending;
   const bool accounting = this->accounting();
   if (accounting) thread.BeginWait();
-  const uint64_t begin_ticks = monitor::ThreadClock::Ticks();
+  call.TurnTo();
   const bool was_waiting = std::exchange(waiting_for_answer, true);
   for (bool over = false; !over;) {
     transport_->Wait(call.reader_of, *call.waiter);
@@ -618,9 +624,10 @@ Invoker::Route BindingManager::Finish(ThreadContext& thread, OutgoingCall& outgo
   *status = Answer(thread, call, result);
   call.reply_bytes = result->bytes();
   // Only the plain case says something of the link: one message there, one back, and a thread that
-  // did nothing in between (a branch of a fork does).
+  // did nothing in between (a branch of a fork does). Where the wait began before, and was ended
+  // by its answer or by somebody else, it counts as well (TimedCall).
   call.waited_at_once =
-      static_cast<double>(begin_ticks - call.sent_ticks) * thread.ns_per_tick <= kWaitedAtOnceNs;
+      static_cast<double>(call.elsewhere_ticks) * thread.ns_per_tick <= kWaitedAtOnceNs;
   // The object has forgotten this activity, and this call was sent once: it has not run. Under
   // another name it can.
   if (KindOf(*status) == ErrorKind::kDuplicateEvicted && pending.transmissions == 1) {

@@ -5,27 +5,30 @@
 #include <algorithm>
 #include <atomic>
 
+#include "absl/time/clock.h"
 #include "runtime/base/mutex.h"
+#include "runtime/object/timed_branch.h"
 #include "runtime/testing/cluster.h"
 #include "runtime/testing/test_objects.h"
 
 namespace abacus::runtime::testing {
 namespace {
 
-// Takes what it is given.
+// Takes what it is given, and gives.
 class Taker : public MobileObject {
  public:
   absl::StatusOr<uint64_t> Take(Block block) { return block.size(); }
+  absl::StatusOr<Block> Give(uint64_t bytes) { return MakeBytes(bytes, 1); }
   void Checkpoint(CheckpointWriter&) const override {}
   absl::Status Restore(CheckpointReader&) override { return absl::OkStatus(); }
-  ABACUS_OBJECT(Taker, "test.Taker", 1, Take)
+  ABACUS_OBJECT(Taker, "test.Taker", 1, Take, Give)
 };
 
 class LargeCalls final : public CallObserver {
  public:
-  void OnRemoteCall(NodeInstance, uint64_t request_bytes, uint64_t, uint64_t network_ns,
+  void OnRemoteCall(NodeInstance, uint64_t request_bytes, uint64_t reply_bytes, uint64_t network_ns,
                     uint64_t) override {
-    if (request_bytes < 8'000) return;
+    if (request_bytes + reply_bytes < 8'000) return;
     ++calls;
     longest_ns = std::max(longest_ns.load(), network_ns);
   }
@@ -53,6 +56,42 @@ TEST(CallObserverTest, ARequestThatTakesLongToSendTellsOfItsLink) {
   // moment.
   EXPECT_GE(seen.calls, 1);
   EXPECT_GT(seen.longest_ns, 6'000'000u) << "the sending is part of the way";
+}
+
+// A hedged read waits before it is joined. Where that is known of no link, nobody decides about a
+// file that is read so.
+TEST(CallObserverTest, ABranchThatIsWaitedForTellsOfItsLinkAndOneThatIsLeftDoesNot) {
+  ClusterOptions options;
+  options.nodes = 2;
+  options.rate_limit_mbit = 40;
+  options.types = [](size_t, TestPoints&, ObjectTypes& types) { types.Add<Taker>(); };
+  LargeCalls seen;
+  Cluster cluster(options);
+  cluster[0].binding().set_call_observer(&seen);
+  const Ref<Taker> made = cluster.Create<Taker>(1);
+  {
+    const Ref<Taker> far = cluster[0].RefTo<Taker>(made.rid());
+    for (int i = 0; i < 10; ++i) {
+      TimedBranch<&Taker::Give> left(far.base(), uint64_t{64 * 1024});
+      const absl::Time busy_until = absl::Now() + absl::Milliseconds(3);
+      while (absl::Now() < busy_until) {  // its thread does something else
+      }
+      while (!left.Wait()) {
+      }
+      ASSERT_TRUE(left.Join().ok());
+    }
+    EXPECT_EQ(seen.calls, 0);
+    for (int i = 0; i < 10; ++i) {
+      TimedBranch<&Taker::Give> branch(far.base(), uint64_t{64 * 1024});
+      branch.Interrupt();  // as an alarm does; the wait goes on
+      while (!branch.Wait()) {
+      }
+      ASSERT_TRUE(branch.Join().ok());
+    }
+  }
+  cluster[0].binding().Stop();
+  EXPECT_GE(seen.calls, 1);
+  EXPECT_GT(seen.longest_ns, 6'000'000u) << "the wait before it was joined is part of the way";
 }
 
 }  // namespace

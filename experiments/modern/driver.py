@@ -1,0 +1,5 @@
+"""Each application on the topology `modern`."""
+
+from applications import run
+
+__all__ = ["run"]
