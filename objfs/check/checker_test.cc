@@ -24,6 +24,7 @@
 #include "gtest/gtest.h"
 #include "objfs/check/directory_scan.h"
 #include "objfs/fs/testing/file_system_world.h"
+#include "objfs/store/local_object_store.h"
 #include "objfs/store/model_disk.h"
 #include "objfs/store/names.h"
 

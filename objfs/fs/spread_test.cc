@@ -20,6 +20,7 @@
 #include "gtest/gtest.h"
 #include "objfs/fs/testing/file_system_world.h"
 #include "objfs/fs/testing/movables.h"
+#include "objfs/spread/spread_layer.h"
 
 namespace abacus::objfs {
 namespace {
