@@ -9,9 +9,9 @@
 //    "clients": [{"name", "node", "server", "units",
 //                 "objects": [{"class", "work"}, ...],     a chain, as AddChain() places it
 //                 "edges": [{"calls", "request_bytes", "reply_bytes"}, ...]}],
-//    "runs":    ["client", "adaptive", "server", "best", ["names of clients", "at the server"]]}
+//    "runs":    ["client", "adaptive", "server", ["names of clients", "at the server"]]}
 //
-// What each figure is stands in placement/sim/cluster.h. "best": RunBestStatic().
+// What each figure is stands in placement/sim/cluster.h.
 
 #include <cmath>
 #include <exception>
@@ -40,7 +40,6 @@ using abacus::placement::sim::Options;
 using abacus::placement::sim::Phase;
 using abacus::placement::sim::Report;
 using abacus::placement::sim::RunAdaptive;
-using abacus::placement::sim::RunBestStatic;
 using abacus::placement::sim::RunStatic;
 using nlohmann::json;
 
@@ -125,7 +124,6 @@ Report Play(const World& world, const json& run) {
   if (run.is_array()) return RunStatic(world.cluster, world.options, AtServer(world, run));
   const auto name = run.get<std::string>();
   if (name == "adaptive") return RunAdaptive(world.cluster, world.options);
-  if (name == "best") return RunBestStatic(world.cluster, world.options).report;
   if (name == "client") {
     return RunStatic(world.cluster, world.options, AllAtClient(world.cluster));
   }
