@@ -84,7 +84,7 @@ def world_of(row, profile, of_each=1, server_cores=1.0):
         work = BLOCK_BYTES * row["paper_ns_per_byte"][kind] * 1e-9
         world["clients"].append({
             "name": name, "node": name, "server": row["server"],
-            "units": row["blocks"][kind] * profile["lab"]["repetition"],
+            "units": row["blocks"][kind] * row["times_over"] * profile["lab"]["repetition"],
             "objects": [{"class": "console", "work": 0}, {"class": MOBILE, "work": work},
                         {"class": "storage", "work": 0}],
             "edges": [_call(row["pass_share"][kind] * BLOCK_BYTES), _call(BLOCK_BYTES)]})

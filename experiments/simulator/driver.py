@@ -9,7 +9,8 @@ def run(lab, row, placement, seed, quick):
     clients, files = [], []
     for node, pass_share, ns, blocks in zip(row["clients"], row["pass_share"],
                                             row["paper_ns_per_byte"], row["blocks"], strict=True):
-        files.append({"name": f"data-{node}", "bytes": blocks * BLOCK_BYTES * lab.repetition})
+        times = row["times_over"] * lab.repetition
+        files.append({"name": f"data-{node}", "bytes": blocks * times * BLOCK_BYTES})
         clients.append(Client(node, {
             "kind": "filter", "file": f"data-{node}", "read_bytes": BLOCK_BYTES,
             "pass_share": pass_share, "cpu_ns_per_byte": paper_cpu_ns(ns)}))
