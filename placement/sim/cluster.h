@@ -23,6 +23,11 @@ struct Node {
   double cores = 2;
   double others_load = 0;     // tasks that are none of the consoles', running or ready all the time
   double nic_bytes_s = 1e12;  // shared by all flows of the node
+  // What the node's processor does for its end of a message: of each frame that it sends or
+  // receives, a call being one of either, and of each byte in them. It is no object's, so that the
+  // engine is told of it as the time that links take, and as load.
+  double frame_work = 0;
+  double byte_work = 0;
   bool is_server = false;
   std::optional<double> memory_bytes;  // for mobile objects; empty: no limit
 };

@@ -199,7 +199,7 @@ Snapshot Simulator::MakeSample(size_t c, double length_s) {
       link.a = ToNodeId(a);
       link.b = ToNodeId(b);
       link.bandwidth_bytes_s = Noisy(world_.Bandwidth(a, b), c, figure++);
-      link.round_trip_s = Noisy(world_.LinkBetween(a, b).round_trip_s, c, figure++);
+      link.round_trip_s = Noisy(world_.RoundTrip(a, b), c, figure++);
       link.measured_bytes = 1e6;
     }
   }
@@ -381,6 +381,7 @@ void Simulator::Finish() {
       own_s += world_.UnitsByPhase(c)[p] * BestUnitTime(world_, cluster_, c, p);
     }
     elapsed_s += world_.ElapsedOf(c);
+    report_.elapsed_s.push_back(world_.ElapsedOf(c));
     ideal_s += own_s;
     if (own_s > 0) {
       report_.worst_slowdown = std::max(report_.worst_slowdown, world_.ElapsedOf(c) / own_s);
@@ -388,6 +389,9 @@ void Simulator::Finish() {
     report_.ended += world_.Ended(c) ? 1 : 0;
     report_.phase_changes += world_.PhaseChanges(c);
     report_.retries += world_.RetriesOf(c);
+  }
+  for (size_t o = 0; o < cluster_.objects.size(); ++o) {
+    report_.placement.push_back(world_.NodeOf(o));
   }
   report_.slowdown = ideal_s > 0 ? elapsed_s / ideal_s : 0;
   report_.mean_elapsed_s = elapsed_s / static_cast<double>(std::max<size_t>(1, consoles_.size()));

@@ -71,8 +71,10 @@ struct Report {
   // but for rounding: the oracle's own figure is 1.
   double slowdown = 0;
   double mean_elapsed_s = 0;
-  double worst_slowdown = 0;  // of one console
-  size_t ended = 0;           // consoles that did all of their passes
+  double worst_slowdown = 0;      // of one console
+  size_t ended = 0;               // consoles that did all of their passes
+  std::vector<double> elapsed_s;  // by console
+  std::vector<size_t> placement;  // at the end: the node of each object
 
   std::vector<MoveRecord> moves;
   uint64_t phase_changes = 0;  // true ones, of all consoles

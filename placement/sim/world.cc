@@ -8,6 +8,7 @@ namespace abacus::placement::sim {
 namespace {
 
 constexpr double kRoundTripsOfAMove = 2.5;
+constexpr double kFramesOfACall = 2;
 constexpr double kNoLimitBytes = 1e18;
 constexpr double kUnitsEps = 1e-12;
 // A scheme that failed so often would fall back to another one.
@@ -58,7 +59,15 @@ double World::Bandwidth(size_t a, size_t b) const {
   for (const size_t node : {a, b}) {
     bandwidth = std::min(bandwidth, cluster_.nodes[node].nic_bytes_s / std::max(1.0, nic_[node]));
   }
-  return bandwidth;
+  double byte_s = 0;
+  for (const size_t node : {a, b}) byte_s += MessageTime(node, 0, 1) * Crowd(node);
+  return byte_s > 0 ? 1 / (1 / bandwidth + byte_s) : bandwidth;
+}
+
+double World::RoundTrip(size_t a, size_t b) const {
+  double total_s = LinkBetween(a, b).round_trip_s;
+  for (const size_t node : {a, b}) total_s += MessageTime(node, 1, 0) * Crowd(node);
+  return total_s;
 }
 
 double World::FreeMemory(size_t node) const {
@@ -94,8 +103,8 @@ double World::Move(const std::vector<size_t>& objects, size_t to, double quiesce
   const size_t from = placement_[objects.front()];
   double blackout_s = quiesce_s;
   if (from != to) {
-    blackout_s += kRoundTripsOfAMove * LinkBetween(from, to).round_trip_s +
-                  bytes / LinkBetween(from, to).bandwidth_bytes_s;
+    blackout_s +=
+        kRoundTripsOfAMove * RoundTrip(from, to) + bytes / LinkBetween(from, to).bandwidth_bytes_s;
   }
   for (const size_t object : objects) {
     Place(object, to);
@@ -125,6 +134,15 @@ const World::Share* World::ShareOn(const ConsoleState& state, size_t node) const
 
 double World::Slowdown(size_t node, double own) const {
   return std::max(1.0, (std::max(0.0, load_[node] - own) + 1) / cluster_.nodes[node].cores);
+}
+
+double World::Crowd(size_t node) const {
+  return std::max(1.0, load_[node] / cluster_.nodes[node].cores);
+}
+
+double World::MessageTime(size_t node, double calls, double bytes) const {
+  const Node& n = cluster_.nodes[node];
+  return (calls * kFramesOfACall * n.frame_work + bytes * n.byte_work) / n.rate;
 }
 
 double World::UnitTimeWith(const Console& console, const Phase& phase, const ConsoleState* own,
@@ -161,8 +179,16 @@ double World::UnitTimeWith(const Console& console, const Phase& phase, const Con
     }
     const EdgeNeed& need = phase.edges[e];
     const double times = attempts > 1 && e == console.contended_edge ? attempts : 1;
-    const double bytes_s = times * (need.request_bytes + need.reply_bytes) / bandwidth;
+    const double bytes = times * (need.request_bytes + need.reply_bytes);
+    const double bytes_s = bytes / bandwidth;
     total_s += times * need.calls * link.round_trip_s + bytes_s;
+    for (const size_t node : {a, b}) {
+      const Share* share = own == nullptr ? nullptr : ShareOn(*own, node);
+      const double cpu_s = MessageTime(node, times * need.calls, bytes) *
+                           Slowdown(node, share == nullptr ? 0 : share->cpu);
+      total_s += cpu_s;
+      if (shares != nullptr) at(node).cpu += cpu_s;
+    }
     if (shares != nullptr) at(a).nic += bytes_s;
     if (shares != nullptr) at(b).nic += bytes_s;
   }
@@ -193,8 +219,13 @@ double World::UnitTimeAlone(size_t console, size_t phase,
     const double bandwidth =
         std::min({LinkBetween(a, b).bandwidth_bytes_s, cluster_.nodes[a].nic_bytes_s,
                   cluster_.nodes[b].nic_bytes_s});
-    total_s += need.calls * LinkBetween(a, b).round_trip_s +
-               (need.request_bytes + need.reply_bytes) / bandwidth;
+    const double bytes = need.request_bytes + need.reply_bytes;
+    total_s += need.calls * LinkBetween(a, b).round_trip_s + bytes / bandwidth;
+    for (const size_t n : {a, b}) {
+      const Node& node = cluster_.nodes[n];
+      total_s +=
+          MessageTime(n, need.calls, bytes) * std::max(1.0, (node.others_load + 1) / node.cores);
+    }
   }
   return total_s;
 }
@@ -276,7 +307,9 @@ void World::CountAttempts(size_t console) {
   const Link& link = LinkBetween(from, to);
   const double attempt_s = phase.objects[edge.from].work / cluster_.nodes[from].rate +
                            need.calls * link.round_trip_s +
-                           (need.request_bytes + need.reply_bytes) / link.bandwidth_bytes_s;
+                           (need.request_bytes + need.reply_bytes) / link.bandwidth_bytes_s +
+                           MessageTime(from, need.calls, need.request_bytes + need.reply_bytes) +
+                           MessageTime(to, need.calls, need.request_bytes + need.reply_bytes);
   const double attempts = std::min(kAttemptsMax, std::exp(attempt_s * rate));
   state.attempts = (state.attempts + attempts) / 2;
 }

@@ -9,6 +9,8 @@
 // average, a task takes max(1, (n + 1) / c) times its CPU time: fair sharing as an arriving task
 // finds it, where the engine's equations say max(1, L / c) with the task's own average in L. Flows
 // share a node's NIC in the same way. An object that moves stops its consoles for the blackout.
+// What messages cost the processors at both ends (Node::frame_work, byte_work) is done like other
+// tasks.
 //
 // Consoles that contend (Console::contention_group) repeat what was overtaken: an attempt that
 // takes a seconds succeeds with probability exp(-a x rate), the rate being that at which the others
@@ -60,8 +62,10 @@ class World {
 
   // L: running and ready tasks of the node, averaged over the last tick.
   double Load(size_t node) const { return load_[node]; }
-  // What one more flow would get between the two nodes now. REQUIRES: they have a link.
+  // What one more flow would get between the two nodes now, and how long one more call without
+  // bytes would take, with what messages cost the processors. REQUIRES: they have a link.
   double Bandwidth(size_t a, size_t b) const;
+  double RoundTrip(size_t a, size_t b) const;
   const Link& LinkBetween(size_t a, size_t b) const;
 
   bool Running(size_t console) const;
@@ -113,6 +117,10 @@ class World {
   };
 
   double Slowdown(size_t node, double own) const;
+  // How much longer everybody's tasks take there as it is, each one's own among them.
+  double Crowd(size_t node) const;
+  // CPU seconds of one end of messages, alone.
+  double MessageTime(size_t node, double calls, double bytes) const;
   double UnitTimeWith(const Console& console, const Phase& phase, const ConsoleState* own,
                       std::vector<Share>* shares) const;
   void CountAttempts(size_t console);

@@ -1,0 +1,17 @@
+"""Beyond the paper: five filters at one server, of which the placement simulator is told too."""
+
+from lab import Client, paper_cpu_ns
+
+BLOCK_BYTES = 65536  # that a filter reads at a time
+
+
+def run(lab, row, placement, seed, quick):
+    clients, files = [], []
+    for node, pass_share, ns, blocks in zip(row["clients"], row["pass_share"],
+                                            row["paper_ns_per_byte"], row["blocks"], strict=True):
+        times = row["times_over"] * lab.repetition
+        files.append({"name": f"data-{node}", "bytes": blocks * times * BLOCK_BYTES})
+        clients.append(Client(node, {
+            "kind": "filter", "file": f"data-{node}", "read_bytes": BLOCK_BYTES,
+            "pass_share": pass_share, "cpu_ns_per_byte": paper_cpu_ns(ns)}))
+    return lab.run(clients, placement, seed, {"files": files}, row["server"])
