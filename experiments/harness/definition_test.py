@@ -11,7 +11,7 @@ from fake_world import make_experiment
 
 PAPERS = {"figure06_raid", "figure07_filter", "figure08_cache", "figure10_directory",
           "figure12_competition", "false_sharing", "table2_phases"}
-BEYOND = {"joint_move", "modern", "phases_sweep", "real_programs", "threshold_sweep",
+BEYOND = {"joint_move", "modern", "phases_sweep", "real_programs", "simulator", "threshold_sweep",
           "two_servers", "wan"}
 GRID = """
 [[row]]
