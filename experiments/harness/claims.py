@@ -189,7 +189,7 @@ def _total(claim, evidence):
 
 
 def _near_best(claim, evidence):
-    """Of the row itself, which has the profile's constants, and of all cells that were run."""
+    """Of the row itself, which has the profile's constants, and of all cells of the grid."""
     times = {name: cell.time("adaptive").mean for name, cell in
              evidence.grids.get(claim.grid, {}).items() if cell.time("adaptive")}
     text = f"adaptive is within {claim.within:.0%} of the best of the grid {claim.grid}"

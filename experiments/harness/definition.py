@@ -258,8 +258,10 @@ class Experiment:
     sweep: dict | None = None  # the curve over the length of phases
     heat_maps: tuple = ()
 
-    def cells(self, grid):
-        return [row for row in self.rows if grid and row.grid == grid]
+    def cells(self, grid, quick=False):
+        """The rows of a grid; `quick`: of its quick size."""
+        return [row for row in self.rows
+                if grid and row.grid == grid and not (quick and row.full_only)]
 
     def row(self, name):
         return next(row for row in self.rows if row.name == name)

@@ -63,7 +63,7 @@ def _runs(text):
 def options_of(arguments):
     quick = arguments.quick or arguments.ci
     size = "ci" if arguments.ci else "quick" if quick else "full"
-    if arguments.profile not in ("", definition.PAPER_PROFILE):
+    if arguments.profile:  # beside what experiments have been run with their own
         size += f"-{arguments.profile}"
     folder = arguments.results or manifest.PROJECT / "build" / "experiments" / size
     return Options(folder.resolve(), quick, arguments.runs or (1 if quick else 5), arguments.seed,
@@ -91,9 +91,12 @@ def command_check(world, out):
 def _rows_of(experiment, wanted, options):
     """The rows of the names wanted (none: all), and those whose static runs they use."""
     grids = {row.grid for row in experiment.rows if row.grid}
+    for grid in grids.intersection(wanted):
+        if not experiment.cells(grid, options.quick):
+            raise ExperimentError(f"{experiment.name}/{grid} is too long for --quick")
     wanted = [name for word in wanted for name in
-              ([row.name for row in experiment.cells(word)
-                if not (options.quick and row.full_only)] if word in grids else [word])]
+              ([row.name for row in experiment.cells(word, options.quick)]
+               if word in grids else [word])]
     names = [row.name for row in experiment.rows]
     for name in wanted:
         if name not in names:

@@ -65,6 +65,11 @@ def _claims(experiment, row, evidence, options):
         shortest = min(record["elapsed_s"] / record["window_s"] for record in evidence.adaptive())
         return (), (f"no claim: a quick adaptive run lasted {number(shortest)} observation windows, "
                     f"fewer than {WINDOWS_MIN}")
+    for grid in {claim.grid for claim in wanted if claim.kind == "near_best"}:
+        cells = experiment.cells(grid, options.quick)
+        there = evidence.grids.get(grid, {})
+        if len(there) < len(cells):
+            return (), f"no claim: {len(there)} of {len(cells)} cells of {grid} have been run"
     outcomes = [evaluate(claim, evidence) for claim in wanted]
     if experiment.beyond:  # what stands in for the paper's word is ours
         outcomes = [dataclasses.replace(outcome, paper=claim.paper)
@@ -103,25 +108,39 @@ def _records(store, row, wanted, options, placements):
 
 def collect(pairs, store, wanted, options):
     """[RowResult] of the [(experiment, row)] that have records; `wanted(row)` is their origin."""
-    grids, made = {}, []
+    results, grids = [], {}
     for experiment, row in pairs:
-        records = _records(store, row, wanted(row), options, row.placements)
-        if row.statics_of and records.get("adaptive"):
-            base = experiment.row(row.statics_of)
-            records.update(_records(store, base, wanted(base), options, STATICS))
+        records = _of_row(experiment, row, store, wanted, options)
         if not any(records.values()):
             continue
-        records = {placement: records.get(placement, []) for placement in PLACEMENTS}
-        of_experiment = grids.setdefault(experiment.name, {})
-        evidence = Evidence(records, experiment.object, of_experiment)
-        if row.grid:
-            of_experiment.setdefault(row.grid, {})[row.name] = evidence
-        made.append((experiment, row, evidence, _notes(records, options)))
-    results = []
-    for experiment, row, evidence, notes in made:  # now that all cells are known
+        if experiment.name not in grids:
+            grids[experiment.name] = _grids(experiment, store, wanted, options)
+        evidence = Evidence(records, experiment.object, grids[experiment.name])
         outcomes, why = _claims(experiment, row, evidence, options)
-        results.append(RowResult(experiment, row, evidence, outcomes, why, notes))
+        results.append(RowResult(experiment, row, evidence, outcomes, why,
+                                 _notes(records, options)))
     return results
+
+
+def _of_row(experiment, row, store, wanted, options):
+    """{placement: records} of a row, those of its statics_of among them."""
+    records = _records(store, row, wanted(row), options, row.placements)
+    if row.statics_of and records.get("adaptive"):
+        base = experiment.row(row.statics_of)
+        records.update(_records(store, base, wanted(base), options, STATICS))
+    return {placement: records.get(placement, []) for placement in PLACEMENTS}
+
+
+def _grids(experiment, store, wanted, options):
+    """{grid: {cell: Evidence}} of all cells that have been run, by whatever command."""
+    found = {}
+    for cell in experiment.rows:
+        if not cell.grid or options.quick and cell.full_only:
+            continue
+        records = _of_row(experiment, cell, store, wanted, options)
+        if records["adaptive"]:
+            found.setdefault(cell.grid, {})[cell.name] = Evidence(records, experiment.object)
+    return found
 
 
 def _profile(profile):

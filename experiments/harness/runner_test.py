@@ -320,6 +320,22 @@ class RunnerTest(unittest.TestCase):
             "all": ["small/one", one, *cells], "all --quick": ["small/one"], "all --ci": [],
             "sweeps --quick": [one, cells[1]], "sweeps/at": [one, *cells],
             "sweeps/at --quick": [one, cells[1]], "sweeps/at_1": [one, cells[0]]})
+        path.write_text(path.read_text().replace("quick_grid = {a = [2]}", "full_only = true"))
+        options = experiment_main.options_of(
+            experiment_main.parser().parse_args(["sweeps/at", "--quick"]))
+        with self.assertRaisesRegex(ExperimentError, "sweeps/at is too long for --quick"):
+            experiment_main.select(["sweeps/at"], self.root, options)
+
+    def test_the_best_of_a_grid_is_of_all_its_cells_whatever_command_ran_them(self):
+        folder = make_experiment(self.root, claims='{kind = "near_best", grid = "at", within = 9}')
+        path = folder / "experiment.toml"
+        path.write_text(path.read_text() + '[[row]]\nname = "at"\nnetwork = "LAN"\n'
+                        'statics_of = "one"\ngrid = {a = [1, 2]}\nclients = ["lan1"]\n')
+        _, said, _ = self.experiment("small/at_1", "--runs", "1")
+        self.assertIn("no claim: 1 of 2 cells of at have been run", said)
+        self.experiment("small/at_2", "--runs", "1")
+        _, said, _ = self.experiment("small/one", "--runs", "1")
+        self.assertIn("the best of 2)", said)
 
     def test_ci_has_a_size_of_its_own_where_a_row_says_so(self):
         claims = '{kind = "speedup", winner = "server", at_least = 3.0}'

@@ -44,8 +44,9 @@ class Inputs:
         self.notes = self.program.inputs(self.folder, row, seed)
         scratch = Path(self._owned.name) / "local"
         shutil.copytree(self.folder, scratch)
-        self.local_s, self.printed = timed(lab, row["clients"][0], self.program.words(row, seed),
-                                           scratch, Path(self._owned.name), self.program.sorted)
+        _, self.local_s, self.printed = timed(
+            lab, row["clients"][0], self.program.words(row, seed), scratch, Path(self._owned.name),
+            self.program.sorted)
         shutil.rmtree(scratch)
 
     def remove(self):
@@ -63,13 +64,14 @@ def inputs_of(lab, row, seed):
 
 
 def timed(lab, node, words, folder, files, in_any_order=False):
-    """(seconds, what it printed) of a program that runs in `folder` on a node; raises LabError."""
+    """(begin by the clock of the day, seconds, what it printed) of a program that runs in `folder`
+    on a node; raises LabError."""
     out = files / "printed"
     process = Process(lab, node, ["bash", "-c", STARTED, "bash", str(folder), str(out), *words],
                       files / "program.err", env={**os.environ, "LC_ALL": "C"})
     try:
         process.expect_ready()
-        begun = time.monotonic()
+        began, begun = time.time(), time.monotonic()
         process.popen.stdin.write(b"go\n")
         process.popen.stdin.flush()
         ended, _, _ = select.select([process.popen.stdout], [], [], LIMIT_S)
@@ -79,7 +81,8 @@ def timed(lab, node, words, folder, files, in_any_order=False):
     finally:
         process.end(gently=False)
     printed = out.read_bytes()
-    return elapsed_s, b"".join(sorted(printed.splitlines(True))) if in_any_order else printed
+    return began, elapsed_s, (b"".join(sorted(printed.splitlines(True))) if in_any_order
+                              else printed)
 
 
 def run(lab, row, placement, seed, quick):
@@ -155,9 +158,9 @@ class OnMount(_Job):
             for one in self._movable(self._looked_at()):
                 self.volume.command("pin", one["rid"], getattr(self, self.placement))
         before = self.volume.status()
-        begun = time.time()
-        elapsed_s, printed = timed(self.lab, self.client, self.program.words(self.row, self.seed),
-                                   folder, self.volume.folder, self.program.sorted)
+        begun, elapsed_s, printed = timed(
+            self.lab, self.client, self.program.words(self.row, self.seed), folder,
+            self.volume.folder, self.program.sorted)
         after = self.volume.status()
         self._compare(printed)
         movable = self._movable(after)
@@ -228,8 +231,8 @@ class Search(_Job):
         if self.program.pipe:
             words = ["bash", "-c", 'set -o pipefail; count=$1; shift; "${@:1:count}" | '
                      '"${@:count+1}"', "bash", str(len(words)), *words, *self.program.pipe]
-        _, printed = timed(self.lab, self.client, words, self.volume.folder, self.volume.folder)
-        ended = time.time()
+        begun, _, printed = timed(self.lab, self.client, words, self.volume.folder,
+                                  self.volume.folder)
         search = json.loads(told.read_text())
         status = self.volume.status()
         self._compare(printed)
@@ -237,11 +240,11 @@ class Search(_Job):
         place = self._place(at) if at else \
             "client" if self.placement == "adaptive" else self.placement
         # The time of the search itself: joining the server takes longer than a small search, and a
-        # mount has joined before.
+        # mount has joined before. Its moves are told by the time since the program began to join.
         elapsed_s = search["elapsed_s"]
         key = f"{self.client}/apps.Grep"
         explanations = {key: search["explanation"]} if self.placement == "adaptive" else {}
-        return self._record(elapsed_s, ended - elapsed_s, status, search["link_bytes"],
+        return self._record(elapsed_s, begun, status, search["link_bytes"],
                             {key: place}, explanations)
 
 

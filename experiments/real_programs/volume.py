@@ -87,13 +87,16 @@ def mounted(folder):
 def unmount(abacus, folder, process):
     """Takes a mount away, and its process with it; raises LabError where it does not go."""
     if mounted(folder):
-        subprocess.run([abacus, "umount", str(folder)], capture_output=True, timeout=COMMAND_S)
+        with contextlib.suppress(subprocess.TimeoutExpired):  # then by force, below
+            subprocess.run([abacus, "umount", str(folder)], capture_output=True, timeout=COMMAND_S)
     if not mounted(folder):
         with contextlib.suppress(subprocess.TimeoutExpired):  # what it kept goes to the server
             process.popen.wait(END_S)
     process.end(gently=mounted(folder))
     if mounted(folder):
-        subprocess.run(["umount", "--lazy", str(folder)], capture_output=True)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            subprocess.run(["umount", "--lazy", str(folder)], capture_output=True,
+                           timeout=COMMAND_S)
     if mounted(folder):
         raise LabError(f"{folder} cannot be unmounted")
 
