@@ -624,9 +624,9 @@ Invoker::Route BindingManager::Finish(ThreadContext& thread, OutgoingCall& outgo
   *status = Answer(thread, call, result);
   call.reply_bytes = result->bytes();
   // Only a thread that did nothing else in between says something of the link. Where the wait began
-  // before the join, and was ended by its answer or by somebody else, it counts as well (TimedCall).
-  // Of a fork that is the branch which is waited for first, whose time has its siblings' bytes in
-  // it: a link that only forks cross looks slower than it is.
+  // before the join, and was ended by its answer or by somebody else, it counts as well
+  // (TimedCall). Of a fork that is the branch which is waited for first, whose time has its
+  // siblings' bytes in it: a link that only forks cross looks slower than it is.
   call.waited_at_once =
       static_cast<double>(call.elsewhere_ticks) * thread.ns_per_tick <= kWaitedAtOnceNs;
   // The object has forgotten this activity, and this call was sent once: it has not run. Under
