@@ -3,6 +3,13 @@
 abacus_library(abacus_filter
   SRCS filter/filter.cc
   DEPS abacus_layer abacus_object)
+abacus_library(abacus_word_count SRCS word_count/word_count.cc DEPS abacus_layer abacus_object)
+abacus_library(abacus_column_aggregate
+  SRCS column_aggregate/column_aggregate.cc
+  DEPS abacus_layer abacus_object)
+abacus_test(abacus_readers_test
+  SRCS column_aggregate/column_aggregate_test.cc word_count/word_count_test.cc
+  DEPS abacus_column_aggregate abacus_testing abacus_word_count)
 abacus_library(abacus_workloads
   SRCS directory_insert/directory_insert.cc multiphase/multiphase.cc table/record_table.cc
   DEPS abacus_file_system)

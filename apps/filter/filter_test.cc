@@ -4,50 +4,24 @@
 #include <gtest/gtest.h>
 #include <time.h>
 
-#include <memory>
+#include <functional>
 #include <string>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "objfs/layer/probe_layer.h"
-#include "objfs/layer/testing/memory_layer.h"
-#include "runtime/testing/cluster.h"
+#include "apps/testing/file_at_server.h"
 
 namespace abacus::apps {
 namespace {
 
-using objfs::Layer;
 using objfs::Subgraph;
-using objfs::Version;
-using objfs::testing::MemoryLayer;
 using runtime::Ref;
 using ::testing::HasSubstr;
 
-constexpr size_t kClient = 0, kServer = 1;
-
-class FilterTest : public ::testing::Test {
+class FilterTest : public testing::FileAtServer<Filter> {
  protected:
-  FilterTest() {
-    runtime::testing::ClusterOptions options;
-    options.nodes = 2;
-    options.types = [](size_t, runtime::testing::TestPoints&, runtime::ObjectTypes& types) {
-      types.Add<MemoryLayer>().Add<Filter>();
-    };
-    cluster_ = std::make_unique<runtime::testing::Cluster>(options);
-  }
-
-  // A file at the server, seen from the client.
-  Subgraph Store(const std::string& bytes) {
-    const std::vector<Ref<Layer>> nothing;
-    const std::vector<std::pair<std::string, std::string>> no_options;
-    const Ref<MemoryLayer> made = cluster_->Create<MemoryLayer>(kServer, nothing, no_options);
-    const Ref<Layer> file((*cluster_)[kClient].RefTo<MemoryLayer>(made.rid()).base());
-    EXPECT_TRUE(file->Write(0, runtime::Block::CopyOf(bytes), Version::Of(1, 1)).ok());
-    return {file, Version::Of(2, 1)};
-  }
   // `between`: after each chunk.
-  std::string All(const Ref<Filter>& filter, const Subgraph& file,
-                  const std::function<void(int)>& between) {
+  static std::string All(const Ref<Filter>& filter, const Subgraph& file,
+                         const std::function<void(int)>& between) {
     std::string all;
     for (int i = 0;; ++i) {
       const auto chunk = filter->Next(file);
@@ -67,8 +41,6 @@ class FilterTest : public ::testing::Test {
     }
     return records;
   }
-
-  std::unique_ptr<runtime::testing::Cluster> cluster_;
 };
 
 TEST_F(FilterTest, PassesTheShareOfRecordsThatItIsTold) {
@@ -107,8 +79,7 @@ TEST_F(FilterTest, SpendsTheProcessorTimeThatItIsToldForEachByte) {
 
 TEST_F(FilterTest, OptionsThatMakeNoSenseAreRefused) {
   const auto refused = [this](const FilterOptions& options) {
-    const auto made = (*cluster_)[kClient].binding().Create<Filter>(options);
-    return std::string(made.status().message());
+    return std::string(Refused(options).message());
   };
   EXPECT_THAT(refused({.read_bytes = 100}), HasSubstr("multiple of 128"));
   EXPECT_THAT(refused({.read_bytes = 0}), HasSubstr("multiple of 128"));

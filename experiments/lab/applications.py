@@ -5,6 +5,8 @@ A row's `application` says which; what else it has is the application's:
     filter      file_bytes, pass_share, and paper_ns_per_byte (of the paper's node) or
                 cpu_ns_per_byte
     grep        file_bytes, line_bytes, pattern: lines have their numbers, and are full of 'a'
+    word_count  file_bytes, line_bytes: of that text
+    aggregate   file_bytes, line_bytes: the numbers of its lines are added up
     table       phases, records, record_bytes, file_bytes
     directory   inserts: all clients make files in one directory
     raid_write  file_bytes, unit_bytes, servers, disks_of_first
@@ -30,8 +32,10 @@ def _filter(lab, row, placement, seed):
     return lab.run([Client(row["clients"][0], job)], placement, seed, prepare, row["server"])
 
 
-def _grep(lab, row, placement, seed):
-    job = {"kind": "grep", "file": "text", "pattern": row["pattern"]}
+def _text(lab, row, placement, seed):
+    job = {"kind": row["application"], "file": "text"}
+    if "pattern" in row:
+        job["pattern"] = row["pattern"]
     prepare = {"files": [{"name": "text", "bytes": row["file_bytes"] * lab.repetition,
                           "line_bytes": row["line_bytes"]}]}
     return lab.run([Client(row["clients"][0], job)], placement, seed, prepare, row["server"])
@@ -61,5 +65,5 @@ def _raid_write(lab, row, placement, seed):
                    spread=Spread(row["disks_of_first"], others))
 
 
-_APPLICATIONS = {"filter": _filter, "grep": _grep, "table": _table, "directory": _directory,
-                 "raid_write": _raid_write}
+_APPLICATIONS = {"filter": _filter, "grep": _text, "word_count": _text, "aggregate": _text,
+                 "table": _table, "directory": _directory, "raid_write": _raid_write}

@@ -14,11 +14,14 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "apps/abacus/volumes.h"
+#include "apps/column_aggregate/column_aggregate.h"
 #include "apps/directory_insert/directory_insert.h"
 #include "apps/grep/grep_object.h"
+#include "apps/word_count/word_count.h"
 #include "experiments/lab/recorder.h"
 #include "objfs/directory/directory.h"
 #include "objfs/fs/error.h"
@@ -71,12 +74,20 @@ class Client {
   absl::Status SetUpDirectory();
   absl::Status SetUpStream();
   absl::Status SetUpGrep();
+  absl::Status SetUpWordCount();
+  absl::Status SetUpAggregate();
   absl::Status RunNull();
   absl::Status RunFilter();
   absl::Status RunTable();
   absl::Status RunDirectory();
   absl::Status RunStream();
   absl::Status RunGrep();
+  absl::Status RunWordCount();
+  absl::Status RunAggregate();
+  // Reads the file through. `next` has an object take the next chunk, and tells whether it was the
+  // last one.
+  absl::Status ReadThrough(
+      absl::FunctionRef<absl::StatusOr<bool>(const objfs::Subgraph& file)> next);
   std::string NameOf(const std::string& node) const {
     return node == lab_.node().name() ? "client" : "server";
   }
@@ -94,6 +105,8 @@ class Client {
   Ref<objfs::Directory> directory_object_;
   Ref<apps::Filter> filter_;
   Ref<apps::Grep> grep_;
+  Ref<apps::WordCount> word_count_;
+  Ref<apps::ColumnAggregate> aggregate_;
   std::map<Rid, std::string> followed_;
   Rid console_;  // of a job that has one of its own
   std::vector<apps::PhaseResult> phases_;
@@ -152,6 +165,10 @@ absl::Status Client::SetUp() {
       return SetUpStream();
     case Job::Kind::kGrep:
       return SetUpGrep();
+    case Job::Kind::kWordCount:
+      return SetUpWordCount();
+    case Job::Kind::kAggregate:
+      return SetUpAggregate();
   }
   return absl::OkStatus();
 }
@@ -234,6 +251,24 @@ absl::Status Client::SetUpGrep() {
   return Place(job_.placement);
 }
 
+absl::Status Client::SetUpWordCount() {
+  ABACUS_RETURN_IF_ERROR(OpenFile(O_RDONLY));
+  ABACUS_ASSIGN_OR_RETURN(word_count_, lab_.node().Create<apps::WordCount>(job_.filter.read_bytes));
+  Follow(word_count_.rid(), std::string(apps::WordCount::kAbacusName));
+  return Place(job_.placement);
+}
+
+absl::Status Client::SetUpAggregate() {
+  ABACUS_RETURN_IF_ERROR(OpenFile(O_RDONLY));
+  ABACUS_ASSIGN_OR_RETURN(aggregate_,
+                          lab_.node().Create<apps::ColumnAggregate>(apps::AggregateOptions{
+                              .read_bytes = job_.filter.read_bytes,
+                              .separator = " ",
+                          }));
+  Follow(aggregate_.rid(), std::string(apps::ColumnAggregate::kAbacusName));
+  return Place(job_.placement);
+}
+
 absl::Status Client::Run() {
   switch (job_.kind) {
     case Job::Kind::kNull:
@@ -248,6 +283,10 @@ absl::Status Client::Run() {
       return RunStream();
     case Job::Kind::kGrep:
       return RunGrep();
+    case Job::Kind::kWordCount:
+      return RunWordCount();
+    case Job::Kind::kAggregate:
+      return RunAggregate();
   }
   return absl::InternalError("a job of no kind");
 }
@@ -271,21 +310,28 @@ absl::Status Client::RunNull() {
   return absl::OkStatus();
 }
 
-absl::Status Client::RunFilter() {
+absl::Status Client::ReadThrough(
+    absl::FunctionRef<absl::StatusOr<bool>(const objfs::Subgraph& file)> next) {
   const runtime::Console console(lab_.node());
   console_ = console.rid();
   recorder_.Begin();
   for (bool done = false; !done;) {
     ABACUS_RETURN_IF_ERROR(
         files_->WithSubgraph(file_, [&](const objfs::Subgraph& file) -> absl::Status {
-          ABACUS_ASSIGN_OR_RETURN(const apps::FilterChunk chunk, filter_->Next(file));
-          done = chunk.done;
+          ABACUS_ASSIGN_OR_RETURN(done, next(file));
           return absl::OkStatus();
         }));
     recorder_.Done();
   }
   recorder_.End();
   return absl::OkStatus();
+}
+
+absl::Status Client::RunFilter() {
+  return ReadThrough([this](const objfs::Subgraph& file) -> absl::StatusOr<bool> {
+    ABACUS_ASSIGN_OR_RETURN(const apps::FilterChunk chunk, filter_->Next(file));
+    return chunk.done;
+  });
 }
 
 absl::Status Client::RunTable() {
@@ -329,21 +375,28 @@ absl::Status Client::RunStream() {
 }
 
 absl::Status Client::RunGrep() {
-  const runtime::Console console(lab_.node());
-  console_ = console.rid();
-  recorder_.Begin();
-  for (bool done = false; !done;) {
-    ABACUS_RETURN_IF_ERROR(
-        files_->WithSubgraph(file_, [&](const objfs::Subgraph& file) -> absl::Status {
-          ABACUS_ASSIGN_OR_RETURN(const apps::GrepChunk chunk, grep_->Next(file));
-          extra_["matches"] = chunk.matches;
-          done = chunk.done;
-          return absl::OkStatus();
-        }));
-    recorder_.Done();
-  }
-  recorder_.End();
-  return absl::OkStatus();
+  return ReadThrough([this](const objfs::Subgraph& file) -> absl::StatusOr<bool> {
+    ABACUS_ASSIGN_OR_RETURN(const apps::GrepChunk chunk, grep_->Next(file));
+    extra_["matches"] = chunk.matches;
+    return chunk.done;
+  });
+}
+
+absl::Status Client::RunWordCount() {
+  return ReadThrough([this](const objfs::Subgraph& file) -> absl::StatusOr<bool> {
+    ABACUS_ASSIGN_OR_RETURN(const apps::WordCountChunk chunk, word_count_->Next(file));
+    extra_["words"] = chunk.so_far.words;
+    return chunk.done;
+  });
+}
+
+absl::Status Client::RunAggregate() {
+  return ReadThrough([this](const objfs::Subgraph& file) -> absl::StatusOr<bool> {
+    ABACUS_ASSIGN_OR_RETURN(const apps::AggregateChunk chunk, aggregate_->Next(file));
+    extra_["rows"] = chunk.so_far.rows;
+    extra_["sum"] = chunk.so_far.sum;
+    return chunk.done;
+  });
 }
 
 // -- what became of it ----------------------------------------------------------------------------

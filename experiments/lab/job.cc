@@ -69,7 +69,9 @@ absl::StatusOr<Job> FromJson(const json& object) {
                                                        {"table", Job::Kind::kTable},
                                                        {"directory", Job::Kind::kDirectory},
                                                        {"stream", Job::Kind::kStream},
-                                                       {"grep", Job::Kind::kGrep}})));
+                                                       {"grep", Job::Kind::kGrep},
+                                                       {"word_count", Job::Kind::kWordCount},
+                                                       {"aggregate", Job::Kind::kAggregate}})));
   ABACUS_ASSIGN_OR_RETURN(job.placement, (OneOf<Placement>("placement", placement,
                                                            {{"client", Placement::kClient},
                                                             {"adaptive", Placement::kAdaptive},

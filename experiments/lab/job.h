@@ -18,7 +18,16 @@ enum class Placement : uint8_t { kClient, kAdaptive, kServer };
 
 // What a client does.
 struct Job {
-  enum class Kind : uint8_t { kNull, kFilter, kTable, kDirectory, kStream, kGrep };
+  enum class Kind : uint8_t {
+    kNull,
+    kFilter,
+    kTable,
+    kDirectory,
+    kStream,
+    kGrep,
+    kWordCount,
+    kAggregate
+  };
   Kind kind = Kind::kNull;
   Placement placement = Placement::kAdaptive;
   // With kServer: the class of the objects that are at the server, and all others are at the
@@ -28,8 +37,8 @@ struct Job {
 
   // kNull
   uint64_t calls = 1000, call_bytes = 0;
-  // kFilter, kTable, kStream and kGrep: a file in the volume's root, and the stack that it gets.
-  // The file is made where it is not there; one that is has its own stack.
+  // Of all that read or write a file: one in the volume's root, and the stack that it gets. The
+  // file is made where it is not there; one that is has its own stack.
   std::string file, stack;
   apps::FilterOptions filter;
   // kTable. With `warm` all of it is read once before, at the placement's place.
@@ -39,7 +48,8 @@ struct Job {
   // kStream: `file`, which is there, is read or written from its begin to its end, `call_bytes` a
   // call. What is read has to be what was prepared.
   bool writes = false;
-  // kGrep: what is searched for in `file`, which is there; filter.read_bytes a call.
+  // kGrep, kWordCount and kAggregate read `file`, which is there, filter.read_bytes a call. The
+  // first searches for this, the last adds up the numbers that lines begin with, up to a space.
   std::string pattern;
   // kDirectory: a directory in the volume's root; empty: the root itself.
   std::string directory, prefix;

@@ -3,7 +3,8 @@ abacus_library(abacus_paper_node
   DEPS abacus_object_store abacus_transport)
 abacus_library(abacus_lab_node
   SRCS lab/client.cc lab/disks.cc lab/job.cc lab/lab_node.cc lab/recorder.cc lab/server.cc
-  DEPS abacus_command abacus_filter abacus_grep_object abacus_paper_node abacus_workloads
+  DEPS abacus_column_aggregate abacus_command abacus_filter abacus_grep_object abacus_paper_node
+       abacus_word_count abacus_workloads
   PRIVATE_DEPS nlohmann_json::nlohmann_json)
 abacus_program(abacus_lab SRCS lab/lab_main.cc DEPS abacus_lab_node abacus_memory CLI11::CLI11)
 abacus_test(abacus_lab_test

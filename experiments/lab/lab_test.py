@@ -62,6 +62,18 @@ class LabTest(unittest.TestCase):
             self.assertEqual(record["clients"][0]["matches"], 300)
             self.assertEqual(record["final_placement"], {"c1/apps.Grep": placement})
 
+    def test_readers_see_all_of_a_text_at_either_place(self):
+        # 3000 lines of a number and a word, and a part of the next one.
+        for kind, class_name, seen in (
+                ("word_count", "apps.WordCount", {"words": 6002}),
+                ("aggregate", "apps.ColumnAggregate", {"rows": 3001, "sum": 3000 * 3001 / 2})):
+            for placement in ("client", "server"):
+                record = self.lab.run(
+                    [Client("c1", {"kind": kind, "file": "text"})], placement, 1,
+                    {"files": [{"name": "text", "bytes": 300050, "line_bytes": 100}]})
+                self.assertLessEqual(seen.items(), record["clients"][0].items())
+                self.assertEqual(record["final_placement"], {f"c1/{class_name}": placement})
+
     def test_a_class_alone_goes_to_the_server(self):
         prepare = {"files": [{"name": "data", "bytes": 262144,
                               "stack": self.lab.profile.stack("cached")}]}
