@@ -30,7 +30,7 @@ class Evidence:
     def __init__(self, records, wanted_class="", grids=None):
         self.records = {placement: list(of) for placement, of in records.items() if of}
         self.wanted_class = wanted_class
-        # {grid: {cell's row: its Evidence}} of the same experiment; it may be filled later on.
+        # {grid: {cell's row: its Evidence}} of the same experiment.
         self.grids = {} if grids is None else grids
 
     def time(self, placement):

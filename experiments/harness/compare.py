@@ -31,6 +31,9 @@ def read(path):
 def _differences_of_conditions(a, b):
     """What besides the code differs, a line each."""
     for name, of in (("profile", lambda results: results["profile_sha256"][:16]),
+                     ("other profiles", lambda results: ", ".join(
+                         f"{of['name']} {of['sha256'][:16]}"
+                         for of in results["manifest"].get("other_profiles", ())) or "none"),
                      ("commit", lambda results: results["manifest"]["commit"]),
                      ("kernel", lambda results: results["manifest"]["machine"]["kernel"]),
                      ("CPU", lambda results: results["manifest"]["machine"]["cpu"]),

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <memory>
 
 #include "absl/time/clock.h"
 #include "runtime/base/mutex.h"
@@ -36,41 +37,46 @@ class LargeCalls final : public CallObserver {
   std::atomic<uint64_t> longest_ns = 0;
 };
 
+// An object at the other end of a link of 40 Mbit/s, and what is told of large calls of it.
+class CallObserverTest : public ::testing::Test {
+ protected:
+  CallObserverTest() {
+    ClusterOptions options;
+    options.nodes = 2;
+    options.rate_limit_mbit = 40;
+    options.types = [](size_t, TestPoints&, ObjectTypes& types) { types.Add<Taker>(); };
+    cluster_ = std::make_unique<Cluster>(options);
+    (*cluster_)[0].binding().set_call_observer(&seen_);
+    made_ = cluster_->Create<Taker>(1);
+  }
+  Ref<Taker> Far() { return (*cluster_)[0].RefTo<Taker>(made_.rid()); }
+  // After it nobody calls the observer any more.
+  void Stop() { (*cluster_)[0].binding().Stop(); }
+
+  LargeCalls seen_;
+  std::unique_ptr<Cluster> cluster_;
+  Ref<Taker> made_;
+};
+
 // 64 KiB take 13 ms at 40 Mbit/s, for which the transport keeps the sender: no pause of the caller,
 // and the best evidence of the link that there is.
-TEST(CallObserverTest, ARequestThatTakesLongToSendTellsOfItsLink) {
-  ClusterOptions options;
-  options.nodes = 2;
-  options.rate_limit_mbit = 40;
-  options.types = [](size_t, TestPoints&, ObjectTypes& types) { types.Add<Taker>(); };
-  LargeCalls seen;
-  Cluster cluster(options);
-  cluster[0].binding().set_call_observer(&seen);
-  const Ref<Taker> made = cluster.Create<Taker>(1);
+TEST_F(CallObserverTest, ARequestThatTakesLongToSendTellsOfItsLink) {
   {
-    const Ref<Taker> far = cluster[0].RefTo<Taker>(made.rid());
+    const Ref<Taker> far = Far();
     for (int i = 0; i < 10; ++i) ASSERT_TRUE(far->Take(MakeBytes(64 * 1024, 1)).ok());
   }
-  cluster[0].binding().Stop();
+  Stop();
   // The first may pass at once; of the others a busy machine may stop the thread at the wrong
   // moment.
-  EXPECT_GE(seen.calls, 1);
-  EXPECT_GT(seen.longest_ns, 6'000'000u) << "the sending is part of the way";
+  EXPECT_GE(seen_.calls, 1);
+  EXPECT_GT(seen_.longest_ns, 6'000'000u) << "the sending is part of the way";
 }
 
 // A hedged read waits before it is joined. Where that is known of no link, nobody decides about a
 // file that is read so.
-TEST(CallObserverTest, ABranchThatIsWaitedForTellsOfItsLinkAndOneThatIsLeftDoesNot) {
-  ClusterOptions options;
-  options.nodes = 2;
-  options.rate_limit_mbit = 40;
-  options.types = [](size_t, TestPoints&, ObjectTypes& types) { types.Add<Taker>(); };
-  LargeCalls seen;
-  Cluster cluster(options);
-  cluster[0].binding().set_call_observer(&seen);
-  const Ref<Taker> made = cluster.Create<Taker>(1);
+TEST_F(CallObserverTest, ABranchThatIsWaitedForTellsOfItsLinkAndOneThatIsLeftDoesNot) {
   {
-    const Ref<Taker> far = cluster[0].RefTo<Taker>(made.rid());
+    const Ref<Taker> far = Far();
     for (int i = 0; i < 10; ++i) {
       TimedBranch<&Taker::Give> left(far.base(), uint64_t{64 * 1024});
       const absl::Time busy_until = absl::Now() + absl::Milliseconds(3);
@@ -80,7 +86,7 @@ TEST(CallObserverTest, ABranchThatIsWaitedForTellsOfItsLinkAndOneThatIsLeftDoesN
       }
       ASSERT_TRUE(left.Join().ok());
     }
-    EXPECT_EQ(seen.calls, 0);
+    EXPECT_EQ(seen_.calls, 0);
     for (int i = 0; i < 10; ++i) {
       TimedBranch<&Taker::Give> branch(far.base(), uint64_t{64 * 1024});
       branch.Interrupt();  // as an alarm does; the wait goes on
@@ -89,9 +95,9 @@ TEST(CallObserverTest, ABranchThatIsWaitedForTellsOfItsLinkAndOneThatIsLeftDoesN
       ASSERT_TRUE(branch.Join().ok());
     }
   }
-  cluster[0].binding().Stop();
-  EXPECT_GE(seen.calls, 1);
-  EXPECT_GT(seen.longest_ns, 6'000'000u) << "the wait before it was joined is part of the way";
+  Stop();
+  EXPECT_GE(seen_.calls, 1);
+  EXPECT_GT(seen_.longest_ns, 6'000'000u) << "the wait before it was joined is part of the way";
 }
 
 }  // namespace
