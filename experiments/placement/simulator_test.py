@@ -3,8 +3,7 @@
 
     simulator_test.py PROGRAM
 
-It stands here, and not in that folder, as experiments with tests of their own have drivers of their
-own kind (harness/drivers_test.py).
+It stands beside the program that it runs.
 """
 
 import contextlib
