@@ -267,6 +267,20 @@ TEST_F(PlannerTest, AMoveThatMadeItSlowerIsTakenBackAndTheCoolDownGrows) {
   EXPECT_EQ(Tick().reason, Reason::kCoolDown);
 }
 
+// A link that looks five times as fast as it did, as the first calls over it were slow ones, makes
+// the same work no smaller.
+TEST_F(PlannerTest, AnEstimateOfALinkThatChangesAfterAMoveIsNoReasonToTakeItBack) {
+  prepare_ = [](Snapshot& s) { *s.links[0].bandwidth_bytes_s /= 5; };
+  CarryOut(TickUntilMove(1));
+  prepare_ = nullptr;
+  for (int i = 0; i < 60; ++i) {
+    const Decision d = Tick();
+    ASSERT_NE(d.reason, Reason::kUndo) << i << ": " << d.Explanation();
+  }
+  EXPECT_EQ(planner_.counters().audits, 1u);
+  EXPECT_EQ(planner_.counters().undone, 0u);
+}
+
 // The grep went from the server, as it passes on much more than it reads, and then is slower than
 // it was. What it left there is not there any more, or not for it.
 TEST_F(PlannerTest, WhatMayNotBeOrDoesNotFitWhereItWasIsNotTakenBackThere) {
