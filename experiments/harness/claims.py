@@ -12,7 +12,7 @@ from definition import STATICS
 from summary import number, summarize
 
 OPERATIONS = 200       # retries are stated for so many: the paper's client inserts as many
-WINDOWS_MIN = 3        # a quick adaptive run shorter than so many windows claims nothing
+WINDOWS_MIN = 3        # a row with an adaptive run of fewer claims nothing
 
 
 @dataclasses.dataclass(frozen=True)

@@ -366,15 +366,21 @@ class RunnerTest(unittest.TestCase):
         self.assertIn("it is run again", said)
         self.assertEqual(len(world.runs), 3)
 
-    def test_a_quick_row_that_is_short_claims_nothing(self):
-        def short(row, placement, seed, quick):
-            return record(2.9, final_placement={"lan1/apps.Filter": "client"})
+    def test_a_row_that_is_short_claims_nothing_in_either_size(self):
+        def lasts(adaptive_s):
+            return FakeWorld(lambda row, placement, seed, quick: record(
+                adaptive_s if placement == "adaptive" and seed == 1001 else
+                12.0 if placement == "client" else 9.0))
 
-        code, said, _ = self.experiment("small", "--quick", claims=NOT, world=FakeWorld(short))
-        self.assertEqual(code, OK)
-        row = self.in_results()["experiments"][0]
-        self.assertEqual((row["claims"], len(row["placements"])), ([], 3))
-        self.assertIn("no claim: a quick adaptive run lasted 2.90 observation windows", said)
+        for i, size in enumerate(("--quick", "--runs=2")):
+            for adaptive_s, short in ((2.9, True), (3.0, False)):
+                self.commit = f"{i} {adaptive_s}"
+                code, said, _ = self.experiment("small", size, claims=NOT, world=lasts(adaptive_s))
+                row, = self.in_results()["experiments"]
+                self.assertEqual((code, len(row["claims"]), len(row["placements"])),
+                                 (OK, 0, 3) if short else (NOT_SHOWN, 1, 3))
+                self.assertEqual(short, "no claim: an adaptive run lasted 2.90 observation windows,"
+                                 " fewer than 3" in said)
 
     def test_a_run_that_fails_is_told_and_the_others_go_on(self):
         def fails(row, placement, seed, quick):
