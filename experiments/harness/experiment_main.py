@@ -156,7 +156,7 @@ def command_run(arguments, world, root, out):
     used = list(dict.fromkeys(profiles.values())) or [
         definition.load_profile(options.profile or definition.PAPER_PROFILE, root)]
     for profile in used:
-        runner.say(f"profile {profile.name}, SHA-256 {profile.sha256}")
+        runner.say(f"profile {profile.hashes}")
     interrupted = False
     try:
         runner.run(jobs)

@@ -297,6 +297,13 @@ def _last_words(record):
             for key, why in sorted(record.get("explanations", {}).items())]
 
 
+def _profile_facts(profile):
+    yield "profile", f"{profile['name']}, SHA-256 {profile['sha256']}"
+    if profile["node_sha256"]:
+        yield "its nodes", f"lab/paper_node.h, SHA-256 {profile['node_sha256']}"
+    yield from profile["facts"]
+
+
 def manifest_section(made):
     machine, options = made["machine"], made["options"]
     profiles = [made["profile"], *made["other_profiles"]]
@@ -305,7 +312,7 @@ def manifest_section(made):
              ("system", machine["system"]), ("CPU", f"{machine['cpu']}, {machine['cores']} cores"),
              ("memory", f"{machine['memory_bytes'] / 2**30:.1f} GiB"),
              ("options", ", ".join(f"{key} = {value}" for key, value in options.items())),
-             *(("profile", f"{of['name']}, SHA-256 {of['sha256']}") for of in profiles)]
+             *(fact for of in profiles for fact in _profile_facts(of))]
     out = ['<section id="manifest"><h2>Machine, testbed, profile</h2>',
            table(["", ""], [[key, text(value)] for key, value in facts])]
     for check in made["testbed"]:

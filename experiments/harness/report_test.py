@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The report of all of the paper's figures, from made-up records; comparing two results."""
 
+import hashlib
 import html.parser
 import io
 import json
@@ -33,6 +34,8 @@ SWEEPS = {"phases_sweep-sweep", "threshold_sweep-phases_at", "threshold_sweep-fl
 PLOTS = BARS | SWEEPS | {
     "figure10_directory-high_san-progress", "figure12_competition-lan-progress",
     "table2_phases-lan-phases", "table2_phases-lan_no_fast_lane-phases"}
+PAPER_NODE_SHA256 = hashlib.sha256(
+    (EXPERIMENTS / "lab" / "paper_node.h").read_bytes()).hexdigest()
 VOID = {"meta", "br", "hr", "img", "link"}
 
 
@@ -85,7 +88,9 @@ class ReportTest(unittest.TestCase):
             shutil.copy(EXPERIMENTS / name / "experiment.toml", cls.root / name)
             (cls.root / name / "driver.py").write_text(DRIVER)
         (cls.root / "profiles").mkdir()
-        (cls.root / "profiles" / "paper.toml").write_text("# <frozen> & stated\nrepetition = 1\n")
+        (cls.root / "profiles" / "paper.toml").write_text(
+            "# <frozen> & stated\n[lab]\npaper_node = true\nrepetition = 7\n"
+            "[config.planner]\nfast_window = 0.05\nfast_gain = 2\n")
         cls.results = Path(cls.folder.name) / "results"
         run(cls.root, cls.results, "all", "--runs", "3")
         cls.text = (cls.results / "report.html").read_text()
@@ -146,8 +151,12 @@ class ReportTest(unittest.TestCase):
 
     def test_manifest_tells_commit_machine_testbed_and_profile(self):
         for wanted in ("c0ffee", manifest.machine()["kernel"], "lan1 -&gt; lan2",
-                       "s1 6%", "# &lt;frozen&gt; &amp; stated"):
+                       "s1 6%", "# &lt;frozen&gt; &amp; stated", "repetition</td><td>7,",
+                       "fast lane</td><td>on: 5 % of a window may decide where the gain is over 2 x",
+                       f"lab/paper_node.h, SHA-256 {PAPER_NODE_SHA256}"):
             self.assert_has(self.text, wanted)
+        made = json.loads((self.results / "results.json").read_text())
+        self.assertEqual(made["manifest"]["profile"]["node_sha256"], PAPER_NODE_SHA256)
 
     def test_bars_differ_by_more_than_colour(self):
         hatches = [hatch for _, _, hatch in charts.LOOKS.values()]

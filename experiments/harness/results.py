@@ -144,7 +144,8 @@ def _grids(experiment, store, wanted, options):
 
 
 def _profile(profile):
-    return {"name": profile.name, "sha256": profile.sha256, "text": profile.text}
+    return {"name": profile.name, "sha256": profile.sha256, "node_sha256": profile.node_sha256,
+            "text": profile.text, "facts": profile.facts()}
 
 
 def make_manifest(options, runner, profiles, missing):
