@@ -17,6 +17,7 @@ import compare
 import definition
 import experiment_main
 import manifest
+import report_parts
 import results
 import sweeps
 from claims import Evidence
@@ -208,6 +209,27 @@ class ReportTest(unittest.TestCase):
         self.assertEqual(sweeps.points(experiment, rows),
                          [("1 s", 1, 1, "server", 1.8, 2, 0),
                           ("0.5 s", 2.5, 2.5, "server", 4, 3, 0)])
+
+    def test_another_repetition_than_the_smallest_that_will_do_is_told(self):
+        row = definition.find("table2_phases").row("lan")
+
+        def note(insert_s, size="full", repetition=5, window_s=1.0, **others):
+            phases = [{"name": name, "elapsed_s": insert_s} for name in row.workload["phases"]]
+            made = fake_record(4 * insert_s, phases=phases, repetition=repetition,
+                               window_s=window_s, origin={"size": size}, **others)
+            return report_parts.repetition_note(Evidence({"server": [made]}), row.paper_phases)
+
+        # The paper's last 7.76 windows: four times would do from 9.7 s on, and five no more below it.
+        for insert_s, enough in ((7.7, 6), (7.8, 5), (9.6, 5), (9.8, 4), (13.35, 3)):
+            wanted = f"as the paper's is {enough} here" if enough != 5 else ""
+            self.assertIn(wanted, note(insert_s), insert_s)
+            self.assertEqual(bool(wanted), bool(note(insert_s)), insert_s)
+        self.assertIn("is 3 here (8.01 windows)", note(13.35))
+        self.assertIn("is 3 here", note(2 * 13.35, window_s=2.0))
+        self.assertEqual(note(8.0, repetition=3), "")
+        self.assertEqual(note(13.35, size="quick"), "")
+        self.assertEqual(report_parts.repetition_note(Evidence({"client": [fake_record(9)]}),
+                                                      row.paper_phases), "")
 
     def test_a_baseline_is_told_once_a_seed(self):
         base = {"name": "on the local disk", "elapsed_s": 1.5}
