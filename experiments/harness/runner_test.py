@@ -103,6 +103,16 @@ class RunnerTest(unittest.TestCase):
         _, _, world = self.experiment("small/two", "--runs", "1")
         self.assertEqual({name for name, _, _ in world.runs}, {"two"})
 
+    def test_a_folder_elsewhere_and_a_row_of_it_can_be_run(self):
+        make_experiment(self.root)
+        folder = make_experiment(self.root / "of_mine", "mine")
+        path = folder / "experiment.toml"
+        path.write_text(path.read_text() + '[[row]]\nname = "two"\nnetwork = "LAN"\n')
+        for word, rows in ((str(folder), {"one", "two"}), (f"{folder}/two", {"two"})):
+            self.commit = word
+            _, _, world = self.experiment(word, "--runs", "1")
+            self.assertEqual({name for name, _, _ in world.runs}, rows)
+
     def test_static_runs_of_another_row_stand_for_this_one(self):
         folder = make_experiment(self.root)
         path = folder / "experiment.toml"
@@ -514,6 +524,20 @@ class RunnerTest(unittest.TestCase):
         _, said, _ = self.experiment("list")
         for wanted in ("small ", "Figure 0: Small", "one", "not runnable yet: its layer"):
             self.assertIn(wanted, said)
+
+    def test_list_has_a_grid_once_and_marks_what_goes_beyond_the_paper(self):
+        out = io.StringIO()
+        arguments = experiment_main.parser().parse_args(["list"])
+        self.assertEqual(experiment_main.run(arguments, out=out), OK)
+        said = out.getvalue()
+        for grid in ("phases_at", "flicker_at", "set4_at"):
+            self.assertEqual(said.count(f"{grid} (25 cells)"), 1)
+        self.assertNotIn("phases_at_", said)
+        self.assertIn("set1_long (full size)", said)
+        self.assertLess(max(len(of) for of in said.splitlines() if of.startswith(" ")), 100)
+        for name in definition.names():
+            line = next(line for line in said.splitlines() if line.startswith(f"{name} "))
+            self.assertEqual(definition.find(name).beyond, line.endswith("(beyond the paper)"))
 
     def test_check_testbed_tells_and_takes_it_down(self):
         for measured, wanted in ((9.9, OK), (5.0, FAILED)):
