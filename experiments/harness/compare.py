@@ -18,6 +18,7 @@ def read(path):
         for row in rows.values():
             row["placements"] = {of["placement"]: Summary(of["mean_s"], of["ci90_s"], of["runs"])
                                  for of in row["placements"]}
+            row["outcomes"] = row["claims"]
             row["claims"] = {of["claim"]: of["holds"] for of in row["claims"]}
             row["engine_choice"]
         return results, rows

@@ -13,6 +13,7 @@ import definition
 import manifest
 import report
 import results
+import table
 from definition import EXPERIMENTS, RUNS_MAX, ExperimentError
 from runner import MachineError, Options, Runner, TopologyError, World
 
@@ -33,7 +34,9 @@ The paper's figures and tables, run on the emulated testbed (root).
                     the paper, which `NAME --quick` runs
   list              what there is
   check-testbed     build the testbed, measure it, remove it
-  compare A B       two results.json side by side"""
+  compare A B       two results.json side by side
+  table [A]         paper | ours | holds? of a results.json, as the markdown of
+                    experiments/README.md; without A: with empty places"""
 EXAMPLES = """\
 examples:
   sudo ./dev experiment figure07_filter/set1 --quick     one row, about 2 minutes with measuring
@@ -237,6 +240,13 @@ def run(arguments, world=None, root=EXPERIMENTS, out=sys.stdout):
         if len(words) != 3:
             raise ExperimentError("compare takes two: A.json B.json")
         for line in compare.lines(words[1], words[2]):
+            print(line, file=out)
+        return OK
+    if words[0] == "table":
+        if len(words) > 2:
+            raise ExperimentError("table takes one: A.json, or nothing")
+        for line in table.lines((definition.load(root / name) for name in definition.names(root)),
+                                *words[1:]):
             print(line, file=out)
         return OK
     if words == ["list"]:

@@ -552,6 +552,8 @@ class RunnerTest(unittest.TestCase):
                 (["figure07_filter/set1_long", "--quick"], "is too long for --quick"),
                 (["compare", "a.json"], "compare takes two"),
                 (["compare", "a.json", "b.json"], "a.json: No such file"),
+                (["table", "a.json"], "a.json: No such file"),
+                (["table", "a.json", "b.json"], "table takes one"),
                 (["list", "--runs", "0"], "'0' is no number from 1 to 30"),
                 (["list", "--rnus", "1"], "unrecognized arguments")):
             done = subprocess.run([*COMMAND, *words, "--program", "/bin/true"], text=True,
