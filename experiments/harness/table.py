@@ -40,10 +40,10 @@ def _ours(row):
 def _holds(outcomes):
     if not outcomes:
         return "no claim"
-    missed = [f"{of['paper']}: {of['ours']}" for of in outcomes if not of["holds"]]
+    missed = [f"{of['claim']} ({of['ours']})" for of in outcomes if not of["holds"]]
     if not missed:
         return "yes"
-    return f"{len(outcomes) - len(missed)} of {len(outcomes)}; not " + "; not ".join(missed)
+    return f"{len(outcomes) - len(missed)} of {len(outcomes)}; not: " + "; ".join(missed)
 
 
 def lines(experiments, path=None):
@@ -57,7 +57,7 @@ def lines(experiments, path=None):
                f"each placement, {made['date']}, commit {made['commit'][:12]}, "
                f"{made['machine']['cpu']}, {made['machine']['cores']} cores; profile "
                f"{made['profile']['name']}, SHA-256 {made['profile']['sha256'][:16]}." +
-               (" Run despite a testbed that was off." if options["despite_testbed"] else ""))
+               (" A testbed that was off was not refused." if options["despite_testbed"] else ""))
         yield ""
     yield _line(HEAD)
     yield _line(["---"] * len(HEAD))
