@@ -5,6 +5,7 @@ import itertools
 import os
 import signal
 import sys
+import textwrap
 from pathlib import Path
 
 import compare
@@ -12,6 +13,7 @@ import definition
 import manifest
 import report
 import results
+import table
 from definition import EXPERIMENTS, RUNS_MAX, ExperimentError
 from runner import MachineError, Options, Runner, TopologyError, World
 
@@ -19,17 +21,38 @@ OK, FAILED, MISUSED, NOT_SHOWN = 0, 1, 2, 3  # the last: measured, and a claim d
 TOPOLOGY = "paper"
 
 
+ABOUT = """\
+The paper's figures and tables, run on the emulated testbed (root).
+
+  NAME [NAME ...]   experiments, rows of one (figure07_filter/set1), grids of one, which are all
+                    their cells (threshold_sweep/phases_at), or folders of your own
+                    (./mine, ./mine/ROW); experiments/template is one to copy, and
+                    experiments/README.md tells how
+  all               every one; what is there already is not run again. Full size: some 1300 runs,
+                    by arithmetic 7 hours for the paper's figures and a day for everything; it may
+                    be broken off and goes on. --quick: about 10 minutes, without what goes beyond
+                    the paper, which `NAME --quick` runs
+  list              what there is
+  check-testbed     build the testbed, measure it, remove it
+  compare A B       two results.json side by side
+  table [A]         paper | ours | holds? of a results.json, as the markdown of
+                    experiments/README.md; without A: with empty places"""
+EXAMPLES = """\
+examples:
+  sudo ./dev experiment figure07_filter/set1 --quick     one row, about 2 minutes with measuring
+  sudo ./dev experiment all --quick
+  sudo ./dev experiment table2_phases --runs 3
+  sudo ./dev experiment threshold_sweep/set4_at --quick  the cells of a grid
+  ./dev experiment all --report-only                     the report of what is there
+  ./dev experiment compare build/experiments/full /tmp/before.json
+
+Exit code: 0, 1 where a run failed, 2 for bad input, 3 where a claim does not hold."""
+
+
 def parser():
     top = argparse.ArgumentParser(
         prog="./dev experiment", formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="The paper's figures and tables, run on the emulated testbed (root).\n\n"
-        "  NAME [NAME ...]     experiments, or rows of one: figure07_filter, figure07_filter/set1\n"
-        "  all                 every one; what is there already is not run again\n"
-        "  list                what there is\n"
-        "  check-testbed       build the testbed, measure it, remove it\n"
-        "  compare A B         two results.json side by side",
-        epilog="Exit code: 0, 1 where a run failed, 2 for bad input, 3 where a claim does not "
-        "hold.")
+        description=ABOUT, epilog=EXAMPLES)
     top.add_argument("words", nargs="+", metavar="WORD", help="see above")
     top.add_argument("--quick", action="store_true", help="small sizes, one run of each")
     top.add_argument("--runs", type=_runs, metavar="N", help="of each placement (5; --quick: 1)")
@@ -74,11 +97,24 @@ def options_of(arguments):
 def command_list(root, out):
     for experiment in definition.in_order(definition.load(root / name)
                                           for name in definition.names(root)):
-        print(f"{experiment.name:24} {experiment.figure}: {experiment.title}", file=out)
+        print(f"{experiment.name:24} {experiment.figure}: {experiment.title}" +
+              (" (beyond the paper)" if experiment.beyond else ""), file=out)
         if experiment.not_runnable:
             print(f"{'':24} not runnable yet: {experiment.not_runnable}", file=out)
-        print(f"{'':24} {', '.join(row.name for row in experiment.rows)}", file=out)
+        for line in textwrap.wrap(", ".join(_row_names(experiment)), 72, break_on_hyphens=False):
+            print(f"{'':24} {line}", file=out)
+    print("\n`all --quick` has none that go beyond the paper, and no row that says full size.",
+          file=out)
     return OK
+
+
+def _row_names(experiment):
+    """As `list` has them: a grid once, for all its cells."""
+    for grid, rows in itertools.groupby(experiment.rows, lambda row: row.grid):
+        if grid:
+            yield f"{grid} ({len(list(rows))} cells)"
+        else:
+            yield from (row.name + (" (full size)" if row.full_only else "") for row in rows)
 
 
 def command_check(world, out):
@@ -119,8 +155,8 @@ def select(words, root, options, say=lambda text: None):
     wanted = {}
     for word in words:
         name, row = word, ""
-        if not (Path(word) / definition.FILE).is_file():
-            name, _, row = word.partition("/")
+        if "/" in word and not (Path(word) / definition.FILE).is_file():
+            name, _, row = word.rpartition("/")
         wanted.setdefault(name, []).append(row)
     pairs, not_runnable = [], []
     found = {name: definition.find(name, root) for name in wanted}
@@ -156,7 +192,7 @@ def command_run(arguments, world, root, out):
     used = list(dict.fromkeys(profiles.values())) or [
         definition.load_profile(options.profile or definition.PAPER_PROFILE, root)]
     for profile in used:
-        runner.say(f"profile {profile.name}, SHA-256 {profile.sha256}")
+        runner.say(f"profile {profile.hashes}")
     interrupted = False
     try:
         runner.run(jobs)
@@ -204,6 +240,13 @@ def run(arguments, world=None, root=EXPERIMENTS, out=sys.stdout):
         if len(words) != 3:
             raise ExperimentError("compare takes two: A.json B.json")
         for line in compare.lines(words[1], words[2]):
+            print(line, file=out)
+        return OK
+    if words[0] == "table":
+        if len(words) > 2:
+            raise ExperimentError("table takes one: A.json, or nothing")
+        for line in table.lines((definition.load(root / name) for name in definition.names(root)),
+                                *words[1:]):
             print(line, file=out)
         return OK
     if words == ["list"]:

@@ -61,10 +61,10 @@ def _claims(experiment, row, evidence, options):
         return (), "nothing is stated to hold this row to" if bare else ""
     if options.profile not in ("", experiment.profile):
         return (), f"the profile {options.profile} is shown without claims"
-    if options.quick and evidence.short():
+    if evidence.short():
         shortest = min(record["elapsed_s"] / record["window_s"] for record in evidence.adaptive())
-        return (), (f"no claim: a quick adaptive run lasted {number(shortest)} observation windows, "
-                    f"fewer than {WINDOWS_MIN}")
+        return (), (f"no claim: an adaptive run lasted {number(shortest)} observation windows, fewer "
+                    f"than {WINDOWS_MIN}")
     for grid in {claim.grid for claim in wanted if claim.kind == "near_best"}:
         cells = experiment.cells(grid, options.quick)
         there = evidence.grids.get(grid, {})
@@ -144,7 +144,8 @@ def _grids(experiment, store, wanted, options):
 
 
 def _profile(profile):
-    return {"name": profile.name, "sha256": profile.sha256, "text": profile.text}
+    return {"name": profile.name, "sha256": profile.sha256, "node_sha256": profile.node_sha256,
+            "text": profile.text, "facts": profile.facts()}
 
 
 def make_manifest(options, runner, profiles, missing):

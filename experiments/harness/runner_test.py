@@ -103,6 +103,16 @@ class RunnerTest(unittest.TestCase):
         _, _, world = self.experiment("small/two", "--runs", "1")
         self.assertEqual({name for name, _, _ in world.runs}, {"two"})
 
+    def test_a_folder_elsewhere_and_a_row_of_it_can_be_run(self):
+        make_experiment(self.root)
+        folder = make_experiment(self.root / "of_mine", "mine")
+        path = folder / "experiment.toml"
+        path.write_text(path.read_text() + '[[row]]\nname = "two"\nnetwork = "LAN"\n')
+        for word, rows in ((str(folder), {"one", "two"}), (f"{folder}/two", {"two"})):
+            self.commit = word
+            _, _, world = self.experiment(word, "--runs", "1")
+            self.assertEqual({name for name, _, _ in world.runs}, rows)
+
     def test_static_runs_of_another_row_stand_for_this_one(self):
         folder = make_experiment(self.root)
         path = folder / "experiment.toml"
@@ -366,15 +376,21 @@ class RunnerTest(unittest.TestCase):
         self.assertIn("it is run again", said)
         self.assertEqual(len(world.runs), 3)
 
-    def test_a_quick_row_that_is_short_claims_nothing(self):
-        def short(row, placement, seed, quick):
-            return record(2.9, final_placement={"lan1/apps.Filter": "client"})
+    def test_a_row_that_is_short_claims_nothing_in_either_size(self):
+        def lasts(adaptive_s):
+            return FakeWorld(lambda row, placement, seed, quick: record(
+                adaptive_s if placement == "adaptive" and seed == 1001 else
+                12.0 if placement == "client" else 9.0))
 
-        code, said, _ = self.experiment("small", "--quick", claims=NOT, world=FakeWorld(short))
-        self.assertEqual(code, OK)
-        row = self.in_results()["experiments"][0]
-        self.assertEqual((row["claims"], len(row["placements"])), ([], 3))
-        self.assertIn("no claim: a quick adaptive run lasted 2.90 observation windows", said)
+        for i, size in enumerate(("--quick", "--runs=2")):
+            for adaptive_s, short in ((2.9, True), (3.0, False)):
+                self.commit = f"{i} {adaptive_s}"
+                code, said, _ = self.experiment("small", size, claims=NOT, world=lasts(adaptive_s))
+                row, = self.in_results()["experiments"]
+                self.assertEqual((code, len(row["claims"]), len(row["placements"])),
+                                 (OK, 0, 3) if short else (NOT_SHOWN, 1, 3))
+                self.assertEqual(short, "no claim: an adaptive run lasted 2.90 observation windows,"
+                                 " fewer than 3" in said)
 
     def test_a_run_that_fails_is_told_and_the_others_go_on(self):
         def fails(row, placement, seed, quick):
@@ -509,6 +525,20 @@ class RunnerTest(unittest.TestCase):
         for wanted in ("small ", "Figure 0: Small", "one", "not runnable yet: its layer"):
             self.assertIn(wanted, said)
 
+    def test_list_has_a_grid_once_and_marks_what_goes_beyond_the_paper(self):
+        out = io.StringIO()
+        arguments = experiment_main.parser().parse_args(["list"])
+        self.assertEqual(experiment_main.run(arguments, out=out), OK)
+        said = out.getvalue()
+        for grid in ("phases_at", "flicker_at", "set4_at"):
+            self.assertEqual(said.count(f"{grid} (25 cells)"), 1)
+        self.assertNotIn("phases_at_", said)
+        self.assertIn("set1_long (full size)", said)
+        self.assertLess(max(len(of) for of in said.splitlines() if of.startswith(" ")), 100)
+        for name in definition.names():
+            line = next(line for line in said.splitlines() if line.startswith(f"{name} "))
+            self.assertEqual(definition.find(name).beyond, line.endswith("(beyond the paper)"))
+
     def test_check_testbed_tells_and_takes_it_down(self):
         for measured, wanted in ((9.9, OK), (5.0, FAILED)):
             code, _, world = self.experiment("check-testbed", world=FakeWorld(measured=measured))
@@ -522,6 +552,8 @@ class RunnerTest(unittest.TestCase):
                 (["figure07_filter/set1_long", "--quick"], "is too long for --quick"),
                 (["compare", "a.json"], "compare takes two"),
                 (["compare", "a.json", "b.json"], "a.json: No such file"),
+                (["table", "a.json"], "a.json: No such file"),
+                (["table", "a.json", "b.json"], "table takes one"),
                 (["list", "--runs", "0"], "'0' is no number from 1 to 30"),
                 (["list", "--rnus", "1"], "unrecognized arguments")):
             done = subprocess.run([*COMMAND, *words, "--program", "/bin/true"], text=True,

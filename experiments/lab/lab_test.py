@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 FOLDER = Path(__file__).resolve().parent
 sys.path.insert(0, str(FOLDER))
-from lab import Client, Lab, LabError, Loopback, Profile, Spread, table_job  # noqa: E402
+from lab import PROFILES, Client, Lab, LabError, Loopback, Profile, Spread, table_job  # noqa: E402
 
 ROW = {"record_bytes": 128, "file_bytes": 32768}
 
@@ -149,7 +149,9 @@ class ProfileTest(unittest.TestCase):
         self.assertIn('[node]\nname = "a"', text)
 
     def test_each_profile_has_what_drivers_ask_for(self):
-        for name in ("paper", "default", "modern"):
+        names = [path.stem for path in PROFILES.glob("*.toml")]
+        self.assertLessEqual({"paper", "default", "modern", "no_disk"}, set(names))
+        for name in names:
             profile = Profile.load(name)
             self.assertGreaterEqual(profile.repetition, 1)
             for stack in ("cached", "plain", "raid"):
