@@ -47,7 +47,13 @@ class FakeWorld:
         self.answer, self.measured = answer or made_up, measured
         self.up, self.down, self.checked, self.runs = [], [], [], []
 
-    def testbed(self, topology, shares):
+    def machine(self, _):
+        return 1
+
+    def null_call(self, *_):
+        return []
+
+    def testbed(self, topology, shares, machine):
         return FakeTestbed(self, topology, shares)
 
     def used(self, _):

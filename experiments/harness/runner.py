@@ -69,24 +69,48 @@ class World:
         self.program = program
         sys.path.insert(0, str(EXPERIMENTS / "lab"))  # drivers import from it
 
-    def testbed(self, topology, shares):
-        """A context: up and down. Raises MachineError or TopologyError."""
+    def machine(self, profile):
+        """How much slower this machine is than the model of a profile's nodes; 1: it is not."""
+        from lab import measure_machine
+        return measure_machine(profile, self.program)
+
+    def testbed(self, topology, shares, machine):
+        """A context: up and down, nodes with `machine` times their shares.
+
+        Raises MachineError or TopologyError.
+        """
         from testbed import Testbed
         from topology import Topology, cpu_share
         made = Topology.load(topology)
         if shares:
             made = made.with_cpu({node: cpu_share(share) for node, share in shares.items()})
+        made = made.with_cpu({name: node.cpu * machine for name, node in made.nodes.items()
+                              if node.cpu})
         return Testbed(made, TESTBED)
+
+    def null_call(self, testbed, profile, machine):
+        """[the row of a check that tells what a call costs there], none without the paper's nodes."""
+        from check import TOLERANCE, Row
+        from lab import NULL_CALL_US
+        with self.lab(testbed, profile, machine) as lab:
+            if not lab.profile.values["lab"]["paper_node"] or "san1" not in testbed.topology.nodes:
+                return []
+            # The best of three: what others on this machine add is not the testbed's.
+            calls = [lab.null_call("san1", calls=1000) for _ in range(3)]
+        took_us = min(max(call["client_cpu_us"], call["server_cpu_us"]) for call in calls)
+        wanted_us = NULL_CALL_US * machine
+        return [Row("CPU time of a null call at a side", f"<= {wanted_us:.3g}", took_us, "us", 0,
+                    wanted_us * (1 + TOLERANCE))]
 
     @staticmethod
     def used(testbed):
         """What emulates what on a testbed that is up, a sentence each."""
         return machine.read_state(testbed.name)["used"]
 
-    def lab(self, testbed, profile):
+    def lab(self, testbed, profile, machine):
         """What drivers run their programs with, as a context."""
         from lab import Lab
-        return Lab(testbed, profile, self.program)
+        return Lab(testbed, profile, self.program, machine)
 
 
 def load_driver(experiment):
@@ -116,6 +140,7 @@ class Runner:
         self.failures, self.skipped = [], []
         self._took_s = {}
         self._measured = set()  # topologies, by this command, and good
+        self._machines = {}     # by the path of a profile
         self._begun = time.monotonic()
 
     def wanted(self, row):
@@ -154,7 +179,7 @@ class Runner:
             here = [job for job in jobs if self._testbed_of(job) == key]
             jobs = jobs[len(here):]
             try:
-                with self.world.testbed(key[0], dict(key[1])) as testbed:
+                with self.world.testbed(key[0], dict(key[1]), key[2]) as testbed:
                     self._run_on(testbed, key, here, jobs, drivers, progress)
             except (MachineError, TopologyError) as error:
                 self._refuse(here, str(error))
@@ -162,7 +187,7 @@ class Runner:
 
     def _run_on(self, testbed, key, here, later, drivers, progress):
         """The jobs of one testbed, which is up."""
-        off = self._check(testbed, key[0], dict(key[1]))
+        off = self._check(testbed, key, self._profile_path(here[0]))
         if off and not self.options.despite_testbed:
             self._refuse(here, f"the testbed is off by more than 10 %: {'; '.join(off)}")
             self.say("other load on the machine is the usual cause; --despite-testbed runs all the "
@@ -181,7 +206,7 @@ class Runner:
     def _run_with(self, profile_path, testbed, key, here, later, drivers, progress, off):
         """The jobs of one testbed and one profile."""
         try:
-            made = self.world.lab(testbed, profile_path)
+            made = self.world.lab(testbed, profile_path, key[2])
         except Exception as error:  # of the lab, which is somebody else's code
             self._refuse(here, f"{type(error).__name__}: {error}", excused=False)
             progress.total -= len(here)
@@ -201,16 +226,16 @@ class Runner:
                     raise
                 progress.end(outcome)
                 if self.options.ci and len(self.failures) > failed:
-                    self._excuse(testbed, key)
+                    self._excuse(testbed, key, profile_path)
 
     def _ci_time_is_over(self):
         longest_s = max(self._took_s.values(), default=0)
         return self.options.ci and time.monotonic() - self._begun + longest_s > CI_TIME_S
 
-    def _excuse(self, testbed, key):
+    def _excuse(self, testbed, key, profile_path):
         """The run that failed last is skipped where the machine has become too busy for it."""
         self._measured.clear()
-        off = self._check(testbed, key[0], dict(key[1]))
+        off = self._check(testbed, key, profile_path)
         if off:
             path, reason = self.failures.pop()
             self.skipped.append((path, f"{reason}; and the testbed is off now: {'; '.join(off)}"))
@@ -229,9 +254,17 @@ class Runner:
             return unusable(record, self.options) or "there"
         return state
 
-    @staticmethod
-    def _testbed_of(job):
-        return job.experiment.topology, tuple(sorted(job.row.shares.items()))
+    def _testbed_of(self, job):
+        return (job.experiment.topology, tuple(sorted(job.row.shares.items())),
+                self._machine(self._profile_path(job)))
+
+    def _machine(self, profile_path):
+        if profile_path not in self._machines:
+            factor = self._machines[profile_path] = self.world.machine(profile_path)
+            if factor > 1:
+                self.say(f"a null call takes {factor:.3g} times the CPU time that the model of the "
+                         "nodes has: so many times are their shares")
+        return self._machines[profile_path]
 
     def _drivers(self, jobs):
         """{name: run} of the jobs' experiments; one without a driver is a failure."""
@@ -244,17 +277,22 @@ class Runner:
                 self.say(str(error))
         return drivers
 
-    def _check(self, testbed, topology, shares):
+    def _check(self, testbed, key, profile_path):
         """Measures the testbed, keeps what was measured, and returns what is off.
 
         Of a second one that differs from the first in shares of a core, these only.
         """
+        topology, shares, machine = key[0], dict(key[1]), key[2]
         shares_of = list(shares) if shares and topology in self._measured else None
         self.say(f"testbed {topology}{', ' + str(shares) if shares else ''}: measuring "
                  + (f"the shares of {', '.join(shares_of)}, as the rest was" if shares_of
                     else "it (45 s)"))
-        rows = testbed.check(report=lambda line: None, shares_of=shares_of)
-        result = manifest.checked(topology, shares, self.world.used(testbed), rows)
+        rows = [*testbed.check(report=lambda line: None, shares_of=shares_of),
+                *self.world.null_call(testbed, profile_path, machine)]
+        used = [*self.world.used(testbed),
+                f"nodes have {machine:.3g} times the share of a core that the topology says, as a "
+                "null call takes so many times the CPU time of the model here"]
+        result = manifest.checked(topology, shares, used, rows)
         path = self.options.results / "testbed.json"
         kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -15,7 +15,7 @@ import experiment_main
 import manifest
 from definition import ExperimentError
 from experiment_main import FAILED, MISUSED, NOT_SHOWN, OK
-from fake_world import DRIVER, FakeWorld, make_experiment, move, record
+from fake_world import Measured, DRIVER, FakeWorld, make_experiment, move, record
 from progress import Progress, duration
 from runner import MachineError
 
@@ -223,7 +223,7 @@ class RunnerTest(unittest.TestCase):
 
     def test_a_testbed_that_cannot_be_built_is_told_for_every_row(self):
         class Bare(FakeWorld):
-            def testbed(self, topology, shares):
+            def testbed(self, topology, shares, machine):
                 raise MachineError("the testbed takes root")
 
         code, said, _ = self.experiment("small", "--runs", "1", world=Bare())
@@ -473,6 +473,36 @@ class RunnerTest(unittest.TestCase):
         self.assertEqual((code, len(world.runs)), (OK, 3))
         self.assertIn("the profile paper is shown without claims", said)
 
+    def test_on_a_machine_that_is_slower_than_the_model_nodes_have_larger_shares(self):
+        asked = []
+
+        class Slow(FakeWorld):
+            def machine(self, profile):
+                asked.append(("measured", profile.stem))
+                return 1.75
+
+            def testbed(self, topology, shares, machine):
+                asked.append(("testbed", machine))
+                return super().testbed(topology, shares, machine)
+
+            def null_call(self, _, profile, machine):
+                asked.append(("null call", profile.stem, machine))
+                return [Measured("CPU time of a null call at a side", 84.0, 84.0)]
+
+            def lab(self, _, profile, machine):
+                asked.append(("lab", machine))
+                return super().lab()
+
+        make_experiment(self.root, "small")
+        code, said, _ = self.experiment("small", "--runs", "1", world=Slow(server_wins))
+        self.assertEqual(code, OK)
+        self.assertEqual(asked, [("measured", "paper"), ("testbed", 1.75),
+                                 ("null call", "paper", 1.75), ("lab", 1.75)])
+        self.assertIn("a null call takes 1.75 times the CPU time", said)
+        check, = self.in_results()["manifest"]["testbed"]
+        self.assertIn("nodes have 1.75 times the share of a core", check["used"][-1])
+        self.assertIn("CPU time of a null call at a side", [row["what"] for row in check["rows"]])
+
     def test_topologies_and_profiles_follow_each_other_in_one_command(self):
         make_experiment(self.root, "zz_today",
                         extra='topology = "modern"\nprofile = "modern"\nbeyond = true')
@@ -481,9 +511,9 @@ class RunnerTest(unittest.TestCase):
         labs = []
 
         class Noting(FakeWorld):
-            def lab(self, testbed, profile):
+            def lab(self, testbed, profile, machine):
                 labs.append((testbed.what[0], profile.stem))
-                return super().lab(testbed, profile)
+                return super().lab(testbed, profile, machine)
 
         code, _, world = self.experiment("all", "--runs", "1", world=Noting(server_wins))
         self.assertEqual((code, len(world.runs)), (OK, 9))

@@ -24,7 +24,9 @@ PROJECT = Path(__file__).resolve().parents[2]
 PROFILES = PROJECT / "experiments" / "profiles"
 PROGRAM = "abacus_lab"
 CONTROL_PORT = 7070
-PAPER_SHARE = 0.12  # of a core, what the paper's node is: kShare of paper_node.h
+# Of paper_node.h: a paper's node of a core (kShare), and the CPU time of a null call at a side.
+PAPER_SHARE = 0.12
+NULL_CALL_US = 48
 START_S = 60      # until a process is ready
 END_S = 20        # until it has ended, when it is told to
 # Until the jobs of a run have ended. The longest ones, figure 7's 128 MB and sweeps of phases of 60 s,
@@ -101,9 +103,18 @@ class Spread:
         self.disks, self.others, self.fails = disks, list(others), fails
 
 
-def paper_cpu_ns(ns):
-    """CPU time here of what takes `ns` at the paper's node: experiments/lab/paper_node.h."""
-    return ns * PAPER_SHARE
+def measure_machine(profile, program=None):
+    """How many times the CPU time of the model a null call takes on this machine, 1 at least.
+
+    Over loopback, at the speed of the paper's nodes; the best of three, as others disturb it. 1 for
+    a profile without the paper's nodes.
+    """
+    with Lab(Loopback(), profile, program) as lab:
+        if not lab.profile.values["lab"]["paper_node"]:
+            return 1
+        calls = [lab.null_call("c1", calls=1000) for _ in range(3)]
+    sides = [call[side] for side in ("client_cpu_us", "server_cpu_us") for call in calls]
+    return max(1, round(min(sides) / NULL_CALL_US, 2))
 
 
 def table_job(lab, row, phases, seed):
@@ -128,8 +139,10 @@ class Loopback:
 class Lab:
     """Owner of the processes of one run at a time. As a context: what is left ends with it."""
 
-    def __init__(self, testbed, profile, program=None):
+    def __init__(self, testbed, profile, program=None, machine=1):
+        """`machine`: what measure_machine() said, where the testbed's shares are so many times."""
         self.testbed, self.profile = testbed, Profile.load(profile)
+        self.machine = machine
         self.program = str(program or find_program())
         placement = self.profile.values.get("config", {}).get("placement", {})
         self.window_s = _seconds(placement.get("window", "1s"))
@@ -157,6 +170,10 @@ class Lab:
     def fast_lane_config(on):
         """Sections of the configuration: what is seen in a part of a window decides, or in all."""
         return {} if on else {"planner": {"fast_window": 1.0}}
+
+    def paper_cpu_ns(self, ns):
+        """CPU time here of what takes `ns` at the paper's node: experiments/lab/paper_node.h."""
+        return ns * PAPER_SHARE * self.machine
 
     def share(self, node):
         """The share of a core that a node has; 0: it has no limit."""
@@ -317,7 +334,7 @@ class Lab:
         return str(path)
 
     def _common(self, node):
-        words = ["--share", str(self.share(node))]
+        words = ["--share", str(self.share(node)), "--machine", str(self.machine)]
         return words if self.profile.values["lab"]["paper_node"] else [*words, "--as-it-is"]
 
     def _start(self, node, name, words):

@@ -48,7 +48,7 @@ absl::StatusOr<int64_t> Echo::Call(const runtime::Block& bytes) {
 
 LabNode::LabNode(runtime::Config config, const LabNodeOptions& options)
     : config_(std::move(config)),
-      processor_(options.share > 0 ? options.share : kShare),
+      processor_(options.share > 0 ? options.share : kShare * options.machine, options.machine),
       types_(TypesOf(config_, options.paper ? &processor_ : nullptr)) {}
 
 absl::StatusOr<std::unique_ptr<LabNode>> LabNode::Start(const LabNodeOptions& options) {

@@ -35,6 +35,7 @@ int64_t ProcessCpuNs();
 struct LabNodeOptions {
   std::string config;                // a file of the runtime's configuration
   double share = 0;                  // of a core, what the testbed gives the node; 0: as kShare
+  double machine = 1;                // CPU time here of CPU time as the model has it
   bool paper = true;                 // messages and parity cost what they cost the paper's nodes
   std::vector<std::string> servers;  // empty: this one is a server
 };

@@ -9,9 +9,10 @@ namespace {
 // The bytes of a large call take most of its time, so this small part of the fastest one is a
 // cautious guess of the round trip until a small call has been seen.
 constexpr double kRoundTripOfLarge = 0.05;
-// A call that took so many times what the fastest quarter takes does not count. Threads that sleep
-// and threads that are awake differ by less.
+// A call that took so many times what the fastest quarter takes, or so much more, does not count.
+// Threads that sleep and threads that are awake differ by less.
 constexpr double kSmallMax = 3;
+constexpr double kLater_s = 10e-3;
 // What a processor takes to wake, at most, and when one may have gone to sleep.
 constexpr double kWaking_s = 0.5e-3;
 constexpr uint64_t kQuietNs = 2'000'000;
@@ -75,7 +76,8 @@ double LinkEstimator::SmallCalls::Mean() const {
   std::array<float, kSmallCalls> sorted = last_s;
   const size_t n = std::min(count, kSmallCalls);
   std::sort(sorted.begin(), sorted.begin() + n);
-  const double latest_s = kSmallMax * sorted[(n - 1) / 4];
+  const double fast_s = sorted[(n - 1) / 4];
+  const double latest_s = std::min(kSmallMax * fast_s, fast_s + kLater_s);
   double sum_s = 0;
   size_t counted = 0;
   while (counted < n && sorted[counted] <= latest_s) sum_s += sorted[counted++];
