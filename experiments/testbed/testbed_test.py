@@ -9,6 +9,7 @@ Measured values have bounds a factor of 2 away, and a few tries: the machine is 
 import math
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -288,6 +289,41 @@ class Removed(unittest.TestCase):
             with self.assertRaisesRegex(MachineError, "is not built"):
                 self.testbed.up()
         self.assertEqual(left_of(self.name), [])
+
+
+class Rates(unittest.TestCase):
+    """How check counts, without a testbed."""
+
+    def test_what_has_come_counts_before_the_socket_hands_it_on(self):
+        mss, count = 1000, 50
+        with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as sender:
+            for end in (server, sender):
+                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, mss)
+            sender.connect(server.getsockname())
+            peer, _ = server.accept()
+            with peer:
+                before = check.segments(peer)
+                sender.sendall(bytes(mss * count))
+                wait_until(lambda: check.segments(peer) - before >= count)  # nobody reads
+                self.assertLess(check.segments(peer) - before, 2 * count)
+
+    def test_flows_are_measured_while_all_of_them_run(self):
+        # Two on a segment of 1000 a second; the second begins 0.4 s later, and each is alone for
+        # 0.4 s, which counted 1000 x (1 + 0.2 / 1.2) when each was measured in its own time.
+        def flow(begun, end, other):
+            def come(when):
+                alone = min(when, max(begun, other[0])) - begun + max(when - other[1], 0)
+                return 1000 * alone + 500 * (when - begun - alone)
+            times = [begun + 0.02 * i for i in range(round((end - begun) / 0.02) + 1)]
+            return [[when, come(when)] for when in times]
+        a, b = (0.0, 2.3), (0.4, 2.7)
+        rate = check.common_rate([flow(*a, b), flow(*b, a)], 0.6, 1.2)
+        self.assertAlmostEqual(rate, 1000, delta=1)
+
+    def test_flows_that_did_not_run_together_are_not_measured(self):
+        apart = [[[0, 0], [1, 10], [2, 20]], [[1.5, 0], [2.5, 10], [3.5, 20]]]
+        with self.assertRaisesRegex(MachineError, "too far apart"):
+            check.common_rate(apart, 0.3, 0.6)
 
 
 class Command(unittest.TestCase):
