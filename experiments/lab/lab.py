@@ -114,11 +114,15 @@ class Loopback:
     """Stands for a testbed where there is none: every node is this machine."""
 
     name = "loopback"
+    folder_prefix = "abacus-lab-"
 
     def host(self, node):
         return "127.0.0.1"
 
     def exec(self, node, words, **options):
+        return subprocess.Popen(words, **options)
+
+    def beside(self, words, **options):
         return subprocess.Popen(words, **options)
 
 
@@ -168,7 +172,8 @@ class Lab:
         `server_config`: sections of the runtime's configuration on top of the profile's, for all
         nodes and for the server. `spread`: the volume is over several disks, Spread.
         """
-        self._folder = Path(tempfile.mkdtemp(prefix="abacus-lab-", dir=_memory_folder()))
+        self._folder = Path(tempfile.mkdtemp(prefix=self.testbed.folder_prefix,
+                                             dir=_memory_folder()))
         try:
             addresses = self._start_servers(server, prepare or {},
                                             _merged(config or {}, server_config or {}), spread)

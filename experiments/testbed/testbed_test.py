@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 import unittest
 from pathlib import Path
@@ -99,7 +100,7 @@ def left_of(name):
     left = [line.split()[0] for line in listed.stdout.splitlines() if mark in line]
     for root, folders, _ in os.walk("/sys/fs/cgroup"):
         left += [os.path.join(root, folder) for folder in folders if mark in folder]
-    for folder in ("/run", "/tmp"):
+    for folder in ("/run", "/tmp", "/dev/shm"):
         left += [str(path) for path in Path(folder).glob(f"{mark}*")]
     return left
 
@@ -256,6 +257,50 @@ class Removed(unittest.TestCase):
         with self.testbed:
             self.assertEqual(self.testbed.exec("x1", ["true"]).wait(), 0)
         self.assertEqual(left_of(self.name), [])
+
+    def test_files_and_mounts_of_a_program_that_was_killed_go_with_it(self):
+        outside = tempfile.TemporaryDirectory(prefix="abacus-testbed-test-")
+        self.addCleanup(outside.cleanup)
+        kept = Path(outside.name, "kept")
+        kept.touch()
+        self.testbed.up()
+        # A driver: what it started beside the nodes is not its child's child only.
+        script = textwrap.dedent(f"""
+            import subprocess, sys, tempfile, time
+            from testbed import Testbed
+            testbed = Testbed.attach({self.name!r})
+            for place in ("/dev/shm", "/tmp"):
+                folder = tempfile.mkdtemp(prefix=testbed.folder_prefix, dir=place)
+                for name, words in (("a b", ["-t", "tmpfs", "none"]), ("c", ["--bind", sys.argv[1]])):
+                    subprocess.run(["mkdir", f"{{folder}}/{{name}}"], check=True)
+                    subprocess.run(["mount", *words, f"{{folder}}/{{name}}"], check=True)
+                open(f"{{folder}}/a b/file", "w").close()
+            other = testbed.beside(["sleep", "1000"], start_new_session=True)
+            print(other.pid, flush=True)
+            time.sleep(1000)
+            """)
+        with subprocess.Popen([sys.executable, "-B", "-c", script, outside.name],
+                              cwd=Path(__file__).parent, stdout=subprocess.PIPE) as driver:
+            other = int(driver.stdout.readline())
+            driver.kill()
+        for place in ("/dev/shm", "/tmp"):
+            self.assertEqual(len(list(Path(place).glob(f"{self.testbed.folder_prefix}*"))), 1)
+        self.testbed.down()
+        self.assertEqual(left_of(self.name), [])
+        self.assertNotIn(self.name, Path("/proc/self/mounts").read_text())
+        wait_until(lambda: not Path(f"/proc/{other}/exe").exists())
+        self.assertTrue(kept.exists())  # what a folder of it had mounted is not removed
+
+    def test_files_alone_are_found_and_others_names_are_not(self):
+        beside = f"{self.name}x"
+        self.addCleanup(machine.remove, beside)
+        folders = [tempfile.mkdtemp(prefix=machine.folder_prefix(name), dir="/dev/shm")
+                   for name in (self.name, beside)]
+        self.assertIn(self.name, machine.testbeds())
+        with self.assertRaisesRegex(MachineError, "is there already"):
+            self.testbed.up()
+        self.testbed.down()
+        self.assertEqual([Path(folder).exists() for folder in folders], [False, True])
 
     def test_what_is_made_while_it_is_removed_goes_too(self):
         hub = machine.make_cgroup(self.name, HUB)
