@@ -285,12 +285,21 @@ class Lab:
     def _start_server(self, node, name, config, more):
         host = self._host(node)
         port = CONTROL_PORT if host != "127.0.0.1" else 0
-        sections = _merged(config, {"node": {
+        sections = _merged(self._memory(node), config, {"node": {
             "data_dir": str(self._folder / name), "name": name,
             "control_address": f"{host}:{port}", "data_address": f"{host}:{port and port + 1}"}})
         words = ["server", "--config", self._config(name, sections, named=False), *more,
                  *self._common(node), *self._disk(node)]
         return self._start(node, name, words)
+
+    def _memory(self, node):
+        """What the topology says that a server has for objects, unless the profile says so."""
+        topology = getattr(self.testbed, "topology", None)
+        bytes_ = topology.nodes[node].memory_bytes if topology else None
+        said = self.profile.values.get("config", {}).get("placement", {})
+        if not bytes_ or "memory_limit" in said:
+            return {}
+        return {"placement": {"memory_limit": f"{bytes_} B"}}
 
     def _disk(self, node):
         """What the topology says of the node's disks; without one: the paper's."""

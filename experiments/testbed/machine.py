@@ -236,7 +236,7 @@ def _files(testbed=None):
 # --- folders of what runs on it ------------------------------------------------------------------
 
 def folder_prefix(testbed):
-    """What the names of folders begin with, in /dev/shm and for temporary files, that go with the testbed."""
+    """Folders with such names, in /dev/shm and among temporary files, go with the testbed."""
     return f"{PREFIX}{testbed}."
 
 

@@ -271,7 +271,8 @@ class Removed(unittest.TestCase):
             testbed = Testbed.attach({self.name!r})
             for place in ("/dev/shm", "/tmp"):
                 folder = tempfile.mkdtemp(prefix=testbed.folder_prefix, dir=place)
-                for name, words in (("a b", ["-t", "tmpfs", "none"]), ("c", ["--bind", sys.argv[1]])):
+                for name, words in (("a b", ["-t", "tmpfs", "none"]),
+                                    ("c", ["--bind", sys.argv[1]])):
                     subprocess.run(["mkdir", f"{{folder}}/{{name}}"], check=True)
                     subprocess.run(["mount", *words, f"{{folder}}/{{name}}"], check=True)
                 open(f"{{folder}}/a b/file", "w").close()
