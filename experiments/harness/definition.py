@@ -221,7 +221,7 @@ class Row:
     statics_of: str  # the row whose static runs stand for this one's, or ""
     shares: dict     # of the testbed's nodes, where they differ from its topology
     workload: dict   # for all sizes
-    sizes: dict      # {"full": {...}, "quick": {...}, "ci": {...}}; ci empty: as quick
+    sizes: dict      # {"full": {...}, "quick": {...}, "ci": {...}}; ci empty: CI leaves it out
     full_only: bool  # too long for a quick look
     paper_retries: dict
     paper_phases: dict

@@ -137,6 +137,7 @@ def make_experiment(root, name="small", extra="", claims="", driver=DRIVER):
         clients = ["lan1"]
         full = {{bytes = 100}}
         quick = {{bytes = 10}}
+        ci = {{bytes = 5}}
         claim = [{claims}]
         """), encoding="utf-8")
     if driver:

@@ -13,6 +13,7 @@ from unittest import mock
 import definition
 import experiment_main
 import manifest
+import results
 from definition import ExperimentError
 from experiment_main import FAILED, MISUSED, NOT_SHOWN, OK
 from fake_world import Measured, DRIVER, FakeWorld, make_experiment, move, record
@@ -261,19 +262,62 @@ class RunnerTest(unittest.TestCase):
         _, _, world = self.experiment("small", "--ci", claims=f"{small}, {SHOWN}")
         self.assertEqual(world.runs, [])
 
-    def test_ci_fails_where_a_run_does_and_not_by_what_was_measured(self):
-        claims = '{kind = "speedup", winner = "server", at_least = 3.0}, '
-        code, said, _ = self.experiment("small", "--ci", claims=claims + NOT)
-        self.assertEqual(code, OK)
-        self.assertIn("DOES NOT HOLD small/one: client is the faster", said)
-
+    def test_ci_fails_where_a_run_does(self):
         def fails(row, placement, seed, quick):
             raise RuntimeError("lan1 did not answer")
 
-        self.commit = "c0ffef"
-        code, said, _ = self.experiment("small", "--ci", world=FakeWorld(fails))
+        claims = '{kind = "speedup", winner = "server", at_least = 3.0}'
+        code, said, _ = self.experiment("small", "--ci", claims=claims, world=FakeWorld(fails))
         self.assertEqual(code, FAILED)
         self.assertIn("FAILED        small/one client 1: lan1 did not answer", said)
+
+    def test_ci_fails_by_what_was_measured_on_a_testbed_that_is_good_before_and_after(self):
+        large = '{kind = "speedup", winner = "server", at_least = 3.0}, '
+        engine = '{kind = "engine", choice = "client", moves_max = 0}'
+        for claim, said_of in ((NOT, "client is the faster"), (engine, "the engine stays at")):
+            self.commit += "1"
+            code, said, world = self.experiment("small", "--ci", claims=large + claim)
+            self.assertEqual((code, world.checked), (NOT_SHOWN, [None, None]))
+            self.assertIn(f"DOES NOT HOLD small/one: {said_of}", said)
+        self.commit = "c0ffe0"  # once, after all runs of the row
+        _, _, world = self.experiment("small", "--ci", "--runs", "2")
+        self.assertEqual((len(world.runs), world.checked), (6, [None, None]))
+        _, _, world = self.experiment("small", "--quick")
+        self.assertEqual(world.checked, [None])
+        # Where nothing speaks against the row, the testbed is not measured again.
+        self.commit = "c0ffef"
+        code, _, world = self.experiment("small", "--ci", claims=large + SHOWN)
+        self.assertEqual((code, world.checked), (OK, [None]))
+
+    def test_ci_skips_a_row_where_the_testbed_is_off_after_it_and_runs_it_again_then(self):
+        def answer(row, placement, seed, quick):
+            world.measured = 5.0 if placement == "server" else 9.8
+            return server_wins(row, placement, seed, quick)
+
+        world = FakeWorld(answer)
+        claims = '{kind = "speedup", winner = "server", at_least = 3.0}, ' + NOT
+        code, said, _ = self.experiment("small", "--ci", claims=claims, world=world)
+        self.assertEqual(code, OK)
+        self.assertRegex(said, "skipped +small/one: client is the faster.*server 5.00 s, client "
+                         "20.0 s.*; and the testbed is off now: lan1")
+        self.assertNotIn("DOES NOT HOLD small/one: client", said)
+        code, _, world = self.experiment("small", "--ci")
+        self.assertEqual((code, len(world.runs)), (NOT_SHOWN, 3))
+
+    def test_ci_says_nothing_of_placements_that_are_close(self):
+        def close(row, placement, seed, quick):
+            return record({"client": 7, "adaptive": 8, "server": 5}[placement])
+
+        claims = '{kind = "speedup", winner = "server", at_least = 3.0}, ' + NOT
+        code, said, world = self.experiment("small", "--ci", claims=claims, world=FakeWorld(close))
+        self.assertEqual((code, world.checked), (OK, [None]))
+        self.assertIn("no claim: the static placements are 1.40 x apart, and less than 1.5 x", said)
+
+    def test_ci_sizes_are_of_rows_that_ci_looks_at(self):
+        for name in definition.names(definition.EXPERIMENTS):
+            experiment = definition.load(definition.EXPERIMENTS / name)
+            sized = [row.path for row in experiment.rows if row.sizes["ci"]]
+            self.assertEqual(sized, [row.path for row in results.ci_rows(experiment)])
 
     def test_ci_skips_a_run_that_failed_where_the_testbed_is_off_by_then(self):
         def fails(row, placement, seed, quick):
@@ -292,14 +336,14 @@ class RunnerTest(unittest.TestCase):
         clock = [0.0]
 
         def slow(row, placement, seed, quick):
-            clock[0] += 60
+            clock[0] += 90
             return server_wins(row, placement, seed, quick)
 
         with mock.patch("runner.time.monotonic", lambda: clock[0]):
             code, said, world = self.experiment("small", "--ci", claims=claims,
                                                 world=FakeWorld(slow))
         self.assertEqual((code, len(world.runs)), (OK, 2))
-        self.assertIn("skipped       small/one: the 165 s that CI has are over", said)
+        self.assertIn("skipped       small/one: the 240 s that CI has are over", said)
         self.assertIn("no claim: CI has not run it at server", said)
         self.assertEqual(self.in_results()["experiments"][0]["claims"], [])
 
@@ -350,7 +394,7 @@ class RunnerTest(unittest.TestCase):
     def test_ci_has_a_size_of_its_own_where_a_row_says_so(self):
         claims = '{kind = "speedup", winner = "server", at_least = 3.0}'
         path = make_experiment(self.root, claims=claims) / "experiment.toml"
-        path.write_text(path.read_text() + "ci = {bytes = 1}\n")
+        path.write_text(path.read_text().replace("ci = {bytes = 5}", "ci = {bytes = 1}"))
         seen = []
 
         def answer(row, placement, seed, quick):

@@ -27,6 +27,8 @@ CONTROL_PORT = 7070
 # Of paper_node.h: a paper's node of a core (kShare), and the CPU time of a null call at a side.
 PAPER_SHARE = 0.12
 NULL_CALL_US = 48
+# How much slower than the model a machine may be: of more, few cores have not enough for all nodes.
+MACHINE_MAX = 2.5
 START_S = 60      # until a process is ready
 END_S = 20        # until it has ended, when it is told to
 # Until the jobs of a run have ended. The longest ones, figure 7's 128 MB and sweeps of phases of 60 s,
@@ -104,7 +106,7 @@ class Spread:
 
 
 def measure_machine(profile, program=None):
-    """How many times the CPU time of the model a null call takes on this machine, 1 at least.
+    """How many times the CPU time of the model a null call takes on this machine: 1 to MACHINE_MAX.
 
     Over loopback, at the speed of the paper's nodes; the best of three, as others disturb it. 1 for
     a profile without the paper's nodes.
@@ -114,7 +116,7 @@ def measure_machine(profile, program=None):
             return 1
         calls = [lab.null_call("c1", calls=1000) for _ in range(3)]
     sides = [call[side] for side in ("client_cpu_us", "server_cpu_us") for call in calls]
-    return max(1, round(min(sides) / NULL_CALL_US, 2))
+    return min(max(1, round(min(sides) / NULL_CALL_US, 2)), MACHINE_MAX)
 
 
 def table_job(lab, row, phases, seed):
@@ -128,11 +130,15 @@ class Loopback:
     """Stands for a testbed where there is none: every node is this machine."""
 
     name = "loopback"
+    folder_prefix = "abacus-lab-"
 
     def host(self, node):
         return "127.0.0.1"
 
     def exec(self, node, words, **options):
+        return subprocess.Popen(words, **options)
+
+    def beside(self, words, **options):
         return subprocess.Popen(words, **options)
 
 
@@ -188,7 +194,8 @@ class Lab:
         `server_config`: sections of the runtime's configuration on top of the profile's, for all
         nodes and for the server. `spread`: the volume is over several disks, Spread.
         """
-        self._folder = Path(tempfile.mkdtemp(prefix="abacus-lab-", dir=_memory_folder()))
+        self._folder = Path(tempfile.mkdtemp(prefix=self.testbed.folder_prefix,
+                                             dir=_memory_folder()))
         try:
             addresses = self._start_servers(server, prepare or {},
                                             _merged(config or {}, server_config or {}), spread)
@@ -300,12 +307,21 @@ class Lab:
     def _start_server(self, node, name, config, more):
         host = self._host(node)
         port = CONTROL_PORT if host != "127.0.0.1" else 0
-        sections = _merged(config, {"node": {
+        sections = _merged(self._memory(node), config, {"node": {
             "data_dir": str(self._folder / name), "name": name,
             "control_address": f"{host}:{port}", "data_address": f"{host}:{port and port + 1}"}})
         words = ["server", "--config", self._config(name, sections, named=False), *more,
                  *self._common(node), *self._disk(node)]
         return self._start(node, name, words)
+
+    def _memory(self, node):
+        """What the topology says that a server has for objects, unless the profile says so."""
+        topology = getattr(self.testbed, "topology", None)
+        bytes_ = topology.nodes[node].memory_bytes if topology else None
+        said = self.profile.values.get("config", {}).get("placement", {})
+        if not bytes_ or "memory_limit" in said:
+            return {}
+        return {"placement": {"memory_limit": f"{bytes_} B"}}
 
     def _disk(self, node):
         """What the topology says of the node's disks; without one: the paper's."""

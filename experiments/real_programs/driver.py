@@ -37,7 +37,7 @@ class Inputs:
     """What a program reads, and what it did with it on the local disk of the client's node."""
 
     def __init__(self, lab, row, seed):
-        self._owned = tempfile.TemporaryDirectory(prefix="abacus-real-programs-")
+        self._owned = tempfile.TemporaryDirectory(prefix=lab.testbed.folder_prefix)
         self.folder = Path(self._owned.name) / "inputs"
         self.folder.mkdir()
         self.program = PROGRAMS[row["program"]]
