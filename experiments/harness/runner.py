@@ -6,6 +6,7 @@ The world (testbed and lab) is handed in, so that tests run without root.
 import dataclasses
 import importlib.util
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -18,6 +19,7 @@ from summary import number
 
 sys.path.insert(0, str(EXPERIMENTS / "testbed"))
 import machine  # noqa: E402  of the testbed's folder
+import user_space  # noqa: E402
 from machine import MachineError  # noqa: E402
 from topology import TopologyError  # noqa: E402
 
@@ -39,11 +41,25 @@ class Options:
     despite_testbed: bool = False
     allow_fallback: bool = False
     ci: bool = False
+    user_space: bool = False
+
+    @property
+    def takes_fallback(self):
+        """Without privileges there is no eBPF, and nothing is claimed of what is measured."""
+        return self.allow_fallback or self.user_space
+
+    @property
+    def emulation(self):
+        return user_space.MARK if self.user_space else "network namespaces and CPU quotas"
+
+    @property
+    def tolerance(self):
+        return "25 %" if self.user_space else "10 %"
 
     def listed(self):
         return {"quick": self.quick, "runs": self.runs, "seed": self.seed, "profile": self.profile,
                 "despite_testbed": self.despite_testbed, "allow_fallback": self.allow_fallback,
-                "ci": self.ci}
+                "ci": self.ci, "user_space": self.user_space}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,10 +79,10 @@ class UnusableError(ExperimentError):
 
 
 class World:
-    """The real one: ./dev testbed's, and the lab's processes on it."""
+    """The real one: ./dev testbed's, or one in user space, and the lab's processes on it."""
 
-    def __init__(self, program):
-        self.program = program
+    def __init__(self, program, user_space=False):
+        self.program, self.user_space = program, user_space
         sys.path.insert(0, str(EXPERIMENTS / "lab"))  # drivers import from it
 
     def testbed(self, topology, shares):
@@ -76,12 +92,13 @@ class World:
         made = Topology.load(topology)
         if shares:
             made = made.with_cpu({node: cpu_share(share) for node, share in shares.items()})
+        if self.user_space:  # of a name that no testbed of root's has
+            return user_space.UserSpaceTestbed(made, f"user{os.getuid()}")
         return Testbed(made, TESTBED)
 
-    @staticmethod
-    def used(testbed):
+    def used(self, testbed):
         """What emulates what on a testbed that is up, a sentence each."""
-        return machine.read_state(testbed.name)["used"]
+        return testbed.used() if self.user_space else machine.read_state(testbed.name)["used"]
 
     def lab(self, testbed, profile):
         """What drivers run their programs with, as a context."""
@@ -121,7 +138,7 @@ class Runner:
     def wanted(self, row):
         """The origin that a record of the row must have."""
         return origin(self.commit, self.profiles[row.experiment].sha256, self._for_driver(row),
-                      self.options.quick, row.shares)
+                      self.options.quick, row.shares, self.options.emulation)
 
     def jobs(self, pairs):
         """[(experiment, row)] as the jobs that are left, those of one testbed together."""
@@ -148,6 +165,8 @@ class Runner:
         """Does them. A run that fails is noted, and the others go on."""
         drivers = self._drivers(jobs)
         jobs = [job for job in jobs if job.experiment.name in drivers]
+        if self.options.user_space:
+            jobs = self._without_root(jobs, drivers)
         progress = Progress(len(jobs), self.out)
         while jobs:
             key = self._testbed_of(jobs[0])
@@ -160,11 +179,24 @@ class Runner:
                 self._refuse(here, str(error))
                 progress.total -= len(here)
 
+    def _without_root(self, jobs, drivers):
+        """Those that can be done; the others are skipped, as they cannot be on this testbed."""
+        left, reasons = [], {}
+        for job in jobs:
+            why = getattr(drivers[job.experiment.name], "needs_root", "")
+            if job.row.shares:
+                why = "its nodes are to have other shares of a core, which takes CPU quotas"
+            (reasons.setdefault(f"{why}: it takes root", []) if why else left).append(job)
+        for reason, of in reasons.items():
+            self._refuse(of, reason, skips=True)
+        return left
+
     def _run_on(self, testbed, key, here, later, drivers, progress):
         """The jobs of one testbed, which is up."""
         off = self._check(testbed, key[0], dict(key[1]))
         if off and not self.options.despite_testbed:
-            self._refuse(here, f"the testbed is off by more than 10 %: {'; '.join(off)}")
+            self._refuse(here, f"the testbed is off by more than {self.options.tolerance}: "
+                         f"{'; '.join(off)}")
             self.say("other load on the machine is the usual cause; --despite-testbed runs all the "
                      "same, and the results say so")
             progress.total -= len(here)
@@ -266,9 +298,12 @@ class Runner:
             self.say(f"the testbed is as its topology says ({len(rows)} measured values)")
         return result["off"]
 
-    def _refuse(self, jobs, reason, excused=True):
-        """None of these jobs can be done; CI goes on without them where the machine is why."""
-        skips = self.options.ci and excused
+    def _refuse(self, jobs, reason, excused=True, skips=False):
+        """None of these jobs can be done; CI goes on without them where the machine is why.
+
+        `skips`: it is no failure elsewhere either.
+        """
+        skips = skips or self.options.ci and excused
         for path in dict.fromkeys(job.row.path for job in jobs):
             (self.skipped if skips else self.failures).append((path, reason))
         self.say(f"{len(jobs)} run(s) are {'skipped' if skips else 'refused'}: {reason}")
@@ -319,7 +354,7 @@ class Runner:
 
 def unusable(record, options):
     """Why a record may not be used as things were asked for, or None."""
-    if record["source"] != EBPF and not options.allow_fallback:
+    if record["source"] != EBPF and not options.takes_fallback:
         return (f"its figures come from the monitor's source '{record['source']}' and not from "
                 "eBPF (`abacus doctor` says why); --allow-fallback takes them")
     if record.get("testbed_off") and not options.despite_testbed:
