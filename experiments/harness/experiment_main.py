@@ -23,7 +23,8 @@ TOPOLOGY = PROFILE = "paper"
 
 
 ABOUT = """\
-The paper's figures and tables, run on the emulated testbed (root).
+The paper's figures and tables, run on the emulated testbed; without root in user space, marked
+so, with nothing claimed.
 
   NAME [NAME ...]   experiments, rows of one (figure07_filter/set1), grids of one, which are all
                     their cells (threshold_sweep/phases_at), or folders of your own
