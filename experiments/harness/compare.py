@@ -37,6 +37,7 @@ def _differences_of_conditions(a, b):
                      ("other profiles", lambda results: ", ".join(
                          f"{of['name']} {of['sha256'][:16]}"
                          for of in results["manifest"].get("other_profiles", ())) or "none"),
+                     ("testbed", lambda results: results.get("testbed", "root's")),
                      ("commit", lambda results: results["manifest"]["commit"]),
                      ("kernel", lambda results: results["manifest"]["machine"]["kernel"]),
                      ("CPU", lambda results: results["manifest"]["machine"]["cpu"]),

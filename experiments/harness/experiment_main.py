@@ -16,13 +16,15 @@ import results
 import table
 from definition import EXPERIMENTS, RUNS_MAX, ExperimentError
 from runner import MachineError, Options, Runner, TopologyError, World
+from user_space import MARK
 
 OK, FAILED, MISUSED, NOT_SHOWN = 0, 1, 2, 3  # the last: measured, and a claim does not hold
 TOPOLOGY = PROFILE = "paper"
 
 
 ABOUT = """\
-The paper's figures and tables, run on the emulated testbed (root).
+The paper's figures and tables, run on the emulated testbed; without root in user space, marked
+so, with nothing claimed.
 
   NAME [NAME ...]   experiments, rows of one (figure07_filter/set1), grids of one, which are all
                     their cells (threshold_sweep/phases_at), or folders of your own
@@ -67,6 +69,10 @@ def parser():
                      help="run on a testbed that is off by more than 10 %% as well, and say so")
     top.add_argument("--allow-fallback", action="store_true",
                      help="take figures of the monitor's fallback sources as well, and say so")
+    top.add_argument("--user-space", action="store_true",
+                     help=f"{MARK}: without root, or to try this as root. Links are carried by a "
+                     "process of ours, nothing caps a processor, the monitor's fallback sources "
+                     "are taken, and nothing is claimed")
     top.add_argument("--report-only", action="store_true",
                      help="run nothing: results.json and the report of the records there are")
     top.add_argument("--ci", action="store_true", help="--quick, only rows whose ratio in the "
@@ -89,10 +95,12 @@ def options_of(arguments):
     size = "ci" if arguments.ci else "quick" if quick else "full"
     if arguments.profile:  # beside what experiments have been run with their own
         size += f"-{arguments.profile}"
+    if arguments.user_space:
+        size += "-user-space"
     folder = arguments.results or manifest.PROJECT / "build" / "experiments" / size
     return Options(folder.resolve(), quick, arguments.runs or (1 if quick else 5), arguments.seed,
                    arguments.profile, arguments.despite_testbed, arguments.allow_fallback,
-                   arguments.ci)
+                   arguments.ci, arguments.user_space)
 
 
 def command_list(root, out):
@@ -119,6 +127,7 @@ def _row_names(experiment):
 
 
 def command_check(world, out):
+    print(f"testbed {TOPOLOGY}{f', {MARK}' if world.user_space else ''}", file=out)
     machine = world.machine(PROFILE)
     print(f"nodes have {machine:.3g} times the shares of the topology, as a null call takes so many "
           "times the CPU time of the model here", file=out)
@@ -202,6 +211,8 @@ def command_run(arguments, world, root, out):
         definition.load_profile(options.profile or definition.PAPER_PROFILE, root)]
     for profile in used:
         runner.say(f"profile {profile.hashes}")
+    if options.user_space:
+        runner.say(f"{MARK}: nothing is claimed; the figures of the testbed take root")
     interrupted = False
     try:
         runner.run(jobs, lambda experiment, row: [
@@ -265,7 +276,7 @@ def run(arguments, world=None, root=EXPERIMENTS, out=sys.stdout):
     if not world:
         if not arguments.program and not arguments.report_only and words != ["check-testbed"]:
             raise ExperimentError("--program is missing; ./dev experiment gives it")
-        world = World(arguments.program)
+        world = World(arguments.program, arguments.user_space)
     if words == ["check-testbed"]:
         return command_check(world, out)
     return command_run(arguments, world, root, out)
@@ -277,6 +288,7 @@ def _interrupt(*_):
 
 def main():
     arguments = parser().parse_intermixed_args()
+    arguments.user_space |= os.geteuid() != 0
     # timeout(1) and CI end a command so: the testbed is taken down then too, and the report written.
     signal.signal(signal.SIGTERM, _interrupt)
     try:

@@ -43,6 +43,8 @@ class FakeTestbed:
 class FakeWorld:
     """`answer(row, placement, seed, quick)` is what a driver returns; it may raise."""
 
+    user_space = False
+
     def __init__(self, answer=None, measured=9.8):
         self.answer, self.measured = answer or made_up, measured
         self.up, self.down, self.checked, self.runs = [], [], [], []

@@ -92,6 +92,8 @@ def head_of_page(title, found, made):
            f"({size}; {runs}).</p>" if outcomes else
            f"<p>Dynamic function placement, measured again; no claims ({size}; {runs}).</p>"]
     warnings = []
+    if options["user_space"]:
+        warnings.append(f"Measured without privileges: {made['emulation']}. No claims.")
     if options["despite_testbed"]:
         warnings.append("Run with --despite-testbed: a testbed that was off was not refused.")
     if options["allow_fallback"]:
@@ -333,6 +335,7 @@ def manifest_section(made):
              ("kernel", f"{machine['kernel']}, {machine['architecture']}"),
              ("system", machine["system"]), ("CPU", f"{machine['cpu']}, {machine['cores']} cores"),
              ("memory", f"{machine['memory_bytes'] / 2**30:.1f} GiB"),
+             ("testbed", made["emulation"]),
              ("options", ", ".join(f"{key} = {value}" for key, value in options.items())),
              *(fact for of in profiles for fact in _profile_facts(of))]
     out = ['<section id="manifest"><h2>Machine, testbed, profile</h2>',

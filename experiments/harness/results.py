@@ -56,6 +56,8 @@ def _claims(experiment, row, evidence, options):
     missing = [placement for placement in row.placements if placement not in evidence.records]
     if options.ci and missing:
         return (), f"no claim: CI has not run it at {', '.join(missing)}"
+    if options.user_space:
+        return (), f"no claim: {options.emulation}"
     wanted = [claim for claim in row.claims if not options.ci or claim.kind in CI_KINDS]
     if options.ci and evidence.speedup() < CI_CLEAR:
         return (), (f"no claim: the static placements are {evidence.speedup():.2f} x apart, and less "
@@ -161,7 +163,7 @@ def make_manifest(options, runner, profiles, missing):
     first, *others = sorted(profiles, key=lambda of: of.name != PAPER_PROFILE)
     checks = options.results / "testbed.json"
     return {"commit": runner.commit, "date": manifest.now(), "machine": manifest.machine(),
-            "options": options.listed(),
+            "options": options.listed(), "emulation": options.emulation,
             "profile": _profile(first), "other_profiles": [_profile(of) for of in others],
             "testbed": json.loads(checks.read_text(encoding="utf-8")) if checks.exists() else [],
             "failures": [{"run": run, "reason": reason} for run, reason in runner.failures],
@@ -170,7 +172,8 @@ def make_manifest(options, runner, profiles, missing):
 
 
 def to_json(results, made_manifest):
-    return {"experiments": [result.to_json() for result in results],
+    mark = {"testbed": made_manifest["emulation"]} if made_manifest["options"]["user_space"] else {}
+    return {"experiments": [result.to_json() for result in results], **mark,
             "manifest": made_manifest,
             "profile_sha256": made_manifest["profile"]["sha256"]}
 

@@ -6,6 +6,7 @@ The world (testbed and lab) is handed in, so that tests run without root.
 import dataclasses
 import importlib.util
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -18,6 +19,7 @@ from summary import number
 
 sys.path.insert(0, str(EXPERIMENTS / "testbed"))
 import machine  # noqa: E402  of the testbed's folder
+import user_space  # noqa: E402
 from machine import MachineError  # noqa: E402
 from topology import TopologyError  # noqa: E402
 
@@ -40,11 +42,25 @@ class Options:
     despite_testbed: bool = False
     allow_fallback: bool = False
     ci: bool = False
+    user_space: bool = False
+
+    @property
+    def takes_fallback(self):
+        """Without privileges there is no eBPF, and nothing is claimed of what is measured."""
+        return self.allow_fallback or self.user_space
+
+    @property
+    def emulation(self):
+        return user_space.MARK if self.user_space else "network namespaces and CPU quotas"
+
+    @property
+    def tolerance(self):
+        return "25 %" if self.user_space else "10 %"
 
     def listed(self):
         return {"quick": self.quick, "runs": self.runs, "seed": self.seed, "profile": self.profile,
                 "despite_testbed": self.despite_testbed, "allow_fallback": self.allow_fallback,
-                "ci": self.ci}
+                "ci": self.ci, "user_space": self.user_space}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,14 +80,19 @@ class UnusableError(ExperimentError):
 
 
 class World:
-    """The real one: ./dev testbed's, and the lab's processes on it."""
+    """The real one: ./dev testbed's, or one in user space, and the lab's processes on it."""
 
-    def __init__(self, program):
-        self.program = program
+    def __init__(self, program, user_space=False):
+        self.program, self.user_space = program, user_space
         sys.path.insert(0, str(EXPERIMENTS / "lab"))  # drivers import from it
 
     def machine(self, profile):
-        """How much slower this machine is than the model of a profile's nodes; 1: it is not."""
+        """How much slower this machine is than the model of a profile's nodes; 1: it is not.
+
+        Where nothing caps a processor that is of no account.
+        """
+        if self.user_space:
+            return 1
         from lab import measure_machine
         return measure_machine(profile, self.program)
 
@@ -85,6 +106,8 @@ class World:
         made = Topology.load(topology)
         if shares:
             made = made.with_cpu({node: cpu_share(share) for node, share in shares.items()})
+        if self.user_space:  # of a name that no testbed of root's has
+            return user_space.UserSpaceTestbed(made, f"user{os.getuid()}")
         made = made.with_cpu({name: node.cpu * machine for name, node in made.nodes.items()
                               if node.cpu})
         return Testbed(made, TESTBED)
@@ -93,6 +116,8 @@ class World:
         """[the row of a check that tells what a call costs there], none without the paper's nodes."""
         from check import TOLERANCE, Row
         from lab import NULL_CALL_US
+        if self.user_space:  # nothing caps a processor
+            return []
         with self.lab(testbed, profile, machine) as lab:
             if not lab.profile.values["lab"]["paper_node"] or "san1" not in testbed.topology.nodes:
                 return []
@@ -103,10 +128,9 @@ class World:
         return [Row("CPU time of a null call at a side", f"<= {wanted_us:.3g}", took_us, "us", 0,
                     wanted_us * (1 + TOLERANCE))]
 
-    @staticmethod
-    def used(testbed):
+    def used(self, testbed):
         """What emulates what on a testbed that is up, a sentence each."""
-        return machine.read_state(testbed.name)["used"]
+        return testbed.used() if self.user_space else machine.read_state(testbed.name)["used"]
 
     def lab(self, testbed, profile, machine):
         """What drivers run their programs with, as a context."""
@@ -148,7 +172,7 @@ class Runner:
     def wanted(self, row):
         """The origin that a record of the row must have."""
         return origin(self.commit, self.profiles[row.experiment].sha256, self._for_driver(row),
-                      self.options.quick, row.shares)
+                      self.options.quick, row.shares, self.options.emulation)
 
     def jobs(self, pairs):
         """[(experiment, row)] as the jobs that are left, those of one testbed together."""
@@ -180,6 +204,8 @@ class Runner:
         self._against = against
         drivers = self._drivers(jobs)
         jobs = [job for job in jobs if job.experiment.name in drivers]
+        if self.options.user_space:
+            jobs = self._without_root(jobs, drivers)
         progress = Progress(len(jobs), self.out)
         while jobs:
             key = self._testbed_of(jobs[0])
@@ -192,11 +218,24 @@ class Runner:
                 self._refuse(here, str(error))
                 progress.total -= len(here)
 
+    def _without_root(self, jobs, drivers):
+        """Those that can be done; the others are skipped, as they cannot be on this testbed."""
+        left, reasons = [], {}
+        for job in jobs:
+            why = getattr(drivers[job.experiment.name], "needs_root", "")
+            if job.row.shares:
+                why = "its nodes are to have other shares of a core, which takes CPU quotas"
+            (reasons.setdefault(f"{why}: it takes root", []) if why else left).append(job)
+        for reason, of in reasons.items():
+            self._refuse(of, reason, skips=True)
+        return left
+
     def _run_on(self, testbed, key, here, later, drivers, progress):
         """The jobs of one testbed, which is up."""
         off = self._check(testbed, key, self._profile_path(here[0]))
         if off and not self.options.despite_testbed:
-            self._refuse(here, f"the testbed is off by more than 10 %: {'; '.join(off)}")
+            self._refuse(here, f"the testbed is off by more than {self.options.tolerance}: "
+                         f"{'; '.join(off)}")
             self.say("other load on the machine is the usual cause; --despite-testbed runs all the "
                      "same, and the results say so")
             progress.total -= len(here)
@@ -328,9 +367,12 @@ class Runner:
             self.say(f"the testbed is as its topology says ({len(rows)} measured values)")
         return result["off"]
 
-    def _refuse(self, jobs, reason, excused=True):
-        """None of these jobs can be done; CI goes on without them where the machine is why."""
-        skips = self.options.ci and excused
+    def _refuse(self, jobs, reason, excused=True, skips=False):
+        """None of these jobs can be done; CI goes on without them where the machine is why.
+
+        `skips`: it is no failure elsewhere either.
+        """
+        skips = skips or self.options.ci and excused
         for path in dict.fromkeys(job.row.path for job in jobs):
             (self.skipped if skips else self.failures).append((path, reason))
         self.say(f"{len(jobs)} run(s) are {'skipped' if skips else 'refused'}: {reason}")
@@ -381,7 +423,7 @@ class Runner:
 
 def unusable(record, options):
     """Why a record may not be used as things were asked for, or None."""
-    if record["source"] != EBPF and not options.allow_fallback:
+    if record["source"] != EBPF and not options.takes_fallback:
         return (f"its figures come from the monitor's source '{record['source']}' and not from "
                 "eBPF (`abacus doctor` says why); --allow-fallback takes them")
     if record.get("testbed_off") and not options.despite_testbed:

@@ -3,8 +3,9 @@
     with Lab(testbed, "paper", program) as lab:
         record = lab.run([Client("lan1", job)], placement="adaptive", seed=1, prepare={...})
 
-`testbed` is experiments/testbed's Testbed, or Loopback() where there is none: processes of this
-machine, without networks and quotas, for tests. Failures are LabError, with the last words of the
+`testbed` is experiments/testbed's Testbed, or its UserSpaceTestbed where there are no privileges, or
+Loopback() where there is none: processes of this machine, without networks and quotas, for tests.
+Failures are LabError, with the last words of the
 process that failed. Nothing is done twice.
 """
 
@@ -203,8 +204,9 @@ class Lab:
                                             _merged(config or {}, server_config or {}), spread)
             running = []
             for client in clients:
-                job = {**client.job, "placement": placement}
-                words = ["client", "--config", self._config(client.node, config or {}),
+                job = self._job(client, placement)
+                sections = _merged(config or {}, self._client_place(client.node))
+                words = ["client", "--config", self._config(client.node, sections),
                          "--server", *addresses, "--job", json.dumps(job),
                          *self._common(client.node)]
                 running.append(_Running(client, self._start(client.node, client.node, words)))
@@ -286,6 +288,26 @@ class Lab:
         record["migrations"].sort(key=lambda move: move["t_s"])
         return record
 
+    def _job(self, client, placement):
+        """What a client is told to do; in user space, what stands in for its node's quota."""
+        job = {**client.job, "placement": placement}
+        if self._user_space() and job.get("cpu_ns_per_byte") and self.share(client.node):
+            if len({node.cpu for node in self.testbed.topology.nodes.values()}) > 1:
+                raise LabError("what computes on nodes of different speeds needs CPU quotas, and "
+                               "there are none in user space")
+            # So much of a whole core takes as long as the node's share of one would.
+            job["cpu_ns_per_byte"] /= self.share(client.node)
+        return job
+
+    def _user_space(self):
+        return getattr(self.testbed, "user_space", False)
+
+    def _client_place(self, node):
+        """Where a client listens: in user space, at its node's address; else anywhere."""
+        if not self._user_space():
+            return {}
+        return {"node": {"data_address": f"{self._host(node)}:{CONTROL_PORT + 1}"}}
+
     def _start_servers(self, node, prepare, config, spread):
         """The addresses, that of the volume's first."""
         if not spread:
@@ -353,6 +375,8 @@ class Lab:
 
     def _common(self, node):
         words = ["--share", str(self.share(node)), "--machine", str(self.machine)]
+        if self._user_space():
+            words += ["--ways", self.testbed.ways(node)]
         return words if self.profile.values["lab"]["paper_node"] else [*words, "--as-it-is"]
 
     def _start(self, node, name, words):

@@ -38,6 +38,7 @@ struct LabNodeOptions {
   double machine = 1;                // CPU time here of CPU time as the model has it
   bool paper = true;                 // messages and parity cost what they cost the paper's nodes
   std::vector<std::string> servers;  // empty: this one is a server
+  std::string ways;                  // of RelayedTransport; empty: nodes are dialled as they are
 };
 
 // A node of the experiment: the runtime's, with the classes of the file system and of the

@@ -97,6 +97,10 @@ def run(lab, row, placement, seed, quick):
         return job(lab, row, placement, seed, inputs, volume).record()
 
 
+run.needs_root = ("these programs are not the lab's, so that links in user space would not carry what "
+                  "they send")
+
+
 class _Job:
     """One run, of which record() tells."""
 
