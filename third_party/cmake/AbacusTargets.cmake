@@ -39,13 +39,6 @@ if(ABACUS_SANITIZE)
     -fsanitize=${ABACUS_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   target_link_options(abacus_flags INTERFACE -fsanitize=${ABACUS_SANITIZE})
 endif()
-if(ABACUS_SANITIZE MATCHES "undefined")
-  # The sources of tests (not the fakes they share) are compiled without the checks of each pointer
-  # that is followed: these are in every macro of GoogleTest, and a third of the time of compiling.
-  # ASan sees most of what they would; those of arithmetic, shifts, bounds and enums cost nothing.
-  target_compile_options(abacus_flags INTERFACE
-    $<$<BOOL:$<TARGET_PROPERTY:ABACUS_TEST>>:-fno-sanitize=null,alignment,object-size,vptr>)
-endif()
 if(ABACUS_FUZZ)
   # Libraries too: libFuzzer steers by the edges that an input reaches in the code under test.
   target_compile_options(abacus_flags INTERFACE -fsanitize=fuzzer-no-link)
@@ -123,7 +116,6 @@ endfunction()
 function(abacus_test name)
   cmake_parse_arguments(arg "" "TIMEOUT;NOASAN;SHARDS" "SRCS;DEPS;LABELS" ${ARGN})
   add_executable(${name} ${arg_SRCS})
-  set_target_properties(${name} PROPERTIES ABACUS_TEST ON)
   target_link_libraries(${name} PRIVATE abacus_flags ${arg_DEPS} GTest::gmock GTest::gtest_main)
   if(arg_SHARDS)
     add_test(NAME ${name}
