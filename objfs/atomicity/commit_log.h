@@ -99,8 +99,9 @@ class CommitLog final : public runtime::AnchoredObject {
   absl::StatusOr<CommitReply> Ask(uint64_t epoch, const CommitMessage& question);
   absl::StatusOr<CommitLogCounts> Counts();
 
-  // One look at the leases: goes on with resolving what is over, and tries again what is stuck. For
-  // its own thread, or for the owner where there is none. Blocking: calls to other servers.
+  // One look at the leases: goes on with resolving what is over, tries again what is stuck, and
+  // makes durable what nobody has waited for. For its own thread, or for the owner where there is
+  // none. Blocking: calls to other servers.
   void Resolve();
 
   ABACUS_OBJECT(CommitLog, "objfs.CommitLog", 1, Ask, Counts)

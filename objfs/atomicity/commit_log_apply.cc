@@ -203,6 +203,9 @@ void CommitLog::Resolve() {
   for (const CommitKey& key : stuck) Apply(key);
   for (int round = 0; round < kRoundsMax && AskOnce(); ++round) {
   }
+  // What nobody waits for: what is forgotten is not written again after a crash.
+  MutexLock lock(mutex_);
+  AwaitDurable(log_->appended()).IgnoreError();
 }
 
 bool CommitLog::AskOnce() {

@@ -2,7 +2,7 @@
 // disk, somebody dies. Then all live, a lease goes by, and what is there is judged: each group
 // whole or not at all, as its client was told, and nothing pending.
 //
-//   ABACUS_LONG=1   more seeds of what a power cut leaves
+//   ABACUS_LONG=1   more seeds of what a power cut leaves, and all pairs of deaths
 
 #include <algorithm>
 #include <cstdint>
@@ -29,15 +29,15 @@ using testing::MessageFate;
 using Told = GroupOutcome::Kind;
 
 struct Death {
-  enum class Kind { kNone, kMessage, kClient, kClientAfter, kDiskCall };
+  enum class Kind { kNone, kMessage, kClient, kClientAfter, kDiskCall, kAgain };
   Kind kind = Kind::kNone;
   MessageFate fate = MessageFate::kArrives;  // kMessage
-  uint64_t at = 0;                           // the message, or the disk's call
-  size_t server = 0;                         // kDiskCall
+  uint64_t at = 0;    // the message, or the disk's call; kAgain: in the life after its first death
+  size_t server = 0;  // kDiskCall, kAgain
 
   std::string Text() const {
-    static constexpr const char* kNames[] = {"nobody", "message", "client before message",
-                                             "client after message", "disk call"};
+    static constexpr const char* kNames[] = {
+        "nobody", "message", "client before message", "client after message", "disk call", "again"};
     return absl::StrCat(kNames[static_cast<int>(kind)], " ", at, ", fate ", static_cast<int>(fate),
                         ", server ", server);
   }
@@ -93,8 +93,13 @@ class CrashRun {
       for (size_t i = 0; returns_soon_ && i < kGroupServers; ++i) Revive(i);
     }
     world_.fate = nullptr;
-    for (size_t i = 0; i < kGroupServers; ++i) Revive(i);
-    world_.PassALease();
+    // Where the second death comes only now, once more.
+    for (size_t again = 0; again <= deaths_.size(); ++again) {
+      for (size_t i = 0; i < kGroupServers; ++i) {
+        for (int tries = 0; tries < 3; ++tries) Revive(i);
+      }
+      world_.PassALease();
+    }
     messages_ = world_.messages();
     for (size_t i = 0; i < kGroupServers; ++i) {
       calls_[i] = world_[i].disk->Calls() - calls_before_[i];
@@ -103,6 +108,7 @@ class CrashRun {
   }
 
   void Judge() {
+    for (size_t i = 0; i < kGroupServers; ++i) ASSERT_TRUE(world_.IsUp(i)) << i;
     ASSERT_EQ(world_.Pending(), 0u);
     for (size_t i = 0; i < work_.size(); ++i) JudgeGroup(i);
     JudgeShared();
@@ -125,7 +131,13 @@ class CrashRun {
   void Revive(size_t i) {
     if (world_.IsUp(i)) return;
     died_ = true;
-    world_.Restart(i, seed_ + i);
+    ++restarts_[i];
+    std::optional<uint64_t> again;
+    for (const Death& death : deaths_) {
+      const bool is_now = death.kind == Death::Kind::kAgain && restarts_[i] == 1;
+      if (is_now && death.server == i) again = death.at;
+    }
+    world_.Restart(i, seed_ + i + 10 * restarts_[i], again);
   }
   MessageFate FateOf(uint64_t message, uint64_t from) {
     // A server that comes back does so while the others work.
@@ -134,14 +146,12 @@ class CrashRun {
     }
     MessageFate fate = MessageFate::kArrives;
     for (const Death& death : deaths_) {
-      if (death.kind == Death::Kind::kDiskCall || death.at != message) continue;
+      if (death.kind >= Death::Kind::kDiskCall || death.at != message) continue;
       if (death.kind == Death::Kind::kMessage) fate = death.fate;
       if (from >= kFromServer) continue;
-      if (death.kind == Death::Kind::kClient) world_.dead_clients.insert(from);
-      if (death.kind == Death::Kind::kClientAfter) {
-        world_.dead_clients.insert(from);
-        fate = MessageFate::kAnswerIsLost;
-      }
+      if (death.kind == Death::Kind::kMessage) continue;
+      world_.dead_clients.insert(from);
+      fate = death.kind == Death::Kind::kClient ? MessageFate::kIsLost : MessageFate::kAnswerIsLost;
     }
     return fate;
   }
@@ -187,6 +197,7 @@ class CrashRun {
   const uint64_t seed_;
   const bool returns_soon_;
   bool died_ = false;
+  int restarts_[kGroupServers] = {};
   GroupWorld world_;
   std::vector<Work> work_ = TheWork();
   static constexpr uint64_t kNever = uint64_t{1} << 40;
@@ -241,6 +252,43 @@ TEST(GroupCrash, AtEachPointAGroupIsWholeOrNotAtAll) {
   // Of these: three servers, some ten calls a group to each disk, nine messages a group.
   EXPECT_GE(points.size(), 200u);
   EXPECT_GE(died, points.size());
+}
+
+// A second one dies while the first death is dealt with, somewhere else or at the same server.
+TEST(GroupCrash, AtTwoPointsAGroupIsWholeOrNotAtAll) {
+  const std::vector<Death> points = AllPoints();
+  const size_t step = runtime::testing::LongRun() ? 1 : 97;
+  uint64_t died = 0, runs = 0;
+  for (size_t pair = 0; pair < points.size() * points.size(); pair += step) {
+    const Death& first = points[pair / points.size()];
+    const Death& second = points[pair % points.size()];
+    Try({first, second}, pair, pair % 2 == 0, &died);
+    if (HasFatalFailure()) return;
+    ++runs;
+  }
+  std::cout << runs << " pairs, " << died << " deaths of servers\n";
+  EXPECT_GE(died, runs / 2);
+}
+
+// Servers die while they recover, too.
+TEST(GroupCrash, AServerThatDiesAgainWhenItComesBackLosesNothing) {
+  const std::vector<Death> points = AllPoints();
+  const size_t step = runtime::testing::LongRun() ? 1 : 61;
+  constexpr size_t kCalls = 24;
+  uint64_t died = 0, runs = 0;
+  for (size_t each = 0; each < points.size() * kGroupServers * kCalls; each += step) {
+    const Death again{
+        .kind = Death::Kind::kAgain, .at = each % kCalls, .server = each / kCalls % kGroupServers};
+    const Death& first = points[each / kCalls / kGroupServers];
+    const bool dies = first.kind == Death::Kind::kDiskCall ? first.server == again.server
+                                                           : first.kind == Death::Kind::kMessage;
+    if (!dies) continue;
+    Try({first, again}, each, each % 2 == 0, &died);
+    if (HasFatalFailure()) return;
+    ++runs;
+  }
+  std::cout << runs << " runs, " << died << " deaths of servers\n";
+  EXPECT_GE(died, runs / 4);
 }
 
 }  // namespace

@@ -22,6 +22,7 @@
 #include "objfs/store/local_object_store.h"
 #include "objfs/store/model_disk.h"
 #include "runtime/base/mutex.h"
+#include "runtime/base/status.h"
 
 namespace abacus::objfs::testing {
 
@@ -37,7 +38,6 @@ class GroupWorld {
     std::shared_ptr<PowerCutDisk> disk = std::make_shared<PowerCutDisk>();
     std::shared_ptr<ObjectStore> store;
     std::unique_ptr<CommitLog> log;  // null: it is down
-    uint64_t lives = 0;
   };
 
   GroupWorld() {
@@ -65,33 +65,13 @@ class GroupWorld {
   uint64_t messages() const { return messages_; }
   int64_t now_ns() const { return now_ns_; }
 
-  // After a crash or anew.
+  // After a crash or anew. It is down yet where its power goes meanwhile.
   void Start(size_t i) {
-    Server& server = servers_[i];
-    ++server.lives;
-    auto store = LocalObjectStore::Open(*server.disk, {.quota_bytes = quota_bytes});
-    ASSERT_TRUE(store.ok()) << store.status();
-    server.store = *std::move(store);
-    const absl::Status made = server.store->CreateAs(kObject, "", 1);
-    ASSERT_TRUE(made.ok() || absl::IsAlreadyExists(made)) << made;
-    if (made.ok()) {
-      ASSERT_TRUE(server.store->Flush(kObject).ok());
-    }
-    OpenLog(i);
-  }
-  void OpenLog(size_t i) {
-    CommitLog::Options options;
-    options.server = i;
-    options.commit = commit;
-    options.half_bytes = half_bytes;
-    options.resolve_every = absl::ZeroDuration();
-    CommitLog::Host host;
-    host.steady_ns = [this] { return now_ns_; };
-    host.now_us = [this] { return NowUs(); };
-    host.peers = PeersOf(kFromServer + i);
-    auto log = CommitLog::Open(servers_[i].disk, servers_[i].store, options, std::move(host));
-    ASSERT_TRUE(log.ok()) << log.status();
-    servers_[i].log = *std::move(log);
+    const absl::Status started = TryStart(i);
+    if (started.ok()) return;
+    ASSERT_FALSE(HasPower(i)) << started;
+    servers_[i].log.reset();
+    servers_[i].store.reset();
   }
   // Its power goes; what is not synced may be lost.
   void Kill(size_t i) {
@@ -100,13 +80,14 @@ class GroupWorld {
     server.log.reset();
     server.store.reset();
   }
-  // `seed`: of what is left.
-  void Restart(size_t i, uint64_t seed) {
+  // `seed`: of what is left. `again`: the power goes at that call of this life, too.
+  void Restart(size_t i, uint64_t seed, std::optional<uint64_t> again = std::nullopt) {
     Server& server = servers_[i];
     server.log.reset();
     server.store.reset();
     server.disk->CutPower();
     server.disk->PowerOn(seed);
+    if (again.has_value()) server.disk->CutPowerAfter(*again);
     Start(i);
   }
   bool IsUp(size_t i) {
@@ -190,6 +171,29 @@ class GroupWorld {
   }
 
  private:
+  absl::Status TryStart(size_t i) {
+    Server& server = servers_[i];
+    ABACUS_ASSIGN_OR_RETURN(server.store,
+                            LocalObjectStore::Open(*server.disk, {.quota_bytes = quota_bytes}));
+    const absl::Status made = server.store->CreateAs(kObject, "", 1);
+    if (!absl::IsAlreadyExists(made)) {
+      ABACUS_RETURN_IF_ERROR(made);
+      ABACUS_RETURN_IF_ERROR(server.store->Flush(kObject));
+    }
+    CommitLog::Options options;
+    options.server = i;
+    options.commit = commit;
+    options.half_bytes = half_bytes;
+    options.resolve_every = absl::ZeroDuration();
+    CommitLog::Host host;
+    host.steady_ns = [this] { return now_ns_; };
+    host.now_us = [this] { return NowUs(); };
+    host.peers = PeersOf(kFromServer + i);
+    ABACUS_ASSIGN_OR_RETURN(server.log,
+                            CommitLog::Open(server.disk, server.store, options, std::move(host)));
+    return absl::OkStatus();
+  }
+
   class Peers final : public CommitPeers {
    public:
     Peers(GroupWorld& world, uint64_t from) : world_(world), from_(from) {}
@@ -208,10 +212,11 @@ class GroupWorld {
 
   absl::StatusOr<CommitReply> Deliver(uint64_t from, uint64_t epoch, uint64_t to,
                                       const CommitMessage& message) {
+    const bool was_dead = dead_clients.contains(from);
     const MessageFate become = fate ? fate(messages_, from) : MessageFate::kArrives;
     ++messages_;
     const absl::Status silence = absl::DeadlineExceededError("no answer");
-    if (dead_clients.contains(from) || become == MessageFate::kIsLost) return silence;
+    if (was_dead || become == MessageFate::kIsLost) return silence;
     if (become == MessageFate::kServerDiesBefore && IsUp(to)) {
       Kill(to);
       return silence;
