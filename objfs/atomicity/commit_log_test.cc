@@ -198,6 +198,36 @@ TEST_F(CommitLogTest, AGroupWhoseServerDiedInTheMiddleIsInDoubtUntilItReturns) {
   for (size_t i = 0; i < kGroupServers; ++i) EXPECT_EQ(world_.TagAt(i, 0), 1u);
 }
 
+// All may have prepared it, though nobody says so: to call that off would be a guess.
+TEST_F(CommitLogTest, AGroupThatNobodyAnswersForIsInDoubtAndNotCalledOff) {
+  world_.resolves_meanwhile = false;
+  world_.fate = [](uint64_t, uint64_t) { return MessageFate::kAnswerIsLost; };
+  EXPECT_EQ(Write(Writes(0, 1)).kind, Told::kInDoubt);
+  world_.fate = nullptr;
+  world_.PassALease();
+  EXPECT_EQ(world_.Pending(), 0u);
+  for (size_t i = 0; i < kGroupServers; ++i) EXPECT_EQ(world_.TagAt(i, 0), 1u);
+}
+
+// The same where one of them turns away a later question, after it has prepared it.
+TEST_F(CommitLogTest, AServerThatTurnsAwayWhatItMayHavePreparedIsNoProofThatItHasNot) {
+  world_.resolves_meanwhile = false;
+  world_.fate = [&](uint64_t message, uint64_t) {
+    if (message < kGroupServers) return MessageFate::kAnswerIsLost;
+    if (message == kGroupServers) {
+      EXPECT_TRUE(Ask(1, CommitKind::kInquire, clock_.Next(), {}, 2).ok());
+    }
+    return MessageFate::kArrives;
+  };
+  const GroupOutcome outcome = Write(Writes(0, 1));
+  EXPECT_EQ(outcome.kind, Told::kInDoubt);
+  world_.fate = nullptr;
+  world_.epoch = 2;
+  world_.PassALease();
+  EXPECT_EQ(world_.Pending(), 0u);
+  for (size_t i = 0; i < kGroupServers; ++i) EXPECT_EQ(world_.TagAt(i, 0), 1u);
+}
+
 TEST_F(CommitLogTest, AnOlderEpochChangesNothingAlsoAfterARestart) {
   const Version id = clock_.Next();
   Prepare(0, id, Writes(0, 1));
@@ -315,7 +345,8 @@ TEST_F(CommitLogTest, WhatIsWrittenTwiceIsWrittenOnceAndNeverOverNewer) {
   const Version id = clock_.Next();
   for (size_t i = 0; i < kGroupServers; ++i) Prepare(i, id, Writes(0, 1));
   for (int i = 0; i < 2; ++i) ASSERT_TRUE(Ask(0, CommitKind::kCommit, id).ok());
-  // It is applied and not yet forgotten: after a restart it is applied again.
+  // It is applied and not yet forgotten: after a restart it is applied again, and the later one,
+  // which is forgotten, is not.
   const Version later = clock_.Next();
   const CommitMessage alone{.kind = CommitKind::kPrepare,
                             .id = later,
@@ -324,8 +355,11 @@ TEST_F(CommitLogTest, WhatIsWrittenTwiceIsWrittenOnceAndNeverOverNewer) {
                             .payload = Writes(0, 2).Encode()};
   ASSERT_EQ(world_[0].log->Ask(1, alone)->message.kind, CommitKind::kPrepared);
   ASSERT_TRUE(Ask(0, CommitKind::kCommit, later).ok());
+  ASSERT_TRUE(Ask(0, CommitKind::kForget, later).ok());
+  world_[0].log->Resolve();  // which makes that durable
   EXPECT_EQ(world_.TagAt(0, 0), 2u);
   world_.Restart(0, 1);
+  EXPECT_EQ(world_[0].log->Counts()->pending, 1u);
   EXPECT_EQ(world_.TagAt(0, 0), 2u);
   EXPECT_EQ(world_.VersionAt(0, 0), later);
 }
