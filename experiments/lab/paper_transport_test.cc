@@ -63,6 +63,19 @@ TEST(ProcessorTest, WorkTakesItsTimeAtTheNodesShareAndItsProcessorTime) {
   }
 }
 
+// On a machine that takes twice the CPU time a node has twice the share, and is as fast.
+TEST(ProcessorTest, OnASlowerMachineWorkTakesMoreOfItAndItsTime) {
+  Processor node(2 * kShare, /*machine=*/2);
+  const auto begin = std::chrono::steady_clock::now();
+  const absl::Duration cpu = ThreadCpu();
+  node.Do({.at_paper = absl::Milliseconds(20), .cpu = absl::Milliseconds(2)});
+  EXPECT_GE(ThreadCpu() - cpu, absl::Milliseconds(4));
+  EXPECT_EQ(node.cpu(), absl::Milliseconds(4));
+  const absl::Duration took = absl::FromChrono(std::chrono::steady_clock::now() - begin);
+  EXPECT_GE(took, absl::Milliseconds(20));
+  EXPECT_LT(took, absl::Milliseconds(40));
+}
+
 TEST(ProcessorTest, ThreadsWorkOneAfterTheOther) {
   Processor node(kShare);
   const auto begin = std::chrono::steady_clock::now();

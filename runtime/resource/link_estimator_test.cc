@@ -82,6 +82,16 @@ TEST(LinkEstimatorTest, OfFewSmallCallsTheFastOnesCount) {
   }
 }
 
+// Behind other calls one waits for so long whatever the way is: over a long one that is no
+// multiple.
+TEST(LinkEstimatorTest, OfALongWayCallsThatWaitedForOthersAreNoRoundTrip) {
+  LinkEstimator links;
+  for (int i = 0; i < 12; ++i) {
+    links.Observe(kPeer, 10, 16, i % 3 == 0 ? 56'500'000 : 41'500'000, kFollows);
+  }
+  EXPECT_NEAR(*Only(links).round_trip_s, 41.5e-3, 0.1e-3);
+}
+
 // One call whose residence was measured too long is no proof against the small ones.
 TEST(LinkEstimatorTest, OneLargeCallThatSeemsToTakeNoTimeChangesNoRoundTrip) {
   LinkEstimator links;
