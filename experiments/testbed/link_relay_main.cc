@@ -40,6 +40,8 @@
 #include <utility>
 #include <vector>
 
+#include "experiments/testbed/descriptor.h"
+
 namespace abacus::experiments {
 namespace {
 
@@ -72,23 +74,6 @@ bool Fail(const std::string& what) {
   std::fprintf(stderr, "abacus_link_relay: %s\n", what.c_str());
   return false;
 }
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd = -1) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  Descriptor(Descriptor&& other) noexcept : fd_(other.fd_) { other.fd_ = -1; }
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  int fd() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 // A wire's direction, or a segment that all share.
 class Part {

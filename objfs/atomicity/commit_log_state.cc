@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "objfs/atomicity/group_part.h"
+#include "objfs/store/numbers.h"
 #include "runtime/base/status.h"
 
 namespace abacus::objfs {
@@ -13,16 +14,13 @@ constexpr char kCommitTag = 'c', kEpochTag = 'e';
 
 std::string EpochNumber(uint64_t epoch) {
   std::string bytes;
-  for (size_t i = 0; i < sizeof epoch; ++i) bytes.push_back(static_cast<char>(epoch >> (8 * i)));
+  AppendNumber(&bytes, epoch);
   return bytes;
 }
 
 absl::StatusOr<uint64_t> TakeEpoch(std::string_view* bytes) {
-  uint64_t epoch = 0;
-  if (bytes->size() < sizeof epoch) return absl::DataLossError("an epoch is cut short");
-  for (size_t i = 0; i < sizeof epoch; ++i) {
-    epoch |= static_cast<uint64_t>(static_cast<uint8_t>((*bytes)[i])) << (8 * i);
-  }
+  if (bytes->size() < sizeof(uint64_t)) return absl::DataLossError("an epoch is cut short");
+  const auto epoch = NumberAt<uint64_t>(*bytes, 0);
   bytes->remove_prefix(sizeof epoch);
   return epoch;
 }

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "objfs/store/format.h"
+#include "objfs/store/numbers.h"
 #include "runtime/base/status.h"
 
 namespace abacus::objfs {
@@ -17,22 +18,6 @@ constexpr char kNewLogName[] = "atomicity.new";
 constexpr std::string_view kLogFileMagic = "ABACUSAL";
 constexpr uint32_t kLogFileVersion = 1;
 constexpr size_t kVersionAt = 8, kNumberAt = 16, kHalfAt = 24, kServerAt = 32, kCrcOfAt = 40;
-
-template <typename Number>
-void AppendLogNumber(std::string* bytes, Number number) {
-  for (size_t i = 0; i < sizeof number; ++i) {
-    bytes->push_back(static_cast<char>(number >> (8 * i)));
-  }
-}
-
-template <typename Number>
-Number LogNumberAt(std::string_view bytes, size_t at) {
-  Number number = 0;
-  for (size_t i = 0; i < sizeof number; ++i) {
-    number |= static_cast<Number>(static_cast<uint8_t>(bytes[at + i])) << (8 * i);
-  }
-  return number;
-}
 
 absl::StatusOr<std::string> ReadAll(DiskFile& file, uint64_t bytes_max) {
   ABACUS_ASSIGN_OR_RETURN(const uint64_t size, file.Size());
@@ -67,32 +52,32 @@ const char* LogFile::Name() { return kLogName; }
 
 std::string LogFile::EncodeHeader(const Header& header) {
   std::string bytes(kLogFileMagic);
-  AppendLogNumber(&bytes, kLogFileVersion);
-  AppendLogNumber(&bytes, uint32_t{0});
-  AppendLogNumber(&bytes, header.log.log);
-  AppendLogNumber(&bytes, header.log.half_bytes);
-  AppendLogNumber(&bytes, header.server);
-  AppendLogNumber(&bytes, Crc32c(bytes));
+  AppendNumber(&bytes, kLogFileVersion);
+  AppendNumber(&bytes, uint32_t{0});
+  AppendNumber(&bytes, header.log.log);
+  AppendNumber(&bytes, header.log.half_bytes);
+  AppendNumber(&bytes, header.server);
+  AppendNumber(&bytes, Crc32c(bytes));
   bytes.resize(kHeaderBytes);
   return bytes;
 }
 
 absl::StatusOr<LogFile::Header> LogFile::DecodeHeader(std::string_view bytes) {
   const bool is_one = bytes.size() >= kHeaderBytes && bytes.starts_with(kLogFileMagic) &&
-                      LogNumberAt<uint32_t>(bytes, kCrcOfAt) == Crc32c(bytes.substr(0, kCrcOfAt));
+                      NumberAt<uint32_t>(bytes, kCrcOfAt) == Crc32c(bytes.substr(0, kCrcOfAt));
   if (!is_one) return absl::DataLossError("the header of the log of groups is damaged");
-  if (const auto version = LogNumberAt<uint32_t>(bytes, kVersionAt); version != kLogFileVersion) {
+  if (const auto version = NumberAt<uint32_t>(bytes, kVersionAt); version != kLogFileVersion) {
     return absl::FailedPreconditionError(absl::StrCat("the log of groups is of version ", version,
                                                       ", and this server knows ", kLogFileVersion,
                                                       ": update the server"));
   }
-  const LogOptions options{.log = LogNumberAt<uint64_t>(bytes, kNumberAt),
-                           .half_bytes = LogNumberAt<uint64_t>(bytes, kHalfAt)};
+  const LogOptions options{.log = NumberAt<uint64_t>(bytes, kNumberAt),
+                           .half_bytes = NumberAt<uint64_t>(bytes, kHalfAt)};
   if (options.half_bytes < kHalfBytesMin || options.half_bytes > kHalfBytesMax) {
     return absl::DataLossError(
         absl::StrCat("the log of groups has halves of ", options.half_bytes, " bytes"));
   }
-  return Header{options, LogNumberAt<uint64_t>(bytes, kServerAt)};
+  return Header{options, NumberAt<uint64_t>(bytes, kServerAt)};
 }
 
 absl::StatusOr<std::optional<uint64_t>> LogFile::ServerOf(Disk& disk) {
