@@ -410,6 +410,7 @@ class Runner:
         record = {**record, "experiment": job.row.experiment, "row": job.row.name,
                   "network": job.row.network, "placement": job.placement, "run": job.run,
                   "seed": seed, "origin": self.wanted(job.row), "testbed_off": off,
+                  "machine": self._machine(self._profile_path(job)),
                   "date": manifest.now()}
         problem = problem_of(record)
         if problem:

@@ -543,6 +543,9 @@ class RunnerTest(unittest.TestCase):
         self.assertEqual(asked, [("measured", "paper"), ("testbed", 1.75),
                                  ("null call", "paper", 1.75), ("lab", 1.75)])
         self.assertIn("a null call takes 1.75 times the CPU time", said)
+        raw = self.results / "raw" / "small"
+        self.assertEqual({json.loads(path.read_text())["machine"]
+                          for path in raw.rglob("*.json")}, {1.75})
         check, = self.in_results()["manifest"]["testbed"]
         self.assertIn("nodes have 1.75 times the share of a core", check["used"][-1])
         self.assertIn("CPU time of a null call at a side", [row["what"] for row in check["rows"]])
