@@ -1,6 +1,7 @@
 #include "objfs/raid/column_record.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -14,7 +15,7 @@ namespace {
 using Kind = ColumnRecord::Kind;
 
 constexpr std::string_view kRaid5Mark = "R5", kMirrorMark = "MR";
-constexpr uint8_t kRecordVersion = 2;  // of either
+constexpr uint8_t kRaid5Version = 3, kMirrorVersion = 2;
 constexpr uint8_t kNoColumn = 255;
 
 void PutSet(runtime::Writer& writer, const StripeSet& set) {
@@ -40,6 +41,19 @@ StripeSet TakeSet(runtime::Reader& reader, size_t runs_max) {
   return set;
 }
 
+void PutStaged(runtime::Writer& writer, const std::vector<ColumnRecord::Staged>& staged) {
+  writer.PutNumber(static_cast<uint8_t>(staged.size()));
+  for (const ColumnRecord::Staged& one : staged) {
+    writer.PutNumber(static_cast<uint32_t>(one.stripe));
+    writer.PutNumber(static_cast<uint32_t>(one.at));
+    writer.PutNumber(static_cast<uint32_t>(one.bytes));
+    writer.PutNumber(one.data_crc);
+    writer.PutNumber(one.parity_crc);
+    writer.PutNumber(static_cast<uint8_t>(one.unit));
+    writer.PutNumber(static_cast<uint8_t>(one.slot));
+  }
+}
+
 bool SetFits(const StripeSet& set, size_t runs_max) {
   return set.runs().size() <= runs_max &&
          (set.empty() || set.runs().rbegin()->second <= ColumnRecord::kStripesMax);
@@ -49,8 +63,8 @@ bool SetFits(const StripeSet& set, size_t runs_max) {
 
 bool ColumnRecord::Fits() const {
   return SetFits(written, kWrittenRunsMax) && SetFits(missed, kMissedRunsMax) &&
-         SetFits(doubtful, kDoubtfulRunsMax) && inode.size() <= kInodeBytesMax &&
-         Encode().size() <= kBytesMax;
+         SetFits(doubtful, kDoubtfulRunsMax) && staged.size() <= kSlots &&
+         inode.size() <= kInodeBytesMax && Encode().size() <= kBytesMax;
 }
 
 uint64_t ColumnRecord::Stripes() const {
@@ -65,7 +79,7 @@ std::string ColumnRecord::Encode() const {
   const bool raid5 = kind == Kind::kRaid5;
   runtime::Writer writer;
   writer.PutRaw((raid5 ? kRaid5Mark : kMirrorMark).data(), kRaid5Mark.size());
-  writer.PutNumber(kRecordVersion);
+  writer.PutNumber(raid5 ? kRaid5Version : kMirrorVersion);
   writer.PutNumber(static_cast<uint8_t>(columns));
   writer.PutNumber(static_cast<uint8_t>(column));
   if (raid5) writer.PutNumber(static_cast<uint8_t>(missing.value_or(kNoColumn)));
@@ -81,6 +95,7 @@ std::string ColumnRecord::Encode() const {
   PutSet(writer, written);
   PutSet(writer, missed);
   if (raid5) PutSet(writer, doubtful);
+  if (raid5) PutStaged(writer, staged);
   writer.PutNumber(static_cast<uint16_t>(inode.size()));
   writer.PutRaw(inode.data(), inode.size());
   return std::move(writer).Finish().inline_bytes;
@@ -118,9 +133,37 @@ void TakeLacking(runtime::Reader& reader, uint8_t version, ColumnRecord* record)
   }
 }
 
+// REQUIRES: the record's geometry is sound.
+bool IsSoundStaged(const ColumnRecord& record) {
+  std::set<size_t> slots;
+  for (const ColumnRecord::Staged& one : record.staged) {
+    const bool sound = one.stripe < ColumnRecord::kStripesMax && one.unit + 1 < record.columns &&
+                       one.bytes > 0 && one.bytes <= ColumnRecord::kStagedBytesMost &&
+                       one.at + one.bytes <= record.unit_bytes && one.slot < ColumnRecord::kSlots;
+    if (!sound || !slots.insert(one.slot).second) return false;
+  }
+  return true;
+}
+
+void TakeStaged(runtime::Reader& reader, ColumnRecord* record) {
+  const auto count = reader.TakeNumber<uint8_t>();
+  if (count > ColumnRecord::kSlots) reader.Fail("more staged writes than there are slots");
+  for (size_t i = 0; reader.ok() && i < count; ++i) {
+    ColumnRecord::Staged one;
+    one.stripe = reader.TakeNumber<uint32_t>();
+    one.at = reader.TakeNumber<uint32_t>();
+    one.bytes = reader.TakeNumber<uint32_t>();
+    one.data_crc = reader.TakeNumber<uint32_t>();
+    one.parity_crc = reader.TakeNumber<uint32_t>();
+    one.unit = reader.TakeNumber<uint8_t>();
+    one.slot = reader.TakeNumber<uint8_t>();
+    record->staged.push_back(one);
+  }
+}
+
 bool IsSoundRaid5(const ColumnRecord& record) {
   return Striping::Make(record.columns, record.unit_bytes).ok() &&
-         record.missing.value_or(0) < record.columns;
+         record.missing.value_or(0) < record.columns && IsSoundStaged(record);
 }
 
 bool IsSoundMirror(const ColumnRecord& record) {
@@ -143,13 +186,14 @@ absl::StatusOr<ColumnRecord> ColumnRecord::Decode(std::string_view bytes) {
     return absl::DataLossError("the attributes of a column are no record of one");
   }
   const auto version = reader.TakeNumber<uint8_t>();
-  if (reader.ok() && (version == 0 || version > kRecordVersion)) {
+  const bool raid5 = found == kRaid5Mark;
+  const uint8_t known = raid5 ? kRaid5Version : kMirrorVersion;
+  if (reader.ok() && (version == 0 || version > known)) {
     return absl::FailedPreconditionError(
-        absl::StrCat("a column's record has version ", version, " and this build knows ",
-                     kRecordVersion, ": use the build that wrote it, or a later one"));
+        absl::StrCat("a column's record has version ", version, " and this build knows ", known,
+                     ": use the build that wrote it, or a later one"));
   }
   ColumnRecord record;
-  const bool raid5 = found == kRaid5Mark;
   record.kind = raid5 ? Kind::kRaid5 : Kind::kMirror;
   record.columns = reader.TakeNumber<uint8_t>();
   record.column = reader.TakeNumber<uint8_t>();
@@ -164,6 +208,7 @@ absl::StatusOr<ColumnRecord> ColumnRecord::Decode(std::string_view bytes) {
   record.written = TakeSet(reader, kWrittenRunsMax);
   record.missed = TakeSet(reader, kMissedRunsMax);
   if (raid5) record.doubtful = TakeSet(reader, kDoubtfulRunsMax);
+  if (raid5 && version > 2) TakeStaged(reader, &record);
   record.inode.resize(reader.TakeNumber<uint16_t>());
   if (record.inode.size() > kInodeBytesMax) reader.Fail("an inode that is too long");
   reader.TakeRaw(record.inode.data(), record.inode.size());

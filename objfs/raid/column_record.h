@@ -20,18 +20,19 @@ namespace abacus::objfs {
 //
 // The bytes, little-endian; a change of their form is a new version, and old ones stay readable.
 // Of a RAID-5 file:
-//   "R5" · version u8 (2) · columns u8 · column u8 · missing u8 (255: none) · unit_bytes u32 ·
+//   "R5" · version u8 (3) · columns u8 · column u8 · missing u8 (255: none) · unit_bytes u32 ·
 //   sequence u64 · durable u64 of each column · size u64 · changed u64 ·
 //   written, missed, doubtful: count u16, then begin u32 and end u32 of each run, rising ·
-//   inode: bytes u16, then they
+//   staged: count u8, then stripe u32, at u32, bytes u32, data_crc u32, parity_crc u32, unit u8 and
+//   slot u8 of each · inode: bytes u16, then they
 // Of a mirrored one, whose stripes are runs of unit_bytes in all columns:
 //   "MR" · version u8 (2) · columns u8 · column u8 · unit_bytes u32 ·
 //   sequence u64 · durable u64 of each column · size u64 · changed u64 ·
 //   lacking: count u8, then column u8 of each, rising ·
 //   written, missed, inode: as above
-// Version 1 had one number for all columns that lacked nothing, all_durable u64, and where
-// `durable` is now, that and (R5) missing_durable u64, of the missing column; in `lacking` (MR)
-// each column was followed by its own.
+// Version 2 of R5 had no `staged`. Version 1 had one number for all columns that lacked nothing,
+// all_durable u64, and where `durable` is now, that and (R5) missing_durable u64, of the missing
+// column; in `lacking` (MR) each column was followed by its own.
 struct ColumnRecord {
   enum class Kind : uint8_t { kRaid5, kMirror };
   static constexpr size_t kBytesMax = 4096;  // of a store's attributes
@@ -40,6 +41,20 @@ struct ColumnRecord {
   static constexpr size_t kWrittenRunsMax = 96, kMissedRunsMax = 32, kDoubtfulRunsMax = 64;
   static constexpr uint64_t kStripesMax = UINT32_MAX;
   static constexpr size_t kCopiesLeast = 2, kCopiesMost = 8;  // columns of a mirrored file
+  static constexpr size_t kSlots = 32;                        // of staged writes
+  static constexpr uint64_t kStagedBytesMost = 32 << 10;
+
+  // A small write of a RAID-5 file whose new bytes, and those of the parity, are durable beside
+  // their places: in a slot of the unit's column, and in the same slot of the parity's.
+  struct Staged {
+    uint64_t stripe = 0;
+    size_t unit = 0;             // of data, in the stripe
+    uint64_t at = 0, bytes = 0;  // in the unit, and so in the parity
+    size_t slot = 0;
+    uint32_t data_crc = 0, parity_crc = 0;  // CRC-32C of what is in the slots
+
+    friend bool operator==(const Staged&, const Staged&) = default;
+  };
 
   Kind kind = Kind::kRaid5;
   size_t columns = 0;
@@ -58,7 +73,9 @@ struct ColumnRecord {
   StripeSet written;
   StripeSet missed;    // what a missing column has of them is old; may have more than that
   StripeSet doubtful;  // what the missing column has of them nobody else knows
-  std::string inode;   // the file system's
+  // In the order in which they were made; where they lie in one place, the later one counts.
+  std::vector<Staged> staged;
+  std::string inode;  // the file system's
 
   // REQUIRES: `durable` has a number of each column; Fits().
   std::string Encode() const;

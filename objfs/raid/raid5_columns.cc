@@ -24,6 +24,7 @@ absl::Status Raid5Layer::FailColumn(size_t column, const absl::Status& why) {
   present_ = false;
   // It may lose whatever it had not flushed.
   now_.missed.Add(now_.written);
+  now_.missed.Add(StagedStripes());
   now_.missed.MergeTo(ColumnRecord::kMissedRunsMax);
   // Nor can what it had be computed from a parity that is wrong.
   now_.doubtful.Add(torn_);

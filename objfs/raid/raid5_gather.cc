@@ -199,6 +199,8 @@ absl::Status Raid5Layer::Push(Version now) {
 absl::Status Raid5Layer::Flush(Version now) {
   absl::Status status = WriteGathered();
   status.Update(RecordedColumns::Flush(now));  // the rest is durable, whatever becomes of that
+  MutexLock lock(mutex_);
+  staged_in_a_row_ = 0;
   return status;
 }
 
@@ -231,6 +233,7 @@ absl::Status Raid5Layer::TakeColumns(const std::vector<runtime::Ref<Layer>>& col
 absl::Status Raid5Layer::CloseColumns(Version now) {
   absl::Status closed = WriteGathered();
   closed.Update(RecordedColumns::CloseColumns(now));
+  if (closed.ok()) EmptySlots(now);
   ForgetGathered();  // what could not be written: that has been told
   return closed;
 }

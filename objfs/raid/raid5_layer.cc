@@ -60,6 +60,7 @@ absl::Status Raid5Layer::BeforeGrowing(Version now) {
 }
 
 absl::Status Raid5Layer::CutTail(Version now) {
+  ABACUS_RETURN_IF_ERROR(Unstage(now));  // it lies behind the end
   uint64_t size = 0;
   bool missing = false;
   {
@@ -188,6 +189,7 @@ void Raid5Layer::AddFacts(std::vector<std::pair<std::string, std::string>>* fact
   facts->emplace_back("missed", absl::StrCat(now_.missed.count(), " stripes"));
   facts->emplace_back("doubtful", absl::StrCat(now_.doubtful.count(), " stripes"));
   facts->emplace_back("written", absl::StrCat(now_.written.count(), " stripes"));
+  facts->emplace_back("staged", absl::StrCat(now_.staged.size(), " writes, of ", staged_writes_));
   facts->emplace_back("repaired", absl::StrCat(repaired_, " units"));
   facts->emplace_back("gathered", !gathers_ ? "off"
                                             : absl::StrCat(gathered_.bytes, " bytes, after ",

@@ -59,6 +59,12 @@ class Raid5Layer final : public RecordedColumns {
   // Of each column; from there on it has what stands in for missing units (README.md).
   static constexpr uint64_t kSpillAt = uint64_t{1} << 43;
 
+  // From there on it has slots of staged writes (raid5_stage.cc).
+  static constexpr uint64_t kStageAt = kSpillAt / 8 * 15;
+  // Of writes without a flush between them so many are staged, and not more: what is written in
+  // place has one record for many.
+  static constexpr int kStagedInARowMost = 4;
+
   // What is kept of small sequential writes of a file: a stripe. Where a stripe is larger, nothing
   // is.
   static constexpr uint64_t kGatheredBytesMost = uint64_t{4} << 20;
@@ -123,6 +129,7 @@ class Raid5Layer final : public RecordedColumns {
   void ForgetColumns() override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     present_ = false;
     spilled_.clear();
+    staged_in_.clear();
     pace_.Reset(below_count());
   }
   bool NewestIsAtAll() const override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -203,6 +210,27 @@ class Raid5Layer final : public RecordedColumns {
   absl::StatusOr<std::vector<Bytes>> ReadParts(uint64_t stripe, const std::vector<Part>& parts,
                                                Version now);
 
+  // -- small writes, durable at once: raid5_stage.cc
+  // -------------------------------------------------
+
+  absl::StatusOr<bool> WriteStaged(uint64_t offset, const runtime::Block& bytes,
+                                   Version now) override;
+  // A slot for a write to that unit, up to `end` of the file; none: it is not staged now.
+  absl::StatusOr<std::optional<size_t>> TakeSlot(uint64_t stripe, size_t unit, uint64_t end,
+                                                 Version now);
+  // Makes a write whose bytes are in its slots known. False: it is not, and not staged.
+  bool SaveStaged(const ColumnRecord::Staged& staged, Version now);
+  // Puts what the record says is staged in its place, after a crash. True: there was something.
+  absl::StatusOr<bool> PlaceStaged(Version now);
+  // Gives back the room of slots. REQUIRES: nothing is staged.
+  void EmptySlots(Version now);
+  // What a column has in a slot, where that is what is staged there.
+  absl::StatusOr<std::optional<runtime::Block>> ReadSlot(size_t column, size_t slot, uint64_t bytes,
+                                                         uint32_t crc, Version now);
+  // What of one staged write is put in place. `torn`: the parity is to be computed anew.
+  absl::StatusOr<std::vector<ColumnWrite>> PlacesOf(const ColumnRecord::Staged& staged, bool* torn,
+                                                    Version now);
+
   // A missing unit of what is written has to be put elsewhere first.
   absl::StatusOr<bool> BeforeAdmission(StripeRun run, bool contents, Version now) override;
   absl::Status Spill(const std::vector<uint64_t>& stripes, Version now);
@@ -211,7 +239,10 @@ class Raid5Layer final : public RecordedColumns {
                            Version now);
   absl::Status WritePlain(uint64_t stripe, const Mode& mode, const std::vector<PieceWrite>& pieces,
                           Version now);
-  // The parity of units' bytes `hull`, from that of before, or from all data.
+  // The parity of units' bytes `hull`, from that of before, or from all data; ParityOf(): whichever
+  // reads less.
+  absl::StatusOr<runtime::Block> ParityOf(uint64_t stripe, const std::vector<PieceWrite>& pieces,
+                                          StripeRun hull, bool torn, uint64_t end, Version now);
   absl::StatusOr<runtime::Block> ParityByChange(uint64_t stripe,
                                                 const std::vector<PieceWrite>& pieces,
                                                 StripeRun hull, uint64_t end, Version now);
@@ -229,7 +260,9 @@ class Raid5Layer final : public RecordedColumns {
   absl::Status Written(StripeRun run, const absl::Status& status);
   absl::Status CutTail(Version now) override;
   absl::Status BeforeGrowing(Version now) override;
-  uint64_t BytesMax() const override { return kSpillAt / unit_bytes() * stripe_bytes(); }
+  uint64_t BytesMax() const override {
+    return (kStageAt - kSpillAt) / unit_bytes() * stripe_bytes();
+  }
 
   absl::Status RebuildStripe(uint64_t stripe, size_t column, Version now);
   absl::Status FinishRebuilt(const StripeSet& stripes, size_t column, Version now);
@@ -253,6 +286,9 @@ class Raid5Layer final : public RecordedColumns {
   uint64_t last_end_ ABSL_GUARDED_BY(mutex_) = 0;         // where the last write ended
   uint64_t gathered_writes_ ABSL_GUARDED_BY(mutex_) = 0;  // for people
   int rounds_ ABSL_GUARDED_BY(mutex_) = 0;                // reads that go round a late column now
+  std::set<size_t> staged_in_ ABSL_GUARDED_BY(mutex_);    // columns of whose slots some were used
+  int staged_in_a_row_ ABSL_GUARDED_BY(mutex_) = 0;       // since the last flush
+  uint64_t staged_writes_ ABSL_GUARDED_BY(mutex_) = 0;    // for people
   uint64_t read_round_ ABSL_GUARDED_BY(mutex_) = 0;  // that did, or knew beforehand; for people
 };
 

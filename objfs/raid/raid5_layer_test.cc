@@ -139,28 +139,31 @@ TEST_F(Raid5Test, ASmallWriteIsTwoReadsAndTwoWrites) {
   EXPECT_EQ(columns_.Sum(&ColumnSwitch::writes), 2u);
   EXPECT_EQ(columns_.Sum(&ColumnSwitch::read_bytes), 2 * 4096u);
   EXPECT_EQ(columns_.Sum(&ColumnSwitch::written_bytes), 2 * 4096u);
-  // Records, apart: one of each of the two for a stripe that was not being written, and then none.
+  // What makes it durable, apart: a record of each of the two, and the bytes that it speaks of.
   EXPECT_EQ(columns_.Sum(&ColumnSwitch::records), 2u);
+  EXPECT_EQ(columns_.Sum(&ColumnSwitch::staged), 2u);
+  // Of many without a flush those that come later have one record for all.
+  for (int i = 0; i < Raid5Layer::kStagedInARowMost; ++i) Write(kStripe + 4096, 4096);
   columns_.ResetCounters();
   for (uint64_t i = 0; i < 8; ++i) Write(kStripe + (7 - i) * 4096, 4096);
   EXPECT_EQ(columns_.Sum(&ColumnSwitch::reads), 8 * 2u);
   EXPECT_EQ(columns_.Sum(&ColumnSwitch::writes), 8 * 2u);
-  EXPECT_EQ(columns_.Sum(&ColumnSwitch::records), 0u);
+  EXPECT_EQ(columns_.Sum(&ColumnSwitch::records) + columns_.Sum(&ColumnSwitch::staged), 0u);
 }
 
 // Records are saved when the stripe is admitted and when it is flushed; in between, the bytes are.
-// All that at the two columns that are written.
+// All that at the columns that are written.
 TEST_F(Raid5Test, OnlyTheColumnsThatAreWrittenAreAsked) {
   Fill(3);
-  Write(kStripe + 4096, 4096);
-  EXPECT_EQ(columns_.Sum(&ColumnSwitch::flushes), 2u);
+  Write(kStripe + kUnit - 2048, 4096);  // two units and the parity
+  EXPECT_EQ(columns_.Sum(&ColumnSwitch::flushes), 3u);
   ASSERT_TRUE(columns_.top()->Flush(columns_.Now()).ok());
-  EXPECT_EQ(columns_.Sum(&ColumnSwitch::flushes), 2u + 2u + 2u);
+  EXPECT_EQ(columns_.Sum(&ColumnSwitch::flushes), 3u + 3u + 3u);
   for (size_t i = 0; i < columns_.count(); ++i) {
     EXPECT_EQ(columns_.column(i).flushes, columns_.column(i).writes > 0 ? 3u : 0u) << i;
   }
   ASSERT_TRUE(columns_.top()->Flush(columns_.Now()).ok());
-  EXPECT_EQ(columns_.Sum(&ColumnSwitch::flushes), 2u + 2u + 2u) << "nothing has changed";
+  EXPECT_EQ(columns_.Sum(&ColumnSwitch::flushes), 3u + 3u + 3u) << "nothing has changed";
 }
 
 // Each has a record before its first byte: by that it is known when it comes back without it.

@@ -199,10 +199,10 @@ TEST(Raid5RecordTest, AStripeIsNotAdmittedByARecordThatWasRefused) {
   file.Write(0, kSize, 'A');
   file.Flush();
   file.RefuseRecord(0);
-  EXPECT_TRUE(
-      absl::IsResourceExhausted(columns.top()->Write(0, Block::CopyOf("B"), columns.Now())));
-  ASSERT_TRUE(columns.top()->Write(0, Block::CopyOf("B"), columns.Now()).ok());
-  for (const size_t changed : {size_t{0}, kColumns - 1}) {  // the unit's column, and the parity's
+  const Block text = Block::CopyOf(std::string(kUnit + 1, 'B'));  // two units: not staged
+  EXPECT_TRUE(absl::IsResourceExhausted(columns.top()->Write(0, text, columns.Now())));
+  ASSERT_TRUE(columns.top()->Write(0, text, columns.Now()).ok());
+  for (const size_t changed : {size_t{0}, size_t{1}, kColumns - 1}) {  // units', and the parity's
     const auto record =
         ColumnRecord::Decode(columns.store(changed).GetAttributes(columns.id(changed))->blob);
     ASSERT_TRUE(record.ok()) << record.status();

@@ -75,6 +75,7 @@ absl::Status Raid5Layer::TakeRecords(std::vector<absl::StatusOr<ColumnRecord>> f
     // It may have been there, to be rebuilt, and written to like the others. What it had not
     // flushed of that it may lack, its parity too.
     now_.missed.Add(now_.written);
+    now_.missed.Add(StagedStripes());
     now_.missed.MergeTo(ColumnRecord::kMissedRunsMax);
   }
   if (!lacking.has_value()) return absl::OkStatus();
@@ -89,6 +90,7 @@ absl::Status Raid5Layer::TakeRecords(std::vector<absl::StatusOr<ColumnRecord>> f
   }
   now_.missing = lacking;
   now_.missed = now_.written;
+  now_.missed.Add(StagedStripes());
   ++wanted_;
   return absl::OkStatus();
 }
@@ -103,6 +105,7 @@ absl::Status Raid5Layer::OpenLocked(Version now) {
   const ColumnRecord* const newest = NewestOf(found);
   const size_t holders =
       newest != nullptr && newest->missing.has_value() ? below_count() - 1 : kRecordHoldersLeast;
+  ABACUS_ASSIGN_OR_RETURN(const bool staged, PlaceStaged(now));
   std::optional<size_t> missing;
   bool written = false;
   {
@@ -116,7 +119,11 @@ absl::Status Raid5Layer::OpenLocked(Version now) {
       ABACUS_RETURN_IF_ERROR(BringBack(*missing, true, now));
     }
   }
-  ABACUS_RETURN_IF_ERROR(written ? Recover(now) : SaveWhatWasFound(found, holders, now));
+  if (written) {
+    ABACUS_RETURN_IF_ERROR(Recover(now));
+  } else if (!staged) {
+    ABACUS_RETURN_IF_ERROR(SaveWhatWasFound(found, holders, now));
+  }
   MutexLock lock(mutex_);
   open_ = true;
   return absl::OkStatus();
@@ -141,9 +148,11 @@ absl::Status Raid5Layer::FindSpills(Version now) {
     for (;;) {
       const absl::StatusOr<uint64_t> data = below(column)->Seek(at, true, now);
       if (absl::IsOutOfRange(data.status())) break;
+      if (data.ok() && *data >= kStageAt) break;
       ABACUS_RETURN_IF_ERROR(Note(column, data.status()));
-      const absl::StatusOr<uint64_t> hole = below(column)->Seek(*data, false, now);
+      absl::StatusOr<uint64_t> hole = below(column)->Seek(*data, false, now);
       ABACUS_RETURN_IF_ERROR(Note(column, hole.status()));
+      *hole = std::min(*hole, kStageAt);
       const uint64_t first = (*data - kSpillAt) / unit, end = (*hole - kSpillAt + unit - 1) / unit;
       for (uint64_t stripe = first; stripe < end; ++stripe) {
         const bool whole = *data <= SpillOf(stripe) && SpillOf(stripe) + unit <= *hole;
@@ -190,6 +199,7 @@ absl::Status Raid5Layer::Mend(uint64_t stripe, Version now) {
 }
 
 absl::Status Raid5Layer::BringBack(size_t column, bool believed, Version now) {
+  ABACUS_RETURN_IF_ERROR(Unstage(now));  // what it has of that is cut off
   uint64_t size = 0;
   {
     MutexLock lock(mutex_);

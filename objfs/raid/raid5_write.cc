@@ -180,15 +180,7 @@ absl::Status Raid5Layer::WriteStripe(uint64_t stripe, const std::vector<PieceWri
     hull.end = std::max(hull.end, write.piece.at + write.piece.bytes);
   }
   if (mode.torn) hull = {0, striping_->unit_bytes()};
-  const auto bytes_of = [](const std::vector<Part>& parts) {
-    uint64_t bytes = 0;
-    for (const Part& part : parts) bytes += part.bytes;
-    return bytes;
-  };
-  const bool by_change = !mode.torn && bytes_of(PartsForChange(stripe, pieces, hull, end)) <
-                                           bytes_of(PartsForAll(stripe, pieces, hull, end));
-  ABACUS_ASSIGN_OR_RETURN(Block parity, by_change ? ParityByChange(stripe, pieces, hull, end, now)
-                                                  : ParityFromAll(stripe, pieces, hull, end, now));
+  ABACUS_ASSIGN_OR_RETURN(Block parity, ParityOf(stripe, pieces, hull, mode.torn, end, now));
   const uint64_t base = striping_->ColumnOffsetOf(stripe);
   std::vector<ColumnWrite> writes;
   for (const PieceWrite& write : pieces) {
@@ -197,6 +189,19 @@ absl::Status Raid5Layer::WriteStripe(uint64_t stripe, const std::vector<PieceWri
   }
   writes.push_back({striping_->ParityColumn(stripe), base + hull.begin, std::move(parity)});
   return Written({stripe, stripe + 1}, WriteColumns(writes, now));
+}
+
+absl::StatusOr<Block> Raid5Layer::ParityOf(uint64_t stripe, const std::vector<PieceWrite>& pieces,
+                                           StripeRun hull, bool torn, uint64_t end, Version now) {
+  const auto bytes_of = [](const std::vector<Part>& parts) {
+    uint64_t bytes = 0;
+    for (const Part& part : parts) bytes += part.bytes;
+    return bytes;
+  };
+  const bool by_change = !torn && bytes_of(PartsForChange(stripe, pieces, hull, end)) <
+                                      bytes_of(PartsForAll(stripe, pieces, hull, end));
+  return by_change ? ParityByChange(stripe, pieces, hull, end, now)
+                   : ParityFromAll(stripe, pieces, hull, end, now);
 }
 
 // Of a stripe that a column has no part in there is no parity: each unit is written for itself,

@@ -95,6 +95,12 @@ std::vector<absl::StatusOr<RecordedColumns::Bytes>> RecordedColumns::ReadColumns
 }
 
 absl::Status RecordedColumns::WriteColumns(const std::vector<ColumnWrite>& writes, Version now) {
+  const absl::Status status = WriteSlots(writes, now);
+  for (const ColumnWrite& write : writes) ChangedIn(write.column);
+  return status;
+}
+
+absl::Status RecordedColumns::WriteSlots(const std::vector<ColumnWrite>& writes, Version now) {
   std::deque<runtime::BranchOf<absl::Status>> branches;
   for (const ColumnWrite& write : writes) {
     branches.push_back(below(write.column).Fork<&Layer::Write>(write.offset, write.bytes, now));
@@ -102,7 +108,6 @@ absl::Status RecordedColumns::WriteColumns(const std::vector<ColumnWrite>& write
   absl::Status worst;
   for (size_t i = 0; i < writes.size(); ++i) {
     const absl::Status status = Note(writes[i].column, branches[i].Join());
-    ChangedIn(writes[i].column);
     if (!status.ok() && (worst.ok() || IsAgain(worst))) worst = status;
   }
   return worst;
@@ -174,7 +179,7 @@ absl::Status RecordedColumns::CloseColumns(Version now) {
     MutexLock lock(mutex_);
     if (!open_) return absl::OkStatus();
   }
-  const absl::Status flushed = FlushWork(now);
+  const absl::Status flushed = FlushWork(/*staged=*/true, now);
   const RangeTurns::Turn turn(turns_, {0, UINT64_MAX}, RangeTurns::Kind::kExclusive);
   MutexLock lock(mutex_);
   open_ = false;

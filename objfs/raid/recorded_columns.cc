@@ -160,6 +160,8 @@ absl::Status RecordedColumns::SaveWhatWasFound(
 
 void RecordedColumns::ForgetRecords() {
   for (std::set<size_t>* columns : {&flushed_, &due_, &asked_, &fenced_}) columns->clear();
+  placed_.clear();
+  slots_.clear();
   found_durable_ = false;
 }
 
@@ -269,15 +271,17 @@ absl::Status RecordedColumns::PushRecord(Version now) {
   }
 }
 
-absl::Status RecordedColumns::Drain(Version now) {
+absl::Status RecordedColumns::Drain(Version now, bool staged) {
   const Turn turn(drain_turns_, kOneAtATimeRun, RangeTurns::Kind::kExclusive);
+  std::set<size_t> placed;
   {
     MutexLock lock(mutex_);
+    placed = placed_;
     drained_ = now_.written;
     drained_.Remove(writing_);
     drained_.Remove(torn_);
     // Also where somebody is writing to all of them: earlier bytes of theirs are to be durable.
-    if (now_.written.empty()) return absl::OkStatus();
+    if (now_.written.empty() && (!staged || placed.empty())) return absl::OkStatus();
   }
   std::vector<size_t> columns;
   absl::Status flushed;
@@ -292,7 +296,29 @@ absl::Status RecordedColumns::Drain(Version now) {
   for (const size_t column : columns) fenced_.erase(column);
   due_.insert(columns.begin(), columns.end());
   ++wanted_;
+  for (const size_t slot : placed) DropStaged(slot);
   return absl::OkStatus();
+}
+
+StripeSet RecordedColumns::StagedStripes() const {
+  StripeSet stripes;
+  for (const ColumnRecord::Staged& one : now_.staged) stripes.Add({one.stripe, one.stripe + 1});
+  return stripes;
+}
+
+void RecordedColumns::DropStaged(size_t slot) {
+  std::erase_if(now_.staged, [&](const ColumnRecord::Staged& one) { return one.slot == slot; });
+  placed_.erase(slot);
+  slots_[slot] = ++wanted_;
+}
+
+absl::Status RecordedColumns::Unstage(Version now) {
+  {
+    MutexLock lock(mutex_);
+    if (now_.staged.empty()) return absl::OkStatus();
+  }
+  ABACUS_RETURN_IF_ERROR(Drain(now, /*staged=*/true));
+  return Save(now);
 }
 
 std::set<size_t> RecordedColumns::AllColumns() const {
@@ -312,10 +338,11 @@ absl::Status RecordedColumns::Admit(StripeRun run, bool contents, const std::set
                                     Version now) {
   if (run.begin >= run.end) return absl::OkStatus();
   for (bool drained = false;;) {
-    bool known = false, full = false;
+    bool known = false, full = false, staged = false;
     {
       MutexLock lock(mutex_);
       writing_.Add(run);
+      staged = !StagedStripes().Within(run).empty();
       drained_.Remove(run);
       pending_.Remove(run);
       // Not by a record that could not be written.
@@ -324,6 +351,11 @@ absl::Status RecordedColumns::Admit(StripeRun run, bool contents, const std::set
       StripeSet written = now_.written;
       written.Add(run);
       full = written.runs().size() > kAdmittedRunsMax;
+    }
+    // Else the next opening would put what is staged over what is written now.
+    if (staged) {
+      ABACUS_RETURN_IF_ERROR(Unstage(now));
+      continue;
     }
     if (!known && full) {
       if (drained) {
@@ -372,12 +404,12 @@ absl::Status RecordedColumns::Push(Version now) {
 absl::Status RecordedColumns::Flush(Version now) {
   ABACUS_RETURN_IF_ERROR(Open(now));
   ABACUS_RETURN_IF_ERROR(FlushWhatWasFound(now));
-  return FlushWork(now);
+  return FlushWork(/*staged=*/false, now);
 }
 
-absl::Status RecordedColumns::FlushWork(Version now) {
+absl::Status RecordedColumns::FlushWork(bool staged, Version now) {
   absl::Status status = MendInTurns(now);
-  const absl::Status drained = Drain(now);
+  const absl::Status drained = Drain(now, staged);
   status.Update(drained.ok() ? Save(now) : drained);
   return status;
 }
@@ -495,6 +527,8 @@ absl::Status RecordedColumns::Change(bool append, const Block& bytes, uint64_t* 
 }
 
 absl::Status RecordedColumns::WriteAt(uint64_t offset, const Block& bytes, Version now) {
+  ABACUS_ASSIGN_OR_RETURN(const bool staged, WriteStaged(offset, bytes, now));
+  if (staged) return absl::OkStatus();
   const StripeRun run = StripesOf(offset, bytes.size());
   absl::Status status = Admit(run, true, ColumnsOf(offset, bytes.size()), now);
   if (status.ok()) {
@@ -614,7 +648,8 @@ StripeSet RecordedColumns::SetOf(const Runs& runs) {
   return set;
 }
 
-// No call is inside: nothing is being written, drained or rebuilt. Which columns are flushed and
+// No call is inside: nothing is being written, drained or rebuilt, and what is staged is in its
+// place. Which columns are flushed and
 // fenced is found out anew.
 void RecordedColumns::Checkpoint(runtime::CheckpointWriter& writer) const {
   Layer::Checkpoint(writer);
@@ -623,6 +658,7 @@ void RecordedColumns::Checkpoint(runtime::CheckpointWriter& writer) const {
   writer.Write(open_ ? now_.Encode() : std::string());
   writer.Write(RunsOf(torn_));
   writer.Write(std::vector<uint64_t>(due_.begin(), due_.end()));
+  writer.Write(Runs(slots_.begin(), slots_.end()));
   writer.Write(ragged_);
   writer.Write(wanted_);
   writer.Write(saved_);
@@ -641,6 +677,8 @@ absl::Status RecordedColumns::Restore(runtime::CheckpointReader& reader) {
   torn_ = SetOf(reader.Read<Runs>());
   const auto due = reader.Read<std::vector<uint64_t>>();
   due_.insert(due.begin(), due.end());
+  for (const auto& [slot, until] : reader.Read<Runs>()) slots_[slot] = until;
+  for (const ColumnRecord::Staged& one : now_.staged) placed_.insert(one.slot);
   reader.Read(ragged_);
   reader.Read(wanted_);
   reader.Read(saved_);

@@ -2,6 +2,7 @@
 #define ABACUS_OBJFS_RAID_RECORDED_COLUMNS_H_
 
 #include <cstdint>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -25,7 +26,9 @@ namespace abacus::objfs {
 // Invariants, of all kinds:
 // 1. The newest record is durable at two columns at least, and where it has to be
 //    (NewestIsAtAll()) at all live ones; and Settle() has been, before what rests on it.
-// 2. A stripe is in the newest record's written set before its first byte is written.
+// 2. A stripe is in the newest record's written set before its first byte is written, or what is
+//    written is staged in the newest record: its bytes are durable beside their places, and are put
+//    there at the next opening, whatever a crash left of them. Not both, but after an error.
 // 3. A column has a record, durably, that is newer than the one that ended the last flush of its
 //    bytes before they change again, and the one that ends the next flush tells of it: so one that
 //    comes back without them is known by its record.
@@ -125,6 +128,14 @@ class RecordedColumns : public ColumnsLayer {
   virtual absl::StatusOr<ReadResult> ReadOnce(uint64_t offset, uint64_t bytes, Version now) = 0;
   // Removes what lies behind the end of the file. REQUIRES: nobody else is inside; admitted.
   virtual absl::Status CutTail(Version now) = 0;
+  // Writes bytes, which do not reach over the end, so that they are durable when it returns,
+  // without the written set. False: nothing has changed; this is not how these bytes are written
+  // now. REQUIRES: the exclusive turn of their stripes.
+  virtual absl::StatusOr<bool> WriteStaged(uint64_t offset, const runtime::Block& bytes,
+                                           Version now) {
+    (void)offset, (void)bytes, (void)now;
+    return false;
+  }
   // What lies behind the end is zeros, for all columns and whatever comes. REQUIRES: nobody else is
   // inside. Errors: kUnavailable - only the missing column knows.
   virtual absl::Status BeforeGrowing(Version now) { return CutTailIfRagged(now); }
@@ -145,6 +156,8 @@ class RecordedColumns : public ColumnsLayer {
   std::vector<absl::StatusOr<Bytes>> ReadColumns(const std::vector<ColumnRead>& reads, Version now);
   // All at once. The worst answer, through Note(): a real error before IsAgain().
   absl::Status WriteColumns(const std::vector<ColumnWrite>& writes, Version now);
+  // The same of bytes that become durable with the columns' next records, and not by a flush.
+  absl::Status WriteSlots(const std::vector<ColumnWrite>& writes, Version now);
   // Calls a method of each of `columns` at once; answers as WriteColumns().
   template <auto kMethod, typename... Args>
   absl::Status Each(const std::vector<size_t>& columns, const Args&... args);
@@ -192,13 +205,19 @@ class RecordedColumns : public ColumnsLayer {
   absl::Status SaveAtAll(Version now);
   // Gives all live columns the record of now; durable some time.
   absl::Status PushRecord(Version now);
-  // What a flush makes durable of this opening's.
-  absl::Status FlushWork(Version now);
+  // What a flush makes durable of this opening's; `staged`: in its place too.
+  absl::Status FlushWork(bool staged, Version now);
   // And, once, of the openings before: a client may have died between a change and its flush.
   absl::Status FlushWhatWasFound(Version now);
-  // Makes all bytes durable, and takes out of the written set what nobody is writing. The record
-  // that says so is due then.
-  absl::Status Drain(Version now);
+  // Makes all bytes durable, and takes out of the written set what nobody is writing, and what is
+  // staged and in its place. The record that says so is due then. `staged`: also where nothing else
+  // asks for it.
+  absl::Status Drain(Version now, bool staged = false);
+  // Nothing is staged any more but what is under way.
+  absl::Status Unstage(Version now);
+  StripeSet StagedStripes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The write in that slot is no longer staged; the slot is free when a record says so.
+  void DropStaged(size_t slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Changed(Version now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // -- writes ------------------------------------------------------------------------------------
@@ -245,6 +264,11 @@ class RecordedColumns : public ColumnsLayer {
   // that Admit() asks one for; that have one which is newer than that which ended it.
   std::set<size_t> flushed_ ABSL_GUARDED_BY(mutex_), due_ ABSL_GUARDED_BY(mutex_),
       asked_ ABSL_GUARDED_BY(mutex_), fenced_ ABSL_GUARDED_BY(mutex_);
+  // Slots of now_.staged whose bytes are in their place as well, for the next flush.
+  std::set<size_t> placed_ ABSL_GUARDED_BY(mutex_);
+  // Slots in use, until that change of now_ is saved; kInUse: until it is known.
+  static constexpr uint64_t kInUse = UINT64_MAX;
+  std::map<size_t, uint64_t> slots_ ABSL_GUARDED_BY(mutex_);
   // What an earlier opening left in columns is durable. It may be read and not be.
   bool found_durable_ ABSL_GUARDED_BY(mutex_) = false;
   uint64_t wanted_ ABSL_GUARDED_BY(mutex_) = 0;    // grows with each change of now_

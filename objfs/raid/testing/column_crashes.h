@@ -151,7 +151,10 @@ class Crashes {
           &all, "sequence ", record->sequence, ", durable ", absl::StrJoin(record->durable, " "),
           ", missing ", record->missing.has_value() ? int(*record->missing) : -1, ", lacking ",
           record->lacking.size(), ", size ", record->size, ", written", Text(record->written),
-          ", missed", Text(record->missed), ", doubtful", Text(record->doubtful));
+          ", missed", Text(record->missed), ", doubtful", Text(record->doubtful), ", staged ",
+          absl::StrJoin(record->staged, " ", [](std::string* out, const ColumnRecord::Staged& s) {
+            absl::StrAppend(out, s.stripe, ".", s.unit, "+", s.at, ":", s.bytes, "@", s.slot);
+          }));
     }
     return all;
   }

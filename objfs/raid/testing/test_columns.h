@@ -34,6 +34,7 @@ struct ColumnSwitch {
   std::atomic<bool> dead{false};
   std::atomic<int64_t> read_ns{0};  // that each read takes longer
   std::atomic<uint64_t> reads{0}, writes{0}, read_bytes{0}, written_bytes{0}, flushes{0};
+  std::atomic<uint64_t> staged{0};               // writes to slots, which are not among `writes`
   std::atomic<uint64_t> records{0};              // changes of the column's attributes
   std::atomic<int> reading{0}, reading_most{0};  // reads that take longer: now, and at most
 
@@ -78,8 +79,12 @@ class TestColumn final : public ProbeLayer {
         control_->read_bytes += seen.range.bytes;
         break;
       case LayerCall::kWrite:
-        ++control_->writes;
-        control_->written_bytes += seen.range.bytes;
+        if (seen.range.offset >= Raid5Layer::kStageAt) {
+          ++control_->staged;
+        } else {
+          ++control_->writes;
+          control_->written_bytes += seen.range.bytes;
+        }
         [[fallthrough]];
       case LayerCall::kTruncate:
       case LayerCall::kPunch:
@@ -244,7 +249,7 @@ class TestColumnsOf {
   void ResetCounters() {
     for (auto& one : switches_) {
       one->reads = one->writes = one->read_bytes = one->written_bytes = 0;
-      one->flushes = one->records = 0;
+      one->flushes = one->records = one->staged = 0;
     }
   }
   uint64_t Sum(std::atomic<uint64_t> ColumnSwitch::*counter) const {

@@ -1,0 +1,270 @@
+// Staged writes: small ones that are durable when they return, whatever goes then.
+
+#include <algorithm>
+#include <atomic>
+#include <optional>
+#include <random>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "objfs/raid/raid5_layer.h"
+#include "objfs/raid/testing/column_steps.h"
+#include "objfs/raid/testing/test_columns.h"
+
+namespace abacus::objfs {
+namespace {
+
+using runtime::Block;
+using testing::ColumnSwitch;
+using testing::ExpectIs;
+using testing::Noise;
+using testing::TestColumns;
+
+constexpr size_t kStageColumns = 5;
+constexpr uint64_t kStageUnit = 8192, kStageStripe = (kStageColumns - 1) * kStageUnit;
+
+// A file whose content is flushed, and its model.
+class StagedFile {
+ public:
+  explicit StagedFile(uint32_t seed, uint64_t stripes = 3)
+      : random_(seed), columns_(kStageColumns, "8 KiB") {
+    model_ = Noise(random_, stripes * kStageStripe);
+    EXPECT_TRUE(columns_.top()->Write(0, Block::CopyOf(model_), columns_.Now()).ok());
+    EXPECT_TRUE(columns_.top()->Flush(columns_.Now()).ok());
+    columns_.ResetCounters();
+  }
+
+  TestColumns& columns() { return columns_; }
+  std::string& model() { return model_; }
+  std::mt19937& random() { return random_; }
+
+  absl::Status Write(uint64_t at, const std::string& text) {
+    return columns_.top()->Write(at, Block::CopyOf(text), columns_.Now());
+  }
+  // Writes and syncs, so that all of it is acknowledged.
+  void WriteSynced(uint64_t at, uint64_t bytes) {
+    const std::string text = Noise(random_, bytes);
+    ASSERT_TRUE(Write(at, text).ok());
+    ASSERT_TRUE(columns_.top()->Flush(columns_.Now()).ok());
+    model_.replace(at, bytes, text);
+  }
+  // The power of all goes at that call from now, and is back; `absent` does not answer then.
+  void CutAt(uint64_t call, std::atomic<uint64_t>* calls) {
+    for (size_t i = 0; i < kStageColumns; ++i) {
+      columns_.column(i).BeforeChange([this, call, calls](LayerCall) {
+        if (++*calls == call) CutNow();
+        return absl::OkStatus();
+      });
+    }
+  }
+  void CutNow() {
+    for (size_t i = 0; i < kStageColumns; ++i) columns_.disk(i).CutPower();
+  }
+  void Recover(std::optional<size_t> absent) {
+    columns_.Stop();
+    CutNow();
+    for (size_t i = 0; i < kStageColumns; ++i) {
+      columns_.column(i).BeforeChange(nullptr);
+      columns_.column(i).dead = absent == i;
+      columns_.disk(i).PowerOn(random_());
+    }
+    columns_.Start();
+  }
+  void AllAreBack() {
+    for (size_t i = 0; i < kStageColumns; ++i) columns_.column(i).dead = false;
+    const auto rebuilt = columns_.RebuildAll();
+    ASSERT_TRUE(rebuilt.ok()) << rebuilt.status();
+    const auto scrubbed = columns_.raid()->Scrub(0, UINT64_MAX, columns_.Now());
+    ASSERT_TRUE(scrubbed.ok()) << scrubbed.status();
+    EXPECT_EQ(scrubbed->mismatched + scrubbed->repaired + scrubbed->damaged, 0u);
+  }
+
+ private:
+  std::mt19937 random_;
+  TestColumns columns_;
+  std::string model_;
+};
+
+TEST(Raid5StageTest, ASyncedSmallWriteIsOneFlushOfTwoColumns) {
+  StagedFile file(1);
+  ASSERT_NO_FATAL_FAILURE(file.WriteSynced(kStageStripe + 4096, 4096));
+  TestColumns& columns = file.columns();
+  EXPECT_EQ(columns.Sum(&ColumnSwitch::reads), 2u);
+  EXPECT_EQ(columns.Sum(&ColumnSwitch::writes), 2u);
+  EXPECT_EQ(columns.Sum(&ColumnSwitch::staged), 2u);
+  EXPECT_EQ(columns.Sum(&ColumnSwitch::records), 2u);
+  EXPECT_EQ(columns.Sum(&ColumnSwitch::flushes), 2u);
+  ASSERT_NO_FATAL_FAILURE(ExpectIs(columns, file.model()));
+}
+
+// Many writes without a flush go by the written set, which takes one record for all of a stripe.
+TEST(Raid5StageTest, OnlyTheFirstOfManyWithoutAFlushAreStaged) {
+  StagedFile file(2);
+  for (int i = 0; i < 10; ++i) {
+    ASSERT_TRUE(file.Write((9 - i) * 100, std::string(100, 'a')).ok());
+    file.model().replace((9 - i) * 100, 100, 100, 'a');
+  }
+  EXPECT_EQ(file.columns().Sum(&ColumnSwitch::staged), 2u * Raid5Layer::kStagedInARowMost);
+  file.Recover(std::nullopt);  // the last ones may be gone, and are whole bytes
+  const auto read = file.columns().top()->Read(0, 1000, file.columns().Now());
+  ASSERT_TRUE(read.ok()) << read.status();
+  const std::string_view staged = read->bytes.view().substr(1000 - 400);
+  EXPECT_EQ(staged, std::string(400, 'a')) << "what was staged was durable";
+}
+
+// Whichever call the power goes at, and whichever column is away then: the file is known wholly,
+// what was acknowledged is there, and the write that was under way is there or not.
+TEST(Raid5StageTest, WhateverIsLostAtWhateverCallAllIsKnown) {
+  const uint64_t stride = runtime::testing::kSanitized ? 3 : 1;
+  size_t news = 0, points = 0;
+  for (uint64_t call = 1, ended = false; !ended; call += stride) {
+    for (size_t absent = 0; absent <= kStageColumns; ++absent) {  // the last: none
+      SCOPED_TRACE(absl::StrCat("call ", call, ", away ", absent));
+      StagedFile file(static_cast<uint32_t>(call * 7 + absent));
+      // Two acknowledged ones, of which one is in the same stripe, and then one of the same place.
+      ASSERT_NO_FATAL_FAILURE(file.WriteSynced(kStageStripe + 100, 4096));
+      ASSERT_NO_FATAL_FAILURE(file.WriteSynced(kStageStripe + kStageUnit, kStageUnit));
+      std::atomic<uint64_t> calls{0};
+      file.CutAt(call, &calls);
+      const std::string text = Noise(file.random(), 3000);
+      const bool acknowledged = file.Write(kStageStripe + 200, text).ok() &&
+                                file.columns().top()->Flush(file.columns().Now()).ok() &&
+                                calls < call;
+      ended = calls < call;
+      std::string with = file.model();
+      with.replace(kStageStripe + 200, text.size(), text);
+      file.Recover(absent < kStageColumns ? std::optional<size_t>(absent) : std::nullopt);
+      const auto read = file.columns().top()->Read(0, with.size(), file.columns().Now());
+      ASSERT_TRUE(read.ok()) << read.status();
+      const bool is_new = read->bytes.view() == with;
+      ASSERT_TRUE(is_new || read->bytes.view() == file.model());
+      ASSERT_TRUE(is_new || !acknowledged);
+      news += is_new;
+      ++points;
+      const std::string found(read->bytes.view());
+      ASSERT_NO_FATAL_FAILURE(file.AllAreBack());
+      ASSERT_NO_FATAL_FAILURE(ExpectIs(file.columns(), found));
+      // And from now on that, without any other column.
+      ASSERT_TRUE(file.columns().top()->Flush(file.columns().Now()).ok());
+      file.Recover((absent + 1) % kStageColumns);
+      ASSERT_NO_FATAL_FAILURE(ExpectIs(file.columns(), found));
+    }
+  }
+  EXPECT_GT(news, points / 4);
+  EXPECT_LT(news, points);
+  RecordProperty("crash_points", static_cast<int>(points));
+}
+
+// More than there are slots, each synced, and a crash after any of them.
+TEST(Raid5StageTest, SlotsAreUsedAgainWhenWhatTheyHadIsInItsPlace) {
+  constexpr int kWrites = static_cast<int>(ColumnRecord::kSlots) * 3;
+  const int stride = runtime::testing::kSanitized ? 19 : 3;
+  for (int last = 1; last < kWrites; last += stride) {
+    SCOPED_TRACE(absl::StrCat("the power goes after ", last));
+    StagedFile file(static_cast<uint32_t>(last), 4);
+    for (int i = 0; i < last; ++i) {
+      const uint64_t block = file.random()() % (4 * kStageStripe / kStageUnit);
+      const uint64_t bytes = 1 + file.random()() % 4000;
+      ASSERT_NO_FATAL_FAILURE(file.WriteSynced(block * kStageUnit + 10, bytes));
+    }
+    EXPECT_GE(file.columns().Sum(&ColumnSwitch::staged), 2u * last);
+    file.Recover(last % 2 == 0 ? std::optional<size_t>(last / 2 % kStageColumns) : std::nullopt);
+    ASSERT_NO_FATAL_FAILURE(ExpectIs(file.columns(), file.model()));
+    ASSERT_NO_FATAL_FAILURE(file.AllAreBack());
+    ASSERT_NO_FATAL_FAILURE(ExpectIs(file.columns(), file.model()));
+  }
+}
+
+// A column that said that it had flushed and had not: what it lost is known by the other one.
+TEST(Raid5StageTest, WhatOneOfTheTwoHasLostComesFromTheOther) {
+  constexpr uint64_t kAt = kStageStripe + 50;
+  const Striping striping = *Striping::Make(kStageColumns, kStageUnit);
+  const size_t both[] = {striping.ColumnOf(1, 0), striping.ParityColumn(1)};
+  for (const size_t lost : both) {
+    SCOPED_TRACE(absl::StrCat("column ", lost));
+    StagedFile file(static_cast<uint32_t>(lost));
+    TestColumns& columns = file.columns();
+    const std::string record = columns.store(lost).GetAttributes(columns.id(lost))->blob;
+    std::string unit(kStageUnit, '\0');
+    const uint64_t place = striping.ColumnOffsetOf(1);
+    ASSERT_TRUE(columns.store(lost).Read(columns.id(lost), place, {unit.data(), unit.size()}).ok());
+    ASSERT_NO_FATAL_FAILURE(file.WriteSynced(kAt, 2000));
+    columns.Stop();
+    columns.Start();
+    // As it was before.
+    ObjectStore& store = columns.store(lost);
+    const VersionNumber now = columns.Now().value;
+    ASSERT_TRUE(store.Write(columns.id(lost), place, unit, now).ok());
+    ASSERT_TRUE(store.Punch(columns.id(lost), Raid5Layer::kStageAt, 8192, now).ok());
+    ASSERT_TRUE(store.SetAttributes(columns.id(lost), record, now).ok());
+    ASSERT_TRUE(store.Flush(columns.id(lost)).ok());
+    ASSERT_NO_FATAL_FAILURE(ExpectIs(columns, file.model()));
+    ASSERT_NO_FATAL_FAILURE(file.AllAreBack());
+    for (size_t away = 0; away < kStageColumns; ++away) {
+      columns.column(away).dead = true;
+      ASSERT_NO_FATAL_FAILURE(ExpectIs(columns, file.model()));
+      ASSERT_NO_FATAL_FAILURE(file.AllAreBack());
+    }
+  }
+}
+
+TEST(Raid5StageTest, WhatIsStagedMovesWithTheObjectAndItsSlotsStayTaken) {
+  StagedFile file(4);
+  for (int i = 0; i < 40; ++i) {
+    ASSERT_NO_FATAL_FAILURE(file.WriteSynced(file.random()() % 12 * kStageUnit + 1, 500));
+    if (i % 5 == 0) {
+      ASSERT_NO_FATAL_FAILURE(file.columns().Move());
+    }
+  }
+  file.Recover(2);
+  ASSERT_NO_FATAL_FAILURE(ExpectIs(file.columns(), file.model()));
+  ASSERT_NO_FATAL_FAILURE(file.AllAreBack());
+}
+
+// What is staged lies behind the end of the file, and is no part of it.
+TEST(Raid5StageTest, WhatIsClosedTakesNoRoomForSlotsAndNothingIsStagedThen) {
+  StagedFile file(5);
+  TestColumns& columns = file.columns();
+  const uint64_t before = columns.top()->GetAttributes(columns.Now())->allocated;
+  ASSERT_NO_FATAL_FAILURE(file.WriteSynced(7, 100));
+  EXPECT_GT(columns.top()->GetAttributes(columns.Now())->allocated, before);
+  ASSERT_TRUE(columns.raid()->CloseColumns(columns.Now()).ok());
+  for (size_t i = 0; i < kStageColumns; ++i) {
+    const auto record = ColumnRecord::Decode(columns.store(i).GetAttributes(columns.id(i))->blob);
+    ASSERT_TRUE(record.ok()) << record.status();
+    EXPECT_TRUE(record->staged.empty() || record->column > 0) << i;
+  }
+  columns.ResetCounters();
+  ASSERT_NO_FATAL_FAILURE(ExpectIs(columns, file.model()));
+  EXPECT_EQ(columns.Sum(&ColumnSwitch::writes) + columns.Sum(&ColumnSwitch::staged), 0u);
+  EXPECT_EQ(columns.top()->GetAttributes(columns.Now())->allocated, before);
+}
+
+// A write that could not be put in its place is told, and the stripe is whole after the next flush.
+TEST(Raid5StageTest, WhatCannotBePutInItsPlaceIsToldAndTheStripeIsMended) {
+  StagedFile file(6);
+  TestColumns& columns = file.columns();
+  const Striping striping = *Striping::Make(kStageColumns, kStageUnit);
+  const size_t column = striping.ColumnOf(0, 0);
+  columns.column(column).BeforeChange([n = std::make_shared<std::atomic<int>>(0)](LayerCall call) {
+    // The slot, then the record and its flush, and then the place.
+    const bool in_place = call == LayerCall::kWrite && (*n)++ == 1;
+    return in_place ? absl::ResourceExhaustedError("the test has no room") : absl::OkStatus();
+  });
+  EXPECT_TRUE(absl::IsResourceExhausted(file.Write(5, "refused")));
+  columns.column(column).BeforeChange(nullptr);
+  ASSERT_TRUE(columns.top()->Flush(columns.Now()).ok());
+  const auto read = columns.top()->Read(0, file.model().size(), columns.Now());
+  ASSERT_TRUE(read.ok()) << read.status();
+  const std::string found(read->bytes.view());
+  std::string with = file.model();
+  with.replace(5, 7, "refused");
+  EXPECT_TRUE(found == file.model() || found == with);
+  ASSERT_NO_FATAL_FAILURE(file.AllAreBack());
+  file.Recover(column);
+  ASSERT_NO_FATAL_FAILURE(ExpectIs(columns, found));
+}
+
+}  // namespace
+}  // namespace abacus::objfs
