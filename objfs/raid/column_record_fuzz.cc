@@ -18,6 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   constexpr size_t kVersionAt = 2;
   const std::string again = record->Encode();
-  if (bytes[kVersionAt] == 1 ? *ColumnRecord::Decode(again) != *record : again != bytes) abort();
+  const bool older = bytes[kVersionAt] < again[kVersionAt];
+  if (older ? *ColumnRecord::Decode(again) != *record : again != bytes) abort();
   return 0;
 }

@@ -1,5 +1,6 @@
 #include "objfs/raid/column_record.h"
 
+#include <functional>
 #include <random>
 #include <set>
 #include <string>
@@ -29,12 +30,31 @@ ColumnRecord Sample() {
   return record;
 }
 
+ColumnRecord StagedSample() {
+  ColumnRecord record = Sample();
+  record.staged = {{.stripe = 6,
+                    .unit = 3,
+                    .at = 4096,
+                    .bytes = 8192,
+                    .slot = 31,
+                    .data_crc = 0x11,
+                    .parity_crc = 0x22},
+                   {.stripe = 2,
+                    .unit = 0,
+                    .at = 0,
+                    .bytes = 1,
+                    .slot = 0,
+                    .data_crc = 0x33,
+                    .parity_crc = 0x44}};
+  return record;
+}
+
 // What is on disks must be read by every later build.
-TEST(ColumnRecordTest, TheBytesAreThoseOfVersionTwo) {
-  const std::string bytes = Sample().Encode();
+TEST(ColumnRecordTest, TheBytesAreThoseOfVersionThree) {
+  const std::string bytes = StagedSample().Encode();
   EXPECT_EQ(absl::BytesToHexString(absl::string_view(bytes.data(), bytes.size())),
             "5235"
-            "02"
+            "03"
             "050204"
             "00800000"
             "0900000000000000"
@@ -48,8 +68,71 @@ TEST(ColumnRecordTest, TheBytesAreThoseOfVersionTwo) {
             "01000100000003000000"
             "020000000000020000000500000006000000"
             "01000300000004000000"
+            "02"
+            "06000000"
+            "00100000"
+            "00200000"
+            "11000000"
+            "22000000"
+            "031f"
+            "02000000"
+            "00000000"
+            "01000000"
+            "33000000"
+            "44000000"
+            "0000"
             "0200696e");
-  EXPECT_EQ(*ColumnRecord::Decode(bytes), Sample());
+  EXPECT_EQ(*ColumnRecord::Decode(bytes), StagedSample());
+}
+
+TEST(ColumnRecordTest, OneOfVersionTwoIsRead) {
+  const std::string bytes = absl::HexStringToBytes(
+      "5235"
+      "02"
+      "050204"
+      "00800000"
+      "0900000000000000"
+      "0800000000000000"
+      "0600000000000000"
+      "0900000000000000"
+      "0800000000000000"
+      "0700000000000000"
+      "0000100000000000"
+      "4200000000000000"
+      "01000100000003000000"
+      "020000000000020000000500000006000000"
+      "01000300000004000000"
+      "0200696e");
+  const auto record = ColumnRecord::Decode(bytes);
+  ASSERT_TRUE(record.ok()) << record.status();
+  EXPECT_EQ(*record, Sample());
+  for (size_t size = 0; size < bytes.size(); ++size) {
+    EXPECT_TRUE(absl::IsDataLoss(ColumnRecord::Decode(bytes.substr(0, size)).status())) << size;
+  }
+}
+
+TEST(ColumnRecordTest, StagedWritesThatCannotBeAreDataLoss) {
+  const std::string bytes = StagedSample().Encode();
+  for (size_t size = 0; size < bytes.size(); ++size) {
+    EXPECT_TRUE(absl::IsDataLoss(ColumnRecord::Decode(bytes.substr(0, size)).status())) << size;
+  }
+  const auto with = [](const std::function<void(ColumnRecord::Staged&)>& change) {
+    ColumnRecord record = StagedSample();
+    change(record.staged[1]);
+    return ColumnRecord::Decode(record.Encode()).status();
+  };
+  EXPECT_TRUE(absl::IsDataLoss(with([](auto& one) { one.unit = 4; }))) << "the fifth of four";
+  EXPECT_TRUE(absl::IsDataLoss(with([](auto& one) { one.bytes = 0; })));
+  EXPECT_TRUE(absl::IsDataLoss(with([](auto& one) { one.at = 32 << 10; }))) << "behind the unit";
+  EXPECT_TRUE(absl::IsDataLoss(with([](auto& one) { one.slot = 31; }))) << "one slot twice";
+  EXPECT_TRUE(absl::IsDataLoss(with([](auto& one) { one.slot = ColumnRecord::kSlots; })));
+  EXPECT_TRUE(absl::IsDataLoss(with([](auto& one) { one.stripe = UINT32_MAX; })));
+  ColumnRecord many = Sample();
+  for (size_t slot = 0; slot <= ColumnRecord::kSlots; ++slot) {
+    many.staged.push_back({.stripe = 1, .bytes = 1, .slot = slot});
+  }
+  EXPECT_FALSE(many.Fits());
+  EXPECT_TRUE(absl::IsDataLoss(ColumnRecord::Decode(many.Encode()).status()));
 }
 
 // It had what all live columns had durable, and what the missing one had.
