@@ -14,6 +14,7 @@ struct MirroredFile {
   using Over = MirrorLayer;
   static constexpr size_t kColumns = kCopies;
   static constexpr uint64_t kStripe = 8192;
+  static constexpr bool kMostlySynced = false;
   static bool MayBeUnknown(uint64_t, uint64_t, size_t) { return false; }
 };
 

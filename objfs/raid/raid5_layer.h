@@ -216,8 +216,7 @@ class Raid5Layer final : public RecordedColumns {
   absl::StatusOr<bool> WriteStaged(uint64_t offset, const runtime::Block& bytes,
                                    Version now) override;
   // A slot for a write to that unit, up to `end` of the file; none: it is not staged now.
-  absl::StatusOr<std::optional<size_t>> TakeSlot(uint64_t stripe, size_t unit, uint64_t end,
-                                                 Version now);
+  std::optional<size_t> TakeSlot(uint64_t stripe, size_t unit, uint64_t end, Version now);
   // Makes a write whose bytes are in its slots known. False: it is not, and not staged.
   bool SaveStaged(const ColumnRecord::Staged& staged, Version now);
   // Puts what the record says is staged in its place, after a crash. True: there was something.

@@ -30,8 +30,8 @@ uint64_t SlotAt(size_t slot) {
 
 // -- writing --------------------------------------------------------------------------------------
 
-absl::StatusOr<std::optional<size_t>> Raid5Layer::TakeSlot(uint64_t stripe, size_t unit,
-                                                           uint64_t end, Version now) {
+std::optional<size_t> Raid5Layer::TakeSlot(uint64_t stripe, size_t unit, uint64_t end,
+                                           Version now) {
   for (bool again = false;; again = true) {
     {
       MutexLock lock(mutex_);
@@ -48,8 +48,8 @@ absl::StatusOr<std::optional<size_t>> Raid5Layer::TakeSlot(uint64_t stripe, size
         return slot;
       }
     }
-    if (again) return std::nullopt;  // all are others', under way
-    ABACUS_RETURN_IF_ERROR(Unstage(now));
+    // All are others', under way; or a column that has no room keeps this one from nothing.
+    if (again || !Unstage(now).ok()) return std::nullopt;
   }
 }
 
@@ -88,7 +88,7 @@ absl::StatusOr<bool> Raid5Layer::WriteStaged(uint64_t offset, const Block& bytes
   if (pieces.size() != 1) return false;
   const Striping::Piece& piece = pieces.front();
   const uint64_t stripe = piece.stripe, end = offset + bytes.size();
-  ABACUS_ASSIGN_OR_RETURN(const std::optional<size_t> slot, TakeSlot(stripe, piece.unit, end, now));
+  const std::optional<size_t> slot = TakeSlot(stripe, piece.unit, end, now);
   if (!slot.has_value()) return false;
   const auto give_back = [&] {
     MutexLock lock(mutex_);
@@ -143,7 +143,9 @@ void Raid5Layer::EmptySlots(Version now) {
     columns.swap(staged_in_);
   }
   // Where it fails there is less room, and nothing is wrong.
-  for (const size_t column : columns) (void)below(column)->Punch(Range{kStageAt, 0}, now);
+  for (const size_t column : LiveColumns()) {
+    if (columns.contains(column)) (void)below(column)->Punch(Range{kStageAt, 0}, now);
+  }
 }
 
 // -- after a crash --------------------------------------------------------------------------------

@@ -22,7 +22,8 @@
 
 namespace abacus::objfs::testing {
 
-// `File` says what is over the columns: File::Over, how many there are, and what may not be known.
+// `File` says what is over the columns: File::Over, how many there are, what may not be known, and
+// whether most writes are small ones that are synced.
 template <typename File>
 class Crashes {
  public:
@@ -167,7 +168,7 @@ class Crashes {
   absl::Status Step() {
     const auto draw = [&](uint64_t most) { return random_() % (most + 1); };
     uint64_t offset = draw(kSizeMax / 2);
-    const uint64_t bytes = 1 + draw(draw(2) == 0 ? 50000 : 6000);
+    const uint64_t bytes = 1 + draw(draw(File::kMostlySynced ? 5 : 2) == 0 ? 50000 : 6000);
     if (draw(3) == 0) offset -= offset % kStripe;  // where a file ends nothing is written then
     const uint64_t kind = random_() % 7;
     absl::StrAppend(&steps_, "\n  ",
@@ -198,6 +199,10 @@ class Crashes {
         status = columns_.top()->Write(at, runtime::Block::CopyOf(text), now);
         at = end;
       }
+      if (File::kMostlySynced && status.ok() && draw(3) > 0) {
+        absl::StrAppend(&steps_, ", flush");
+        status = Flush(now);
+      }
     } else if (kind == 3) {
       Change(offset, kSizeMax, [&](std::string& state) { state.resize(offset); });
       status = columns_.top()->Truncate(offset, now);
@@ -208,13 +213,17 @@ class Crashes {
       });
       status = columns_.top()->Punch(Range{offset, bytes}, now);
     } else {
-      status = columns_.top()->Flush(now);
-      if (status.ok()) {
-        states_ = now_;
-        touched_.clear();
-      }
+      status = Flush(now);
     }
     if (!status.ok()) now_.insert(now_.end(), before.begin(), before.end());
+    return status;
+  }
+  absl::Status Flush(Version now) {
+    const absl::Status status = columns_.top()->Flush(now);
+    if (status.ok()) {
+      states_ = now_;
+      touched_.clear();
+    }
     return status;
   }
   void Put(uint64_t at, std::string_view text) {
