@@ -74,8 +74,7 @@ absl::Status Raid5Layer::TakeRecords(std::vector<absl::StatusOr<ColumnRecord>> f
   if (now_.missing.has_value()) {
     // It may have been there, to be rebuilt, and written to like the others. What it had not
     // flushed of that it may lack, its parity too.
-    now_.missed.Add(now_.written);
-    now_.missed.Add(StagedStripes());
+    now_.missed.Add(now_.written);  // what is staged is there since FailColumn()
     now_.missed.MergeTo(ColumnRecord::kMissedRunsMax);
   }
   if (!lacking.has_value()) return absl::OkStatus();
@@ -199,7 +198,6 @@ absl::Status Raid5Layer::Mend(uint64_t stripe, Version now) {
 }
 
 absl::Status Raid5Layer::BringBack(size_t column, bool believed, Version now) {
-  ABACUS_RETURN_IF_ERROR(Unstage(now));  // what it has of that is cut off
   uint64_t size = 0;
   {
     MutexLock lock(mutex_);
