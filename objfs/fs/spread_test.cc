@@ -128,6 +128,27 @@ TEST_F(SpreadTest, AFileHasAColumnAtEachOfItsServersAndItsInodeAtTheFirst) {
   EXPECT_TRUE(client->Release(handle).ok());
 }
 
+// As of a server that answered for the volume before, and was held up while it opened the file.
+TEST_F(SpreadTest, ServersThatWereStartedAgainRefuseAnEarlierOpening) {
+  const auto client = world_.Client(1);
+  const std::string text = NoiseOf(4, 100'000);
+  const FileHandle handle = Create(*client, "file", kCachedRaid);
+  const ObjectId id = Find(*client, "file");
+  Write(*client, handle, 0, text);
+  ASSERT_TRUE(client->Sync(handle).ok());
+  ASSERT_TRUE(client->Release(handle).ok());
+  for (size_t server = 1; server < 4; ++server) {
+    world_.LoseColumns(server);
+    world_.StartColumns(server, next_spare_++);
+    const auto columns = world_.volume()->ColumnsAt(server);
+    ASSERT_TRUE(columns.ok()) << columns.status();
+    EXPECT_TRUE(absl::IsUnauthenticated((*columns)->Open(id, Version{1}).status())) << server;
+  }
+  const FileHandle again = Open(*client, "file");
+  EXPECT_EQ(Read(*client, again), text);
+  EXPECT_TRUE(client->Release(again).ok());
+}
+
 TEST_F(SpreadTest, ParityGoesRoundAmongServersFromFileToFile) {
   const auto client = world_.Client(1);
   std::set<std::string> orders;
