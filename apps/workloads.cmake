@@ -17,3 +17,8 @@ abacus_test(abacus_workloads_test
   SRCS directory_insert/directory_insert_test.cc filter/filter_test.cc
        multiphase/multiphase_test.cc
   DEPS abacus_filter abacus_fs_testing abacus_workloads)
+
+find_package(Python3 REQUIRED COMPONENTS Interpreter)
+add_test(NAME abacus_workloads_source_test
+  COMMAND Python3::Interpreter -B ${CMAKE_CURRENT_SOURCE_DIR}/testing/workloads_source_test.py)
+abacus_set_up_test(abacus_workloads_source_test NOASAN "it runs no program of this build")

@@ -146,18 +146,18 @@ bool Planner::SetPrices(const Snapshot& sample, Prices* prices) {
 }
 
 // What each object and then each edge did, in reference seconds.
-std::vector<double> Planner::CostsOf(const Graph& graph, const Snapshot& snapshot) {
+std::vector<double> Planner::CostsOf(const Prices& prices, const Snapshot& snapshot) {
   std::vector<double> mix;
   for (const auto& object : snapshot.objects) {
     double rate = 0;
     for (const auto& node : snapshot.nodes) {
       if (node.node == object.node) rate = node.rate;
     }
-    mix.push_back(WorkOf(object.cpu_s, rate) / graph.prices.rate);
+    mix.push_back(WorkOf(object.cpu_s, rate) / prices.rate);
   }
   for (const auto& edge : snapshot.edges) {
-    mix.push_back(edge.calls * graph.prices.round_trip_s +
-                  (edge.request_bytes + edge.reply_bytes) / graph.prices.bandwidth_bytes_s);
+    mix.push_back(edge.calls * prices.round_trip_s +
+                  (edge.request_bytes + edge.reply_bytes) / prices.bandwidth_bytes_s);
   }
   return mix;
 }
@@ -179,16 +179,16 @@ std::vector<double> Planner::MixOf(Graph& graph, const Snapshot& snapshot) {
     graph.places = std::move(places);
   }
   for (const auto& name : names) graph.places.try_emplace(name, graph.places.size());
-  const std::vector<double> costs = CostsOf(graph, snapshot);
+  const std::vector<double> costs = CostsOf(graph.prices, snapshot);
   std::vector<double> mix(graph.places.size(), 0);
   for (size_t i = 0; i < costs.size(); ++i) mix[graph.places.at(names[i])] += costs[i];
   return mix;
 }
 
 // The amount of work, by calls and bytes alone: CPU times are what corrections are about.
-double Planner::AmountOf(const Graph& graph, const Snapshot& snapshot) {
-  if (graph.prices.rate <= 0) return 0;
-  const std::vector<double> mix = CostsOf(graph, snapshot);
+double Planner::AmountOf(const Prices& prices, const Snapshot& snapshot) {
+  if (prices.rate <= 0) return 0;
+  const std::vector<double> mix = CostsOf(prices, snapshot);
   return std::accumulate(mix.begin() + static_cast<ptrdiff_t>(snapshot.objects.size()), mix.end(),
                          0.0);
 }
@@ -286,7 +286,7 @@ double Planner::Horizon(const Graph& graph, const Snapshot& window) const {
   const double h = config_.window_s;
   const std::optional<double> remaining = graph.phases.RemainingRefS();
   if (!remaining || graph.history.empty()) return h;
-  const std::vector<double> mix = CostsOf(graph, window);
+  const std::vector<double> mix = CostsOf(graph.prices, window);
   const double speed = std::accumulate(mix.begin(), mix.end(), 0.0) / window.window_s;
   if (!(speed > 0)) return h;
   const double windows = *remaining / (speed * h) / planner_.moves_per_phase;

@@ -157,6 +157,13 @@ class Planner {
   size_t graphs() const { return graphs_.size(); }
 
  private:
+  // What a second and a byte are worth in the mix of costs (phases.h); held constant, as figures
+  // of links vary and the mix must not vary with them.
+  struct Prices {
+    double rate = 0;
+    double bandwidth_bytes_s = 0;
+    double round_trip_s = 0;
+  };
   // A move, for as long as it matters what came of it.
   struct LastMove {
     std::vector<Move> moves;
@@ -164,20 +171,15 @@ class Planner {
     bool undo = false;
     bool ejected = false;  // for another's sake: slower is what it was expected to be
     bool audited = true;
-    // T_app for a unit of the amount of work, before and as predicted.
+    // T_app for a unit of the amount of work, before and as predicted; what came of it is measured
+    // at the same prices, as a link's are estimates that may have changed since.
+    Prices prices;
     double before_s = 0;
     double predicted_s = 0;
     PerSide others;
     // CPU time for a unit of the amount that the objects of `moves` should need.
     std::vector<double> expected_cpu_s;
     std::vector<double> seen_cpu_s;  // of each: what that rests on
-  };
-  // What a second and a byte are worth in the mix of costs (phases.h); held constant, as figures
-  // of links vary and the mix must not vary with them.
-  struct Prices {
-    double rate = 0;
-    double bandwidth_bytes_s = 0;
-    double round_trip_s = 0;
   };
   // How much of the new time the best candidate would save, window after window of one phase.
   struct Settled {
@@ -288,9 +290,9 @@ class Planner {
                          const Decision& decision, double now_s) const;
   std::string Undo(Graph& graph, const Snapshot& window, Decision* decision, double now_s);
   void LetGo(Graph& graph, const Snapshot& window, const Decision& decision, double now_s);
-  static std::vector<double> CostsOf(const Graph& graph, const Snapshot& snapshot);
+  static std::vector<double> CostsOf(const Prices& prices, const Snapshot& snapshot);
   static std::vector<double> MixOf(Graph& graph, const Snapshot& snapshot);
-  static double AmountOf(const Graph& graph, const Snapshot& snapshot);
+  static double AmountOf(const Prices& prices, const Snapshot& snapshot);
   static bool SetPrices(const Snapshot& sample, Prices* prices);
 
   Config config_;

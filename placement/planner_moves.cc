@@ -35,8 +35,9 @@ void Planner::LetGo(Graph& graph, const Snapshot& window, const Decision& decisi
                 .phase_changes = graph.phases.changes(),
                 .undo = decision.reason == Reason::kUndo,
                 .ejected = decision.reason == Reason::kEjected,
+                .prices = graph.prices,
                 .others = decision.others};
-  const double amount = graph.history.empty() ? 0 : AmountOf(graph, window) * scale;
+  const double amount = graph.history.empty() ? 0 : AmountOf(last.prices, window) * scale;
   if (amount > 0 && window.measured_t_app_s && *window.measured_t_app_s > 0 && !last.undo &&
       !last.ejected) {
     last.audited = false;
@@ -152,7 +153,7 @@ bool Planner::AuditLastMove(Graph& graph, const Snapshot& window, const Decision
   if (!graph.last_move || graph.last_move->audited) return false;
   LastMove& last = *graph.last_move;
   last.audited = true;
-  const double amount = graph.history.empty() ? 0 : AmountOf(graph, window);
+  const double amount = graph.history.empty() ? 0 : AmountOf(last.prices, window);
   const auto changed = [](double before, double now) {
     return std::abs(now - before) > kOthersChangedCores;
   };
@@ -216,7 +217,7 @@ std::string Planner::Undo(Graph& graph, const Snapshot& window, Decision* decisi
   }
   // What the place before takes was measured before the move.
   const size_t listed = decision->candidates.size();
-  const size_t chosen = CandidateFor(back, last.before_s * AmountOf(graph, window), decision);
+  const size_t chosen = CandidateFor(back, last.before_s * AmountOf(last.prices, window), decision);
   if (chosen == listed) decision->candidates[chosen].cost = there->cost;
   decision->chosen = chosen;
   decision->outcome = Outcome::kMove;

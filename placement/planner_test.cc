@@ -267,6 +267,22 @@ TEST_F(PlannerTest, AMoveThatMadeItSlowerIsTakenBackAndTheCoolDownGrows) {
   EXPECT_EQ(Tick().reason, Reason::kCoolDown);
 }
 
+// A link that looks faster than it did, as the first calls over it were slow ones, makes the same
+// work no smaller.
+TEST_F(PlannerTest, AnEstimateOfALinkThatChangesAfterAMoveIsNoReasonToTakeItBack) {
+  CarryOut(TickUntilMove(1));
+  prepare_ = [](Snapshot& s) {
+    *s.links[0].bandwidth_bytes_s *= 40;
+    *s.links[0].round_trip_s /= 40;
+  };
+  for (int i = 0; i < 60; ++i) {
+    const Decision d = Tick();
+    ASSERT_NE(d.reason, Reason::kUndo) << i << ": " << d.Explanation();
+  }
+  EXPECT_EQ(planner_.counters().audits, 1u);
+  EXPECT_EQ(planner_.counters().undone, 0u);
+}
+
 // The grep went from the server, as it passes on much more than it reads, and then is slower than
 // it was. What it left there is not there any more, or not for it.
 TEST_F(PlannerTest, WhatMayNotBeOrDoesNotFitWhereItWasIsNotTakenBackThere) {

@@ -7,21 +7,6 @@
 #include "runtime/base/status.h"
 
 namespace abacus::apps {
-namespace {
-
-// Field `column`, from 1, of a line, and whether it has one.
-bool FieldOf(std::string_view line, char separator, uint64_t column, std::string_view* field) {
-  for (; column > 1; --column) {
-    const size_t end = line.find(separator);
-    if (end == std::string_view::npos) return false;
-    line.remove_prefix(end + 1);
-  }
-  *field = line.substr(0, line.find(separator));
-  return true;
-}
-
-}  // namespace
-
 absl::Status ColumnAggregate::Init(const AggregateOptions& options) {
   if (options.read_bytes == 0 || options.read_bytes > kReadBytesMax) {
     return absl::InvalidArgumentError(absl::StrCat("read_bytes is ", options.read_bytes,
@@ -43,20 +28,24 @@ absl::Status ColumnAggregate::Wrong(std::string_view what) {
   return absl::InvalidArgumentError(mistake_);
 }
 
+absl::StatusOr<std::string_view> ColumnAggregate::Field(std::string_view line, uint64_t column) {
+  const char separator = options_.separator.front();
+  for (uint64_t left = column; left > 1; --left) {
+    const size_t end = line.find(separator);
+    if (end == std::string_view::npos) return Wrong(absl::StrCat("it has no column ", column));
+    line.remove_prefix(end + 1);
+  }
+  return line.substr(0, line.find(separator));
+}
+
 absl::Status ColumnAggregate::Add(std::string_view line) {
   if (++lines_ <= options_.skip_lines) return absl::OkStatus();
   if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
-  const char separator = options_.separator.front();
-  std::string_view field;
   if (options_.where_column != 0) {
-    if (!FieldOf(line, separator, options_.where_column, &field)) {
-      return Wrong(absl::StrCat("it has no column ", options_.where_column));
-    }
-    if (field != options_.where_value) return absl::OkStatus();
+    ABACUS_ASSIGN_OR_RETURN(const std::string_view where, Field(line, options_.where_column));
+    if (where != options_.where_value) return absl::OkStatus();
   }
-  if (!FieldOf(line, separator, options_.value_column, &field)) {
-    return Wrong(absl::StrCat("it has no column ", options_.value_column));
-  }
+  ABACUS_ASSIGN_OR_RETURN(const std::string_view field, Field(line, options_.value_column));
   double value = 0;
   if (!absl::SimpleAtod(runtime::ToAbsl(field), &value)) {
     return Wrong(absl::StrCat("column ", options_.value_column, " is '", runtime::ToAbsl(field),

@@ -64,6 +64,8 @@ class ColumnAggregate final : public runtime::MobileObject {
   ABACUS_OBJECT(ColumnAggregate, "apps.ColumnAggregate", 1, Next)
 
  private:
+  // Field `column` of a line, or what is wrong with it.
+  absl::StatusOr<std::string_view> Field(std::string_view line, uint64_t column);
   absl::Status Add(std::string_view line);
   absl::Status Feed(std::string_view bytes);
   // Of the line that is looked at. Remembers it.

@@ -1,6 +1,6 @@
 """Figure 12: two filters, and a server whose memory holds one of them."""
 
-from lab import Client, paper_cpu_ns
+from lab import Client
 
 TABLE_BYTES = 8 << 20  # what a filter looks its data up in
 LATEST_S = 5           # where filter 1 has not moved by then, filter 2 begins all the same
@@ -10,7 +10,7 @@ def run(lab, row, placement, seed, quick):
     clients = []
     for node, pass_share in zip(row["clients"], row["pass_share"], strict=True):
         job = {"kind": "filter", "file": f"data-{node}", "pass_share": pass_share,
-               "cpu_ns_per_byte": paper_cpu_ns(row["paper_ns_per_byte"]),
+               "cpu_ns_per_byte": lab.paper_cpu_ns(row["paper_ns_per_byte"]),
                "memory_bytes": TABLE_BYTES}
         first = node == row["clients"][0]
         clients.append(Client(node, job) if first else

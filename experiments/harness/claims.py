@@ -1,7 +1,7 @@
 """Whether what the paper says of a row holds of ours: each claim, from raw records alone.
 
-A claim has a kind (definition.CLAIM_KINDS), and each kind one function here, which takes the claim
-and the row's records and returns an Outcome. Means are over the runs of a placement; an interval is
+A claim has a kind (definition.CLAIM_KINDS), and each kind two functions here: what it states, in
+words, and what the row's records say to it, as (ours, whether it holds). Means are over the runs of a placement; an interval is
 that of summary.py, and a single run has none.
 """
 
@@ -12,7 +12,7 @@ from definition import STATICS
 from summary import number, summarize
 
 OPERATIONS = 200       # retries are stated for so many: the paper's client inserts as many
-WINDOWS_MIN = 3        # a quick adaptive run shorter than so many windows claims nothing
+WINDOWS_MIN = 3        # a row with an adaptive run of fewer claims nothing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,23 +123,18 @@ def _compared(evidence):
 
 def _direction(claim, evidence):
     faster, _ = evidence.better()
-    return Outcome(f"{claim.winner} is the faster static placement", claim.winner,
-                   _compared(evidence), faster == claim.winner)
+    return _compared(evidence), faster == claim.winner
 
 
 def _speedup(claim, evidence):
     faster, _ = evidence.better()
     ratio = evidence.speedup()
-    return Outcome(f"{claim.winner} is at least {claim.at_least:g} times as fast as the other",
-                   f"{claim.at_least:g} x", f"{faster}: {number(ratio)} x",
-                   faster == claim.winner and ratio >= claim.at_least)
+    return f"{faster}: {number(ratio)} x", faster == claim.winner and ratio >= claim.at_least
 
 
 def _speedup_below(claim, evidence):
     ratio = evidence.speedup()
-    return Outcome(f"the static placements differ by less than {claim.limit:g} x",
-                   f"< {claim.limit:g} x", f"{evidence.better()[0]}: {number(ratio)} x",
-                   ratio < claim.limit)
+    return f"{evidence.better()[0]}: {number(ratio)} x", ratio < claim.limit
 
 
 def _adaptive(claim, evidence):
@@ -151,8 +146,7 @@ def _adaptive(claim, evidence):
     ours = f"{over:+.1%} ({adaptive.text()} for {best.text()})"
     if by_interval:
         ours += "; its half-width is the margin"
-    return Outcome(f"adaptive is within {claim.within:.0%} of the better static placement",
-                   f"within {claim.within:.0%}", ours, adaptive.mean - best.mean <= margin_s)
+    return ours, adaptive.mean - best.mean <= margin_s
 
 
 def _engine(claim, evidence):
@@ -160,55 +154,43 @@ def _engine(claim, evidence):
             for record in evidence.adaptive()]
     most = max(moves for _, moves in runs)
     limit = claim.moves_max
-    stays = limit == 0 and claim.choice == "client"
     holds = all(ends == {claim.choice} for ends, _ in runs) and (limit is None or most <= limit)
-    return Outcome(f"the engine {'stays at' if stays else 'chooses'} the {claim.choice}",
-                   f"{'stay at' if stays else 'move to' if claim.choice == 'server' else ''} "
-                   f"{claim.choice}".strip(),
-                   f"{evidence.engine_choice()}; {'at most ' if len(runs) > 1 else ''}{most} "
-                   f"move{'' if most == 1 else 's'} a run", holds)
+    return (f"{evidence.engine_choice()}; {'at most ' if len(runs) > 1 else ''}{most} "
+            f"move{'' if most == 1 else 's'} a run"), holds
 
 
 def _retries(claim, evidence):
     ours = evidence.retries(claim.placement)
-    strict = claim.fewer_than is not None
-    limit = claim.fewer_than if strict else claim.at_most
-    return Outcome(f"{'fewer than' if strict else 'at most'} {limit:g} retries per {OPERATIONS} "
-                   f"inserts, {claim.placement}", f"{limit:.2f}",
-                   "no operations" if ours is None else f"{ours.mean:.2f}",
-                   ours is not None and (ours.mean < limit if strict else ours.mean <= limit))
+    if ours is None:
+        return "no operations", False
+    return f"{ours.mean:.2f}", (ours.mean < claim.fewer_than if claim.fewer_than is not None else
+                                ours.mean <= claim.at_most)
 
 
 def _total(claim, evidence):
     optimal = math.fsum(seconds for _, seconds in evidence.optimal_phases())
     total = evidence.time("adaptive").mean
-    return Outcome(f"adaptive in total takes at most {claim.at_most:g} x optimal",
-                   f"<= {claim.at_most:g} x optimal",
-                   f"{total / optimal:.2f} x ({number(total)} s for {number(optimal)} s)",
-                   optimal > 0 and total <= claim.at_most * optimal)
+    return (f"{total / optimal:.2f} x ({number(total)} s for {number(optimal)} s)",
+            optimal > 0 and total <= claim.at_most * optimal)
 
 
 def _near_best(claim, evidence):
     """Of the row itself, which has the profile's constants, and of all cells of the grid."""
     times = {name: cell.time("adaptive").mean for name, cell in
              evidence.grids.get(claim.grid, {}).items() if cell.time("adaptive")}
-    text = f"adaptive is within {claim.within:.0%} of the best of the grid {claim.grid}"
     if not times:
-        return Outcome(text, f"within {claim.within:.0%}", "not run: any cell", False)
+        return "not run: any cell", False
     best = min(times, key=times.get)
     mine = evidence.time("adaptive").mean
-    return Outcome(text, f"within {claim.within:.0%}",
-                   f"{mine / times[best] - 1:+.1%} ({number(mine)} s for {number(times[best])} s, "
-                   f"{best}, the best of {len(times)})", mine <= (1 + claim.within) * times[best])
+    return (f"{mine / times[best] - 1:+.1%} ({number(mine)} s for {number(times[best])} s, "
+            f"{best}, the best of {len(times)})"), mine <= (1 + claim.within) * times[best]
 
 
 def _beats_statics(_, evidence):
     total = evidence.time("adaptive").mean
     ratios = {placement: evidence.time(placement).mean / total for placement in STATICS}
-    return Outcome("adaptive is faster than both static placements", "faster than both",
-                   ", ".join(f"{number(ratio)} x over {placement}"
-                             for placement, ratio in ratios.items()),
-                   all(ratio > 1 for ratio in ratios.values()))
+    return (", ".join(f"{number(ratio)} x over {placement}" for placement, ratio in ratios.items()),
+            all(ratio > 1 for ratio in ratios.values()))
 
 
 def _visits(claim, evidence):
@@ -218,9 +200,7 @@ def _visits(claim, evidence):
         for client in record["clients"]:
             seen.append([move["to"] for move in evidence.moves(record, client["node"])])
     text = " | ".join(sorted({", ".join(places) or "stays" for places in seen}))
-    return Outcome(f"the engine follows the phases: {', '.join(claim.sequence)}",
-                   ", ".join(claim.sequence), text,
-                   all(places == claim.sequence for places in seen))
+    return text, all(places == claim.sequence for places in seen)
 
 
 def _exchanged(claim, evidence, record):
@@ -250,8 +230,7 @@ def _exchange(claim, evidence):
         claim.first, number(runs[0][2]))
     if failed and len(runs) > len(failed):
         ours += f" (in {len(failed)} of {len(runs)} runs)"
-    return Outcome(f"{claim.first} moves to the server, and makes place for {claim.second}",
-                   f"{claim.first} in, {claim.second} in, {claim.first} back", ours, not failed)
+    return ours, not failed
 
 
 def progress_rates(client, moves):
@@ -300,8 +279,7 @@ def _rises(claim, evidence):
                        f"{number(max(factors)[0])} x ({max(factors)[1]})"] if factors else []) +
                      ([f"no progress at both places: {', '.join(sorted(set(lacking)))}"]
                       if lacking else []))
-    return Outcome("each client progresses faster while its object is at the server", "it rises",
-                   ours, bool(factors) and not lacking and min(factors)[0] > claim.at_least)
+    return ours, bool(factors) and not lacking and min(factors)[0] > claim.at_least
 
 
 def _together(_, evidence):
@@ -315,7 +293,7 @@ def _together(_, evidence):
             {move["to"] for move in first} == {"server"}
         seen.append("no move" if not moves else f"first {', '.join(sorted(objects))} at "
                     f"{number(moves[0]['t_s'])} s")
-    return Outcome("all objects go to the server in one step", "", " | ".join(seen), holds)
+    return " | ".join(seen), holds
 
 
 def _apart(_, evidence):
@@ -331,8 +309,7 @@ def _apart(_, evidence):
         seen.append(", ".join(f"{client} at " + " and ".join(sorted(of or "the client"
                                                                     for of in ends))
                               for client, ends in sorted(nodes.items())))
-    return Outcome("each client's objects end at a server of their own", "", " | ".join(seen),
-                   holds)
+    return " | ".join(seen), holds
 
 
 _KINDS = {"direction": _direction, "speedup": _speedup, "speedup_below": _speedup_below,
@@ -340,6 +317,56 @@ _KINDS = {"direction": _direction, "speedup": _speedup, "speedup_below": _speedu
           "beats_statics": _beats_statics, "visits": _visits, "exchange": _exchange,
           "rises": _rises, "near_best": _near_best, "together": _together, "apart": _apart}
 _COMPARES_STATICS = {"direction", "speedup", "speedup_below", "adaptive", "total", "beats_statics"}
+
+
+
+def _stays(claim):
+    return claim.moves_max == 0 and claim.choice == "client"
+
+
+def _retries_stated(claim):
+    strict = claim.fewer_than is not None
+    limit = claim.fewer_than if strict else claim.at_most
+    return (f"{'fewer than' if strict else 'at most'} {limit:g} retries per {OPERATIONS} inserts, "
+            f"{claim.placement}", f"{limit:.2f}")
+
+
+# What a claim says, and the paper's word for it.
+_STATED = {
+    "direction": lambda claim: (f"{claim.winner} is the faster static placement", claim.winner),
+    "speedup": lambda claim: (f"{claim.winner} is at least {claim.at_least:g} times as fast as the "
+                              "other", f"{claim.at_least:g} x"),
+    "speedup_below": lambda claim: (f"the static placements differ by less than {claim.limit:g} x",
+                                    f"< {claim.limit:g} x"),
+    "adaptive": lambda claim: (f"adaptive is within {claim.within:.0%} of the better static "
+                               "placement", f"within {claim.within:.0%}"),
+    "engine": lambda claim: (f"the engine {'stays at' if _stays(claim) else 'chooses'} the "
+                             f"{claim.choice}",
+                             f"{'stay at' if _stays(claim) else 'move to'} {claim.choice}"
+                             if _stays(claim) or claim.choice == "server" else claim.choice),
+    "retries": _retries_stated,
+    "total": lambda claim: (f"adaptive in total takes at most {claim.at_most:g} x optimal",
+                            f"<= {claim.at_most:g} x optimal"),
+    "beats_statics": lambda _: ("adaptive is faster than both static placements",
+                                "faster than both"),
+    "near_best": lambda claim: (f"adaptive is within {claim.within:.0%} of the best of the grid "
+                                f"{claim.grid}", f"within {claim.within:.0%}"),
+    "visits": lambda claim: (f"the engine follows the phases: {', '.join(claim.sequence)}",
+                             ", ".join(claim.sequence)),
+    "exchange": lambda claim: (
+        f"{claim.first} moves to the server, and makes place for {claim.second}",
+        f"{claim.first} in, {claim.second} in, {claim.first} back"),
+    "rises": lambda _: ("each client progresses faster while its object is at the server",
+                        "it rises"),
+    "together": lambda _: ("all objects go to the server in one step", ""),
+    "apart": lambda _: ("each client's objects end at a server of their own", ""),
+}
+
+
+def stated(claim):
+    """(what the claim says, the paper's word for it), the file's own texts before all."""
+    text, paper = _STATED[claim.kind](claim)
+    return claim.text or text, claim.paper or paper
 
 
 def evaluate(claim, evidence):
@@ -351,9 +378,7 @@ def evaluate(claim, evidence):
         needs.add("adaptive")
     missing = sorted(needs - evidence.records.keys())
     if missing:
-        outcome = Outcome(claim.text or claim.kind, claim.paper or "-",
-                          f"not run: {', '.join(missing)}", False)
+        ours, holds = f"not run: {', '.join(missing)}", False
     else:
-        outcome = _KINDS[claim.kind](claim, evidence)
-    return dataclasses.replace(outcome, claim=claim.text or outcome.claim,
-                               paper=claim.paper or outcome.paper)
+        ours, holds = _KINDS[claim.kind](claim, evidence)
+    return Outcome(*stated(claim), ours, holds)

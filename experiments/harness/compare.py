@@ -18,6 +18,7 @@ def read(path):
         for row in rows.values():
             row["placements"] = {of["placement"]: Summary(of["mean_s"], of["ci90_s"], of["runs"])
                                  for of in row["placements"]}
+            row["outcomes"] = row["claims"]
             row["claims"] = {of["claim"]: of["holds"] for of in row["claims"]}
             row["engine_choice"]
         return results, rows
@@ -31,9 +32,12 @@ def read(path):
 def _differences_of_conditions(a, b):
     """What besides the code differs, a line each."""
     for name, of in (("profile", lambda results: results["profile_sha256"][:16]),
+                     ("paper's node", lambda results:
+                      results["manifest"]["profile"]["node_sha256"][:16] or "none"),
                      ("other profiles", lambda results: ", ".join(
                          f"{of['name']} {of['sha256'][:16]}"
                          for of in results["manifest"].get("other_profiles", ())) or "none"),
+                     ("testbed", lambda results: results.get("testbed", "root's")),
                      ("commit", lambda results: results["manifest"]["commit"]),
                      ("kernel", lambda results: results["manifest"]["machine"]["kernel"]),
                      ("CPU", lambda results: results["manifest"]["machine"]["cpu"]),

@@ -13,6 +13,7 @@ EXPERIMENTS = Path(__file__).resolve().parents[1]
 FILE = "experiment.toml"
 DRIVER = "driver.py"
 TEMPLATE = "template"  # a folder to copy, no experiment
+PAPER_NODE = EXPERIMENTS / "lab" / "paper_node.h"  # the constants of the paper's nodes and disks
 PLACEMENTS = ("client", "adaptive", "server")
 PAPER_PROFILE = "paper"
 STATICS = ("client", "server")
@@ -220,7 +221,7 @@ class Row:
     statics_of: str  # the row whose static runs stand for this one's, or ""
     shares: dict     # of the testbed's nodes, where they differ from its topology
     workload: dict   # for all sizes
-    sizes: dict      # {"full": {...}, "quick": {...}, "ci": {...}}; ci empty: as quick
+    sizes: dict      # {"full": {...}, "quick": {...}, "ci": {...}}; ci empty: CI leaves it out
     full_only: bool  # too long for a quick look
     paper_retries: dict
     paper_phases: dict
@@ -446,11 +447,35 @@ def find(name, root=EXPERIMENTS):
 
 @dataclasses.dataclass(frozen=True)
 class Profile:
-    """A frozen set of constants; `sha256`: of its bytes."""
+    """A frozen set of constants; `sha256`: of its bytes, `node_sha256`: of PAPER_NODE where it is
+    for that."""
     name: str
     path: Path
     text: str
     sha256: str
+    node_sha256: str = ""
+
+    @property
+    def hashes(self):
+        """Its name and what it can be known by, for people."""
+        return f"{self.name}, SHA-256 {self.sha256}" + (
+            f", with {PAPER_NODE.name} of {self.node_sha256}" if self.node_sha256 else "")
+
+    def facts(self):
+        """[(what, value)] of its contents that a reader of figures asks for first."""
+        values = tomllib.loads(self.text)
+        planner = values.get("config", {}).get("planner", {})
+        part, gain = (planner.get(key) for key in ("fast_window", "fast_gain"))
+        if part is None:
+            lane = "on, with the engine's own constants"
+        elif part >= 1:
+            lane = "off"
+        else:
+            lane = f"on: {100 * part:g} % of a window may decide" + (
+                f" where the gain is over {gain:g} x" if gain is not None else "")
+        return [("repetition", f"{values.get('lab', {}).get('repetition', 'not stated')}, how often "
+                 "the paper's work is done"),
+                ("fast lane", f"{lane}; rows may say otherwise")]
 
 
 def load_profile(name, root=EXPERIMENTS):
@@ -463,7 +488,9 @@ def load_profile(name, root=EXPERIMENTS):
                               f"there are no profiles in {folder}")
     data = path.read_bytes()
     try:
-        tomllib.loads(data.decode())
+        values = tomllib.loads(data.decode())
     except ValueError as error:
         raise ExperimentError(f"{path}: {error}") from error
-    return Profile(name, path, data.decode(), hashlib.sha256(data).hexdigest())
+    of_paper = values.get("lab", {}).get("paper_node", False)
+    return Profile(name, path, data.decode(), hashlib.sha256(data).hexdigest(),
+                   hashlib.sha256(PAPER_NODE.read_bytes()).hexdigest() if of_paper else "")

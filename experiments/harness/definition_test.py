@@ -1,9 +1,13 @@
 #!/usr/bin/env python3
 """experiment.toml: the project's own are read; mistakes are told with name, key and a way out."""
 
+import hashlib
+import re
 import tempfile
+import tomllib
 import unittest
 from pathlib import Path
+from unittest import mock
 
 import definition
 from definition import ExperimentError
@@ -199,6 +203,44 @@ class DefinitionTest(unittest.TestCase):
     def test_an_experiment_may_lie_elsewhere(self):
         folder = make_experiment(self.root / "of_mine")
         self.assertEqual(definition.find(str(folder), self.root).name, "small")
+
+    def test_a_profile_with_the_papers_nodes_tells_their_hash_and_another_does_not(self):
+        hashes = {name: definition.load_profile(name).node_sha256
+                  for name in ("paper", "default", "no_disk", "modern")}
+        self.assertEqual(hashes["modern"], "")
+        self.assertEqual({hashes[name] for name in ("paper", "default", "no_disk")},
+                         {hashlib.sha256(definition.PAPER_NODE.read_bytes()).hexdigest()})
+        with mock.patch.object(definition, "PAPER_NODE", self.root / "node.h"):
+            (self.root / "node.h").write_text("12 %")
+            self.assertNotEqual(definition.load_profile("paper").node_sha256, hashes["paper"])
+
+    def test_a_profile_says_how_often_and_whether_in_a_part_of_a_window(self):
+        for text, repetition, lane in (
+                ("", "not stated", "on, with the engine's own constants"),
+                ("[lab]\nrepetition = 5\n[config.planner]\nfast_window = 0.1\n", "5",
+                 "on: 10 % of a window may decide;"),
+                ("[config.planner]\nfast_window = 1.0\nfast_gain = 2\n", "not stated", "off;")):
+            make_experiment(self.root)
+            (self.root / "profiles" / "mine.toml").write_text(text)
+            facts = dict(definition.load_profile("mine", self.root).facts())
+            self.assertTrue(facts["repetition"].startswith(f"{repetition},"), facts)
+            self.assertTrue(facts["fast lane"].startswith(lane), facts)
+
+    def test_the_papers_profile_names_all_that_the_engine_decides_by(self):
+        named = tomllib.loads(definition.load_profile("paper").text)["config"]
+        source = (definition.EXPERIMENTS.parent / "runtime/node/engine_config.cc").read_text()
+        placement, planner = (set(re.findall(r"= [^;]*\bfrom\.(\w+)", part))
+                              for part in source.split("ToPlannerConfig"))
+        self.assertGreater(len(placement), 10)
+        self.assertGreater(len(planner), 20)
+        self.assertEqual(placement | {"digest_interval"}, set(named["placement"]))
+        self.assertEqual(planner, set(named["planner"]))
+
+    def test_the_profile_without_disks_is_the_papers_in_all_else(self):
+        paper, other = (tomllib.loads(definition.load_profile(name).text)
+                        for name in ("paper", "no_disk"))
+        paper["lab"]["disk"] = False
+        self.assertEqual(other, paper)
 
     def test_profiles_hash_is_that_of_its_bytes(self):
         make_experiment(self.root)

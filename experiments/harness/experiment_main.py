@@ -5,6 +5,7 @@ import itertools
 import os
 import signal
 import sys
+import textwrap
 from pathlib import Path
 
 import compare
@@ -12,24 +13,48 @@ import definition
 import manifest
 import report
 import results
+import table
 from definition import EXPERIMENTS, RUNS_MAX, ExperimentError
 from runner import MachineError, Options, Runner, TopologyError, World
+from user_space import MARK
 
 OK, FAILED, MISUSED, NOT_SHOWN = 0, 1, 2, 3  # the last: measured, and a claim does not hold
-TOPOLOGY = "paper"
+TOPOLOGY = PROFILE = "paper"
+
+
+ABOUT = """\
+The paper's figures and tables, run on the emulated testbed; without root in user space, marked
+so, with nothing claimed.
+
+  NAME [NAME ...]   experiments, rows of one (figure07_filter/set1), grids of one, which are all
+                    their cells (threshold_sweep/phases_at), or folders of your own
+                    (./mine, ./mine/ROW); experiments/template is one to copy, and
+                    experiments/README.md tells how
+  all               every one; what is there already is not run again. Full size: some 1300 runs,
+                    by arithmetic 7 hours for the paper's figures and a day for everything; it may
+                    be broken off and goes on. --quick: about 10 minutes, without what goes beyond
+                    the paper, which `NAME --quick` runs
+  list              what there is
+  check-testbed     build the testbed, measure it, remove it
+  compare A B       two results.json side by side
+  table [A]         paper | ours | holds? of a results.json, as the markdown of
+                    experiments/README.md; without A: with empty places"""
+EXAMPLES = """\
+examples:
+  sudo ./dev experiment figure07_filter/set1 --quick     one row, about 2 minutes with measuring
+  sudo ./dev experiment all --quick
+  sudo ./dev experiment table2_phases --runs 3
+  sudo ./dev experiment threshold_sweep/set4_at --quick  the cells of a grid
+  ./dev experiment all --report-only                     the report of what is there
+  ./dev experiment compare build/experiments/full /tmp/before.json
+
+Exit code: 0, 1 where a run failed, 2 for bad input, 3 where a claim does not hold."""
 
 
 def parser():
     top = argparse.ArgumentParser(
         prog="./dev experiment", formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="The paper's figures and tables, run on the emulated testbed (root).\n\n"
-        "  NAME [NAME ...]     experiments, or rows of one: figure07_filter, figure07_filter/set1\n"
-        "  all                 every one; what is there already is not run again\n"
-        "  list                what there is\n"
-        "  check-testbed       build the testbed, measure it, remove it\n"
-        "  compare A B         two results.json side by side",
-        epilog="Exit code: 0, 1 where a run failed, 2 for bad input, 3 where a claim does not "
-        "hold.")
+        description=ABOUT, epilog=EXAMPLES)
     top.add_argument("words", nargs="+", metavar="WORD", help="see above")
     top.add_argument("--quick", action="store_true", help="small sizes, one run of each")
     top.add_argument("--runs", type=_runs, metavar="N", help="of each placement (5; --quick: 1)")
@@ -44,12 +69,17 @@ def parser():
                      help="run on a testbed that is off by more than 10 %% as well, and say so")
     top.add_argument("--allow-fallback", action="store_true",
                      help="take figures of the monitor's fallback sources as well, and say so")
+    top.add_argument("--user-space", action="store_true",
+                     help=f"{MARK}: without root, or to try this as root. Links are carried by a "
+                     "process of ours, nothing caps a processor, the monitor's fallback sources "
+                     "are taken, and nothing is claimed")
     top.add_argument("--report-only", action="store_true",
                      help="run nothing: results.json and the report of the records there are")
     top.add_argument("--ci", action="store_true", help="--quick, only rows whose ratio in the "
-                     "paper is 2 or more, as many as three minutes allow; skipped where the "
-                     "testbed is off. Who wins and what the engine chose is told, and only a run "
-                     "that fails is a failure")
+                     "paper is 2 or more and that have a size for it, as many as five "
+                     "minutes allow. It fails where a run does, or the wrong placement wins, or "
+                     "the engine chooses wrongly; a row is skipped where the testbed is off "
+                     "before it or after it")
     top.add_argument("--program", type=Path, help=argparse.SUPPRESS)  # ./dev gives it
     return top
 
@@ -65,25 +95,49 @@ def options_of(arguments):
     size = "ci" if arguments.ci else "quick" if quick else "full"
     if arguments.profile:  # beside what experiments have been run with their own
         size += f"-{arguments.profile}"
+    if arguments.user_space:
+        size += "-user-space"
     folder = arguments.results or manifest.PROJECT / "build" / "experiments" / size
     return Options(folder.resolve(), quick, arguments.runs or (1 if quick else 5), arguments.seed,
                    arguments.profile, arguments.despite_testbed, arguments.allow_fallback,
-                   arguments.ci)
+                   arguments.ci, arguments.user_space)
 
 
 def command_list(root, out):
     for experiment in definition.in_order(definition.load(root / name)
                                           for name in definition.names(root)):
-        print(f"{experiment.name:24} {experiment.figure}: {experiment.title}", file=out)
+        print(f"{experiment.name:24} {experiment.figure}: {experiment.title}" +
+              (" (beyond the paper)" if experiment.beyond else ""), file=out)
         if experiment.not_runnable:
             print(f"{'':24} not runnable yet: {experiment.not_runnable}", file=out)
-        print(f"{'':24} {', '.join(row.name for row in experiment.rows)}", file=out)
+        for line in textwrap.wrap(", ".join(_row_names(experiment)), 72, break_on_hyphens=False):
+            print(f"{'':24} {line}", file=out)
+    print("\n`all --quick` has none that go beyond the paper, and no row that says full size.",
+          file=out)
     return OK
 
 
+def _row_names(experiment):
+    """As `list` has them: a grid once, for all its cells."""
+    for grid, rows in itertools.groupby(experiment.rows, lambda row: row.grid):
+        if grid:
+            yield f"{grid} ({len(list(rows))} cells)"
+        else:
+            yield from (row.name + (" (full size)" if row.full_only else "") for row in rows)
+
+
 def command_check(world, out):
-    with world.testbed(TOPOLOGY, {}) as testbed:
-        off = sum(not row.good for row in testbed.check(report=lambda line: print(line, file=out)))
+    print(f"testbed {TOPOLOGY}{f', {MARK}' if world.user_space else ''}", file=out)
+    machine = world.machine(PROFILE)
+    print(f"nodes have {machine:.3g} times the shares of the topology, as a null call takes so many "
+          "times the CPU time of the model here", file=out)
+    with world.testbed(TOPOLOGY, {}, machine) as testbed:
+        rows = [*testbed.check(report=lambda line: print(line, file=out)),
+                *world.null_call(testbed, PROFILE, machine)]
+        off = [row for row in rows if not row.good]
+    for row in off:
+        print(manifest.off_text(row), file=out)
+    off = len(off)
     print(f"{off} measured value(s) are off" if off else "all is as the topology says", file=out)
     return FAILED if off else OK
 
@@ -119,8 +173,8 @@ def select(words, root, options, say=lambda text: None):
     wanted = {}
     for word in words:
         name, row = word, ""
-        if not (Path(word) / definition.FILE).is_file():
-            name, _, row = word.partition("/")
+        if "/" in word and not (Path(word) / definition.FILE).is_file():
+            name, _, row = word.rpartition("/")
         wanted.setdefault(name, []).append(row)
     pairs, not_runnable = [], []
     found = {name: definition.find(name, root) for name in wanted}
@@ -156,10 +210,15 @@ def command_run(arguments, world, root, out):
     used = list(dict.fromkeys(profiles.values())) or [
         definition.load_profile(options.profile or definition.PAPER_PROFILE, root)]
     for profile in used:
-        runner.say(f"profile {profile.name}, SHA-256 {profile.sha256}")
+        runner.say(f"profile {profile.hashes}")
+    if options.user_space:
+        runner.say(f"{MARK}: nothing is claimed; the figures of the testbed take root")
     interrupted = False
     try:
-        runner.run(jobs)
+        runner.run(jobs, lambda experiment, row: [
+            f"{outcome.claim}: DOES NOT HOLD ({outcome.ours})"
+            for result in results.collect([(experiment, row)], runner.store, runner.wanted, options)
+            for outcome in result.outcomes if not outcome.holds])
     except KeyboardInterrupt:
         interrupted = True
         runner.say("interrupted; the same command goes on from here")
@@ -193,8 +252,7 @@ def _tell(found, runner, missing, paths, interrupted, out):
         return 128 + 2
     if runner.failures:
         return FAILED
-    # CI's machine is shared: what was measured on it is told, and breaks nothing.
-    return OK if held == len(outcomes) or runner.options.ci else NOT_SHOWN
+    return OK if held == len(outcomes) else NOT_SHOWN
 
 
 def run(arguments, world=None, root=EXPERIMENTS, out=sys.stdout):
@@ -206,12 +264,19 @@ def run(arguments, world=None, root=EXPERIMENTS, out=sys.stdout):
         for line in compare.lines(words[1], words[2]):
             print(line, file=out)
         return OK
+    if words[0] == "table":
+        if len(words) > 2:
+            raise ExperimentError("table takes one: A.json, or nothing")
+        for line in table.lines((definition.load(root / name) for name in definition.names(root)),
+                                *words[1:]):
+            print(line, file=out)
+        return OK
     if words == ["list"]:
         return command_list(root, out)
     if not world:
         if not arguments.program and not arguments.report_only and words != ["check-testbed"]:
             raise ExperimentError("--program is missing; ./dev experiment gives it")
-        world = World(arguments.program)
+        world = World(arguments.program, arguments.user_space)
     if words == ["check-testbed"]:
         return command_check(world, out)
     return command_run(arguments, world, root, out)
@@ -223,6 +288,7 @@ def _interrupt(*_):
 
 def main():
     arguments = parser().parse_intermixed_args()
+    arguments.user_space |= os.geteuid() != 0
     # timeout(1) and CI end a command so: the testbed is taken down then too, and the report written.
     signal.signal(signal.SIGTERM, _interrupt)
     try:

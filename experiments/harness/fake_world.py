@@ -43,11 +43,19 @@ class FakeTestbed:
 class FakeWorld:
     """`answer(row, placement, seed, quick)` is what a driver returns; it may raise."""
 
+    user_space = False
+
     def __init__(self, answer=None, measured=9.8):
         self.answer, self.measured = answer or made_up, measured
         self.up, self.down, self.checked, self.runs = [], [], [], []
 
-    def testbed(self, topology, shares):
+    def machine(self, _):
+        return 1
+
+    def null_call(self, *_):
+        return []
+
+    def testbed(self, topology, shares, machine):
         return FakeTestbed(self, topology, shares)
 
     def used(self, _):
@@ -131,6 +139,7 @@ def make_experiment(root, name="small", extra="", claims="", driver=DRIVER):
         clients = ["lan1"]
         full = {{bytes = 100}}
         quick = {{bytes = 10}}
+        ci = {{bytes = 5}}
         claim = [{claims}]
         """), encoding="utf-8")
     if driver:

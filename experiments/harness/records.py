@@ -63,10 +63,11 @@ def fingerprint(table):
     return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def origin(commit, profile_sha256, row, quick, shares):
+def origin(commit, profile_sha256, row, quick, shares, emulation):
     """What a record must agree with to stand for a run of `row` (as its driver gets it)."""
     return {"commit": commit, "profile_sha256": profile_sha256,
-            "size": "quick" if quick else "full", "row": fingerprint({**row, "shares": shares})}
+            "size": "quick" if quick else "full", "row": fingerprint({**row, "shares": shares}),
+            "testbed": emulation}
 
 
 class Store:

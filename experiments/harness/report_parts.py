@@ -42,6 +42,7 @@ pre { background: var(--tint); padding: .8rem 1rem; overflow-x: auto; font-size:
 """.strip()
 
 PAPER_WINDOW_S = 1.0  # H of section 6.1
+REPEATED_PHASE = "insert"  # by which the profile's repetition is chosen (lab/README.md)
 
 WORDS = {"client": "at client", "adaptive": "adaptive", "server": "at server"}
 
@@ -91,6 +92,8 @@ def head_of_page(title, found, made):
            f"({size}; {runs}).</p>" if outcomes else
            f"<p>Dynamic function placement, measured again; no claims ({size}; {runs}).</p>"]
     warnings = []
+    if options["user_space"]:
+        warnings.append(f"Measured without privileges: {made['emulation']}. No claims.")
     if options["despite_testbed"]:
         warnings.append("Run with --despite-testbed: a testbed that was off was not refused.")
     if options["allow_fallback"]:
@@ -191,7 +194,8 @@ def phases_table(result):
             rows.append(of_paper([min(pair) for pair in zip(paper["client"], paper["server"])]))
     return f"<h3>Phases, {text(result.row.title)}, s</h3>" + table(
         ["", *(text(name) for name, _ in names), "total"], rows,
-        numeric=range(1, len(names) + 2)) + _windows_note(evidence, paper)
+        numeric=range(1, len(names) + 2)) + _windows_note(evidence, paper) + \
+        repetition_note(evidence, paper)
 
 
 def sweep_table(points):
@@ -221,6 +225,26 @@ def _windows_note(evidence, paper):
                 if placement in paper else ""
             lasts.append(f"{name} {WORDS[placement]} {number(time.mean / window_s)}{theirs}")
     return f'<p class="soft">In observation windows: {text(", ".join(lasts))}.</p>' if lasts else ""
+
+
+def repetition_note(evidence, paper):
+    """Where the profile's repetition is not the smallest with which inserts at the server last as
+    many windows as the paper's. Of full sizes: others are not the paper's work.
+    """
+    records = evidence.records.get("server", [])
+    if "server" not in paper or not records or "repetition" not in records[0] or \
+            records[0].get("origin", {}).get("size") != "full":
+        return ""
+    repetition, window_s = records[0]["repetition"], records[0]["window_s"]
+    inserts = [(time.mean / window_s, theirs / PAPER_WINDOW_S) for (name, time), theirs in
+               zip(evidence.phases("server"), paper["server"]) if name == REPEATED_PHASE]
+    enough = max((math.ceil(repetition * theirs / ours) for ours, theirs in inserts), default=0)
+    if enough in (0, repetition):
+        return ""
+    lasts = min(ours * enough / repetition for ours, _ in inserts)
+    return (f'<p class="warning">The repetition is {repetition}. The smallest with which an '
+            f"{REPEATED_PHASE} phase at the server lasts as many windows as the paper's is {enough} "
+            f"here ({number(lasts)} windows).</p>")
 
 
 def retries_table(results):
@@ -297,6 +321,13 @@ def _last_words(record):
             for key, why in sorted(record.get("explanations", {}).items())]
 
 
+def _profile_facts(profile):
+    yield "profile", f"{profile['name']}, SHA-256 {profile['sha256']}"
+    if profile["node_sha256"]:
+        yield "its nodes", f"lab/paper_node.h, SHA-256 {profile['node_sha256']}"
+    yield from profile["facts"]
+
+
 def manifest_section(made):
     machine, options = made["machine"], made["options"]
     profiles = [made["profile"], *made["other_profiles"]]
@@ -304,8 +335,9 @@ def manifest_section(made):
              ("kernel", f"{machine['kernel']}, {machine['architecture']}"),
              ("system", machine["system"]), ("CPU", f"{machine['cpu']}, {machine['cores']} cores"),
              ("memory", f"{machine['memory_bytes'] / 2**30:.1f} GiB"),
+             ("testbed", made["emulation"]),
              ("options", ", ".join(f"{key} = {value}" for key, value in options.items())),
-             *(("profile", f"{of['name']}, SHA-256 {of['sha256']}") for of in profiles)]
+             *(fact for of in profiles for fact in _profile_facts(of))]
     out = ['<section id="manifest"><h2>Machine, testbed, profile</h2>',
            table(["", ""], [[key, text(value)] for key, value in facts])]
     for check in made["testbed"]:

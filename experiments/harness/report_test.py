@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The report of all of the paper's figures, from made-up records; comparing two results."""
 
+import hashlib
 import html.parser
 import io
 import json
@@ -16,6 +17,7 @@ import compare
 import definition
 import experiment_main
 import manifest
+import report_parts
 import results
 import sweeps
 from claims import Evidence
@@ -33,6 +35,8 @@ SWEEPS = {"phases_sweep-sweep", "threshold_sweep-phases_at", "threshold_sweep-fl
 PLOTS = BARS | SWEEPS | {
     "figure10_directory-high_san-progress", "figure12_competition-lan-progress",
     "table2_phases-lan-phases", "table2_phases-lan_no_fast_lane-phases"}
+PAPER_NODE_SHA256 = hashlib.sha256(
+    (EXPERIMENTS / "lab" / "paper_node.h").read_bytes()).hexdigest()
 VOID = {"meta", "br", "hr", "img", "link"}
 
 
@@ -85,7 +89,9 @@ class ReportTest(unittest.TestCase):
             shutil.copy(EXPERIMENTS / name / "experiment.toml", cls.root / name)
             (cls.root / name / "driver.py").write_text(DRIVER)
         (cls.root / "profiles").mkdir()
-        (cls.root / "profiles" / "paper.toml").write_text("# <frozen> & stated\nrepetition = 1\n")
+        (cls.root / "profiles" / "paper.toml").write_text(
+            "# <frozen> & stated\n[lab]\npaper_node = true\nrepetition = 7\n"
+            "[config.planner]\nfast_window = 0.05\nfast_gain = 2\n")
         cls.results = Path(cls.folder.name) / "results"
         run(cls.root, cls.results, "all", "--runs", "3")
         cls.text = (cls.results / "report.html").read_text()
@@ -146,8 +152,12 @@ class ReportTest(unittest.TestCase):
 
     def test_manifest_tells_commit_machine_testbed_and_profile(self):
         for wanted in ("c0ffee", manifest.machine()["kernel"], "lan1 -&gt; lan2",
-                       "s1 6%", "# &lt;frozen&gt; &amp; stated"):
+                       "s1 6%", "# &lt;frozen&gt; &amp; stated", "repetition</td><td>7,",
+                       "fast lane</td><td>on: 5 % of a window may decide where the gain is over 2 x",
+                       f"lab/paper_node.h, SHA-256 {PAPER_NODE_SHA256}"):
             self.assert_has(self.text, wanted)
+        made = json.loads((self.results / "results.json").read_text())
+        self.assertEqual(made["manifest"]["profile"]["node_sha256"], PAPER_NODE_SHA256)
 
     def test_bars_differ_by_more_than_colour(self):
         hatches = [hatch for _, _, hatch in charts.LOOKS.values()]
@@ -199,6 +209,27 @@ class ReportTest(unittest.TestCase):
         self.assertEqual(sweeps.points(experiment, rows),
                          [("1 s", 1, 1, "server", 1.8, 2, 0),
                           ("0.5 s", 2.5, 2.5, "server", 4, 3, 0)])
+
+    def test_another_repetition_than_the_smallest_that_will_do_is_told(self):
+        row = definition.find("table2_phases").row("lan")
+
+        def note(insert_s, size="full", repetition=5, window_s=1.0, **others):
+            phases = [{"name": name, "elapsed_s": insert_s} for name in row.workload["phases"]]
+            made = fake_record(4 * insert_s, phases=phases, repetition=repetition,
+                               window_s=window_s, origin={"size": size}, **others)
+            return report_parts.repetition_note(Evidence({"server": [made]}), row.paper_phases)
+
+        # The paper's last 7.76 windows: four times would do from 9.7 s on, and five no more below it.
+        for insert_s, enough in ((7.7, 6), (7.8, 5), (9.6, 5), (9.8, 4), (13.35, 3)):
+            wanted = f"as the paper's is {enough} here" if enough != 5 else ""
+            self.assertIn(wanted, note(insert_s), insert_s)
+            self.assertEqual(bool(wanted), bool(note(insert_s)), insert_s)
+        self.assertIn("is 3 here (8.01 windows)", note(13.35))
+        self.assertIn("is 3 here", note(2 * 13.35, window_s=2.0))
+        self.assertEqual(note(8.0, repetition=3), "")
+        self.assertEqual(note(13.35, size="quick"), "")
+        self.assertEqual(report_parts.repetition_note(Evidence({"client": [fake_record(9)]}),
+                                                      row.paper_phases), "")
 
     def test_a_baseline_is_told_once_a_seed(self):
         base = {"name": "on the local disk", "elapsed_s": 1.5}

@@ -13,6 +13,7 @@ from summary import number, summarize
 
 CI_KINDS = ("direction", "engine")  # CI's machine is not one to measure on
 CI_SPEEDUP = 2.0                    # rows whose static placements lie this far apart in the paper
+CI_CLEAR = 1.5                      # ours lie this far apart, or CI says nothing of them
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,9 +46,9 @@ def paper_speedup(row):
 
 
 def ci_rows(experiment):
-    """The rows that CI looks at."""
-    return [row for row in experiment.rows if paper_speedup(row) >= CI_SPEEDUP and
-            not row.full_only]
+    """The rows that CI looks at: with a size for it, and placements far apart in the paper."""
+    return [row for row in experiment.rows if row.sizes["ci"] and not row.full_only and
+            paper_speedup(row) >= CI_SPEEDUP]
 
 
 def _claims(experiment, row, evidence, options):
@@ -55,16 +56,21 @@ def _claims(experiment, row, evidence, options):
     missing = [placement for placement in row.placements if placement not in evidence.records]
     if options.ci and missing:
         return (), f"no claim: CI has not run it at {', '.join(missing)}"
+    if options.user_space:
+        return (), f"no claim: {options.emulation}"
     wanted = [claim for claim in row.claims if not options.ci or claim.kind in CI_KINDS]
+    if options.ci and evidence.speedup() < CI_CLEAR:
+        return (), (f"no claim: the static placements are {evidence.speedup():.2f} x apart, and less "
+                    f"than {CI_CLEAR:g} x may be noise of CI's machine")
     if not wanted:
         bare = not row.claims and not row.grid
         return (), "nothing is stated to hold this row to" if bare else ""
     if options.profile not in ("", experiment.profile):
         return (), f"the profile {options.profile} is shown without claims"
-    if options.quick and evidence.short():
+    if evidence.short():
         shortest = min(record["elapsed_s"] / record["window_s"] for record in evidence.adaptive())
-        return (), (f"no claim: a quick adaptive run lasted {number(shortest)} observation windows, "
-                    f"fewer than {WINDOWS_MIN}")
+        return (), (f"no claim: an adaptive run lasted {number(shortest)} observation windows, fewer "
+                    f"than {WINDOWS_MIN}")
     for grid in {claim.grid for claim in wanted if claim.kind == "near_best"}:
         cells = experiment.cells(grid, options.quick)
         there = evidence.grids.get(grid, {})
@@ -144,7 +150,8 @@ def _grids(experiment, store, wanted, options):
 
 
 def _profile(profile):
-    return {"name": profile.name, "sha256": profile.sha256, "text": profile.text}
+    return {"name": profile.name, "sha256": profile.sha256, "node_sha256": profile.node_sha256,
+            "text": profile.text, "facts": profile.facts()}
 
 
 def make_manifest(options, runner, profiles, missing):
@@ -156,7 +163,7 @@ def make_manifest(options, runner, profiles, missing):
     first, *others = sorted(profiles, key=lambda of: of.name != PAPER_PROFILE)
     checks = options.results / "testbed.json"
     return {"commit": runner.commit, "date": manifest.now(), "machine": manifest.machine(),
-            "options": options.listed(),
+            "options": options.listed(), "emulation": options.emulation,
             "profile": _profile(first), "other_profiles": [_profile(of) for of in others],
             "testbed": json.loads(checks.read_text(encoding="utf-8")) if checks.exists() else [],
             "failures": [{"run": run, "reason": reason} for run, reason in runner.failures],
@@ -165,7 +172,8 @@ def make_manifest(options, runner, profiles, missing):
 
 
 def to_json(results, made_manifest):
-    return {"experiments": [result.to_json() for result in results],
+    mark = {"testbed": made_manifest["emulation"]} if made_manifest["options"]["user_space"] else {}
+    return {"experiments": [result.to_json() for result in results], **mark,
             "manifest": made_manifest,
             "profile_sha256": made_manifest["profile"]["sha256"]}
 

@@ -13,9 +13,10 @@ from unittest import mock
 import definition
 import experiment_main
 import manifest
+import results
 from definition import ExperimentError
 from experiment_main import FAILED, MISUSED, NOT_SHOWN, OK
-from fake_world import DRIVER, FakeWorld, make_experiment, move, record
+from fake_world import Measured, DRIVER, FakeWorld, make_experiment, move, record
 from progress import Progress, duration
 from runner import MachineError
 
@@ -102,6 +103,16 @@ class RunnerTest(unittest.TestCase):
         path.write_text(path.read_text() + '[[row]]\nname = "two"\nnetwork = "LAN"\n')
         _, _, world = self.experiment("small/two", "--runs", "1")
         self.assertEqual({name for name, _, _ in world.runs}, {"two"})
+
+    def test_a_folder_elsewhere_and_a_row_of_it_can_be_run(self):
+        make_experiment(self.root)
+        folder = make_experiment(self.root / "of_mine", "mine")
+        path = folder / "experiment.toml"
+        path.write_text(path.read_text() + '[[row]]\nname = "two"\nnetwork = "LAN"\n')
+        for word, rows in ((str(folder), {"one", "two"}), (f"{folder}/two", {"two"})):
+            self.commit = word
+            _, _, world = self.experiment(word, "--runs", "1")
+            self.assertEqual({name for name, _, _ in world.runs}, rows)
 
     def test_static_runs_of_another_row_stand_for_this_one(self):
         folder = make_experiment(self.root)
@@ -213,7 +224,7 @@ class RunnerTest(unittest.TestCase):
 
     def test_a_testbed_that_cannot_be_built_is_told_for_every_row(self):
         class Bare(FakeWorld):
-            def testbed(self, topology, shares):
+            def testbed(self, topology, shares, machine):
                 raise MachineError("the testbed takes root")
 
         code, said, _ = self.experiment("small", "--runs", "1", world=Bare())
@@ -251,19 +262,62 @@ class RunnerTest(unittest.TestCase):
         _, _, world = self.experiment("small", "--ci", claims=f"{small}, {SHOWN}")
         self.assertEqual(world.runs, [])
 
-    def test_ci_fails_where_a_run_does_and_not_by_what_was_measured(self):
-        claims = '{kind = "speedup", winner = "server", at_least = 3.0}, '
-        code, said, _ = self.experiment("small", "--ci", claims=claims + NOT)
-        self.assertEqual(code, OK)
-        self.assertIn("DOES NOT HOLD small/one: client is the faster", said)
-
+    def test_ci_fails_where_a_run_does(self):
         def fails(row, placement, seed, quick):
             raise RuntimeError("lan1 did not answer")
 
-        self.commit = "c0ffef"
-        code, said, _ = self.experiment("small", "--ci", world=FakeWorld(fails))
+        claims = '{kind = "speedup", winner = "server", at_least = 3.0}'
+        code, said, _ = self.experiment("small", "--ci", claims=claims, world=FakeWorld(fails))
         self.assertEqual(code, FAILED)
         self.assertIn("FAILED        small/one client 1: lan1 did not answer", said)
+
+    def test_ci_fails_by_what_was_measured_on_a_testbed_that_is_good_before_and_after(self):
+        large = '{kind = "speedup", winner = "server", at_least = 3.0}, '
+        engine = '{kind = "engine", choice = "client", moves_max = 0}'
+        for claim, said_of in ((NOT, "client is the faster"), (engine, "the engine stays at")):
+            self.commit += "1"
+            code, said, world = self.experiment("small", "--ci", claims=large + claim)
+            self.assertEqual((code, world.checked), (NOT_SHOWN, [None, None]))
+            self.assertIn(f"DOES NOT HOLD small/one: {said_of}", said)
+        self.commit = "c0ffe0"  # once, after all runs of the row
+        _, _, world = self.experiment("small", "--ci", "--runs", "2")
+        self.assertEqual((len(world.runs), world.checked), (6, [None, None]))
+        _, _, world = self.experiment("small", "--quick")
+        self.assertEqual(world.checked, [None])
+        # Where nothing speaks against the row, the testbed is not measured again.
+        self.commit = "c0ffef"
+        code, _, world = self.experiment("small", "--ci", claims=large + SHOWN)
+        self.assertEqual((code, world.checked), (OK, [None]))
+
+    def test_ci_skips_a_row_where_the_testbed_is_off_after_it_and_runs_it_again_then(self):
+        def answer(row, placement, seed, quick):
+            world.measured = 5.0 if placement == "server" else 9.8
+            return server_wins(row, placement, seed, quick)
+
+        world = FakeWorld(answer)
+        claims = '{kind = "speedup", winner = "server", at_least = 3.0}, ' + NOT
+        code, said, _ = self.experiment("small", "--ci", claims=claims, world=world)
+        self.assertEqual(code, OK)
+        self.assertRegex(said, "skipped +small/one: client is the faster.*server 5.00 s, client "
+                         "20.0 s.*; and the testbed is off now: lan1")
+        self.assertNotIn("DOES NOT HOLD small/one: client", said)
+        code, _, world = self.experiment("small", "--ci")
+        self.assertEqual((code, len(world.runs)), (NOT_SHOWN, 3))
+
+    def test_ci_says_nothing_of_placements_that_are_close(self):
+        def close(row, placement, seed, quick):
+            return record({"client": 7, "adaptive": 8, "server": 5}[placement])
+
+        claims = '{kind = "speedup", winner = "server", at_least = 3.0}, ' + NOT
+        code, said, world = self.experiment("small", "--ci", claims=claims, world=FakeWorld(close))
+        self.assertEqual((code, world.checked), (OK, [None]))
+        self.assertIn("no claim: the static placements are 1.40 x apart, and less than 1.5 x", said)
+
+    def test_ci_sizes_are_of_rows_that_ci_looks_at(self):
+        for name in definition.names(definition.EXPERIMENTS):
+            experiment = definition.load(definition.EXPERIMENTS / name)
+            sized = [row.path for row in experiment.rows if row.sizes["ci"]]
+            self.assertEqual(sized, [row.path for row in results.ci_rows(experiment)])
 
     def test_ci_skips_a_run_that_failed_where_the_testbed_is_off_by_then(self):
         def fails(row, placement, seed, quick):
@@ -282,14 +336,14 @@ class RunnerTest(unittest.TestCase):
         clock = [0.0]
 
         def slow(row, placement, seed, quick):
-            clock[0] += 60
+            clock[0] += 90
             return server_wins(row, placement, seed, quick)
 
         with mock.patch("runner.time.monotonic", lambda: clock[0]):
             code, said, world = self.experiment("small", "--ci", claims=claims,
                                                 world=FakeWorld(slow))
         self.assertEqual((code, len(world.runs)), (OK, 2))
-        self.assertIn("skipped       small/one: the 165 s that CI has are over", said)
+        self.assertIn("skipped       small/one: the 240 s that CI has are over", said)
         self.assertIn("no claim: CI has not run it at server", said)
         self.assertEqual(self.in_results()["experiments"][0]["claims"], [])
 
@@ -340,7 +394,7 @@ class RunnerTest(unittest.TestCase):
     def test_ci_has_a_size_of_its_own_where_a_row_says_so(self):
         claims = '{kind = "speedup", winner = "server", at_least = 3.0}'
         path = make_experiment(self.root, claims=claims) / "experiment.toml"
-        path.write_text(path.read_text() + "ci = {bytes = 1}\n")
+        path.write_text(path.read_text().replace("ci = {bytes = 5}", "ci = {bytes = 1}"))
         seen = []
 
         def answer(row, placement, seed, quick):
@@ -366,15 +420,21 @@ class RunnerTest(unittest.TestCase):
         self.assertIn("it is run again", said)
         self.assertEqual(len(world.runs), 3)
 
-    def test_a_quick_row_that_is_short_claims_nothing(self):
-        def short(row, placement, seed, quick):
-            return record(2.9, final_placement={"lan1/apps.Filter": "client"})
+    def test_a_row_that_is_short_claims_nothing_in_either_size(self):
+        def lasts(adaptive_s):
+            return FakeWorld(lambda row, placement, seed, quick: record(
+                adaptive_s if placement == "adaptive" and seed == 1001 else
+                12.0 if placement == "client" else 9.0))
 
-        code, said, _ = self.experiment("small", "--quick", claims=NOT, world=FakeWorld(short))
-        self.assertEqual(code, OK)
-        row = self.in_results()["experiments"][0]
-        self.assertEqual((row["claims"], len(row["placements"])), ([], 3))
-        self.assertIn("no claim: a quick adaptive run lasted 2.90 observation windows", said)
+        for i, size in enumerate(("--quick", "--runs=2")):
+            for adaptive_s, short in ((2.9, True), (3.0, False)):
+                self.commit = f"{i} {adaptive_s}"
+                code, said, _ = self.experiment("small", size, claims=NOT, world=lasts(adaptive_s))
+                row, = self.in_results()["experiments"]
+                self.assertEqual((code, len(row["claims"]), len(row["placements"])),
+                                 (OK, 0, 3) if short else (NOT_SHOWN, 1, 3))
+                self.assertEqual(short, "no claim: an adaptive run lasted 2.90 observation windows,"
+                                 " fewer than 3" in said)
 
     def test_a_run_that_fails_is_told_and_the_others_go_on(self):
         def fails(row, placement, seed, quick):
@@ -457,6 +517,39 @@ class RunnerTest(unittest.TestCase):
         self.assertEqual((code, len(world.runs)), (OK, 3))
         self.assertIn("the profile paper is shown without claims", said)
 
+    def test_on_a_machine_that_is_slower_than_the_model_nodes_have_larger_shares(self):
+        asked = []
+
+        class Slow(FakeWorld):
+            def machine(self, profile):
+                asked.append(("measured", profile.stem))
+                return 1.75
+
+            def testbed(self, topology, shares, machine):
+                asked.append(("testbed", machine))
+                return super().testbed(topology, shares, machine)
+
+            def null_call(self, _, profile, machine):
+                asked.append(("null call", profile.stem, machine))
+                return [Measured("CPU time of a null call at a side", 84.0, 84.0)]
+
+            def lab(self, _, profile, machine):
+                asked.append(("lab", machine))
+                return super().lab()
+
+        make_experiment(self.root, "small")
+        code, said, _ = self.experiment("small", "--runs", "1", world=Slow(server_wins))
+        self.assertEqual(code, OK)
+        self.assertEqual(asked, [("measured", "paper"), ("testbed", 1.75),
+                                 ("null call", "paper", 1.75), ("lab", 1.75)])
+        self.assertIn("a null call takes 1.75 times the CPU time", said)
+        raw = self.results / "raw" / "small"
+        self.assertEqual({json.loads(path.read_text())["machine"]
+                          for path in raw.rglob("*.json")}, {1.75})
+        check, = self.in_results()["manifest"]["testbed"]
+        self.assertIn("nodes have 1.75 times the share of a core", check["used"][-1])
+        self.assertIn("CPU time of a null call at a side", [row["what"] for row in check["rows"]])
+
     def test_topologies_and_profiles_follow_each_other_in_one_command(self):
         make_experiment(self.root, "zz_today",
                         extra='topology = "modern"\nprofile = "modern"\nbeyond = true')
@@ -465,9 +558,9 @@ class RunnerTest(unittest.TestCase):
         labs = []
 
         class Noting(FakeWorld):
-            def lab(self, testbed, profile):
+            def lab(self, testbed, profile, machine):
                 labs.append((testbed.what[0], profile.stem))
-                return super().lab(testbed, profile)
+                return super().lab(testbed, profile, machine)
 
         code, _, world = self.experiment("all", "--runs", "1", world=Noting(server_wins))
         self.assertEqual((code, len(world.runs)), (OK, 9))
@@ -509,6 +602,20 @@ class RunnerTest(unittest.TestCase):
         for wanted in ("small ", "Figure 0: Small", "one", "not runnable yet: its layer"):
             self.assertIn(wanted, said)
 
+    def test_list_has_a_grid_once_and_marks_what_goes_beyond_the_paper(self):
+        out = io.StringIO()
+        arguments = experiment_main.parser().parse_args(["list"])
+        self.assertEqual(experiment_main.run(arguments, out=out), OK)
+        said = out.getvalue()
+        for grid in ("phases_at", "flicker_at", "set4_at"):
+            self.assertEqual(said.count(f"{grid} (25 cells)"), 1)
+        self.assertNotIn("phases_at_", said)
+        self.assertIn("set1_long (full size)", said)
+        self.assertLess(max(len(of) for of in said.splitlines() if of.startswith(" ")), 100)
+        for name in definition.names():
+            line = next(line for line in said.splitlines() if line.startswith(f"{name} "))
+            self.assertEqual(definition.find(name).beyond, line.endswith("(beyond the paper)"))
+
     def test_check_testbed_tells_and_takes_it_down(self):
         for measured, wanted in ((9.9, OK), (5.0, FAILED)):
             code, _, world = self.experiment("check-testbed", world=FakeWorld(measured=measured))
@@ -522,6 +629,8 @@ class RunnerTest(unittest.TestCase):
                 (["figure07_filter/set1_long", "--quick"], "is too long for --quick"),
                 (["compare", "a.json"], "compare takes two"),
                 (["compare", "a.json", "b.json"], "a.json: No such file"),
+                (["table", "a.json"], "a.json: No such file"),
+                (["table", "a.json", "b.json"], "table takes one"),
                 (["list", "--runs", "0"], "'0' is no number from 1 to 30"),
                 (["list", "--rnus", "1"], "unrecognized arguments")):
             done = subprocess.run([*COMMAND, *words, "--program", "/bin/true"], text=True,

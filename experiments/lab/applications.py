@@ -12,7 +12,7 @@ A row's `application` says which; what else it has is the application's:
     raid_write  file_bytes, unit_bytes, servers, disks_of_first
 """
 
-from lab import Client, LabError, Spread, paper_cpu_ns, table_job
+from lab import Client, LabError, Spread, table_job
 
 
 def run(lab, row, placement, seed, quick):
@@ -25,7 +25,7 @@ def run(lab, row, placement, seed, quick):
 
 def _filter(lab, row, placement, seed):
     cost = row["cpu_ns_per_byte"] if "cpu_ns_per_byte" in row else \
-        paper_cpu_ns(row["paper_ns_per_byte"])
+        lab.paper_cpu_ns(row["paper_ns_per_byte"])
     job = {"kind": "filter", "file": "data", "pass_share": row["pass_share"],
            "cpu_ns_per_byte": cost}
     prepare = {"files": [{"name": "data", "bytes": row["file_bytes"] * lab.repetition}]}

@@ -3,8 +3,9 @@
     with Lab(testbed, "paper", program) as lab:
         record = lab.run([Client("lan1", job)], placement="adaptive", seed=1, prepare={...})
 
-`testbed` is experiments/testbed's Testbed, or Loopback() where there is none: processes of this
-machine, without networks and quotas, for tests. Failures are LabError, with the last words of the
+`testbed` is experiments/testbed's Testbed, or its UserSpaceTestbed where there are no privileges, or
+Loopback() where there is none: processes of this machine, without networks and quotas, for tests.
+Failures are LabError, with the last words of the
 process that failed. Nothing is done twice.
 """
 
@@ -24,9 +25,17 @@ PROJECT = Path(__file__).resolve().parents[2]
 PROFILES = PROJECT / "experiments" / "profiles"
 PROGRAM = "abacus_lab"
 CONTROL_PORT = 7070
-PAPER_SHARE = 0.12  # of a core, what the paper's node is: kShare of paper_node.h
+# Of paper_node.h: a paper's node of a core (kShare), and the CPU time of a null call at a side.
+PAPER_SHARE = 0.12
+NULL_CALL_US = 48
+TESTBED_MORE = 1.1
+# How much slower than the model a machine may be: of more, few cores have not enough for all nodes.
+MACHINE_MAX = 3
 START_S = 60      # until a process is ready
 END_S = 20        # until it has ended, when it is told to
+# Until the jobs of a run have ended. The longest ones, figure 7's 128 MB and sweeps of phases of 60 s,
+# take 600 to 900 s; drivers_test.py holds every row against half of this.
+LIMIT_S = 1800
 WORDS_BYTES = 4000
 
 
@@ -98,9 +107,19 @@ class Spread:
         self.disks, self.others, self.fails = disks, list(others), fails
 
 
-def paper_cpu_ns(ns):
-    """CPU time here of what takes `ns` at the paper's node: experiments/lab/paper_node.h."""
-    return ns * PAPER_SHARE
+def measure_machine(profile, program=None):
+    """How many times the CPU time of the model a null call takes on this machine: 1 to MACHINE_MAX.
+
+    Over loopback, at the speed of the paper's nodes; the best of three, as others disturb it. A call
+    over the testbed takes a tenth more, for its bridges and buckets: 63 us where it was 57. 1 for a
+    profile without the paper's nodes.
+    """
+    with Lab(Loopback(), profile, program) as lab:
+        if not lab.profile.values["lab"]["paper_node"]:
+            return 1
+        calls = [lab.null_call("c1", calls=1000) for _ in range(3)]
+    sides = [call[side] for side in ("client_cpu_us", "server_cpu_us") for call in calls]
+    return min(max(1, round(TESTBED_MORE * min(sides) / NULL_CALL_US, 2)), MACHINE_MAX)
 
 
 def table_job(lab, row, phases, seed):
@@ -114,6 +133,7 @@ class Loopback:
     """Stands for a testbed where there is none: every node is this machine."""
 
     name = "loopback"
+    folder_prefix = "abacus-lab-"
 
     def host(self, node):
         return "127.0.0.1"
@@ -121,12 +141,17 @@ class Loopback:
     def exec(self, node, words, **options):
         return subprocess.Popen(words, **options)
 
+    def beside(self, words, **options):
+        return subprocess.Popen(words, **options)
+
 
 class Lab:
     """Owner of the processes of one run at a time. As a context: what is left ends with it."""
 
-    def __init__(self, testbed, profile, program=None):
+    def __init__(self, testbed, profile, program=None, machine=1):
+        """`machine`: what measure_machine() said, where the testbed's shares are so many times."""
         self.testbed, self.profile = testbed, Profile.load(profile)
+        self.machine = machine
         self.program = str(program or find_program())
         placement = self.profile.values.get("config", {}).get("placement", {})
         self.window_s = _seconds(placement.get("window", "1s"))
@@ -155,27 +180,33 @@ class Lab:
         """Sections of the configuration: what is seen in a part of a window decides, or in all."""
         return {} if on else {"planner": {"fast_window": 1.0}}
 
+    def paper_cpu_ns(self, ns):
+        """CPU time here of what takes `ns` at the paper's node: experiments/lab/paper_node.h."""
+        return ns * PAPER_SHARE * self.machine
+
     def share(self, node):
         """The share of a core that a node has; 0: it has no limit."""
         topology = getattr(self.testbed, "topology", None)
         return (topology.nodes[node].cpu or 0) if topology else 0
 
     def run(self, clients, placement, seed, prepare=None, server="s1", config=None,
-            server_config=None, limit_s=600, spread=None):
+            server_config=None, limit_s=LIMIT_S, spread=None):
         """One run, from nothing to nothing: the part of a raw record that the lab knows.
 
         `prepare`: what the server's volume has (abacus_lab server --prepare). `config` and
         `server_config`: sections of the runtime's configuration on top of the profile's, for all
         nodes and for the server. `spread`: the volume is over several disks, Spread.
         """
-        self._folder = Path(tempfile.mkdtemp(prefix="abacus-lab-", dir=_memory_folder()))
+        self._folder = Path(tempfile.mkdtemp(prefix=self.testbed.folder_prefix,
+                                             dir=_memory_folder()))
         try:
             addresses = self._start_servers(server, prepare or {},
                                             _merged(config or {}, server_config or {}), spread)
             running = []
             for client in clients:
-                job = {**client.job, "placement": placement}
-                words = ["client", "--config", self._config(client.node, config or {}),
+                job = self._job(client, placement)
+                sections = _merged(config or {}, self._client_place(client.node))
+                words = ["client", "--config", self._config(client.node, sections),
                          "--server", *addresses, "--job", json.dumps(job),
                          *self._common(client.node)]
                 running.append(_Running(client, self._start(client.node, client.node, words)))
@@ -257,6 +288,26 @@ class Lab:
         record["migrations"].sort(key=lambda move: move["t_s"])
         return record
 
+    def _job(self, client, placement):
+        """What a client is told to do; in user space, what stands in for its node's quota."""
+        job = {**client.job, "placement": placement}
+        if self._user_space() and job.get("cpu_ns_per_byte") and self.share(client.node):
+            if len({node.cpu for node in self.testbed.topology.nodes.values()}) > 1:
+                raise LabError("what computes on nodes of different speeds needs CPU quotas, and "
+                               "there are none in user space")
+            # So much of a whole core takes as long as the node's share of one would.
+            job["cpu_ns_per_byte"] /= self.share(client.node)
+        return job
+
+    def _user_space(self):
+        return getattr(self.testbed, "user_space", False)
+
+    def _client_place(self, node):
+        """Where a client listens: in user space, at its node's address; else anywhere."""
+        if not self._user_space():
+            return {}
+        return {"node": {"data_address": f"{self._host(node)}:{CONTROL_PORT + 1}"}}
+
     def _start_servers(self, node, prepare, config, spread):
         """The addresses, that of the volume's first."""
         if not spread:
@@ -280,12 +331,21 @@ class Lab:
     def _start_server(self, node, name, config, more):
         host = self._host(node)
         port = CONTROL_PORT if host != "127.0.0.1" else 0
-        sections = _merged(config, {"node": {
+        sections = _merged(self._memory(node), config, {"node": {
             "data_dir": str(self._folder / name), "name": name,
             "control_address": f"{host}:{port}", "data_address": f"{host}:{port and port + 1}"}})
         words = ["server", "--config", self._config(name, sections, named=False), *more,
                  *self._common(node), *self._disk(node)]
         return self._start(node, name, words)
+
+    def _memory(self, node):
+        """What the topology says that a server has for objects, unless the profile says so."""
+        topology = getattr(self.testbed, "topology", None)
+        bytes_ = topology.nodes[node].memory_bytes if topology else None
+        said = self.profile.values.get("config", {}).get("placement", {})
+        if not bytes_ or "memory_limit" in said:
+            return {}
+        return {"placement": {"memory_limit": f"{bytes_} B"}}
 
     def _disk(self, node):
         """What the topology says of the node's disks; without one: the paper's."""
@@ -314,7 +374,9 @@ class Lab:
         return str(path)
 
     def _common(self, node):
-        words = ["--share", str(self.share(node))]
+        words = ["--share", str(self.share(node)), "--machine", str(self.machine)]
+        if self._user_space():
+            words += ["--ways", self.testbed.ways(node)]
         return words if self.profile.values["lab"]["paper_node"] else [*words, "--as-it-is"]
 
     def _start(self, node, name, words):

@@ -23,7 +23,11 @@ int Exit(const absl::Status& status) {
 
 void AddNodeOptions(CLI::App* command, LabNodeOptions* options) {
   command->add_option("--config", options->config, "the runtime's configuration")->required();
+  command->add_option("--ways", options->ways,
+                      "of nodes of a testbed in user space, as 127.231.3.");
   command->add_option("--share", options->share, "of a core: the testbed's, for this node");
+  command->add_option("--machine", options->machine, "CPU time here of what the model has")
+      ->check(CLI::Range(0.1, 10.0));
   command->add_flag("!--as-it-is", options->paper, "messages cost what this machine makes of them");
 }
 

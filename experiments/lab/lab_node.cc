@@ -13,6 +13,7 @@
 #include "apps/word_count/word_count.h"
 #include "experiments/lab/paper_node.h"
 #include "experiments/lab/paper_transport.h"
+#include "experiments/lab/relayed_transport.h"
 #include "runtime/base/status.h"
 
 namespace abacus::lab {
@@ -48,7 +49,7 @@ absl::StatusOr<int64_t> Echo::Call(const runtime::Block& bytes) {
 
 LabNode::LabNode(runtime::Config config, const LabNodeOptions& options)
     : config_(std::move(config)),
-      processor_(options.share > 0 ? options.share : kShare),
+      processor_(options.share > 0 ? options.share : kShare * options.machine, options.machine),
       types_(TypesOf(config_, options.paper ? &processor_ : nullptr)) {}
 
 absl::StatusOr<std::unique_ptr<LabNode>> LabNode::Start(const LabNodeOptions& options) {
@@ -59,12 +60,12 @@ absl::StatusOr<std::unique_ptr<LabNode>> LabNode::Start(const LabNodeOptions& op
   node.config = lab->config_;
   node.server = options.servers.empty();
   node.servers = options.servers;
-  if (options.paper) {
-    node.wrap_transport = [processor =
-                               &lab->processor_](std::unique_ptr<runtime::Transport> sockets) {
-      return std::make_unique<PaperTransport>(std::move(sockets), processor);
-    };
-  }
+  node.wrap_transport = [ways = options.ways, paper = options.paper,
+                         processor = &lab->processor_](std::unique_ptr<runtime::Transport> made) {
+    if (!ways.empty()) made = std::make_unique<RelayedTransport>(std::move(made), ways);
+    if (paper) made = std::make_unique<PaperTransport>(std::move(made), processor);
+    return made;
+  };
   ABACUS_ASSIGN_OR_RETURN(auto monitor, apps::MonitorOf(lab->config_));
   lab->monitor_ = monitor.get();
   ABACUS_ASSIGN_OR_RETURN(lab->node_, runtime::Node::Start(node, lab->types_, std::move(monitor)));

@@ -35,8 +35,10 @@ int64_t ProcessCpuNs();
 struct LabNodeOptions {
   std::string config;                // a file of the runtime's configuration
   double share = 0;                  // of a core, what the testbed gives the node; 0: as kShare
+  double machine = 1;                // CPU time here of CPU time as the model has it
   bool paper = true;                 // messages and parity cost what they cost the paper's nodes
   std::vector<std::string> servers;  // empty: this one is a server
+  std::string ways;                  // of RelayedTransport; empty: nodes are dialled as they are
 };
 
 // A node of the experiment: the runtime's, with the classes of the file system and of the

@@ -5,13 +5,15 @@
 
 import sys
 import tempfile
+import tomllib
 import unittest
 from pathlib import Path
 from types import SimpleNamespace
+from unittest import mock
 
 FOLDER = Path(__file__).resolve().parent
 sys.path.insert(0, str(FOLDER))
-from lab import Client, Lab, LabError, Loopback, Profile, Spread, table_job  # noqa: E402
+from lab import PROFILES, Client, Lab, LabError, Loopback, Profile, Spread, table_job  # noqa: E402
 
 ROW = {"record_bytes": 128, "file_bytes": 32768}
 
@@ -88,13 +90,37 @@ class LabTest(unittest.TestCase):
     def test_a_disk_has_the_speed_that_the_topology_says(self):
         job = {"kind": "filter", "file": "data", "pass_share": 0}
         prepare = {"files": [{"name": "data", "bytes": 4 << 20}]}
-        node = SimpleNamespace(disk_bandwidth=2e6, disk_seek_s=0.01, cpu=None, address="127.0.0.1")
+        node = SimpleNamespace(disk_bandwidth=2e6, disk_seek_s=0.01, cpu=None, address="127.0.0.1",
+                               memory_bytes=None)
         self.lab.testbed.topology = SimpleNamespace(nodes={"s1": node, "c1": node})
         slow = self.lab.run([Client("c1", job)], "client", 1, prepare)
         self.assertGreater(slow["elapsed_s"], (4 << 20) / 2e6)
         node.disk_bandwidth = 200e6
         fast = self.lab.run([Client("c1", job)], "client", 1, prepare)
         self.assertLess(fast["elapsed_s"], slow["elapsed_s"] / 2)
+
+    def memory_limits(self, **run):
+        """Of each process's configuration, by its name, in a run of a server with 64 MB."""
+        node = SimpleNamespace(disk_bandwidth=2e8, disk_seek_s=0, cpu=None, address="127.0.0.1",
+                               memory_bytes=64_000_000)
+        self.lab.testbed.topology = SimpleNamespace(nodes={"s1": node, "c1": node})
+        limits, start = {}, self.lab._start
+
+        def started(node, name, words):
+            config = tomllib.loads(Path(words[words.index("--config") + 1]).read_text())
+            limits[name] = config["placement"].get("memory_limit")
+            return start(node, name, words)
+
+        with mock.patch.object(self.lab, "_start", started):
+            self.lab.run([Client("c1", {"kind": "null", "calls": 1})], "client", 1, **run)
+        return limits
+
+    def test_a_server_has_the_memory_that_the_topology_says_unless_told_otherwise(self):
+        self.assertEqual(self.memory_limits(), {"server": "64000000 B", "c1": None})
+        row = {"placement": {"memory_limit": "12 MiB"}}
+        self.assertEqual(self.memory_limits(server_config=row)["server"], "12 MiB")
+        self.lab.profile.values["config"]["placement"]["memory_limit"] = "9 MiB"
+        self.assertEqual(self.memory_limits(), {"server": "9 MiB", "c1": "9 MiB"})
 
     def test_clients_make_files_in_one_directory_and_their_retries_are_told(self):
         clients = [Client(node, {"kind": "directory", "directory": "shared", "prefix": node,
@@ -149,7 +175,9 @@ class ProfileTest(unittest.TestCase):
         self.assertIn('[node]\nname = "a"', text)
 
     def test_each_profile_has_what_drivers_ask_for(self):
-        for name in ("paper", "default", "modern"):
+        names = [path.stem for path in PROFILES.glob("*.toml")]
+        self.assertLessEqual({"paper", "default", "modern", "no_disk"}, set(names))
+        for name in names:
             profile = Profile.load(name)
             self.assertGreaterEqual(profile.repetition, 1)
             for stack in ("cached", "plain", "raid"):

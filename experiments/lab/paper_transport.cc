@@ -7,7 +7,7 @@ namespace abacus::lab {
 
 absl::Status PaperTransport::Start(runtime::FrameHandler* handler) {
   handler_ = handler;
-  return inner_->Start(this);
+  return inner().Start(this);
 }
 
 void PaperTransport::WorkFor(const runtime::Frame& frame) {
@@ -17,7 +17,7 @@ void PaperTransport::WorkFor(const runtime::Frame& frame) {
 
 void PaperTransport::Send(runtime::NodeInstance to, runtime::Lane lane, runtime::Frame frame) {
   WorkFor(frame);
-  inner_->Send(to, lane, std::move(frame));
+  inner().Send(to, lane, std::move(frame));
 }
 
 // Frames behind this one wait meanwhile, as the processor has no time for them.

@@ -9,9 +9,6 @@
 namespace abacus::lab {
 namespace {
 
-// A thread that sleeps wakes that late: measured on the virtual machines this is for.
-constexpr int64_t kWakeNs = 50'000;
-
 int64_t ReadNs(clockid_t clock) {
   timespec now;
   clock_gettime(clock, &now);
@@ -40,17 +37,33 @@ absl::Duration Processor::TimeOf(absl::Duration at_paper, double share) {
   return at_paper * (kShare / share);
 }
 
+int64_t Processor::WaitsUntil(int64_t longer_ns) {
+  const runtime::MutexLock lock(mutex_);
+  owed_ns_ += longer_ns;
+  if (owed_ns_ >= absl::ToInt64Nanoseconds(kPiece)) {
+    free_at_ns_ = std::max(free_at_ns_, ReadNs(CLOCK_MONOTONIC)) + owed_ns_;
+    owed_ns_ = 0;
+  }
+  return free_at_ns_;
+}
+
+// The node has had that time, so the next work has less to wait for.
+void Processor::WokeLate(int64_t late_ns) {
+  const runtime::MutexLock lock(mutex_);
+  owed_ns_ = std::max(owed_ns_ - late_ns, -absl::ToInt64Nanoseconds(kPiece));
+}
+
 void Processor::Do(const Work& work) {
-  const int64_t takes_ns = absl::ToInt64Nanoseconds(TimeOf(work.at_paper, share_));
+  const int64_t begun_ns = ReadNs(CLOCK_MONOTONIC);
+  const absl::Duration cpu = work.cpu * machine_;
+  cpu_ns_.fetch_add(absl::ToInt64Nanoseconds(cpu), std::memory_order_relaxed);
+  SpendCpu(cpu);
   const int64_t now_ns = ReadNs(CLOCK_MONOTONIC);
-  int64_t free_ns = free_at_ns_.load(std::memory_order_relaxed);
-  int64_t end_ns = 0;
-  do {
-    end_ns = std::max(free_ns, now_ns) + takes_ns;
-  } while (!free_at_ns_.compare_exchange_weak(free_ns, end_ns, std::memory_order_relaxed));
-  cpu_ns_.fetch_add(absl::ToInt64Nanoseconds(work.cpu), std::memory_order_relaxed);
-  SpendCpu(work.cpu);
-  if (end_ns - ReadNs(CLOCK_MONOTONIC) > kWakeNs) SleepUntil(end_ns - kWakeNs);
+  const int64_t takes_ns = absl::ToInt64Nanoseconds(TimeOf(work.at_paper, share_));
+  const int64_t until_ns = WaitsUntil(std::max<int64_t>(takes_ns - (now_ns - begun_ns), 0));
+  if (until_ns <= now_ns) return;
+  SleepUntil(until_ns);
+  WokeLate(ReadNs(CLOCK_MONOTONIC) - until_ns);
 }
 
 }  // namespace abacus::lab

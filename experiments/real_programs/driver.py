@@ -37,7 +37,7 @@ class Inputs:
     """What a program reads, and what it did with it on the local disk of the client's node."""
 
     def __init__(self, lab, row, seed):
-        self._owned = tempfile.TemporaryDirectory(prefix="abacus-real-programs-")
+        self._owned = tempfile.TemporaryDirectory(prefix=lab.testbed.folder_prefix)
         self.folder = Path(self._owned.name) / "inputs"
         self.folder.mkdir()
         self.program = PROGRAMS[row["program"]]
@@ -95,6 +95,10 @@ def run(lab, row, placement, seed, quick):
                 lab.profile.stack(row["stack"])) as volume:
         job = Search if inputs.program.app else OnMount
         return job(lab, row, placement, seed, inputs, volume).record()
+
+
+run.needs_root = ("these programs are not the lab's, so that links in user space would not carry what "
+                  "they send")
 
 
 class _Job:

@@ -34,9 +34,9 @@ def row(name):
 
 def left():
     """What runs leave behind where they are not cleaned up."""
-    return sorted(str(path) for path in Path(tempfile.gettempdir()).glob("abacus-real-programs-*")), \
+    return sorted(str(path) for path in Path(tempfile.gettempdir()).glob(f"{Loopback.folder_prefix}*")), \
         [line for line in Path("/proc/self/mounts").read_text().splitlines()
-         if "abacus-real-programs-" in line]
+         if "abacus-lab-" in line]
 
 
 class RunTest(unittest.TestCase):

@@ -40,7 +40,7 @@ class Process:
 
     def __init__(self, lab, node, words, errors, **options):
         self.what, self.errors = f"{Path(words[0]).name} {words[1]}", Path(errors)
-        start = subprocess.Popen if node is None else \
+        start = lab.testbed.beside if node is None else \
             lambda words, **more: lab.testbed.exec(node, words, **more)
         with open(errors, "wb") as file:
             self.popen = start(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file,
@@ -113,7 +113,7 @@ class Volume:
     def __enter__(self):
         with contextlib.ExitStack() as ends:
             self.folder = Path(ends.enter_context(
-                tempfile.TemporaryDirectory(prefix="abacus-real-programs-")))
+                tempfile.TemporaryDirectory(prefix=self.lab.testbed.folder_prefix)))
             self._fill()
             self.address = self._serve(ends)
             self._ends = ends.pop_all()

@@ -1,6 +1,6 @@
 """Beyond the paper: five filters at one server, of which the placement simulator is told too."""
 
-from lab import Client, paper_cpu_ns
+from lab import Client
 
 BLOCK_BYTES = 65536  # that a filter reads at a time
 
@@ -13,5 +13,5 @@ def run(lab, row, placement, seed, quick):
         files.append({"name": f"data-{node}", "bytes": blocks * times * BLOCK_BYTES})
         clients.append(Client(node, {
             "kind": "filter", "file": f"data-{node}", "read_bytes": BLOCK_BYTES,
-            "pass_share": pass_share, "cpu_ns_per_byte": paper_cpu_ns(ns)}))
+            "pass_share": pass_share, "cpu_ns_per_byte": lab.paper_cpu_ns(ns)}))
     return lab.run(clients, placement, seed, {"files": files}, row["server"])

@@ -1,6 +1,6 @@
 """What one run of the template does; the harness calls it once for each run and placement."""
 
-from lab import Client, paper_cpu_ns
+from lab import Client
 
 
 def run(lab, row, placement, seed, quick):
@@ -10,6 +10,6 @@ def run(lab, row, placement, seed, quick):
     is retried, and the run stands as failed in the report.
     """
     job = {"kind": "filter", "file": "data", "pass_share": row["pass_share"],
-           "cpu_ns_per_byte": paper_cpu_ns(row["paper_ns_per_byte"])}
+           "cpu_ns_per_byte": lab.paper_cpu_ns(row["paper_ns_per_byte"])}
     prepare = {"files": [{"name": "data", "bytes": row["file_bytes"] * lab.repetition}]}
     return lab.run([Client(row["clients"][0], job)], placement, seed, prepare, row["server"])

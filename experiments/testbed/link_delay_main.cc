@@ -34,6 +34,8 @@
 #include <string>
 #include <vector>
 
+#include "experiments/testbed/descriptor.h"
+
 namespace abacus::experiments {
 namespace {
 
@@ -56,23 +58,6 @@ bool Fail(const char* what, const std::string& on) {
   std::fprintf(stderr, "abacus_link_delay: %s %s: %s\n", what, on.c_str(), std::strerror(errno));
   return false;
 }
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd = -1) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  Descriptor(Descriptor&& other) noexcept : fd_(other.fd_) { other.fd_ = -1; }
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  int fd() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 // Makes TAP device `name` in the namespace at `path`. This process stays in that namespace.
 bool MakeDevice(const std::string& path, const std::string& name, Descriptor* device) {

@@ -7,8 +7,10 @@ without any memory of who made it. Interfaces lie in the namespaces only and go 
 import ctypes
 import json
 import os
+import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
@@ -231,12 +233,44 @@ def _files(testbed=None):
     return found
 
 
+# --- folders of what runs on it ------------------------------------------------------------------
+
+def folder_prefix(testbed):
+    """Folders with such names, in /dev/shm and among temporary files, go with the testbed."""
+    return f"{PREFIX}{testbed}."
+
+
+def _folders(testbed=None):
+    places = {Path("/dev/shm"), Path("/tmp"), Path(tempfile.gettempdir())}
+    return [path for place in sorted(places) for path in place.glob(f"{PREFIX}*.*")
+            if path.is_dir() and not path.is_symlink()
+            and testbed in (None, path.name[len(PREFIX):].partition(".")[0])]
+
+
+def _mounts_below(folder):
+    """The innermost first. Nothing is asked of them: their programs may be dead."""
+    points = [line.split()[1].encode().decode("unicode_escape")  # a blank is \040
+              for line in Path("/proc/self/mounts").read_text().splitlines()]
+    return [point for point in reversed(points) if point.startswith(f"{folder}/")]
+
+
+def _remove_folder(folder):
+    """With the mounts in it; True where it is gone."""
+    for point in _mounts_below(folder):
+        subprocess.run(["umount", "--lazy", point], capture_output=True, check=False)
+    if _mounts_below(folder):
+        return False  # what is mounted there is not ours to remove
+    shutil.rmtree(folder, ignore_errors=True)
+    return not folder.exists()
+
+
 # --- all of a testbed ----------------------------------------------------------------------------
 
 def testbeds():
     """Names of all testbeds of which anything is left on the machine."""
     found = {pair[0] for pair in namespaces()} | {pair[0] for pair, _ in cgroups()}
-    return sorted(found | {path.name[len(PREFIX):].partition(".")[0] for path in _files()})
+    return sorted(found | {path.name[len(PREFIX):].partition(".")[0]
+                           for path in [*_files(), *_folders()]})
 
 
 def _kill(testbed):
@@ -267,6 +301,9 @@ def _remove_once(testbed):
                 os.rmdir(folder)
             except OSError:
                 pass  # its processes are still on their way out
+    for folder in _folders(testbed):
+        nothing = False
+        _remove_folder(folder)
     return nothing
 
 
@@ -283,6 +320,7 @@ def remove(testbed):
         if time.monotonic() > deadline:
             left = [own_name(*pair) for pair in namespaces(testbed)]
             left += [str(folder) for _, folder in cgroups(testbed)]
+            left += [str(folder) for folder in _folders(testbed)]
             raise MachineError(f"these could not be removed: {', '.join(left) or 'processes'}; a "
                                "process of another PID namespace may be in them")
         time.sleep(0.01)

@@ -1,4 +1,5 @@
 abacus_program(abacus_link_delay SRCS testbed/link_delay_main.cc)
+abacus_program(abacus_link_relay SRCS testbed/link_relay_main.cc)
 
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 add_test(NAME abacus_testbed_topology_test
@@ -9,3 +10,8 @@ add_test(NAME abacus_testbed_test
   COMMAND Python3::Interpreter -B ${CMAKE_CURRENT_SOURCE_DIR}/testbed/testbed_test.py
           $<TARGET_FILE:abacus_link_delay>)
 abacus_set_up_test(abacus_testbed_test TARGETS abacus_link_delay)
+
+add_test(NAME abacus_user_space_testbed_test
+  COMMAND Python3::Interpreter -B ${CMAKE_CURRENT_SOURCE_DIR}/testbed/user_space_test.py
+          $<TARGET_FILE:abacus_link_relay>)
+abacus_set_up_test(abacus_user_space_testbed_test TARGETS abacus_link_relay LABELS serial)

@@ -210,6 +210,17 @@ class Testbed:
         """Starts `words` on a node; the subprocess.Popen, `options` being that class's."""
         return subprocess.Popen(self.command(node, words), **options)
 
+    @property
+    def folder_prefix(self):
+        """Folders whose names begin so, in /dev/shm or for temporary files, go with the testbed."""
+        return machine.folder_prefix(self.name)
+
+    def beside(self, words, **options):
+        """Starts `words` on this machine, with no limits and no node; it goes with the testbed."""
+        hub = next(folder for pair, folder in machine.cgroups(self.name)
+                   if pair == (self.name, HUB))
+        return subprocess.Popen(words, preexec_fn=lambda: machine.join_cgroup(hub), **options)
+
     def enter(self, node, capped=True):
         """Moves the calling process to a node for good; not `capped`: only into its namespace."""
         machine.enter_namespace(self.name, node)

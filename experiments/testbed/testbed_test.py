@@ -9,9 +9,11 @@ Measured values have bounds a factor of 2 away, and a few tries: the machine is 
 import math
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 import unittest
 from pathlib import Path
@@ -98,7 +100,7 @@ def left_of(name):
     left = [line.split()[0] for line in listed.stdout.splitlines() if mark in line]
     for root, folders, _ in os.walk("/sys/fs/cgroup"):
         left += [os.path.join(root, folder) for folder in folders if mark in folder]
-    for folder in ("/run", "/tmp"):
+    for folder in ("/run", "/tmp", "/dev/shm"):
         left += [str(path) for path in Path(folder).glob(f"{mark}*")]
     return left
 
@@ -256,6 +258,51 @@ class Removed(unittest.TestCase):
             self.assertEqual(self.testbed.exec("x1", ["true"]).wait(), 0)
         self.assertEqual(left_of(self.name), [])
 
+    def test_files_and_mounts_of_a_program_that_was_killed_go_with_it(self):
+        outside = tempfile.TemporaryDirectory(prefix="abacus-testbed-test-")
+        self.addCleanup(outside.cleanup)
+        kept = Path(outside.name, "kept")
+        kept.touch()
+        self.testbed.up()
+        # A driver: what it started beside the nodes is not its child's child only.
+        script = textwrap.dedent(f"""
+            import subprocess, sys, tempfile, time
+            from testbed import Testbed
+            testbed = Testbed.attach({self.name!r})
+            for place in ("/dev/shm", "/tmp"):
+                folder = tempfile.mkdtemp(prefix=testbed.folder_prefix, dir=place)
+                for name, words in (("a b", ["-t", "tmpfs", "none"]),
+                                    ("c", ["--bind", sys.argv[1]])):
+                    subprocess.run(["mkdir", f"{{folder}}/{{name}}"], check=True)
+                    subprocess.run(["mount", *words, f"{{folder}}/{{name}}"], check=True)
+                open(f"{{folder}}/a b/file", "w").close()
+            other = testbed.beside(["sleep", "1000"], start_new_session=True)
+            print(other.pid, flush=True)
+            time.sleep(1000)
+            """)
+        with subprocess.Popen([sys.executable, "-B", "-c", script, outside.name],
+                              cwd=Path(__file__).parent, stdout=subprocess.PIPE) as driver:
+            other = int(driver.stdout.readline())
+            driver.kill()
+        for place in ("/dev/shm", "/tmp"):
+            self.assertEqual(len(list(Path(place).glob(f"{self.testbed.folder_prefix}*"))), 1)
+        self.testbed.down()
+        self.assertEqual(left_of(self.name), [])
+        self.assertNotIn(self.name, Path("/proc/self/mounts").read_text())
+        wait_until(lambda: not Path(f"/proc/{other}/exe").exists())
+        self.assertTrue(kept.exists())  # what a folder of it had mounted is not removed
+
+    def test_files_alone_are_found_and_others_names_are_not(self):
+        beside = f"{self.name}x"
+        self.addCleanup(machine.remove, beside)
+        folders = [tempfile.mkdtemp(prefix=machine.folder_prefix(name), dir="/dev/shm")
+                   for name in (self.name, beside)]
+        self.assertIn(self.name, machine.testbeds())
+        with self.assertRaisesRegex(MachineError, "is there already"):
+            self.testbed.up()
+        self.testbed.down()
+        self.assertEqual([Path(folder).exists() for folder in folders], [False, True])
+
     def test_what_is_made_while_it_is_removed_goes_too(self):
         hub = machine.make_cgroup(self.name, HUB)
         script = ("i=0; while :; do i=$((i + 1)); "
@@ -288,6 +335,41 @@ class Removed(unittest.TestCase):
             with self.assertRaisesRegex(MachineError, "is not built"):
                 self.testbed.up()
         self.assertEqual(left_of(self.name), [])
+
+
+class Rates(unittest.TestCase):
+    """How check counts, without a testbed."""
+
+    def test_what_has_come_counts_before_the_socket_hands_it_on(self):
+        mss, count = 1000, 50
+        with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as sender:
+            for end in (server, sender):
+                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, mss)
+            sender.connect(server.getsockname())
+            peer, _ = server.accept()
+            with peer:
+                before = check.segments(peer)
+                sender.sendall(bytes(mss * count))
+                wait_until(lambda: check.segments(peer) - before >= count)  # nobody reads
+                self.assertLess(check.segments(peer) - before, 2 * count)
+
+    def test_flows_are_measured_while_all_of_them_run(self):
+        # Two on a segment of 1000 a second; the second begins 0.4 s later, and each is alone for
+        # 0.4 s, which counted 1000 x (1 + 0.2 / 1.2) when each was measured in its own time.
+        def flow(begun, end, other):
+            def come(when):
+                alone = min(when, max(begun, other[0])) - begun + max(when - other[1], 0)
+                return 1000 * alone + 500 * (when - begun - alone)
+            times = [begun + 0.02 * i for i in range(round((end - begun) / 0.02) + 1)]
+            return [[when, come(when)] for when in times]
+        a, b = (0.0, 2.3), (0.4, 2.7)
+        rate = check.common_rate([flow(*a, b), flow(*b, a)], 0.6, 1.2)
+        self.assertAlmostEqual(rate, 1000, delta=1)
+
+    def test_flows_that_did_not_run_together_are_not_measured(self):
+        apart = [[[0, 0], [1, 10], [2, 20]], [[1.5, 0], [2.5, 10], [3.5, 20]]]
+        with self.assertRaisesRegex(MachineError, "too far apart"):
+            check.common_rate(apart, 0.3, 0.6)
 
 
 class Command(unittest.TestCase):

@@ -1,6 +1,6 @@
 """Two works of the paper under a window and a threshold of the row's."""
 
-from lab import Client, paper_cpu_ns, table_job
+from lab import Client, table_job
 
 DIGESTS_A_WINDOW = 5
 DIGEST_MS_MAX = 200
@@ -21,7 +21,7 @@ def run(lab, row, placement, seed, quick):
     prepare = {}
     if "pass_share" in row:
         job = {"kind": "filter", "file": "data", "pass_share": row["pass_share"],
-               "cpu_ns_per_byte": paper_cpu_ns(row["paper_ns_per_byte"])}
+               "cpu_ns_per_byte": lab.paper_cpu_ns(row["paper_ns_per_byte"])}
         prepare = {"files": [{"name": "data", "bytes": row["file_bytes"] * lab.repetition}]}
     else:
         job = table_job(lab, row, [{"name": name, "operations": row["operations"]}

@@ -1,6 +1,6 @@
 """Two filters over files that have a whole copy at each of two servers: which goes where?"""
 
-from lab import Client, Spread, paper_cpu_ns
+from lab import Client, Spread
 
 
 def run(lab, row, placement, seed, quick):
@@ -8,7 +8,7 @@ def run(lab, row, placement, seed, quick):
               "stack": row["stack"]} for node in row["clients"]]
     clients = [Client(node, {"kind": "filter", "file": file["name"],
                              "pass_share": row["pass_share"],
-                             "cpu_ns_per_byte": paper_cpu_ns(row["paper_ns_per_byte"])})
+                             "cpu_ns_per_byte": lab.paper_cpu_ns(row["paper_ns_per_byte"])})
                for node, file in zip(row["clients"], files, strict=True)]
     first, *others = row["servers"]
     return lab.run(clients, placement, seed, {"files": files}, first, spread=Spread(1, others))

@@ -5,6 +5,7 @@
 
 #include "objfs/atomicity/log_core_inl.h"
 #include "objfs/store/format.h"
+#include "objfs/store/numbers.h"
 
 namespace abacus::objfs {
 namespace {
@@ -13,23 +14,9 @@ constexpr std::string_view kMagic = "ABLG";
 constexpr size_t kCrcAt = 4;
 constexpr size_t kSealedAt = 8;
 
-template <typename T>
-void Put(std::string& bytes, T value) {
-  for (size_t i = 0; i < sizeof(T); ++i) bytes.push_back(static_cast<char>(value >> (8 * i)));
-}
-
-template <typename T>
-T Get(std::string_view bytes, size_t at) {
-  T value = 0;
-  for (size_t i = 0; i < sizeof(T); ++i) {
-    value = static_cast<T>(value | static_cast<T>(static_cast<uint8_t>(bytes[at + i])) << (8 * i));
-  }
-  return value;
-}
-
 uint32_t Seal(uint64_t log, std::string_view bytes) {
   std::string number;
-  Put(number, log);
+  AppendNumber(&number, log);
   return Crc32c(bytes, Crc32c(number));
 }
 
@@ -55,30 +42,30 @@ bool KnowsOfMore(uint64_t log, std::string_view bytes, uint64_t found) {
 std::string EncodeLogRecord(uint64_t log, const LogRecordView& record) {
   std::string sealed;
   sealed.reserve(kLogHeaderBytes + record.payload.size());
-  Put(sealed, static_cast<uint32_t>(record.payload.size()));
-  Put(sealed, static_cast<uint32_t>(record.kind));
-  Put(sealed, record.sequence);
-  Put(sealed, record.durable);
+  AppendNumber(&sealed, static_cast<uint32_t>(record.payload.size()));
+  AppendNumber(&sealed, static_cast<uint32_t>(record.kind));
+  AppendNumber(&sealed, record.sequence);
+  AppendNumber(&sealed, record.durable);
   sealed += record.payload;
   std::string bytes(kMagic);
-  Put(bytes, Seal(log, sealed));
+  AppendNumber(&bytes, Seal(log, sealed));
   return bytes + sealed;
 }
 
 std::optional<LogRecordView> DecodeLogRecord(uint64_t log, std::string_view bytes) {
   if (bytes.size() < kLogHeaderBytes || !bytes.starts_with(kMagic)) return std::nullopt;
-  const auto length = Get<uint32_t>(bytes, kSealedAt);
+  const auto length = NumberAt<uint32_t>(bytes, kSealedAt);
   if (length > kLogPayloadBytesMax || length > bytes.size() - kLogHeaderBytes) return std::nullopt;
   const std::string_view sealed = bytes.substr(kSealedAt, kLogHeaderBytes - kSealedAt + length);
-  if (Get<uint32_t>(bytes, kCrcAt) != Seal(log, sealed)) return std::nullopt;
-  const auto kind = Get<uint32_t>(bytes, kSealedAt + 4);
+  if (NumberAt<uint32_t>(bytes, kCrcAt) != Seal(log, sealed)) return std::nullopt;
+  const auto kind = NumberAt<uint32_t>(bytes, kSealedAt + 4);
   if (kind != static_cast<uint32_t>(LogKind::kCheckpoint) &&
       kind != static_cast<uint32_t>(LogKind::kRecord)) {
     return std::nullopt;
   }
   return LogRecordView{.kind = static_cast<LogKind>(kind),
-                       .sequence = Get<uint64_t>(bytes, kSealedAt + 8),
-                       .durable = Get<uint64_t>(bytes, kSealedAt + 16),
+                       .sequence = NumberAt<uint64_t>(bytes, kSealedAt + 8),
+                       .durable = NumberAt<uint64_t>(bytes, kSealedAt + 16),
                        .payload = bytes.substr(kLogHeaderBytes, length)};
 }
 

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "objfs/store/format.h"
+#include "objfs/store/numbers.h"
 #include "runtime/base/status.h"
 
 namespace abacus::objfs {
@@ -19,22 +20,6 @@ constexpr uint32_t kWholeFlag = 1, kPrimaryFlag = 2;
 // Numbers of epoch e begin at e << 40: 10^12 objects in each, and 16 million epochs.
 constexpr int kEpochShift = 40;
 constexpr uint64_t kEpochMax = (uint64_t{1} << 24) - 1;
-
-template <typename Number>
-void AppendNumber(std::string* bytes, Number number) {
-  for (size_t i = 0; i < sizeof number; ++i) {
-    bytes->push_back(static_cast<char>(number >> (8 * i)));
-  }
-}
-
-template <typename Number>
-Number NumberAt(std::string_view bytes, size_t at) {
-  Number number = 0;
-  for (size_t i = 0; i < sizeof number; ++i) {
-    number |= static_cast<Number>(static_cast<uint8_t>(bytes[at + i])) << (8 * i);
-  }
-  return number;
-}
 
 absl::Status CheckRecord(const std::optional<ReplicaRecord>& record, uint64_t epoch) {
   // Whoever made the volume has left one, and so has every opening. An empty store in the place of

@@ -9,16 +9,15 @@ namespace {
 // The bytes of a large call take most of its time, so this small part of the fastest one is a
 // cautious guess of the round trip until a small call has been seen.
 constexpr double kRoundTripOfLarge = 0.05;
-// A call that took so many times the median does not count. Threads that sleep and threads that are
-// awake differ by less.
+// A call that took so many times what the fastest quarter takes, or so much more, does not count.
+// Threads that sleep and threads that are awake differ by less.
 constexpr double kSmallMax = 3;
+constexpr double kLater_s = 10e-3;
 // What a processor takes to wake, at most, and when one may have gone to sleep.
 constexpr double kWaking_s = 0.5e-3;
 constexpr uint64_t kQuietNs = 2'000'000;
-// The bytes of large calls take this part of their time at least. Where a round trip leaves them
-// less and so many large calls came since it was measured, it is of another time.
-constexpr double kTransferOfLargeMin = 0.1;
-constexpr size_t kLargeSinceMax = 32;
+// The bytes of large calls take this part of their time at least.
+constexpr double kTransferOfLargeMin = 0.05;
 constexpr double kRoundTripOfOtherTimes = 0.5;
 
 }  // namespace
@@ -34,13 +33,11 @@ void LinkEstimator::Observe(NodeInstance peer, uint64_t request_bytes, uint64_t 
     link = FromPrior(prior->second);
   }
   if (bytes <= kSmallBytes) {
-    link.large_since = 0;
     ObserveSmall(&link, seconds, static_cast<double>(bytes), quiet_ns);
   } else if (bytes >= kLargeBytes) {
     link.large_bytes += static_cast<double>(bytes) - link.large_bytes * kDecay;
     link.large_s += seconds - link.large_s * kDecay;
     link.large_calls += 1 - link.large_calls * kDecay;
-    ++link.large_since;
     link.total_large_bytes += static_cast<double>(bytes);
     const double transfer_s = std::max(seconds - std::max(RoundTripOf(link), 0.0), 0.0);
     const auto b = static_cast<double>(bytes);
@@ -48,7 +45,7 @@ void LinkEstimator::Observe(NodeInstance peer, uint64_t request_bytes, uint64_t 
     link.tt = link.tt * kKept + transfer_s * transfer_s;
     link.tb = link.tb * kKept + transfer_s * b;
     link.bb = link.bb * kKept + b * b;
-    if (link.fastest_large_s < 0 || seconds < link.fastest_large_s) link.fastest_large_s = seconds;
+    link.last_large_s[link.large_count++ % kLargeCalls] = static_cast<float>(seconds);
   }
 }
 
@@ -61,9 +58,10 @@ void LinkEstimator::ObserveSmall(Link* link, double seconds, double bytes, uint6
   if (link->following_since == kSmallCalls) link->others = SmallCalls();
   const double following_s = link->following.Mean();
   const double others_s = link->others.Mean();
-  // Waking makes calls later and never earlier.
+  // Waking makes calls later and never earlier; what makes them later still may have been a start.
   const bool is_waking = others_s >= following_s && others_s <= following_s + kWaking_s;
-  const bool follow = following_s >= 0 && (others_s < 0 || is_waking);
+  const bool is_new = others_s < following_s || link->others_since >= kSmallCalls;
+  const bool follow = following_s >= 0 && (others_s < 0 || is_waking || !is_new);
   link->small_s = follow ? following_s : others_s;
   link->small_bytes = (follow ? link->following : link->others).bytes;
 }
@@ -78,18 +76,27 @@ double LinkEstimator::SmallCalls::Mean() const {
   std::array<float, kSmallCalls> sorted = last_s;
   const size_t n = std::min(count, kSmallCalls);
   std::sort(sorted.begin(), sorted.begin() + n);
-  const double latest_s = kSmallMax * sorted[(n - 1) / 2];
+  const double fast_s = sorted[(n - 1) / 4];
+  const double latest_s = std::min(kSmallMax * fast_s, fast_s + kLater_s);
   double sum_s = 0;
   size_t counted = 0;
   while (counted < n && sorted[counted] <= latest_s) sum_s += sorted[counted++];
   return sum_s / static_cast<double>(counted);
 }
 
+double LinkEstimator::FastLarge(const Link& link) {
+  if (link.large_count == 0) return -1;
+  std::array<float, kLargeCalls> last_s = link.last_large_s;
+  const size_t n = std::min(link.large_count, kLargeCalls);
+  const auto eighth = last_s.begin() + static_cast<ptrdiff_t>((n - 1) / 8);
+  std::nth_element(last_s.begin(), eighth, last_s.begin() + static_cast<ptrdiff_t>(n));
+  return *eighth;
+}
+
 double LinkEstimator::RoundTripOf(const Link& link) {
-  if (link.small_s < 0 || link.large_since < kLargeSinceMax) return link.small_s;
-  const double mean_s = link.large_s / link.large_calls;
-  const bool other_times = link.small_s > (1 - kTransferOfLargeMin) * mean_s;
-  return other_times ? kRoundTripOfOtherTimes * mean_s : link.small_s;
+  const double fast_s = FastLarge(link);
+  const bool of_other_times = fast_s >= 0 && link.small_s > fast_s;
+  return of_other_times ? kRoundTripOfOtherTimes * fast_s : link.small_s;
 }
 
 // Sums as large calls of kPriorBytes in all would have left them.
@@ -99,7 +106,8 @@ LinkEstimator::Link LinkEstimator::FromPrior(const KnownLink& known) {
   link.large_s = kPriorBytes / known.bandwidth_bytes_s;
   link.total_large_bytes = kPriorBytes;
   link.tt = kPriorDeviation * kPriorDeviation * link.large_s * link.large_s;
-  link.fastest_large_s = known.round_trip_s / kRoundTripOfLarge;
+  link.last_large_s[link.large_count++] =
+      static_cast<float>(known.round_trip_s / kRoundTripOfLarge);
   return link;
 }
 
@@ -147,7 +155,7 @@ std::vector<LinkEstimator::Estimate> LinkEstimator::Estimates() const {
       estimate.bandwidth_variance =
           relative_variance * *estimate.bandwidth_bytes_s * *estimate.bandwidth_bytes_s;
       if (!estimate.round_trip_s) {
-        estimate.round_trip_s = link.fastest_large_s * kRoundTripOfLarge;
+        estimate.round_trip_s = FastLarge(link) * kRoundTripOfLarge;
       }
     }
     if (estimate.round_trip_s || estimate.bandwidth_bytes_s) estimates.push_back(estimate);

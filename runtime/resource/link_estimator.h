@@ -17,24 +17,27 @@ namespace abacus::runtime {
 // What a link to a peer does, from the calls that crossed it: nothing is configured and no probe
 // traffic is sent.
 //
-// A call's network time is its wait less the callee's residence. Small calls show the round trip
-// (the mean of the last ones, without the few that were much later than most: those that waited for
-// a move or behind a large call say nothing of the next). A call around which it is quiet, as its
+// A call's network time is its wait less the callee's residence. Small calls show the round trip:
+// the mean of the last ones, without those that were much later than the fastest quarter, which
+// waited for a move, for a connection or behind a large call and say nothing of the next. (At the
+// start of a process, half of them may be such.) A call around which it is quiet, as its
 // thread pauses before it or the callee works long, waits for processors to wake, and one that
 // follows another at once does not. Of work that takes long by itself the round trips are a small
-// part, and the engine wants to know about work that would not: calls that follow others count, as
-// long as waking explains what the rest of them take, and they are not long ago. Large ones show
-// the bandwidth: bytes / (network time - round trip), over all of the last calls together, so that
-// each byte counts alike.
+// part, and the engine wants to know about work that would not: calls that follow others count,
+// unless those that do not are faster, or are all that came for a while and later than by waking.
+// Large ones show the bandwidth: bytes / (network time - round trip), over all of the last calls
+// together, so that each byte counts alike.
 //   Worked: 64 KiB replies that wait 52.8 ms on a link with a 0.3 ms round trip:
 //   65,536 / (0.0528 - 0.0003) = 1.248 MB/s, the 10 Mbit/s of the link.
 // Its variance is that of a ratio of sums, b over t: with q = sum t / sum b, each call is off by
 // e = t - q b, and var(bandwidth) = bandwidth^2 x sum e^2 / (sum t)^2, weights squared.
 // Before a small call was seen, the fastest large ones bound the round trip from above; and one
-// that was measured so long ago that large calls, of which many came since, take no longer than it
-// is not believed: of these, half is taken to be the round trip, as nothing says more.
+// that is longer than the fast ones among the last large calls was measured at another time and is
+// not believed: of these, half is taken to be the round trip, as nothing says more.
 //   Worked: small calls at a start of 2.3 ms, then blocks of 8 KiB at 1.7 ms each. The bytes would
 //   have taken no time; at half, 8,192 / 0.85 ms = 9.6 MB/s, where the link does 12.5.
+//   Small calls of 41.8 ms and blocks of 8 KiB at 44.2 to 53, 45.3 in the mean, are no
+//   contradiction: 8,212 / 3.5 ms = 2.35 MB/s of the 2.5 that cross in 40 ms.
 //
 // Thread-safety: thread-safe.
 class LinkEstimator {
@@ -72,6 +75,8 @@ class LinkEstimator {
   // So many of the last small calls count: few, as the round trip follows what the nodes do (a
   // thread that sleeps takes longer to answer), and that changes fast.
   static constexpr size_t kSmallCalls = 32;
+  // Of so many of the last large calls the fast ones bound the round trip.
+  static constexpr size_t kLargeCalls = 32;
   // Calls that followed others say nothing any more when so many others came since.
   static constexpr size_t kOthersMax = 1024;
   // As much as one large call or two, and twice what a bandwidth needs to count at all.
@@ -84,7 +89,7 @@ class LinkEstimator {
   // The last small calls.
   struct SmallCalls {
     void Add(double seconds, double bytes);
-    // The mean, as that is what many calls take. -1: none.
+    // The mean of those that were not late, as that is what many calls take. -1: none.
     double Mean() const;
 
     std::array<float, kSmallCalls> last_s{};  // the oldest is the next to go
@@ -104,16 +109,19 @@ class LinkEstimator {
     SmallCalls others;
     size_t others_since = 0;     // since the last of `following`
     size_t following_since = 0;  // since the last of `others`: as many as count leave these out
-    size_t large_since = 0;      // large calls since the last small one
     double small_s = -1;         // what they say, -1: nothing
     double small_bytes = 0;      // mean of what the calls carried that say it
-    double fastest_large_s = -1;
+    std::array<float, kLargeCalls> last_large_s{};  // the oldest is the next to go
+    size_t large_count = 0;                         // how many there were
   };
 
   static void ObserveSmall(Link* link, double seconds, double bytes, uint64_t quiet_ns);
   static Link FromPrior(const KnownLink& known);
   // Of small calls, negative where it is not known.
   static double RoundTripOf(const Link& link);
+  // What the fastest eighth of the last large calls takes at most: one alone may have been measured
+  // wrong. Negative where there was none.
+  static double FastLarge(const Link& link);
 
   mutable Mutex mutex_;
   std::map<NodeId, KnownLink> priors_ ABSL_GUARDED_BY(mutex_);

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <random>
+#include <vector>
 
 namespace abacus::runtime {
 namespace {
@@ -49,6 +50,56 @@ TEST(LinkEstimatorTest, ARoundTripOfAnotherTimeLeavesLargeCallsTheTimeOfTheirByt
   EXPECT_LT(*Only(links).round_trip_s, 1.655e-3);
   for (int i = 0; i < 40; ++i) links.Observe(kPeer, 40, 24, 1'000'000, kFollows);
   EXPECT_NEAR(*Only(links).round_trip_s, 1e-3, 0.1e-3) << "a new one is believed";
+}
+
+// As they come in over 20 Mbit/s and 40 ms: a connection is made, few small calls follow, and then
+// blocks of 8 KiB of which nearly all is the round trip.
+TEST(LinkEstimatorTest, OfALongWayTheBytesAreTheSmallPartThatTheyAre) {
+  LinkEstimator links;
+  links.Observe(kPeer, 0, 91, 122'800'000, kPauses);
+  for (int i = 0; i < 12; ++i) links.Observe(kPeer, 10, 16, 41'500'000 + i % 4 * 100'000, kFollows);
+  for (int i = 0; i < 200; ++i) {
+    const bool late = i % 8 == 0;
+    links.Observe(kPeer, 20, 8192, 44'300'000 + i % 5 * 100'000 + (late ? 6'000'000 : 0), kFollows);
+    const auto link = Only(links);
+    ASSERT_NEAR(*link.round_trip_s, 41.6e-3, 0.5e-3) << i;
+    if (i >= 20) ASSERT_NEAR(*link.bandwidth_bytes_s, 2.5e6, 0.75e6) << i;
+  }
+}
+
+// At a start many small calls are late, behind those of other clients, and then large ones alone
+// come: 64 KiB in 64 ms, where the bytes take 62.8 of it.
+TEST(LinkEstimatorTest, OfFewSmallCallsTheFastOnesCount) {
+  for (const std::vector<double>& starts_ms : std::vector<std::vector<double>>{
+           {57.4, 1.2, 31.1, 1.2, 38.2, 21.3}, {1.3, 19.7, 18.2, 14.1, 1.2, 27.1}, {49, 1.2, 6}}) {
+    LinkEstimator links;
+    for (const double ms : starts_ms) {
+      links.Observe(kPeer, 24, 8, static_cast<uint64_t>(ms * 1e6), kPauses);
+    }
+    for (int i = 0; i < 100; ++i) links.Observe(kPeer, 24, 65536, 64'000'000, kPauses);
+    EXPECT_NEAR(*Only(links).round_trip_s, 1.2e-3, 0.2e-3);
+    EXPECT_NEAR(*Only(links).bandwidth_bytes_s, 1.044e6, 0.02e6);
+  }
+}
+
+// Behind other calls one waits for so long whatever the way is: over a long one that is no
+// multiple.
+TEST(LinkEstimatorTest, OfALongWayCallsThatWaitedForOthersAreNoRoundTrip) {
+  LinkEstimator links;
+  for (int i = 0; i < 12; ++i) {
+    links.Observe(kPeer, 10, 16, i % 3 == 0 ? 56'500'000 : 41'500'000, kFollows);
+  }
+  EXPECT_NEAR(*Only(links).round_trip_s, 41.5e-3, 0.1e-3);
+}
+
+// One call whose residence was measured too long is no proof against the small ones.
+TEST(LinkEstimatorTest, OneLargeCallThatSeemsToTakeNoTimeChangesNoRoundTrip) {
+  LinkEstimator links;
+  for (int i = 0; i < 10; ++i) links.Observe(kPeer, 40, 24, NetworkNs(64), kFollows);
+  for (int i = 0; i < 100; ++i) {
+    links.Observe(kPeer, 40, 65536, i % 32 == 31 ? 0 : NetworkNs(65576), kFollows);
+  }
+  EXPECT_NEAR(*Only(links).round_trip_s, kRoundTrip, 0.1e-3);
 }
 
 TEST(LinkEstimatorTest, TheBandwidthVariesByAsMuchAsItsMeasurementsDo) {

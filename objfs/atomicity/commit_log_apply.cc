@@ -1,0 +1,243 @@
+// CommitLog: recovery, writing what is committed, and resolving what the dead left.
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "objfs/atomicity/commit_log.h"
+#include "runtime/base/status.h"
+
+namespace abacus::objfs {
+
+using runtime::MutexLock;
+
+namespace {
+
+constexpr uint64_t kEmptySnapshotBytes = 64;  // generously
+// A group goes through at most two phases in one look at the leases, and who is told to forget.
+constexpr int kRoundsMax = 4;
+constexpr int kRemovedMeanwhileMax = 8;
+
+bool IsAnswer(CommitKind kind) { return kind > CommitKind::kForget; }
+
+}  // namespace
+
+CommitLog::CommitLog(std::shared_ptr<ObjectStore> store, const Options& options, Host host)
+    : store_(std::move(store)),
+      options_(options),
+      host_(std::move(host)),
+      clock_(0, host_.now_us) {}
+
+CommitLog::~CommitLog() {
+  {
+    MutexLock lock(mutex_);
+    stopping_ = true;
+    stopped_.SignalAll();
+    changed_.SignalAll();
+  }
+  if (worker_.joinable()) worker_.join();
+}
+
+absl::StatusOr<std::unique_ptr<CommitLog>> CommitLog::Open(std::shared_ptr<Disk> disk,
+                                                           std::shared_ptr<ObjectStore> store,
+                                                           const Options& options, Host host) {
+  auto log = std::unique_ptr<CommitLog>(new CommitLog(std::move(store), options, std::move(host)));
+  ABACUS_RETURN_IF_ERROR(log->Recover(*disk));
+  if (options.resolve_every > absl::ZeroDuration()) {
+    log->worker_ = std::thread([log = log.get()] { log->Work(); });
+  }
+  return log;
+}
+
+absl::Status CommitLog::Recover(Disk& disk) {
+  std::vector<CommitKey> committed;
+  {
+    MutexLock lock(mutex_);
+    // Nothing that was begun before there was a log is taken: where the log was lost, this server
+    // does not know what it has refused.
+    state_.epoch = options_.epoch;
+    state_.commits.ceiling = clock_.Next();
+    ABACUS_ASSIGN_OR_RETURN(
+        file_, LogFile::Open(disk, options_.server, options_.half_bytes, state_.Encode()));
+    const RecoveredLog found = file_->TakeRecovered();
+    ABACUS_ASSIGN_OR_RETURN(state_, CommitLogState::Decode(found.snapshot));
+    for (const std::string& record : found.records) {
+      ABACUS_RETURN_IF_ERROR(state_.Apply(record));
+    }
+    state_.epoch = std::max(state_.epoch, options_.epoch);
+    clock_.Follow(state_.commits.ceiling);
+    log_.emplace(
+        file_->options(), [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return state_.Encode(); },
+        &found);
+    ABACUS_RETURN_IF_ERROR(AwaitDurable(log_->appended()));
+    state_bytes_ = kEmptySnapshotBytes;
+    participant_.emplace(options_.commit, options_.server, state_.commits, host_.steady_ns());
+    for (const auto& [key, entry] : participant_->entries()) {
+      Account({CommitRecord::Kind::kPrepare, key, entry.group, entry.payload});
+      ABACUS_ASSIGN_OR_RETURN(const GroupPart part, GroupPart::Decode(entry.payload));
+      // Of what is committed, another one may have prepared the same blocks after it was applied.
+      if (!entry.committed && !claims_.Take(key.id, part)) {
+        return absl::DataLossError("two groups in the log are to write one block");
+      }
+    }
+    counts_ = CommitLogCounts();
+    CommitActions actions;
+    participant_->Start(&actions);
+    committed = actions.apply;
+    Do(std::move(actions));
+  }
+  // One after the other, by age: no call is let in before the store has all of them, or the stuck
+  // ones keep others off their blocks.
+  for (const CommitKey& key : committed) Apply(key);
+  return absl::OkStatus();
+}
+
+// -- writing what is committed --------------------------------------------------------------------
+
+void CommitLog::Apply(const CommitKey& key) {
+  absl::StatusOr<GroupPart> part = GroupPart();
+  {
+    MutexLock lock(mutex_);
+    const Participant::Entry* entry = participant_->Find(key);
+    if (entry == nullptr || entry->applied) return;
+    stuck_.erase(key);
+    part = GroupPart::Decode(entry->payload);
+    // It has its blocks, but after a restart. Who has them then has prepared after this one was
+    // applied.
+    if (part.ok()) claims_.Take(key.id, *part);
+  }
+  const absl::Status written = part.ok() ? WriteToStore(key.id, *part) : part.status();
+  MutexLock lock(mutex_);
+  if (!written.ok()) {
+    stuck_[key] = written;
+    changed_.SignalAll();
+    return;
+  }
+  CommitActions actions;
+  participant_->Applied(key, &actions);
+  claims_.Release(key.id);
+  ++counts_.applied;
+  Do(std::move(actions));
+}
+
+absl::Status CommitLog::WriteToStore(Version id, const GroupPart& part) {
+  std::set<ObjectId> ids;
+  for (const GroupWrite& write : part.writes) ids.insert(write.id);
+  uint64_t dropped = 0;
+  absl::Status written = absl::NotFoundError("");
+  for (int i = 0; i < kRemovedMeanwhileMax && absl::IsNotFound(written); ++i) {
+    dropped = 0;
+    ABACUS_ASSIGN_OR_RETURN(const std::vector<ObjectUpdate> updates,
+                            PlanUpdates(id, part, &dropped));
+    written = updates.empty() ? absl::OkStatus() : store_->Update(updates, id.value);
+  }
+  ABACUS_RETURN_IF_ERROR(written);
+  // Also where all of it is there already: it need not be durable.
+  const std::vector<ObjectId> objects(ids.begin(), ids.end());
+  ABACUS_RETURN_IF_ERROR(store_->FlushTogether(objects));
+  MutexLock lock(mutex_);
+  counts_.dropped += dropped;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<ObjectUpdate>> CommitLog::PlanUpdates(Version id, const GroupPart& part,
+                                                                 uint64_t* dropped) {
+  constexpr uint64_t kBlock = ObjectStore::kBlockBytes;
+  std::map<ObjectId, ObjectUpdate> by_object;
+  for (const GroupWrite& write : part.writes) {
+    const absl::StatusOr<std::vector<VersionNumber>> versions =
+        store_->ReadVersions(write.id, write.block, write.blocks());
+    if (absl::IsNotFound(versions.status())) {
+      ++*dropped;
+      continue;
+    }
+    ABACUS_RETURN_IF_ERROR(versions.status());
+    for (uint64_t i = 0; i < write.blocks(); ++i) {
+      if ((*versions)[i] >= id.value) continue;
+      ObjectUpdate& update = by_object[write.id];
+      update.id = write.id;
+      const std::string_view bytes = std::string_view(write.bytes).substr(i * kBlock, kBlock);
+      update.writes.push_back({(write.block + i) * kBlock, bytes});
+    }
+  }
+  std::vector<ObjectUpdate> updates;
+  for (auto& [object, update] : by_object) updates.push_back(std::move(update));
+  return updates;
+}
+
+// -- what the dead left ---------------------------------------------------------------------------
+
+void CommitLog::Work() {
+  for (;;) {
+    {
+      MutexLock lock(mutex_);
+      const auto deadline =
+          std::chrono::steady_clock::now() + absl::ToChronoMilliseconds(options_.resolve_every);
+      while (!stopping_ && stopped_.WaitUntil(mutex_, deadline)) {
+      }
+      if (stopping_) return;
+    }
+    Resolve();
+  }
+}
+
+void CommitLog::Resolve() {
+  if (host_.epoch && !RaiseEpoch(host_.epoch()).ok()) return;
+  std::vector<CommitKey> stuck;
+  {
+    MutexLock lock(mutex_);
+    if (!broken_.ok()) return;
+    std::set<Version> before;
+    for (const auto& [id, driver] : participant_->resolutions()) before.insert(id);
+    CommitActions actions;
+    participant_->Tick(host_.steady_ns(), &actions);
+    for (const auto& [id, driver] : participant_->resolutions()) {
+      counts_.resolved += before.insert(id).second;
+    }
+    Do(std::move(actions));
+    for (const auto& [key, why] : stuck_) stuck.push_back(key);
+  }
+  for (const CommitKey& key : stuck) Apply(key);
+  for (int round = 0; round < kRoundsMax && AskOnce(); ++round) {
+  }
+  // What nobody waits for: what is forgotten is not written again after a crash.
+  MutexLock lock(mutex_);
+  AwaitDurable(log_->appended()).IgnoreError();
+}
+
+bool CommitLog::AskOnce() {
+  std::vector<CommitSend> here, elsewhere;
+  uint64_t epoch;
+  {
+    MutexLock lock(mutex_);
+    if (stopping_ || !broken_.ok()) return false;
+    epoch = state_.epoch;
+    for (CommitSend& send : std::exchange(outgoing_, {})) {
+      (send.to == options_.server ? here : elsewhere).push_back(std::move(send));
+    }
+  }
+  for (const CommitSend& send : here) {
+    const absl::StatusOr<CommitReply> reply = Ask(epoch, send.message);
+    if (reply.ok()) TakeReply(options_.server, *reply);
+  }
+  if (!elsewhere.empty() && host_.peers != nullptr) {
+    host_.peers->Ask(epoch, elsewhere, options_.answer_wait,
+                     [&](size_t i, const absl::StatusOr<CommitReply>& reply) {
+                       if (reply.ok()) TakeReply(elsewhere[i].to, *reply);
+                     });
+  }
+  return !here.empty() || !elsewhere.empty();
+}
+
+void CommitLog::TakeReply(uint64_t from, const CommitReply& reply) {
+  if (!IsAnswer(reply.message.kind)) return;
+  MutexLock lock(mutex_);
+  CommitActions actions;
+  participant_->Handle(from, reply.message, false, host_.steady_ns(), &actions);
+  Do(std::move(actions));
+}
+
+}  // namespace abacus::objfs
