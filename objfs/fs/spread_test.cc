@@ -20,6 +20,7 @@
 #include "gtest/gtest.h"
 #include "objfs/fs/testing/file_system_world.h"
 #include "objfs/fs/testing/movables.h"
+#include "objfs/raid/testing/scrub_all.h"
 #include "objfs/spread/spread_layer.h"
 
 namespace abacus::objfs {
@@ -615,7 +616,8 @@ TEST_F(SpreadTest, AServerThatLostItsDiskIsFilledAgain) {
   world_.StartColumns(1, kSpare, /*is_empty=*/true);
   const FileHandle again = Open(*client, "file");
   ASSERT_TRUE(RebuildAll(*client, again).ok());
-  const auto scrubbed = client->Scrub(again, 0, UINT64_MAX);
+  const auto scrubbed =
+      testing::ScrubInSteps([&](uint64_t from) { return client->Scrub(again, from, UINT64_MAX); });
   ASSERT_TRUE(scrubbed.ok()) << scrubbed.status();
   EXPECT_TRUE(scrubbed->done);
   EXPECT_EQ(scrubbed->mismatched + scrubbed->damaged + scrubbed->repaired, 0u);

@@ -12,6 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "objfs/raid/testing/column_steps.h"
+#include "objfs/raid/testing/scrub_all.h"
 #include "objfs/raid/testing/test_columns.h"
 
 namespace abacus::objfs {
@@ -58,7 +59,7 @@ class Raid5SlowTest : public ::testing::Test {
     return sum / static_cast<double>(units);
   }
   void ExpectParity() {
-    const auto scrubbed = columns_.raid()->Scrub(0, UINT64_MAX, columns_.Now());
+    const auto scrubbed = testing::ScrubAll(columns_);
     ASSERT_TRUE(scrubbed.ok()) << scrubbed.status();
     EXPECT_EQ(scrubbed->mismatched + scrubbed->repaired + scrubbed->damaged, 0u);
   }

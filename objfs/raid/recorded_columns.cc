@@ -3,6 +3,7 @@
 #include "objfs/raid/recorded_columns.h"
 
 #include <algorithm>
+#include <chrono>
 #include <deque>
 
 #include "absl/strings/str_cat.h"
@@ -19,6 +20,8 @@ constexpr StripeRun kWholeFileRun{0, UINT64_MAX};
 constexpr StripeRun kOneAtATimeRun{0, 1};
 // Of which Admit() makes use; what comes back into the set with a column has the rest.
 constexpr size_t kAdmittedRunsMax = 32;
+// Who closes the file, or moves the object, waits for a step: on slow columns it has fewer stripes.
+constexpr std::chrono::milliseconds kScrubStep{100};
 }  // namespace
 
 // -- opening --------------------------------------------------------------------------------------
@@ -593,7 +596,9 @@ absl::StatusOr<ScrubProgress> RecordedColumns::Scrub(uint64_t from, uint64_t str
     all = StripesIn(now_.size);
   }
   progress.next = from;
+  const auto end = std::chrono::steady_clock::now() + kScrubStep;
   for (; progress.next < all && stripes > 0; ++progress.next, --stripes) {
+    if (progress.next > from && std::chrono::steady_clock::now() >= end) break;
     const Turn turn(turns_, {progress.next, progress.next + 1}, RangeTurns::Kind::kExclusive);
     absl::Status status;
     do {
