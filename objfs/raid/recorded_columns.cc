@@ -59,7 +59,23 @@ absl::Status RecordedColumns::Open(Version now) {
 }
 
 absl::StatusOr<ColumnRecord> RecordedColumns::ReadRecord(size_t column, Version now) {
-  const absl::StatusOr<Attributes> attributes = below(column)->GetAttributes(now);
+  return RecordIn(column, below(column)->GetAttributes(now));
+}
+
+std::vector<absl::StatusOr<ColumnRecord>> RecordedColumns::ReadRecords(Version now) {
+  std::deque<runtime::BranchOf<absl::StatusOr<Attributes>>> branches;
+  for (size_t column = 0; column < below_count(); ++column) {
+    branches.push_back(below(column).Fork<&Layer::GetAttributes>(now));
+  }
+  std::vector<absl::StatusOr<ColumnRecord>> records;
+  for (size_t column = 0; column < below_count(); ++column) {
+    records.push_back(RecordIn(column, branches[column].Join()));
+  }
+  return records;
+}
+
+absl::StatusOr<ColumnRecord> RecordedColumns::RecordIn(
+    size_t column, const absl::StatusOr<Attributes>& attributes) const {
   if (!attributes.ok()) {
     const absl::Status& why = attributes.status();
     if (IsWouldBlock(why) || absl::IsResourceExhausted(why)) return why;
