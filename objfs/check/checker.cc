@@ -14,6 +14,7 @@
 #include "objfs/check/volume_repair.h"
 #include "objfs/check/volume_scan.h"
 #include "objfs/raid/column_record.h"
+#include "objfs/spread/fenced_record.h"
 #include "runtime/base/status.h"
 
 namespace abacus::objfs {
@@ -243,7 +244,8 @@ absl::Status ReadColumn(ObjectStore& store, ObjectId id, uint64_t size, uint64_t
 absl::Status LookAtColumn(ObjectStore& store, ObjectId id, bool data, uint64_t* bytes_read) {
   ABACUS_ASSIGN_OR_RETURN(const ObjectAttributes attributes, store.GetAttributes(id));
   if (!attributes.blob.empty()) {
-    ABACUS_RETURN_IF_ERROR(ColumnRecord::Decode(attributes.blob).status());
+    ABACUS_ASSIGN_OR_RETURN(const FencedRecord fenced, FencedRecord::Decode(attributes.blob));
+    ABACUS_RETURN_IF_ERROR(ColumnRecord::Decode(fenced.record).status());
   }
   return data ? ReadColumn(store, id, attributes.size_bytes, bytes_read) : absl::OkStatus();
 }

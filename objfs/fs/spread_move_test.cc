@@ -18,6 +18,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "objfs/fs/testing/file_system_world.h"
+#include "objfs/raid/testing/scrub_all.h"
 
 namespace abacus::objfs {
 namespace {
@@ -188,7 +189,8 @@ TEST_F(SpreadMoveTest, WhatIsWrittenWhileItIsCopiedIsThere) {
   done = true;
   writing.join();
   EXPECT_TRUE(Read(*client, handle) == text);
-  const auto scrubbed = client->Scrub(handle, 0, UINT64_MAX);
+  const auto scrubbed =
+      testing::ScrubInSteps([&](uint64_t from) { return client->Scrub(handle, from, UINT64_MAX); });
   ASSERT_TRUE(scrubbed.ok()) << scrubbed.status();
   EXPECT_EQ(scrubbed->mismatched + scrubbed->repaired + scrubbed->damaged, 0u);
   EXPECT_TRUE(client->Release(handle).ok());

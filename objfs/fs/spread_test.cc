@@ -20,6 +20,7 @@
 #include "gtest/gtest.h"
 #include "objfs/fs/testing/file_system_world.h"
 #include "objfs/fs/testing/movables.h"
+#include "objfs/raid/testing/scrub_all.h"
 #include "objfs/spread/spread_layer.h"
 
 namespace abacus::objfs {
@@ -126,6 +127,27 @@ TEST_F(SpreadTest, AFileHasAColumnAtEachOfItsServersAndItsInodeAtTheFirst) {
   EXPECT_EQ(Read(*other, there), text);
   EXPECT_TRUE(other->Release(there).ok());
   EXPECT_TRUE(client->Release(handle).ok());
+}
+
+// As of a server that answered for the volume before, and was held up while it opened the file.
+TEST_F(SpreadTest, ServersThatWereStartedAgainRefuseAnEarlierOpening) {
+  const auto client = world_.Client(1);
+  const std::string text = NoiseOf(4, 100'000);
+  const FileHandle handle = Create(*client, "file", kCachedRaid);
+  const ObjectId id = Find(*client, "file");
+  Write(*client, handle, 0, text);
+  ASSERT_TRUE(client->Sync(handle).ok());
+  ASSERT_TRUE(client->Release(handle).ok());
+  for (size_t server = 1; server < 4; ++server) {
+    world_.LoseColumns(server);
+    world_.StartColumns(server, next_spare_++);
+    const auto columns = world_.volume()->ColumnsAt(server);
+    ASSERT_TRUE(columns.ok()) << columns.status();
+    EXPECT_TRUE(absl::IsUnauthenticated((*columns)->Open(id, Version{1}).status())) << server;
+  }
+  const FileHandle again = Open(*client, "file");
+  EXPECT_EQ(Read(*client, again), text);
+  EXPECT_TRUE(client->Release(again).ok());
 }
 
 TEST_F(SpreadTest, ParityGoesRoundAmongServersFromFileToFile) {
@@ -594,7 +616,8 @@ TEST_F(SpreadTest, AServerThatLostItsDiskIsFilledAgain) {
   world_.StartColumns(1, kSpare, /*is_empty=*/true);
   const FileHandle again = Open(*client, "file");
   ASSERT_TRUE(RebuildAll(*client, again).ok());
-  const auto scrubbed = client->Scrub(again, 0, UINT64_MAX);
+  const auto scrubbed =
+      testing::ScrubInSteps([&](uint64_t from) { return client->Scrub(again, from, UINT64_MAX); });
   ASSERT_TRUE(scrubbed.ok()) << scrubbed.status();
   EXPECT_TRUE(scrubbed->done);
   EXPECT_EQ(scrubbed->mismatched + scrubbed->damaged + scrubbed->repaired, 0u);

@@ -35,8 +35,9 @@ namespace abacus::objfs {
 // column; in `lacking` (MR) each column was followed by its own.
 struct ColumnRecord {
   enum class Kind : uint8_t { kRaid5, kMirror };
-  static constexpr size_t kBytesMax = 4096;  // of a store's attributes
-  // With up to 14 columns this and the most runs of stripes fit together.
+  // A store's attributes have 4,096; what a column keeps beside its record takes 11 of them.
+  static constexpr size_t kBytesMax = 4085;
+  // With up to 13 columns this and the most runs of stripes fit together.
   static constexpr size_t kInodeBytesMax = 2400;
   static constexpr size_t kWrittenRunsMax = 96, kMissedRunsMax = 32, kDoubtfulRunsMax = 64;
   static constexpr uint64_t kStripesMax = UINT32_MAX;

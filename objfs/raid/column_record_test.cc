@@ -267,8 +267,8 @@ TEST(ColumnRecordTest, OneOfALaterVersionIsNotTakenForDamage) {
 
 TEST(ColumnRecordTest, TheLargestFitsTheAttributesOfAStore) {
   ColumnRecord record = Sample();
-  record.columns = 14;
-  record.durable.resize(14);
+  record.columns = 13;
+  record.durable.resize(13);
   record.written.clear(), record.missed.clear(), record.doubtful.clear();
   for (size_t i = 0; i < ColumnRecord::kWrittenRunsMax; ++i) record.written.Add({2 * i, 2 * i + 1});
   for (size_t i = 0; i < ColumnRecord::kMissedRunsMax; ++i) record.missed.Add({2 * i, 2 * i + 1});

@@ -63,8 +63,8 @@ class ColumnsLayer : public Layer {
   // paces: calls to the file go on between steps and during one. Progress is durable.
   // Errors: kUnavailable - the column still does not answer.
   virtual absl::StatusOr<RebuildProgress> Rebuild(uint64_t stripes, Version now);
-  // Reads up to `stripes` stripes from stripe `from` on, checks and repairs them. Stripes of which
-  // a column lacks something are passed over.
+  // Reads up to `stripes` stripes from stripe `from` on, one at least and no more after 100 ms,
+  // checks and repairs them. Stripes of which a column lacks something are passed over.
   virtual absl::StatusOr<ScrubProgress> Scrub(uint64_t from, uint64_t stripes, Version now);
 
   ABACUS_OBJECT(ColumnsLayer, "objfs.ColumnsLayer", 1, Read, Write, Append, Truncate, Punch, Seek,

@@ -16,6 +16,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "objfs/raid/testing/column_steps.h"
+#include "objfs/raid/testing/scrub_all.h"
 #include "objfs/raid/testing/test_columns.h"
 #include "objfs/store/memory_disk.h"
 
@@ -35,7 +36,7 @@ using testing::TestCopies;
 constexpr uint64_t kUnit = 8192;
 
 void ExpectSame(TestCopies& copies, size_t size) {
-  const auto scrubbed = copies.raid()->Scrub(0, UINT64_MAX, copies.Now());
+  const auto scrubbed = testing::ScrubAll(copies);
   ASSERT_TRUE(scrubbed.ok()) << scrubbed.status();
   EXPECT_TRUE(scrubbed->done);
   EXPECT_EQ(scrubbed->checked, (size + kUnit - 1) / kUnit);
@@ -113,7 +114,7 @@ TEST_P(MirrorModelTest, IsItsModelWhicheverCopyIsAwayOldOrDamaged) {
     if (fate == 3 && model.size() >= 64 && model.substr(rots, 64).find('\0') > 32) {
       Rot(copies, dead, model.substr(rots, 64));
       ASSERT_NO_FATAL_FAILURE(ExpectIs(copies, model));
-      ASSERT_TRUE(copies.raid()->Scrub(0, UINT64_MAX, copies.Now()).ok());
+      ASSERT_TRUE(testing::ScrubAll(copies).ok());
     }
     ASSERT_NO_FATAL_FAILURE(ExpectIs(copies, model));
     ASSERT_NO_FATAL_FAILURE(ExpectSame(copies, model.size()));
@@ -307,7 +308,7 @@ TEST_F(MirrorTest, WhatRottedIsReadFromTheOtherCopyAndRepairedInPlace) {
   std::string own(kUnit, '\0');
   ASSERT_TRUE(absl::IsDataLoss(copies_.store(0).Read(copies_.id(0), 0, own).status()));
   for (int i = 0; i < 4; ++i) ExpectIs(copies_, model_);  // of one copy and of the other
-  const auto scrubbed = copies_.raid()->Scrub(0, 100, copies_.Now());
+  const auto scrubbed = testing::ScrubAll(copies_);
   ASSERT_TRUE(scrubbed.ok()) << scrubbed.status();
   ASSERT_TRUE(copies_.store(0).Read(copies_.id(0), 0, own).ok()) << "it was repaired";
   EXPECT_EQ(own, model_.substr(0, kUnit));
@@ -317,12 +318,12 @@ TEST_F(MirrorTest, WhatRottedIsReadFromTheOtherCopyAndRepairedInPlace) {
   EXPECT_THAT(state->facts,
               ::testing::Contains(std::pair<std::string, std::string>("repaired", "2 blocks")));
   ASSERT_TRUE(Rot(copies_, 0, model_.substr(6 * kUnit + 9, 64)));
-  EXPECT_EQ(copies_.raid()->Scrub(0, 100, copies_.Now())->repaired, 1u);
+  EXPECT_EQ(testing::ScrubAll(copies_)->repaired, 1u);
   // In both at one place: an error, and nothing is made up.
   ASSERT_TRUE(Rot(copies_, 0, model_.substr(2 * kUnit + 9, 64)));
   ASSERT_TRUE(Rot(copies_, 1, model_.substr(2 * kUnit + 9, 64)));
   EXPECT_TRUE(absl::IsDataLoss(Read().status()));
-  EXPECT_EQ(copies_.raid()->Scrub(0, 100, copies_.Now())->damaged, 1u);
+  EXPECT_EQ(testing::ScrubAll(copies_)->damaged, 1u);
 }
 
 TEST_F(MirrorTest, APartOfADamagedBlockIsWrittenRoundTheDamage) {

@@ -31,10 +31,7 @@ absl::Status MirrorLayer::OpenLocked(Version now) {
         absl::StrCat("which copies are current is not known: ", kept.status().message()));
   }
   ABACUS_ASSIGN_OR_RETURN(const std::set<size_t> lacking, LackingOf(kept->inode, below_count()));
-  std::vector<absl::StatusOr<ColumnRecord>> found;
-  for (size_t column = 0; column < below_count(); ++column) {
-    found.push_back(ReadRecord(column, now));
-  }
+  const std::vector<absl::StatusOr<ColumnRecord>> found = ReadRecords(now);
   ABACUS_RETURN_IF_ERROR(TakeRecords(lacking, kept->size, found));
   bool written = false;
   {

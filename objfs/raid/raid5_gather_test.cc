@@ -14,6 +14,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "objfs/raid/testing/column_steps.h"
+#include "objfs/raid/testing/scrub_all.h"
 #include "objfs/raid/testing/test_columns.h"
 
 namespace abacus::objfs {
@@ -93,7 +94,7 @@ TEST_F(Raid5GatherTest, PiecesThatAreOfTwoStripesAreGatheredToo) {
   EXPECT_EQ(columns_.Sum(&ColumnSwitch::reads), 0u);
   EXPECT_EQ(columns_.Sum(&ColumnSwitch::writes), 10u);
   ExpectIs(columns_, model_);
-  EXPECT_EQ(columns_.raid()->Scrub(0, 100, columns_.Now())->mismatched, 0u);
+  EXPECT_EQ(testing::ScrubAll(columns_)->mismatched, 0u);
 }
 
 TEST_F(Raid5GatherTest, WhatIsKeptIsSeenByEachCall) {
@@ -247,7 +248,7 @@ TEST_F(Raid5GatherTest, AFlushThatCannotWriteAllFlushesTheRest) {
   for (size_t i = 0; i < columns_.count(); ++i) columns_.disk(i).PowerOn(i);
   columns_.Start();
   ExpectRead(0, at_ - 2 * kPiece);
-  EXPECT_EQ(columns_.raid()->Scrub(0, 100, columns_.Now())->mismatched, 0u);
+  EXPECT_EQ(testing::ScrubAll(columns_)->mismatched, 0u);
 }
 
 // Full disks keep nobody from reading, cutting off and punching, which makes room.
@@ -299,7 +300,7 @@ TEST_F(Raid5GatherTest, WhatCannotBeWrittenIsReadAndCanBeRemoved) {
   at_ = 0;
   WriteOn(2);
   ExpectIs(columns_, model_);
-  EXPECT_EQ(columns_.raid()->Scrub(0, 100, columns_.Now())->mismatched, 0u);
+  EXPECT_EQ(testing::ScrubAll(columns_)->mismatched, 0u);
 }
 
 TEST_F(Raid5GatherTest, NotMoreThanAStripeIsKeptAndNoneThatIsTooLarge) {
@@ -379,7 +380,7 @@ TEST_F(Raid5GatherTest, WithAColumnMissingNothingIsKept) {
   ASSERT_TRUE(columns_.RebuildAll().ok());
   WriteOn(7);
   ExpectIs(columns_, model_);
-  EXPECT_EQ(columns_.raid()->Scrub(0, 100, columns_.Now())->mismatched, 0u);
+  EXPECT_EQ(testing::ScrubAll(columns_)->mismatched, 0u);
 }
 
 TEST_F(Raid5GatherTest, AReaderBesideTheWriterSeesWhatWasAcknowledged) {
@@ -419,7 +420,7 @@ TEST_F(Raid5GatherTest, AReaderBesideTheWriterSeesWhatWasAcknowledged) {
   stop = true;
   for (auto& reader : readers) reader.join();
   ExpectIs(columns_, model_);
-  EXPECT_EQ(columns_.raid()->Scrub(0, 1000, columns_.Now())->mismatched, 0u);
+  EXPECT_EQ(testing::ScrubAll(columns_)->mismatched, 0u);
 }
 
 // What a sequential writer of 4 KiB costs: in the columns' I/Os, and beneath a cache.

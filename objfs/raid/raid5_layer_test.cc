@@ -12,6 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "objfs/raid/testing/column_steps.h"
+#include "objfs/raid/testing/scrub_all.h"
 #include "objfs/raid/testing/test_columns.h"
 
 namespace abacus::objfs {
@@ -26,7 +27,7 @@ using testing::Step;
 using testing::TestColumns;
 
 void ExpectParity(TestColumns& columns, size_t size, uint64_t stripe_bytes) {
-  const auto scrubbed = columns.raid()->Scrub(0, UINT64_MAX, columns.Now());
+  const auto scrubbed = testing::ScrubAll(columns);
   ASSERT_TRUE(scrubbed.ok()) << scrubbed.status();
   EXPECT_TRUE(scrubbed->done);
   EXPECT_EQ(scrubbed->checked, (size + stripe_bytes - 1) / stripe_bytes);
@@ -305,7 +306,7 @@ TEST_F(Raid5Test, WhatRottedIsFoundByItsChecksumAndRepairedFromTheRest) {
   EXPECT_EQ(own, model_.substr(0, kUnit));
   ExpectParity(columns_, model_.size(), kStripe);
   ASSERT_TRUE(Rot(columns_, 2, model_.substr(2 * kUnit + 9000, 64)));
-  const auto scrubbed = columns_.raid()->Scrub(0, 100, columns_.Now());
+  const auto scrubbed = testing::ScrubAll(columns_);
   ASSERT_TRUE(scrubbed.ok()) << scrubbed.status();
   EXPECT_EQ(scrubbed->repaired, 1u);
   ExpectParity(columns_, model_.size(), kStripe);
@@ -317,6 +318,33 @@ TEST_F(Raid5Test, ScrubMakesAWrongParityRight) {
   ASSERT_TRUE(columns_.store(4).Write(columns_.id(4), 0, "wrong", columns_.Now().value).ok());
   EXPECT_EQ(columns_.raid()->Scrub(0, 1, columns_.Now())->mismatched, 1u);
   ExpectParity(columns_, model_.size(), kStripe);
+}
+
+// Who closes the file waits for no more than a step.
+TEST_F(Raid5Test, AStepOfAScrubOfSlowColumnsIsShort) {
+  constexpr uint64_t kStripes = 40;
+  Fill(kStripes);
+  constexpr int64_t kReadMs = 20;
+  for (size_t i = 0; i < columns_.count(); ++i) columns_.column(i).read_ns = kReadMs * 1'000'000;
+  uint64_t steps = 0;
+  const auto all = testing::ScrubInSteps([&](uint64_t from) {
+    const auto step = columns_.raid()->Scrub(from, kStripes, columns_.Now());
+    EXPECT_TRUE(step.ok()) << step.status();
+    if (step.ok()) {
+      EXPECT_EQ(step->next, from + step->checked);
+      EXPECT_GE(step->checked, 1u);
+      EXPECT_LE(step->checked, 100u / kReadMs);  // each takes as long as a read, at least
+      EXPECT_EQ(step->done, step->next == kStripes);
+    }
+    ++steps;
+    return step;
+  });
+  ASSERT_TRUE(all.ok()) << all.status();
+  EXPECT_EQ(all->checked, kStripes);
+  EXPECT_EQ(all->mismatched + all->repaired + all->damaged, 0u);
+  EXPECT_GE(steps, kStripes * kReadMs / 100);
+  // Whoever asks for one gets one.
+  EXPECT_EQ(columns_.raid()->Scrub(3, 1, columns_.Now())->next, 4u);
 }
 
 TEST_F(Raid5Test, ColumnsOfAnotherFileAreRefused) {

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "objfs/raid/raid5_layer.h"
+#include "objfs/raid/testing/scrub_all.h"
 #include "objfs/raid/testing/test_columns.h"
 
 namespace abacus::objfs {
@@ -142,7 +143,7 @@ TEST(Raid5RebuiltTest, TheParityOfARebuiltStripeIsNotBelievedAfterACrash) {
   file.Flush();
   columns.column(kGone).dead = false;
   ASSERT_TRUE(columns.RebuildAll().ok());
-  const auto scrubbed = columns.raid()->Scrub(0, 100, columns.Now());
+  const auto scrubbed = testing::ScrubAll(columns);
   ASSERT_TRUE(scrubbed.ok()) << scrubbed.status();
   EXPECT_EQ(scrubbed->mismatched, 0u);
 }

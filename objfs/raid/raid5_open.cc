@@ -95,10 +95,7 @@ absl::Status Raid5Layer::TakeRecords(std::vector<absl::StatusOr<ColumnRecord>> f
 }
 
 absl::Status Raid5Layer::OpenLocked(Version now) {
-  std::vector<absl::StatusOr<ColumnRecord>> found;
-  for (size_t column = 0; column < below_count(); ++column) {
-    found.push_back(ReadRecord(column, now));
-  }
+  const std::vector<absl::StatusOr<ColumnRecord>> found = ReadRecords(now);
   ABACUS_RETURN_IF_ERROR(TakeRecords(found));
   // Where one was missing already, all others have it.
   const ColumnRecord* const newest = NewestOf(found);

@@ -12,7 +12,9 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "objfs/raid/testing/column_steps.h"
+#include "objfs/raid/testing/scrub_all.h"
 #include "objfs/raid/testing/test_columns.h"
+#include "runtime/base/mutex.h"
 
 namespace abacus::objfs {
 namespace {
@@ -58,7 +60,7 @@ class Raid5SlowTest : public ::testing::Test {
     return sum / static_cast<double>(units);
   }
   void ExpectParity() {
-    const auto scrubbed = columns_.raid()->Scrub(0, UINT64_MAX, columns_.Now());
+    const auto scrubbed = testing::ScrubAll(columns_);
     ASSERT_TRUE(scrubbed.ok()) << scrubbed.status();
     EXPECT_EQ(scrubbed->mismatched + scrubbed->repaired + scrubbed->damaged, 0u);
   }
@@ -67,6 +69,39 @@ class Raid5SlowTest : public ::testing::Test {
   TestColumns columns_{5, "32 KiB"};
   std::string model_;
 };
+
+// Each of two servers that are dead, and not known to be yet, keeps its caller waiting: not one
+// after the other.
+TEST_F(Raid5SlowTest, AnOpeningWaitsForAllColumnsAtOnce) {
+  Fill(2);
+  ASSERT_TRUE(columns_.raid()->CloseColumns(columns_.Now()).ok());
+  // Each answers when all have been asked, or not at all.
+  struct All {
+    runtime::Mutex mutex;
+    runtime::CondVar changed;
+    size_t asked ABSL_GUARDED_BY(mutex) = 0;
+    size_t alone ABSL_GUARDED_BY(mutex) = 0;  // that gave up waiting for the others
+  } all;
+  const auto wait = [&all, count = columns_.count()](LayerCall) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    runtime::MutexLock lock(all.mutex);
+    ++all.asked;
+    all.changed.SignalAll();
+    while (all.asked < count && all.alone == 0) {
+      if (!all.changed.WaitUntil(all.mutex, end)) ++all.alone;
+    }
+    all.changed.SignalAll();
+    return absl::UnavailableError("the server does not answer");
+  };
+  for (size_t i = 0; i < columns_.count(); ++i) columns_.column(i).BeforeLook(wait);
+  EXPECT_TRUE(absl::IsUnavailable(columns_.top()->Read(0, 1, columns_.Now()).status()));
+  {
+    runtime::MutexLock lock(all.mutex);
+    EXPECT_EQ(all.alone, 0u);
+  }
+  for (size_t i = 0; i < columns_.count(); ++i) columns_.column(i).BeforeLook(nullptr);
+  Read(0, model_.size());
+}
 
 TEST_F(Raid5SlowTest, ASlowColumnDoesNotSlowReadsToItsSpeed) {
   Fill(20);

@@ -3,6 +3,7 @@
 #include "objfs/raid/recorded_columns.h"
 
 #include <algorithm>
+#include <chrono>
 #include <deque>
 
 #include "absl/strings/str_cat.h"
@@ -19,6 +20,8 @@ constexpr StripeRun kWholeFileRun{0, UINT64_MAX};
 constexpr StripeRun kOneAtATimeRun{0, 1};
 // Of which Admit() makes use; what comes back into the set with a column has the rest.
 constexpr size_t kAdmittedRunsMax = 32;
+// Who closes the file, or moves the object, waits for a step: on slow columns it has fewer stripes.
+constexpr std::chrono::milliseconds kScrubStep{100};
 }  // namespace
 
 // -- opening --------------------------------------------------------------------------------------
@@ -56,7 +59,23 @@ absl::Status RecordedColumns::Open(Version now) {
 }
 
 absl::StatusOr<ColumnRecord> RecordedColumns::ReadRecord(size_t column, Version now) {
-  const absl::StatusOr<Attributes> attributes = below(column)->GetAttributes(now);
+  return RecordIn(column, below(column)->GetAttributes(now));
+}
+
+std::vector<absl::StatusOr<ColumnRecord>> RecordedColumns::ReadRecords(Version now) {
+  std::deque<runtime::BranchOf<absl::StatusOr<Attributes>>> branches;
+  for (size_t column = 0; column < below_count(); ++column) {
+    branches.push_back(below(column).Fork<&Layer::GetAttributes>(now));
+  }
+  std::vector<absl::StatusOr<ColumnRecord>> records;
+  for (size_t column = 0; column < below_count(); ++column) {
+    records.push_back(RecordIn(column, branches[column].Join()));
+  }
+  return records;
+}
+
+absl::StatusOr<ColumnRecord> RecordedColumns::RecordIn(
+    size_t column, const absl::StatusOr<Attributes>& attributes) const {
   if (!attributes.ok()) {
     const absl::Status& why = attributes.status();
     if (IsWouldBlock(why) || absl::IsResourceExhausted(why)) return why;
@@ -627,7 +646,9 @@ absl::StatusOr<ScrubProgress> RecordedColumns::Scrub(uint64_t from, uint64_t str
     all = StripesIn(now_.size);
   }
   progress.next = from;
+  const auto end = std::chrono::steady_clock::now() + kScrubStep;
   for (; progress.next < all && stripes > 0; ++progress.next, --stripes) {
+    if (progress.next > from && std::chrono::steady_clock::now() >= end) break;
     const Turn turn(turns_, {progress.next, progress.next + 1}, RangeTurns::Kind::kExclusive);
     absl::Status status;
     do {

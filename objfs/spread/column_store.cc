@@ -1,6 +1,7 @@
 #include "objfs/spread/column_store.h"
 
 #include "absl/strings/str_cat.h"
+#include "objfs/spread/fenced_record.h"
 #include "runtime/base/status.h"
 
 namespace abacus::objfs {
@@ -85,10 +86,17 @@ absl::Status ColumnLayer::Flush(Version now) {
   return Inside([&] { return storage_.Flush(now); });
 }
 absl::StatusOr<Attributes> ColumnLayer::GetAttributes(Version now) {
-  return Inside([&] { return storage_.GetAttributes(now); });
+  return Inside([&]() -> absl::StatusOr<Attributes> {
+    ABACUS_ASSIGN_OR_RETURN(Attributes attributes, storage_.GetAttributes(now));
+    ABACUS_ASSIGN_OR_RETURN(FencedRecord fenced, FencedRecord::Decode(attributes.inode));
+    attributes.inode = std::move(fenced.record);
+    return attributes;
+  });
 }
 absl::Status ColumnLayer::SetInode(const std::string& inode, Version now) {
-  return Inside([&] { return storage_.SetInode(inode, now); });
+  return Inside([&] {
+    return storage_.SetInode(FencedRecord{.opening = epoch_, .record = inode}.Encode(), now);
+  });
 }
 absl::StatusOr<CommitResult> ColumnLayer::Commit(const std::vector<RangeVersion>& reads,
                                                  const std::vector<RangeWrite>& writes,
@@ -103,8 +111,22 @@ ColumnStore::ColumnStore(std::shared_ptr<ObjectStore> store, Host host)
 
 ColumnStore::~ColumnStore() = default;
 
+absl::Status ColumnStore::CheckNotLate(ObjectId id, Version epoch) {
+  const absl::StatusOr<ObjectAttributes> attributes = store_->GetAttributes(id);
+  // Of one that is not there nobody has anything, and of a damaged one the file's others tell.
+  if (absl::IsNotFound(attributes.status()) || absl::IsDataLoss(attributes.status())) {
+    return absl::OkStatus();
+  }
+  ABACUS_RETURN_IF_ERROR(attributes.status());
+  const absl::StatusOr<FencedRecord> fenced = FencedRecord::Decode(attributes->blob);
+  if (absl::IsDataLoss(fenced.status())) return absl::OkStatus();
+  ABACUS_RETURN_IF_ERROR(fenced.status());
+  return epoch < fenced->opening ? ShutOut() : absl::OkStatus();
+}
+
 absl::StatusOr<Ref<Layer>> ColumnStore::Open(ObjectId id, Version epoch) {
   const Turns::Turn turn(turns_, id);
+  ABACUS_RETURN_IF_ERROR(CheckNotLate(id, epoch));
   std::shared_ptr<ColumnFence> fence;
   {
     MutexLock lock(mutex_);
@@ -169,7 +191,9 @@ absl::StatusOr<std::vector<ColumnState>> ColumnStore::States(ObjectId after, uin
     if (attributes.ok()) {
       state.size = attributes->size_bytes;
       state.allocated = attributes->allocated_bytes;
-      state.record = std::move(attributes->blob);
+      absl::StatusOr<FencedRecord> fenced = FencedRecord::Decode(attributes->blob);
+      // What is not known here is no record to who looks at it either.
+      state.record = fenced.ok() ? std::move(fenced->record) : std::move(attributes->blob);
     } else {
       state.record = "damaged";  // no record: the file's others are believed
     }

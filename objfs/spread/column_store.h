@@ -158,7 +158,8 @@ class ColumnStore final : public runtime::AnchoredObject {
   ~ColumnStore() override;
 
   // The column for who was promised the file by `epoch`, an empty one where there was none. Who had
-  // it before is shut out. Errors: kUnauthenticated - it was opened by a later epoch.
+  // it before is shut out. Errors: kUnauthenticated - a later epoch has opened it since the server
+  // was started, and has not closed it; or has written the record that it has (fenced_record.h).
   absl::StatusOr<runtime::Ref<Layer>> Open(ObjectId id, Version epoch);
   // What was opened up to `epoch` is not used any more.
   absl::Status Close(ObjectId id, Version epoch);
@@ -167,6 +168,7 @@ class ColumnStore final : public runtime::AnchoredObject {
   // Up to `count_max` columns of files above `after`, rising.
   absl::StatusOr<std::vector<ObjectId>> List(ObjectId after, uint64_t count_max);
   absl::StatusOr<std::vector<ColumnState>> States(ObjectId after, uint64_t count_max);
+  // The record as it is kept, with its opening (FencedRecord): a copy refuses the same.
   absl::StatusOr<ColumnState> State(ObjectId id);
 
   // -- a column comes here from the server that has it, which serves it meanwhile ----------------
@@ -222,6 +224,9 @@ class ColumnStore final : public runtime::AnchoredObject {
   absl::Status PunchHere(ObjectId id, uint64_t from, uint64_t end);
   absl::Status Finish(const runtime::Ref<ColumnStore>& source, ObjectId id, uint64_t copy);
   void ForgetCopy(ObjectId id);
+
+  // Errors: kUnauthenticated - the record that is there was written by a later opening.
+  absl::Status CheckNotLate(ObjectId id, Version epoch);
 
   struct Opened {
     std::shared_ptr<ColumnFence> fence = std::make_shared<ColumnFence>();

@@ -25,6 +25,7 @@
 #include "absl/strings/match.h"
 #include "gtest/gtest.h"
 #include "objfs/fs/testing/file_system_world.h"
+#include "objfs/raid/testing/scrub_all.h"
 #include "objfs/store/model_disk.h"
 #include "runtime/base/mutex.h"
 
@@ -190,7 +191,8 @@ class CrashWorld {
   void CheckFile(FileSystem& at, ObjectId id) {
     const auto handle = at.Open(Caller(), id, O_RDWR);
     ASSERT_TRUE(handle.ok()) << handle.status();
-    const auto scrubbed = at.Scrub(*handle, 0, UINT64_MAX);
+    const auto scrubbed =
+        ScrubInSteps([&](uint64_t from) { return at.Scrub(*handle, from, UINT64_MAX); });
     ASSERT_TRUE(scrubbed.ok()) << scrubbed.status();
     EXPECT_EQ(scrubbed->mismatched + scrubbed->repaired + scrubbed->damaged, 0u);
     EXPECT_TRUE(at.Release(*handle).ok());

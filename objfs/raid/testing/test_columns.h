@@ -49,17 +49,22 @@ struct ColumnSwitch {
     absl::SleepFor(absl::Nanoseconds(ns));
     --reading;
   }
+  // Asked before its attributes are read, likewise.
+  void BeforeLook(Hook hook) {
+    runtime::MutexLock lock(mutex);
+    before_look = std::make_shared<Hook>(std::move(hook));
+  }
   absl::Status Ask(LayerCall call) {
     std::shared_ptr<Hook> hook;
     {
       runtime::MutexLock lock(mutex);
-      hook = before_change;
+      hook = call == LayerCall::kGetAttributes ? before_look : before_change;
     }
     return hook != nullptr && *hook ? (*hook)(call) : absl::OkStatus();
   }
 
   runtime::Mutex mutex;
-  std::shared_ptr<Hook> before_change ABSL_GUARDED_BY(mutex);
+  std::shared_ptr<Hook> before_change ABSL_GUARDED_BY(mutex), before_look ABSL_GUARDED_BY(mutex);
 };
 
 class TestColumn final : public ProbeLayer {
@@ -94,6 +99,8 @@ class TestColumn final : public ProbeLayer {
         return control_->Ask(seen.call);
       case LayerCall::kSetInode:
         ++control_->records;
+        return control_->Ask(seen.call);
+      case LayerCall::kGetAttributes:
         return control_->Ask(seen.call);
       default:
         break;
