@@ -7,6 +7,9 @@ Each source file of the project (none that was generated) that stands in the bui
 compile_commands.json and can touch what a lock guards is parsed with clang++ -fsyntax-only; no
 object file is made. Exit 1 if the analysis finds anything or a file does not parse.
 
+Where ccache is there, it tells of what has not changed since that it has no findings. It keeps no
+answer of a parse that failed.
+
 Guarded members are private, so they are touched in the header that declares them and in files that
 include it by name. A test sees them only where it has some of its own, or those of a */testing
 header; what its other headers define is analysed with their own source files.
@@ -16,23 +19,26 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 CLANG = ["clang++", "-fsyntax-only", "-Wno-everything", "-Wthread-safety", "-Werror=thread-safety"]
+
+# By the headers' own digests it finds what is unchanged, without a run of the preprocessor, and for
+# a miss it takes from clang which headers those are.
+CCACHE = {"CCACHE_DEPEND": "true", "CCACHE_ABSSTDERR": "true"}
 
 # What a parse depends on. All else (code generation, g++'s own warnings, outputs) is left behind,
 # so that flags which clang does not know cannot get in the way.
 KEPT = ("-D", "-U", "-I", "-isystem", "-iquote", "-include", "-std=")
 
-
 ANNOTATED = re.compile(r"ABSL_\w*(GUARDED_BY|LOCKS_\w+|LOCKABLE)|\bMutexLock\b")
 INCLUDED = re.compile(r'^#include "([^"]+)"', re.M)
 UNITY = re.compile(r"unity_\d+_cxx\.cxx")
-TARGET = re.compile(r".*?/?CMakeFiles/[^/]+\.dir/")
-TOGETHER_MAX = 16
 
 
 def can_touch(file, folders):
@@ -69,6 +75,11 @@ def kept_flags(arguments):
     return flags
 
 
+def output(arguments):
+    """The object file that a compile command makes; CMake 3.25 says it nowhere else."""
+    return arguments[arguments.index("-o") + 1] if "-o" in arguments[:-1] else ""
+
+
 def sources(build, entry):
     """The source files of one compile command; those that a unity build put together, apart."""
     file = Path(entry["directory"], entry["file"]).resolve()
@@ -78,49 +89,61 @@ def sources(build, entry):
 
 
 def commands(build):
-    """([file, ...], folder, flags): each source file of the project once, those of a target together.
-
-    Files of one target can be parsed as one, for a unity build does it too; their headers are read
-    once then.
+    """(name, [file, ...], folder, flags): each source file of the project once, under a name that
+    stays. Those that a unity build put together are so here too: their headers are read once.
     """
-    build = build.resolve()
     seen = set()
-    together = {}
+    todo = []
     for entry in json.loads((build / "compile_commands.json").read_text(encoding="utf-8")):
-        flags = kept_flags(entry.get("arguments") or shlex.split(entry["command"]))
+        arguments = entry.get("arguments") or shlex.split(entry["command"])
+        flags = kept_flags(arguments)
         folders = include_folders(entry["directory"], flags)
-        for file in sources(build, entry):
-            if file.suffix != ".cc" or build in file.parents or file in seen:
-                continue
-            if can_touch(file, folders):
-                seen.add(file)
-                target = TARGET.match(entry.get("output", ""))
-                key = (target[0] if target else str(file), entry["directory"], tuple(flags))
-                together.setdefault(key, []).append(file)
-    return [(files[i:i + TOGETHER_MAX], folder, flags)
-            for (_, folder, flags), files in sorted(together.items())
-            for i in range(0, len(files), TOGETHER_MAX)]
+        files = [file for file in sources(build, entry)
+                 if file.suffix == ".cc" and build not in file.parents and file not in seen
+                 and can_touch(file, folders)]
+        seen.update(files)
+        if files:
+            name = re.sub(r"[^A-Za-z0-9_.-]", "_", output(arguments) or str(files[0]))
+            todo.append((f"{name}.cc", files, entry["directory"], flags))
+    return todo
 
 
-def analyse(command):
-    files, folder, flags = command
-    text = "".join(f'#include "{file}"\n' for file in files)
-    return subprocess.run([*CLANG, *flags, "-x", "c++", "-"], input=text, cwd=folder, text=True,
-                          check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+def spelled(file, folders):
+    """The file as an #include can name it, so that clones of the project say the same."""
+    for folder in folders:
+        if folder.resolve() in file.parents:
+            return file.relative_to(folder.resolve())
+    return file
+
+
+def analyse(unities, command):
+    name, files, folder, flags = command
+    unity = unities / name
+    folders = include_folders(folder, flags)
+    unity.write_text("".join(f'#include "{spelled(file, folders)}"\n' for file in files),
+                     encoding="utf-8")
+    ccache = ["ccache"] if shutil.which("ccache") else []
+    return subprocess.run(
+        [*ccache, *CLANG, *flags, "-MD", "-MF", unity.with_suffix(".d"), "-c", unity, "-o",
+         unity.with_suffix(".o")], cwd=folder, text=True, check=False, env=os.environ | CCACHE,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
 
 def main():
     if len(sys.argv) not in (2, 3):
         sys.exit(__doc__)
     jobs = int(sys.argv[2]) if len(sys.argv) == 3 else os.cpu_count()
-    todo = commands(Path(sys.argv[1]))
+    build = Path(sys.argv[1]).resolve()
+    todo = commands(build)
+    unities = build / "thread_safety"
+    unities.mkdir(exist_ok=True)
     failed = 0
     with ThreadPoolExecutor(jobs) as pool:
-        for result in pool.map(analyse, todo):
+        for result in pool.map(partial(analyse, unities), todo):
             if result.returncode != 0:
                 failed += 1
                 print(result.stdout, flush=True)
-    count = sum(len(files) for files, _, _ in todo)
+    count = sum(len(files) for _, files, _, _ in todo)
     print(f"thread safety: {count} files, {'findings' if failed else 'no findings'}")
     return 1 if failed or not todo else 0
 

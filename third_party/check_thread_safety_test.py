@@ -2,6 +2,7 @@
 """check_thread_safety.py finds an unguarded access, whatever flags g++ was called with."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -36,27 +37,40 @@ inline int shared ABSL_GUARDED_BY(shared_mutex) = 0;
 
 @unittest.skipUnless(shutil.which("clang++"), "clang++ is not installed")
 class ThreadSafety(unittest.TestCase):
-    def run_on(self, body, flags="-DNEEDED=1", generated="", other="", unity=False):
-        with tempfile.TemporaryDirectory() as folder:
-            build = Path(folder, "build")
-            build.mkdir()
-            Path(folder, "counter.cc").write_text(SOURCE % body)
-            (build / "generated.cc").write_text(generated)
-            Path(folder, "other.cc").write_text(other)
-            Path(folder, "shared.h").write_text(SHARED)
-            command = (f"ccache /usr/bin/c++ {flags} -I {ROOT} -I{folder} -std=c++20 -O1 -Wno-tsan "
-                       "-fno-sanitize-recover=all -fconcepts-diagnostics-depth=2 -o counter.o -c ")
-            names = ("../counter.cc", "../counter.cc", "../other.cc", "generated.cc")
-            if unity:
-                names = ("unity_0_cxx.cxx",)
-                (build / names[0]).write_text(
-                    f'/* made */\n#include "{folder}/counter.cc"\n\n'
-                    f'#include "{folder}/other.cc"\n\n')
-            (build / "compile_commands.json").write_text(json.dumps([
-                {"directory": str(build), "file": name, "command": command + name,
-                 "output": f"CMakeFiles/target.dir/{name}.o"} for name in names]))
-            return subprocess.run([sys.executable, SCRIPT, build, "1"], capture_output=True,
-                                  text=True, check=False)
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        self.build = self.folder / "build"
+        self.build.mkdir()
+        self.environment = {**os.environ, "CCACHE_DIR": str(self.folder / "cache")}
+
+    def run_on(self, body, flags="-DNEEDED=1", generated="", other="", unity=False, shared=SHARED):
+        folder, build = self.folder, self.build
+        (folder / "counter.cc").write_text(SOURCE % body)
+        (build / "generated.cc").write_text(generated)
+        (folder / "other.cc").write_text(other)
+        (folder / "shared.h").write_text(shared)
+        names = ("../counter.cc", "../counter.cc", "../other.cc", "generated.cc")
+        if unity:
+            names = ("unity_0_cxx.cxx",)
+            (build / names[0]).write_text(
+                f'/* made */\n#include "{folder}/counter.cc"\n\n'
+                f'#include "{folder}/other.cc"\n\n')
+        command = (f"ccache /usr/bin/c++ {flags} -I {ROOT} -I{folder} -std=c++20 -O1 -Wno-tsan "
+                   "-fno-sanitize-recover=all -fconcepts-diagnostics-depth=2 "
+                   "-o CMakeFiles/target.dir/%s.o -c %s")
+        (build / "compile_commands.json").write_text(json.dumps([
+            {"directory": str(build), "file": name, "command": command % (name, name)}
+            for name in names]))
+        return subprocess.run([sys.executable, SCRIPT, build, "1"], capture_output=True,
+                              text=True, check=False, env=self.environment)
+
+    def cache_counts(self):
+        lines = subprocess.run(["ccache", "--print-stats"], capture_output=True, text=True,
+                               check=True, env=self.environment).stdout.splitlines()
+        counts = dict(line.split("\t") for line in lines)
+        return int(counts["direct_cache_hit"]), int(counts["cache_miss"])
 
     def test_guarded_access_passes(self):
         result = self.run_on("abacus::runtime::MutexLock lock(counter.mutex);")
@@ -103,6 +117,37 @@ class ThreadSafety(unittest.TestCase):
         result = self.run_on("abacus::runtime::MutexLock lock(counter.mutex);",
                              generated="#error generated")
         self.assertEqual(0, result.returncode, result.stdout)
+
+    def test_files_of_a_unity_build_are_parsed_together(self):
+        result = self.run_on("abacus::runtime::MutexLock lock(counter.mutex);", unity=True,
+                             other='#include "shared.h"\nstatic_assert(sizeof(Counter) > 0);\n')
+        self.assertEqual((0, "thread safety: 2 files, no findings\n"),
+                         (result.returncode, result.stdout))
+
+    @unittest.skipUnless(shutil.which("ccache"), "ccache is not installed")
+    def test_what_has_not_changed_is_not_parsed_again(self):
+        for _ in range(2):
+            result = self.run_on("abacus::runtime::MutexLock lock(counter.mutex);")
+            self.assertEqual(0, result.returncode, result.stdout)
+        self.assertEqual((1, 1), self.cache_counts())
+
+    @unittest.skipUnless(shutil.which("ccache"), "ccache is not installed")
+    def test_findings_are_found_again(self):
+        for _ in range(2):
+            result = self.run_on("")
+            self.assertEqual(1, result.returncode)
+            self.assertIn(f"{self.folder}/counter.cc:12:13: error: writing variable 'value'",
+                          result.stdout)
+
+    @unittest.skipUnless(shutil.which("ccache"), "ccache is not installed")
+    def test_what_a_header_newly_guards_is_found(self):
+        other = '#include "shared.h"\nint Read() { return shared; }\n'
+        unguarded = SHARED.replace("ABSL_GUARDED_BY(shared_mutex) ", "").replace(
+            "\ninline int", "  // ABSL_GUARDED_BY\ninline int")
+        for shared, code in ((unguarded, 0), (SHARED, 1), (unguarded, 0), (SHARED, 1)):
+            result = self.run_on("abacus::runtime::MutexLock lock(counter.mutex);", other=other,
+                                 shared=shared)
+            self.assertEqual(code, result.returncode, result.stdout)
 
 
 if __name__ == "__main__":

@@ -25,8 +25,8 @@ using Grant = LockTable::Grant;
 
 constexpr ObjectId kFile = 7;
 
-LockRequest Want(uint64_t owner, bool exclusive, uint64_t first, uint64_t last,
-                 uint64_t ticket = 0) {
+LockRequest Claim(uint64_t owner, bool exclusive, uint64_t first, uint64_t last,
+                  uint64_t ticket = 0) {
   return {.file = kFile,
           .kind = LockKind::kRecord,
           .exclusive = exclusive,
@@ -36,7 +36,7 @@ LockRequest Want(uint64_t owner, bool exclusive, uint64_t first, uint64_t last,
           .ticket = ticket};
 }
 LockRequest Flock(uint64_t owner, bool exclusive, uint64_t ticket = 0) {
-  LockRequest request = Want(owner, exclusive, 0, kLockEnd, ticket);
+  LockRequest request = Claim(owner, exclusive, 0, kLockEnd, ticket);
   request.kind = LockKind::kFlock;
   return request;
 }
@@ -67,89 +67,89 @@ class LockTableTest : public ::testing::Test {
 };
 
 TEST_F(LockTableTest, LocksOfOneOwnerSplitAndGrowTogether) {
-  EXPECT_EQ(Lock(1, Want(5, true, 0, 99)), LockState::kGranted);
-  Unlock(1, Want(5, false, 40, 59));
+  EXPECT_EQ(Lock(1, Claim(5, true, 0, 99)), LockState::kGranted);
+  Unlock(1, Claim(5, false, 40, 59));
   EXPECT_THAT(Held(), ElementsAre("1/5 w 0-39", "1/5 w 60-99"));
-  EXPECT_EQ(Lock(1, Want(5, false, 70, 79)), LockState::kGranted);
+  EXPECT_EQ(Lock(1, Claim(5, false, 70, 79)), LockState::kGranted);
   EXPECT_THAT(Held(), ElementsAre("1/5 w 0-39", "1/5 w 60-69", "1/5 r 70-79", "1/5 w 80-99"));
-  EXPECT_EQ(Lock(1, Want(5, true, 40, 79)), LockState::kGranted);
+  EXPECT_EQ(Lock(1, Claim(5, true, 40, 79)), LockState::kGranted);
   EXPECT_THAT(Held(), ElementsAre("1/5 w 0-99"));
-  EXPECT_EQ(Lock(1, Want(5, true, 100, kLockEnd)), LockState::kGranted);
+  EXPECT_EQ(Lock(1, Claim(5, true, 100, kLockEnd)), LockState::kGranted);
   EXPECT_THAT(Held(), ElementsAre("1/5 w 0-end"));
-  Unlock(1, Want(5, false, 10, kLockEnd));
+  Unlock(1, Claim(5, false, 10, kLockEnd));
   EXPECT_THAT(Held(), ElementsAre("1/5 w 0-9"));
 }
 
 TEST_F(LockTableTest, TheSameOwnersNumberOfAnotherClientIsAnotherOwner) {
-  EXPECT_EQ(Lock(1, Want(5, true, 0, 9)), LockState::kGranted);
-  EXPECT_EQ(Lock(2, Want(5, true, 0, 9)), LockState::kHeld);
-  EXPECT_EQ(Lock(2, Want(5, true, 10, 19)), LockState::kGranted);
+  EXPECT_EQ(Lock(1, Claim(5, true, 0, 9)), LockState::kGranted);
+  EXPECT_EQ(Lock(2, Claim(5, true, 0, 9)), LockState::kHeld);
+  EXPECT_EQ(Lock(2, Claim(5, true, 10, 19)), LockState::kGranted);
 }
 
 TEST_F(LockTableTest, TellsTheFirstLockThatExcludes) {
-  EXPECT_EQ(Lock(1, Want(5, false, 20, 29)), LockState::kGranted);
-  EXPECT_EQ(Lock(2, Want(6, false, 10, 39)), LockState::kGranted);
-  EXPECT_FALSE(table_.Excluding(3, Want(9, false, 0, kLockEnd)).has_value());
-  const auto excluding = table_.Excluding(3, Want(9, true, 25, kLockEnd));
+  EXPECT_EQ(Lock(1, Claim(5, false, 20, 29)), LockState::kGranted);
+  EXPECT_EQ(Lock(2, Claim(6, false, 10, 39)), LockState::kGranted);
+  EXPECT_FALSE(table_.Excluding(3, Claim(9, false, 0, kLockEnd)).has_value());
+  const auto excluding = table_.Excluding(3, Claim(9, true, 25, kLockEnd));
   ASSERT_TRUE(excluding.has_value());
   EXPECT_EQ(excluding->pid, 6u);
   EXPECT_EQ(excluding->range, (LockRange{10, 39}));
-  EXPECT_EQ(table_.Excluding(2, Want(6, true, 0, kLockEnd))->pid, 5u);
+  EXPECT_EQ(table_.Excluding(2, Claim(6, true, 0, kLockEnd))->pid, 5u);
 }
 
 TEST_F(LockTableTest, WhoWaitsIsServedInTheOrderOfComing) {
-  EXPECT_EQ(Lock(1, Want(1, true, 0, 9)), LockState::kGranted);
-  EXPECT_EQ(Lock(2, Want(2, false, 0, 4, 22)), LockState::kWaiting);
-  EXPECT_EQ(Lock(3, Want(3, true, 4, 6, 33)), LockState::kWaiting);
-  EXPECT_EQ(Lock(4, Want(4, false, 0, 4, 44)), LockState::kWaiting);
-  EXPECT_EQ(Lock(5, Want(5, true, 9, 9, 55)), LockState::kWaiting);
-  Unlock(1, Want(1, false, 0, 6));
+  EXPECT_EQ(Lock(1, Claim(1, true, 0, 9)), LockState::kGranted);
+  EXPECT_EQ(Lock(2, Claim(2, false, 0, 4, 22)), LockState::kWaiting);
+  EXPECT_EQ(Lock(3, Claim(3, true, 4, 6, 33)), LockState::kWaiting);
+  EXPECT_EQ(Lock(4, Claim(4, false, 0, 4, 44)), LockState::kWaiting);
+  EXPECT_EQ(Lock(5, Claim(5, true, 9, 9, 55)), LockState::kWaiting);
+  Unlock(1, Claim(1, false, 0, 6));
   EXPECT_THAT(grants_, ElementsAre(Grant{2, 22}, Grant{4, 44}));
   EXPECT_TRUE(table_.Waits(3, 33));
-  Unlock(2, Want(2, false, 0, kLockEnd));
-  Unlock(4, Want(4, false, 0, kLockEnd));
+  Unlock(2, Claim(2, false, 0, kLockEnd));
+  Unlock(4, Claim(4, false, 0, kLockEnd));
   EXPECT_EQ(grants_.back(), (Grant{3, 33}));
   EXPECT_TRUE(table_.Cancel(5, 55));
   EXPECT_FALSE(table_.Cancel(5, 55));
   EXPECT_FALSE(table_.Cancel(3, 33));
-  Unlock(1, Want(1, false, 0, kLockEnd));
+  Unlock(1, Claim(1, false, 0, kLockEnd));
   EXPECT_EQ(grants_.size(), 3u);
   EXPECT_EQ(table_.counts().waiting, 0u);
 }
 
 TEST_F(LockTableTest, ALockThatBecomesSharedLetsSharersIn) {
-  EXPECT_EQ(Lock(1, Want(1, true, 0, 9)), LockState::kGranted);
-  EXPECT_EQ(Lock(2, Want(2, false, 5, 5, 22)), LockState::kWaiting);
-  EXPECT_EQ(Lock(1, Want(1, false, 0, 9)), LockState::kGranted);
+  EXPECT_EQ(Lock(1, Claim(1, true, 0, 9)), LockState::kGranted);
+  EXPECT_EQ(Lock(2, Claim(2, false, 5, 5, 22)), LockState::kWaiting);
+  EXPECT_EQ(Lock(1, Claim(1, false, 0, 9)), LockState::kGranted);
   EXPECT_THAT(grants_, ElementsAre(Grant{2, 22}));
 }
 
 TEST_F(LockTableTest, WhoWouldWaitForHimselfIsRefused) {
-  EXPECT_EQ(Lock(1, Want(1, true, 0, 0)), LockState::kGranted);
-  EXPECT_EQ(Lock(2, Want(2, true, 1, 1)), LockState::kGranted);
-  EXPECT_EQ(Lock(3, Want(3, true, 2, 2)), LockState::kGranted);
-  EXPECT_EQ(Lock(1, Want(1, true, 1, 1, 11)), LockState::kWaiting);
-  EXPECT_EQ(Lock(2, Want(2, true, 2, 2, 22)), LockState::kWaiting);
-  EXPECT_EQ(Lock(3, Want(3, true, 0, 0, 33)), LockState::kDeadlock);
-  EXPECT_EQ(Lock(3, Want(3, true, 0, 0)), LockState::kHeld) << "who does not wait may ask";
+  EXPECT_EQ(Lock(1, Claim(1, true, 0, 0)), LockState::kGranted);
+  EXPECT_EQ(Lock(2, Claim(2, true, 1, 1)), LockState::kGranted);
+  EXPECT_EQ(Lock(3, Claim(3, true, 2, 2)), LockState::kGranted);
+  EXPECT_EQ(Lock(1, Claim(1, true, 1, 1, 11)), LockState::kWaiting);
+  EXPECT_EQ(Lock(2, Claim(2, true, 2, 2, 22)), LockState::kWaiting);
+  EXPECT_EQ(Lock(3, Claim(3, true, 0, 0, 33)), LockState::kDeadlock);
+  EXPECT_EQ(Lock(3, Claim(3, true, 0, 0)), LockState::kHeld) << "who does not wait may ask";
   EXPECT_TRUE(table_.Cancel(1, 11));
-  EXPECT_EQ(Lock(3, Want(3, true, 0, 0, 34)), LockState::kWaiting);
-  Unlock(1, Want(1, false, 0, kLockEnd));
+  EXPECT_EQ(Lock(3, Claim(3, true, 0, 0, 34)), LockState::kWaiting);
+  Unlock(1, Claim(1, false, 0, kLockEnd));
   EXPECT_THAT(grants_, ElementsAre(Grant{3, 34}));
 }
 
 TEST_F(LockTableTest, TwoWhoSharedCannotBothBecomeExclusive) {
-  EXPECT_EQ(Lock(1, Want(1, false, 0, 9)), LockState::kGranted);
-  EXPECT_EQ(Lock(2, Want(2, false, 0, 9)), LockState::kGranted);
-  EXPECT_EQ(Lock(1, Want(1, true, 0, 9, 11)), LockState::kWaiting);
+  EXPECT_EQ(Lock(1, Claim(1, false, 0, 9)), LockState::kGranted);
+  EXPECT_EQ(Lock(2, Claim(2, false, 0, 9)), LockState::kGranted);
+  EXPECT_EQ(Lock(1, Claim(1, true, 0, 9, 11)), LockState::kWaiting);
   EXPECT_THAT(Held(), ElementsAre("1/1 r 0-9", "2/2 r 0-9"));
-  EXPECT_EQ(Lock(2, Want(2, true, 0, 9, 22)), LockState::kDeadlock);
-  Unlock(2, Want(2, false, 0, 9));
+  EXPECT_EQ(Lock(2, Claim(2, true, 0, 9, 22)), LockState::kDeadlock);
+  Unlock(2, Claim(2, false, 0, 9));
   EXPECT_THAT(Held(), ElementsAre("1/1 w 0-9"));
 }
 
 TEST_F(LockTableTest, FlocksAreApartFromRecordLocksAndLetGoBeforeTheyChange) {
-  EXPECT_EQ(Lock(1, Want(1, true, 0, kLockEnd)), LockState::kGranted);
+  EXPECT_EQ(Lock(1, Claim(1, true, 0, kLockEnd)), LockState::kGranted);
   EXPECT_EQ(Lock(2, Flock(2, false)), LockState::kGranted);
   EXPECT_EQ(Lock(3, Flock(3, false)), LockState::kGranted);
   EXPECT_EQ(Lock(2, Flock(2, true, 22)), LockState::kWaiting);
@@ -160,11 +160,11 @@ TEST_F(LockTableTest, FlocksAreApartFromRecordLocksAndLetGoBeforeTheyChange) {
 }
 
 TEST_F(LockTableTest, AClientThatLeavesTakesAllItsLocksAlong) {
-  EXPECT_EQ(Lock(1, Want(1, true, 0, 9)), LockState::kGranted);
+  EXPECT_EQ(Lock(1, Claim(1, true, 0, 9)), LockState::kGranted);
   EXPECT_EQ(Lock(1, Flock(2, true)), LockState::kGranted);
-  EXPECT_EQ(Lock(2, Want(1, true, 10, 19)), LockState::kGranted);
-  EXPECT_EQ(Lock(1, Want(3, true, 10, 19, 11)), LockState::kWaiting);
-  EXPECT_EQ(Lock(2, Want(2, true, 0, 0, 21)), LockState::kWaiting);
+  EXPECT_EQ(Lock(2, Claim(1, true, 10, 19)), LockState::kGranted);
+  EXPECT_EQ(Lock(1, Claim(3, true, 10, 19, 11)), LockState::kWaiting);
+  EXPECT_EQ(Lock(2, Claim(2, true, 0, 0, 21)), LockState::kWaiting);
   EXPECT_EQ(Lock(2, Flock(3, false, 22)), LockState::kWaiting);
   table_.Drop(1, &grants_);
   EXPECT_THAT(grants_, UnorderedElementsAre(Grant{2, 21}, Grant{2, 22}));
@@ -176,21 +176,21 @@ TEST_F(LockTableTest, AClientThatLeavesTakesAllItsLocksAlong) {
 }
 
 TEST_F(LockTableTest, LimitsAreTypedErrors) {
-  EXPECT_EQ(table_.Lock(1, Want(1, true, 9, 8), &grants_).status().code(),
+  EXPECT_EQ(table_.Lock(1, Claim(1, true, 9, 8), &grants_).status().code(),
             absl::StatusCode::kInvalidArgument);
   absl::Status last;
   uint64_t locks = 0;
   for (ObjectId file = 1; last.ok() && file <= LockTable::kLocksPerClientMax; ++file) {
-    LockRequest request = Want(1, true, 0, 0);
+    LockRequest request = Claim(1, true, 0, 0);
     request.file = file;
     last = table_.Lock(1, request, &grants_).status();
     if (last.ok()) ++locks;
   }
   EXPECT_EQ(last.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_GE(locks, LockTable::kLocksPerClientMax - 2);
-  EXPECT_EQ(Lock(2, Want(1, true, 5, 5)), LockState::kGranted);
+  EXPECT_EQ(Lock(2, Claim(1, true, 5, 5)), LockState::kGranted);
   table_.Drop(1, &grants_);
-  EXPECT_EQ(Lock(1, Want(1, true, 0, 0)), LockState::kGranted);
+  EXPECT_EQ(Lock(1, Claim(1, true, 0, 0)), LockState::kGranted);
 }
 
 // Two files of a few bytes, a few owners of two clients: for each byte, who has it and how.
@@ -371,7 +371,7 @@ TEST_F(LockModelTest, IsItsModelByteForByte) {
   for (int i = 0; i < steps && !HasFailure(); ++i) {
     SCOPED_TRACE(absl::StrCat("seed ", seed, ", step ", i));
     const auto writer = static_cast<uint16_t>(1 + draw(1));
-    LockRequest request = Want(draw(2), draw(1) == 0, draw(ByteModel::kBytes - 2), 0);
+    LockRequest request = Claim(draw(2), draw(1) == 0, draw(ByteModel::kBytes - 2), 0);
     request.file = 1 + draw(1);
     request.range.last =
         draw(5) == 0 ? kLockEnd : std::min(request.range.first + draw(4), ByteModel::kBytes - 2);

@@ -112,13 +112,8 @@ TEST(CoreMutations, AreTwenty) {
 }
 
 TEST(CoreMutations, WithoutOneAllSeedsPass) {
-#if defined(__SANITIZE_ADDRESS__)
-  constexpr uint64_t kSeeds = kSeedsMax / 8;  // ten times slower
-#else
-  constexpr uint64_t kSeeds = kSeedsMax;
-#endif
   SimulationSeries series(SimCoresOf<SwitchedPolicy>::Factory());
-  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+  for (uint64_t seed = 1; seed <= kSeedsMax; ++seed) {
     ASSERT_TRUE(series.Run(OptionsOf(seed))) << series.report();
   }
 }
