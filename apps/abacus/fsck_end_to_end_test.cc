@@ -218,6 +218,31 @@ TEST_F(FsckTest, BytesThatRotAreFoundByTheirChecksum) {
   EXPECT_EQ(JsonOf("json")["volumes"][0]["faults"][0]["kind"], "data");
 }
 
+TEST_F(FsckTest, WhatTheStoreKnowsOfItselfIsMadeAnew) {
+  const std::string superblock = data_ + "/volumes/home/" + objfs::kSuperblockName;
+  { std::ofstream(superblock, std::ios::binary) << std::string(4096, '#'); }
+  const Outcome found = Fsck({data_, "--json", folder_.Path("json")});
+  EXPECT_EQ(found.code, 4) << found.out << found.err;
+  EXPECT_THAT(found.out, HasSubstr("home: superblock: superblock, bytes 0 to 4096: it is damaged"));
+  EXPECT_THAT(found.out, HasSubstr("home: 1 faults, 0 repaired, 1 left: 2 directories, 3 files"));
+  const auto fault = JsonOf("json")["volumes"][0]["faults"][0];
+  EXPECT_EQ(fault["kind"], "superblock");
+  EXPECT_EQ(fault["place"], "superblock, bytes 0 to 4096");
+  EXPECT_EQ(fault["repaired"], false);
+  const Outcome repaired = Fsck({data_, "--repair", "--data"});
+  EXPECT_EQ(repaired.code, 1) << repaired.out << repaired.err;
+  EXPECT_THAT(repaired.out, HasSubstr("made anew from the journals"));
+  EXPECT_EQ(Fsck({data_, "--data"}).code, 0);
+  FsckServer server(data_);
+  EXPECT_EQ(RunAbacus({"get", server.option(), "home:/a/c"}).out, text_);
+  // And while it is in use, from memory.
+  { std::ofstream(superblock, std::ios::binary) << std::string(4096, '#'); }
+  EXPECT_EQ(Fsck({"--volume", "home", server.address()}).code, 4);
+  EXPECT_EQ(Fsck({"--volume", "home", "--repair", server.address()}).code, 1);
+  server.Stop();
+  EXPECT_EQ(Fsck({data_}).code, 0);
+}
+
 TEST_F(FsckTest, AServerIsAskedWhileItServes) {
   CountWrong();
   FsckServer server(data_);

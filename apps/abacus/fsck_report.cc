@@ -29,6 +29,7 @@ std::string Json(const std::vector<CheckedVolume>& volumes) {
       faults.push_back({{"kind", objfs::NameOf(fault.kind)},
                         {"object", fault.object},
                         {"path", fault.path},
+                        {"place", fault.place},
                         {"text", fault.text},
                         {"repaired", fault.repaired()},
                         {"done", fault.done}});
@@ -46,6 +47,7 @@ std::string Json(const std::vector<CheckedVolume>& volumes) {
                    {"names", report.names},
                    {"bytes_read", report.bytes_read},
                    {"without_a_name", report.unnamed},
+                   {"cut_off_bytes", report.cut_off_bytes},
                    {"unsettled", report.unsettled}});
   }
   return nlohmann::json{{"volumes", all}, {"exit_code", CodeOf(volumes)}}.dump(
@@ -86,6 +88,12 @@ void PrintTotals(const CheckedVolume& volume, const FsckOptions& options,
         "%s: %s objects without a name, as a crash leaves them: they are removed by themselves, "
         "one lease (30 s) after the volume's next start\n",
         name, absl::StrCat(report.unnamed).c_str());
+  }
+  if (report.cut_off_bytes > 0) {
+    printf(
+        "%s: its journal ends with %s bytes that were cut off, as a crash leaves them: they were "
+        "never acknowledged (damage of the very last changes would look the same)\n",
+        name, absl::StrCat(report.cut_off_bytes).c_str());
   }
   if (report.unsettled > 0) {
     printf("%s: nothing is said of %s objects that were changed all the time\n", name,

@@ -358,7 +358,8 @@ void CommandLine::AddFsck() {
       "\nWithout --repair nothing is written. With it, what no name leads to any more goes to\n"
       "/lost+found under its number; nothing is removed that may hold bytes of a user's. While a\n"
       "server has the volume open, names that lead nowhere and counts are repaired, and the rest\n"
-      "waits for a check of its directory.\n\n"
+      "waits for a check of its directory. What a store knows of itself (superblock, journal,\n"
+      "tables) is looked at first, and made right from what is left of it.\n\n"
       "exit codes, as those of e2fsck: 0 clean, 1 repaired, 4 faults are left (5: others were\n"
       "repaired), 8 it could not be done, 16 wrong usage\n");
   AddClientOptions(fsck, &fsck_.client);

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "objfs/check/scratch_disk.h"
+#include "objfs/check/store_repair.h"
 #include "objfs/check/volume_repair.h"
 #include "objfs/check/volume_scan.h"
 #include "objfs/raid/column_record.h"
@@ -133,11 +134,31 @@ absl::StatusOr<CheckReport> CheckVolume(ObjectTable& table, const CheckOptions& 
   }
 }
 
+namespace {
+
+// What the disk has of a store that is in use; other stores than local ones have none.
+absl::StatusOr<CheckReport> ExamineStore(ObjectStore& store, const CheckOptions& options) {
+  CheckReport report;
+  auto* const local = dynamic_cast<LocalObjectStore*>(&store);
+  if (local == nullptr) return report;
+  ABACUS_ASSIGN_OR_RETURN(const auto found, local->Examine(options.repair));
+  for (const StoreFault& one : found) {
+    Fault fault = FaultOf(one);
+    if (one.fix.has_value()) fault.done = one.fix->done;
+    report.Add(std::move(fault), options.faults_max);
+  }
+  return report;
+}
+
+}  // namespace
+
 absl::StatusOr<OnlineCheck> CheckOnline(ObjectTable& table, CheckOptions options) {
   options.online = true;
+  ABACUS_ASSIGN_OR_RETURN(const CheckReport of_store, ExamineStore(table.store(), options));
   std::set<std::string> before;
   for (int round = 0;; ++round) {
     OnlineCheck check;
+    check.report = of_store;
     VolumeScan scan(table, options);
     ABACUS_RETURN_IF_ERROR(scan.Run());
     // A fault stays. What was changed while it was looked at, or is found for the first time, such
@@ -171,11 +192,21 @@ namespace {
 
 // Opens the store of a disk for `look`; that it is damaged is a fault.
 template <typename Look>
-absl::Status WithStore(Disk& disk, const CheckOptions& options, CheckReport* report, Look look) {
+absl::Status WithStore(Disk& disk, OtherCopies others, const CheckOptions& options,
+                       CheckReport* report, Look look) {
   ScratchDisk scratch(disk);
-  Disk& used = options.repair ? disk : static_cast<Disk&>(scratch);
+  ABACUS_ASSIGN_OR_RETURN(const StoreLook store_look,
+                          LookAtStore(disk, scratch, others, options, report));
+  if (!store_look.opens) return absl::OkStatus();
+  CheckOptions with_store = options;
+  // A column, or a copy, with a table from some time ago would be taken for one that is whole.
+  const bool salvages = options.repair && store_look.others == OtherCopies::kNone;
+  if (others == OtherCopies::kColumns) with_store.repair = false;
+  // What a lost change freed may have been written over since.
+  with_store.data = options.data || store_look.lost;
   LocalObjectStoreOptions store_options;
-  store_options.salvages = options.repair;
+  store_options.salvages = salvages;
+  Disk& used = with_store.repair ? disk : static_cast<Disk&>(scratch);
   auto opened = LocalObjectStore::Open(used, store_options);
   if (absl::IsDataLoss(opened.status())) {
     Fault fault;
@@ -186,8 +217,7 @@ absl::Status WithStore(Disk& disk, const CheckOptions& options, CheckReport* rep
   }
   ABACUS_RETURN_IF_ERROR(opened.status());
   const std::shared_ptr<LocalObjectStore> store(*std::move(opened));
-  CheckOptions with_store = options;
-  if (options.repair) {
+  if (salvages) {
     with_store.salvaged = [&store](ObjectId id) { return store->Salvaged(id); };
     with_store.read_unnamed = [&store](ObjectId id, const auto& take) {
       return store->ReadUnnamed(id, take);
@@ -195,7 +225,7 @@ absl::Status WithStore(Disk& disk, const CheckOptions& options, CheckReport* rep
   }
   with_store.rest = [&store](ObjectId id) { store->Rest(id); };
   ABACUS_RETURN_IF_ERROR(look(store, with_store));
-  return options.repair ? store->Checkpoint() : absl::OkStatus();
+  return with_store.repair ? store->Checkpoint() : absl::OkStatus();
 }
 
 }  // namespace
@@ -203,22 +233,23 @@ absl::Status WithStore(Disk& disk, const CheckOptions& options, CheckReport* rep
 absl::StatusOr<CheckReport> CheckVolumeOn(Disk& disk, const CheckOptions& options) {
   CheckReport report;
   ABACUS_RETURN_IF_ERROR(
-      WithStore(disk, options, &report,
-                [&report](const std::shared_ptr<LocalObjectStore>& store,
-                          const CheckOptions& with_store) -> absl::Status {
+      WithStore(disk, OtherCopies::kNone, options, &report,
+                [&](const std::shared_ptr<LocalObjectStore>& store,
+                    const CheckOptions& with_store) -> absl::Status {
                   ObjectTable table(store, [] { return absl::GetCurrentTimeNanos(); });
-                  ABACUS_ASSIGN_OR_RETURN(report, CheckVolume(table, with_store));
+                  ABACUS_ASSIGN_OR_RETURN(CheckReport of_volume, CheckVolume(table, with_store));
+                  TakeTotals(of_volume, &report);
+                  report.found += of_volume.found;
+                  report.repaired += of_volume.repaired;
+                  for (Fault& fault : of_volume.faults) report.faults.push_back(std::move(fault));
                   return absl::OkStatus();
                 }));
   return report;
 }
 
 absl::Status CheckColumnsOn(Disk& disk, const CheckOptions& options, CheckReport* report) {
-  // A column with a table from some time ago would be taken for one that is whole.
-  CheckOptions looks = options;
-  looks.repair = false;
   return WithStore(
-      disk, looks, report,
+      disk, OtherCopies::kColumns, options, report,
       [report](const std::shared_ptr<LocalObjectStore>& store, const CheckOptions& with_store) {
         return CheckColumns(*store, with_store, report);
       });

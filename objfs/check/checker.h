@@ -58,18 +58,18 @@ struct CheckOptions {
 absl::StatusOr<CheckReport> CheckVolume(ObjectTable& table, const CheckOptions& options);
 
 // The same of the store on a disk that nobody uses. Without CheckOptions::repair nothing of the
-// disk is changed: what opening a store after a crash changes is in memory. That the store cannot
-// be opened is a fault as well, where it is damaged. Errors: as CheckVolume(), and
-// LocalObjectStore::Open().
+// disk is changed: what opening a store after a crash changes is in memory. First it looks at what
+// the store knows of itself (store_repair.h). That the store cannot be opened is a fault as well,
+// where it is damaged. Errors: as CheckVolume(), and LocalObjectStore::Open().
 absl::StatusOr<CheckReport> CheckVolumeOn(Disk& disk, const CheckOptions& options);
 
 // Of a volume that clients work with. Names that lead nowhere, and counts, are not made right here:
-// a client commits the transactions.
+// a client commits the transactions. Of a LocalObjectStore also LocalObjectStore::Examine().
 absl::StatusOr<OnlineCheck> CheckOnline(ObjectTable& table, CheckOptions options);
 
 // Looks at the columns that a server keeps of a volume: their records, and with `data` their bytes.
 // It repairs nothing: the other columns have what it needs (abacus scrub). Faults and counts are
-// added to `report`.
+// added to `report`. ...On() repairs of the store itself what it can without loss (store_repair.h).
 absl::Status CheckColumns(ObjectStore& store, const CheckOptions& options, CheckReport* report);
 absl::Status CheckColumnsOn(Disk& disk, const CheckOptions& options, CheckReport* report);
 

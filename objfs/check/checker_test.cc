@@ -617,11 +617,8 @@ TEST(CheckerTest, ATableThatRotIsSalvaged) {
     // The second one is the newer.
     for (const int place : {1, 0}) {
       if (place == 0 && !loses_all) continue;
-      const uint64_t at = OffsetOfPage(0, place) + 100;
-      char byte = 0;
-      ASSERT_TRUE((*table)->Read(at, std::span(&byte, 1)).ok());
-      byte = static_cast<char>(byte ^ 1);
-      ASSERT_TRUE((*table)->Write(at, std::string_view(&byte, 1)).ok());
+      // More than a bit, which its checksum would tell.
+      ASSERT_TRUE((*table)->Write(OffsetOfPage(0, place) + 100, "rotten").ok());
     }
     const CheckReport found = CheckIt(volume.disk(), false);
     EXPECT_EQ(KindsOf(found), (Kinds{{FaultKind::kTable, file}})) << Lines(found);
@@ -767,11 +764,15 @@ TEST(CheckerTest, ARepairThatIsCutOffIsGoneOnWith) {
 
 TEST(CheckerTest, AStoreThatCannotBeOpenedIsAFault) {
   Volumes volume(1);
-  const auto superblock = volume.disk().Open(kSuperblockName);
-  ASSERT_TRUE(superblock.ok());
-  ASSERT_TRUE((*superblock)->Write(100, "x").ok());
+  const std::string rot(600, '#');
+  const std::vector<std::string> names = volume.disk().List("").value();
+  for (const std::string& name : names) {
+    const auto file = volume.disk().Open(name);
+    ASSERT_TRUE(file.ok());
+    ASSERT_TRUE((*file)->Write(0, rot).ok());
+  }
   const CheckReport found = CheckIt(volume.disk(), true);
-  EXPECT_EQ(KindsOf(found), (Kinds{{FaultKind::kStore, 0}})) << Lines(found);
+  EXPECT_EQ(KindsOf(found), (Kinds{{FaultKind::kSuperblock, 0}})) << Lines(found);
   EXPECT_EQ(found.left(), 1u);
 }
 
@@ -865,6 +866,43 @@ TEST(CheckerTest, WhileClientsWorkCountsAndNamesAreRepairedByTransactions) {
   }
   const CheckReport again = CheckIt(volume.disk(), false);
   EXPECT_EQ(again.found, 0u) << Lines(again);
+}
+
+// What a server has in memory it need not lose at its next start.
+TEST(CheckerTest, WhileClientsWorkTheStoreIsWrittenAnewFromMemory) {
+  Volumes volume(5);
+  {
+    FileSystemWorld world(2, &volume.disk());
+    ServeChecks(world);
+    const auto at = world.Client(1);
+    const auto made = at->Make(kWhoever, at->root(), "made", S_IFREG | 0644, 0, "");
+    ASSERT_TRUE(made.ok()) << made.status();
+    ASSERT_TRUE(world.store().FlushAll().ok());
+    const std::string rot(600, '#');
+    const std::vector<std::string> names = volume.disk().List("").value();
+    for (const std::string& name : names) {
+      ASSERT_TRUE((*volume.disk().Open(name))->Write(0, rot).ok());
+    }
+    // Of an object that is in memory.
+    const auto table = volume.disk().Open(TablePath(volume.root()));
+    ASSERT_TRUE(table.ok()) << table.status();
+    ASSERT_TRUE(world.store().GetAttributes(volume.root()).ok());
+    ASSERT_TRUE((*table)->Write(OffsetOfPage(0, 0) + 10, rot).ok());
+    const Kinds all = {
+        {FaultKind::kSuperblock, 0}, {FaultKind::kTable, volume.root()}, {FaultKind::kJournal, 0}};
+    for (const bool repair : {false, true}) {
+      const auto checked = world.volume()->Check(CheckRequest{.repair = repair});
+      ASSERT_TRUE(checked.ok()) << checked.status();
+      EXPECT_EQ(KindsOf(checked->report), all) << Lines(checked->report);
+      EXPECT_EQ(checked->report.left(), repair ? 0u : 3u) << Lines(checked->report);
+    }
+    const auto again = world.volume()->Check(CheckRequest());
+    ASSERT_TRUE(again.ok()) << again.status();
+    EXPECT_EQ(again->report.found, 0u) << Lines(again->report);
+  }
+  const CheckReport after = CheckIt(volume.disk(), false);
+  EXPECT_EQ(after.found, 0u) << Lines(after);
+  ExpectFiles(volume.disk(), volume.bytes());
 }
 
 }  // namespace

@@ -9,8 +9,8 @@ namespace abacus::objfs {
 
 const char* NameOf(FaultKind kind) {
   constexpr std::array<const char*, kFaultKinds> kNames = {
-      "store", "table",   "inode", "blocks", "name",   "unreachable", "parent",
-      "links", "entries", "data",  "target", "column", "servers"};
+      "store",   "table", "inode",  "blocks", "name",    "unreachable", "parent",  "links",
+      "entries", "data",  "target", "column", "servers", "superblock",  "journal", "replica"};
   const auto number = static_cast<size_t>(kind);
   return number < kNames.size() ? kNames[number] : "?";
 }
@@ -20,6 +20,7 @@ std::string Fault::Line() const {
   if (!path.empty()) absl::StrAppend(&line, path, " ");
   if (object != 0) absl::StrAppend(&line, path.empty() ? "object " : "(", object);
   if (object != 0) absl::StrAppend(&line, path.empty() ? ": " : "): ");
+  if (!place.empty()) absl::StrAppend(&line, place, ": ");
   absl::StrAppend(&line, text);
   if (repaired()) absl::StrAppend(&line, "; ", done);
   return line;

@@ -14,7 +14,7 @@
 namespace abacus::objfs {
 
 enum class FaultKind : uint8_t {
-  kStore = 0,    // what the store knows of itself
+  kStore = 0,    // it cannot be opened
   kTable,        // where an object's blocks are, and its attributes
   kInode,        // the attributes are no inode, or one that cannot be
   kBlocks,       // of a directory: its tree
@@ -27,8 +27,11 @@ enum class FaultKind : uint8_t {
   kTarget,       // of a symbolic link: none that can be
   kColumn,       // of a file over several servers
   kServers,      // the list of a volume's servers
+  kSuperblock,   // of the store
+  kJournal,      // of the store
+  kReplica,      // the record of what this server's copy is worth
 };
-inline constexpr size_t kFaultKinds = 13;
+inline constexpr size_t kFaultKinds = 16;
 // "links": as it stands in JSON.
 const char* NameOf(FaultKind kind);
 
@@ -38,10 +41,11 @@ struct Fault {
   std::string path;     // from the volume's root; empty: none is known
   std::string text;     // what is wrong, and where that is needed, the way out
   std::string done;     // what was done about it; empty: nothing
+  std::string place;    // file of the store, and bytes of it; empty: not known, or no one place
   bool repaired() const { return !done.empty(); }
   // All of it in one line, without its end.
   std::string Line() const;
-  ABACUS_FIELDS(kind, object, path, text, done)
+  ABACUS_FIELDS(kind, object, path, text, done, place)
 };
 
 struct CheckReport {
@@ -55,13 +59,16 @@ struct CheckReport {
   // Without a name, as a crash leaves what was open, or new, or about to be removed: no fault, they
   // are removed one lease after the volume's next start.
   uint64_t unnamed = 0;
+  // At the end of the store's journal, of changes that a crash cut off before they were
+  // acknowledged: no fault, but damage of the last ones that were could not be told from it.
+  uint64_t cut_off_bytes = 0;
   // Changed by clients all the time that they were looked at: nothing is said of them.
   uint64_t unsettled = 0;
 
   uint64_t left() const { return found - repaired; }
   void Add(Fault fault, uint64_t faults_max);
   ABACUS_FIELDS(faults, found, repaired, objects, directories, files, links, others, names,
-                bytes_read, unnamed, unsettled)
+                bytes_read, unnamed, unsettled, cut_off_bytes)
 };
 
 // What is asked of a volume that clients work with.

@@ -333,6 +333,10 @@ std::string EncodeRecord(const JournalHeader& journal, uint64_t sequence, uint64
   return Writer().Put(RecordCrc(journal, sealed)).Put(sealed).Take();
 }
 
+uint32_t RecordChecksum(const JournalHeader& journal, std::string_view record) {
+  return RecordCrc(journal, record.substr(kCrcBytes));
+}
+
 std::optional<RecordView> PeekRecord(std::string_view bytes) {
   Reader reader(bytes);
   reader.Get<uint32_t>();  // checksum

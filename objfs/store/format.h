@@ -135,6 +135,8 @@ absl::StatusOr<Payload> DecodePayload(std::string_view payload);
 // record that was known to be on the disk when this one was made.
 std::string EncodeRecord(const JournalHeader& journal, uint64_t sequence, uint64_t durable,
                          std::string_view payload);
+// What a record, all of it, should have for a checksum. REQUIRES: it is as long as its header.
+uint32_t RecordChecksum(const JournalHeader& journal, std::string_view record);
 struct RecordView {
   uint64_t sequence = 0;
   uint64_t durable = 0;

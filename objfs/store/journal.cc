@@ -92,6 +92,15 @@ absl::Status Journal::Sync(uint64_t sequence) {
   return result;
 }
 
+void Journal::End() {
+  MutexLock lock(mutex_);
+  const bool is_done = durable_ == appended_ && buffer_.empty() && !syncing_ && broken_.ok();
+  if (!is_done || appended_ == 0) return;
+  const std::string payload = EncodePayload(IdsRecord{.ids_end = header_.ids_end});
+  file_->Write(written_bytes_, EncodeRecord(header_, appended_ + 1, durable_, payload))
+      .IgnoreError();
+}
+
 uint64_t Journal::appended() {
   MutexLock lock(mutex_);
   return appended_;
@@ -102,7 +111,24 @@ uint64_t Journal::bytes() {
   return written_bytes_ + buffer_.size();
 }
 
-namespace {
+absl::StatusOr<std::optional<uint64_t>> Journal::FindDamage(Disk& disk) {
+  uint64_t durable;
+  {
+    MutexLock lock(mutex_);
+    durable = durable_;
+  }
+  const auto bytes = ReadWhole(disk, JournalName(header_.number));
+  if (!bytes.ok()) return bytes.status();
+  const auto header = DecodeJournalHeader(*bytes);
+  if (!header.ok() || *header != header_) return std::optional<uint64_t>(0);
+  std::string_view rest = std::string_view(*bytes).substr(kJournalHeaderBytes);
+  for (uint64_t sequence = 1; sequence <= durable; ++sequence) {
+    const auto view = DecodeRecord(header_, rest);
+    if (!view.has_value() || view->sequence != sequence) return std::optional<uint64_t>(sequence);
+    rest.remove_prefix(kRecordHeaderBytes + view->payload.size());
+  }
+  return std::optional<uint64_t>();
+}
 
 absl::StatusOr<std::string> ReadWhole(Disk& disk, const std::string& name) {
   const auto file = disk.Open(name);
@@ -116,11 +142,10 @@ absl::StatusOr<std::string> ReadWhole(Disk& disk, const std::string& name) {
   return bytes;
 }
 
-// Whether a record behind the damaged one says that the damaged one had been durable: then this is
-// no cut-off end. Records are sought at every byte, as the damaged one's length may be wrong. Of
-// users' contents, which are sought through as well, any bytes seem to be a header: a checksum of
-// what would follow it is computed where its numbers can be those of such a record.
-bool WasDurable(const JournalHeader& header, std::string_view rest, uint64_t sequence) {
+// Records are sought at every byte, as the damaged one's length may be wrong. Of users' contents,
+// which are sought through as well, any bytes seem to be a header: a checksum of what would follow
+// it is computed where its numbers can be those of such a record.
+bool RecordWasDurable(const JournalHeader& header, std::string_view rest, uint64_t sequence) {
   const uint64_t sequence_max = sequence + rest.size() / kRecordHeaderBytes;
   for (size_t at = 1; at + kRecordHeaderBytes <= rest.size(); ++at) {
     const std::optional<RecordView> seems = PeekRecord(rest.substr(at));
@@ -132,23 +157,21 @@ bool WasDurable(const JournalHeader& header, std::string_view rest, uint64_t seq
   return false;
 }
 
-}  // namespace
-
 absl::StatusOr<JournalEnd> ReadJournal(
     Disk& disk, const std::string& name,
     const std::function<absl::Status(const JournalRecord&)>& take) {
   const absl::StatusOr<std::string> bytes = ReadWhole(disk, name);
   if (!bytes.ok()) return bytes.status();
   const absl::StatusOr<JournalHeader> header = DecodeJournalHeader(*bytes);
-  if (!header.ok()) return JournalEnd();
-  JournalEnd end{.header = *header};
+  if (!header.ok()) return JournalEnd{.header = std::nullopt, .bytes = bytes->size()};
+  JournalEnd end{.header = *header, .bytes = bytes->size()};
   std::string_view rest = std::string_view(*bytes).substr(kJournalHeaderBytes);
   std::vector<JournalRecord> step;  // as far as it was read
   for (uint64_t sequence = 1; !rest.empty(); ++sequence) {
     const std::optional<RecordView> view = DecodeRecord(*header, rest);
     if (!view.has_value() || view->sequence != sequence) {
       end.cut_off = true;
-      if (!WasDurable(*header, rest, sequence)) break;
+      if (!RecordWasDurable(*header, rest, sequence)) break;
       return absl::DataLossError(absl::StrCat(name, ": record ", sequence, " is damaged"));
     }
     absl::StatusOr<Payload> payload = DecodePayload(view->payload);

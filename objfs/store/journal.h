@@ -45,6 +45,13 @@ class Journal {
   // Errors: kUnavailable - a sync failed, now or before; the store must be reopened. Else the
   // disk's of the write: the record stays, and the next Sync tries again.
   absl::Status Sync(uint64_t sequence);
+  // Reads the file again, up to the last record that is durable. The first that is not there as it
+  // was written: 0 the header, else its number; nullopt: all are. Errors: the disk's.
+  absl::StatusOr<std::optional<uint64_t>> FindDamage(Disk& disk);
+  // At an orderly end: where all records are durable and nothing failed, writes one behind them
+  // that changes nothing and says so, without a sync. Damage of the last ones is told from an end
+  // that a crash cut off then. Its loss is none, and so is its error.
+  void End();
   // The last record that was appended, 0 before the first.
   uint64_t appended();
   uint64_t bytes();
@@ -68,8 +75,16 @@ class Journal {
   uint64_t written_bytes_ ABSL_GUARDED_BY(mutex_) = kJournalHeaderBytes;
 };
 
+// All bytes of a file. Errors: the disk's.
+absl::StatusOr<std::string> ReadWhole(Disk& disk, const std::string& name);
+
+// Whether a record behind the damaged one that `rest` begins with, the `sequence`-th, says that the
+// damaged one had been durable: then this is no end that a crash cut off.
+bool RecordWasDurable(const JournalHeader& header, std::string_view rest, uint64_t sequence);
+
 struct JournalEnd {
   std::optional<JournalHeader> header;  // nullopt: damaged, or the file was cut off before its end
+  uint64_t bytes = 0;                   // of the file
   bool cut_off = false;                 // in the middle of a record or of a step
 };
 

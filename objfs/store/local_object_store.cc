@@ -82,7 +82,9 @@ uint64_t BlocksUpTo(uint64_t bytes) { return (bytes + kBlockBytes - 1) / kBlockB
 
 }  // namespace
 
-LocalObjectStore::~LocalObjectStore() = default;
+LocalObjectStore::~LocalObjectStore() {
+  if (journal_ != nullptr) journal_->End();
+}
 
 absl::Status LocalObjectStore::Counted(absl::Status status) {
   if (absl::IsDataLoss(status)) {

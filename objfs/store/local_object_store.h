@@ -30,6 +30,8 @@
 
 namespace abacus::objfs {
 
+struct StoreFault;
+
 struct LocalObjectStoreOptions {
   uint64_t quota_bytes = UINT64_MAX;                // of blocks that can be read
   uint64_t journal_bytes_max = uint64_t{64} << 20;  // beyond it a Flush also makes a checkpoint
@@ -126,6 +128,14 @@ class LocalObjectStore : public ObjectStore {
   // with has the checksum that is known of it, so nothing else is taken. Durable with the object's
   // next flush. Errors: kFailedPrecondition - these are not the contents, or the block is a hole.
   absl::Status PutBack(ObjectId id, uint64_t block, std::string_view bytes);
+
+  // Reads again what the disk has of the superblock, of the journal as far as it is durable, and of
+  // the tables that are in memory, in both places of each page, and tells what is damaged
+  // (store_scan.h). The store goes on with what it has in memory; its next opening would not. With
+  // `repair` that is written anew, and of tables that are not in memory what is wrong by one bit: a
+  // fix without bytes says what was done. Calls go on meanwhile, checkpoints wait.
+  // Errors: the disk's.
+  absl::StatusOr<std::vector<StoreFault>> Examine(bool repair);
 
   // How the object was made usable, once; nullopt: it was not damaged, or this was asked before.
   std::optional<SalvagedTable> Salvaged(ObjectId id);
@@ -245,6 +255,9 @@ class LocalObjectStore : public ObjectStore {
     int64_t used_blocks = 0;
     bool first = true;
     absl::btree_map<ObjectId, uint64_t> blocks;  // of objects that a record named
+    // Pages of tables of which one place is damaged, by object: a checkpoint that was cut off wrote
+    // those only that a record changed.
+    absl::btree_map<ObjectId, std::vector<uint64_t>> torn;
     // By object and block, the last ones that were logged.
     absl::btree_map<std::pair<ObjectId, uint64_t>, ContentsRecord> contents;
   };
@@ -263,7 +276,7 @@ class LocalObjectStore : public ObjectStore {
   absl::Status RemoveUnused(Recovery& recovery);
   absl::Status Replay(Recovery& recovery, const JournalRecord& record);
   // The object of a record, with its table, as it was before it.
-  absl::StatusOr<ObjectPtr> ReplayTo(ObjectId id, bool is_first, bool torn_tables);
+  absl::StatusOr<ObjectPtr> ReplayTo(Recovery& recovery, ObjectId id, bool is_first);
   absl::Status ReplayAttributes(Recovery& recovery, const AttributesRecord& attributes);
   absl::Status ReplayUpdate(Recovery& recovery, const UpdateRecord& record);
   absl::Status FinishRecovery(const Recovery& recovery);
@@ -273,10 +286,14 @@ class LocalObjectStore : public ObjectStore {
 
   // table.cc
   absl::Status Load(StoredObject& object) ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
-  // `torn`: a page may have been cut off while it was written; the other place counts then.
-  absl::Status LoadPages(StoredObject& object, bool torn)
+  // `torn`: not null where a page may have been cut off while it was written. The other place
+  // counts then, and the page is added there.
+  absl::Status LoadPages(StoredObject& object, std::vector<uint64_t>* torn)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
-  absl::Status LoadPage(StoredObject& object, std::string_view both, uint64_t page, bool torn)
+  absl::Status LoadPage(StoredObject& object, std::string_view both, uint64_t page,
+                        std::vector<uint64_t>* torn) ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
+  // Once the journals were replayed: that each of these pages is one that a checkpoint wrote.
+  absl::Status CheckTorn(StoredObject& object, const std::vector<uint64_t>& torn)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
   // Notes that the page is damaged, and has it written anew. `lost`: in both places.
   absl::Status SalvagePage(StoredObject& object, uint64_t page, bool lost)
@@ -296,6 +313,16 @@ class LocalObjectStore : public ObjectStore {
   absl::Status CheckpointLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(checkpoint_mutex_);
   absl::Status CheckpointTables(const absl::btree_set<ObjectId>& ids)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(checkpoint_mutex_);
+
+  // examine.cc
+  absl::Status ExamineSuperblock(bool repair, std::vector<StoreFault>* faults);
+  absl::Status ExamineJournal(bool repair, std::vector<StoreFault>* faults)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(checkpoint_mutex_);
+  absl::Status ExamineTable(StoredObject& object, bool repair, std::vector<StoreFault>* faults)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(checkpoint_mutex_);
+  absl::Status ExaminePlace(StoredObject& object, uint64_t page, int place, std::string_view bytes,
+                            bool repair, DiskFile& table, std::vector<StoreFault>* faults)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(checkpoint_mutex_, object.mutex);
 
   // local_object_store.cc
   absl::StatusOr<ObjectPtr> Find(ObjectId id);

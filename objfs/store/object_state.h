@@ -104,6 +104,7 @@ class ObjectState {
     changed_pages_.insert(pages.begin(), pages.end());
   }
   bool has_changed_pages() const { return !changed_pages_.empty(); }
+  bool IsChanged(uint64_t page) const { return changed_pages_.contains(page); }
   TablePage MakePage(ObjectId id, uint64_t page) const;
 
  private:

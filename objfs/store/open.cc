@@ -157,7 +157,9 @@ absl::Status LocalObjectStore::ReplayJournals(Recovery& recovery) {
     const bool is_ours = read->header.has_value() && read->header->number == number &&
                          read->header->store == superblock_.store;
     if (!is_ours) {
-      const bool unused = number == recovery.journals.back() && recovery.journals.size() > 1;
+      // Its header is durable before its first record is written.
+      const bool unused = number == recovery.journals.back() && recovery.journals.size() > 1 &&
+                          read->bytes <= kJournalHeaderBytes;
       if (unused && !read->header.has_value()) return RemoveUnused(recovery);
       return absl::DataLossError(absl::StrCat(JournalName(number), ": its header is damaged"));
     }
@@ -210,7 +212,7 @@ absl::Status LocalObjectStore::ReplayUpdate(Recovery& recovery, const UpdateReco
   const auto [blocks, is_new] = recovery.blocks.try_emplace(update.id, update.blocks_before);
   recovery.used_blocks += static_cast<int64_t>(update.blocks_after - blocks->second);
   blocks->second = update.blocks_after;
-  const auto object = ReplayTo(update.id, is_new, recovery.torn_tables);
+  const auto object = ReplayTo(recovery, update.id, is_new);
   if (!object.ok()) return object.status();
   MutexLock lock((*object)->mutex);
   (*object)->state.Replay(update);
@@ -220,15 +222,15 @@ absl::Status LocalObjectStore::ReplayUpdate(Recovery& recovery, const UpdateReco
 absl::Status LocalObjectStore::ReplayAttributes(Recovery& recovery,
                                                 const AttributesRecord& attributes) {
   const bool is_new = recovery.blocks.try_emplace(attributes.id, attributes.blocks).second;
-  const auto object = ReplayTo(attributes.id, is_new, recovery.torn_tables);
+  const auto object = ReplayTo(recovery, attributes.id, is_new);
   if (!object.ok()) return object.status();
   MutexLock lock((*object)->mutex);
   (*object)->state.Replay(attributes);
   return absl::OkStatus();
 }
 
-absl::StatusOr<LocalObjectStore::ObjectPtr> LocalObjectStore::ReplayTo(ObjectId id, bool is_first,
-                                                                       bool torn_tables) {
+absl::StatusOr<LocalObjectStore::ObjectPtr> LocalObjectStore::ReplayTo(Recovery& recovery,
+                                                                       ObjectId id, bool is_first) {
   ObjectPtr object;
   {
     MutexLock lock(mutex_);
@@ -238,9 +240,11 @@ absl::StatusOr<LocalObjectStore::ObjectPtr> LocalObjectStore::ReplayTo(ObjectId 
   }
   MutexLock lock(object->mutex);
   if (is_first && object->has_table) {
-    const absl::Status loaded = LoadPages(*object, torn_tables);
+    std::vector<uint64_t> torn;
+    const absl::Status loaded = LoadPages(*object, recovery.torn_tables ? &torn : nullptr);
     if (!loaded.ok() && !absl::IsDataLoss(loaded)) return loaded;
     object->damage = loaded;
+    if (!torn.empty()) recovery.torn[id] = std::move(torn);
   }
   object->durable = true;
   object->loaded = true;
@@ -254,6 +258,10 @@ absl::Status LocalObjectStore::FinishRecovery(const Recovery& recovery) {
     const auto object = Find(id);
     if (!object.ok()) continue;
     MutexLock lock((*object)->mutex);
+    const auto torn = recovery.torn.find(id);
+    if ((*object)->damage.ok() && torn != recovery.torn.end()) {
+      (*object)->damage = CheckTorn(**object, torn->second);
+    }
     if ((*object)->damage.ok()) (*object)->damage = FinishTable(**object);
     if ((*object)->damage.ok()) continue;
     ++damaged_tables_;

@@ -13,7 +13,7 @@ namespace abacus::objfs {
 using runtime::MutexLock;
 
 absl::Status LocalObjectStore::Load(StoredObject& object) {
-  absl::Status loaded = LoadPages(object, false);
+  absl::Status loaded = LoadPages(object, nullptr);
   if (loaded.ok()) loaded = FinishTable(object);
   object.loaded = loaded.ok();
   // Other errors may pass.
@@ -25,7 +25,7 @@ absl::Status LocalObjectStore::Load(StoredObject& object) {
   return loaded;
 }
 
-absl::Status LocalObjectStore::LoadPages(StoredObject& object, bool torn) {
+absl::Status LocalObjectStore::LoadPages(StoredObject& object, std::vector<uint64_t>* torn) {
   object.state.Unload();
   object.places.clear();
   auto table = disk_.Open(TablePath(object.id));
@@ -48,7 +48,7 @@ absl::Status LocalObjectStore::LoadPages(StoredObject& object, bool torn) {
     std::fill(both.begin() + static_cast<int64_t>(*read), both.end(), '\0');
     if (auto status = LoadPage(object, both, page, torn); !status.ok()) return status;
   }
-  if (torn || object.places.contains(0)) return absl::OkStatus();
+  if (torn != nullptr || object.places.contains(0)) return absl::OkStatus();
   const absl::Status empty =
       absl::DataLossError(absl::StrCat("object ", object.id, ": its table is empty"));
   if (!options_.salvages) return empty;
@@ -156,7 +156,7 @@ void LocalObjectStore::Rest(ObjectId id) {
 }
 
 absl::Status LocalObjectStore::LoadPage(StoredObject& object, std::string_view both, uint64_t page,
-                                        bool torn) {
+                                        std::vector<uint64_t>* torn) {
   std::optional<TablePage> newest;
   int damaged = 0;
   for (const int place : {0, 1}) {
@@ -174,12 +174,24 @@ absl::Status LocalObjectStore::LoadPage(StoredObject& object, std::string_view b
   }
   // Only a checkpoint that a crash cut off leaves one place damaged, and then the journal has what
   // the other one lacks. The page is written anew, so that later this means damage.
-  if (damaged > 0) object.state.ChangedPages({page});
-  if (damaged > 0 && (!torn || damaged == 2)) {
+  if (torn != nullptr && damaged == 1) {
+    torn->push_back(page);
+  } else if (damaged > 0) {
+    object.state.ChangedPages({page});
     const absl::Status salvaged = SalvagePage(object, page, !newest.has_value());
     if (!salvaged.ok()) return salvaged;
   }
   if (newest.has_value()) object.state.Load(*std::move(newest));
+  return absl::OkStatus();
+}
+
+absl::Status LocalObjectStore::CheckTorn(StoredObject& object, const std::vector<uint64_t>& torn) {
+  for (const uint64_t page : torn) {
+    if (!object.state.IsChanged(page)) {
+      if (auto status = SalvagePage(object, page, false); !status.ok()) return status;
+    }
+    object.state.ChangedPages({page});
+  }
   return absl::OkStatus();
 }
 
