@@ -8,12 +8,12 @@ namespace abacus::objfs {
 namespace {
 
 constexpr uint32_t kPolynomial = 0x82F63B78;  // Castagnoli's, with its bits the other way round
-constexpr uint64_t kCrcBytes = 4;
+constexpr uint64_t kWrongBitCrcBytes = 4;
 
 uint32_t CrcAtEnd(std::string_view sealed) {
   uint32_t crc = 0;
-  for (size_t i = 0; i < kCrcBytes; ++i) {
-    const auto byte = static_cast<uint8_t>(sealed[sealed.size() - kCrcBytes + i]);
+  for (size_t i = 0; i < kWrongBitCrcBytes; ++i) {
+    const auto byte = static_cast<uint8_t>(sealed[sealed.size() - kWrongBitCrcBytes + i]);
     crc |= static_cast<uint32_t>(byte) << (8 * i);
   }
   return crc;
@@ -43,8 +43,8 @@ std::optional<WrongBit> WrongBit::Find(uint64_t bytes, uint32_t computed, uint32
 }
 
 std::optional<std::string> WrongBit::SetRight(std::string_view sealed) {
-  if (sealed.size() < kCrcBytes) return std::nullopt;
-  const std::string_view bytes = sealed.substr(0, sealed.size() - kCrcBytes);
+  if (sealed.size() < kWrongBitCrcBytes) return std::nullopt;
+  const std::string_view bytes = sealed.substr(0, sealed.size() - kWrongBitCrcBytes);
   const auto wrong = Find(bytes.size(), Crc32c(bytes), CrcAtEnd(sealed));
   if (!wrong.has_value()) return std::nullopt;
   std::string right(sealed);
