@@ -226,9 +226,11 @@ class Raid5Layer final : public RecordedColumns {
   // What a column has in a slot, where that is what is staged there.
   absl::StatusOr<std::optional<runtime::Block>> ReadSlot(size_t column, size_t slot, uint64_t bytes,
                                                          uint32_t crc, Version now);
-  // What of one staged write is put in place. `torn`: the parity is to be computed anew.
-  absl::StatusOr<std::vector<ColumnWrite>> PlacesOf(const ColumnRecord::Staged& staged, bool* torn,
-                                                    Version now);
+  // What is left to do of a staged write that was put in its place: nothing; the parity is to be
+  // computed from the data; the data from the parity.
+  enum class Placing : uint8_t { kDone, kTorn, kLost };
+  absl::StatusOr<Placing> PlaceOne(const ColumnRecord::Staged& staged, Version now);
+  absl::Status PlaceLost(const ColumnRecord::Staged& staged, Version now);
 
   // A missing unit of what is written has to be put elsewhere first.
   absl::StatusOr<bool> BeforeAdmission(StripeRun run, bool contents, Version now) override;

@@ -195,6 +195,7 @@ absl::Status Raid5Layer::Mend(uint64_t stripe, Version now) {
 }
 
 absl::Status Raid5Layer::BringBack(size_t column, bool believed, Version now) {
+  ABACUS_RETURN_IF_ERROR(Unstage(now));  // what it has in slots is cut off
   uint64_t size = 0;
   {
     MutexLock lock(mutex_);

@@ -167,12 +167,10 @@ absl::StatusOr<std::optional<Block>> Raid5Layer::ReadSlot(size_t column, size_t 
 // A write that only one of two columns knows was never acknowledged, or the other column has lost
 // what it had flushed. With all columns there it is done, which is right for both; it is not where
 // a third one is missing, as its unit would be computed from what does not fit together.
-absl::StatusOr<std::vector<Raid5Layer::ColumnWrite>> Raid5Layer::PlacesOf(const Staged& staged,
-                                                                          bool* torn, Version now) {
-  const uint64_t stripe = staged.stripe;
-  const size_t column = striping_->ColumnOf(stripe, staged.unit);
-  const size_t parity_column = striping_->ParityColumn(stripe);
-  ABACUS_ASSIGN_OR_RETURN(std::optional<Block> data,
+absl::StatusOr<Raid5Layer::Placing> Raid5Layer::PlaceOne(const Staged& staged, Version now) {
+  const size_t column = striping_->ColumnOf(staged.stripe, staged.unit);
+  const size_t parity_column = striping_->ParityColumn(staged.stripe);
+  ABACUS_ASSIGN_OR_RETURN(const std::optional<Block> data,
                           ReadSlot(column, staged.slot, staged.bytes, staged.data_crc, now));
   ABACUS_ASSIGN_OR_RETURN(
       const std::optional<Block> parity,
@@ -184,34 +182,29 @@ absl::StatusOr<std::vector<Raid5Layer::ColumnWrite>> Raid5Layer::PlacesOf(const 
   }
   const bool is_one_of_both = missing == column || missing == parity_column;
   if (missing.has_value() && !is_one_of_both && !(data.has_value() && parity.has_value())) {
-    return std::vector<ColumnWrite>();
+    return Placing::kDone;
   }
-  if (!missing.has_value() && !data.has_value() && parity.has_value()) {
-    std::vector<ColumnRead> reads;
-    const uint64_t at = striping_->ColumnOffsetOf(stripe) + staged.at;
-    for (size_t other = 0; other < below_count(); ++other) {
-      if (other != column && other != parity_column) reads.push_back({other, at, staged.bytes});
-    }
-    data = Block::CopyOf(parity->view());
-    for (const absl::StatusOr<Bytes>& other : ReadColumns(reads, now)) {
-      if (absl::IsDataLoss(other.status())) {  // it stays torn
-        *torn = true;
-        return std::vector<ColumnWrite>();
-      }
-      if (!other.ok()) return other.status();
-      AddTo(other->block.data(), data->mutable_data(), staged.bytes);
-    }
-  }
-  *torn = !missing.has_value() && !parity.has_value();
-  const uint64_t at = striping_->ColumnOffsetOf(stripe) + staged.at;
+  const uint64_t at = striping_->ColumnOffsetOf(staged.stripe) + staged.at;
   std::vector<ColumnWrite> writes;
   if (data.has_value()) writes.push_back({column, at, *data});
   if (parity.has_value()) writes.push_back({parity_column, at, *parity});
-  return writes;
+  ABACUS_RETURN_IF_ERROR(WriteColumns(writes, now));
+  if (missing.has_value()) return Placing::kDone;
+  return !parity.has_value() ? Placing::kTorn : !data.has_value() ? Placing::kLost : Placing::kDone;
+}
+
+// Once all others are in their places: only then the parity is that of all of them.
+absl::Status Raid5Layer::PlaceLost(const Staged& staged, Version now) {
+  const size_t column = striping_->ColumnOf(staged.stripe, staged.unit);
+  const absl::StatusOr<Bytes> data = XorOthers(staged.stripe, column, staged.at, staged.bytes, now);
+  if (absl::IsDataLoss(data.status())) return absl::OkStatus();  // two faults; a scrub tells
+  if (!data.ok()) return data.status();
+  const uint64_t at = striping_->ColumnOffsetOf(staged.stripe) + staged.at;
+  return WriteColumns({{column, at, data->block}}, now);
 }
 
 absl::StatusOr<bool> Raid5Layer::PlaceStaged(Version now) {
-  std::vector<Staged> all;
+  std::vector<Staged> all, lost;
   {
     MutexLock lock(mutex_);
     all = now_.staged;
@@ -221,10 +214,12 @@ absl::StatusOr<bool> Raid5Layer::PlaceStaged(Version now) {
   ABACUS_RETURN_IF_ERROR(SaveAtAll(now));
   StripeSet torn;
   for (const Staged& staged : all) {
-    bool is_torn = false;
-    ABACUS_ASSIGN_OR_RETURN(const std::vector<ColumnWrite> writes, PlacesOf(staged, &is_torn, now));
-    ABACUS_RETURN_IF_ERROR(WriteColumns(writes, now));
-    if (is_torn) torn.Add({staged.stripe, staged.stripe + 1});
+    ABACUS_ASSIGN_OR_RETURN(const Placing placing, PlaceOne(staged, now));
+    if (placing == Placing::kTorn) torn.Add({staged.stripe, staged.stripe + 1});
+    if (placing == Placing::kLost) lost.push_back(staged);
+  }
+  for (const Staged& staged : lost) {
+    if (!torn.Contains(staged.stripe)) ABACUS_RETURN_IF_ERROR(PlaceLost(staged, now));
   }
   ABACUS_RETURN_IF_ERROR(FlushLive(now));
   {

@@ -225,6 +225,48 @@ TEST(Raid5StageTest, WhatOneOfTheTwoHasLostComesFromTheOther) {
   }
 }
 
+// A slot that rotted, and another write to the stripe since: the parity is that of both.
+TEST(Raid5StageTest, WhatOneHasLostIsComputedWhenAllOthersAreInTheirPlaces) {
+  const Striping striping = *Striping::Make(kStageColumns, kStageUnit);
+  const size_t lost = striping.ColumnOf(1, 0);
+  StagedFile file(8);
+  TestColumns& columns = file.columns();
+  std::string unit(kStageUnit, '\0');
+  const uint64_t place = striping.ColumnOffsetOf(1);
+  ASSERT_TRUE(columns.store(lost).Read(columns.id(lost), place, {unit.data(), unit.size()}).ok());
+  ASSERT_NO_FATAL_FAILURE(file.WriteSynced(kStageStripe + 50, 2000));
+  ASSERT_NO_FATAL_FAILURE(file.WriteSynced(kStageStripe + kStageUnit + 40, 2020));
+  columns.Stop();
+  columns.Start();
+  ObjectStore& store = columns.store(lost);
+  const VersionNumber now = columns.Now().value;
+  ASSERT_TRUE(store.Write(columns.id(lost), place, unit, now).ok());
+  ASSERT_TRUE(store.Punch(columns.id(lost), Raid5Layer::kStageAt, 8192, now).ok());
+  ASSERT_NO_FATAL_FAILURE(ExpectIs(columns, file.model()));
+  ASSERT_NO_FATAL_FAILURE(file.AllAreBack());
+}
+
+// A column that comes back has nothing in its slots, and others are written to before a crash.
+TEST(Raid5StageTest, WhatIsStagedWhenAColumnComesBackIsThereAfterACrash) {
+  const Striping striping = *Striping::Make(kStageColumns, kStageUnit);
+  for (size_t absent = 0; absent <= kStageColumns; ++absent) {
+    for (const size_t gone : {striping.ColumnOf(1, 0), striping.ParityColumn(1)}) {
+      SCOPED_TRACE(absl::StrCat("column ", gone, ", away ", absent));
+      StagedFile file(static_cast<uint32_t>(absent));
+      TestColumns& columns = file.columns();
+      ASSERT_NO_FATAL_FAILURE(file.WriteSynced(kStageStripe + 50, 2000));
+      columns.column(gone).dead = true;
+      ASSERT_NO_FATAL_FAILURE(ExpectIs(columns, file.model()));
+      ASSERT_NO_FATAL_FAILURE(file.AllAreBack());
+      ASSERT_NO_FATAL_FAILURE(file.WriteSynced(kStageStripe + kStageUnit + 40, 2020));
+      file.Recover(absent < kStageColumns ? std::optional<size_t>(absent) : std::nullopt);
+      ASSERT_NO_FATAL_FAILURE(ExpectIs(columns, file.model()));
+      ASSERT_NO_FATAL_FAILURE(file.AllAreBack());
+      ASSERT_NO_FATAL_FAILURE(ExpectIs(columns, file.model()));
+    }
+  }
+}
+
 // What was acknowledged and is in its place may be lost there with the column, until it is flushed.
 TEST(Raid5StageTest, WhatAColumnHadNotFlushedInItsPlaceWhenItDiedIsRebuilt) {
   const Striping striping = *Striping::Make(kStageColumns, kStageUnit);
