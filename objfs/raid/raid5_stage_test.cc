@@ -236,6 +236,9 @@ TEST(Raid5StageTest, WhatOneHasLostIsComputedWhenAllOthersAreInTheirPlaces) {
   ASSERT_TRUE(columns.store(lost).Read(columns.id(lost), place, {unit.data(), unit.size()}).ok());
   ASSERT_NO_FATAL_FAILURE(file.WriteSynced(kStageStripe + 50, 2000));
   ASSERT_NO_FATAL_FAILURE(file.WriteSynced(kStageStripe + kStageUnit + 40, 2020));
+  for (size_t i = 0; i < kStageColumns; ++i) {  // they are in their places
+    ASSERT_TRUE(columns.store(i).Flush(columns.id(i)).ok());
+  }
   columns.Stop();
   columns.Start();
   ObjectStore& store = columns.store(lost);
@@ -259,6 +262,9 @@ TEST(Raid5StageTest, WhatIsStagedWhenAColumnComesBackIsThereAfterACrash) {
       ASSERT_NO_FATAL_FAILURE(ExpectIs(columns, file.model()));
       ASSERT_NO_FATAL_FAILURE(file.AllAreBack());
       ASSERT_NO_FATAL_FAILURE(file.WriteSynced(kStageStripe + kStageUnit + 40, 2020));
+      for (size_t i = 0; i < kStageColumns; ++i) {
+        ASSERT_TRUE(columns.store(i).Flush(columns.id(i)).ok());
+      }
       file.Recover(absent < kStageColumns ? std::optional<size_t>(absent) : std::nullopt);
       ASSERT_NO_FATAL_FAILURE(ExpectIs(columns, file.model()));
       ASSERT_NO_FATAL_FAILURE(file.AllAreBack());
