@@ -273,6 +273,36 @@ TEST(Raid5StageTest, WhatIsStagedWhenAColumnComesBackIsThereAfterACrash) {
   }
 }
 
+// The power goes at each call of a truncation. What it cut off is zeros when the file grows again.
+TEST(Raid5StageTest, WhatIsCutOffWhileItIsStagedIsNeverSeenAgain) {
+  const uint64_t stride = runtime::testing::kSanitized ? 3 : 1;
+  size_t cuts = 0;
+  for (const uint64_t to : {uint64_t{0}, kStageStripe, kStageStripe + 1000}) {
+    for (uint64_t call = 1, ended = false; !ended; call += stride) {
+      SCOPED_TRACE(absl::StrCat("to ", to, ", call ", call));
+      StagedFile file(static_cast<uint32_t>(call));
+      ASSERT_NO_FATAL_FAILURE(file.WriteSynced(kStageStripe + 500, 2000));
+      const std::string before = file.model();
+      std::atomic<uint64_t> calls{0};
+      file.CutAt(call, &calls);
+      const absl::Status cut = file.columns().top()->Truncate(to, file.columns().Now());
+      ended = calls < call;
+      EXPECT_TRUE(cut.ok() || !ended) << cut;
+      file.Recover(std::nullopt);
+      TestColumns& columns = file.columns();
+      const auto attributes = columns.top()->GetAttributes(columns.Now());
+      ASSERT_TRUE(attributes.ok()) << attributes.status();
+      ASSERT_TRUE(attributes->size == before.size() || attributes->size == to);
+      cuts += attributes->size == to;
+      ASSERT_TRUE(columns.top()->Truncate(before.size(), columns.Now()).ok());
+      std::string expected = before;
+      if (attributes->size == to) expected.replace(to, std::string::npos, before.size() - to, '\0');
+      ASSERT_NO_FATAL_FAILURE(ExpectIs(columns, expected));
+    }
+  }
+  EXPECT_GT(cuts, 3u);
+}
+
 // What was acknowledged and is in its place may be lost there with the column, until it is flushed.
 TEST(Raid5StageTest, WhatAColumnHadNotFlushedInItsPlaceWhenItDiedIsRebuilt) {
   const Striping striping = *Striping::Make(kStageColumns, kStageUnit);

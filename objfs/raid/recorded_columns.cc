@@ -597,6 +597,8 @@ absl::Status RecordedColumns::Truncate(uint64_t size, Version now) {
     Changed(now);
     return absl::OkStatus();
   }
+  // Now, as the record that ends it would have the new size without what it cuts off.
+  ABACUS_RETURN_IF_ERROR(Unstage(now));
   const StripeRun run{StripeAt(size), StripesIn(before)};
   absl::Status status;
   if (size % stripe_bytes_ > 0) {
