@@ -62,11 +62,9 @@ absl::Status Raid5Layer::BeforeGrowing(Version now) {
 absl::Status Raid5Layer::CutTail(Version now) {
   ABACUS_RETURN_IF_ERROR(Unstage(now));  // it lies behind the end
   uint64_t size = 0;
-  bool missing = false;
   {
     MutexLock lock(mutex_);
     size = now_.size;
-    missing = now_.missing.has_value();
   }
   const uint64_t stripe = striping_->StripeOf(size), stripes = striping_->Stripes(size);
   if (stripe < stripes) {
@@ -88,6 +86,12 @@ absl::Status Raid5Layer::CutTail(Version now) {
     ABACUS_RETURN_IF_ERROR(status);
   }
   const uint64_t end = striping_->ColumnOffsetOf(stripes);
+  bool missing = false;
+  {
+    // Not before: the column may have been found missing just now, and its unit been put elsewhere.
+    MutexLock lock(mutex_);
+    missing = now_.missing.has_value();
+  }
   if (!missing) {
     ABACUS_RETURN_IF_ERROR(ChangeEach<&Layer::Truncate>(LiveColumns(), end, now));
   } else {

@@ -194,6 +194,31 @@ TEST(Raid5RecordTest, AColumnWithoutARecordLacksNothingBeforeAllHadOne) {
   EXPECT_TRUE(file.Read() == std::string(50000, '\0'));
 }
 
+// The column goes without notice, and the truncation is what finds that out. Its unit of the last
+// stripe is put behind the file then, and is not what is cut off.
+TEST(Raid5RecordTest, ATruncationThatFindsAColumnGoneKeepsWhatStandsInForIt) {
+  for (size_t gone = 0; gone < kColumns; ++gone) {
+    for (const uint64_t into : {uint64_t{1}, kUnit + 5, 2 * kUnit + 5}) {
+      SCOPED_TRACE(absl::StrCat("column ", gone, ", ", into, " bytes into a stripe"));
+      MissedFile file;
+      TestColumns& columns = file.columns();
+      file.Write(0, kSize, 'A');
+      file.Flush();
+      file.Truncate(kSize - 1);  // all columns know of stripes that are written
+      file.Write(3 * kStripe - kUnit, 2 * kUnit, 'B');
+      std::string expected(kSize, 'A');
+      expected.replace(3 * kStripe - kUnit, 2 * kUnit, 2 * kUnit, 'B');
+      columns.column(gone).dead = true;
+      file.Truncate(3 * kStripe + into);
+      expected.resize(3 * kStripe + into);
+      EXPECT_TRUE(file.Read() == expected);
+      file.Flush();
+      columns.Restart();
+      EXPECT_TRUE(file.Read() == expected) << "opened again";
+    }
+  }
+}
+
 TEST(Raid5RecordTest, AStripeIsNotAdmittedByARecordThatWasRefused) {
   MissedFile file;
   TestColumns& columns = file.columns();
