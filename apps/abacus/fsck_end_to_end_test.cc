@@ -220,7 +220,10 @@ TEST_F(FsckTest, BytesThatRotAreFoundByTheirChecksum) {
 
 TEST_F(FsckTest, WhatTheStoreKnowsOfItselfIsMadeAnew) {
   const std::string superblock = data_ + "/volumes/home/" + objfs::kSuperblockName;
-  { std::ofstream(superblock, std::ios::binary) << std::string(4096, '#'); }
+  {
+    std::fstream file(superblock, std::ios::binary | std::ios::in | std::ios::out);
+    file.seekp(20) << std::string(300, '#');
+  }
   const Outcome found = Fsck({data_, "--json", folder_.Path("json")});
   EXPECT_EQ(found.code, 4) << found.out << found.err;
   EXPECT_THAT(found.out, HasSubstr("home: superblock: superblock, bytes 0 to 4096: it is damaged"));
@@ -229,6 +232,10 @@ TEST_F(FsckTest, WhatTheStoreKnowsOfItselfIsMadeAnew) {
   EXPECT_EQ(fault["kind"], "superblock");
   EXPECT_EQ(fault["place"], "superblock, bytes 0 to 4096");
   EXPECT_EQ(fault["repaired"], false);
+  const Outcome served = RunAbacus({"serve", "--data", data_, "--listen", "127.0.0.1:0"});
+  EXPECT_NE(served.code, 0);
+  EXPECT_THAT(served.err, HasSubstr("volume home is damaged: "));
+  EXPECT_THAT(served.err, HasSubstr("abacus fsck DIRECTORY --volume home"));
   const Outcome repaired = Fsck({data_, "--repair", "--data"});
   EXPECT_EQ(repaired.code, 1) << repaired.out << repaired.err;
   EXPECT_THAT(repaired.out, HasSubstr("made anew from the journals"));

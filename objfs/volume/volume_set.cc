@@ -133,7 +133,14 @@ absl::StatusOr<std::shared_ptr<ObjectStore>> VolumeSet::OpenStore(const std::str
   auto both = std::make_shared<StoreOnDisk>();
   ABACUS_ASSIGN_OR_RETURN(both->disk, OpenDisk(name));
   ABACUS_ASSIGN_OR_RETURN(LocalObjectStoreOptions options, StoreOptions(name));
-  ABACUS_ASSIGN_OR_RETURN(both->store, LocalObjectStore::Open(*both->disk, std::move(options)));
+  auto opened = LocalObjectStore::Open(*both->disk, std::move(options));
+  if (absl::IsDataLoss(opened.status())) {
+    return absl::DataLossError(absl::StrCat(
+        "volume ", name, " is damaged: ", opened.status().message(), ". Nothing was changed. ",
+        "abacus fsck DIRECTORY --volume ", name, ", of the server's --data, tells what is left of ",
+        "it, and with --repair makes that right"));
+  }
+  ABACUS_ASSIGN_OR_RETURN(both->store, std::move(opened));
   return std::shared_ptr<ObjectStore>(both, both->store.get());
 }
 
