@@ -189,8 +189,9 @@ class Crashes {
         for (char& c : text) c = static_cast<char>(random_());
         const uint64_t end = at + text.size();
         absl::StrAppend(&steps_, i > 0 ? absl::StrCat(", ", at, "+", text.size()) : "");
-        // What follows is written stripe by stripe, the size too.
-        for (uint64_t to = i > 0 ? (at / kStripe + 1) * kStripe : end; to < end; to += kStripe) {
+        // What follows, also the beginning of the file, is written stripe by stripe, the size too.
+        for (uint64_t to = i > 0 || at == 0 ? (at / kStripe + 1) * kStripe : end; to < end;
+             to += kStripe) {
           const std::vector<std::string> whole = now_;
           Put(at, std::string_view(text).substr(0, to - at));
           now_ = whole;
