@@ -377,8 +377,8 @@ TEST_F(MirrorTest, WithoutAWitnessNothingIsServed) {
   options.types = [](size_t, runtime::testing::TestPoints&, runtime::ObjectTypes& types) {
     types.Add<MirrorLayer>().Add<StorageLayer>();
   };
-  runtime::testing::Cluster cluster(options);
   MemoryDisk disk;
+  runtime::testing::Cluster cluster(options);  // whose layers have the store, and that the disk
   auto store = LocalObjectStore::Open(disk, {});
   ASSERT_TRUE(store.ok());
   const std::shared_ptr<ObjectStore> shared = *std::move(store);
