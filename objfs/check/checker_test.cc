@@ -27,6 +27,7 @@
 #include "objfs/store/local_object_store.h"
 #include "objfs/store/model_disk.h"
 #include "objfs/store/names.h"
+#include "objfs/store/testing/store_files.h"
 
 namespace abacus::objfs {
 namespace {
@@ -57,25 +58,6 @@ void CopyDisk(Disk& from, Disk& to) {
     }
   }
   ASSERT_TRUE(to.SyncAll().ok());
-}
-
-// All bytes of all files of a disk.
-std::map<std::string, std::string> BytesOf(Disk& disk) {
-  std::map<std::string, std::string> all;
-  std::vector<std::string> folders = {""};
-  for (uint64_t i = 0; i < kFolders; ++i) folders.push_back(FolderName(i));
-  for (const std::string& folder : folders) {
-    const auto names = disk.List(folder);
-    if (!names.ok()) continue;
-    for (const std::string& name : *names) {
-      const std::string path = folder.empty() ? name : folder + "/" + name;
-      const auto file = disk.Open(path);
-      std::string bytes(*(*file)->Size(), '\0');
-      EXPECT_TRUE((*file)->Read(0, std::span(bytes.data(), bytes.size())).ok());
-      all[path] = std::move(bytes);
-    }
-  }
-  return all;
 }
 
 std::string Lines(const CheckReport& report) {
@@ -296,7 +278,7 @@ constexpr uint64_t kSeeds = 4;
 TEST(CheckerTest, WhatClientsMadeIsClean) {
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
     Volumes volume(seed);
-    const auto before = BytesOf(volume.disk());
+    const auto before = testing::FilesOn(volume.disk());
     const CheckReport report = CheckIt(volume.disk(), false);
     EXPECT_EQ(report.found, 0u) << Lines(report);
     EXPECT_EQ(report.files, volume.bytes().size());
@@ -307,7 +289,7 @@ TEST(CheckerTest, WhatClientsMadeIsClean) {
     for (const auto& [id, of] : volume.bytes()) bytes += of.size();
     EXPECT_EQ(report.names, names);
     EXPECT_GE(report.bytes_read, bytes);
-    EXPECT_EQ(BytesOf(volume.disk()), before) << "a check without repairs wrote something";
+    EXPECT_EQ(testing::FilesOn(volume.disk()), before) << "a check without repairs wrote something";
     EXPECT_EQ(CheckIt(volume.disk(), true).found, 0u);
   }
 }

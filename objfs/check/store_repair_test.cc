@@ -26,40 +26,19 @@
 #include "objfs/store/local_object_store.h"
 #include "objfs/store/memory_disk.h"
 #include "objfs/store/names.h"
+#include "objfs/store/testing/store_files.h"
 #include "runtime/testing/sanitized.h"
 
 namespace abacus::objfs {
 namespace {
 
+using testing::FilesOn;
 using testing::FileSystemWorld;
+using testing::PutFiles;
+using testing::StoreFiles;
 
 constexpr uint64_t kSlotBytes = ObjectStore::kBlockBytes;
 const Caller kSomebody;
-
-using Files = std::map<std::string, std::string>;
-
-Files AllFiles(Disk& disk) {
-  Files files;
-  for (uint64_t i = 0; i <= kFolders; ++i) {
-    const std::string folder = i < kFolders ? FolderName(i) : "";
-    const auto names = disk.List(folder);
-    if (!names.ok()) continue;
-    for (const std::string& name : *names) {
-      const std::string path = folder.empty() ? name : folder + "/" + name;
-      files[path] = ReadWhole(disk, path).value();
-    }
-  }
-  return files;
-}
-
-void PutAll(const Files& files, Disk& disk) {
-  for (uint64_t i = 0; i < kFolders; ++i) ASSERT_TRUE(disk.MakeDirectory(FolderName(i)).ok());
-  for (const auto& [path, bytes] : files) {
-    const auto file = disk.Create(path);
-    ASSERT_TRUE(file.ok()) << file.status();
-    ASSERT_TRUE((*file)->Write(0, bytes).ok());
-  }
-}
 
 // By object, and in it by block, UINT64_MAX its attributes: what is read; an error is empty.
 using Contents = std::map<ObjectId, std::map<uint64_t, std::string>>;
@@ -110,17 +89,17 @@ bool IsSameOrError(const Contents& before, const Contents& now) {
 class State {
  public:
   State() = default;
-  explicit State(Files files) : files_(std::move(files)) {
+  explicit State(StoreFiles files) : files_(std::move(files)) {
     MemoryDisk copy;
-    PutAll(files_, copy);
+    PutFiles(files_, copy);
     FindLogged(copy);
     auto store = LocalObjectStore::Open(copy, {}).value();
     contents_ = ContentsOf(*store);
     EXPECT_TRUE(store->Checkpoint().ok());
     store.reset();
-    FindNamed(AllFiles(copy));
+    FindNamed(FilesOn(copy));
   }
-  const Files& files() const { return files_; }
+  const StoreFiles& files() const { return files_; }
   const Contents& contents() const { return contents_; }
   // Whether a byte of a data file is in a slot that no table names, or of which the journal has the
   // contents, which opening the store writes anew.
@@ -146,7 +125,7 @@ class State {
       EXPECT_TRUE(ReadJournal(disk, path, take).ok());
     }
   }
-  void FindNamed(const Files& checkpointed) {
+  void FindNamed(const StoreFiles& checkpointed) {
     for (const auto& [path, bytes] : checkpointed) {
       const auto id = path.size() > 2 ? NumberIn(path.substr(2), "", ".t") : std::nullopt;
       if (!id.has_value()) continue;
@@ -165,7 +144,7 @@ class State {
     }
   }
 
-  Files files_;
+  StoreFiles files_;
   Contents contents_;
   std::set<std::pair<ObjectId, uint64_t>> named_, logged_;
 };
@@ -189,9 +168,9 @@ class SmallVolume {
         files_.erase("gone");
       }
       EXPECT_TRUE(world.store().FlushAll().ok());
-      if (session == 2) killed_ = State(AllFiles(disk_));
+      if (session == 2) killed_ = State(FilesOn(disk_));
     }
-    ended_ = State(AllFiles(disk_));
+    ended_ = State(FilesOn(disk_));
   }
   const State& killed() const { return killed_; }
   const State& ended() const { return ended_; }
@@ -243,13 +222,13 @@ struct Sweep {
 // Looks at one bit of a store that was ended, or killed.
 void TryBit(const State& state, bool was_ended, const std::string& path, uint64_t byte, int bit,
             Sweep* sweep) {
-  Files files = state.files();
+  StoreFiles files = state.files();
   char& c = files[path][byte];
   c = static_cast<char>(static_cast<uint8_t>(c) ^ (1u << bit));
   const bool is_data = absl::EndsWith(path, ".d");
   {
     MemoryDisk disk;
-    ASSERT_NO_FATAL_FAILURE(PutAll(files, disk));
+    ASSERT_NO_FATAL_FAILURE(PutFiles(files, disk));
     auto store = LocalObjectStore::Open(disk, {});
     if (store.ok() && !IsSameOrError(state.contents(), ContentsOf(**store))) {
       // What was synced last, by a server that was killed: the end that a crash cuts off looks so.
@@ -259,9 +238,9 @@ void TryBit(const State& state, bool was_ended, const std::string& path, uint64_
     }
   }
   MemoryDisk disk;
-  ASSERT_NO_FATAL_FAILURE(PutAll(files, disk));
+  ASSERT_NO_FATAL_FAILURE(PutFiles(files, disk));
   const CheckReport found = CheckStore(disk, false);
-  ASSERT_EQ(AllFiles(disk), files);  // nothing is written
+  ASSERT_EQ(FilesOn(disk), files);  // nothing is written
   if (found.found == 0) {
     const bool is_nowhere = state.IsKeptNowhere(path, byte, &sweep->logged);
     EXPECT_TRUE(is_nowhere) << "not told";
@@ -321,7 +300,7 @@ TEST(StoreRepairTest, LostRecordsAreLeftOutWhereNobodyElseHasThem) {
   const SmallVolume volume;
   for (uint64_t seed = 0; seed < 30 && !HasFailure(); ++seed) {
     std::mt19937_64 random(seed);
-    Files files = volume.ended().files();
+    StoreFiles files = volume.ended().files();
     std::string name;
     for (auto& [path, bytes] : files) {
       if (!absl::StartsWith(path, kJournalPrefix)) continue;
@@ -332,21 +311,21 @@ TEST(StoreRepairTest, LostRecordsAreLeftOutWhereNobodyElseHasThem) {
     }
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     MemoryDisk disk;
-    ASSERT_NO_FATAL_FAILURE(PutAll(files, disk));
+    ASSERT_NO_FATAL_FAILURE(PutFiles(files, disk));
     const CheckReport found = CheckStore(disk, false);
     ASSERT_EQ(found.found, 1u) << LinesOf(found);
     EXPECT_EQ(found.faults[0].kind, FaultKind::kJournal);
     // Never of what others have the same of.
     {
       MemoryDisk columns;
-      ASSERT_NO_FATAL_FAILURE(PutAll(files, columns));
+      ASSERT_NO_FATAL_FAILURE(PutFiles(files, columns));
       CheckReport report;
       ASSERT_TRUE(CheckColumnsOn(columns, {.repair = true}, &report).ok());
       EXPECT_EQ(report.left(), 1u) << LinesOf(report);
       EXPECT_TRUE(absl::StrContains(report.faults[0].text, "abacus rebuild"));
-      EXPECT_EQ(AllFiles(columns), files);
+      EXPECT_EQ(FilesOn(columns), files);
       MemoryDisk copy;
-      ASSERT_NO_FATAL_FAILURE(PutAll(files, copy));
+      ASSERT_NO_FATAL_FAILURE(PutFiles(files, copy));
       ASSERT_TRUE(ReplicaRecord({.epoch = 3, .is_whole = true}).Save(copy).ok());
       const CheckReport of_copy = CheckStore(copy, true);
       EXPECT_EQ(of_copy.left(), 1u) << LinesOf(of_copy);
@@ -362,7 +341,7 @@ TEST(StoreRepairTest, LostRecordsAreLeftOutWhereNobodyElseHasThem) {
 TEST(StoreRepairTest, TheRecordOfACopyIsLookedAt) {
   const SmallVolume volume;
   MemoryDisk disk;
-  ASSERT_NO_FATAL_FAILURE(PutAll(volume.ended().files(), disk));
+  ASSERT_NO_FATAL_FAILURE(PutFiles(volume.ended().files(), disk));
   const ReplicaRecord record{.epoch = 3, .is_whole = true};
   ASSERT_TRUE(record.Save(disk).ok());
   EXPECT_EQ(CheckStore(disk, false).found, 0u);

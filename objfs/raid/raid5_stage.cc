@@ -18,8 +18,8 @@ namespace {
 
 uint32_t CrcOf(const Block& block) {
   // ISA-L only reads; its signature does not say so.
-  return crc32_iscsi(reinterpret_cast<unsigned char*>(const_cast<char*>(block.data())),
-                     static_cast<int>(block.size()), ~0u);
+  return ~crc32_iscsi(reinterpret_cast<unsigned char*>(const_cast<char*>(block.data())),
+                      static_cast<int>(block.size()), ~0u);
 }
 
 uint64_t SlotAt(size_t slot) {

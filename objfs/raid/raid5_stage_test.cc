@@ -80,6 +80,17 @@ class StagedFile {
     EXPECT_EQ(scrubbed->mismatched + scrubbed->repaired + scrubbed->damaged, 0u);
   }
 
+  // It is its model, also without any one column.
+  void ExpectWhole() {
+    ASSERT_NO_FATAL_FAILURE(ExpectIs(columns_, model_));
+    ASSERT_NO_FATAL_FAILURE(AllAreBack());
+    for (size_t away = 0; away < kStageColumns; ++away) {
+      columns_.column(away).dead = true;
+      ASSERT_NO_FATAL_FAILURE(ExpectIs(columns_, model_));
+      ASSERT_NO_FATAL_FAILURE(AllAreBack());
+    }
+  }
+
  private:
   std::mt19937 random_;
   TestColumns columns_;
@@ -215,13 +226,7 @@ TEST(Raid5StageTest, WhatOneOfTheTwoHasLostComesFromTheOther) {
     ASSERT_TRUE(store.Punch(columns.id(lost), Raid5Layer::kStageAt, 8192, now).ok());
     ASSERT_TRUE(store.SetAttributes(columns.id(lost), record, now).ok());
     ASSERT_TRUE(store.Flush(columns.id(lost)).ok());
-    ASSERT_NO_FATAL_FAILURE(ExpectIs(columns, file.model()));
-    ASSERT_NO_FATAL_FAILURE(file.AllAreBack());
-    for (size_t away = 0; away < kStageColumns; ++away) {
-      columns.column(away).dead = true;
-      ASSERT_NO_FATAL_FAILURE(ExpectIs(columns, file.model()));
-      ASSERT_NO_FATAL_FAILURE(file.AllAreBack());
-    }
+    ASSERT_NO_FATAL_FAILURE(file.ExpectWhole());
   }
 }
 
@@ -321,13 +326,7 @@ TEST(Raid5StageTest, WhatAColumnHadNotFlushedInItsPlaceWhenItDiedIsRebuilt) {
     columns.disk(died).PowerOn(seed);
     columns.column(died).dead = false;
     columns.Start();
-    ASSERT_NO_FATAL_FAILURE(ExpectIs(columns, file.model()));
-    ASSERT_NO_FATAL_FAILURE(file.AllAreBack());
-    for (size_t away = 0; away < kStageColumns; ++away) {
-      columns.column(away).dead = true;
-      ASSERT_NO_FATAL_FAILURE(ExpectIs(columns, file.model()));
-      ASSERT_NO_FATAL_FAILURE(file.AllAreBack());
-    }
+    ASSERT_NO_FATAL_FAILURE(file.ExpectWhole());
   }
 }
 

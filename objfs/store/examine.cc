@@ -8,6 +8,7 @@
 #include "objfs/store/local_object_store.h"
 #include "objfs/store/names.h"
 #include "objfs/store/store_scan.h"
+#include "objfs/store/table_pages.h"
 #include "objfs/store/wrong_bit.h"
 
 namespace abacus::objfs {
@@ -78,20 +79,14 @@ absl::Status LocalObjectStore::ExamineTable(StoredObject& object, bool repair,
   const auto table = disk_.Open(TablePath(object.id));
   if (absl::IsNotFound(table.status())) return absl::OkStatus();
   if (!table.ok()) return table.status();
-  const auto size = (*table)->Size();
-  if (!size.ok()) return size.status();
-  std::string bytes(kTablePageBytes, '\0');
-  for (uint64_t page = 0; OffsetOfPage(page, 0) < *size; ++page) {
-    const auto next = (*table)->NextData(OffsetOfPage(page, 0));
-    if (absl::IsNotFound(next.status())) break;
-    if (!next.ok()) return next.status();
-    page = std::max(page, *next / OffsetOfPage(1, 0));
+  for (TablePages pages(**table);;) {
+    const auto more = pages.Next();
+    if (!more.ok()) return more.status();
+    if (!*more) break;
     for (const int place : {0, 1}) {
-      const auto read =
-          (*table)->Read(OffsetOfPage(page, place), std::span(bytes.data(), bytes.size()));
-      if (!read.ok()) return read.status();
-      std::fill(bytes.begin() + static_cast<int64_t>(*read), bytes.end(), '\0');
-      const auto looked = ExaminePlace(object, page, place, bytes, repair, **table, faults);
+      const auto bytes =
+          pages.both().substr(static_cast<size_t>(place) * kTablePageBytes, kTablePageBytes);
+      const auto looked = ExaminePlace(object, pages.page(), place, bytes, repair, **table, faults);
       if (!looked.ok()) return looked;
     }
   }

@@ -10,6 +10,7 @@
 #include "objfs/store/format.h"
 #include "objfs/store/journal.h"
 #include "objfs/store/names.h"
+#include "objfs/store/table_pages.h"
 #include "objfs/store/wrong_bit.h"
 
 namespace abacus::objfs {
@@ -275,7 +276,7 @@ void StoreScan::LookAtJournal(ScannedJournal& journal, bool next_has_records) {
              .offset = at,
              .bytes = bytes,
              .text = absl::StrCat("record ", number, " is damaged: ", kOneBit,
-                                  counts ? ". Until then the store cannot be opened"
+                                  counts ? ". As it is, the store cannot be opened"
                                          : ". Opening the store would take it, and what follows, "
                                            "for the end that a crash cut off")},
             at, *std::move(right), kBitSetRight);
@@ -350,19 +351,12 @@ absl::Status StoreScan::LookAtTables() {
 absl::Status StoreScan::LookAtTable(ObjectId id) {
   auto table = disk_.Open(TablePath(id));
   if (!table.ok()) return table.status();
-  const auto size = (*table)->Size();
-  if (!size.ok()) return size.status();
   blocks_[id] = 0;
-  std::string both(2 * kTablePageBytes, '\0');
-  for (uint64_t page = 0; OffsetOfPage(page, 0) < *size; ++page) {
-    const auto next = (*table)->NextData(OffsetOfPage(page, 0));
-    if (absl::IsNotFound(next.status())) break;
-    if (!next.ok()) return next.status();
-    page = std::max(page, *next / both.size());
-    const auto read = (*table)->Read(OffsetOfPage(page, 0), std::span(both.data(), both.size()));
-    if (!read.ok()) return read.status();
-    std::fill(both.begin() + static_cast<int64_t>(*read), both.end(), '\0');
-    LookAtPage(id, page, both);
+  for (TablePages pages(**table);;) {
+    const auto more = pages.Next();
+    if (!more.ok()) return more.status();
+    if (!*more) break;
+    LookAtPage(id, pages.page(), pages.both());
   }
   return absl::OkStatus();
 }

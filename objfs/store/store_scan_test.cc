@@ -17,6 +17,7 @@
 #include "objfs/store/local_object_store.h"
 #include "objfs/store/model_disk.h"
 #include "objfs/store/names.h"
+#include "objfs/store/testing/store_files.h"
 
 namespace abacus::objfs {
 namespace {
@@ -24,30 +25,9 @@ namespace {
 constexpr uint64_t kBytesOfBlock = ObjectStore::kBlockBytes;
 constexpr uint64_t kFarBlock = 300;  // of another page than block 0
 
-using StoreBytes = std::map<std::string, std::string>;
-
-StoreBytes FilesOf(Disk& disk) {
-  StoreBytes files;
-  for (uint64_t i = 0; i <= kFolders; ++i) {
-    const std::string folder = i < kFolders ? FolderName(i) : "";
-    const auto names = disk.List(folder);
-    if (!names.ok()) continue;
-    for (const std::string& name : *names) {
-      const std::string path = folder.empty() ? name : folder + "/" + name;
-      files[path] = ReadWhole(disk, path).value();
-    }
-  }
-  return files;
-}
-
-void PutFiles(const StoreBytes& files, Disk& disk) {
-  for (uint64_t i = 0; i < kFolders; ++i) ASSERT_TRUE(disk.MakeDirectory(FolderName(i)).ok());
-  for (const auto& [path, bytes] : files) {
-    const auto file = disk.Create(path);
-    ASSERT_TRUE(file.ok()) << file.status();
-    ASSERT_TRUE((*file)->Write(0, bytes).ok());
-  }
-}
+using testing::FilesOn;
+using testing::PutFiles;
+using testing::StoreFiles;
 
 std::unique_ptr<LocalObjectStore> OpenedStore(Disk& disk) {
   auto store = LocalObjectStore::Open(disk, {.ids_batch = 16});
@@ -105,24 +85,24 @@ class ScannedStore {
     EXPECT_TRUE(store->FlushAll().ok());
     objects_ = ObjectsOf(*store);
     used_ = store->Space()->used_bytes;
-    cut_off_ = FilesOf(disk_);  // as kill -9 leaves it
+    cut_off_ = FilesOn(disk_);  // as kill -9 leaves it
     store.reset();
-    files_ = FilesOf(disk_);
+    files_ = FilesOn(disk_);
     for (const auto& [path, bytes] : files_) {
       if (absl::StartsWith(path, kJournalPrefix)) journal_ = path;
     }
   }
 
-  const StoreBytes& files() const { return files_; }
-  const StoreBytes& cut_off() const { return cut_off_; }
+  const StoreFiles& files() const { return files_; }
+  const StoreFiles& cut_off() const { return cut_off_; }
   const std::string& journal() const { return journal_; }
   const std::map<ObjectId, std::string>& objects() const { return objects_; }
   const std::vector<ObjectId>& ids() const { return ids_; }
 
   // Damaged; the faults that are found; and whether the fixes leave exactly these files, or `opens`
   // a store of the same contents.
-  StoreScanResult Scan(const std::function<void(StoreBytes*)>& damage, MemoryDisk* disk) const {
-    StoreBytes files = files_;
+  StoreScanResult Scan(const std::function<void(StoreFiles*)>& damage, MemoryDisk* disk) const {
+    StoreFiles files = files_;
     damage(&files);
     PutFiles(files, *disk);
     auto result = ScanStore(*disk);
@@ -151,7 +131,7 @@ class ScannedStore {
   std::vector<ObjectId> ids_;
   std::map<ObjectId, std::string> objects_;
   uint64_t used_ = 0;
-  StoreBytes files_, cut_off_;
+  StoreFiles files_, cut_off_;
   std::string journal_;
 };
 
@@ -169,10 +149,10 @@ void Garble(std::string* bytes, uint64_t at, uint64_t count) {
 TEST(StoreScanTest, AWholeStoreHasNoFault) {
   const ScannedStore whole;
   MemoryDisk disk;
-  const auto result = whole.Scan([](StoreBytes*) {}, &disk);
+  const auto result = whole.Scan([](StoreFiles*) {}, &disk);
   EXPECT_TRUE(result.faults.empty()) << result.faults[0].file << ": " << result.faults[0].text;
   EXPECT_EQ(result.cut_off_bytes, 0u);
-  EXPECT_EQ(FilesOf(disk), whole.files());
+  EXPECT_EQ(FilesOn(disk), whole.files());
   MemoryDisk empty;
   EXPECT_TRUE(ScanStore(empty)->faults.empty());
 }
@@ -182,7 +162,7 @@ TEST(StoreScanTest, ABitOfAnyByteIsToldWithItsPlaceAndSetRight) {
   const ScannedStore whole;
   std::mt19937_64 random(1);
   uint64_t turned = 0;
-  for (const StoreBytes* files : {&whole.files(), &whole.cut_off()}) {
+  for (const StoreFiles* files : {&whole.files(), &whole.cut_off()}) {
     MemoryDisk disk;
     ASSERT_NO_FATAL_FAILURE(PutFiles(*files, disk));
     for (const auto& [path, bytes] : *files) {
@@ -220,13 +200,13 @@ TEST(StoreScanTest, ABitOfAnyByteIsToldWithItsPlaceAndSetRight) {
 
 TEST(StoreScanTest, ASuperblockIsMadeAnewFromTheJournals) {
   const ScannedStore whole;
-  const std::vector<std::function<void(StoreBytes*)>> damages = {
-      [](StoreBytes* files) { Garble(&files->at(kSuperblockName), 0, 4096); },
-      [](StoreBytes* files) { Garble(&files->at(kSuperblockName), 512, 512); },
-      [](StoreBytes* files) { files->at(kSuperblockName) = std::string(4096, '\0'); },
-      [](StoreBytes* files) { files->at(kSuperblockName).resize(100); },
-      [](StoreBytes* files) { files->at(kSuperblockName)[8] = 127; },  // the version
-      [](StoreBytes* files) { files->erase(kSuperblockName); },
+  const std::vector<std::function<void(StoreFiles*)>> damages = {
+      [](StoreFiles* files) { Garble(&files->at(kSuperblockName), 0, 4096); },
+      [](StoreFiles* files) { Garble(&files->at(kSuperblockName), 512, 512); },
+      [](StoreFiles* files) { files->at(kSuperblockName) = std::string(4096, '\0'); },
+      [](StoreFiles* files) { files->at(kSuperblockName).resize(100); },
+      [](StoreFiles* files) { files->at(kSuperblockName)[8] = 127; },  // the version
+      [](StoreFiles* files) { files->erase(kSuperblockName); },
   };
   for (const auto& damage : damages) {
     MemoryDisk disk;
@@ -234,7 +214,7 @@ TEST(StoreScanTest, ASuperblockIsMadeAnewFromTheJournals) {
     ASSERT_EQ(result.faults.size(), 1u);
     EXPECT_EQ(result.faults[0].part, StorePart::kSuperblock);
     ASSERT_TRUE(result.faults[0].fix.has_value()) << result.faults[0].text;
-    EXPECT_EQ(FilesOf(disk), whole.files());
+    EXPECT_EQ(FilesOn(disk), whole.files());
     ASSERT_NO_FATAL_FAILURE(whole.ExpectSameContents(disk));
   }
 }
@@ -243,7 +223,7 @@ TEST(StoreScanTest, AStoreOfAnotherVersionIsLeftAsItIs) {
   const ScannedStore whole;
   MemoryDisk disk;
   const auto result = whole.Scan(
-      [](StoreBytes* files) {
+      [](StoreFiles* files) {
         files->at(kSuperblockName) = EncodeSuperblock({.store = 1, .version = 9});
       },
       &disk);
@@ -254,7 +234,7 @@ TEST(StoreScanTest, WhereNothingIsLeftThatIsSaid) {
   const ScannedStore whole;
   MemoryDisk disk;
   const auto result = whole.Scan(
-      [&whole](StoreBytes* files) {
+      [&whole](StoreFiles* files) {
         Garble(&files->at(kSuperblockName), 0, 4096);
         Garble(&files->at(whole.journal()), 0, kJournalHeaderBytes);
       },
@@ -269,7 +249,7 @@ TEST(StoreScanTest, AJournalsHeaderIsMadeAnewAndNothingIsLost) {
   for (const bool is_zero : {false, true}) {
     MemoryDisk disk;
     const auto result = whole.Scan(
-        [&](StoreBytes* files) {
+        [&](StoreFiles* files) {
           std::string& journal = files->at(whole.journal());
           Garble(&journal, 0, kJournalHeaderBytes);
           if (is_zero) journal.replace(0, kJournalHeaderBytes, kJournalHeaderBytes, '\0');
@@ -295,7 +275,7 @@ TEST(StoreScanTest, RecordsThatAreLostCostTheirOwnChangesOnly) {
     SCOPED_TRACE(absl::StrCat("record ", view->sequence, " at ", at));
     MemoryDisk disk;
     const auto result = whole.Scan(
-        [&](StoreBytes* files) { Garble(&files->at(whole.journal()), at, bytes); }, &disk);
+        [&](StoreFiles* files) { Garble(&files->at(whole.journal()), at, bytes); }, &disk);
     const bool is_last = at + bytes == journal.size();
     at += bytes;
     if (is_last) {
@@ -412,7 +392,7 @@ TEST(StoreScanTest, ARottenPageIsNotTakenForOneThatACheckpointWasWriting) {
 TEST(StoreScanTest, AJournalWithRecordsIsNotThrownAwayForItsHeader) {
   const ScannedStore whole;
   MemoryDisk disk;
-  StoreBytes files = whole.cut_off();
+  StoreFiles files = whole.cut_off();
   const std::string& journal = files.at(whole.journal());
   const JournalHeader header = *DecodeJournalHeader(journal);
   JournalHeader next = header;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "objfs/store/local_object_store.h"
 #include "objfs/store/names.h"
+#include "objfs/store/table_pages.h"
 
 namespace abacus::objfs {
 
@@ -34,19 +35,12 @@ absl::Status LocalObjectStore::LoadPages(StoredObject& object, std::vector<uint6
                ? absl::DataLossError(absl::StrCat("object ", object.id, ": its table is missing"))
                : table.status();
   }
-  const auto size = (*table)->Size();
-  if (!size.ok()) return size.status();
-  std::string both(2 * kTablePageBytes, '\0');
-  for (uint64_t page = 0; OffsetOfPage(page, 0) < *size; ++page) {
-    // Pages of holes were never written; a sparse object has many.
-    const auto next = (*table)->NextData(OffsetOfPage(page, 0));
-    if (absl::IsNotFound(next.status())) break;
-    if (!next.ok()) return next.status();
-    page = std::max(page, *next / both.size());
-    const auto read = (*table)->Read(OffsetOfPage(page, 0), std::span(both.data(), both.size()));
-    if (!read.ok()) return read.status();
-    std::fill(both.begin() + static_cast<int64_t>(*read), both.end(), '\0');
-    if (auto status = LoadPage(object, both, page, torn); !status.ok()) return status;
+  for (TablePages pages(**table);;) {
+    const auto more = pages.Next();
+    if (!more.ok()) return more.status();
+    if (!*more) break;
+    const auto loaded = LoadPage(object, pages.both(), pages.page(), torn);
+    if (!loaded.ok()) return loaded;
   }
   if (torn != nullptr || object.places.contains(0)) return absl::OkStatus();
   const absl::Status empty =
