@@ -351,7 +351,7 @@ TEST(StoreScanTest, ARottenPageIsNotTakenForOneThatACheckpointWasWriting) {
       auto store = OpenedStore(disk);
       id = store->Create("blob", 1).value();
       for (VersionNumber version = 2; version <= 3; ++version) {
-        ScannedStore::Write(*store, id, kFarBlock, version);
+        ScannedStore::Write(*store, id, kFarBlock + version, version);
         ASSERT_TRUE(store->FlushAll().ok() && store->Checkpoint().ok());
       }
       ScannedStore::Write(*store, id, 0, 4);
@@ -380,8 +380,9 @@ TEST(StoreScanTest, ARottenPageIsNotTakenForOneThatACheckpointWasWriting) {
     ASSERT_TRUE((*table)->Write(OffsetOfPage(1, newest) + 100, "rotten").ok());
     auto store = OpenedStore(disk);
     std::string bytes(kBytesOfBlock, '\0');
+    // Of what only the newest place tells there would be a hole by the other one.
     const auto read =
-        store->Read(id, kFarBlock * kBytesOfBlock, std::span(bytes.data(), bytes.size()));
+        store->Read(id, (kFarBlock + 3) * kBytesOfBlock, std::span(bytes.data(), bytes.size()));
     EXPECT_TRUE(absl::IsDataLoss(read.status())) << "cut after " << calls << " calls";
     told += journals > 1 ? 1 : 0;
   }
@@ -409,6 +410,119 @@ TEST(StoreScanTest, AJournalWithRecordsIsNotThrownAwayForItsHeader) {
   auto store = OpenedStore(disk);
   ASSERT_NE(store, nullptr);
   EXPECT_TRUE(absl::IsNotFound(store->GetAttributes(whole.ids()[0]).status()));
+}
+
+// All of a journal that is told whole, with records that are no store's.
+class WrittenJournal {
+ public:
+  explicit WrittenJournal(const JournalHeader& header)
+      : header_(header), bytes_(EncodeJournalHeader(header)) {}
+  void Add(const JournalRecord& record, bool more = false) {
+    begins_ = bytes_.size();
+    bytes_ += EncodeRecord(header_, ++records_, records_ - 1, EncodePayload(record, more));
+  }
+  const std::string& bytes() const { return bytes_; }
+  uint64_t last_begins() const { return begins_; }
+
+ private:
+  const JournalHeader header_;
+  std::string bytes_;
+  uint64_t records_ = 0, begins_ = 0;
+};
+
+// A sector that was not written in time is zeros, and may have been to have one bit in it.
+TEST(StoreScanTest, ACutOffRecordThatLacksOneBitIsACutOffRecord) {
+  const ScannedStore whole;
+  const JournalHeader header = *DecodeJournalHeader(whole.files().at(whole.journal()));
+  constexpr uint64_t kBitAt = 2000, kFar = 1500;  // in the blob; sectors of zeros around it
+  for (const bool is_torn : {true, false}) {
+    SCOPED_TRACE(is_torn);
+    std::string blob(4000, '\0');
+    blob[kBitAt] = 1;
+    if (!is_torn) blob.replace(kBitAt - kFar, 2 * kFar, 2 * kFar, 'x');
+    WrittenJournal journal(header);
+    journal.Add(AttributesRecord{.id = whole.ids()[0], .version = 9, .blob = blob});
+    std::string bytes = journal.bytes();
+    const uint64_t at = bytes.find(blob) + kBitAt;
+    bytes[at] = static_cast<char>(bytes[at] ^ 1);
+    MemoryDisk disk;
+    const auto result =
+        whole.Scan([&](StoreFiles* files) { files->at(whole.journal()) = bytes; }, &disk);
+    EXPECT_EQ(result.faults.size(), is_torn ? 0u : 1u);
+    EXPECT_EQ(result.cut_off_bytes > 0, is_torn);
+  }
+}
+
+// Of an object that was removed nothing is known any more, and its number does not come again.
+TEST(StoreScanTest, NoNumberComesAgainFromAHeaderThatIsMadeAnew) {
+  MemoryDisk disk;
+  ObjectId removed = 0;
+  {
+    auto store = OpenedStore(disk);
+    ASSERT_TRUE(store->Create("kept", 1).ok());
+    removed = store->Create("removed", 1).value();
+    ASSERT_TRUE(store->FlushAll().ok() && store->Remove(removed).ok() && store->FlushAll().ok());
+    ASSERT_TRUE(store->Checkpoint().ok());
+  }
+  StoreFiles files = FilesOn(disk);
+  for (auto& [path, bytes] : files) {
+    if (absl::StartsWith(path, kJournalPrefix)) Garble(&bytes, 0, kJournalHeaderBytes);
+  }
+  MemoryDisk damaged;
+  ASSERT_NO_FATAL_FAILURE(PutFiles(files, damaged));
+  const auto result = ScanStore(damaged);
+  ASSERT_TRUE(result.ok()) << result.status();
+  ASSERT_EQ(result->faults.size(), 1u);
+  ASSERT_TRUE(ApplyFix(damaged, result->faults[0]).ok());
+  auto store = OpenedStore(damaged);
+  ASSERT_NE(store, nullptr);
+  EXPECT_GT(store->Create("", 2).value(), removed);
+}
+
+// The end of a step is lost: what is left of it counts, also where nothing follows in the journal.
+TEST(StoreScanTest, WhatIsLeftOfAStepThatLostItsEndCounts) {
+  const ScannedStore whole;
+  JournalHeader header = *DecodeJournalHeader(whole.files().at(whole.journal()));
+  WrittenJournal older(header);
+  older.Add(AttributesRecord{.id = whole.ids()[0], .version = 9, .blob = "of a step"}, true);
+  older.Add(AttributesRecord{.id = whole.ids()[1], .version = 9, .blob = "lost"});
+  std::string bytes = older.bytes();
+  Garble(&bytes, older.last_begins(), bytes.size());
+  const std::string name = JournalName(header.number);
+  ++header.number;
+  WrittenJournal next(header);
+  next.Add(AttributesRecord{.id = whole.ids()[3], .version = 9, .blob = "of the next journal"});
+  MemoryDisk disk;
+  const auto result = whole.Scan(
+      [&](StoreFiles* files) {
+        files->at(name) = bytes;
+        (*files)[JournalName(header.number)] = next.bytes();
+      },
+      &disk);
+  ASSERT_EQ(result.faults.size(), 1u);
+  EXPECT_EQ(result.faults[0].file, name);
+  auto store = LocalObjectStore::Open(disk, {.salvages = true});
+  ASSERT_TRUE(store.ok()) << store.status();
+  EXPECT_EQ((*store)->GetAttributes(whole.ids()[0])->blob, "of a step");
+  EXPECT_EQ((*store)->GetAttributes(whole.ids()[3])->blob, "of the next journal");
+}
+
+// A journal that was just begun has no more than a header. One that has zeros instead is not it.
+TEST(StoreScanTest, AJournalOfZerosIsTold) {
+  const ScannedStore whole;
+  const JournalHeader header = *DecodeJournalHeader(whole.files().at(whole.journal()));
+  MemoryDisk disk;
+  StoreFiles files = whole.files();
+  files[JournalName(header.number + 1)] = std::string(kJournalHeaderBytes + 5000, '\0');
+  ASSERT_NO_FATAL_FAILURE(PutFiles(files, disk));
+  EXPECT_TRUE(absl::IsDataLoss(LocalObjectStore::Open(disk, {}).status()));
+  const auto result = ScanStore(disk);
+  ASSERT_TRUE(result.ok()) << result.status();
+  ASSERT_EQ(result->faults.size(), 1u);
+  EXPECT_EQ(result->faults[0].file, JournalName(header.number + 1));
+  ASSERT_TRUE(result->faults[0].fix.has_value());
+  ASSERT_TRUE(ApplyFix(disk, result->faults[0]).ok());
+  ASSERT_NO_FATAL_FAILURE(whole.ExpectSameContents(disk));
 }
 
 }  // namespace
