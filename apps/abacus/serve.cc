@@ -104,7 +104,7 @@ int Serve(const ServeOptions& options) {
   if (!node.ok()) return Fail(node.status());
   {
     const auto volumes =
-        PublishVolumes(**node, data_dir + "/volumes", absl::Seconds(options.lease_s));
+        PublishVolumes(**node, data_dir + "/volumes", {.lease = absl::Seconds(options.lease_s)});
     if (!volumes.ok()) return Fail(volumes.status());
     const runtime::Config::Scrub& scrub = node_options->config.scrub;
     (*node)->Publish(kScrubsName,

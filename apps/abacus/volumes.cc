@@ -131,9 +131,8 @@ void AddFileSystemClasses(runtime::ObjectTypes& types, std::shared_ptr<objfs::Bl
 }
 
 absl::StatusOr<Ref<VolumeSet>> OpenVolumes(runtime::BindingManager& binding,
-                                           const std::string& directory, absl::Duration lease,
-                                           runtime::Node* node, WrapDisk wrap_disk,
-                                           StandIns stand_ins) {
+                                           const std::string& directory, VolumesOptions options,
+                                           runtime::Node* node) {
   const auto end = [&binding](const runtime::Rid& rid) {
     binding.Destroy(rid).IgnoreError();  // not there any more is what is wanted
   };
@@ -145,12 +144,12 @@ absl::StatusOr<Ref<VolumeSet>> OpenVolumes(runtime::BindingManager& binding,
     return Ref<Layer>(binding.Adopt(std::move(layer)).base());
   };
   host.volume.check = [](objfs::ObjectTable& table, const objfs::CheckRequest& request) {
-    objfs::CheckOptions options;
-    options.repair = request.repair;
-    options.data = request.data;
-    options.servers = request.servers;
-    options.faults_max = kFaultsToldMax;
-    return objfs::CheckOnline(table, options);
+    objfs::CheckOptions check;
+    check.repair = request.repair;
+    check.data = request.data;
+    check.servers = request.servers;
+    check.faults_max = kFaultsToldMax;
+    return objfs::CheckOnline(table, check);
   };
   host.volume.end = [end](const Ref<Layer>& layer) { end(layer.rid()); };
   host.volume.now_ns = [] { return absl::GetCurrentTimeNanos(); };
@@ -158,15 +157,16 @@ absl::StatusOr<Ref<VolumeSet>> OpenVolumes(runtime::BindingManager& binding,
     return binding.Adopt(std::move(volume));
   };
   host.end = [end](const Ref<Volume>& volume) { end(volume.rid()); };
-  host.lease = lease;
-  host.wrap_disk = std::move(wrap_disk);
+  host.lease = options.lease;
+  host.whole_read_sets = options.whole_read_sets;
+  host.wrap_disk = std::move(options.wrap_disk);
   host.volume.adopt_absent = [&binding](std::unique_ptr<objfs::AbsentColumn> column) {
     return Ref<Layer>(binding.Adopt(std::move(column)).base());
   };
   host.volume.adopt_witness = [&binding](std::unique_ptr<objfs::WitnessLayer> witness) {
     return Ref<Layer>(binding.Adopt(std::move(witness)).base());
   };
-  if (node != nullptr) AddColumnHost(*node, stand_ins, &host);
+  if (node != nullptr) AddColumnHost(*node, options.stand_ins, &host);
   host.on_damage = [limit = std::make_shared<runtime::LogLimit>(kLogsPerSecondMax)](
                        const std::string& volume, const absl::Status& damage) {
     const std::optional<uint64_t> untold = limit->Pass(absl::Now());
@@ -179,11 +179,9 @@ absl::StatusOr<Ref<VolumeSet>> OpenVolumes(runtime::BindingManager& binding,
 }
 
 absl::StatusOr<Ref<VolumeSet>> PublishVolumes(runtime::Node& node, const std::string& directory,
-                                              absl::Duration lease, WrapDisk wrap_disk,
-                                              StandIns stand_ins) {
+                                              VolumesOptions options) {
   ABACUS_ASSIGN_OR_RETURN(Ref<VolumeSet> volumes,
-                          OpenVolumes(node.binding(), directory, lease, &node, std::move(wrap_disk),
-                                      std::move(stand_ins)));
+                          OpenVolumes(node.binding(), directory, std::move(options), &node));
   node.Publish(kVolumesName, volumes.rid());
   return volumes;
 }

@@ -41,18 +41,24 @@ using WrapDisk = std::function<std::unique_ptr<objfs::Disk>(std::unique_ptr<objf
 using StandIns = std::function<std::optional<absl::StatusOr<runtime::Ref<objfs::VolumeSet>>>(
     const std::string& address)>;
 
-// Opens the volumes under `directory`. `lease`: of their clients (objfs::Volume::Options). `node`:
-// by which volumes that are spread over servers find the others; null: there are none such.
-absl::StatusOr<runtime::Ref<objfs::VolumeSet>> OpenVolumes(
-    runtime::BindingManager& binding, const std::string& directory,
-    absl::Duration lease = objfs::Volume::Options().lease, runtime::Node* node = nullptr,
-    WrapDisk wrap_disk = {}, StandIns stand_ins = {});
+// What the volumes of a directory have in common.
+struct VolumesOptions {
+  absl::Duration lease = objfs::Volume::Options().lease;  // of their clients
+  bool whole_read_sets = objfs::Volume::Options().whole_read_sets;
+  WrapDisk wrap_disk = {};
+  StandIns stand_ins = {};
+};
+
+// Opens the volumes under `directory`. `node`: by which volumes that are spread over servers find
+// the others; null: there are none such.
+absl::StatusOr<runtime::Ref<objfs::VolumeSet>> OpenVolumes(runtime::BindingManager& binding,
+                                                           const std::string& directory,
+                                                           VolumesOptions options = {},
+                                                           runtime::Node* node = nullptr);
 // And publishes them.
 absl::StatusOr<runtime::Ref<objfs::VolumeSet>> PublishVolumes(runtime::Node& node,
                                                               const std::string& directory,
-                                                              absl::Duration lease,
-                                                              WrapDisk wrap_disk = {},
-                                                              StandIns stand_ins = {});
+                                                              VolumesOptions options);
 
 using VolumeSets = std::vector<runtime::Ref<objfs::VolumeSet>>;
 // Those of the servers that `node` has joined, in that order; at least one.

@@ -56,6 +56,11 @@ InodeChange Entries(int64_t more) {
 
 class DirectoryTest : public ::testing::Test {
  protected:
+  explicit DirectoryTest(bool whole_read_sets = false)
+      : world_(
+            disk_, 3, [](runtime::ObjectTypes& types) { types.Add<HookLayer>(); },
+            /*managed=*/false, whole_read_sets) {}
+
   absl::StatusOr<Outcome> Commit(const Ref<Directory>& directory,
                                  const std::vector<EntryChange>& changes) {
     int64_t more = 0;
@@ -96,6 +101,28 @@ class DirectoryTest : public ::testing::Test {
     EXPECT_TRUE(nodes.ok()) << nodes.status();
     return nodes.ok() ? nodes->at(0).inode.entries : 0;
   }
+  // Three clients change the same names at once while their objects are moved: what is there then
+  // is what was committed, one after the other.
+  void ChangeTheSameNames();
+  // `second` rests on leaves that it read before `first` changed another name. How many of 40 such
+  // changes have to be planned again.
+  uint64_t RetriesOfUnlikeNames() {
+    const Ref<Directory> first = world_.Root(0, world_.Join());
+    const Ref<Directory> second = world_.Root(1, world_.Join());
+    std::vector<EntryChange> many;  // in some twenty leaves
+    for (uint64_t i = 0; i < 800; ++i) {
+      many.push_back(
+          {absl::StrCat("stays-", i, std::string(150, '.')), std::nullopt, File(5000 + i)});
+    }
+    Must(Commit(first, many));
+    for (ObjectId i = 1; i <= 40; ++i) {
+      const auto name_of = [i](const char* who) { return absl::StrCat(who, "-", i); };
+      EXPECT_TRUE(second->Lookup(name_of("second")).ok());
+      Must(Commit(first, {{name_of("first"), std::nullopt, File(i)}}));
+      Must(Commit(second, {{name_of("second"), std::nullopt, File(1000 + i)}}));
+    }
+    return *second->Retries();
+  }
   void MoveTo(const Ref<Directory>& directory, size_t node) {
     const auto host = world_.cluster().HostOf(directory.rid());
     ASSERT_TRUE(host.has_value());
@@ -107,7 +134,13 @@ class DirectoryTest : public ::testing::Test {
 
   std::function<void()> after_read_;
   MemoryDisk disk_;
-  DirectoryWorld world_{disk_, 3, [](runtime::ObjectTypes& types) { types.Add<HookLayer>(); }};
+  DirectoryWorld world_;
+};
+
+// Any two changes of a directory meet.
+class WholeReadSetsTest : public DirectoryTest {
+ protected:
+  WholeReadSetsTest() : DirectoryTest(/*whole_read_sets=*/true) {}
 };
 
 // One client's thread: changes names that all others change as well, and keeps what it committed.
@@ -183,7 +216,7 @@ Names Replay(const std::vector<Worker>& workers) {
   return names;
 }
 
-TEST_F(DirectoryTest, ClientsThatChangeTheSameNamesAreOneAfterTheOtherWhileTheyAreMoved) {
+void DirectoryTest::ChangeTheSameNames() {
   constexpr size_t kClients = 3;
   const auto seed = static_cast<uint32_t>(runtime::testing::Seed(11));
   SCOPED_TRACE(absl::StrCat("seed ", seed));
@@ -226,6 +259,22 @@ TEST_F(DirectoryTest, ClientsThatChangeTheSameNamesAreOneAfterTheOtherWhileTheyA
   for (const EntryChange& change : stay) expected.emplace(change.name, *change.after);
   for (const auto& directory : directories) EXPECT_EQ(ListAll(directory), expected);
   EXPECT_EQ(EntriesOfRoot(first), expected.size());
+}
+
+TEST_F(DirectoryTest, ClientsThatChangeTheSameNamesAreOneAfterTheOtherWhileTheyAreMoved) {
+  ChangeTheSameNames();
+}
+
+TEST_F(WholeReadSetsTest, ClientsThatChangeTheSameNamesAreOneAfterTheOtherWhileTheyAreMoved) {
+  ChangeTheSameNames();
+}
+
+TEST_F(DirectoryTest, ChangesOfUnlikeNamesSeldomMeet) {
+  EXPECT_LT(RetriesOfUnlikeNames(), 15u);
+}
+
+TEST_F(WholeReadSetsTest, AnyTwoChangesOfADirectoryMeet) {
+  EXPECT_EQ(RetriesOfUnlikeNames(), 40u);
 }
 
 TEST_F(DirectoryTest, WhatACommitMeetsItTriesAgain) {

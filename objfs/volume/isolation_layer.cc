@@ -1,6 +1,7 @@
 #include "objfs/volume/isolation_layer.h"
 
 #include <functional>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -22,7 +23,11 @@ absl::Status IsolationLayer::ChangeBytes(Version now, F&& change) {
 
 absl::StatusOr<ReadResult> IsolationLayer::Read(uint64_t offset, uint64_t bytes, Version now) {
   ABACUS_RETURN_IF_ERROR(callbacks_->Look(id_, now.writer()));
-  return Layer::Read(offset, bytes, now);
+  ABACUS_ASSIGN_OR_RETURN(const std::optional<Version> of_all, table_->VersionOfAll(id_));
+  ABACUS_ASSIGN_OR_RETURN(ReadResult read, Layer::Read(offset, bytes, now));
+  // What was never written stays so.
+  if (of_all.has_value() && read.version != Version()) read.version = *of_all;
+  return read;
 }
 
 absl::Status IsolationLayer::Write(uint64_t offset, const runtime::Block& bytes, Version now) {

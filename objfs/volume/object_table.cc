@@ -19,9 +19,11 @@ constexpr uint64_t kVersionsAtOnce = 4096;
 
 }  // namespace
 
-ObjectTable::ObjectTable(std::shared_ptr<ObjectStore> store, std::function<int64_t()> now_ns)
+ObjectTable::ObjectTable(std::shared_ptr<ObjectStore> store, std::function<int64_t()> now_ns,
+                         bool whole_read_sets)
     : store_(std::move(store)),
       now_ns_(std::move(now_ns)),
+      whole_read_sets_(whole_read_sets),
       clock_(0, [now = now_ns_] { return now() / 1000; }) {}
 
 Version ObjectTable::Next(uint16_t writer) { return Version::Of(clock_.Next().ticks(), writer); }
@@ -143,27 +145,41 @@ absl::Status ObjectTable::MoveColumn(ObjectId id, uint32_t from, uint32_t to) {
 
 // -- transactions ---------------------------------------------------------------------------------
 
-absl::StatusOr<bool> ObjectTable::IsNewest(ObjectId id, const RangeVersion& read, uint64_t size) {
+absl::StatusOr<VersionNumber> ObjectTable::NewestOf(ObjectId id, Range range, uint64_t size) {
   constexpr uint64_t kBlock = ObjectStore::kBlockBytes;
-  const uint64_t first = read.range.offset / kBlock;
-  const uint64_t bytes = read.range.bytes != 0
-                             ? read.range.bytes
-                             : std::max(size, read.range.offset + 1) - read.range.offset;
-  const uint64_t end = (read.range.offset + bytes + kBlock - 1) / kBlock;
+  const uint64_t first = range.offset / kBlock;
+  const uint64_t bytes =
+      range.bytes != 0 ? range.bytes : std::max(size, range.offset + 1) - range.offset;
+  const uint64_t end = (range.offset + bytes + kBlock - 1) / kBlock;
   VersionNumber newest = 0;
   for (uint64_t at = first; at < end; at += kVersionsAtOnce) {
     ABACUS_ASSIGN_OR_RETURN(const std::vector<VersionNumber> versions,
                             store_->ReadVersions(id, at, std::min(kVersionsAtOnce, end - at)));
     newest = std::max(newest, *std::max_element(versions.begin(), versions.end()));
   }
+  return newest;
+}
+
+absl::StatusOr<bool> ObjectTable::IsNewest(const RangeVersion& read, const Node& node) {
+  ABACUS_ASSIGN_OR_RETURN(
+      const VersionNumber newest,
+      NewestOf(node.id, IsOneReadSet(node) ? Range{} : read.range, node.size));
   return newest == read.version.value;
+}
+
+absl::StatusOr<std::optional<Version>> ObjectTable::VersionOfAll(ObjectId id) {
+  if (!whole_read_sets_) return std::nullopt;
+  ABACUS_ASSIGN_OR_RETURN(const std::optional<Node> node, Load(id));
+  if (!node.has_value() || !IsOneReadSet(*node)) return std::nullopt;
+  ABACUS_ASSIGN_OR_RETURN(const VersionNumber newest, NewestOf(id, Range{}, node->size));
+  return Version{newest};
 }
 
 absl::StatusOr<CommitState> ObjectTable::CheckPart(const Part& part, const Node& node) {
   if (part.must_be_linked && node.inode.links == 0) return CommitState::kGone;
   if (part.must_be_empty && node.inode.entries != 0) return CommitState::kNotEmpty;
   for (const RangeVersion& read : part.reads) {
-    ABACUS_ASSIGN_OR_RETURN(const bool newest, IsNewest(part.id, read, node.size));
+    ABACUS_ASSIGN_OR_RETURN(const bool newest, IsNewest(read, node));
     if (!newest) return CommitState::kStale;
   }
   return CommitState::kCommitted;

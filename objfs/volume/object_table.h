@@ -36,7 +36,9 @@ namespace abacus::objfs {
 // Lock order: a turn, then mutex_; no store call under mutex_.
 class ObjectTable {
  public:
-  ObjectTable(std::shared_ptr<ObjectStore> store, std::function<int64_t()> now_ns);
+  // `whole_read_sets`: Volume::Options.
+  ObjectTable(std::shared_ptr<ObjectStore> store, std::function<int64_t()> now_ns,
+              bool whole_read_sets = false);
 
   ObjectStore& store() { return *store_; }
   std::shared_ptr<ObjectStore> shared_store() const { return store_; }
@@ -56,6 +58,10 @@ class ObjectTable {
   // The file's column at server `from` is at `to` from now on. Not durable yet.
   // Errors: kNotFound - it has none there.
   absl::Status MoveColumn(ObjectId id, uint32_t from, uint32_t to);
+  // What a reader of some of a directory's blocks is to take for their version, where all of them
+  // count as read: that of the newest block; 0 where none was ever written. nullopt: each block's
+  // own. Asked for before the blocks are read, so that no change goes unnoticed.
+  absl::StatusOr<std::optional<Version>> VersionOfAll(ObjectId id);
   uint64_t TreeVersion() const { return tree_.load(); }
   // Calls `look` while nobody changes the object.
   absl::Status InTurn(ObjectId id, const std::function<absl::Status()>& look);
@@ -125,7 +131,12 @@ class ObjectTable {
   void UndoOpen(uint16_t writer, const Part& part);
   // The state that refuses the part; kCommitted where none does.
   absl::StatusOr<CommitState> CheckPart(const Part& part, const Node& node);
-  absl::StatusOr<bool> IsNewest(ObjectId id, const RangeVersion& read, uint64_t size);
+  absl::StatusOr<bool> IsNewest(const RangeVersion& read, const Node& node);
+  absl::StatusOr<VersionNumber> NewestOf(ObjectId id, Range range, uint64_t size);
+  // Whether a change of the object rests on all of it.
+  bool IsOneReadSet(const Node& node) const {
+    return whole_read_sets_ && node.inode.IsDirectory();
+  }
   void Written(uint16_t writer, ObjectId id, int64_t modified_before_ns);
   // The inode has the times.
   void ForgetWritten(ObjectId id);
@@ -143,6 +154,7 @@ class ObjectTable {
 
   const std::shared_ptr<ObjectStore> store_;
   const std::function<int64_t()> now_ns_;
+  const bool whole_read_sets_;
   HybridClock clock_;
   Turns turns_;
   std::atomic<uint64_t> tree_{1};

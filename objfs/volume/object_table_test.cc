@@ -31,11 +31,12 @@ class ObjectTableTest : public ::testing::Test {
  protected:
   ObjectTableTest() { Restart(); }
   // As after a crash: what was not flushed is gone.
-  void Restart() {
+  void Restart(bool whole_read_sets = false) {
     table_.reset();
     auto store = LocalObjectStore::Open(disk_, {});
     ASSERT_TRUE(store.ok()) << store.status();
-    table_ = std::make_unique<ObjectTable>(*std::move(store), [this] { return now_ns_.load(); });
+    table_ = std::make_unique<ObjectTable>(
+        *std::move(store), [this] { return now_ns_.load(); }, whole_read_sets);
   }
   ObjectId Make(uint32_t mode, uint32_t links) {
     Inode inode;
@@ -72,6 +73,37 @@ TEST_F(ObjectTableTest, ACommitIsRefusedWhereWhatItReadHasChanged) {
   EXPECT_EQ(stale.state, CommitState::kStale);
   EXPECT_EQ(stale.id, id);
   EXPECT_EQ(Commit({WriteOf(id, "two", first.version)}).state, CommitState::kCommitted);
+}
+
+// A write of block `block` that rests on it alone.
+Part BlockOf(ObjectId id, uint64_t block, Version read) {
+  constexpr uint64_t kBytes = ObjectStore::kBlockBytes;
+  Part part{.id = id};
+  part.reads = {{{block * kBytes, kBytes}, read}};
+  part.writes = {{block * kBytes, Block::CopyOf(std::string(kBytes, 'x'))}};
+  return part;
+}
+
+TEST_F(ObjectTableTest, ADirectoryMayBeOneReadSet) {
+  for (const bool whole : {false, true}) {
+    SCOPED_TRACE(whole);
+    Restart(whole);
+    const ObjectId id = Make(S_IFDIR | 0755, 2), file = Make(S_IFREG | 0644, 1);
+    EXPECT_EQ(*table_->VersionOfAll(id), whole ? std::optional(Version()) : std::nullopt);
+    EXPECT_EQ(*table_->VersionOfAll(file), std::nullopt);
+    for (const ObjectId object : {id, file}) {
+      const bool one = whole && object == id;
+      const Version first = Commit({BlockOf(object, 0, {})}).version;
+      // Block 1 is as it was read, and block 0 is newer.
+      const Outcome second = Commit({BlockOf(object, 1, {})});
+      ASSERT_EQ(second.state, one ? CommitState::kStale : CommitState::kCommitted);
+      const Outcome third = Commit({BlockOf(object, 1, one ? first : second.version)});
+      ASSERT_EQ(third.state, CommitState::kCommitted);
+      EXPECT_EQ(*table_->VersionOfAll(object), one ? std::optional(third.version) : std::nullopt);
+      EXPECT_EQ(Commit({BlockOf(object, 0, first)}).state,
+                one ? CommitState::kStale : CommitState::kCommitted);
+    }
+  }
 }
 
 TEST_F(ObjectTableTest, OneRefusedPartLeavesAllOthersAlone) {

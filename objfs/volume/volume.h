@@ -150,6 +150,10 @@ class Volume final : public runtime::AnchoredObject {
     // which another server opened them. 0: there is no such map, nor another server.
     uint64_t epoch = 0;
     absl::Duration takeover = absl::ZeroDuration();  // VolumeInfo::takeover_ns
+    // A change of a directory is refused where any of its blocks was changed since those that it
+    // rests on were read: all are its readSet, as those of the paper's linear directories are
+    // (section 4.3.1). For experiments; it costs retries and gains nothing.
+    bool whole_read_sets = false;
   };
   static constexpr char kOwnClients[] = "\1";  // which no name in a configuration has
   static constexpr uint64_t kEpochMax = (uint64_t{1} << 24) - 1;

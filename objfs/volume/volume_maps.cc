@@ -88,6 +88,7 @@ absl::Status VolumeSet::BeginMapped(const std::string& name) {
                          std::function<bool()> may_serve,
                          std::function<int64_t()> serves_for_ns) -> absl::StatusOr<Ref<Volume>> {
     options.lease = host_.lease;
+    options.whole_read_sets = host_.whole_read_sets;
     Volume::Host volume_host = host_.volume;
     volume_host.find_columns = FinderOf(name, key, own, servers);
     volume_host.may_serve = std::move(may_serve);

@@ -155,7 +155,11 @@ absl::Status VolumeSet::OpenVolume(const std::string& name) {
   }
   ABACUS_ASSIGN_OR_RETURN(
       auto volume,
-      Volume::Make(std::move(store), {.name = name, .lease = host_.lease, .servers = servers},
+      Volume::Make(std::move(store),
+                   {.name = name,
+                    .lease = host_.lease,
+                    .servers = servers,
+                    .whole_read_sets = host_.whole_read_sets},
                    std::move(volume_host)));
   Ref<Volume> ref = host_.adopt(std::move(volume));
   MutexLock lock(mutex_);

@@ -57,7 +57,8 @@ class VolumeSet final : public runtime::AnchoredObject {
     Volume::Host volume;
     std::function<runtime::Ref<Volume>(std::unique_ptr<Volume>)> adopt;
     std::function<void(const runtime::Ref<Volume>&)> end;
-    absl::Duration lease = Volume::Options().lease;  // of all volumes
+    absl::Duration lease = Volume::Options().lease;  // of all volumes, as what follows
+    bool whole_read_sets = Volume::Options().whole_read_sets;
     // For volumes over several servers: keeps in touch with the server at an address, and the
     // volumes that it has. Empty: there are none such.
     std::function<void(const std::string& address)> reach;

@@ -21,9 +21,11 @@ class DirectoryWorld {
  public:
   using AddTypes = void (*)(runtime::ObjectTypes& types);
 
-  // `managed`: directory objects of one node know of each other.
+  // `managed`: directory objects of one node know of each other. `whole_read_sets`:
+  // Volume::Options.
   // REQUIRES: the disk outlives it. Aborts the program where the volume cannot be made.
-  DirectoryWorld(Disk& disk, size_t nodes, AddTypes more = nullptr, bool managed = false) {
+  DirectoryWorld(Disk& disk, size_t nodes, AddTypes more = nullptr, bool managed = false,
+                 bool whole_read_sets = false) {
     store_ = Must(LocalObjectStore::Open(disk, {}));
     runtime::testing::ClusterOptions options;
     options.nodes = nodes;
@@ -55,7 +57,8 @@ class DirectoryWorld {
           .count();
     };
     // Nobody here says that a client lives.
-    const Volume::Options volume{.name = "test", .lease = absl::Hours(24)};
+    const Volume::Options volume{
+        .name = "test", .lease = absl::Hours(24), .whole_read_sets = whole_read_sets};
     volume_ = binding.Adopt(Must(Volume::Make(store_, volume, host)));
   }
   ~DirectoryWorld() {
