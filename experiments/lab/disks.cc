@@ -48,15 +48,19 @@ apps::StandIns Disks::StandInsOf(std::shared_ptr<Found> found) {
   };
 }
 
-absl::Status Disks::Open(runtime::Node& node, const std::string& directory) {
-  const absl::Duration lease = objfs::Volume::Options().lease;
-  ABACUS_ASSIGN_OR_RETURN(first_, apps::PublishVolumes(node, absl::StrCat(directory, "/volumes"),
-                                                       lease, WrapOf(0), StandInsOf(found_)));
+absl::Status Disks::Open(runtime::Node& node, const std::string& directory, bool whole_read_sets) {
+  const auto options_of = [&](size_t disk) {
+    return apps::VolumesOptions{.whole_read_sets = whole_read_sets,
+                                .wrap_disk = WrapOf(disk),
+                                .stand_ins = StandInsOf(found_)};
+  };
+  ABACUS_ASSIGN_OR_RETURN(
+      first_, apps::PublishVolumes(node, absl::StrCat(directory, "/volumes"), options_of(0)));
   for (size_t i = 1; i < count_; ++i) {
     ABACUS_ASSIGN_OR_RETURN(
         const auto volumes,
-        apps::OpenVolumes(node.binding(), absl::StrCat(directory, "/volumes-", i + 1), lease, &node,
-                          WrapOf(i), StandInsOf(found_)));
+        apps::OpenVolumes(node.binding(), absl::StrCat(directory, "/volumes-", i + 1),
+                          options_of(i), &node));
     MutexLock lock(found_->mutex);
     found_->disks[NameOfDisk(i)] = volumes;
   }

@@ -28,8 +28,8 @@ class Disks {
   Disks(size_t count, bool modelled, objfs::DiskModel disk);
 
   // Publishes the volumes of the first disk, and opens those of the others, each in a directory of
-  // its own below `directory`.
-  absl::Status Open(runtime::Node& node, const std::string& directory);
+  // its own below `directory`. `whole_read_sets`: objfs::Volume::Options.
+  absl::Status Open(runtime::Node& node, const std::string& directory, bool whole_read_sets);
   const runtime::Ref<objfs::VolumeSet>& first() const { return first_; }
   // As what the disks stand in a volume's list of servers.
   std::vector<std::string> Names(const std::string& first) const;

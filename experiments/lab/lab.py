@@ -24,6 +24,7 @@ from pathlib import Path
 PROJECT = Path(__file__).resolve().parents[2]
 PROFILES = PROJECT / "experiments" / "profiles"
 PROGRAM = "abacus_lab"
+PAPER_PROFILE = "paper"
 CONTROL_PORT = 7070
 # Of paper_node.h: a paper's node of a core (kShare), and the CPU time of a null call at a side.
 PAPER_SHARE = 0.12
@@ -64,6 +65,10 @@ class Profile:
     @property
     def repetition(self):
         return self.values["lab"]["repetition"]
+
+    @property
+    def has_paper_nodes(self):
+        return self.values["lab"]["paper_node"]
 
     def stack(self, name):
         return self.values["stacks"][name]
@@ -112,14 +117,34 @@ def measure_machine(profile, program=None):
 
     Over loopback, at the speed of the paper's nodes; the best of three, as others disturb it. A call
     over the testbed takes a tenth more, for its bridges and buckets: 63 us where it was 57. 1 for a
-    profile without the paper's nodes.
+    profile without the paper's nodes. With the constants of the paper's profile in any case: it is the
+    machine that is measured, and not whether threads of a profile spin before they sleep.
     """
-    with Lab(Loopback(), profile, program) as lab:
-        if not lab.profile.values["lab"]["paper_node"]:
-            return 1
+    if not Profile.load(profile).has_paper_nodes:
+        return 1
+    with Lab(Loopback(), PAPER_PROFILE, program) as lab:
         calls = [lab.null_call("c1", calls=1000) for _ in range(3)]
     sides = [call[side] for side in ("client_cpu_us", "server_cpu_us") for call in calls]
     return min(max(1, round(TESTBED_MORE * min(sides) / NULL_CALL_US, 2)), MACHINE_MAX)
+
+
+def check_null_call(testbed, profile, program, machine):
+    """[check.Row] of what a null call costs on a testbed that is up; none without paper's nodes.
+
+    `machine`: what measure_machine() said.
+    """
+    from check import TOLERANCE, Row  # of testbed/, where whoever has a testbed imports from
+    if not Profile.load(profile).has_paper_nodes:
+        return []
+    nodes = [name for name in testbed.topology.nodes if name != "s1"]
+    client = "san1" if "san1" in nodes else nodes[0]  # the nearest one, of the paper's
+    with Lab(testbed, PAPER_PROFILE, program, machine) as lab:
+        # The best of three: what others on this machine add is not the testbed's.
+        calls = [lab.null_call(client, calls=1000) for _ in range(3)]
+    took_us = min(max(call["client_cpu_us"], call["server_cpu_us"]) for call in calls)
+    wanted_us = NULL_CALL_US * machine
+    return [Row(f"CPU of a null call ({NULL_CALL_US} us of the model x {machine:.3g})",
+                f"<= {wanted_us:.3g}", took_us, "us", 0, wanted_us * (1 + TOLERANCE))]
 
 
 def table_job(lab, row, phases, seed):
@@ -336,6 +361,8 @@ class Lab:
             "control_address": f"{host}:{port}", "data_address": f"{host}:{port and port + 1}"}})
         words = ["server", "--config", self._config(name, sections, named=False), *more,
                  *self._common(node), *self._disk(node)]
+        if self.profile.values["lab"].get("linear_directories", False):
+            words.append("--whole-read-sets")
         return self._start(node, name, words)
 
     def _memory(self, node):
@@ -377,7 +404,7 @@ class Lab:
         words = ["--share", str(self.share(node)), "--machine", str(self.machine)]
         if self._user_space():
             words += ["--ways", self.testbed.ways(node)]
-        return words if self.profile.values["lab"]["paper_node"] else [*words, "--as-it-is"]
+        return words if self.profile.has_paper_nodes else [*words, "--as-it-is"]
 
     def _start(self, node, name, words):
         process = _Process(self.testbed, node, [self.program, *words],

@@ -42,6 +42,8 @@ int main(int argc, char** argv) {
   CLI::App* server = app.add_subcommand("server", "a storage server");
   AddNodeOptions(server, &server_options.node);
   server->add_option("--prepare", server_options.prepare, "what its volume has, as JSON");
+  server->add_flag("--whole-read-sets", server_options.whole_read_sets,
+                   "a change of a directory rests on all of its blocks");
   server->add_flag("--columns", server_options.columns, "keep columns for another server only");
   server->add_option("--others", server_options.others, "servers that the volume is over as well");
   server->add_option("--disks", server_options.disks, "each counts as a server of the volume")

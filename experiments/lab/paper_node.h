@@ -40,10 +40,10 @@
 // 6.7 at the receiver, of which the smaller one is taken off (kOwnByteNs): 1.9 ns are added.
 //
 // THE MACHINE. On a machine as the model has it a null call takes 0.4 ms x 0.12 = 48 us at each
-// side (kNullCall). Where it takes more, as waking up costs more on most virtual machines, nodes
-// that have 12 % would be slower than the paper's. Measured on two of them, over loopback: 66 and
-// 110 us. So it is measured before anything is run (measure_machine of lab.py), and where it is F
-// times as much, all nodes have F times the share and all that is added here F times the CPU time:
+// side (NULL_CALL_US of lab.py). Where it takes more, as waking up costs more on most virtual
+// machines, nodes that have 12 % would be slower than the paper's. Measured on two of them, over
+// loopback: 66 and 110 us. So it is measured before anything is run (measure_machine of lab.py),
+// and where it is F times as much, all nodes have F times the share and all that is added here F times the CPU time:
 // 1 s of work at the paper's node is 0.12 s x F of CPU time, of which a node gets as much in 1 s.
 // Records tell F.
 //

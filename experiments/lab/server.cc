@@ -133,7 +133,7 @@ absl::Status RunServer(const ServerOptions& options) {
                .seek = absl::Seconds(options.disk_seek_s)});
   ABACUS_ASSIGN_OR_RETURN(const auto lab, LabNode::Start(options.node));
   runtime::Node& node = lab->node();
-  absl::Status status = disks.Open(node, lab->config().node.data_dir);
+  absl::Status status = disks.Open(node, lab->config().node.data_dir, options.whole_read_sets);
   if (status.ok() && !options.columns) status = PrepareVolume(*lab, disks, options, prepare);
   if (status.ok()) {
     disks.Drop();

@@ -18,6 +18,8 @@ struct ServerOptions {
   bool disk = true;  // the modelled one, behind a page cache
   double disk_bytes_per_second = kDiskBytesPerSecond;
   double disk_seek_s = absl::ToDoubleSeconds(kDiskSeek);
+  // A change of a directory rests on all of its blocks (objfs::Volume::Options).
+  bool whole_read_sets = false;
   // Keeps columns of another server's volume, and has none of its own.
   bool columns = false;
   // Where there are such servers, the volume is spread over the disks of this server, each of which
