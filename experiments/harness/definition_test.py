@@ -206,8 +206,8 @@ class DefinitionTest(unittest.TestCase):
 
     def test_a_profile_with_the_papers_nodes_tells_their_hash_and_another_does_not(self):
         hashes = {name: definition.load_profile(name).node_sha256
-                  for name in ("paper", "default", "no_disk", "modern")}
-        self.assertEqual(hashes["modern"], "")
+                  for name in ("paper", "default", "no_disk", "modern", "programs")}
+        self.assertEqual((hashes["modern"], hashes["programs"]), ("", ""))
         self.assertEqual({hashes[name] for name in ("paper", "default", "no_disk")},
                          {hashlib.sha256(definition.PAPER_NODE.read_bytes()).hexdigest()})
         with mock.patch.object(definition, "PAPER_NODE", self.root / "node.h"):

@@ -7,7 +7,7 @@ else()
   set(harness_python ${Python3_EXECUTABLE})
 endif()
 
-foreach(part summary definition claims runner without_root report table drivers)
+foreach(part summary manifest definition claims runner without_root report table drivers)
   add_test(NAME abacus_experiments_${part}_test
     COMMAND ${harness_python} -B ${CMAKE_CURRENT_SOURCE_DIR}/harness/${part}_test.py)
   abacus_set_up_test(abacus_experiments_${part}_test NOASAN "it runs no program of this build")

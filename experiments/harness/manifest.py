@@ -24,8 +24,9 @@ def _git(*words):
 
 
 def commit():
-    """The commit; where files differ from it, also a hash of how, prose apart."""
-    head = _git("rev-parse", "HEAD").decode().strip()
+    """The last commit that changed more than prose; where files differ from the newest one, also a
+    hash of how, prose apart."""
+    head = _git("rev-list", "-1", "HEAD", "--", ".", PROSE).decode().strip()
     changed = hashlib.sha256(_git("diff", "HEAD", "--", ".", PROSE))
     new = _git("ls-files", "-z", "--others", "--exclude-standard", "--", ".", PROSE)
     for name in filter(None, new.decode().split("\0")):
@@ -65,9 +66,9 @@ def now():
     return time.strftime("%Y-%m-%d %H:%M:%S %z")
 
 
-def checked(topology, shares, used, rows):
+def checked(of_commit, topology, shares, used, rows):
     """What a check of a testbed measured, as JSON has it."""
-    return {"topology": topology, "shares": shares, "date": now(), "used": used,
+    return {"commit": of_commit, "topology": topology, "shares": shares, "date": now(), "used": used,
             "off": [off_text(row) for row in rows if not row.good],
             "rows": [{"what": row.what, "wanted": row.wanted, "unit": row.unit,
                       "measured": None if math.isnan(row.measured) else row.measured,

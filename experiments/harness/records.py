@@ -5,6 +5,7 @@ carries where it comes from (commit, profile, size, row), so that one that is th
 to belong to what is asked for.
 """
 
+import collections
 import hashlib
 import json
 import os
@@ -112,6 +113,14 @@ class Store:
         if path.exists():
             path.rename(path.with_suffix(".json.replaced"))
         partial.rename(path)
+
+    def told(self):
+        """What there is, whatever it is of, in words."""
+        counts = collections.Counter(
+            (origin.get("commit", "?")[:12], origin.get("size", "?")) for origin in
+            (self.read(path).get("origin", {}) for path in self.folder.rglob("*.json")))
+        return ", ".join(f"{count} of commit {commit}, size {size}"
+                         for (commit, size), count in sorted(counts.items())) or "none"
 
     def of_row(self, row, wanted, runs_max=None):
         """{placement: [record by run]} of the row; those of another origin are left out."""

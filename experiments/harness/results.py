@@ -67,7 +67,7 @@ def _claims(experiment, row, evidence, options):
         return (), "nothing is stated to hold this row to" if bare else ""
     if options.profile not in ("", experiment.profile):
         return (), f"the profile {options.profile} is shown without claims"
-    if evidence.short():
+    if options.quick and evidence.short():
         shortest = min(record["elapsed_s"] / record["window_s"] for record in evidence.adaptive())
         return (), (f"no claim: an adaptive run lasted {number(shortest)} observation windows, fewer "
                     f"than {WINDOWS_MIN}")
@@ -162,10 +162,11 @@ def make_manifest(options, runner, profiles, missing):
     """
     first, *others = sorted(profiles, key=lambda of: of.name != PAPER_PROFILE)
     checks = options.results / "testbed.json"
+    measured = json.loads(checks.read_text(encoding="utf-8")) if checks.exists() else []
     return {"commit": runner.commit, "date": manifest.now(), "machine": manifest.machine(),
             "options": options.listed(), "emulation": options.emulation,
             "profile": _profile(first), "other_profiles": [_profile(of) for of in others],
-            "testbed": json.loads(checks.read_text(encoding="utf-8")) if checks.exists() else [],
+            "testbed": [check for check in measured if check.get("commit") == runner.commit],
             "failures": [{"run": run, "reason": reason} for run, reason in runner.failures],
             "skipped": [{"row": row, "reason": reason} for row, reason in runner.skipped],
             "missing": missing}

@@ -114,19 +114,10 @@ class World:
 
     def null_call(self, testbed, profile, machine):
         """[the row of a check that tells what a call costs there], none without the paper's nodes."""
-        from check import TOLERANCE, Row
-        from lab import NULL_CALL_US
+        from lab import check_null_call
         if self.user_space:  # nothing caps a processor
             return []
-        with self.lab(testbed, profile, machine) as lab:
-            if not lab.profile.values["lab"]["paper_node"] or "san1" not in testbed.topology.nodes:
-                return []
-            # The best of three: what others on this machine add is not the testbed's.
-            calls = [lab.null_call("san1", calls=1000) for _ in range(3)]
-        took_us = min(max(call["client_cpu_us"], call["server_cpu_us"]) for call in calls)
-        wanted_us = NULL_CALL_US * machine
-        return [Row("CPU time of a null call at a side", f"<= {wanted_us:.3g}", took_us, "us", 0,
-                    wanted_us * (1 + TOLERANCE))]
+        return check_null_call(testbed, profile, self.program, machine)
 
     def used(self, testbed):
         """What emulates what on a testbed that is up, a sentence each."""
@@ -214,8 +205,8 @@ class Runner:
             try:
                 with self.world.testbed(key[0], dict(key[1]), key[2]) as testbed:
                     self._run_on(testbed, key, here, jobs, drivers, progress)
-            except (MachineError, TopologyError) as error:
-                self._refuse(here, str(error))
+            except (MachineError, TopologyError) as error:  # it cannot be built: nobody's noise
+                self._refuse(here, str(error), excused=False)
                 progress.total -= len(here)
 
     def _without_root(self, jobs, drivers):
@@ -355,7 +346,7 @@ class Runner:
         used = [*self.world.used(testbed),
                 f"nodes have {machine:.3g} times the share of a core that the topology says, as a "
                 "null call takes so many times the CPU time of the model here"]
-        result = manifest.checked(topology, shares, used, rows)
+        result = manifest.checked(self.commit, topology, shares, used, rows)
         path = self.options.results / "testbed.json"
         kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -202,6 +202,17 @@ class RunnerTest(unittest.TestCase):
         code, _, world = self.experiment("small", "--runs", "1", "--report-only")
         self.assertEqual((code, world.runs), (OK, []))
         self.assertEqual(self.in_results()["experiments"], before)
+        # Of another commit there is nothing to report, and what is there stays.
+        self.commit = "beef"
+        with self.assertRaisesRegex(ExperimentError, "this commit .beef.*3 of commit c0ffee, size full"):
+            self.experiment("small", "--runs", "1", "--report-only")
+        self.assertEqual(self.in_results()["experiments"], before)
+
+    def test_of_the_checks_of_a_testbed_those_of_this_commit_are_told(self):
+        for self.commit in ("c0ffee", "beef"):
+            self.experiment("small", "--runs", "1")
+            check, = self.in_results()["manifest"]["testbed"]
+            self.assertEqual(check["commit"], self.commit)
 
     # --- what is refused -----------------------------------------------------------------------
 
@@ -232,8 +243,8 @@ class RunnerTest(unittest.TestCase):
         self.assertIn("FAILED        small/one: the testbed takes root", said)
         claims = '{kind = "speedup", winner = "server", at_least = 8.0}'
         code, said, _ = self.experiment("small", "--ci", claims=claims, world=Bare())
-        self.assertEqual(code, OK)
-        self.assertIn("skipped       small/one: the testbed takes root", said)
+        self.assertEqual(code, FAILED)
+        self.assertIn("FAILED        small/one: the testbed takes root", said)
 
     def test_a_lab_that_cannot_be_made_is_told(self):
         class Broken(FakeWorld):
@@ -420,14 +431,14 @@ class RunnerTest(unittest.TestCase):
         self.assertIn("it is run again", said)
         self.assertEqual(len(world.runs), 3)
 
-    def test_a_row_that_is_short_claims_nothing_in_either_size(self):
+    def test_a_row_that_is_short_claims_nothing_in_quick_size(self):
         def lasts(adaptive_s):
             return FakeWorld(lambda row, placement, seed, quick: record(
                 adaptive_s if placement == "adaptive" and seed == 1001 else
                 12.0 if placement == "client" else 9.0))
 
         for i, size in enumerate(("--quick", "--runs=2")):
-            for adaptive_s, short in ((2.9, True), (3.0, False)):
+            for adaptive_s, short in ((2.9, size == "--quick"), (3.0, False)):
                 self.commit = f"{i} {adaptive_s}"
                 code, said, _ = self.experiment("small", size, claims=NOT, world=lasts(adaptive_s))
                 row, = self.in_results()["experiments"]

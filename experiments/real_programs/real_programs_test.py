@@ -49,7 +49,7 @@ class RunTest(unittest.TestCase):
                         mock.patch.object(tempfile, "tempdir", folder.name)):
             patched.start()
             self.addCleanup(patched.stop)
-        self.lab = Lab(Loopback(), "default", PROGRAM)
+        self.lab = Lab(Loopback(), "programs", PROGRAM)
         self.addCleanup(self.forget)
 
     @staticmethod
@@ -175,7 +175,7 @@ class PartsTest(unittest.TestCase):
                          {"c, 1 at the client/A": "client", "c, 2 at the server/A": "server"})
 
     def test_what_is_missing_is_named_with_what_brings_it(self):
-        lab = Lab(Loopback(), "default", self.folder / "experiments" / "abacus_lab")
+        lab = Lab(Loopback(), "programs", self.folder / "experiments" / "abacus_lab")
         with mock.patch.dict(os.environ):
             os.environ.pop("ABACUS", None)
             with self.assertRaisesRegex(LabError, "./dev build release abacus"):

@@ -390,6 +390,11 @@ def measure(testbed, report=print, shares_of=None):
                     else (_cpu_rows(testbed, shares_of),)):
         for row in rows_of:
             rows.append(row)
-            report(f"{row.what:44} {row.wanted:>9} {row.measured:>9.4g} {row.unit:6}"
-                   + ("" if row.good else f"  OFF: not within {row.low:.4g} .. {row.high:.4g}"))
+            tell(row, report)
     return rows
+
+
+def tell(row, report=print):
+    """A line of the table."""
+    report(f"{row.what:44} {row.wanted:>9} {row.measured:>9.4g} {row.unit:6}"
+           + ("" if row.good else f"  OFF: not within {row.low:.4g} .. {row.high:.4g}"))
