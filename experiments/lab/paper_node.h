@@ -43,9 +43,9 @@
 // side (NULL_CALL_US of lab.py). Where it takes more, as waking up costs more on most virtual
 // machines, nodes that have 12 % would be slower than the paper's. Measured on two of them, over
 // loopback: 66 and 110 us. So it is measured before anything is run (measure_machine of lab.py),
-// and where it is F times as much, all nodes have F times the share and all that is added here F times the CPU time:
-// 1 s of work at the paper's node is 0.12 s x F of CPU time, of which a node gets as much in 1 s.
-// Records tell F.
+// and where it is F times as much, all nodes have F times the share and all that is added here F
+// times the CPU time: 1 s of work at the paper's node is 0.12 s x F of CPU time, of which a node
+// gets as much in 1 s. Records tell F.
 //
 // PARITY. A loop of words that loads two, XORs them and stores one took some 12 cycles for 4 bytes,
 // and each of its sources has to come from memory: 3 cycles a byte at 300 MHz, 10 ns, which is

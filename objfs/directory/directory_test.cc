@@ -269,13 +269,9 @@ TEST_F(WholeReadSetsTest, ClientsThatChangeTheSameNamesAreOneAfterTheOtherWhileT
   ChangeTheSameNames();
 }
 
-TEST_F(DirectoryTest, ChangesOfUnlikeNamesSeldomMeet) {
-  EXPECT_LT(RetriesOfUnlikeNames(), 15u);
-}
+TEST_F(DirectoryTest, ChangesOfUnlikeNamesSeldomMeet) { EXPECT_LT(RetriesOfUnlikeNames(), 15u); }
 
-TEST_F(WholeReadSetsTest, AnyTwoChangesOfADirectoryMeet) {
-  EXPECT_EQ(RetriesOfUnlikeNames(), 40u);
-}
+TEST_F(WholeReadSetsTest, AnyTwoChangesOfADirectoryMeet) { EXPECT_EQ(RetriesOfUnlikeNames(), 40u); }
 
 TEST_F(DirectoryTest, WhatACommitMeetsItTriesAgain) {
   const auto client = world_.Join();

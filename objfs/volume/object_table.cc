@@ -161,9 +161,8 @@ absl::StatusOr<VersionNumber> ObjectTable::NewestOf(ObjectId id, Range range, ui
 }
 
 absl::StatusOr<bool> ObjectTable::IsNewest(const RangeVersion& read, const Node& node) {
-  ABACUS_ASSIGN_OR_RETURN(
-      const VersionNumber newest,
-      NewestOf(node.id, IsOneReadSet(node) ? Range{} : read.range, node.size));
+  ABACUS_ASSIGN_OR_RETURN(const VersionNumber newest,
+                          NewestOf(node.id, IsOneReadSet(node) ? Range{} : read.range, node.size));
   return newest == read.version.value;
 }
 

@@ -134,9 +134,7 @@ class ObjectTable {
   absl::StatusOr<bool> IsNewest(const RangeVersion& read, const Node& node);
   absl::StatusOr<VersionNumber> NewestOf(ObjectId id, Range range, uint64_t size);
   // Whether a change of the object rests on all of it.
-  bool IsOneReadSet(const Node& node) const {
-    return whole_read_sets_ && node.inode.IsDirectory();
-  }
+  bool IsOneReadSet(const Node& node) const { return whole_read_sets_ && node.inode.IsDirectory(); }
   void Written(uint16_t writer, ObjectId id, int64_t modified_before_ns);
   // The inode has the times.
   void ForgetWritten(ObjectId id);

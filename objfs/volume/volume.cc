@@ -40,8 +40,8 @@ absl::StatusOr<std::unique_ptr<Volume>> Volume::Make(std::shared_ptr<ObjectStore
 Volume::Volume(std::shared_ptr<ObjectStore> store, Options options, Host host)
     : options_(std::move(options)),
       host_(std::move(host)),
-      table_(std::make_shared<ObjectTable>(std::move(store), host_.now_ns,
-                                           options_.whole_read_sets)),
+      table_(
+          std::make_shared<ObjectTable>(std::move(store), host_.now_ns, options_.whole_read_sets)),
       callbacks_(std::make_shared<Callbacks>(Callbacks::Options{.lease = options_.lease,
                                                                 .quiet = options_.quiet,
                                                                 .steady_ns = host_.steady_ns,

@@ -153,14 +153,12 @@ absl::Status VolumeSet::OpenVolume(const std::string& name) {
     servers = std::make_shared<ServerAddresses>(list->servers);
     volume_host.find_columns = FinderOf(name, list->key, 0, servers);
   }
-  ABACUS_ASSIGN_OR_RETURN(
-      auto volume,
-      Volume::Make(std::move(store),
-                   {.name = name,
-                    .lease = host_.lease,
-                    .servers = servers,
-                    .whole_read_sets = host_.whole_read_sets},
-                   std::move(volume_host)));
+  ABACUS_ASSIGN_OR_RETURN(auto volume, Volume::Make(std::move(store),
+                                                    {.name = name,
+                                                     .lease = host_.lease,
+                                                     .servers = servers,
+                                                     .whole_read_sets = host_.whole_read_sets},
+                                                    std::move(volume_host)));
   Ref<Volume> ref = host_.adopt(std::move(volume));
   MutexLock lock(mutex_);
   volumes_[name] = std::move(ref);
