@@ -11,8 +11,9 @@ LINES_MAX = 199  # each is under 200 lines, header and source together
 APPLICATIONS = {name: f"{name}/*" for name in (
     "column_aggregate", "directory_insert", "filter", "multiphase", "table", "word_count")}
 APPLICATIONS["grep"] = "grep/grep_object.*"
-# All that an application may include of the other rooms.
-ALLOWED = re.compile(r"runtime/(base|object)/|objfs/|apps/|absl/")
+# All that an application may include: of this room other applications only, as what is beside them
+# knows nodes.
+ALLOWED = re.compile(rf"runtime/(base|object)/|objfs/|absl/|apps/(grep|{'|'.join(APPLICATIONS)})/")
 
 
 def sources(pattern):

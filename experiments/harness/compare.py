@@ -56,7 +56,7 @@ def _verdict(a, b):
     """Whether B is sure to be another time than A."""
     if a.half is None or b.half is None:
         return "a single run: no interval"
-    return "not told apart at 90 %" if a.overlaps(b) else "B faster" if b.mean < a.mean \
+    return "the 90 % intervals overlap" if a.overlaps(b) else "B faster" if b.mean < a.mean \
         else "B slower"
 
 

@@ -80,7 +80,8 @@ def head_of_page(title, found, made):
     held = sum(outcome.holds for outcome in outcomes)
     count = f"{held} of {len(outcomes)} claims"
     options = made["options"]
-    size = "quick, smaller sizes" if options["quick"] else "the paper's sizes"
+    size = "quick, smaller sizes" if options["quick"] else \
+        "full: the paper's sizes, as often over as the profile says"
     runs = "a single run of each placement, so without confidence intervals" \
         if options["runs"] == 1 else f"{options['runs']} runs of each placement, means with 90 % " \
         "confidence intervals"

@@ -286,7 +286,7 @@ class CompareTest(unittest.TestCase):
     def test_times_are_set_side_by_side_with_what_is_sure(self):
         a = self.write("a", (10, 0.5))
         for b, wanted in (((5, 0.4), "0.500 B faster"), ((20, 1), "2.00 B slower"),
-                          ((10.4, 0.3), "1.04 not told apart at 90 %"),
+                          ((10.4, 0.3), "1.04 the 90 % intervals overlap"),
                           ((9, None), "0.900 a single run: no interval")):
             text = self.compared(a, self.write("b", b))
             self.assertRegex(text, rf"figure/one adaptive +10\.0 ± 0\.5 .*{re.escape(wanted)}")

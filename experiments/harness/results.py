@@ -92,6 +92,11 @@ def _notes(records, options):
               for source in sorted({record["source"] for record in every} - {"ebpf"})]
     notes += [f"degraded: {text}" for text in
               sorted({str(text) for record in every for text in record["degraded"]})]
+    factors = sorted({record.get("machine", 1) for record in every})
+    if factors != [1]:
+        notes.append("nodes had " + " to ".join(f"{number(of)}" for of in
+                                               dict.fromkeys((factors[0], factors[-1]))) +
+                     " times their shares, as a call takes so many times the model's CPU time here")
     baselines = {}
     for record in every:
         if "baseline" in record:

@@ -89,12 +89,15 @@ class World:
     def machine(self, profile):
         """How much slower this machine is than the model of a profile's nodes; 1: it is not.
 
-        Where nothing caps a processor that is of no account.
+        Measured on the paper's testbed, which is up for it, with the shares that calls over loopback
+        ask for. Where nothing caps a processor it is of no account. Raises MachineError.
         """
-        if self.user_space:
+        from lab import Profile, measure_machine
+        if self.user_space or not Profile.load(profile).has_paper_nodes:
             return 1
-        from lab import measure_machine
-        return measure_machine(profile, self.program)
+        over_loopback = measure_machine(profile, self.program)
+        with self.testbed("paper", {}, over_loopback) as testbed:
+            return measure_machine(profile, self.program, testbed, over_loopback)
 
     def testbed(self, topology, shares, machine):
         """A context: up and down, nodes with `machine` times their shares.
