@@ -13,7 +13,7 @@ APPLICATIONS = {name: f"{name}/*" for name in (
 APPLICATIONS["grep"] = "grep/grep_object.*"
 # All that an application may include: of this room other applications only, as what is beside them
 # knows nodes.
-ALLOWED = re.compile(rf"runtime/(base|object)/|objfs/|absl/|apps/(grep|{'|'.join(APPLICATIONS)})/")
+ALLOWED = re.compile(rf"runtime/(base|object)/|objfs/|absl/|apps/({'|'.join(APPLICATIONS)})/")
 
 
 def sources(pattern):

@@ -226,7 +226,7 @@ def command_run(arguments, world, root, out):
     if arguments.report_only and not found:  # what is there is not written over with an empty page
         raise ExperimentError(f"{options.results} has no record of what was asked for that is of this "
                               f"commit ({runner.commit[:12]}) and as things were asked for; "
-                              f"there are: {runner.store.told()}")
+                              f"there are: {runner.store.told()}. Without --report-only it is run")
     have = {result.row.path for result in found}
     missing = [row.path for _, row in pairs if row.path not in have]
     made = results.make_manifest(options, runner, used, missing)
