@@ -103,10 +103,10 @@ absl::StatusOr<Outcome> Directory::Commit(const std::vector<EntryChange>& change
   Transaction transaction{.parts = others, .tree = tree};
   transaction.parts.emplace_back();
   const DirectoryTurns::Turn turn(here_);
-  for (int commits = 0; commits < kCommitsMax; ++commits) {
+  for (int commits = 1;; ++commits) {
     // After a commit they are old. Whoever had the turn before has changed them.
     Kept kept = TakeKept();
-    if (turn.taken() || commits > 0) kept.clear();
+    if (turn.taken() || commits > 1) kept.clear();
     ABACUS_ASSIGN_OR_RETURN(transaction.parts.back(), PlanWith(changes, std::move(kept)));
     transaction.parts.back().change = own;
     const absl::StatusOr<Outcome> outcome = volume_->Commit(writer_, transaction);
@@ -117,8 +117,8 @@ absl::StatusOr<Outcome> Directory::Commit(const std::vector<EntryChange>& change
     }
     if (outcome->state != CommitState::kStale || outcome->id != id_) return outcome;
     ++retries_;
+    if (commits == kCommitsMax) return outcome;
   }
-  return WouldBlock(absl::StrCat("others change directory ", id_, " all the time"));
 }
 
 absl::StatusOr<uint64_t> Directory::Retries() { return retries_.load(); }

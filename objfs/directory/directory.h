@@ -49,8 +49,9 @@ class Directory final : public runtime::MobileObject, private BlockSource {
  public:
   static constexpr size_t kNameBytesMax = objfs::kNameBytesMax;
   static constexpr uint32_t kListMax = DirectoryTree::kListMax;  // entries of one List()
-  // Commits of one call; then it would have to wait for others.
-  static constexpr int kCommitsMax = 64;
+  // Commits of one call. Few, so that a call whose commits others refuse ends soon: the object can
+  // be moved to where they are between two calls only, and its calls are what placement goes by.
+  static constexpr int kCommitsMax = 4;
 
   // An object that no manager made takes turns with nobody.
   Directory() : Directory(std::make_shared<DirectoryTurns>()) {}
@@ -71,7 +72,7 @@ class Directory final : public runtime::MobileObject, private BlockSource {
   absl::StatusOr<Part> Plan(const std::vector<EntryChange>& changes);
   // Commits `changes` with `own`, the change of the directory's inode, and with `others`. Where
   // blocks of this directory were changed meanwhile, it plans again; any other state is returned.
-  // Errors: IsWouldBlock() - they were changed kCommitsMax times.
+  // kStale of this directory: they were changed each of kCommitsMax times; call again at once.
   absl::StatusOr<Outcome> Commit(const std::vector<EntryChange>& changes, const InodeChange& own,
                                  const std::vector<Part>& others,
                                  const std::optional<uint64_t>& tree);

@@ -256,8 +256,14 @@ absl::StatusOr<Outcome> FileSystemImpl::Commit(const OpenDirectory& directory,
     }
   }
   Knowledge::Change lasting(known_, ids);
-  auto outcome =
-      WhenForgotten([&] { return directory.object->Commit(changes, own, others, tree); });
+  // A directory object gives up soon, so that it can be moved before it is called again.
+  absl::StatusOr<Outcome> outcome;
+  for (int calls = 0; calls < kTriesMax; ++calls) {
+    outcome = WhenForgotten([&] { return directory.object->Commit(changes, own, others, tree); });
+    const bool again =
+        outcome.ok() && outcome->state == CommitState::kStale && outcome->id == directory.id;
+    if (!again) break;
+  }
   if (!outcome.ok() || outcome->state != CommitState::kCommitted) {
     // Where it is not known what came of it, the object may be closed, and closed again as who
     // opens it next: so it stays open for as long as this client is there.
