@@ -238,6 +238,16 @@ class ReportTest(unittest.TestCase):
         notes = results._notes(records, Options(Path("nowhere"), runs=1))
         self.assertEqual(notes, ("on the local disk: 1.50 s",))
 
+    def test_what_the_simulator_said_stands_beside_what_was_measured(self):
+        def made(seed, *seconds):
+            clients = [{"node": f"san{i}", "elapsed_s": of} for i, of in enumerate(seconds, 1)]
+            return {**fake_record(9), "seed": seed, "clients": clients,
+                    "simulated": {"san1": 3.0, "san2": 8.0}}
+        records = {"client": [made(1, 3.0, 9.0), made(2, 5.0, 11.0)], "server": []}
+        notes = results._notes(records, Options(Path("nowhere"), runs=2))
+        self.assertEqual(notes, ("simulated, client: san1 3.00 s for 4.00 (-25%), san2 8.00 s for "
+                                 "10.0 (-20%); median error 22%",))
+
     def test_a_page_without_matplotlib_says_what_to_install(self):
         bare = Path(self.folder.name) / "bare"
         with mock.patch.object(charts, "_plot", side_effect=ImportError("No module")):

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import statistics
 from pathlib import Path
 
 import manifest
@@ -83,6 +84,19 @@ def _claims(experiment, row, evidence, options):
     return tuple(outcomes), ""
 
 
+def _simulated(records):
+    """What the simulator said of each client, beside the mean of the records; "" where of none."""
+    told = next((record["simulated"] for record in records if "simulated" in record), {})
+    texts, errors = [], []
+    for client, said_s in told.items():
+        measured_s = statistics.mean(of["elapsed_s"] for record in records
+                                     for of in record["clients"] if of["node"] == client)
+        errors.append(said_s / measured_s - 1)
+        texts.append(f"{client} {number(said_s)} s for {number(measured_s)} ({errors[-1]:+.0%})")
+    return (", ".join(texts) + f"; median error {statistics.median(map(abs, errors)):.0%}"
+            if texts else "")
+
+
 def _notes(records, options):
     """What the records themselves say against their figures."""
     every = [record for of in records.values() for record in of]
@@ -104,6 +118,8 @@ def _notes(records, options):
                 record["baseline"]["elapsed_s"]
     notes += [f"{name}: {summarize(by_seed.values()).text()}"
               for name, by_seed in sorted(baselines.items())]
+    notes += [f"simulated, {placement}: {text}" for placement, of in records.items()
+              if (text := _simulated(of))]
     counts = {placement: len(of) for placement, of in records.items() if of}
     if set(counts.values()) - {options.runs}:
         notes.append("runs: " + ", ".join(f"{placement} {count} of {options.runs}"

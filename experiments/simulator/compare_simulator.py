@@ -108,6 +108,12 @@ def play(program, world, runs):
     return json.loads(done.stdout)
 
 
+def elapsed_of(program, placement, quick):
+    """{client: seconds that the simulator says it takes}."""
+    (run,) = play(program, world_of(*row_of(quick)), [placement])
+    return {client: told["elapsed_s"] for client, told in run["clients"].items()}
+
+
 # --- five clients ---------------------------------------------------------------------------------
 
 def measured_of(results):

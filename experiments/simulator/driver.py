@@ -1,6 +1,14 @@
 """Beyond the paper: five filters at one server, of which the placement simulator is told too."""
 
-from lab import Client
+import sys
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parent
+if str(FOLDER) not in sys.path:
+    sys.path.insert(0, str(FOLDER))
+
+import compare_simulator  # noqa: E402
+from lab import Client  # noqa: E402
 
 BLOCK_BYTES = 65536  # that a filter reads at a time
 
@@ -14,4 +22,10 @@ def run(lab, row, placement, seed, quick):
         clients.append(Client(node, {
             "kind": "filter", "file": f"data-{node}", "read_bytes": BLOCK_BYTES,
             "pass_share": pass_share, "cpu_ns_per_byte": lab.paper_cpu_ns(ns)}))
-    return lab.run(clients, placement, seed, {"files": files}, row["server"])
+    record = lab.run(clients, placement, seed, {"files": files}, row["server"])
+    program = Path(lab.program).with_name(compare_simulator.PROGRAM)
+    if program.is_file():
+        record["simulated"] = compare_simulator.elapsed_of(program, placement, quick)
+    else:
+        record.setdefault("degraded", []).append(f"the simulator was not asked: no {program.name}")
+    return record
