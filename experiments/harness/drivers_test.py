@@ -8,7 +8,7 @@ from definition import PLACEMENTS
 from runner import World, load_driver
 
 World(None)  # lets drivers import the lab
-from lab import LIMIT_S, Lab, LabError  # noqa: E402
+from lab import LIMIT_S, Lab, LabError, null_call_nodes  # noqa: E402
 from topology import Topology, cpu_share  # noqa: E402
 
 
@@ -80,6 +80,16 @@ def least_s(asked, row, topology):
 
 # What starts programs of its own, without lab.run(), has a test in its folder.
 OWN_PROGRAMS = {"real_programs"}
+
+
+class NullCallTest(unittest.TestCase):
+
+    def test_a_node_that_a_row_makes_slower_does_not_tell_what_a_null_call_costs(self):
+        paper = Topology.load("paper")
+        self.assertEqual(null_call_nodes(paper), ("san1", "s1"))
+        self.assertEqual(null_call_nodes(paper.with_cpu({"s1": 0.06})), ("san1", "s2"))
+        self.assertEqual(null_call_nodes(paper.with_cpu({"san1": 0.06})), ("s2", "s1"))
+        self.assertEqual(null_call_nodes(Topology.load("wan")), ("s2", "s1"))
 
 
 class DriversTest(unittest.TestCase):
