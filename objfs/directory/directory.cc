@@ -103,22 +103,19 @@ absl::StatusOr<Outcome> Directory::Commit(const std::vector<EntryChange>& change
   Transaction transaction{.parts = others, .tree = tree};
   transaction.parts.emplace_back();
   const DirectoryTurns::Turn turn(here_);
-  for (int commits = 1;; ++commits) {
-    // After a commit they are old. Whoever had the turn before has changed them.
-    Kept kept = TakeKept();
-    if (turn.taken() || commits > 1) kept.clear();
-    ABACUS_ASSIGN_OR_RETURN(transaction.parts.back(), PlanWith(changes, std::move(kept)));
-    transaction.parts.back().change = own;
-    const absl::StatusOr<Outcome> outcome = volume_->Commit(writer_, transaction);
-    TakeKept();
-    if (!outcome.ok()) return outcome.status();
-    if (outcome->state == CommitState::kCommitted) {
-      KeepWritten(transaction.parts.back(), outcome->version);
-    }
-    if (outcome->state != CommitState::kStale || outcome->id != id_) return outcome;
-    ++retries_;
-    if (commits == kCommitsMax) return outcome;
+  // After a commit they are old. Whoever had the turn before has changed them.
+  Kept kept = TakeKept();
+  if (turn.taken()) kept.clear();
+  ABACUS_ASSIGN_OR_RETURN(transaction.parts.back(), PlanWith(changes, std::move(kept)));
+  transaction.parts.back().change = own;
+  const absl::StatusOr<Outcome> outcome = volume_->Commit(writer_, transaction);
+  TakeKept();
+  if (!outcome.ok()) return outcome.status();
+  if (outcome->state == CommitState::kCommitted) {
+    KeepWritten(transaction.parts.back(), outcome->version);
   }
+  if (outcome->state == CommitState::kStale && outcome->id == id_) ++retries_;
+  return outcome;
 }
 
 absl::StatusOr<uint64_t> Directory::Retries() { return retries_.load(); }

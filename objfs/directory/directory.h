@@ -49,9 +49,6 @@ class Directory final : public runtime::MobileObject, private BlockSource {
  public:
   static constexpr size_t kNameBytesMax = objfs::kNameBytesMax;
   static constexpr uint32_t kListMax = DirectoryTree::kListMax;  // entries of one List()
-  // Commits of one call. Few, so that a call whose commits others refuse ends soon: the object can
-  // be moved to where they are between two calls only, and its calls are what placement goes by.
-  static constexpr int kCommitsMax = 4;
 
   // An object that no manager made takes turns with nobody.
   Directory() : Directory(std::make_shared<DirectoryTurns>()) {}
@@ -70,13 +67,15 @@ class Directory final : public runtime::MobileObject, private BlockSource {
   // What a transaction has to do to this directory for these changes; inode counts and times are
   // the caller's.
   absl::StatusOr<Part> Plan(const std::vector<EntryChange>& changes);
-  // Commits `changes` with `own`, the change of the directory's inode, and with `others`. Where
-  // blocks of this directory were changed meanwhile, it plans again; any other state is returned.
-  // kStale of this directory: they were changed each of kCommitsMax times; call again at once.
+  // Commits `changes` with `own`, the change of the directory's inode, and with `others`. kStale of
+  // this directory: others changed what was read of its blocks; call again at once. Not in a loop
+  // here: an object is moved between two calls only, and calls are what placement goes by, so that
+  // one whose commits are refused would stay where they are.
   absl::StatusOr<Outcome> Commit(const std::vector<EntryChange>& changes, const InodeChange& own,
                                  const std::vector<Part>& others,
                                  const std::optional<uint64_t>& tree);
-  // How often a commit was tried again because others had changed what it read (paper, table 1).
+  // How often others had changed what a commit had read, so that it is to be tried again (paper,
+  // table 1).
   absl::StatusOr<uint64_t> Retries();
 
   void Checkpoint(runtime::CheckpointWriter& writer) const override;

@@ -61,8 +61,8 @@ class DirectoryTest : public ::testing::Test {
             disk_, 3, [](runtime::ObjectTypes& types) { types.Add<HookLayer>(); },
             /*managed=*/false, whole_read_sets) {}
 
-  absl::StatusOr<Outcome> Commit(const Ref<Directory>& directory,
-                                 const std::vector<EntryChange>& changes) {
+  absl::StatusOr<Outcome> Try(const Ref<Directory>& directory,
+                              const std::vector<EntryChange>& changes) {
     int64_t more = 0;
     for (const EntryChange& change : changes) {
       more += change.after.has_value() ? 1 : 0;
@@ -70,6 +70,14 @@ class DirectoryTest : public ::testing::Test {
     }
     return directory->Commit(changes, Entries(more), std::vector<Part>(),
                              std::optional<uint64_t>());
+  }
+  // As a front end does.
+  absl::StatusOr<Outcome> Commit(const Ref<Directory>& directory,
+                                 const std::vector<EntryChange>& changes) {
+    for (;;) {
+      auto outcome = Try(directory, changes);
+      if (!outcome.ok() || outcome->state != CommitState::kStale) return outcome;
+    }
   }
   void Must(const absl::StatusOr<Outcome>& outcome) {
     ASSERT_TRUE(outcome.ok()) << outcome.status();
@@ -275,7 +283,7 @@ TEST_F(DirectoryTest, ChangesOfUnlikeNamesSeldomMeet) { EXPECT_LT(RetriesOfUnlik
 
 TEST_F(WholeReadSetsTest, AnyTwoChangesOfADirectoryMeet) { EXPECT_EQ(RetriesOfUnlikeNames(), 40u); }
 
-TEST_F(DirectoryTest, WhatACommitMeetsItTriesAgain) {
+TEST_F(DirectoryTest, ACommitThatMeetsAnotherIsToBeMadeAgain) {
   const auto client = world_.Join();
   const Ref<Directory> other = world_.Root(0, world_.Join());
   const Ref<Directory> mine = Hooked(0, client);
@@ -284,25 +292,20 @@ TEST_F(DirectoryTest, WhatACommitMeetsItTriesAgain) {
     after_read_ = nullptr;
     Must(Commit(other, {{"other", std::nullopt, File(++id)}}));
   };
-  Must(Commit(mine, {{"mine", std::nullopt, File(1)}}));
+  const auto met = Try(mine, {{"mine", std::nullopt, File(1)}});
+  ASSERT_TRUE(met.ok()) << met.status();
+  EXPECT_EQ(met->state, CommitState::kStale);
+  EXPECT_EQ(met->id, client.root) << "call again";
   EXPECT_EQ(*mine->Retries(), 1u);
   EXPECT_EQ(*other->Retries(), 0u);
+  Must(Try(mine, {{"mine", std::nullopt, File(1)}}));
+  EXPECT_EQ(*mine->Retries(), 1u);
   EXPECT_EQ(ListAll(mine), (Names{{"mine", File(1)}, {"other", File(101)}}));
 
   MoveTo(mine, 1);
   EXPECT_EQ(*mine->Retries(), 1u) << "it moves along";
   EXPECT_EQ(*mine->Lookup("mine"), File(1));
   MoveTo(mine, 0);
-
-  after_read_ = [&] {
-    const Entry before = File(id);
-    Must(Commit(other, {{"other", before, File(++id)}}));
-  };
-  const auto never = Commit(mine, {{"mine", File(1), File(2)}});
-  ASSERT_TRUE(never.ok()) << never.status();
-  EXPECT_EQ(never->state, CommitState::kStale);
-  EXPECT_EQ(never->id, client.root) << "call again";
-  EXPECT_EQ(*mine->Retries(), 1u + Directory::kCommitsMax);
 
   after_read_ = [&] {
     after_read_ = nullptr;

@@ -256,9 +256,11 @@ absl::StatusOr<Outcome> FileSystemImpl::Commit(const OpenDirectory& directory,
     }
   }
   Knowledge::Change lasting(known_, ids);
-  // A directory object gives up soon, so that it can be moved before it is called again.
+  // A directory object tries once, so that it can be moved before it is called again.
   absl::StatusOr<Outcome> outcome;
   for (int calls = 0; calls < kTriesMax; ++calls) {
+    // By now it may be worth a front end, which whatever began before has none of.
+    const FrontEndWork work(calls > 0 ? directory.front_end : nullptr);
     outcome = WhenForgotten([&] { return directory.object->Commit(changes, own, others, tree); });
     const bool again =
         outcome.ok() && outcome->state == CommitState::kStale && outcome->id == directory.id;
