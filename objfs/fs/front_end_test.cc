@@ -1,10 +1,15 @@
 #include "objfs/fs/front_end.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "objfs/fs/testing/file_system_world.h"
 
 namespace abacus::objfs {
 namespace {
@@ -162,6 +167,64 @@ TEST(FrontEndTest, ThereMayBeNone) {
     EXPECT_EQ(lazy->Enter(), nullptr);
     lazy->Leave();
   }
+}
+
+// Lets others do something after each read of a directory's blocks.
+class MeddlingLayer final : public Layer {
+ public:
+  static constexpr bool kAnchored = true;
+  static constexpr LayerKind kKind = {"meddling", "test.MeddlingLayer", {}, 1, 1, true};
+  explicit MeddlingLayer(const std::function<void()>& after_read) : after_read_(after_read) {}
+
+  absl::StatusOr<ReadResult> Read(uint64_t offset, uint64_t bytes, Version now) override {
+    auto read = below()->Read(offset, bytes, now);
+    after_read_();
+    return read;
+  }
+  ABACUS_LAYER(MeddlingLayer, 1)
+
+ private:
+  const std::function<void()>& after_read_;
+};
+
+// Or nothing would be decided on a directory's object while others refuse its client's first
+// change.
+TEST(FrontEndTest, ADirectoryHasOneWithinAChangeThatIsRefusedAgainAndAgain) {
+  testing::FileSystemWorld world(3, nullptr, nullptr, absl::Seconds(30), absl::Seconds(1),
+                                 [](runtime::ObjectTypes& types) { types.Add<MeddlingLayer>(); });
+  const Caller caller;
+  const auto other = world.Client(1);
+  uint32_t now = 0, changes = 0;
+  bool made = false;
+  const std::function<void()> after_read = [&] {
+    if (made || changes == 3 * LazyFrontEnd::kWorksBefore) return;
+    const auto changed = other->Make(caller, other->root(), absl::StrCat("others-", ++changes),
+                                     S_IFREG | 0644, 0, "");
+    EXPECT_TRUE(changed.ok()) << changed.status();
+  };
+  world.change_host = [&](size_t node, FileSystem::Host& host) {
+    host.make_front_end = [&] {
+      made = true;
+      return std::make_unique<NumberedFrontEnd>(7, &now);
+    };
+    host.make_directory = [&, node, make = host.make_directory](const runtime::Ref<Volume>& volume,
+                                                                const runtime::Ref<Layer>& below,
+                                                                ObjectId id, uint16_t writer) {
+      auto hook = std::make_unique<MeddlingLayer>(after_read);
+      EXPECT_TRUE(hook->Init({below}, {}).ok());
+      return make(volume,
+                  runtime::Ref<Layer>(
+                      world.cluster()[node].binding().Adopt<MeddlingLayer>(std::move(hook)).base()),
+                  id, writer);
+    };
+  };
+  {
+    const auto mine = world.Client(2);
+    const auto file = mine->Make(caller, mine->root(), "mine", S_IFREG | 0644, 0, "");
+    EXPECT_TRUE(file.ok()) << file.status();
+    EXPECT_TRUE(made) << "after " << changes << " changes of another client";
+  }
+  EXPECT_EQ(now, 0u);
 }
 
 }  // namespace

@@ -127,6 +127,7 @@ std::unique_ptr<FileSystem> FileSystemWorld::Client(size_t node, const std::stri
                                std::chrono::system_clock::now().time_since_epoch())
                                .count();
   };
+  if (change_host) change_host(node, host);
   auto made = FileSystem::Make((*cluster_)[node].RefTo<Volume>(volume_.rid()), kinds_, host,
                                {.client = absl::StrCat("client ", node), .file_stack = file_stack});
   EXPECT_TRUE(made.ok()) << made.status();

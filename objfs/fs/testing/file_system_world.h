@@ -77,6 +77,8 @@ class FileSystemWorld {
   std::atomic<int64_t> serves_for_ns{INT64_MAX};
   // Of volumes that begin from now on (Volume::Host).
   decltype(Volume::Host::check) check;
+  // What else the host of a client that joins from now on is to be; empty: nothing.
+  std::function<void(size_t node, FileSystem::Host& host)> change_host;
   // Told of each directory object of a client's, when it is made and before it is ended.
   std::function<void(size_t node, const runtime::Rid& rid)> on_directory;
   std::function<void(const runtime::Rid& rid)> on_directory_end;
