@@ -15,7 +15,7 @@ namespace abacus::objfs {
 // Where calls of a front end wait for what other clients have promised to give back. A call that
 // would block takes Seen() before it asks, and waits for more than that.
 //
-// Thread-safety: thread-safe. Blocking: only Await() and AwaitErrands().
+// Thread-safety: thread-safe. Blocking: only Await(), Rest() and AwaitErrands().
 class WaitBoard {
  public:
   // A wake-up can be lost with its message: then it is asked again after this time.
@@ -45,6 +45,15 @@ class WaitBoard {
     while (!closed_ && wakes_[SlotOf(id)] == seen && changed_.WaitUntil(mutex_, due)) {
     }
     --waiting_;
+    return !closed_;
+  }
+
+  // Returns after that time; false once it is closed.
+  bool Rest(std::chrono::nanoseconds time) {
+    const auto due = std::chrono::steady_clock::now() + time;
+    runtime::MutexLock lock(mutex_);
+    while (!closed_ && changed_.WaitUntil(mutex_, due)) {
+    }
     return !closed_;
   }
 
