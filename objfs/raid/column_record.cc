@@ -15,7 +15,7 @@ namespace {
 using Kind = ColumnRecord::Kind;
 
 constexpr std::string_view kRaid5Mark = "R5", kMirrorMark = "MR";
-constexpr uint8_t kRaid5Version = 3, kMirrorVersion = 2;
+constexpr uint8_t kRaid5Version = 4, kMirrorVersion = 2;
 constexpr uint8_t kNoColumn = 255;
 
 void PutSet(runtime::Writer& writer, const StripeSet& set) {
@@ -47,10 +47,9 @@ void PutStaged(runtime::Writer& writer, const std::vector<ColumnRecord::Staged>&
     writer.PutNumber(static_cast<uint32_t>(one.stripe));
     writer.PutNumber(static_cast<uint32_t>(one.at));
     writer.PutNumber(static_cast<uint32_t>(one.bytes));
-    writer.PutNumber(one.data_crc);
-    writer.PutNumber(one.parity_crc);
-    writer.PutNumber(static_cast<uint8_t>(one.unit));
     writer.PutNumber(static_cast<uint8_t>(one.slot));
+    writer.PutNumber(static_cast<uint8_t>(one.crcs.size()));
+    for (const uint32_t crc : one.crcs) writer.PutNumber(crc);
   }
 }
 
@@ -88,6 +87,7 @@ std::string ColumnRecord::Encode() const {
   for (const uint64_t one : durable) writer.PutNumber(one);
   writer.PutNumber(size);
   writer.PutNumber(changed.value);
+  if (raid5) writer.PutNumber(static_cast<uint8_t>(ragged));
   if (!raid5) {
     writer.PutNumber(static_cast<uint8_t>(lacking.size()));
     for (const size_t one : lacking) writer.PutNumber(static_cast<uint8_t>(one));
@@ -135,17 +135,22 @@ void TakeLacking(runtime::Reader& reader, uint8_t version, ColumnRecord* record)
 
 // REQUIRES: the record's geometry is sound.
 bool IsSoundStaged(const ColumnRecord& record) {
+  const uint64_t unit = record.unit_bytes;
   std::set<size_t> slots;
   for (const ColumnRecord::Staged& one : record.staged) {
-    const bool sound = one.stripe < ColumnRecord::kStripesMax && one.unit + 1 < record.columns &&
-                       one.bytes > 0 && one.bytes <= ColumnRecord::kStagedBytesMost &&
-                       one.at + one.bytes <= record.unit_bytes && one.slot < ColumnRecord::kSlots;
-    if (!sound || !slots.insert(one.slot).second) return false;
+    const bool sound = one.stripe < ColumnRecord::kStripesMax && one.bytes > 0 &&
+                       one.at + one.bytes <= (record.columns - 1) * unit &&
+                       one.slot < ColumnRecord::kSlots && slots.insert(one.slot).second;
+    if (!sound) return false;
+    const uint64_t units = (one.at + one.bytes - 1) / unit - one.at / unit + 1;
+    // Of two units there is some of the end of one, and some of the begin of the other.
+    const uint64_t most = units == 1 ? one.bytes : unit;
+    if (one.crcs.size() != units + 1 || most > ColumnRecord::kStagedBytesMost) return false;
   }
   return true;
 }
 
-void TakeStaged(runtime::Reader& reader, ColumnRecord* record) {
+void TakeStaged(runtime::Reader& reader, uint8_t version, ColumnRecord* record) {
   const auto count = reader.TakeNumber<uint8_t>();
   if (count > ColumnRecord::kSlots) reader.Fail("more staged writes than there are slots");
   for (size_t i = 0; reader.ok() && i < count; ++i) {
@@ -153,11 +158,18 @@ void TakeStaged(runtime::Reader& reader, ColumnRecord* record) {
     one.stripe = reader.TakeNumber<uint32_t>();
     one.at = reader.TakeNumber<uint32_t>();
     one.bytes = reader.TakeNumber<uint32_t>();
-    one.data_crc = reader.TakeNumber<uint32_t>();
-    one.parity_crc = reader.TakeNumber<uint32_t>();
-    one.unit = reader.TakeNumber<uint8_t>();
-    one.slot = reader.TakeNumber<uint8_t>();
-    record->staged.push_back(one);
+    if (version == 3) {
+      one.crcs.resize(2);
+      for (uint32_t& crc : one.crcs) crc = reader.TakeNumber<uint32_t>();
+      if (one.at + one.bytes > record->unit_bytes) reader.Fail("more than a unit");
+      one.at += reader.TakeNumber<uint8_t>() * record->unit_bytes;
+      one.slot = reader.TakeNumber<uint8_t>();
+    } else {
+      one.slot = reader.TakeNumber<uint8_t>();
+      one.crcs.resize(reader.TakeNumber<uint8_t>());
+      for (uint32_t& crc : one.crcs) crc = reader.TakeNumber<uint32_t>();
+    }
+    record->staged.push_back(std::move(one));
   }
 }
 
@@ -205,10 +217,15 @@ absl::StatusOr<ColumnRecord> ColumnRecord::Decode(std::string_view bytes) {
   record.size = reader.TakeNumber<uint64_t>();
   record.changed.value = reader.TakeNumber<uint64_t>();
   if (!raid5) TakeLacking(reader, version, &record);
+  if (raid5 && version > 3) {
+    const auto ragged = reader.TakeNumber<uint8_t>();
+    if (ragged > 1) reader.Fail("what is neither true nor false");
+    record.ragged = ragged == 1;
+  }
   record.written = TakeSet(reader, kWrittenRunsMax);
   record.missed = TakeSet(reader, kMissedRunsMax);
   if (raid5) record.doubtful = TakeSet(reader, kDoubtfulRunsMax);
-  if (raid5 && version > 2) TakeStaged(reader, &record);
+  if (raid5 && version > 2) TakeStaged(reader, version, &record);
   record.inode.resize(reader.TakeNumber<uint16_t>());
   if (record.inode.size() > kInodeBytesMax) reader.Fail("an inode that is too long");
   reader.TakeRaw(record.inode.data(), record.inode.size());

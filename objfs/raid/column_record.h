@@ -20,19 +20,21 @@ namespace abacus::objfs {
 //
 // The bytes, little-endian; a change of their form is a new version, and old ones stay readable.
 // Of a RAID-5 file:
-//   "R5" · version u8 (3) · columns u8 · column u8 · missing u8 (255: none) · unit_bytes u32 ·
-//   sequence u64 · durable u64 of each column · size u64 · changed u64 ·
+//   "R5" · version u8 (4) · columns u8 · column u8 · missing u8 (255: none) · unit_bytes u32 ·
+//   sequence u64 · durable u64 of each column · size u64 · changed u64 · ragged u8 (0 or 1) ·
 //   written, missed, doubtful: count u16, then begin u32 and end u32 of each run, rising ·
-//   staged: count u8, then stripe u32, at u32, bytes u32, data_crc u32, parity_crc u32, unit u8 and
-//   slot u8 of each · inode: bytes u16, then they
+//   staged: count u8, then stripe u32, at u32, bytes u32, slot u8, count u8 of crcs and then these,
+//   u32, of each · inode: bytes u16, then they
 // Of a mirrored one, whose stripes are runs of unit_bytes in all columns:
 //   "MR" · version u8 (2) · columns u8 · column u8 · unit_bytes u32 ·
 //   sequence u64 · durable u64 of each column · size u64 · changed u64 ·
 //   lacking: count u8, then column u8 of each, rising ·
 //   written, missed, inode: as above
-// Version 2 of R5 had no `staged`. Version 1 had one number for all columns that lacked nothing,
-// all_durable u64, and where `durable` is now, that and (R5) missing_durable u64, of the missing
-// column; in `lacking` (MR) each column was followed by its own.
+// Version 3 of R5 had no `ragged`, and what was staged lay in one unit: stripe u32, at u32 (in the
+// unit), bytes u32, two crcs u32, unit u8, slot u8. Version 2 had no `staged`. Version 1 had one
+// number for all columns that lacked nothing, all_durable u64, and where `durable` is now, that and
+// (R5) missing_durable u64, of the missing column; in `lacking` (MR) each column was followed by
+// its own.
 struct ColumnRecord {
   enum class Kind : uint8_t { kRaid5, kMirror };
   // A store's attributes have 4,096; what a column keeps beside its record takes 11 of them.
@@ -45,14 +47,15 @@ struct ColumnRecord {
   static constexpr size_t kSlots = 32;                        // of staged writes
   static constexpr uint64_t kStagedBytesMost = 32 << 10;
 
-  // A small write of a RAID-5 file whose new bytes, and those of the parity, are durable beside
-  // their places: in a slot of the unit's column, and in the same slot of the parity's.
+  // A write to one stripe of a RAID-5 file whose new bytes, and those of the parity, are durable
+  // beside their places: those of each unit in a slot of the unit's column, and those of the parity
+  // in the slot of the same number of the parity's.
   struct Staged {
     uint64_t stripe = 0;
-    size_t unit = 0;             // of data, in the stripe
-    uint64_t at = 0, bytes = 0;  // in the unit, and so in the parity
+    uint64_t at = 0, bytes = 0;  // in the stripe's data
     size_t slot = 0;
-    uint32_t data_crc = 0, parity_crc = 0;  // CRC-32C of what is in the slots
+    // CRC-32C of what is in the slots: of each unit's bytes, in order, and of the parity's.
+    std::vector<uint32_t> crcs;
 
     friend bool operator==(const Staged&, const Staged&) = default;
   };
@@ -67,6 +70,7 @@ struct ColumnRecord {
   std::vector<uint64_t> durable;
   uint64_t size = 0;              // of the file
   Version changed;                // size or inode, last
+  bool ragged = false;            // of a RAID-5 file: its last stripe has to be cut off at its end
   std::optional<size_t> missing;  // the column that lacks something
   std::set<size_t> lacking;       // of a mirrored file: the columns that do
   // Since they were last flushed: their parity may not be that of their data, their copies may not

@@ -32,29 +32,30 @@ ColumnRecord Sample() {
 
 ColumnRecord StagedSample() {
   ColumnRecord record = Sample();
+  record.staged = {
+      {.stripe = 6, .at = (3 * 32 + 4) << 10, .bytes = 8192, .slot = 31, .crcs = {0x11, 0x22}},
+      {.stripe = 2, .at = 0, .bytes = 1, .slot = 0, .crcs = {0x33, 0x44}}};
+  return record;
+}
+
+// And one that lies in three units.
+ColumnRecord WideSample() {
+  ColumnRecord record = Sample();
+  record.ragged = true;
   record.staged = {{.stripe = 6,
-                    .unit = 3,
-                    .at = 4096,
-                    .bytes = 8192,
-                    .slot = 31,
-                    .data_crc = 0x11,
-                    .parity_crc = 0x22},
-                   {.stripe = 2,
-                    .unit = 0,
-                    .at = 0,
-                    .bytes = 1,
-                    .slot = 0,
-                    .data_crc = 0x33,
-                    .parity_crc = 0x44}};
+                    .at = (32 << 10) - 1,
+                    .bytes = (32 << 10) + 2,
+                    .slot = 5,
+                    .crcs = {0x11, 0x22, 0x33, 0x44}}};
   return record;
 }
 
 // What is on disks must be read by every later build.
-TEST(ColumnRecordTest, TheBytesAreThoseOfVersionThree) {
-  const std::string bytes = StagedSample().Encode();
+TEST(ColumnRecordTest, TheBytesAreThoseOfVersionFour) {
+  const std::string bytes = WideSample().Encode();
   EXPECT_EQ(absl::BytesToHexString(absl::string_view(bytes.data(), bytes.size())),
             "5235"
-            "03"
+            "04"
             "050204"
             "00800000"
             "0900000000000000"
@@ -65,24 +66,61 @@ TEST(ColumnRecordTest, TheBytesAreThoseOfVersionThree) {
             "0700000000000000"
             "0000100000000000"
             "4200000000000000"
+            "01"
             "01000100000003000000"
             "020000000000020000000500000006000000"
             "01000300000004000000"
-            "02"
+            "01"
             "06000000"
-            "00100000"
-            "00200000"
+            "ff7f0000"
+            "02800000"
+            "0504"
             "11000000"
             "22000000"
-            "031f"
-            "02000000"
-            "00000000"
-            "01000000"
             "33000000"
             "44000000"
-            "0000"
             "0200696e");
-  EXPECT_EQ(*ColumnRecord::Decode(bytes), StagedSample());
+  EXPECT_EQ(*ColumnRecord::Decode(bytes), WideSample());
+  EXPECT_EQ(*ColumnRecord::Decode(StagedSample().Encode()), StagedSample());
+}
+
+TEST(ColumnRecordTest, OneOfVersionThreeIsRead) {
+  const std::string bytes = absl::HexStringToBytes(
+      "5235"
+      "03"
+      "050204"
+      "00800000"
+      "0900000000000000"
+      "0800000000000000"
+      "0600000000000000"
+      "0900000000000000"
+      "0800000000000000"
+      "0700000000000000"
+      "0000100000000000"
+      "4200000000000000"
+      "01000100000003000000"
+      "020000000000020000000500000006000000"
+      "01000300000004000000"
+      "02"
+      "06000000"
+      "00100000"
+      "00200000"
+      "11000000"
+      "22000000"
+      "031f"
+      "02000000"
+      "00000000"
+      "01000000"
+      "33000000"
+      "44000000"
+      "0000"
+      "0200696e");
+  const auto record = ColumnRecord::Decode(bytes);
+  ASSERT_TRUE(record.ok()) << record.status();
+  EXPECT_EQ(*record, StagedSample());
+  for (size_t size = 0; size < bytes.size(); ++size) {
+    EXPECT_TRUE(absl::IsDataLoss(ColumnRecord::Decode(bytes.substr(0, size)).status())) << size;
+  }
 }
 
 TEST(ColumnRecordTest, OneOfVersionTwoIsRead) {
@@ -112,24 +150,32 @@ TEST(ColumnRecordTest, OneOfVersionTwoIsRead) {
 }
 
 TEST(ColumnRecordTest, StagedWritesThatCannotBeAreDataLoss) {
-  const std::string bytes = StagedSample().Encode();
-  for (size_t size = 0; size < bytes.size(); ++size) {
-    EXPECT_TRUE(absl::IsDataLoss(ColumnRecord::Decode(bytes.substr(0, size)).status())) << size;
+  for (const std::string& bytes : {StagedSample().Encode(), WideSample().Encode()}) {
+    for (size_t size = 0; size < bytes.size(); ++size) {
+      EXPECT_TRUE(absl::IsDataLoss(ColumnRecord::Decode(bytes.substr(0, size)).status())) << size;
+    }
   }
   const auto with = [](const std::function<void(ColumnRecord::Staged&)>& change) {
     ColumnRecord record = StagedSample();
     change(record.staged[1]);
     return ColumnRecord::Decode(record.Encode()).status();
   };
-  EXPECT_TRUE(absl::IsDataLoss(with([](auto& one) { one.unit = 4; }))) << "the fifth of four";
   EXPECT_TRUE(absl::IsDataLoss(with([](auto& one) { one.bytes = 0; })));
-  EXPECT_TRUE(absl::IsDataLoss(with([](auto& one) { one.at = 32 << 10; }))) << "behind the unit";
+  EXPECT_TRUE(absl::IsDataLoss(with([](auto& one) { one.at = 4 * 32 << 10; }))) << "behind it";
   EXPECT_TRUE(absl::IsDataLoss(with([](auto& one) { one.slot = 31; }))) << "one slot twice";
   EXPECT_TRUE(absl::IsDataLoss(with([](auto& one) { one.slot = ColumnRecord::kSlots; })));
   EXPECT_TRUE(absl::IsDataLoss(with([](auto& one) { one.stripe = UINT32_MAX; })));
+  EXPECT_TRUE(absl::IsDataLoss(with([](auto& one) { one.crcs.pop_back(); }))) << "no parity";
+  EXPECT_TRUE(absl::IsDataLoss(with([](auto& one) { one.crcs.push_back(1); })));
+  EXPECT_TRUE(absl::IsDataLoss(with([](auto& one) { one.bytes = (32 << 10) + 1; })))
+      << "two units, and one's sum";
+  ColumnRecord large = StagedSample();
+  large.unit_bytes = 64 << 10;
+  large.staged[1].bytes = (32 << 10) + 1;
+  EXPECT_TRUE(absl::IsDataLoss(ColumnRecord::Decode(large.Encode()).status())) << "over a slot";
   ColumnRecord many = Sample();
   for (size_t slot = 0; slot <= ColumnRecord::kSlots; ++slot) {
-    many.staged.push_back({.stripe = 1, .bytes = 1, .slot = slot});
+    many.staged.push_back({.stripe = 1, .at = 0, .bytes = 1, .slot = slot, .crcs = {1, 2}});
   }
   EXPECT_FALSE(many.Fits());
   EXPECT_TRUE(absl::IsDataLoss(ColumnRecord::Decode(many.Encode()).status()));

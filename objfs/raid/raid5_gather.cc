@@ -199,8 +199,6 @@ absl::Status Raid5Layer::Push(Version now) {
 absl::Status Raid5Layer::Flush(Version now) {
   absl::Status status = WriteGathered();
   status.Update(RecordedColumns::Flush(now));  // the rest is durable, whatever becomes of that
-  MutexLock lock(mutex_);
-  staged_in_a_row_ = 0;
   return status;
 }
 

@@ -22,6 +22,7 @@ absl::Status Raid5Layer::Begin() {
   SetGeometry(ColumnRecord::Kind::kRaid5, striping_->unit_bytes(), striping_->stripe_bytes());
   pace_.Reset(below_count());
   gathers_ = options().Flag("gather") && striping_->stripe_bytes() <= kGatheredBytesMost;
+  journals_ = options().Flag("journal");
   return absl::OkStatus();
 }
 
@@ -67,7 +68,8 @@ absl::Status Raid5Layer::CutTail(Version now) {
     size = now_.size;
   }
   const uint64_t stripe = striping_->StripeOf(size), stripes = striping_->Stripes(size);
-  if (stripe < stripes) {
+  ABACUS_ASSIGN_OR_RETURN(const bool staged, CutByStaging(size, now));
+  if (stripe < stripes && !staged) {
     const StripeRun run{stripe, stripe + 1};
     uint64_t from = size;
     const Mode mode = ModeOf(stripe);
@@ -106,6 +108,8 @@ absl::Status Raid5Layer::CutTail(Version now) {
   now_.doubtful.Remove({stripes, UINT64_MAX});
   torn_.Remove({stripes, UINT64_MAX});
   ragged_ = false;
+  if (now_.ragged) ++wanted_;
+  now_.ragged = false;
   return absl::OkStatus();
 }
 
@@ -122,27 +126,42 @@ absl::Status Raid5Layer::PunchColumns(Range range, Version now) {
   const uint64_t left = size - range.offset;
   const uint64_t bytes = range.bytes == 0 ? left : std::min(range.bytes, left);
   const uint64_t offset = range.offset, end = offset + bytes;
-  const StripeRun run = StripesOf(offset, bytes);
   // Behind the end there are zeros anyway, so that the last stripe is whole.
   StripeRun whole{striping_->Stripes(offset),
                   end == size ? striping_->Stripes(end) : striping_->StripeOf(end)};
-  absl::Status status = Admit(run, true, AllColumns(), now);
   {
     MutexLock lock(mutex_);
     if (now_.missing.has_value() || whole.begin >= whole.end) whole = {};
   }
-  if (status.ok() && whole.end > 0) {
+  absl::Status status;
+  if (whole.end > 0) {
+    status = Admit(whole, true, AllColumns(), now);
     const Range columns{striping_->ColumnOffsetOf(whole.begin),
                         striping_->ColumnOffsetOf(whole.end - whole.begin)};
-    status = Written(whole, ChangeEach<&Layer::Punch>(LiveColumns(), columns, now));
+    if (status.ok()) {
+      status = Written(whole, ChangeEach<&Layer::Punch>(LiveColumns(), columns, now));
+    }
+    Leave(whole);
   }
   // Stripes in part, or of which a column has no part, get zeros.
   const uint64_t head_end = whole.end > 0 ? std::min(end, striping_->OffsetOf(whole.begin)) : end;
   const uint64_t tail = whole.end > 0 ? std::min(end, striping_->OffsetOf(whole.end)) : end;
-  if (status.ok() && offset < head_end) {
-    status = WriteRange(offset, head_end - offset, nullptr, size, now);
+  if (status.ok()) status = WriteZeros(offset, head_end - offset, size, now);
+  if (status.ok()) status = WriteZeros(tail, end - tail, size, now);
+  return status;
+}
+
+absl::Status Raid5Layer::WriteZeros(uint64_t offset, uint64_t bytes, uint64_t end, Version now) {
+  // More than two stripes in part are only of a file of which a column is missing.
+  if (bytes > 0 && bytes < 2 * stripe_bytes()) {
+    ABACUS_ASSIGN_OR_RETURN(const uint64_t staged, WriteStaged(offset, ZerosOf(bytes), now));
+    offset += staged;
+    bytes -= staged;
   }
-  if (status.ok() && tail < end) status = WriteRange(tail, end - tail, nullptr, size, now);
+  if (bytes == 0) return absl::OkStatus();
+  const StripeRun run = StripesOf(offset, bytes);
+  absl::Status status = Admit(run, true, AllColumns(), now);
+  if (status.ok()) status = WriteRange(offset, bytes, nullptr, end, now);
   Leave(run);
   return status;
 }

@@ -33,8 +33,8 @@ class ColumnReads;
 // Invariants, beside those of RecordedColumns:
 // 1. What is written while a column is missing is among what that missed, durably, before.
 // 2. What the file had at a Flush() that returned OK is there after a crash, also if a column is
-//    missing then: but for that column's units of stripes that were being written with it there,
-//    which are kUnavailable until it is back.
+//    missing then: but for that column's units of stripes that were being cut off or punched with
+//    it there (and what README.md names beside), which are kUnavailable until it is back.
 // 3. What is gathered is seen by all calls as if it were written, is at the columns when Push(),
 //    Flush(), Size() or CloseColumns() has returned OK, and moves with the object. What of it
 //    cannot be written is told by those and kept, also over TakeColumns(), until CloseColumns().
@@ -53,6 +53,8 @@ class Raid5Layer final : public RecordedColumns {
       {"unit", OptionType::kBytes, "32 KiB", Striping::kStoreBlockBytes, Striping::kUnitBytesMost,
        "bytes in a row in one column: a power of two"},
       {"gather", OptionType::kFlag, "on", 0, 1, "small sequential writes become whole stripes"},
+      {"journal", OptionType::kFlag, "on", 0, 1,
+       "what was flushed is not written over before its new bytes are durable beside it"},
   };
   static constexpr LayerKind kKind = {"raid5", "objfs.Raid5Layer", kOptions,
                                       Striping::kColumnsLeast, Striping::kColumnsMost};
@@ -61,9 +63,8 @@ class Raid5Layer final : public RecordedColumns {
 
   // From there on it has slots of staged writes (raid5_stage.cc).
   static constexpr uint64_t kStageAt = kSpillAt / 8 * 15;
-  // Of writes without a flush between them so many are staged, and not more: what is written in
-  // place has one record for many.
-  static constexpr int kStagedInARowMost = 4;
+  // Stripes whose writes are staged by one record.
+  static constexpr uint64_t kStagedAtOnce = 8;
 
   // What is kept of small sequential writes of a file: a stripe. Where a stripe is larger, nothing
   // is.
@@ -161,6 +162,8 @@ class Raid5Layer final : public RecordedColumns {
   absl::Status WriteGatheredIfIn(uint64_t begin, uint64_t end);
   absl::StatusOr<ReadResult> ReadWithGathered(uint64_t offset, uint64_t bytes, Version now);
   absl::Status PunchColumns(Range range, Version now);
+  // Up to `end` at most, the end of the file. REQUIRES: the exclusive turn of the stripes.
+  absl::Status WriteZeros(uint64_t offset, uint64_t bytes, uint64_t end, Version now);
   void ForgetGathered();
 
   // -- opening, recovery: raid5_open.cc ----------------------------------------------------------
@@ -210,15 +213,35 @@ class Raid5Layer final : public RecordedColumns {
   absl::StatusOr<std::vector<Bytes>> ReadParts(uint64_t stripe, const std::vector<Part>& parts,
                                                Version now);
 
-  // -- small writes, durable at once: raid5_stage.cc
-  // -------------------------------------------------
+  // -- over what was flushed: raid5_stage.cc -----------------------------------------------------
 
-  absl::StatusOr<bool> WriteStaged(uint64_t offset, const runtime::Block& bytes,
-                                   Version now) override;
-  // A slot for a write to that unit, up to `end` of the file; none: it is not staged now.
-  std::optional<size_t> TakeSlot(uint64_t stripe, size_t unit, uint64_t end, Version now);
-  // Makes a write whose bytes are in its slots known. False: it is not, and not staged.
-  bool SaveStaged(const ColumnRecord::Staged& staged, Version now);
+  absl::StatusOr<uint64_t> WriteStaged(uint64_t offset, const runtime::Block& bytes,
+                                       Version now) override;
+  // The first bytes of them, of some stripes: how many; 0: they are not staged now.
+  absl::StatusOr<uint64_t> StageSome(uint64_t offset, const runtime::Block& bytes, Version now);
+  // A slot each for the first stripes of `run` whose writes are staged now.
+  std::vector<size_t> TakeSlots(StripeRun run, Version now);
+  void GiveBack(const std::vector<size_t>& slots);
+  // Where in columns a staged write is to be: each unit's piece, and then the parity.
+  std::vector<ColumnRead> PlacesOf(const ColumnRecord::Staged& staged) const;
+  // What is to be there. `end`: the file has zeros from there on.
+  absl::StatusOr<std::vector<runtime::Block>> ContentsOf(const ColumnRecord::Staged& staged,
+                                                         const runtime::Block& bytes, uint64_t end,
+                                                         Version now);
+  // Those that touch in a column as one.
+  static std::vector<ColumnWrite> Joined(std::vector<ColumnWrite> writes);
+  // Makes writes whose bytes are in their slots, of these columns, known. False: they are not, and
+  // not staged.
+  bool SaveStaged(const std::vector<ColumnRecord::Staged>& staged, const std::set<size_t>& columns,
+                  Version now);
+  // Whether all of them have that record, or a later one, durably.
+  bool AreDurable(const std::set<size_t>& columns, uint64_t sequence) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void DropAll(const std::vector<ColumnRecord::Staged>& staged)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Writes zeros to the last stripe from the end of the file on, staged, and flushes them: what
+  // follows cuts the slots off. False: it is not done that way now. REQUIRES: nothing is staged.
+  absl::StatusOr<bool> CutByStaging(uint64_t size, Version now);
   // Puts what the record says is staged in its place, after a crash. True: there was something.
   absl::StatusOr<bool> PlaceStaged(Version now);
   // Gives back the room of slots. REQUIRES: nothing is staged.
@@ -227,10 +250,12 @@ class Raid5Layer final : public RecordedColumns {
   absl::StatusOr<std::optional<runtime::Block>> ReadSlot(size_t column, size_t slot, uint64_t bytes,
                                                          uint32_t crc, Version now);
   // What is left to do of a staged write that was put in its place: nothing; the parity is to be
-  // computed from the data; the data from the parity.
-  enum class Placing : uint8_t { kDone, kTorn, kLost };
-  absl::StatusOr<Placing> PlaceOne(const ColumnRecord::Staged& staged, Version now);
-  absl::Status PlaceLost(const ColumnRecord::Staged& staged, Version now);
+  // computed from the data; what one column lacks (`lost`) from the rest. Or it had not begun, and
+  // nothing was changed.
+  enum class Placing : uint8_t { kDone, kTorn, kLost, kNotBegun };
+  absl::StatusOr<Placing> PlaceOne(const ColumnRecord::Staged& staged, ColumnRead* lost,
+                                   Version now);
+  absl::Status PlaceLost(uint64_t stripe, const ColumnRead& lost, Version now);
 
   // A missing unit of what is written has to be put elsewhere first.
   absl::StatusOr<bool> BeforeAdmission(StripeRun run, bool contents, Version now) override;
@@ -260,6 +285,7 @@ class Raid5Layer final : public RecordedColumns {
   // Takes notice of what became of stripes that were written whole, or with their parity.
   absl::Status Written(StripeRun run, const absl::Status& status);
   absl::Status CutTail(Version now) override;
+  bool CutsByStaging(uint64_t stripe) const override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status BeforeGrowing(Version now) override;
   uint64_t BytesMax() const override {
     return (kStageAt - kSpillAt) / unit_bytes() * stripe_bytes();
@@ -276,9 +302,9 @@ class Raid5Layer final : public RecordedColumns {
   const ParityWork parity_work_;
   const std::shared_ptr<Alarm> alarm_;
   ReadPace pace_;
-  std::optional<Striping> striping_;  // constant after Begin()
-  bool gathers_ = false;              // likewise
-  RangeTurns gather_turns_;           // of gathered_; before the turns of stripes
+  std::optional<Striping> striping_;         // constant after Begin()
+  bool gathers_ = false, journals_ = false;  // likewise
+  RangeTurns gather_turns_;                  // of gathered_; before the turns of stripes
 
   bool present_ ABSL_GUARDED_BY(mutex_) = false;  // the missing column answers; it lacks `missed`
   StripeSet spilled_ ABSL_GUARDED_BY(mutex_);
@@ -288,7 +314,6 @@ class Raid5Layer final : public RecordedColumns {
   uint64_t gathered_writes_ ABSL_GUARDED_BY(mutex_) = 0;  // for people
   int rounds_ ABSL_GUARDED_BY(mutex_) = 0;                // reads that go round a late column now
   std::set<size_t> staged_in_ ABSL_GUARDED_BY(mutex_);    // columns of whose slots some were used
-  int staged_in_a_row_ ABSL_GUARDED_BY(mutex_) = 0;       // since the last flush
   uint64_t staged_writes_ ABSL_GUARDED_BY(mutex_) = 0;    // for people
   uint64_t read_round_ ABSL_GUARDED_BY(mutex_) = 0;  // that did, or knew beforehand; for people
 };

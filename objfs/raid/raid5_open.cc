@@ -52,6 +52,7 @@ absl::Status Raid5Layer::TakeRecords(std::vector<absl::StatusOr<ColumnRecord>> f
     if (best.has_value() && absent.has_value()) now_.sequence = NextOpening(now_.sequence);
     present_ = false;
     ragged_ = false;
+    flushed_end_ = now_.size;
     saved_ = wanted_;
     for (StripeSet* set : {&spilled_, &torn_, &writing_, &drained_, &pending_}) set->clear();
     ForgetRecords();
@@ -107,7 +108,7 @@ absl::Status Raid5Layer::OpenLocked(Version now) {
   {
     MutexLock lock(mutex_);
     missing = now_.missing;
-    written = !now_.written.empty();
+    written = !now_.written.empty() || now_.ragged;
   }
   if (missing.has_value()) {
     ABACUS_RETURN_IF_ERROR(FindSpills(now));

@@ -1,9 +1,10 @@
-// Small writes that are durable at once (README.md, "Staged writes"): the new bytes and those of
-// the parity are written beside their places, one record says so, and then they are put there.
+// Writes over what was flushed (README.md, "Staged writes"): the new bytes and those of the parity
+// are written beside their places, one record says so, and then they are put there.
 
 #include <isa-l/crc.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "objfs/raid/raid5_layer.h"
 #include "runtime/base/status.h"
@@ -28,112 +29,238 @@ uint64_t SlotAt(size_t slot) {
 
 }  // namespace
 
+std::vector<ColumnRead> Raid5Layer::PlacesOf(const Staged& staged) const {
+  const uint64_t base = striping_->ColumnOffsetOf(staged.stripe);
+  std::vector<ColumnRead> places;
+  StripeRun hull{striping_->unit_bytes(), 0};
+  for (const Striping::Piece& piece :
+       striping_->Pieces(striping_->OffsetOf(staged.stripe) + staged.at, staged.bytes)) {
+    places.push_back(
+        {striping_->ColumnOf(staged.stripe, piece.unit), base + piece.at, piece.bytes});
+    hull.begin = std::min(hull.begin, piece.at);
+    hull.end = std::max(hull.end, piece.at + piece.bytes);
+  }
+  places.push_back(
+      {striping_->ParityColumn(staged.stripe), base + hull.begin, hull.end - hull.begin});
+  return places;
+}
+
 // -- writing --------------------------------------------------------------------------------------
 
-std::optional<size_t> Raid5Layer::TakeSlot(uint64_t stripe, size_t unit, uint64_t end,
-                                           Version now) {
-  for (bool again = false;; again = true) {
+std::vector<size_t> Raid5Layer::TakeSlots(StripeRun run, Version now) {
+  for (bool drained = false, unstaged = false;;) {
+    bool drain = false;
     {
       MutexLock lock(mutex_);
-      if (now_.missing.has_value() || torn_.Contains(stripe) || now_.written.Contains(stripe) ||
-          end > now_.size || staged_in_a_row_ >= kStagedInARowMost) {
-        return std::nullopt;
-      }
-      for (size_t slot = 0; slot < ColumnRecord::kSlots; ++slot) {
+      run.end = std::min({run.end, run.begin + kStagedAtOnce, StripesIn(flushed_end_)});
+      if (run.begin >= run.end || now_.missing.has_value() || !torn_.Within(run).empty()) return {};
+      drain = !now_.written.Within(run).empty();
+      if (drain && drained) return {};
+      std::vector<size_t> slots;
+      for (size_t slot = 0; slot < ColumnRecord::kSlots && run.begin + slots.size() < run.end;
+           ++slot) {
         const auto used = slots_.find(slot);
-        if (used != slots_.end() && (used->second == kInUse || used->second > saved_)) continue;
-        slots_[slot] = kInUse;
-        staged_in_.insert(striping_->ParityColumn(stripe));
-        staged_in_.insert(striping_->ColumnOf(stripe, unit));
-        return slot;
+        const bool free =
+            used == slots_.end() || (used->second != kInUse && used->second <= saved_);
+        if (free) slots.push_back(slot);
+      }
+      // Some may be others', under way.
+      const bool enough = run.begin + slots.size() == run.end || unstaged;
+      if (!drain && enough) {
+        for (const size_t slot : slots) slots_[slot] = kInUse;
+        return slots;
       }
     }
-    // All are others', under way; or a column that has no room keeps this one from nothing.
-    if (again || !Unstage(now).ok()) return std::nullopt;
+    // What is in the written set was flushed by somebody else meanwhile, and is flushed now.
+    (drain ? drained : unstaged) = true;
+    // A column that has no room keeps this one from nothing.
+    if (!(drain ? Drain(now) : Unstage(now)).ok()) return {};
   }
 }
 
-bool Raid5Layer::SaveStaged(const Staged& staged, Version now) {
-  const size_t columns[] = {striping_->ColumnOf(staged.stripe, staged.unit),
-                            striping_->ParityColumn(staged.stripe)};
+void Raid5Layer::GiveBack(const std::vector<size_t>& slots) {
+  MutexLock lock(mutex_);
+  for (const size_t slot : slots) slots_.erase(slot);
+}
+
+absl::StatusOr<std::vector<Block>> Raid5Layer::ContentsOf(const Staged& staged, const Block& bytes,
+                                                          uint64_t end, Version now) {
+  const uint64_t offset = striping_->OffsetOf(staged.stripe) + staged.at;
+  std::vector<PieceWrite> pieces;
+  for (const Striping::Piece& piece : striping_->Pieces(offset, bytes.size())) {
+    pieces.push_back({piece, bytes.Slice(striping_->FileOffset(piece) - offset, piece.bytes)});
+  }
+  const ColumnRead parity = PlacesOf(staged).back();
+  const uint64_t at = parity.offset - striping_->ColumnOffsetOf(staged.stripe);
+  ABACUS_ASSIGN_OR_RETURN(Block sum, ParityOf(staged.stripe, pieces, {at, at + parity.bytes},
+                                              /*torn=*/false, end, now));
+  std::vector<Block> contents;
+  for (PieceWrite& piece : pieces) contents.push_back(std::move(piece.bytes));
+  contents.push_back(std::move(sum));
+  return contents;
+}
+
+std::vector<RecordedColumns::ColumnWrite> Raid5Layer::Joined(std::vector<ColumnWrite> writes) {
+  std::sort(writes.begin(), writes.end(), [](const ColumnWrite& a, const ColumnWrite& b) {
+    return std::pair(a.column, a.offset) < std::pair(b.column, b.offset);
+  });
+  std::vector<ColumnWrite> joined;
+  for (size_t begin = 0, end = 0; begin < writes.size(); begin = end) {
+    uint64_t bytes = 0;
+    for (end = begin; end < writes.size() && writes[end].column == writes[begin].column &&
+                      writes[end].offset == writes[begin].offset + bytes;
+         ++end) {
+      bytes += writes[end].bytes.size();
+    }
+    joined.push_back(std::move(writes[begin]));
+    if (end == begin + 1) continue;
+    Block all = Block::Allocate(bytes);
+    char* to = all.mutable_data();
+    for (size_t i = begin; i < end; ++i) {
+      const Block& one = i == begin ? joined.back().bytes : writes[i].bytes;
+      std::memcpy(to, one.data(), one.size());
+      to += one.size();
+    }
+    joined.back().bytes = std::move(all);
+  }
+  return joined;
+}
+
+bool Raid5Layer::AreDurable(const std::set<size_t>& columns, uint64_t sequence) const {
+  for (const size_t column : columns) {
+    if (now_.durable[column] < sequence) return false;
+  }
+  return true;
+}
+
+void Raid5Layer::DropAll(const std::vector<Staged>& staged) {
+  for (const Staged& one : staged) DropStaged(one.slot);
+}
+
+bool Raid5Layer::SaveStaged(const std::vector<Staged>& staged, const std::set<size_t>& columns,
+                            Version now) {
   uint64_t first = 0;  // of the records that have it
   for (bool added = false;; added = true) {
     {
       MutexLock lock(mutex_);
-      if (!added && !now_.missing.has_value()) {
-        now_.staged.push_back(staged);
+      if (!added) {
+        now_.staged.insert(now_.staged.end(), staged.begin(), staged.end());
         first = now_.sequence + 1;
       }
-      if (now_.missing.has_value()) {
-        DropStaged(staged.slot);
+      if (now_.missing.has_value() || !now_.Fits()) {
+        DropAll(staged);
         return false;
       }
-      if (added && now_.durable[columns[0]] >= first && now_.durable[columns[1]] >= first) {
-        return true;
-      }
-      asked_.insert(std::begin(columns), std::end(columns));
+      if (added && AreDurable(columns, first)) return true;
+      asked_.insert(columns.begin(), columns.end());
       ++wanted_;
     }
     if (!Save(now).ok()) {
       MutexLock lock(mutex_);
-      DropStaged(staged.slot);
+      DropAll(staged);
       return false;
     }
   }
 }
 
-absl::StatusOr<bool> Raid5Layer::WriteStaged(uint64_t offset, const Block& bytes, Version now) {
-  if (bytes.size() > ColumnRecord::kStagedBytesMost) return false;
-  const std::vector<Striping::Piece> pieces = striping_->Pieces(offset, bytes.size());
-  if (pieces.size() != 1) return false;
-  const Striping::Piece& piece = pieces.front();
-  const uint64_t stripe = piece.stripe, end = offset + bytes.size();
-  const std::optional<size_t> slot = TakeSlot(stripe, piece.unit, end, now);
-  if (!slot.has_value()) return false;
-  const auto give_back = [&] {
-    MutexLock lock(mutex_);
-    slots_.erase(*slot);
-    return false;
-  };
-  uint64_t size = 0;
+absl::StatusOr<uint64_t> Raid5Layer::WriteStaged(uint64_t offset, const Block& bytes, Version now) {
+  const bool fits = unit_bytes() <= ColumnRecord::kStagedBytesMost ||
+                    (bytes.size() <= ColumnRecord::kStagedBytesMost &&
+                     striping_->Pieces(offset, bytes.size()).size() == 1);
+  uint64_t written = 0;
+  while (journals_ && fits && written < bytes.size()) {
+    ABACUS_ASSIGN_OR_RETURN(
+        const uint64_t some,
+        StageSome(offset + written, bytes.Slice(written, bytes.size() - written), now));
+    if (some == 0) break;
+    written += some;
+  }
+  return written;
+}
+
+absl::StatusOr<uint64_t> Raid5Layer::StageSome(uint64_t offset, const Block& bytes, Version now) {
+  const std::vector<size_t> slots = TakeSlots(StripesOf(offset, bytes.size()), now);
+  if (slots.empty()) return 0;
+  const StripeRun run{StripeAt(offset), StripeAt(offset) + slots.size()};
+  const uint64_t end = std::min(offset + bytes.size(), striping_->OffsetOf(run.end));
+  uint64_t zeros_from = 0;
   {
     MutexLock lock(mutex_);
-    size = now_.size;
+    zeros_from = ragged_ ? UINT64_MAX : now_.size;
   }
-  const size_t column = striping_->ColumnOf(stripe, piece.unit);
-  const size_t parity_column = striping_->ParityColumn(stripe);
-  const absl::StatusOr<Block> parity = ParityOf(
-      stripe, {{piece, bytes}}, {piece.at, piece.at + piece.bytes}, /*torn=*/false, size, now);
-  // Whatever goes wrong until it is known, the way of all other writes meets too, and tells.
-  if (!parity.ok()) return give_back();
-  const uint64_t slot_at = SlotAt(*slot);
-  if (!WriteSlots({{column, slot_at, bytes}, {parity_column, slot_at, *parity}}, now).ok()) {
-    return give_back();
+  std::vector<Staged> staged;
+  std::vector<ColumnWrite> beside, in_place;
+  std::set<size_t> columns;
+  for (uint64_t stripe = run.begin; stripe < run.end; ++stripe) {
+    const uint64_t begin = std::max(offset, striping_->OffsetOf(stripe));
+    const uint64_t stop = std::min(end, striping_->OffsetOf(stripe + 1));
+    Staged one{.stripe = stripe,
+               .at = begin - striping_->OffsetOf(stripe),
+               .bytes = stop - begin,
+               .slot = slots[stripe - run.begin],
+               .crcs = {}};
+    const absl::StatusOr<std::vector<Block>> contents =
+        ContentsOf(one, bytes.Slice(begin - offset, stop - begin), zeros_from, now);
+    if (!contents.ok()) {
+      // Whatever goes wrong until it is known, the way of all other writes meets too, and tells.
+      GiveBack(slots);
+      return 0;
+    }
+    const std::vector<ColumnRead> places = PlacesOf(one);
+    for (size_t i = 0; i < places.size(); ++i) {
+      const Block& content = (*contents)[i];
+      one.crcs.push_back(CrcOf(content));
+      columns.insert(places[i].column);
+      beside.push_back({places[i].column, SlotAt(one.slot), content});
+      in_place.push_back({places[i].column, places[i].offset, content});
+    }
+    staged.push_back(std::move(one));
   }
-  const Staged staged{.stripe = stripe,
-                      .unit = piece.unit,
-                      .at = piece.at,
-                      .bytes = piece.bytes,
-                      .slot = *slot,
-                      .data_crc = CrcOf(bytes),
-                      .parity_crc = CrcOf(*parity)};
-  if (!SaveStaged(staged, now)) return false;
-  const uint64_t at = striping_->ColumnOffsetOf(stripe) + piece.at;
-  const absl::Status written =
-      WriteColumns({{column, at, bytes}, {parity_column, at, *parity}}, now);
   {
     MutexLock lock(mutex_);
+    staged_in_.insert(columns.begin(), columns.end());
+  }
+  if (!WriteSlots(Joined(std::move(beside)), now).ok()) {
+    GiveBack(slots);
+    return 0;
+  }
+  if (!SaveStaged(staged, columns, now)) return 0;
+  const absl::Status written = WriteColumns(Joined(std::move(in_place)), now);
+  {
+    MutexLock lock(mutex_);
+    if (now_.size < end && !ragged_) {
+      now_.size = end;
+      Changed(now);
+    }
     if (written.ok() || IsAgain(written)) {
       // What a column that failed in between should have is the XOR of the rest.
-      placed_.insert(*slot);
-      ++staged_in_a_row_;
-      ++staged_writes_;
-      return true;
+      placed_.insert(slots.begin(), slots.end());
+      staged_writes_ += slots.size();
+      return end - offset;
     }
-    DropStaged(*slot);
-    now_.written.Add({stripe, stripe + 1});
+    for (const size_t slot : slots) DropStaged(slot);
+    now_.written.Add(run);
   }
-  return Written({stripe, stripe + 1}, written);
+  return Written(run, written);
+}
+
+bool Raid5Layer::CutsByStaging(uint64_t stripe) const {
+  return journals_ && unit_bytes() <= ColumnRecord::kStagedBytesMost && !now_.missing.has_value() &&
+         !now_.written.Contains(stripe) && stripe < StripesIn(flushed_end_);
+}
+
+absl::StatusOr<bool> Raid5Layer::CutByStaging(uint64_t size, Version now) {
+  const uint64_t stripe = striping_->StripeOf(size);
+  {
+    MutexLock lock(mutex_);
+    if (size % stripe_bytes() == 0 || !CutsByStaging(stripe)) return false;
+    now_.ragged = true;  // in the record that has it staged: the file does not grow by that
+  }
+  const uint64_t bytes = striping_->OffsetOf(stripe + 1) - size;
+  ABACUS_ASSIGN_OR_RETURN(const uint64_t staged, WriteStaged(size, ZerosOf(bytes), now));
+  if (staged < bytes) return false;
+  ABACUS_RETURN_IF_ERROR(Unstage(now));
+  return true;
 }
 
 void Raid5Layer::EmptySlots(Version now) {
@@ -164,47 +291,49 @@ absl::StatusOr<std::optional<Block>> Raid5Layer::ReadSlot(size_t column, size_t 
   return std::move(found->block);
 }
 
-// A write that only one of two columns knows was never acknowledged, or the other column has lost
-// what it had flushed. With all columns there it is done, which is right for both; it is not where
-// a third one is missing, as its unit would be computed from what does not fit together.
-absl::StatusOr<Raid5Layer::Placing> Raid5Layer::PlaceOne(const Staged& staged, Version now) {
-  const size_t column = striping_->ColumnOf(staged.stripe, staged.unit);
-  const size_t parity_column = striping_->ParityColumn(staged.stripe);
-  ABACUS_ASSIGN_OR_RETURN(const std::optional<Block> data,
-                          ReadSlot(column, staged.slot, staged.bytes, staged.data_crc, now));
-  ABACUS_ASSIGN_OR_RETURN(
-      const std::optional<Block> parity,
-      ReadSlot(parity_column, staged.slot, staged.bytes, staged.parity_crc, now));
+// A write that a column does not know was never acknowledged, or the column has lost what it had
+// flushed. Where it is one column, and all answer, it is done, which is right for both: what that
+// lacks is computed from the rest. Else it is not, and had not begun.
+absl::StatusOr<Raid5Layer::Placing> Raid5Layer::PlaceOne(const Staged& staged, ColumnRead* lost,
+                                                         Version now) {
+  const std::vector<ColumnRead> places = PlacesOf(staged);
   std::optional<size_t> missing;
   {
     MutexLock lock(mutex_);
     missing = now_.missing;
   }
-  const bool is_one_of_both = missing == column || missing == parity_column;
-  if (missing.has_value() && !is_one_of_both && !(data.has_value() && parity.has_value())) {
-    return Placing::kDone;
-  }
-  const uint64_t at = striping_->ColumnOffsetOf(staged.stripe) + staged.at;
   std::vector<ColumnWrite> writes;
-  if (data.has_value()) writes.push_back({column, at, *data});
-  if (parity.has_value()) writes.push_back({parity_column, at, *parity});
+  std::vector<size_t> lacking;
+  for (size_t i = 0; i < places.size(); ++i) {
+    const auto& [column, offset, bytes] = places[i];
+    if (column == missing) continue;
+    ABACUS_ASSIGN_OR_RETURN(const std::optional<Block> found,
+                            ReadSlot(column, staged.slot, bytes, staged.crcs[i], now));
+    if (found.has_value()) {
+      writes.push_back({column, offset, *found});
+    } else {
+      lacking.push_back(i);
+    }
+  }
+  if (lacking.size() > (missing.has_value() ? 0 : 1)) return Placing::kNotBegun;
   ABACUS_RETURN_IF_ERROR(WriteColumns(writes, now));
-  if (missing.has_value()) return Placing::kDone;
-  return !parity.has_value() ? Placing::kTorn : !data.has_value() ? Placing::kLost : Placing::kDone;
+  if (lacking.empty()) return Placing::kDone;
+  if (lacking[0] + 1 == places.size()) return Placing::kTorn;
+  *lost = places[lacking[0]];
+  return Placing::kLost;
 }
 
 // Once all others are in their places: only then the parity is that of all of them.
-absl::Status Raid5Layer::PlaceLost(const Staged& staged, Version now) {
-  const size_t column = striping_->ColumnOf(staged.stripe, staged.unit);
-  const absl::StatusOr<Bytes> data = XorOthers(staged.stripe, column, staged.at, staged.bytes, now);
+absl::Status Raid5Layer::PlaceLost(uint64_t stripe, const ColumnRead& lost, Version now) {
+  const absl::StatusOr<Bytes> data = XorOthers(
+      stripe, lost.column, lost.offset - striping_->ColumnOffsetOf(stripe), lost.bytes, now);
   if (absl::IsDataLoss(data.status())) return absl::OkStatus();  // two faults; a scrub tells
   if (!data.ok()) return data.status();
-  const uint64_t at = striping_->ColumnOffsetOf(staged.stripe) + staged.at;
-  return WriteColumns({{column, at, data->block}}, now);
+  return WriteColumns({{lost.column, lost.offset, data->block}}, now);
 }
 
 absl::StatusOr<bool> Raid5Layer::PlaceStaged(Version now) {
-  std::vector<Staged> all, lost;
+  std::vector<Staged> all;
   {
     MutexLock lock(mutex_);
     all = now_.staged;
@@ -212,23 +341,37 @@ absl::StatusOr<bool> Raid5Layer::PlaceStaged(Version now) {
   if (all.empty()) return false;
   // Nothing rests on what only some have.
   ABACUS_RETURN_IF_ERROR(SaveAtAll(now));
-  StripeSet torn;
+  StripeSet torn, not_begun;
+  std::vector<std::pair<uint64_t, ColumnRead>> lost;
+  uint64_t end = 0;
   for (const Staged& staged : all) {
-    ABACUS_ASSIGN_OR_RETURN(const Placing placing, PlaceOne(staged, now));
-    if (placing == Placing::kTorn) torn.Add({staged.stripe, staged.stripe + 1});
-    if (placing == Placing::kLost) lost.push_back(staged);
+    const StripeRun stripe{staged.stripe, staged.stripe + 1};
+    // What came later to the stripe rests on it.
+    if (not_begun.Contains(staged.stripe)) continue;
+    ColumnRead lacks;
+    ABACUS_ASSIGN_OR_RETURN(const Placing placing, PlaceOne(staged, &lacks, now));
+    if (placing == Placing::kNotBegun) {
+      not_begun.Add(stripe);
+      continue;
+    }
+    if (placing == Placing::kTorn) torn.Add(stripe);
+    if (placing == Placing::kLost) lost.emplace_back(staged.stripe, lacks);
+    end = std::max(end, striping_->OffsetOf(staged.stripe) + staged.at + staged.bytes);
   }
-  for (const Staged& staged : lost) {
-    if (!torn.Contains(staged.stripe)) ABACUS_RETURN_IF_ERROR(PlaceLost(staged, now));
+  for (const auto& [stripe, lacks] : lost) {
+    if (!torn.Contains(stripe)) ABACUS_RETURN_IF_ERROR(PlaceLost(stripe, lacks, now));
   }
   ABACUS_RETURN_IF_ERROR(FlushLive(now));
   {
     MutexLock lock(mutex_);
     now_.written.Add(torn);
+    if (now_.size < end && !now_.ragged) {  // it was to grow by that
+      now_.size = end;
+      Changed(now);
+    }
     for (const Staged& staged : all) {
       DropStaged(staged.slot);
-      staged_in_.insert(striping_->ColumnOf(staged.stripe, staged.unit));
-      staged_in_.insert(striping_->ParityColumn(staged.stripe));
+      for (const ColumnRead& place : PlacesOf(staged)) staged_in_.insert(place.column);
     }
   }
   ABACUS_RETURN_IF_ERROR(SaveAtAll(now));

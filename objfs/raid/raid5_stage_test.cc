@@ -1,4 +1,4 @@
-// Staged writes: small ones that are durable when they return, whatever goes then.
+// Staged writes: over what was flushed, durable when they return, whatever goes then.
 
 #include <algorithm>
 #include <atomic>
@@ -27,8 +27,8 @@ constexpr uint64_t kStageUnit = 8192, kStageStripe = (kStageColumns - 1) * kStag
 // A file whose content is flushed, and its model.
 class StagedFile {
  public:
-  explicit StagedFile(uint32_t seed, uint64_t stripes = 3)
-      : random_(seed), columns_(kStageColumns, "8 KiB") {
+  explicit StagedFile(uint32_t seed, uint64_t stripes = 3, const std::string& journal = "on")
+      : random_(seed), columns_(kStageColumns, "8 KiB", {{"journal", journal}}) {
     model_ = Noise(random_, stripes * kStageStripe);
     EXPECT_TRUE(columns_.top()->Write(0, Block::CopyOf(model_), columns_.Now()).ok());
     EXPECT_TRUE(columns_.top()->Flush(columns_.Now()).ok());
@@ -109,14 +109,15 @@ TEST(Raid5StageTest, ASyncedSmallWriteIsOneFlushOfTwoColumns) {
   ASSERT_NO_FATAL_FAILURE(ExpectIs(columns, file.model()));
 }
 
-TEST(Raid5StageTest, NothingIsStagedOfAStripeThatIsWrittenOtherwiseNorWithAColumnMissing) {
+TEST(Raid5StageTest, WhatHasNothingFlushedIsNotStagedNorWithAColumnMissing) {
   StagedFile file(7);
   TestColumns& columns = file.columns();
-  ASSERT_TRUE(file.Write(100, std::string(kStageUnit, 'a')).ok());  // two units
-  ASSERT_TRUE(file.Write(200, std::string(100, 'b')).ok());
-  EXPECT_EQ(columns.Sum(&ColumnSwitch::staged), 0u) << "in the written set until the next flush";
+  const uint64_t end = 3 * kStageStripe;
+  ASSERT_TRUE(file.Write(end, std::string(kStageStripe, 'a')).ok());
+  ASSERT_TRUE(file.Write(end + 100, std::string(kStageUnit, 'b')).ok());
+  EXPECT_EQ(columns.Sum(&ColumnSwitch::staged), 0u) << "all of it is new until the next flush";
   ASSERT_TRUE(columns.top()->Flush(columns.Now()).ok());
-  ASSERT_TRUE(file.Write(200, std::string(100, 'b')).ok());
+  ASSERT_TRUE(file.Write(end + 200, std::string(100, 'b')).ok());
   EXPECT_EQ(columns.Sum(&ColumnSwitch::staged), 2u);
   columns.column(0).dead = true;
   ASSERT_TRUE(file.Write(kStageStripe, std::string(kStageUnit + 1, 'c')).ok());  // finds that out
@@ -125,19 +126,139 @@ TEST(Raid5StageTest, NothingIsStagedOfAStripeThatIsWrittenOtherwiseNorWithAColum
   EXPECT_EQ(columns.Sum(&ColumnSwitch::staged), 0u);
 }
 
-// Many writes without a flush go by the written set, which takes one record for all of a stripe.
-TEST(Raid5StageTest, OnlyTheFirstOfManyWithoutAFlushAreStaged) {
+TEST(Raid5StageTest, WithoutAJournalNothingIsStaged) {
+  StagedFile file(7, 3, "off");
+  ASSERT_NO_FATAL_FAILURE(file.WriteSynced(100, 100));
+  ASSERT_NO_FATAL_FAILURE(file.WriteSynced(kStageStripe, kStageStripe));
+  EXPECT_EQ(file.columns().Sum(&ColumnSwitch::staged), 0u);
+  ASSERT_NO_FATAL_FAILURE(file.ExpectWhole());
+}
+
+// Also where nobody flushes: each is durable before anything of it is in its place.
+TEST(Raid5StageTest, EachOfManyWithoutAFlushIsStaged) {
   StagedFile file(2);
   for (int i = 0; i < 10; ++i) {
     ASSERT_TRUE(file.Write((9 - i) * 100, std::string(100, 'a')).ok());
     file.model().replace((9 - i) * 100, 100, 100, 'a');
   }
-  EXPECT_EQ(file.columns().Sum(&ColumnSwitch::staged), 2u * Raid5Layer::kStagedInARowMost);
-  file.Recover(std::nullopt);  // the last ones may be gone, and are whole bytes
-  const auto read = file.columns().top()->Read(0, 1000, file.columns().Now());
-  ASSERT_TRUE(read.ok()) << read.status();
-  const std::string_view staged = read->bytes.view().substr(1000 - 400);
-  EXPECT_EQ(staged, std::string(400, 'a')) << "what was staged was durable";
+  EXPECT_EQ(file.columns().Sum(&ColumnSwitch::staged), 2u * 10);
+  file.Recover(std::nullopt);
+  ASSERT_NO_FATAL_FAILURE(ExpectIs(file.columns(), file.model()));
+}
+
+// Whole stripes without reads, one write to a column beside the place and one there.
+TEST(Raid5StageTest, ManyStripesAreStagedAtOnce) {
+  constexpr uint64_t kStripes = 2 * Raid5Layer::kStagedAtOnce + 3;
+  StagedFile file(9, kStripes);
+  TestColumns& columns = file.columns();
+  const std::string text = Noise(file.random(), kStripes * kStageStripe);
+  ASSERT_TRUE(file.Write(0, text).ok());
+  file.model() = text;
+  EXPECT_EQ(columns.Sum(&ColumnSwitch::reads), 0u);
+  EXPECT_EQ(columns.Sum(&ColumnSwitch::staged), kStripes * kStageColumns);
+  EXPECT_EQ(columns.Sum(&ColumnSwitch::writes), 3 * kStageColumns) << "of each column, three times";
+  EXPECT_EQ(columns.Sum(&ColumnSwitch::records), 3 * kStageColumns);
+  EXPECT_EQ(columns.Sum(&ColumnSwitch::written_bytes), text.size() / 4 * 5);
+  file.Recover(1);
+  ASSERT_NO_FATAL_FAILURE(ExpectIs(columns, file.model()));
+  ASSERT_NO_FATAL_FAILURE(file.AllAreBack());
+  ASSERT_NO_FATAL_FAILURE(file.ExpectWhole());
+}
+
+// The end of a file lies in a stripe that has something flushed: so a log whose appends are synced
+// is never in doubt.
+TEST(Raid5StageTest, WhatGrowsAFlushedStripeIsStagedAndTheRestIsNot) {
+  StagedFile file(3);
+  TestColumns& columns = file.columns();
+  const uint64_t size = file.model().size();
+  for (const uint64_t bytes : {uint64_t{100}, kStageUnit, 2 * kStageStripe}) {
+    const std::string text = Noise(file.random(), bytes);
+    columns.ResetCounters();
+    const auto at = columns.top()->Append(Block::CopyOf(text), columns.Now());
+    ASSERT_TRUE(at.ok()) << at.status();
+    ASSERT_EQ(*at, file.model().size());
+    EXPECT_EQ(columns.Sum(&ColumnSwitch::staged) > 0, *at > size)
+        << "after a whole stripe it is new";
+    file.model() += text;
+    ASSERT_TRUE(columns.top()->Flush(columns.Now()).ok());
+    file.Recover(bytes % kStageColumns);
+    ASSERT_NO_FATAL_FAILURE(ExpectIs(columns, file.model()));
+    ASSERT_NO_FATAL_FAILURE(file.AllAreBack());
+  }
+  ASSERT_NO_FATAL_FAILURE(file.ExpectWhole());
+}
+
+// A write from `at` of the flushed file of some stripes: the power goes at each of its calls, with
+// each column away then. All that was flushed is known, each stripe as it was or as it was to be.
+void ExpectNothingFlushedIsInDoubt(uint64_t at, uint64_t bytes) {
+  constexpr uint64_t kSize = 3 * kStageStripe + kStageUnit + 500;
+  const uint64_t stride = runtime::testing::kSanitized ? 5 : 1;
+  size_t news = 0, points = 0;
+  for (uint64_t call = 1, ended = false; !ended; call += stride) {
+    for (size_t absent = 0; absent <= kStageColumns; ++absent) {  // the last: none
+      SCOPED_TRACE(absl::StrCat("call ", call, ", away ", absent));
+      StagedFile file(static_cast<uint32_t>(call * 7 + absent), 4);
+      TestColumns& columns = file.columns();
+      ASSERT_TRUE(columns.top()->Truncate(kSize, columns.Now()).ok());
+      ASSERT_TRUE(columns.top()->Flush(columns.Now()).ok());
+      file.model().resize(kSize);
+      ASSERT_NO_FATAL_FAILURE(file.WriteSynced(kStageStripe + kStageUnit, 100));
+      std::atomic<uint64_t> calls{0};
+      file.CutAt(call, &calls);
+      const std::string text = Noise(file.random(), bytes);
+      const bool acknowledged =
+          file.Write(at, text).ok() && columns.top()->Flush(columns.Now()).ok() && calls < call;
+      ended = calls < call;
+      std::string with = file.model();
+      with.resize(std::max<uint64_t>(kSize, at + bytes));
+      with.replace(at, bytes, text);
+      file.Recover(absent < kStageColumns ? std::optional<size_t>(absent) : std::nullopt);
+      const auto size = columns.top()->GetAttributes(columns.Now());
+      ASSERT_TRUE(size.ok()) << size.status();
+      ASSERT_TRUE(size->size >= kSize && size->size <= with.size()) << size->size;
+      std::string found;
+      for (uint64_t from = 0; from < kSize; from += kStageStripe) {
+        const uint64_t stop = std::min(kSize, from + kStageStripe);
+        const auto read = columns.top()->Read(from, stop - from, columns.Now());
+        ASSERT_TRUE(read.ok()) << "stripe " << from / kStageStripe << ": " << read.status();
+        const std::string_view is = read->bytes.view();
+        const bool is_new = is == std::string_view(with).substr(from, stop - from);
+        ASSERT_TRUE(is_new || is == std::string_view(file.model()).substr(from, stop - from));
+        ASSERT_TRUE(is_new || !acknowledged);
+        news += is_new && stop > at;
+        ++points;
+        found += is;
+      }
+      if (acknowledged) {
+        ASSERT_NO_FATAL_FAILURE(ExpectIs(columns, with));
+      }
+      ASSERT_NO_FATAL_FAILURE(file.AllAreBack());
+      ASSERT_TRUE(columns.top()->Flush(columns.Now()).ok());
+      file.Recover((absent + 1) % kStageColumns);
+      const auto read = columns.top()->Read(0, kSize, columns.Now());
+      ASSERT_TRUE(read.ok()) << read.status();
+      ASSERT_TRUE(read->bytes.view() == found) << "and from now on that, without any other column";
+    }
+  }
+  EXPECT_GT(news, 0u);
+  EXPECT_LT(news, points);
+  ::testing::Test::RecordProperty("crash_points", static_cast<int>(points));
+}
+
+TEST(Raid5StageTest, AWriteOfTwoUnitsLeavesNothingFlushedInDoubt) {
+  ExpectNothingFlushedIsInDoubt(kStageUnit - 300, 600);
+}
+TEST(Raid5StageTest, AWholeStripeLeavesNothingFlushedInDoubt) {
+  ExpectNothingFlushedIsInDoubt(kStageStripe, kStageStripe);
+}
+TEST(Raid5StageTest, AWriteOfSeveralStripesInPartLeavesNothingFlushedInDoubt) {
+  ExpectNothingFlushedIsInDoubt(kStageUnit + 10, kStageStripe);
+}
+TEST(Raid5StageTest, AWriteOverTheEndLeavesNothingFlushedInDoubt) {
+  ExpectNothingFlushedIsInDoubt(3 * kStageStripe + 400, kStageStripe);
+}
+TEST(Raid5StageTest, WhatFollowsTheEndLeavesNothingFlushedInDoubt) {
+  ExpectNothingFlushedIsInDoubt(3 * kStageStripe + kStageUnit + 500, 700);
 }
 
 // Whichever call the power goes at, and whichever column is away then: the file is known wholly,

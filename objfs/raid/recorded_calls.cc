@@ -169,6 +169,7 @@ absl::Status RecordedColumns::TakeColumns(const std::vector<runtime::Ref<Layer>>
   for (StripeSet* set : {&torn_, &writing_, &drained_, &pending_}) set->clear();
   ForgetRecords();
   saved_ = admitted_ = wanted_;
+  flushed_end_ = 0;
   ForgetColumns();
   TakeWitness(witness);
   return absl::OkStatus();

@@ -55,6 +55,8 @@ absl::Status RecordedColumns::Open(Version now) {
     return absl::UnavailableError(
         absl::StrCat(Kind().name, ": columns come and go while the file is opened; try again"));
   }
+  MutexLock lock(mutex_);
+  if (status.ok()) flushed_end_ = now_.size;
   return status;
 }
 
@@ -293,14 +295,19 @@ absl::Status RecordedColumns::PushRecord(Version now) {
 absl::Status RecordedColumns::Drain(Version now, bool staged) {
   const Turn turn(drain_turns_, kOneAtATimeRun, RangeTurns::Kind::kExclusive);
   std::set<size_t> placed;
+  uint64_t size = 0;
   {
     MutexLock lock(mutex_);
     placed = placed_;
+    size = now_.size;
     drained_ = now_.written;
     drained_.Remove(writing_);
     drained_.Remove(torn_);
     // Also where somebody is writing to all of them: earlier bytes of theirs are to be durable.
-    if (now_.written.empty() && (!staged || placed.empty())) return absl::OkStatus();
+    if (now_.written.empty() && (!staged || placed.empty())) {
+      flushed_end_ = size;  // what is staged is durable, too
+      return absl::OkStatus();
+    }
   }
   std::vector<size_t> columns;
   absl::Status flushed;
@@ -312,6 +319,7 @@ absl::Status RecordedColumns::Drain(Version now, bool staged) {
   drained_.Remove(torn_);
   now_.written.Remove(drained_);
   drained_.clear();
+  flushed_end_ = std::min(std::max(flushed_end_, size), now_.size);
   for (const size_t column : columns) fenced_.erase(column);
   due_.insert(columns.begin(), columns.end());
   ++wanted_;
@@ -546,8 +554,12 @@ absl::Status RecordedColumns::Change(bool append, const Block& bytes, uint64_t* 
 }
 
 absl::Status RecordedColumns::WriteAt(uint64_t offset, const Block& bytes, Version now) {
-  ABACUS_ASSIGN_OR_RETURN(const bool staged, WriteStaged(offset, bytes, now));
-  if (staged) return absl::OkStatus();
+  ABACUS_ASSIGN_OR_RETURN(const uint64_t staged, WriteStaged(offset, bytes, now));
+  if (staged == bytes.size()) return absl::OkStatus();
+  return WriteInPlace(offset + staged, bytes.Slice(staged, bytes.size() - staged), now);
+}
+
+absl::Status RecordedColumns::WriteInPlace(uint64_t offset, const Block& bytes, Version now) {
   const StripeRun run = StripesOf(offset, bytes.size());
   absl::Status status = Admit(run, true, ColumnsOf(offset, bytes.size()), now);
   if (status.ok()) {
@@ -599,15 +611,24 @@ absl::Status RecordedColumns::Truncate(uint64_t size, Version now) {
   }
   // Now, as the record that ends it would have the new size without what it cuts off.
   ABACUS_RETURN_IF_ERROR(Unstage(now));
-  const StripeRun run{StripeAt(size), StripesIn(before)};
-  absl::Status status;
+  StripeRun run{StripeAt(size), StripesIn(before)};
+  bool staged = false;
   if (size % stripe_bytes_ > 0) {
+    MutexLock lock(mutex_);
+    staged = CutsByStaging(run.begin);
+  }
+  absl::Status status;
+  if (staged) {
+    ++run.begin;
+  } else if (size % stripe_bytes_ > 0) {
     status = Admit({run.begin, run.begin + 1}, true, AllColumns(), now);
   }
   if (status.ok()) {
     {
       MutexLock lock(mutex_);
       now_.size = size;
+      now_.ragged = staged;
+      flushed_end_ = std::min(flushed_end_, size);
       ragged_ = true;
       Changed(now);
     }
@@ -683,6 +704,7 @@ void RecordedColumns::Checkpoint(runtime::CheckpointWriter& writer) const {
   writer.Write(std::vector<uint64_t>(due_.begin(), due_.end()));
   writer.Write(Runs(slots_.begin(), slots_.end()));
   writer.Write(ragged_);
+  writer.Write(flushed_end_);
   writer.Write(wanted_);
   writer.Write(saved_);
   writer.Write(repaired_);
@@ -703,6 +725,7 @@ absl::Status RecordedColumns::Restore(runtime::CheckpointReader& reader) {
   for (const auto& [slot, until] : reader.Read<Runs>()) slots_[slot] = until;
   for (const ColumnRecord::Staged& one : now_.staged) placed_.insert(one.slot);
   reader.Read(ragged_);
+  reader.Read(flushed_end_);
   reader.Read(wanted_);
   reader.Read(saved_);
   admitted_ = wanted_;

@@ -128,12 +128,19 @@ class RecordedColumns : public ColumnsLayer {
   virtual absl::StatusOr<ReadResult> ReadOnce(uint64_t offset, uint64_t bytes, Version now) = 0;
   // Removes what lies behind the end of the file. REQUIRES: nobody else is inside; admitted.
   virtual absl::Status CutTail(Version now) = 0;
-  // Writes bytes, which do not reach over the end, so that they are durable when it returns,
-  // without the written set. False: nothing has changed; this is not how these bytes are written
-  // now. REQUIRES: the exclusive turn of their stripes.
-  virtual absl::StatusOr<bool> WriteStaged(uint64_t offset, const runtime::Block& bytes,
-                                           Version now) {
+  // Writes as many of the first bytes as are over stripes that have something flushed, so that they
+  // are durable when it returns, without the written set; the file, where it is not ragged, grows
+  // to their end. How many. 0: nothing has changed; this is not how they are written now. REQUIRES:
+  // the exclusive turn of their stripes, and of the whole file where it grows.
+  virtual absl::StatusOr<uint64_t> WriteStaged(uint64_t offset, const runtime::Block& bytes,
+                                               Version now) {
     (void)offset, (void)bytes, (void)now;
+    return 0;
+  }
+  // Whether what lies in that stripe behind a new end is cut off by a staged write, once the new
+  // size is durable.
+  virtual bool CutsByStaging(uint64_t stripe) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    (void)stripe;
     return false;
   }
   // What lies behind the end is zeros, for all columns and whatever comes. REQUIRES: nobody else is
@@ -231,6 +238,7 @@ class RecordedColumns : public ColumnsLayer {
   // In its turn; `at` is where the bytes went.
   absl::Status Change(bool append, const runtime::Block& bytes, uint64_t* at, Version now);
   absl::Status WriteAt(uint64_t offset, const runtime::Block& bytes, Version now);
+  absl::Status WriteInPlace(uint64_t offset, const runtime::Block& bytes, Version now);
   absl::Status CutTailIfRagged(Version now);
   absl::Status CheckSize(uint64_t offset, uint64_t bytes) const;
 
@@ -262,6 +270,8 @@ class RecordedColumns : public ColumnsLayer {
   StripeSet drained_ ABSL_GUARDED_BY(mutex_);  // of a Drain() under way
   StripeSet pending_ ABSL_GUARDED_BY(mutex_);  // rebuilt, not durable yet
   bool ragged_ ABSL_GUARDED_BY(mutex_) = false;
+  // Up to where the file may have something that was flushed.
+  uint64_t flushed_end_ ABSL_GUARDED_BY(mutex_) = 0;
   // Columns: that nothing has changed in since they were flushed; whose flush waits for its record;
   // that Admit() asks one for; that have one which is newer than that which ended it.
   std::set<size_t> flushed_ ABSL_GUARDED_BY(mutex_), due_ ABSL_GUARDED_BY(mutex_),

@@ -76,6 +76,7 @@ class Crashes {
     steps_.clear();
     absent_ = absent;
     if (absent.has_value()) doubt_.Add(touched_);
+    whole_ = whole_ && !absent.has_value();
     now_ = states_;
   }
   void AllAreBack() {
@@ -84,6 +85,11 @@ class Crashes {
     const auto rebuilt = columns_.RebuildAll();
     ASSERT_TRUE(rebuilt.ok()) << rebuilt.status() << found_;
     doubt_.clear();
+    whole_ = true;
+  }
+  void Lose(size_t column) {
+    columns_.column(column).dead = true;
+    whole_ = false;
   }
 
   // Each byte is one that it may be, and that from now on.
@@ -121,8 +127,7 @@ class Crashes {
   void Sync() {
     const absl::Status synced = columns_.top()->Flush(columns_.Now());
     ASSERT_TRUE(synced.ok()) << synced << found_;
-    states_ = now_;
-    touched_.clear();
+    IsFlushed();
   }
 
   void CheckThatTheyFit() {
@@ -154,10 +159,17 @@ class Crashes {
           record->lacking.size(), ", size ", record->size, ", written", Text(record->written),
           ", missed", Text(record->missed), ", doubtful", Text(record->doubtful), ", staged ",
           absl::StrJoin(record->staged, " ", [](std::string* out, const ColumnRecord::Staged& s) {
-            absl::StrAppend(out, s.stripe, ".", s.unit, "+", s.at, ":", s.bytes, "@", s.slot);
+            absl::StrAppend(out, s.stripe, "+", s.at, ":", s.bytes, "@", s.slot);
           }));
     }
     return all;
+  }
+
+  void IsFlushed() {
+    states_ = now_;
+    touched_.clear();
+    flushed_ = kSizeMax;
+    for (const std::string& state : states_) flushed_ = std::min(flushed_, state.size());
   }
 
   // What a call changes, or cuts off, in stripes.
@@ -189,9 +201,8 @@ class Crashes {
         for (char& c : text) c = static_cast<char>(random_());
         const uint64_t end = at + text.size();
         absl::StrAppend(&steps_, i > 0 ? absl::StrCat(", ", at, "+", text.size()) : "");
-        // What follows, also the beginning of the file, is written stripe by stripe, the size too.
-        for (uint64_t to = i > 0 || at == 0 ? (at / kStripe + 1) * kStripe : end; to < end;
-             to += kStripe) {
+        // Stripe by stripe, the size too, where it is gathered or over the end of what was flushed.
+        for (uint64_t to = (at / kStripe + 1) * kStripe; to < end; to += kStripe) {
           const std::vector<std::string> whole = now_;
           Put(at, std::string_view(text).substr(0, to - at));
           now_ = whole;
@@ -205,10 +216,14 @@ class Crashes {
         status = Flush(now);
       }
     } else if (kind == 3) {
-      Change(offset, kSizeMax, [&](std::string& state) { state.resize(offset); });
+      if (!whole_) Touch(offset, kSizeMax);
+      Change([&](std::string& state) { state.resize(offset); });
+      flushed_ = std::min(flushed_, offset);
       status = columns_.top()->Truncate(offset, now);
     } else if (kind == 4) {
-      Change(offset, offset + bytes, [&](std::string& state) {
+      // Of stripes in part zeros are written, as other bytes are.
+      Touch(whole_ ? (offset + kStripe - 1) / kStripe * kStripe : offset, offset + bytes);
+      Change([&](std::string& state) {
         const uint64_t end = std::min(state.size(), offset + bytes);
         if (offset < end) state.replace(offset, end - offset, end - offset, '\0');
       });
@@ -221,20 +236,20 @@ class Crashes {
   }
   absl::Status Flush(Version now) {
     const absl::Status status = columns_.top()->Flush(now);
-    if (status.ok()) {
-      states_ = now_;
-      touched_.clear();
-    }
+    if (status.ok()) IsFlushed();
     return status;
   }
+  // With all columns there, what is written over something that was flushed is never in doubt, nor
+  // is what is cut off.
   void Put(uint64_t at, std::string_view text) {
-    Change(at, at + text.size(), [&](std::string& state) {
+    const uint64_t flushed = whole_ ? (flushed_ + kStripe - 1) / kStripe * kStripe : 0;
+    Touch(std::max(at, flushed), at + text.size());
+    Change([&](std::string& state) {
       state.resize(std::max<size_t>(state.size(), at + text.size()));
       state.replace(at, text.size(), text);
     });
   }
-  void Change(uint64_t begin, uint64_t end, const std::function<void(std::string&)>& change) {
-    Touch(begin, end);
+  void Change(const std::function<void(std::string&)>& change) {
     for (std::string& state : now_) change(state);
     states_.insert(states_.end(), now_.begin(), now_.end());
   }
@@ -245,7 +260,9 @@ class Crashes {
   std::optional<size_t> absent_;
   std::vector<std::string> now_ = {""};     // what the file may be, if nothing is lost
   std::vector<std::string> states_ = now_;  // a byte is that of one of them: flushed last, or since
-  StripeSet touched_;                       // since the last flush
+  StripeSet touched_;                       // since the last flush, and may be in doubt
+  uint64_t flushed_ = 0;                    // the file's size then, or what is left of it since
+  bool whole_ = true;                       // no column is away, nor lacks something
   StripeSet doubt_;                         // at a crash, and the column is away since
   std::string found_, steps_;               // for people
 };
@@ -259,7 +276,7 @@ void CrashAt(CrashKind kind, uint32_t seed, uint64_t call, bool* ended) {
   const size_t column = seed % File::kColumns;
   ASSERT_TRUE(crashes.Work(6));
   if (kind != CrashKind::kHealthy) {
-    columns.column(column).dead = true;
+    crashes.Lose(column);
     ASSERT_TRUE(crashes.Work(8));
   }
   crashes.CutAt(call);
