@@ -126,7 +126,14 @@ def tell_null_call(testbed, program):
                   "this machine is so: experiments give nodes so many times these shares")
 
 
+def command_words(arguments):
+    """The command after `--`: argparse takes away a `--` of the command's own as well."""
+    given = sys.argv[sys.argv.index("--") + 1:] if "--" in sys.argv else []
+    return given if len(given) >= len(arguments.words) else arguments.words
+
+
 def command_exec(arguments):
+    words = command_words(arguments)
     try:
         require_root()
         testbed = Testbed.attach(arguments.testbed or only_testbed())
@@ -136,9 +143,9 @@ def command_exec(arguments):
         print(f"testbed: {error}", file=sys.stderr)
         return EXEC_FAILED
     try:
-        os.execvp(arguments.words[0], arguments.words)
+        os.execvp(words[0], words)
     except OSError as error:
-        print(f"testbed: {arguments.words[0]}: {error.strerror}", file=sys.stderr)
+        print(f"testbed: {words[0]}: {error.strerror}", file=sys.stderr)
         return NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
 
 

@@ -188,6 +188,11 @@ class Built(unittest.TestCase):
                            "/proc/self/status")
         self.assertEqual(int(done.stdout.split()[1], 16) & 1 << (signal.SIGPIPE - 1), 0)
 
+    def test_a_command_keeps_its_own_dashes(self):
+        words = ["echo", "-n", "--", "a", "--"]
+        done = run_command("exec", "--testbed", NAME, "s1", "--", *words)
+        self.assertEqual(done.stdout, "-- a --")
+
     def test_nodes_that_are_not_there_are_told_with_those_that_are(self):
         done = run_command("exec", "--testbed", NAME, "s3", "--", "true")
         self.assertEqual(done.returncode, 125)
