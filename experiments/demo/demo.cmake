@@ -1,6 +1,7 @@
 abacus_program(abacus_demo
-  SRCS demo/demo_main.cc demo/link.cc demo/process.cc
-  DEPS abacus_base abacus_cli absl::str_format CLI11::CLI11 nlohmann_json::nlohmann_json)
+  SRCS demo/demo_main.cc demo/link.cc
+  DEPS abacus_base abacus_cli abacus_process absl::str_format CLI11::CLI11
+       nlohmann_json::nlohmann_json)
 target_compile_definitions(abacus_demo PRIVATE
   ABACUS_SOURCE_DIR="${PROJECT_SOURCE_DIR}" ABACUS_PROGRAM_SUBPATH="apps/abacus")
 if(TARGET abacus)

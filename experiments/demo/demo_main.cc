@@ -30,7 +30,7 @@
 #include "absl/time/clock.h"
 #include "apps/cli/table.h"
 #include "experiments/demo/link.h"
-#include "experiments/demo/process.h"
+#include "experiments/testbed/process.h"
 #include "runtime/base/status.h"
 
 namespace abacus::experiments {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "experiments/demo/process.h"
+#include "experiments/testbed/process.h"
 
 namespace abacus::experiments {
 namespace {

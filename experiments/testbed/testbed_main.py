@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import json
 import math
 import os
 import signal
@@ -87,7 +88,28 @@ def command_down(arguments):
     return 0
 
 
-def command_list(_):
+def as_json(testbed):
+    """What `list --json` tells of a testbed: its nodes have the fields and units of Node."""
+    nodes = [dataclasses.asdict(node) for node in testbed.topology.nodes.values()]
+    for node in nodes:
+        del node["line"]
+    return {"name": testbed.name, "topology": testbed.topology.name, "nodes": nodes}
+
+
+def command_list_json():
+    whole = []
+    for name in machine.testbeds():
+        try:
+            whole.append(as_json(Testbed.attach(name)))
+        except MachineError as error:
+            print(f"testbed: {error}", file=sys.stderr)
+    print(json.dumps(whole, indent=1))
+    return 0
+
+
+def command_list(arguments):
+    if arguments.json:
+        return command_list_json()
     for name in machine.testbeds():
         try:
             testbed = Testbed.attach(name)
@@ -126,7 +148,14 @@ def tell_null_call(testbed, program):
                   "this machine is so: experiments give nodes so many times these shares")
 
 
+def command_words(arguments):
+    """The command after `--`: argparse takes away a `--` of the command's own as well."""
+    given = sys.argv[sys.argv.index("--") + 1:] if "--" in sys.argv else []
+    return given if len(given) >= len(arguments.words) else arguments.words
+
+
 def command_exec(arguments):
+    words = command_words(arguments)
     try:
         require_root()
         testbed = Testbed.attach(arguments.testbed or only_testbed())
@@ -136,9 +165,9 @@ def command_exec(arguments):
         print(f"testbed: {error}", file=sys.stderr)
         return EXEC_FAILED
     try:
-        os.execvp(arguments.words[0], arguments.words)
+        os.execvp(words[0], words)
     except OSError as error:
-        print(f"testbed: {arguments.words[0]}: {error.strerror}", file=sys.stderr)
+        print(f"testbed: {words[0]}: {error.strerror}", file=sys.stderr)
         return NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
 
 
@@ -167,7 +196,10 @@ def parser():
     measure.add_argument("name", nargs="?", type=testbed_name, metavar="NAME",
                          help="(the only one that is up)")
     measure.add_argument("--lab", help=argparse.SUPPRESS)  # ./dev gives it: for the null call
-    command("list", command_list, help="what is up")
+    listing = command("list", command_list, help="what is up")
+    listing.add_argument("--json", action="store_true", help="for programs: an array of {name, "
+                         "topology, nodes: [{name, network, address, cpu, disks, memory_bytes, "
+                         "...}]}; what is not whole is told on stderr only")
     execute = command("exec", command_exec, help="run a command on a node",
                       usage="./dev testbed exec [--testbed NAME] NODE -- COMMAND [ARGUMENT ...]")
     execute.add_argument("--testbed", type=testbed_name, metavar="NAME",

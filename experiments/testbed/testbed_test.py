@@ -6,6 +6,7 @@ usage: testbed_test.py ABACUS_LINK_DELAY [unittest arguments]
 Measured values have bounds a factor of 2 away, and a few tries: the machine is shared.
 """
 
+import json
 import math
 import os
 import signal
@@ -188,6 +189,11 @@ class Built(unittest.TestCase):
                            "/proc/self/status")
         self.assertEqual(int(done.stdout.split()[1], 16) & 1 << (signal.SIGPIPE - 1), 0)
 
+    def test_a_command_keeps_its_own_dashes(self):
+        words = ["echo", "-n", "--", "a", "--"]
+        done = run_command("exec", "--testbed", NAME, "s1", "--", *words)
+        self.assertEqual(done.stdout, "-- a --")
+
     def test_nodes_that_are_not_there_are_told_with_those_that_are(self):
         done = run_command("exec", "--testbed", NAME, "s3", "--", "true")
         self.assertEqual(done.returncode, 125)
@@ -197,6 +203,17 @@ class Built(unittest.TestCase):
         with self.assertRaisesRegex(MachineError, f"is there already.*down {NAME}"):
             Testbed(Topology.parse(TINY), NAME).up()
         self.assertEqual(self.testbed.exec("s1", ["true"]).wait(), 0)
+
+    def test_it_is_listed_for_programs(self):
+        listed = {testbed["name"]: testbed
+                  for testbed in json.loads(run_command("list", "--json").stdout)}
+        self.assertEqual(listed[NAME]["topology"], "custom")
+        nodes = {node["name"]: node for node in listed[NAME]["nodes"]}
+        self.assertEqual(list(nodes), ["s1", "s2", "x1", "x2", "x3", "x4"])
+        self.assertEqual(nodes["x1"], {
+            "name": "x1", "network": "segment", "cpu": 0.08, "disks": 0, "disk_bandwidth": 14e6,
+            "disk_seek_s": 0.01, "memory_bytes": None, "address": "10.231.0.3"})
+        self.assertIsNone(nodes["s2"]["cpu"])
 
     def test_it_is_listed_and_another_one_beside_it(self):
         other = Testbed(Topology.parse(TINY), f"{NAME}b")
@@ -298,6 +315,9 @@ class Removed(unittest.TestCase):
         folders = [tempfile.mkdtemp(prefix=machine.folder_prefix(name), dir="/dev/shm")
                    for name in (self.name, beside)]
         self.assertIn(self.name, machine.testbeds())
+        listed = run_command("list", "--json")
+        self.assertNotIn(self.name, [testbed["name"] for testbed in json.loads(listed.stdout)])
+        self.assertIn(f"testbed {self.name} is not whole", listed.stderr)
         with self.assertRaisesRegex(MachineError, "is there already"):
             self.testbed.up()
         self.testbed.down()

@@ -1,7 +1,8 @@
-#include "experiments/demo/process.h"
+#include "experiments/testbed/process.h"
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "experiments/testbed/descriptor.h"
 
 namespace abacus::experiments {
 namespace {
@@ -33,6 +35,21 @@ void Redirect(const std::string& path, int to) {
   close(fd);
 }
 
+// A file in memory is opened by name: between fork and exec the child still has all descriptors.
+std::string PathInChild(const Descriptor& file) {
+  return absl::StrCat("/proc/self/fd/", file.fd());
+}
+
+std::string ContentOf(const Descriptor& file) {
+  std::string content;
+  char buffer[4096];
+  ssize_t bytes = 0;
+  while ((bytes = pread(file.fd(), buffer, sizeof buffer, content.size())) > 0) {
+    content.append(buffer, bytes);
+  }
+  return content;
+}
+
 }  // namespace
 
 absl::StatusOr<Process> Process::Start(const std::vector<std::string>& arguments,
@@ -44,7 +61,7 @@ absl::StatusOr<Process> Process::Start(const std::vector<std::string>& arguments
   const pid_t pid = fork();
   if (pid < 0) return absl::ErrnoToStatus(errno, "fork");
   if (pid == 0) {
-    // Nothing that the demo starts outlives it, however it ends.
+    // Nothing that is started here outlives who started it, however that one ends.
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(125);
     Redirect(options.stdout_path, STDOUT_FILENO);
@@ -92,26 +109,24 @@ void Process::Stop(absl::Duration patience) {
   Wait();
 }
 
-absl::Status RunCommand(const std::vector<std::string>& arguments) {
-  char path[] = "/tmp/abacus-demo-command-XXXXXX";
-  const int fd = mkstemp(path);
-  if (fd < 0) return absl::ErrnoToStatus(errno, "a temporary file");
-  close(fd);
+absl::StatusOr<Output> RunForOutput(const std::vector<std::string>& arguments) {
+  const Descriptor out(memfd_create("stdout", MFD_CLOEXEC));
+  const Descriptor err(memfd_create("stderr", MFD_CLOEXEC));
+  if (out.fd() < 0 || err.fd() < 0) return absl::ErrnoToStatus(errno, "a file in memory");
   absl::StatusOr<Process> process =
-      Process::Start(arguments, {.stdout_path = "/dev/null", .stderr_path = path});
-  const int code = process.ok() ? process->Wait() : -1;
-  std::string said;
-  if (FILE* file = fopen(path, "r")) {
-    char buffer[512];
-    said.assign(buffer, fread(buffer, 1, sizeof buffer, file));
-    fclose(file);
-  }
-  unlink(path);
+      Process::Start(arguments, {.stdout_path = PathInChild(out), .stderr_path = PathInChild(err)});
   if (!process.ok()) return process.status();
-  if (code == 0) return absl::OkStatus();
-  absl::StripTrailingAsciiWhitespace(&said);
-  return absl::InternalError(
-      absl::StrCat("`", absl::StrJoin(arguments, " "), "` exited with ", code, ": ", said));
+  const int code = process->Wait();
+  return Output{.code = code, .out = ContentOf(out), .err = ContentOf(err)};
+}
+
+absl::Status RunCommand(const std::vector<std::string>& arguments) {
+  absl::StatusOr<Output> ended = RunForOutput(arguments);
+  if (!ended.ok()) return ended.status();
+  if (ended->code == 0) return absl::OkStatus();
+  absl::StripTrailingAsciiWhitespace(&ended->err);
+  return absl::InternalError(absl::StrCat("`", absl::StrJoin(arguments, " "), "` exited with ",
+                                          ended->code, ": ", ended->err));
 }
 
 }  // namespace abacus::experiments
