@@ -249,6 +249,11 @@ class Raid5Layer final : public RecordedColumns {
   // What a column has in a slot, where that is what is staged there.
   absl::StatusOr<std::optional<runtime::Block>> ReadSlot(size_t column, size_t slot, uint64_t bytes,
                                                          uint32_t crc, Version now);
+  // What one of its places lacks of a staged write, from what was `found` for all others. Nothing:
+  // it is not known so.
+  absl::StatusOr<std::optional<runtime::Block>> LackingOf(
+      const ColumnRecord::Staged& staged, size_t lacking,
+      const std::vector<std::optional<runtime::Block>>& found, Version now);
   // What is left to do of a staged write that was put in its place: nothing; the parity is to be
   // computed from the data; what one column lacks (`lost`) from the rest. Or it had not begun, and
   // nothing was changed.

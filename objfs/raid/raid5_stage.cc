@@ -291,9 +291,45 @@ absl::StatusOr<std::optional<Block>> Raid5Layer::ReadSlot(size_t column, size_t 
   return std::move(found->block);
 }
 
+// What a column lacks is the XOR of what all others are to have. It is not, where a later write to
+// the stripe was in its place before the slot was lost.
+absl::StatusOr<std::optional<Block>> Raid5Layer::LackingOf(
+    const Staged& staged, size_t lacking, const std::vector<std::optional<Block>>& found,
+    Version now) {
+  const std::vector<ColumnRead> places = PlacesOf(staged);
+  const ColumnRead& wanted = places[lacking];
+  std::vector<ColumnRead> reads;
+  for (size_t column = 0; column < below_count(); ++column) {
+    if (column != wanted.column) reads.push_back({column, wanted.offset, wanted.bytes});
+  }
+  std::vector<absl::StatusOr<Bytes>> answers = ReadColumns(reads, now);
+  Block sum = ZerosOf(wanted.bytes);
+  for (const absl::StatusOr<Bytes>& answer : answers) {
+    if (absl::IsDataLoss(answer.status())) return std::nullopt;
+    if (!answer.ok()) return answer.status();
+    AddTo(answer->block.data(), sum.mutable_data(), wanted.bytes);
+  }
+  // What is in its place is out again where something else is to be there.
+  for (size_t i = 0; i < places.size(); ++i) {
+    const uint64_t begin = std::max(places[i].offset, wanted.offset);
+    const uint64_t end = std::min(places[i].offset + places[i].bytes, wanted.offset + wanted.bytes);
+    if (i == lacking || begin >= end) continue;
+    const auto read = std::find_if(reads.begin(), reads.end(), [&](const ColumnRead& one) {
+      return one.column == places[i].column;
+    });
+    const Block& old = answers[static_cast<size_t>(read - reads.begin())]->block;
+    char* const to = sum.mutable_data() + (begin - wanted.offset);
+    AddTo(old.data() + (begin - wanted.offset), to, end - begin);
+    AddTo(found[i]->data() + (begin - places[i].offset), to, end - begin);
+  }
+  if (CrcOf(sum) != staged.crcs[lacking]) return std::nullopt;
+  return sum;
+}
+
 // A write that a column does not know was never acknowledged, or the column has lost what it had
-// flushed. Where it is one column, and all answer, it is done, which is right for both: what that
-// lacks is computed from the rest. Else it is not, and had not begun.
+// flushed. Where it is one column, and all answer, it is done, which is right for both; before
+// anything is in its place the column has it durably too, so that a crash in between, and another
+// column that goes with it, find it whole. Else it is not done, and had not begun.
 absl::StatusOr<Raid5Layer::Placing> Raid5Layer::PlaceOne(const Staged& staged, ColumnRead* lost,
                                                          Version now) {
   const std::vector<ColumnRead> places = PlacesOf(staged);
@@ -302,22 +338,30 @@ absl::StatusOr<Raid5Layer::Placing> Raid5Layer::PlaceOne(const Staged& staged, C
     MutexLock lock(mutex_);
     missing = now_.missing;
   }
-  std::vector<ColumnWrite> writes;
+  std::vector<std::optional<Block>> found(places.size());
   std::vector<size_t> lacking;
   for (size_t i = 0; i < places.size(); ++i) {
     const auto& [column, offset, bytes] = places[i];
     if (column == missing) continue;
-    ABACUS_ASSIGN_OR_RETURN(const std::optional<Block> found,
-                            ReadSlot(column, staged.slot, bytes, staged.crcs[i], now));
-    if (found.has_value()) {
-      writes.push_back({column, offset, *found});
-    } else {
-      lacking.push_back(i);
-    }
+    ABACUS_ASSIGN_OR_RETURN(found[i], ReadSlot(column, staged.slot, bytes, staged.crcs[i], now));
+    if (!found[i].has_value()) lacking.push_back(i);
   }
   if (lacking.size() > (missing.has_value() ? 0 : 1)) return Placing::kNotBegun;
+  if (!lacking.empty()) {
+    const size_t one = lacking[0];
+    ABACUS_ASSIGN_OR_RETURN(found[one], LackingOf(staged, one, found, now));
+    if (found[one].has_value()) {
+      ABACUS_RETURN_IF_ERROR(
+          WriteSlots({{places[one].column, SlotAt(staged.slot), *found[one]}}, now));
+      ABACUS_RETURN_IF_ERROR(SaveAtAll(now));
+    }
+  }
+  std::vector<ColumnWrite> writes;
+  for (size_t i = 0; i < places.size(); ++i) {
+    if (found[i].has_value()) writes.push_back({places[i].column, places[i].offset, *found[i]});
+  }
   ABACUS_RETURN_IF_ERROR(WriteColumns(writes, now));
-  if (lacking.empty()) return Placing::kDone;
+  if (lacking.empty() || found[lacking[0]].has_value()) return Placing::kDone;
   if (lacking[0] + 1 == places.size()) return Placing::kTorn;
   *lost = places[lacking[0]];
   return Placing::kLost;
