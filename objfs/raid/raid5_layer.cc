@@ -129,19 +129,23 @@ absl::Status Raid5Layer::PunchColumns(Range range, Version now) {
   // Behind the end there are zeros anyway, so that the last stripe is whole.
   StripeRun whole{striping_->Stripes(offset),
                   end == size ? striping_->Stripes(end) : striping_->StripeOf(end)};
-  {
-    MutexLock lock(mutex_);
-    if (now_.missing.has_value() || whole.begin >= whole.end) whole = {};
-  }
   absl::Status status;
-  if (whole.end > 0) {
-    status = Admit(whole, true, AllColumns(), now);
-    const Range columns{striping_->ColumnOffsetOf(whole.begin),
-                        striping_->ColumnOffsetOf(whole.end - whole.begin)};
-    if (status.ok()) {
+  if (whole.begin < whole.end) {
+    const StripeRun admitted = whole;
+    status = Admit(admitted, true, AllColumns(), now);
+    {
+      // Not before: that may have found a column missing, and put its units elsewhere.
+      MutexLock lock(mutex_);
+      if (now_.missing.has_value()) whole = {};
+    }
+    if (status.ok() && whole.end > 0) {
+      const Range columns{striping_->ColumnOffsetOf(whole.begin),
+                          striping_->ColumnOffsetOf(whole.end - whole.begin)};
       status = Written(whole, ChangeEach<&Layer::Punch>(LiveColumns(), columns, now));
     }
-    Leave(whole);
+    Leave(admitted);
+  } else {
+    whole = {};
   }
   // Stripes in part, or of which a column has no part, get zeros.
   const uint64_t head_end = whole.end > 0 ? std::min(end, striping_->OffsetOf(whole.begin)) : end;

@@ -221,6 +221,25 @@ TEST(Raid5RecordTest, ATruncationThatFindsAColumnGoneKeepsWhatStandsInForIt) {
   }
 }
 
+// The same of what is punched: what stands in for the column's units is zeros, too.
+TEST(Raid5RecordTest, APunchThatFindsAColumnGoneLeavesZeros) {
+  for (size_t gone = 0; gone < kColumns; ++gone) {
+    SCOPED_TRACE(absl::StrCat("column ", gone));
+    MissedFile file;
+    TestColumns& columns = file.columns();
+    file.Write(0, kSize, 'A');
+    file.Flush();
+    columns.column(gone).dead = true;
+    ASSERT_TRUE(columns.top()->Punch(Range{5, kSize - 10}, columns.Now()).ok());
+    std::string expected(kSize, 'A');
+    expected.replace(5, kSize - 10, kSize - 10, '\0');
+    EXPECT_TRUE(file.Read() == expected);
+    file.Flush();
+    columns.Restart();
+    EXPECT_TRUE(file.Read() == expected) << "opened again";
+  }
+}
+
 TEST(Raid5RecordTest, AStripeIsNotAdmittedByARecordThatWasRefused) {
   MissedFile file("off");
   TestColumns& columns = file.columns();

@@ -222,7 +222,9 @@ class Crashes {
       status = columns_.top()->Truncate(offset, now);
     } else if (kind == 4) {
       // Of stripes in part zeros are written, as other bytes are.
-      Touch(whole_ ? (offset + kStripe - 1) / kStripe * kStripe : offset, offset + bytes);
+      const uint64_t flushed = whole_ ? FlushedEnd() : 0;
+      Touch(std::min(std::max(offset, flushed), (offset + kStripe - 1) / kStripe * kStripe),
+            offset + bytes);
       Change([&](std::string& state) {
         const uint64_t end = std::min(state.size(), offset + bytes);
         if (offset < end) state.replace(offset, end - offset, end - offset, '\0');
@@ -239,11 +241,12 @@ class Crashes {
     if (status.ok()) IsFlushed();
     return status;
   }
+  // Behind it no stripe has anything that was flushed.
+  uint64_t FlushedEnd() const { return (flushed_ + kStripe - 1) / kStripe * kStripe; }
   // With all columns there, what is written over something that was flushed is never in doubt, nor
   // is what is cut off.
   void Put(uint64_t at, std::string_view text) {
-    const uint64_t flushed = whole_ ? (flushed_ + kStripe - 1) / kStripe * kStripe : 0;
-    Touch(std::max(at, flushed), at + text.size());
+    Touch(std::max(at, whole_ ? FlushedEnd() : 0), at + text.size());
     Change([&](std::string& state) {
       state.resize(std::max<size_t>(state.size(), at + text.size()));
       state.replace(at, text.size(), text);
