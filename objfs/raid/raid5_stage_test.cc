@@ -242,7 +242,7 @@ TEST(Raid5StageTest, AStripeThatWasFlushedWhileItWasWrittenIsStagedThen) {
 // each column away then. All that was flushed is known, each stripe as it was or as it was to be.
 void ExpectNothingFlushedIsInDoubt(uint64_t at, uint64_t bytes) {
   constexpr uint64_t kSize = 3 * kStageStripe + kStageUnit + 500;
-  const uint64_t stride = runtime::testing::LongRun() ? 1 : runtime::testing::kSanitized ? 7 : 3;
+  const uint64_t stride = runtime::testing::LongRun() ? 1 : runtime::testing::kSanitized ? 15 : 3;
   size_t news = 0, points = 0;
   for (uint64_t call = 1, ended = false; !ended; call += stride) {
     for (size_t absent = 0; absent <= kStageColumns; ++absent) {  // the last: none
@@ -370,7 +370,7 @@ class Columns {
 // that; then any one column is away.
 TEST(Raid5StageTest, WhatOneColumnHadNotGotIsWholeBeforeItIsPutInItsPlace) {
   const Striping striping = *Striping::Make(kStageColumns, kStageUnit);
-  const uint64_t stride = runtime::testing::kSanitized ? 3 : 1;
+  const uint64_t stride = runtime::testing::kSanitized ? 7 : 1;
   const size_t involved[] = {striping.ColumnOf(1, 0), striping.ColumnOf(1, 1),
                              striping.ParityColumn(1)};
   for (const size_t lacking : involved) {

@@ -216,9 +216,9 @@ class Crashes {
         status = Flush(now);
       }
     } else if (kind == 3) {
-      if (!whole_) Touch(offset, kSizeMax);
-      Change([&](std::string& state) { state.resize(offset); });
       flushed_ = std::min(flushed_, offset);
+      Touch(whole_ ? std::max(offset, FlushedEnd()) : offset, kSizeMax);
+      Change([&](std::string& state) { state.resize(offset); });
       status = columns_.top()->Truncate(offset, now);
     } else if (kind == 4) {
       // Of stripes in part zeros are written, as other bytes are.
@@ -243,8 +243,8 @@ class Crashes {
   }
   // Behind it no stripe has anything that was flushed.
   uint64_t FlushedEnd() const { return (flushed_ + kStripe - 1) / kStripe * kStripe; }
-  // With all columns there, what is written over something that was flushed is never in doubt, nor
-  // is what is cut off.
+  // With all columns there, stripes that have something flushed are never in doubt when they are
+  // written to, or cut.
   void Put(uint64_t at, std::string_view text) {
     Touch(std::max(at, whole_ ? FlushedEnd() : 0), at + text.size());
     Change([&](std::string& state) {
