@@ -91,6 +91,7 @@ absl::Status Raid5Layer::TakeRecords(std::vector<absl::StatusOr<ColumnRecord>> f
   now_.missing = lacking;
   now_.missed = now_.written;
   now_.missed.Add(StagedStripes());
+  now_.missed.MergeTo(ColumnRecord::kMissedRunsMax);
   ++wanted_;
   return absl::OkStatus();
 }

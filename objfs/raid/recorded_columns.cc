@@ -337,6 +337,7 @@ void RecordedColumns::DropStaged(size_t slot) {
   std::erase_if(now_.staged, [&](const ColumnRecord::Staged& one) { return one.slot == slot; });
   placed_.erase(slot);
   slots_[slot] = ++wanted_;
+  admitted_ = wanted_;  // a record without it comes before the stripe is written otherwise
 }
 
 absl::Status RecordedColumns::Unstage(Version now) {
