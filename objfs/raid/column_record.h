@@ -39,7 +39,7 @@ struct ColumnRecord {
   enum class Kind : uint8_t { kRaid5, kMirror };
   // A store's attributes have 4,096; what a column keeps beside its record takes 11 of them.
   static constexpr size_t kBytesMax = 4085;
-  // With up to 13 columns this and the most runs of stripes fit together.
+  // With up to 13 columns this and the most runs of stripes fit together, with nothing staged.
   static constexpr size_t kInodeBytesMax = 2400;
   static constexpr size_t kWrittenRunsMax = 96, kMissedRunsMax = 32, kDoubtfulRunsMax = 64;
   static constexpr uint64_t kStripesMax = UINT32_MAX;
