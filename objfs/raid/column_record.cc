@@ -60,10 +60,10 @@ bool SetFits(const StripeSet& set, size_t runs_max) {
 
 }  // namespace
 
-bool ColumnRecord::Fits() const {
+bool ColumnRecord::Fits(size_t spare) const {
   return SetFits(written, kWrittenRunsMax) && SetFits(missed, kMissedRunsMax) &&
          SetFits(doubtful, kDoubtfulRunsMax) && staged.size() <= kSlots &&
-         inode.size() <= kInodeBytesMax && Encode().size() <= kBytesMax;
+         inode.size() <= kInodeBytesMax && Encode().size() + spare <= kBytesMax;
 }
 
 uint64_t ColumnRecord::Stripes() const {

@@ -42,6 +42,7 @@ struct ColumnRecord {
   // With up to 13 columns this and the most runs of stripes fit together, with nothing staged.
   static constexpr size_t kInodeBytesMax = 2400;
   static constexpr size_t kWrittenRunsMax = 96, kMissedRunsMax = 32, kDoubtfulRunsMax = 64;
+  static constexpr size_t kRunBytes = 8;
   static constexpr uint64_t kStripesMax = UINT32_MAX;
   static constexpr size_t kCopiesLeast = 2, kCopiesMost = 8;  // columns of a mirrored file
   static constexpr size_t kSlots = 32;                        // of staged writes
@@ -84,8 +85,8 @@ struct ColumnRecord {
 
   // REQUIRES: `durable` has a number of each column; Fits().
   std::string Encode() const;
-  // Whether nothing is over its limit, nor all together.
-  bool Fits() const;
+  // Whether nothing is over its limit, nor all together, also when it grows by `spare` bytes.
+  bool Fits(size_t spare = 0) const;
   // How many stripes a file of that size takes; 0 where the record is none that Decode() takes.
   uint64_t Stripes() const;
   // Errors: kDataLoss - it is no record, or a damaged one; kFailedPrecondition - of a later

@@ -184,6 +184,7 @@ void Raid5Layer::Checkpoint(runtime::CheckpointWriter& writer) const {
       some ? gathered_.stripe.view().substr(gathered_.offset % stripe_bytes(), gathered_.bytes)
            : ""));
   writer.Write(last_end_);
+  writer.Write(std::vector<uint64_t>(staged_in_.begin(), staged_in_.end()));
 }
 
 absl::Status Raid5Layer::Restore(runtime::CheckpointReader& reader) {
@@ -195,6 +196,8 @@ absl::Status Raid5Layer::Restore(runtime::CheckpointReader& reader) {
   reader.Read(gathered_.version);
   const auto bytes = reader.Read<std::string>();
   reader.Read(last_end_);
+  const auto staged_in = reader.Read<std::vector<uint64_t>>();
+  staged_in_.insert(staged_in.begin(), staged_in.end());
   ABACUS_RETURN_IF_ERROR(reader.status());
   const uint64_t at = gathered_.offset % stripe_bytes();
   if (bytes.size() > stripe_bytes() - at) return absl::DataLossError("raid5: more than a stripe");

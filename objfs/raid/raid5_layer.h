@@ -221,7 +221,11 @@ class Raid5Layer final : public RecordedColumns {
   absl::StatusOr<uint64_t> StageSome(uint64_t offset, const runtime::Block& bytes, Version now);
   // A slot each for the first stripes of `run` whose writes are staged now.
   std::vector<size_t> TakeSlots(StripeRun run, Version now);
+  // Whether a slot is only free after one of the writes that are under way.
+  bool AllSlotsAreUnderWay() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void GiveBack(const std::vector<size_t>& slots);
+  // Sees to it that each of them has a record, whichever.
+  bool HaveRecords(const std::set<size_t>& columns, Version now);
   // Where in columns a staged write is to be: each unit's piece, and then the parity.
   std::vector<ColumnRead> PlacesOf(const ColumnRecord::Staged& staged) const;
   // What is to be there. `end`: the file has zeros from there on.
@@ -250,7 +254,7 @@ class Raid5Layer final : public RecordedColumns {
   absl::StatusOr<std::optional<runtime::Block>> ReadSlot(size_t column, size_t slot, uint64_t bytes,
                                                          uint32_t crc, Version now);
   // What one of its places lacks of a staged write, from what was `found` for all others. Nothing:
-  // it is not known so.
+  // it is not known so. Errors: kDataLoss - a block of another column rotted.
   absl::StatusOr<std::optional<runtime::Block>> LackingOf(
       const ColumnRecord::Staged& staged, size_t lacking,
       const std::vector<std::optional<runtime::Block>>& found, Version now);
@@ -261,6 +265,8 @@ class Raid5Layer final : public RecordedColumns {
   absl::StatusOr<Placing> PlaceOne(const ColumnRecord::Staged& staged, ColumnRead* lost,
                                    Version now);
   absl::Status PlaceLost(uint64_t stripe, const ColumnRead& lost, Version now);
+  // The blocks of the store that a place touches.
+  static ColumnRead BlocksOf(const ColumnRead& place);
 
   // A missing unit of what is written has to be put elsewhere first.
   absl::StatusOr<bool> BeforeAdmission(StripeRun run, bool contents, Version now) override;

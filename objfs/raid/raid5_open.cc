@@ -72,6 +72,11 @@ absl::Status Raid5Layer::TakeRecords(std::vector<absl::StatusOr<ColumnRecord>> f
     lacking = column;
   }
   MutexLock lock(mutex_);
+  // Any of these records may be what a crash leaves, until this opening has saved one.
+  for (const absl::StatusOr<ColumnRecord>& record : found) {
+    if (!record.ok()) continue;
+    for (const ColumnRecord::Staged& one : record->staged) slots_[one.slot] = wanted_ + 1;
+  }
   if (now_.missing.has_value()) {
     // It may have been there, to be rebuilt, and written to like the others. What it had not
     // flushed of that it may lack, its parity too.

@@ -65,11 +65,12 @@ std::vector<size_t> Raid5Layer::TakeSlots(StripeRun run, Version now) {
         if (free) slots.push_back(slot);
       }
       // Some may be others', under way.
-      const bool enough = run.begin + slots.size() == run.end || unstaged;
+      const bool enough = run.begin + slots.size() == run.end || (unstaged && !slots.empty());
       if (!drain && enough) {
         for (const size_t slot : slots) slots_[slot] = kInUse;
         return slots;
       }
+      while (!drain && AllSlotsAreUnderWay()) slots_change_.Wait(mutex_);
     }
     // What is in the written set was flushed by somebody else meanwhile, and is flushed now.
     (drain ? drained : unstaged) = true;
@@ -78,9 +79,27 @@ std::vector<size_t> Raid5Layer::TakeSlots(StripeRun run, Version now) {
   }
 }
 
+bool Raid5Layer::AllSlotsAreUnderWay() const {
+  size_t under_way = 0;
+  for (const auto& [slot, until] : slots_) under_way += until == kInUse && !placed_.contains(slot);
+  return under_way == ColumnRecord::kSlots;
+}
+
 void Raid5Layer::GiveBack(const std::vector<size_t>& slots) {
   MutexLock lock(mutex_);
   for (const size_t slot : slots) slots_.erase(slot);
+  slots_change_.SignalAll();
+}
+
+// One that has bytes and no record would be taken for a column of something else.
+bool Raid5Layer::HaveRecords(const std::set<size_t>& columns, Version now) {
+  {
+    MutexLock lock(mutex_);
+    if (AreDurable(columns, 1)) return true;
+    asked_.insert(columns.begin(), columns.end());
+    ++wanted_;
+  }
+  return Save(now).ok();
 }
 
 absl::StatusOr<std::vector<Block>> Raid5Layer::ContentsOf(const Staged& staged, const Block& bytes,
@@ -139,23 +158,33 @@ void Raid5Layer::DropAll(const std::vector<Staged>& staged) {
 
 bool Raid5Layer::SaveStaged(const std::vector<Staged>& staged, const std::set<size_t>& columns,
                             Version now) {
+  // What a column that fails lacks has to fit, too.
+  constexpr size_t kSpare = ColumnRecord::kMissedRunsMax * ColumnRecord::kRunBytes;
   uint64_t first = 0;  // of the records that have it
-  for (bool added = false;; added = true) {
+  for (bool added = false, unstaged = false;;) {
+    bool fits = false;
     {
       MutexLock lock(mutex_);
       if (!added) {
         now_.staged.insert(now_.staged.end(), staged.begin(), staged.end());
         first = now_.sequence + 1;
       }
-      if (now_.missing.has_value() || !now_.Fits()) {
+      fits = now_.Fits(now_.missed.empty() ? kSpare : 0);
+      if (now_.missing.has_value() || (!fits && (added || unstaged))) {
         DropAll(staged);
         return false;
       }
       if (added && AreDurable(columns, first)) return true;
-      asked_.insert(columns.begin(), columns.end());
-      ++wanted_;
+      if (fits) {
+        asked_.insert(columns.begin(), columns.end());
+        ++wanted_;
+      } else {
+        now_.staged.resize(now_.staged.size() - staged.size());
+      }
     }
-    if (!Save(now).ok()) {
+    added = fits;
+    unstaged = unstaged || !fits;
+    if (!(fits ? Save(now) : Unstage(now)).ok()) {
       MutexLock lock(mutex_);
       DropAll(staged);
       return false;
@@ -220,7 +249,7 @@ absl::StatusOr<uint64_t> Raid5Layer::StageSome(uint64_t offset, const Block& byt
     MutexLock lock(mutex_);
     staged_in_.insert(columns.begin(), columns.end());
   }
-  if (!WriteSlots(Joined(std::move(beside)), now).ok()) {
+  if (!HaveRecords(columns, now) || !WriteSlots(Joined(std::move(beside)), now).ok()) {
     GiveBack(slots);
     return 0;
   }
@@ -235,6 +264,7 @@ absl::StatusOr<uint64_t> Raid5Layer::StageSome(uint64_t offset, const Block& byt
     if (written.ok() || IsAgain(written)) {
       // What a column that failed in between should have is the XOR of the rest.
       placed_.insert(slots.begin(), slots.end());
+      slots_change_.SignalAll();
       staged_writes_ += slots.size();
       return end - offset;
     }
@@ -292,7 +322,7 @@ absl::StatusOr<std::optional<Block>> Raid5Layer::ReadSlot(size_t column, size_t 
 }
 
 // What a column lacks is the XOR of what all others are to have. It is not, where a later write to
-// the stripe was in its place before the slot was lost.
+// the stripe was in its place before the slot was lost. Damage is told as it is.
 absl::StatusOr<std::optional<Block>> Raid5Layer::LackingOf(
     const Staged& staged, size_t lacking, const std::vector<std::optional<Block>>& found,
     Version now) {
@@ -305,7 +335,6 @@ absl::StatusOr<std::optional<Block>> Raid5Layer::LackingOf(
   std::vector<absl::StatusOr<Bytes>> answers = ReadColumns(reads, now);
   Block sum = ZerosOf(wanted.bytes);
   for (const absl::StatusOr<Bytes>& answer : answers) {
-    if (absl::IsDataLoss(answer.status())) return std::nullopt;
     if (!answer.ok()) return answer.status();
     AddTo(answer->block.data(), sum.mutable_data(), wanted.bytes);
   }
@@ -324,6 +353,13 @@ absl::StatusOr<std::optional<Block>> Raid5Layer::LackingOf(
   }
   if (CrcOf(sum) != staged.crcs[lacking]) return std::nullopt;
   return sum;
+}
+
+ColumnRead Raid5Layer::BlocksOf(const ColumnRead& place) {
+  constexpr uint64_t kBlock = Striping::kStoreBlockBytes;
+  const uint64_t begin = place.offset / kBlock * kBlock;
+  const uint64_t end = (place.offset + place.bytes + kBlock - 1) / kBlock * kBlock;
+  return {place.column, begin, end - begin};
 }
 
 // A write that a column does not know was never acknowledged, or the column has lost what it had
@@ -349,21 +385,36 @@ absl::StatusOr<Raid5Layer::Placing> Raid5Layer::PlaceOne(const Staged& staged, C
   if (lacking.size() > (missing.has_value() ? 0 : 1)) return Placing::kNotBegun;
   if (!lacking.empty()) {
     const size_t one = lacking[0];
-    ABACUS_ASSIGN_OR_RETURN(found[one], LackingOf(staged, one, found, now));
+    absl::StatusOr<std::optional<Block>> lacks = LackingOf(staged, one, found, now);
+    // What rotted elsewhere is still computed from what all have.
+    if (absl::IsDataLoss(lacks.status())) return Placing::kNotBegun;
+    ABACUS_ASSIGN_OR_RETURN(found[one], std::move(lacks));
     if (found[one].has_value()) {
       ABACUS_RETURN_IF_ERROR(
           WriteSlots({{places[one].column, SlotAt(staged.slot), *found[one]}}, now));
       ABACUS_RETURN_IF_ERROR(SaveAtAll(now));
+      lacking.clear();
     }
   }
-  std::vector<ColumnWrite> writes;
   for (size_t i = 0; i < places.size(); ++i) {
-    if (found[i].has_value()) writes.push_back({places[i].column, places[i].offset, *found[i]});
+    if (!found[i].has_value()) continue;
+    const auto& [column, offset, bytes] = places[i];
+    const absl::Status written = WriteColumns({{column, offset, *found[i]}}, now);
+    if (absl::IsDataLoss(written)) {
+      lacking.push_back(i);  // of a block that rotted a part is not written
+    } else if (absl::IsResourceExhausted(written) && !missing.has_value()) {
+      // It has no room: it is done without, and the others know that when they are looked at again.
+      const absl::Status failed = FailColumn(column, written);
+      if (IsAgain(failed)) ABACUS_RETURN_IF_ERROR(Save(now));
+      return failed;
+    } else {
+      ABACUS_RETURN_IF_ERROR(written);
+    }
   }
-  ABACUS_RETURN_IF_ERROR(WriteColumns(writes, now));
-  if (lacking.empty() || found[lacking[0]].has_value()) return Placing::kDone;
-  if (lacking[0] + 1 == places.size()) return Placing::kTorn;
-  *lost = places[lacking[0]];
+  // With a column missing what rotted is not to be computed, and whoever reads it is told.
+  if (lacking.empty() || missing.has_value()) return Placing::kDone;
+  if (lacking.size() > 1 || lacking[0] + 1 == places.size()) return Placing::kTorn;
+  *lost = BlocksOf(places[lacking[0]]);
   return Placing::kLost;
 }
 

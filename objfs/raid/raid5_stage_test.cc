@@ -11,6 +11,7 @@
 #include "gtest/gtest.h"
 #include "objfs/raid/raid5_layer.h"
 #include "objfs/raid/testing/column_steps.h"
+#include "objfs/raid/testing/staged_file.h"
 #include "objfs/raid/testing/test_columns.h"
 
 namespace abacus::objfs {
@@ -19,84 +20,13 @@ namespace {
 using runtime::Block;
 using testing::ColumnSwitch;
 using testing::ExpectIs;
+using testing::kStageColumns;
+using testing::kStageStripe;
+using testing::kStageUnit;
 using testing::Noise;
+using testing::StagedColumns;
+using testing::StagedFile;
 using testing::TestColumns;
-
-constexpr size_t kStageColumns = 5;
-constexpr uint64_t kStageUnit = 8192, kStageStripe = (kStageColumns - 1) * kStageUnit;
-
-// A file whose content is flushed, and its model.
-class StagedFile {
- public:
-  explicit StagedFile(uint32_t seed, uint64_t stripes = 3, const std::string& journal = "on")
-      : random_(seed), columns_(kStageColumns, "8 KiB", {{"journal", journal}}) {
-    model_ = Noise(random_, stripes * kStageStripe);
-    EXPECT_TRUE(columns_.top()->Write(0, Block::CopyOf(model_), columns_.Now()).ok());
-    EXPECT_TRUE(columns_.top()->Flush(columns_.Now()).ok());
-    columns_.ResetCounters();
-  }
-
-  TestColumns& columns() { return columns_; }
-  std::string& model() { return model_; }
-  std::mt19937& random() { return random_; }
-
-  absl::Status Write(uint64_t at, const std::string& text) {
-    return columns_.top()->Write(at, Block::CopyOf(text), columns_.Now());
-  }
-  // Writes and syncs, so that all of it is acknowledged.
-  void WriteSynced(uint64_t at, uint64_t bytes) {
-    const std::string text = Noise(random_, bytes);
-    ASSERT_TRUE(Write(at, text).ok());
-    ASSERT_TRUE(columns_.top()->Flush(columns_.Now()).ok());
-    model_.replace(at, bytes, text);
-  }
-  // The power of all goes at that call from now, and is back; `absent` does not answer then.
-  void CutAt(uint64_t call, std::atomic<uint64_t>* calls) {
-    for (size_t i = 0; i < kStageColumns; ++i) {
-      columns_.column(i).BeforeChange([this, call, calls](LayerCall) {
-        if (++*calls == call) CutNow();
-        return absl::OkStatus();
-      });
-    }
-  }
-  void CutNow() {
-    for (size_t i = 0; i < kStageColumns; ++i) columns_.disk(i).CutPower();
-  }
-  void Recover(std::optional<size_t> absent) {
-    columns_.Stop();
-    CutNow();
-    for (size_t i = 0; i < kStageColumns; ++i) {
-      columns_.column(i).BeforeChange(nullptr);
-      columns_.column(i).dead = absent == i;
-      columns_.disk(i).PowerOn(random_());
-    }
-    columns_.Start();
-  }
-  void AllAreBack() {
-    for (size_t i = 0; i < kStageColumns; ++i) columns_.column(i).dead = false;
-    const auto rebuilt = columns_.RebuildAll();
-    ASSERT_TRUE(rebuilt.ok()) << rebuilt.status();
-    const auto scrubbed = columns_.raid()->Scrub(0, UINT64_MAX, columns_.Now());
-    ASSERT_TRUE(scrubbed.ok()) << scrubbed.status();
-    EXPECT_EQ(scrubbed->mismatched + scrubbed->repaired + scrubbed->damaged, 0u);
-  }
-
-  // It is its model, also without any one column.
-  void ExpectWhole() {
-    ASSERT_NO_FATAL_FAILURE(ExpectIs(columns_, model_));
-    ASSERT_NO_FATAL_FAILURE(AllAreBack());
-    for (size_t away = 0; away < kStageColumns; ++away) {
-      columns_.column(away).dead = true;
-      ASSERT_NO_FATAL_FAILURE(ExpectIs(columns_, model_));
-      ASSERT_NO_FATAL_FAILURE(AllAreBack());
-    }
-  }
-
- private:
-  std::mt19937 random_;
-  TestColumns columns_;
-  std::string model_;
-};
 
 TEST(Raid5StageTest, ASyncedSmallWriteIsOneFlushOfTwoColumns) {
   StagedFile file(1);
@@ -202,42 +132,6 @@ TEST(Raid5StageTest, WhatWasFlushedIsKnownAfterAMoveAndAnOpening) {
   ASSERT_NO_FATAL_FAILURE(file.ExpectWhole());
 }
 
-// A new stripe stays in the written set where it is flushed while somebody writes to it; what was
-// written before that flush is flushed all the same.
-TEST(Raid5StageTest, AStripeThatWasFlushedWhileItWasWrittenIsStagedThen) {
-  StagedFile file(11);
-  TestColumns& columns = file.columns();
-  const uint64_t at = 3 * kStageStripe;
-  const auto write = [&](uint64_t from, char letter) {
-    ASSERT_TRUE(file.Write(at + from, std::string(1000, letter)).ok());
-    file.model().resize(std::max<uint64_t>(file.model().size(), at + from + 1000));
-    file.model().replace(at + from, 1000, 1000, letter);
-  };
-  ASSERT_NO_FATAL_FAILURE(write(kStageUnit, 'b'));  // none follows another: nothing is gathered
-  ASSERT_NO_FATAL_FAILURE(write(0, 'a'));
-  std::atomic<bool> flushed{false};
-  for (size_t i = 0; i < kStageColumns; ++i) {
-    columns.column(i).BeforeChange([&](LayerCall call) {
-      if (call == LayerCall::kWrite && !flushed.exchange(true)) {
-        std::thread flush([&] { EXPECT_TRUE(columns.top()->Flush(columns.Now()).ok()); });
-        flush.join();
-      }
-      return absl::OkStatus();
-    });
-  }
-  ASSERT_NO_FATAL_FAILURE(write(kStageUnit, 'c'));
-  EXPECT_TRUE(flushed);
-  for (size_t i = 0; i < kStageColumns; ++i) columns.column(i).BeforeChange(nullptr);
-  EXPECT_EQ(columns.Sum(&ColumnSwitch::staged), 0u);
-  ASSERT_NO_FATAL_FAILURE(write(kStageUnit, 'd'));
-  EXPECT_EQ(columns.Sum(&ColumnSwitch::staged), 2u);
-  const Striping striping = *Striping::Make(kStageColumns, kStageUnit);
-  file.Recover(striping.ColumnOf(3, 0));  // of the 'a's, which were flushed
-  const auto read = columns.top()->Read(at, 1000, columns.Now());
-  ASSERT_TRUE(read.ok()) << read.status();
-  EXPECT_EQ(read->bytes.view(), std::string(1000, 'a'));
-}
-
 // A write from `at` of the flushed file of some stripes: the power goes at each of its calls, with
 // each column away then. All that was flushed is known, each stripe as it was or as it was to be.
 void ExpectNothingFlushedIsInDoubt(uint64_t at, uint64_t bytes) {
@@ -328,44 +222,6 @@ TEST(Raid5StageTest, WhatFollowsTheEndLeavesNothingFlushedInDoubt) {
   ExpectNothingFlushedIsInDoubt(3 * kStageStripe + kStageUnit + 500, 700);
 }
 
-// What columns had, to be put back as if nothing since had reached them.
-class Columns {
- public:
-  explicit Columns(TestColumns& columns) : columns_(columns) {
-    for (size_t i = 0; i < kStageColumns; ++i) {
-      records_.push_back(columns.store(i).GetAttributes(columns.id(i))->blob);
-      std::string bytes(3 * kStageUnit, '\0');
-      EXPECT_TRUE(columns.store(i).Read(columns.id(i), 0, {bytes.data(), bytes.size()}).ok());
-      places_.push_back(std::move(bytes));
-    }
-  }
-  void PutBackPlaces() {
-    for (size_t i = 0; i < kStageColumns; ++i) {
-      ASSERT_TRUE(
-          columns_.store(i).Write(columns_.id(i), 0, places_[i], columns_.Now().value).ok());
-      ASSERT_TRUE(columns_.store(i).Flush(columns_.id(i)).ok());
-    }
-  }
-  void PutBackRecord(size_t column) {
-    const VersionNumber now = columns_.Now().value;
-    ASSERT_TRUE(
-        columns_.store(column).SetAttributes(columns_.id(column), records_[column], now).ok());
-    ASSERT_TRUE(columns_.store(column).Flush(columns_.id(column)).ok());
-  }
-  void LoseSlot(size_t column, size_t slot) {
-    const VersionNumber now = columns_.Now().value;
-    ASSERT_TRUE(columns_.store(column)
-                    .Punch(columns_.id(column),
-                           Raid5Layer::kStageAt + slot * ColumnRecord::kStagedBytesMost, 8192, now)
-                    .ok());
-    ASSERT_TRUE(columns_.store(column).Flush(columns_.id(column)).ok());
-  }
-
- private:
-  TestColumns& columns_;
-  std::vector<std::string> records_, places_;
-};
-
 // The power went when one column had not got it yet, and goes once more at each call of what mends
 // that; then any one column is away.
 TEST(Raid5StageTest, WhatOneColumnHadNotGotIsWholeBeforeItIsPutInItsPlace) {
@@ -380,7 +236,7 @@ TEST(Raid5StageTest, WhatOneColumnHadNotGotIsWholeBeforeItIsPutInItsPlace) {
         SCOPED_TRACE(absl::StrCat("column ", lacking, ", call ", call, ", away ", away));
         StagedFile file(static_cast<uint32_t>(call));
         TestColumns& columns = file.columns();
-        Columns before(columns);
+        StagedColumns before(columns);
         const std::string text = Noise(file.random(), 2000);
         ASSERT_TRUE(file.Write(kStageStripe + kStageUnit - 1000, text).ok());
         std::string with = file.model();
@@ -410,7 +266,7 @@ TEST(Raid5StageTest, NothingIsDoneThatRestsOnWhatIsNotKnown) {
   const Striping striping = *Striping::Make(kStageColumns, kStageUnit);
   StagedFile file(12);
   TestColumns& columns = file.columns();
-  Columns before(columns);
+  StagedColumns before(columns);
   ASSERT_TRUE(file.Write(kStageStripe, std::string(2000, 'a')).ok());
   ASSERT_TRUE(file.Write(kStageStripe + kStageUnit, std::string(2000, 'b')).ok());
   columns.Stop();

@@ -338,15 +338,22 @@ void RecordedColumns::DropStaged(size_t slot) {
   placed_.erase(slot);
   slots_[slot] = ++wanted_;
   admitted_ = wanted_;  // a record without it comes before the stripe is written otherwise
+  slots_change_.SignalAll();
 }
 
 absl::Status RecordedColumns::Unstage(Version now) {
+  bool staged = false, dropped = false;  // dropped: and no record says so yet
   {
     MutexLock lock(mutex_);
-    if (now_.staged.empty()) return absl::OkStatus();
+    staged = !now_.staged.empty();
+    for (const auto& [slot, until] : slots_) {
+      if (until == kInUse || until <= saved_) continue;
+      dropped = true;
+      wanted_ = std::max(wanted_, until);
+    }
   }
-  ABACUS_RETURN_IF_ERROR(Drain(now, /*staged=*/true));
-  return Save(now);
+  if (staged) ABACUS_RETURN_IF_ERROR(Drain(now, /*staged=*/true));
+  return staged || dropped ? Save(now) : absl::OkStatus();
 }
 
 std::set<size_t> RecordedColumns::AllColumns() const {
@@ -437,9 +444,36 @@ absl::Status RecordedColumns::Flush(Version now) {
 
 absl::Status RecordedColumns::FlushWork(bool staged, Version now) {
   absl::Status status = MendInTurns(now);
-  const absl::Status drained = Drain(now, staged);
+  StripeSet before;
+  {
+    MutexLock lock(mutex_);
+    before = now_.written;
+    staged = staged || !now_.Fits();
+  }
+  absl::Status drained = Drain(now, staged);
+  if (drained.ok()) drained = DrainInTurn(before, now);
   status.Update(drained.ok() ? Save(now) : drained);
   return status;
+}
+
+// A stripe in which something was written before this flush must not stay in the written set: a
+// crash would have it in doubt, and what is flushed with it.
+absl::Status RecordedColumns::DrainInTurn(const StripeSet& stripes, Version now) {
+  StripeRun left{UINT64_MAX, 0};
+  {
+    MutexLock lock(mutex_);
+    StripeSet written = now_.written;
+    written.Remove(torn_);
+    for (const auto& [begin, end] : stripes.runs()) {
+      const StripeSet within = written.Within({begin, end});
+      if (within.empty()) continue;
+      left.begin = std::min(left.begin, within.runs().begin()->first);
+      left.end = std::max(left.end, within.runs().rbegin()->second);
+    }
+  }
+  if (left.begin >= left.end) return absl::OkStatus();
+  const Turn turn(turns_, left, RangeTurns::Kind::kShared);
+  return Drain(now);
 }
 
 absl::Status RecordedColumns::FlushWhatWasFound(Version now) {
@@ -628,7 +662,8 @@ absl::Status RecordedColumns::Truncate(uint64_t size, Version now) {
     {
       MutexLock lock(mutex_);
       now_.size = size;
-      now_.ragged = staged;
+      // Until it is cut off: also after a flush that follows one that failed half-way.
+      now_.ragged = record_kind_ == ColumnRecord::Kind::kRaid5;
       flushed_end_ = std::min(flushed_end_, size);
       ragged_ = true;
       Changed(now);
@@ -650,6 +685,7 @@ absl::Status RecordedColumns::CutTailIfRagged(Version now) {
       MutexLock lock(mutex_);
       if (!ragged_) return absl::OkStatus();
     }
+    ABACUS_RETURN_IF_ERROR(Save(now));  // a record may have been refused that has the size
     const absl::Status status = CutTail(now);
     if (!IsAgain(status)) return status;
   }

@@ -214,7 +214,8 @@ class RecordedColumns : public ColumnsLayer {
   absl::Status SaveAtAll(Version now);
   // Gives all live columns the record of now; durable some time.
   absl::Status PushRecord(Version now);
-  // What a flush makes durable of this opening's; `staged`: in its place too.
+  // What a flush makes durable of this opening's; `staged`: in its place too. Waits for those who
+  // are writing to what others had written before.
   absl::Status FlushWork(bool staged, Version now);
   // And, once, of the openings before: a client may have died between a change and its flush.
   absl::Status FlushWhatWasFound(Version now);
@@ -222,7 +223,9 @@ class RecordedColumns : public ColumnsLayer {
   // staged and in its place. The record that says so is due then. `staged`: also where nothing else
   // asks for it.
   absl::Status Drain(Version now, bool staged = false);
-  // Nothing is staged any more but what is under way.
+  // The same of stripes that Drain() left, as somebody was writing to them.
+  absl::Status DrainInTurn(const StripeSet& stripes, Version now);
+  // Nothing is staged any more but what is under way, and the slots of the rest are free.
   absl::Status Unstage(Version now);
   StripeSet StagedStripes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The write in that slot is no longer staged; the slot is free when a record says so.
@@ -281,6 +284,7 @@ class RecordedColumns : public ColumnsLayer {
   // Slots in use, until that change of now_ is saved; kInUse: until it is known.
   static constexpr uint64_t kInUse = UINT64_MAX;
   std::map<size_t, uint64_t> slots_ ABSL_GUARDED_BY(mutex_);
+  runtime::CondVar slots_change_;  // one is no longer that of a write that is under way
   // What an earlier opening left in columns is durable. It may be read and not be.
   bool found_durable_ ABSL_GUARDED_BY(mutex_) = false;
   uint64_t wanted_ ABSL_GUARDED_BY(mutex_) = 0;    // grows with each change of now_
