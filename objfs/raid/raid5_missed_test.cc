@@ -84,9 +84,11 @@ class MissedFile {
 };
 
 void EveryCrash(bool fails, const std::function<void(MissedFile&)>& work) {
+  const uint64_t stride = runtime::testing::kSanitized ? 5 : 1;
+  const uint64_t seeds = runtime::testing::LongRun() ? 8 : 2;
   bool ended = false;
-  for (uint64_t call = 1; !ended; ++call) {
-    for (uint64_t seed = 1; seed <= 4; ++seed) {
+  for (uint64_t call = 1; !ended; call += stride) {
+    for (uint64_t seed = 1; seed <= seeds; ++seed) {
       SCOPED_TRACE(absl::StrCat("call ", call, ", seed ", seed));
       MissedFile file;
       ASSERT_NO_FATAL_FAILURE(file.Make(fails));
