@@ -87,6 +87,8 @@ struct ColumnRecord {
   std::string Encode() const;
   // Whether nothing is over its limit, nor all together, also when it grows by `spare` bytes.
   bool Fits(size_t spare = 0) const;
+  // Bytes to be kept free for what a column misses that fails.
+  size_t SpareForMissed() const { return missed.empty() ? kMissedRunsMax * kRunBytes : 0; }
   // How many stripes a file of that size takes; 0 where the record is none that Decode() takes.
   uint64_t Stripes() const;
   // Errors: kDataLoss - it is no record, or a damaged one; kFailedPrecondition - of a later

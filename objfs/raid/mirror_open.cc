@@ -81,7 +81,7 @@ absl::Status MirrorLayer::TakeRecords(const std::set<size_t>& lacking, uint64_t 
   if (now_.sequence > 0) now_.sequence = NextOpening(now_.sequence);
   ragged_ = false;
   saved_ = wanted_;
-  for (StripeSet* set : {&torn_, &writing_, &drained_, &pending_}) set->clear();
+  for (StripeSet* set : {&torn_, &writing_, &fresh_, &drained_, &pending_}) set->clear();
   ForgetRecords();
   found_durable_ = newest.sequence == 0;
   known_ = now_.lacking = lacking;

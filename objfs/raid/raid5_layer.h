@@ -265,6 +265,10 @@ class Raid5Layer final : public RecordedColumns {
   absl::StatusOr<Placing> PlaceOne(const ColumnRecord::Staged& staged, ColumnRead* lost,
                                    Version now);
   absl::Status PlaceLost(uint64_t stripe, const ColumnRead& lost, Version now);
+  // Puts what is staged in its place, but for blocks that rotted and are not written wholly.
+  absl::Status WriteWhatIsWhole(const ColumnRead& place, const runtime::Block& bytes, Version now);
+  // A column that has no room is missing from now on: IsAgain().
+  absl::Status DoWithout(size_t column, const absl::Status& why, Version now);
   // The blocks of the store that a place touches.
   static ColumnRead BlocksOf(const ColumnRead& place);
 

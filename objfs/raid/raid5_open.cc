@@ -54,7 +54,8 @@ absl::Status Raid5Layer::TakeRecords(std::vector<absl::StatusOr<ColumnRecord>> f
     ragged_ = false;
     flushed_end_ = now_.size;
     saved_ = wanted_;
-    for (StripeSet* set : {&spilled_, &torn_, &writing_, &drained_, &pending_}) set->clear();
+    for (StripeSet* set : {&spilled_, &torn_, &writing_, &fresh_, &drained_, &pending_})
+      set->clear();
     ForgetRecords();
     found_durable_ = !best.has_value();
     if (!best.has_value()) lacking = absent;

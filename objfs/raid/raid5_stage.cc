@@ -158,8 +158,6 @@ void Raid5Layer::DropAll(const std::vector<Staged>& staged) {
 
 bool Raid5Layer::SaveStaged(const std::vector<Staged>& staged, const std::set<size_t>& columns,
                             Version now) {
-  // What a column that fails lacks has to fit, too.
-  constexpr size_t kSpare = ColumnRecord::kMissedRunsMax * ColumnRecord::kRunBytes;
   uint64_t first = 0;  // of the records that have it
   for (bool added = false, unstaged = false;;) {
     bool fits = false;
@@ -169,7 +167,7 @@ bool Raid5Layer::SaveStaged(const std::vector<Staged>& staged, const std::set<si
         now_.staged.insert(now_.staged.end(), staged.begin(), staged.end());
         first = now_.sequence + 1;
       }
-      fits = now_.Fits(now_.missed.empty() ? kSpare : 0);
+      fits = now_.Fits(now_.SpareForMissed());
       if (now_.missing.has_value() || (!fits && (added || unstaged))) {
         DropAll(staged);
         return false;
@@ -362,6 +360,26 @@ ColumnRead Raid5Layer::BlocksOf(const ColumnRead& place) {
   return {place.column, begin, end - begin};
 }
 
+absl::Status Raid5Layer::WriteWhatIsWhole(const ColumnRead& place, const Block& bytes,
+                                          Version now) {
+  constexpr uint64_t kBlock = Striping::kStoreBlockBytes;
+  const uint64_t end = place.offset + place.bytes;
+  for (uint64_t at = place.offset, next = 0; at < end; at = next) {
+    next = std::min(end, (at / kBlock + 1) * kBlock);
+    const absl::Status written =
+        WriteColumns({{place.column, at, bytes.Slice(at - place.offset, next - at)}}, now);
+    if (!absl::IsDataLoss(written)) ABACUS_RETURN_IF_ERROR(written);
+  }
+  return absl::OkStatus();
+}
+
+// The others know that when they are looked at again.
+absl::Status Raid5Layer::DoWithout(size_t column, const absl::Status& why, Version now) {
+  const absl::Status failed = FailColumn(column, why);
+  if (IsAgain(failed)) ABACUS_RETURN_IF_ERROR(Save(now));
+  return failed;
+}
+
 // A write that a column does not know was never acknowledged, or the column has lost what it had
 // flushed. Where it is one column, and all answer, it is done, which is right for both; before
 // anything is in its place the column has it durably too, so that a crash in between, and another
@@ -390,8 +408,12 @@ absl::StatusOr<Raid5Layer::Placing> Raid5Layer::PlaceOne(const Staged& staged, C
     if (absl::IsDataLoss(lacks.status())) return Placing::kNotBegun;
     ABACUS_ASSIGN_OR_RETURN(found[one], std::move(lacks));
     if (found[one].has_value()) {
-      ABACUS_RETURN_IF_ERROR(
-          WriteSlots({{places[one].column, SlotAt(staged.slot), *found[one]}}, now));
+      const absl::Status completed =
+          WriteSlots({{places[one].column, SlotAt(staged.slot), *found[one]}}, now);
+      if (absl::IsResourceExhausted(completed)) {
+        return DoWithout(places[one].column, completed, now);
+      }
+      ABACUS_RETURN_IF_ERROR(completed);
       ABACUS_RETURN_IF_ERROR(SaveAtAll(now));
       lacking.clear();
     }
@@ -402,11 +424,9 @@ absl::StatusOr<Raid5Layer::Placing> Raid5Layer::PlaceOne(const Staged& staged, C
     const absl::Status written = WriteColumns({{column, offset, *found[i]}}, now);
     if (absl::IsDataLoss(written)) {
       lacking.push_back(i);  // of a block that rotted a part is not written
+      if (missing.has_value()) ABACUS_RETURN_IF_ERROR(WriteWhatIsWhole(places[i], *found[i], now));
     } else if (absl::IsResourceExhausted(written) && !missing.has_value()) {
-      // It has no room: it is done without, and the others know that when they are looked at again.
-      const absl::Status failed = FailColumn(column, written);
-      if (IsAgain(failed)) ABACUS_RETURN_IF_ERROR(Save(now));
-      return failed;
+      return DoWithout(column, written, now);
     } else {
       ABACUS_RETURN_IF_ERROR(written);
     }

@@ -166,7 +166,7 @@ absl::Status RecordedColumns::TakeColumns(const std::vector<runtime::Ref<Layer>>
   ABACUS_RETURN_IF_ERROR(ReplaceBelow(columns));
   open_ = ragged_ = false;
   now_ = ColumnRecord();
-  for (StripeSet* set : {&torn_, &writing_, &drained_, &pending_}) set->clear();
+  for (StripeSet* set : {&torn_, &writing_, &fresh_, &drained_, &pending_}) set->clear();
   ForgetRecords();
   saved_ = admitted_ = wanted_;
   flushed_end_ = 0;

@@ -115,7 +115,9 @@ absl::Status RecordedColumns::Recover(Version now) {
   }
   // Nothing rests on what only some have, and each has a record before its bytes change.
   ABACUS_RETURN_IF_ERROR(SaveAtAll(now));
-  ABACUS_RETURN_IF_ERROR(CutTailIfRagged(now));
+  // Without room for it the file is ragged on, and does not grow.
+  const absl::Status cut = CutTailIfRagged(now);
+  if (!absl::IsResourceExhausted(cut)) ABACUS_RETURN_IF_ERROR(cut);
   ABACUS_RETURN_IF_ERROR(MendAll(now));
   ABACUS_RETURN_IF_ERROR(Drain(now));
   return SaveAtAll(now);
@@ -303,6 +305,10 @@ absl::Status RecordedColumns::Drain(Version now, bool staged) {
     drained_ = now_.written;
     drained_.Remove(writing_);
     drained_.Remove(torn_);
+    // A mirrored file's record does not say that it is ragged: the opening cuts what is in the set.
+    if (ragged_ && record_kind_ == ColumnRecord::Kind::kMirror) {
+      drained_.Remove({StripeAt(size), UINT64_MAX});
+    }
     // Also where somebody is writing to all of them: earlier bytes of theirs are to be durable.
     if (now_.written.empty() && (!staged || placed.empty())) {
       flushed_end_ = size;  // what is staged is durable, too
@@ -372,7 +378,7 @@ bool RecordedColumns::AreFenced(const std::set<size_t>& columns) const {
 absl::Status RecordedColumns::Admit(StripeRun run, bool contents, const std::set<size_t>& columns,
                                     Version now) {
   if (run.begin >= run.end) return absl::OkStatus();
-  for (bool drained = false;;) {
+  for (bool drained = false, unstaged = false;;) {
     bool known = false, full = false, staged = false;
     {
       MutexLock lock(mutex_);
@@ -386,8 +392,15 @@ absl::Status RecordedColumns::Admit(StripeRun run, bool contents, const std::set
       StripeSet written = now_.written;
       written.Add(run);
       full = written.runs().size() > kAdmittedRunsMax;
+      if (!known && !now_.staged.empty() && !unstaged) {
+        ColumnRecord with = now_;
+        with.written = std::move(written);
+        unstaged = !with.Fits(with.SpareForMissed());
+        staged = staged || unstaged;
+      }
     }
-    // Else the next opening would put what is staged over what is written now.
+    // Else the next opening would put what is staged over what is written now; or the record is
+    // full.
     if (staged) {
       ABACUS_RETURN_IF_ERROR(Unstage(now));
       continue;
@@ -406,6 +419,10 @@ absl::Status RecordedColumns::Admit(StripeRun run, bool contents, const std::set
     if (known) return absl::OkStatus();
     {
       MutexLock lock(mutex_);
+      StripeSet fresh;
+      fresh.Add(run);
+      fresh.Remove(now_.written);
+      fresh_.Add(fresh);
       now_.written.Add(run);
       if (SomeMiss()) {
         now_.missed.Add(run);
@@ -423,6 +440,7 @@ absl::Status RecordedColumns::Admit(StripeRun run, bool contents, const std::set
 void RecordedColumns::Leave(StripeRun run) {
   MutexLock lock(mutex_);
   writing_.Remove(run);
+  fresh_.Remove(run);
 }
 
 absl::Status RecordedColumns::Push(Version now) {
@@ -448,7 +466,8 @@ absl::Status RecordedColumns::FlushWork(bool staged, Version now) {
   {
     MutexLock lock(mutex_);
     before = now_.written;
-    staged = staged || !now_.Fits();
+    before.Remove(fresh_);
+    staged = staged || (!now_.staged.empty() && !now_.Fits());
   }
   absl::Status drained = Drain(now, staged);
   if (drained.ok()) drained = DrainInTurn(before, now);
@@ -601,7 +620,7 @@ absl::Status RecordedColumns::WriteInPlace(uint64_t offset, const Block& bytes, 
     uint64_t end = 0;
     {
       MutexLock lock(mutex_);
-      end = now_.size;
+      end = ragged_ ? UINT64_MAX : now_.size;
     }
     status = WriteRange(offset, bytes.size(), &bytes, end, now);
     MutexLock lock(mutex_);

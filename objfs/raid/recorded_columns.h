@@ -270,6 +270,7 @@ class RecordedColumns : public ColumnsLayer {
   ColumnRecord now_ ABSL_GUARDED_BY(mutex_);   // as it would be written
   StripeSet torn_ ABSL_GUARDED_BY(mutex_);     // part of now_.written: columns do not fit together
   StripeSet writing_ ABSL_GUARDED_BY(mutex_);  // admitted, and not left
+  StripeSet fresh_ ABSL_GUARDED_BY(mutex_);    // of writing_, where nobody else wrote since a flush
   StripeSet drained_ ABSL_GUARDED_BY(mutex_);  // of a Drain() under way
   StripeSet pending_ ABSL_GUARDED_BY(mutex_);  // rebuilt, not durable yet
   bool ragged_ ABSL_GUARDED_BY(mutex_) = false;
