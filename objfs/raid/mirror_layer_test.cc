@@ -502,5 +502,30 @@ TEST_F(MirrorTest, ReadersAndWritersAtOnceWhileACopyGoesAndComes) {
   ExpectSame(copies_, model_.size());
 }
 
+// All copies refuse to cut; what was to be cut off is not seen again, whatever is flushed and
+// opened before the file grows.
+TEST(MirrorCutTest, WhatATruncationThatFailedHadToCutOffIsNeverSeenAgain) {
+  TestCopies copies(2, "8 KiB");
+  const std::string text(3 * kUnit, 'o');
+  ASSERT_TRUE(copies.top()->Write(0, Block::CopyOf(text), copies.Now()).ok());
+  ASSERT_TRUE(copies.top()->Flush(copies.Now()).ok());
+  for (size_t i = 0; i < 2; ++i) {
+    copies.column(i).BeforeChange([](LayerCall call) {
+      return call == LayerCall::kTruncate ? absl::ResourceExhaustedError("the test has no room")
+                                          : absl::OkStatus();
+    });
+  }
+  ASSERT_FALSE(copies.top()->Truncate(kUnit, copies.Now()).ok());
+  for (size_t i = 0; i < 2; ++i) copies.column(i).BeforeChange(nullptr);
+  ASSERT_TRUE(copies.top()->Flush(copies.Now()).ok());
+  const uint64_t size = copies.top()->GetAttributes(copies.Now())->size;
+  ASSERT_EQ(size, kUnit);
+  copies.Restart();
+  ASSERT_TRUE(copies.top()->Truncate(text.size(), copies.Now()).ok());
+  std::string model = text.substr(0, size);
+  model.resize(text.size());
+  ASSERT_NO_FATAL_FAILURE(ExpectIs(copies, model));
+}
+
 }  // namespace
 }  // namespace abacus::objfs

@@ -429,7 +429,7 @@ TEST(Raid5StageFaultsTest, AFlushMakesRoomForAnInodeThatGrew) {
 // off is zeros when it grows again.
 TEST(Raid5StageFaultsTest, WhatATruncationThatFailedHadToCutOffIsNeverSeenAgain) {
   size_t cuts = 0, refused = 0;
-  for (const uint64_t to : {kStageStripe, kStageStripe + 1000}) {
+  for (const uint64_t to : {kStageStripe, kStageStripe + 1000, kStageStripe + 3 * kStageUnit}) {
     for (const std::string journal : {"on", "off"}) {
       for (uint64_t call = 1, ended = false; !ended; ++call) {
         SCOPED_TRACE(absl::StrCat("to ", to, ", journal ", journal, ", call ", call));
