@@ -39,6 +39,19 @@ if(ABACUS_SANITIZE)
     -fsanitize=${ABACUS_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   target_link_options(abacus_flags INTERFACE -fsanitize=${ABACUS_SANITIZE})
 endif()
+if(ABACUS_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  # As gcc tells of it, and clang does since its version 20.
+  if(ABACUS_SANITIZE MATCHES "thread")
+    target_compile_definitions(abacus_flags INTERFACE __SANITIZE_THREAD__)
+  else()
+    target_compile_definitions(abacus_flags INTERFACE __SANITIZE_ADDRESS__)
+  endif()
+endif()
+if(ABACUS_SANITIZE MATCHES "undefined")
+  # A quarter of the time to compile goes to these. A null pointer that is used dies under
+  # AddressSanitizer as well, and it finds most of what is not the object that its type says.
+  target_compile_options(abacus_flags INTERFACE -fno-sanitize=null,alignment,vptr,object-size)
+endif()
 if(ABACUS_FUZZ)
   # Libraries too: libFuzzer steers by the edges that an input reaches in the code under test.
   target_compile_options(abacus_flags INTERFACE -fsanitize=fuzzer-no-link)
@@ -116,6 +129,10 @@ endfunction()
 function(abacus_test name)
   cmake_parse_arguments(arg "" "TIMEOUT;NOASAN;SHARDS" "SRCS;DEPS;LABELS" ${ARGN})
   add_executable(${name} ${arg_SRCS})
+  if(ABACUS_SANITIZE)
+    # Half the time to compile; what takes a test's time is in the libraries.
+    target_compile_options(${name} PRIVATE -O0)
+  endif()
   target_link_libraries(${name} PRIVATE abacus_flags ${arg_DEPS} GTest::gmock GTest::gtest_main)
   if(arg_SHARDS)
     add_test(NAME ${name}
