@@ -8,6 +8,7 @@
 #include "gtest/gtest.h"
 #include "placement/engine.h"
 #include "placement/testing/snapshots.h"
+#include "runtime/testing/sanitized.h"
 
 // Decisions about graphs that are not one stack between two nodes.
 
@@ -19,7 +20,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr uint64_t kGraphSeed = 19990719;
-constexpr int kGraphs = 1'000;
+constexpr int kGraphs = runtime::testing::kSanitized ? 250 : 1'000;
 
 Config GraphConfig(int i) {
   Config config;

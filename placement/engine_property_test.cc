@@ -7,6 +7,7 @@
 #include "gtest/gtest.h"
 #include "placement/engine.h"
 #include "placement/testing/snapshots.h"
+#include "runtime/testing/sanitized.h"
 
 // What holds for every snapshot, tried on seeded random ones. A failure prints the number of its
 // snapshot, which with the seed is all that it takes to see it again.
@@ -17,7 +18,7 @@ namespace {
 using namespace placement::testing;  // NOLINT: the sample world
 
 constexpr uint64_t kEngineSeed = 19990715;
-constexpr int kSnapshots = 20'000;
+constexpr int kSnapshots = runtime::testing::kSanitized ? 4'000 : 20'000;
 
 Config ConfigFor(int i) {
   Config config;

@@ -8,6 +8,7 @@
 #include "gtest/gtest.h"
 #include "placement/testing/oracle.h"
 #include "placement/testing/snapshots.h"
+#include "runtime/testing/sanitized.h"
 
 namespace abacus::placement {
 namespace {
@@ -15,6 +16,7 @@ namespace {
 using namespace placement::testing;  // NOLINT: the sample world
 
 constexpr uint64_t kSearchSeed = 19990718;
+constexpr int kSearchedGraphs = runtime::testing::kSanitized ? 100 : 400;
 
 struct Score {
   double oracle_s = 0;  // what the best placements gain, in sum
@@ -72,17 +74,17 @@ Score ScoreOf(uint64_t seed, int graphs, const GraphShape& shape, double weight,
 }
 
 TEST(SearchTest, ReachesNearlyAllOfTheOraclesGainOnRandomGraphs) {
-  const Score score = ScoreOf(kSearchSeed, 400, {.memory_limits = 0}, 1.3);
+  const Score score = ScoreOf(kSearchSeed, kSearchedGraphs, {.memory_limits = 0}, 1.3);
   RecordProperty("part_percent", static_cast<int>(100 * score.found_s / score.oracle_s));
-  EXPECT_GE(score.gained, 200);
+  EXPECT_GE(score.gained, kSearchedGraphs / 2);
   EXPECT_GE(score.found_s, 0.95 * score.oracle_s)
       << "worst: " << score.worst << " of graph " << score.worst_graph;
 }
 
 TEST(SearchTest, ReachesNearlyAllOfTheOraclesGainWithinMemoryLimits) {
-  const Score score = ScoreOf(kSearchSeed + 1, 400, {.memory_limits = 0.8}, 1.3);
+  const Score score = ScoreOf(kSearchSeed + 1, kSearchedGraphs, {.memory_limits = 0.8}, 1.3);
   RecordProperty("part_percent", static_cast<int>(100 * score.found_s / score.oracle_s));
-  EXPECT_GE(score.gained, 150);
+  EXPECT_GE(score.gained, kSearchedGraphs * 3 / 8);
   EXPECT_GE(score.found_s, 0.95 * score.oracle_s)
       << "worst: " << score.worst << " of graph " << score.worst_graph;
 }
@@ -91,10 +93,11 @@ TEST(SearchTest, ReachesNearlyAllOfTheOraclesGainWithinCpuLimits) {
   for (const double share : {0.05, 0.2, 0.5}) {
     Config config;
     config.cpu_share_max = share;
-    const Score score = ScoreOf(kSearchSeed + 2, 300, {.memory_limits = 0.2}, 1.3, config);
+    const Score score =
+        ScoreOf(kSearchSeed + 2, kSearchedGraphs * 3 / 4, {.memory_limits = 0.2}, 1.3, config);
     RecordProperty("part_percent_at_" + std::to_string(static_cast<int>(100 * share)),
                    static_cast<int>(100 * score.found_s / score.oracle_s));
-    EXPECT_GE(score.gained, 100) << share;
+    EXPECT_GE(score.gained, kSearchedGraphs / 4) << share;
     EXPECT_GE(score.found_s, 0.95 * score.oracle_s)
         << share << ", worst: " << score.worst << " of graph " << score.worst_graph;
   }

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <future>
 #include <optional>
 #include <random>
 #include <string>
@@ -10,7 +12,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "gtest/gtest.h"
 #include "objfs/raid/raid5_layer.h"
 #include "objfs/raid/testing/column_steps.h"
@@ -20,6 +21,7 @@
 namespace abacus::objfs {
 namespace {
 
+using runtime::testing::Eventually;
 using testing::ColumnSwitch;
 using testing::ExpectIs;
 using testing::kStageColumns;
@@ -273,13 +275,14 @@ TEST(Raid5StageFaultsTest, WhoFindsAllSlotsTakenWaitsForThem) {
   StagedFile file(26, (kWriters + 1) * kRun);
   TestColumns& columns = file.columns();
   const std::string text = Noise(file.random(), (kWriters + 1) * kRun * kStageStripe);
-  std::atomic<bool> open{false};
+  std::promise<void> open;
+  const std::shared_future<void> opened = open.get_future().share();
   std::atomic<uint64_t> writes{0}, held{0};
   columns.column(0).BeforeChange([&](LayerCall call) {
     // Each writer in turn: its slots, and then their places at once, where it is held.
     if (call != LayerCall::kWrite || ++writes % (kRun + 1) != 0) return absl::OkStatus();
     ++held;
-    while (!open) absl::SleepFor(absl::Milliseconds(1));
+    opened.wait();
     return absl::OkStatus();
   });
   std::vector<std::thread> writers;
@@ -292,12 +295,14 @@ TEST(Raid5StageFaultsTest, WhoFindsAllSlotsTakenWaitsForThem) {
   };
   for (uint64_t which = 0; which < kWriters; ++which) {
     write(which);
-    for (int ms = 0; held <= which && ms < 30'000; ++ms) absl::SleepFor(absl::Milliseconds(1));
-    EXPECT_GT(held, which) << "it is not at its places after 30 s";
+    EXPECT_TRUE(Eventually([&] { return held > which; })) << "it is not at its places";
   }
+  const uint64_t records = columns.Sum(&ColumnSwitch::records);
   write(kWriters);
-  absl::SleepFor(absl::Milliseconds(50));  // it would be written in place by then
-  open = true;
+  EXPECT_FALSE(Eventually([&] { return columns.Sum(&ColumnSwitch::records) > records; },
+                          std::chrono::seconds(1)))
+      << "it goes on without slots";
+  open.set_value();
   for (std::thread& writer : writers) writer.join();
   EXPECT_EQ(columns.Sum(&ColumnSwitch::staged), (kWriters + 1) * kRun * kStageColumns);
   file.model() = text;
@@ -313,12 +318,15 @@ TEST(Raid5StageFaultsTest, AFlushBesideAWriterLeavesNothingOfOthersInDoubt) {
   const uint64_t at = 3 * kStageStripe;
   ASSERT_TRUE(file.Write(at + kStageUnit, std::string(1000, 'b')).ok());
   ASSERT_TRUE(file.Write(at, std::string(1000, 'a')).ok());
-  std::atomic<bool> flushing{false};
+  std::atomic<bool> flushing{false}, flushed{false};
   std::optional<std::thread> flush;
   HookAll(columns, [&](LayerCall call) {
     if (call == LayerCall::kWrite && !flushing.exchange(true)) {
-      flush.emplace([&] { EXPECT_TRUE(columns.top()->Flush(columns.Now()).ok()); });
-      absl::SleepFor(absl::Milliseconds(50));  // its first round is through, most likely
+      flush.emplace([&] {
+        EXPECT_TRUE(columns.top()->Flush(columns.Now()).ok());
+        flushed = true;
+      });
+      EXPECT_FALSE(Eventually([&] { return flushed.load(); }, std::chrono::seconds(1)));
     }
     return absl::OkStatus();
   });

@@ -262,6 +262,7 @@ class RecordedColumns : public ColumnsLayer {
   uint64_t stripe_bytes() const { return stripe_bytes_; }
   ColumnRecord::Kind record_kind() const { return record_kind_; }
 
+  static constexpr StripeRun kOneAtATime{0, 1};  // of turns that are of no stripes
   // Of stripes; and one at a time.
   RangeTurns turns_, open_turns_, drain_turns_, record_turns_;
 

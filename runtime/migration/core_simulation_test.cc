@@ -44,7 +44,7 @@ TEST(CoreSimulation, PromisesHoldOnEverySeed) {
     EXPECT_TRUE(result.ok) << result.check << ": " << result.what;
     return;
   }
-  constexpr uint64_t kStepsUsually = testing::kSanitized ? 500'000 : 4'000'000;
+  constexpr uint64_t kStepsUsually = testing::kSanitized ? 200'000 : 4'000'000;
   const uint64_t steps_min = LongRun() ? 100'000'000 : kStepsUsually;
   SimulationSeries series(Shipped());
   for (uint64_t seed = 1; series.stats()[Stat::kSteps] < steps_min; ++seed) {
@@ -221,12 +221,12 @@ TEST_P(CrashAtEveryStep, Invariant1OneLiveCopyAndOnlyWhatDiedWithItsHostIsLost) 
 }
 
 TEST_P(CrashAtEveryStep, FollowedByASecondOneAtEveryStep) {
-  constexpr uint64_t kStepsBetweenMax = 24;
+  constexpr uint64_t kStepsBetweenMax = 24, kStride = testing::kSanitized ? 5 : 1;
   for (const Victim second : {Victim::kSource, Victim::kTarget, Victim::kHome}) {
     if (second == GetParam().victim) continue;
     bool under_way = true;
     for (uint64_t steps = 0; under_way; ++steps) {
-      for (uint64_t between = 0; between <= kStepsBetweenMax; between += 1 + steps % 2) {
+      for (uint64_t between = 0; between <= kStepsBetweenMax; between += kStride + steps % 2) {
         Sweep sweep(GetParam(), steps, /*trace=*/false);
         under_way = sweep.Run(steps, second, between);
         if (!sweep.world().oracle().failed()) continue;
