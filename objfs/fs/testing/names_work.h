@@ -96,6 +96,12 @@ class NamesWork {
     }
     return directories[random_() % directories.size()];
   }
+  // Drawn one after the other: arguments of a call are drawn in the compiler's order.
+  std::pair<ObjectId, std::string> AnyName() {
+    std::string name = absl::StrCat("n", random_() % 4);
+    const ObjectId directory = AnyDirectory();
+    return {directory, std::move(name)};
+  }
   bool IsEmpty(const State& state, ObjectId directory) const {
     const auto first = state.lower_bound({directory, ""});
     return first == state.end() || first->first.first != directory;
@@ -112,7 +118,7 @@ class NamesWork {
   // A change that is possible, or none. False where it failed: only the power can be the cause.
   bool Change() {
     State next = history_.back();
-    const std::pair<ObjectId, std::string> name(AnyDirectory(), absl::StrCat("n", random_() % 4));
+    const std::pair<ObjectId, std::string> name = AnyName();
     const auto there = next.find(name);
     if (there == next.end() && random_() % 4 == 0) return Link(next, name);
     if (there == next.end()) return Make(next, name);
@@ -148,7 +154,7 @@ class NamesWork {
     return at_.Link(whoever_, file, name.first, name.second).ok();
   }
   bool Rename(State& next, const std::pair<ObjectId, std::string>& from) {
-    const std::pair<ObjectId, std::string> to(AnyDirectory(), absl::StrCat("n", random_() % 4));
+    const std::pair<ObjectId, std::string> to = AnyName();
     const ObjectId moved = next[from];
     const bool is_directory = S_ISDIR(modes_[moved]);
     if (is_directory && IsBelow(next, to.first, moved)) return true;
