@@ -3,8 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <deque>
 #include <sstream>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "apps/abacus/testing/command.h"
@@ -88,6 +91,8 @@ TEST(CommandLineTest, AValueThatIsNotAllowedIsAnError) {
 }
 
 TEST(CommandLineTest, AServerThatIsNotThereIsNamed) {
+  // At once, as each of them tries for a while.
+  std::deque<std::pair<std::string, Command>> commands;
   for (const std::vector<std::string>& command : {std::vector<std::string>{"status"},
                                                   {"explain", "1.2.3"},
                                                   {"move", "1.2.3", "server"},
@@ -100,10 +105,14 @@ TEST(CommandLineTest, AServerThatIsNotThereIsNamed) {
                                                   {"run", "grep", "kernel", "Bible.txt"}}) {
     std::vector<std::string> arguments = command;
     arguments.insert(arguments.begin() + (command[0] == "run" ? 2 : 1), kNobodyThere);
-    const Outcome outcome = RunAbacus(arguments);
-    EXPECT_EQ(outcome.code, 2) << command[0];
-    EXPECT_THAT(outcome.err, HasSubstr("127.0.0.1:1")) << command[0];
-    EXPECT_THAT(outcome.out, IsEmpty()) << command[0];
+    commands.emplace_back(std::piecewise_construct, std::forward_as_tuple(command[0]),
+                          std::forward_as_tuple(arguments));
+  }
+  for (auto& [name, command] : commands) {
+    const Outcome outcome = command.Wait();
+    EXPECT_EQ(outcome.code, 2) << name;
+    EXPECT_THAT(outcome.err, HasSubstr("127.0.0.1:1")) << name;
+    EXPECT_THAT(outcome.out, IsEmpty()) << name;
   }
 }
 

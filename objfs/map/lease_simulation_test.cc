@@ -63,29 +63,30 @@ struct SwitchedLeasePolicy {
   static inline bool kRenewForMoreCandidates = true;
 };
 
-// Some seed finds it.
-void ExpectCaught(bool* rule, const char* name) {
+// Some seed finds it; `likely` did once, and is tried first.
+void ExpectCaught(bool* rule, const char* name, uint64_t likely = 1) {
   if (runtime::testing::kSanitized) GTEST_SKIP() << "what is slow there is found in other builds";
   constexpr uint64_t kSeedsMax = 20'000;
   *rule = false;
   LeaseStats stats;
-  uint64_t seed = 1;
   std::string broken;
-  for (; seed <= kSeedsMax && broken.empty(); ++seed) {
+  uint64_t seed = likely;
+  for (uint64_t next = 1; broken.empty() && next <= kSeedsMax; ++next) {
     broken = LeaseWorld<SwitchedLeasePolicy>(seed, &stats).Run().broken;
+    if (broken.empty()) seed = next;
   }
   *rule = true;
   EXPECT_NE(broken, "") << name << " was broken, and nobody noticed";
-  std::printf("%s: %s, seed %d\n", name, broken.c_str(), static_cast<int>(seed - 1));
+  std::printf("%s: %s, seed %d\n", name, broken.c_str(), static_cast<int>(seed));
 }
 
 using Switched = SwitchedLeasePolicy;
 
 TEST(LeaseMutation, ALeaseCountedFromItsAnswerIsCaught) {
-  ExpectCaught(&Switched::kCountFromSending, "kCountFromSending");
+  ExpectCaught(&Switched::kCountFromSending, "kCountFromSending", 1700);
 }
 TEST(LeaseMutation, ClocksTakenForExactAreCaught) {
-  ExpectCaught(&Switched::kLeaveMargin, "kLeaveMargin");
+  ExpectCaught(&Switched::kLeaveMargin, "kLeaveMargin", 109);
 }
 TEST(LeaseMutation, ABrokenPromiseIsCaught) {
   ExpectCaught(&Switched::kHonourPromise, "kHonourPromise");
@@ -97,19 +98,19 @@ TEST(LeaseMutation, ATakeOverBeforeTheLeaseIsOverIsCaught) {
   ExpectCaught(&Switched::kWaitForTheLease, "kWaitForTheLease");
 }
 TEST(LeaseMutation, APromiseWhileTakingOverIsCaught) {
-  ExpectCaught(&Switched::kNoPromiseWhileTaking, "kNoPromiseWhileTaking");
+  ExpectCaught(&Switched::kNoPromiseWhileTaking, "kNoPromiseWhileTaking", 1086);
 }
 TEST(LeaseMutation, APromiseAfterAnUnansweredTakeOverIsCaught) {
-  ExpectCaught(&Switched::kNewLifeAfterDoubt, "kNewLifeAfterDoubt");
+  ExpectCaught(&Switched::kNewLifeAfterDoubt, "kNewLifeAfterDoubt", 2186);
 }
 TEST(LeaseMutation, APromiseOfALifeThatIsNotFencedIsCaught) {
-  ExpectCaught(&Switched::kFenceNewLives, "kFenceNewLives");
+  ExpectCaught(&Switched::kFenceNewLives, "kFenceNewLives", 1936);
 }
 TEST(LeaseMutation, AChangeThatMayHaveHappenedAndIsNotCountedIsCaught) {
   ExpectCaught(&Switched::kCountPending, "kCountPending");
 }
 TEST(LeaseMutation, APromiseThatARestartForgetsIsCaught) {
-  ExpectCaught(&Switched::kPromiseOutlivesRestart, "kPromiseOutlivesRestart");
+  ExpectCaught(&Switched::kPromiseOutlivesRestart, "kPromiseOutlivesRestart", 256);
 }
 TEST(LeaseMutation, ATimeToldThatIsLongerThanWhatItRestsOnIsCaught) {
   ExpectCaught(&Switched::kTellOnlyWhatHolds, "kTellOnlyWhatHolds");
