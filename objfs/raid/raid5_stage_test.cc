@@ -226,7 +226,7 @@ TEST(Raid5StageTest, WhatFollowsTheEndLeavesNothingFlushedInDoubt) {
 // that; then any one column is away.
 TEST(Raid5StageTest, WhatOneColumnHadNotGotIsWholeBeforeItIsPutInItsPlace) {
   const Striping striping = *Striping::Make(kStageColumns, kStageUnit);
-  const uint64_t stride = runtime::testing::kSanitized ? 7 : 1;
+  const uint64_t stride = runtime::testing::kSanitized ? 7 : 3;
   const size_t involved[] = {striping.ColumnOf(1, 0), striping.ColumnOf(1, 1),
                              striping.ParityColumn(1)};
   for (const size_t lacking : involved) {

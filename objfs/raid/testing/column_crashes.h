@@ -336,7 +336,7 @@ void CrashAtEachCall(CrashKind kind) {
   const auto seed = static_cast<uint32_t>(runtime::testing::Seed(1));
   const uint64_t enough = runtime::testing::LongRun()    ? 2000
                           : runtime::testing::kSanitized ? 10
-                                                         : 100;
+                                                         : 40;
   const uint64_t stride = runtime::testing::kSanitized ? 11 : 1;
   uint64_t points = 0;
   for (uint32_t workload = 0; points < enough; ++workload) {
