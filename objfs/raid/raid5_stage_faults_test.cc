@@ -264,7 +264,9 @@ TEST(Raid5StageFaultsTest, WhatRottedCostsThatBlockOnlyWithAColumnAway) {
     const auto read = columns.top()->Read(at, kBlock, columns.Now());
     const bool rotten = at == kStripe || at == kStripe + 2 * kUnit;  // and what it is needed for
     EXPECT_EQ(read.ok(), !rotten) << at << ": " << read.status();
-    if (!rotten && read.ok()) EXPECT_TRUE(read->bytes.view() == model.substr(at, kBlock)) << at;
+    if (!rotten && read.ok()) {
+      EXPECT_TRUE(read->bytes.view() == model.substr(at, kBlock)) << at;
+    }
   }
 }
 
