@@ -237,6 +237,37 @@ TEST(Raid5StageFaultsTest, AFileThatCannotBeCutOffOpens) {
   }
 }
 
+// Bytes behind the end that a crash left, of which one column could not be rid for want of room:
+// that is known until there is some, over openings.
+TEST(Raid5StageFaultsTest, WhatACrashLeftBehindTheEndIsCutOffWhenThereIsRoom) {
+  StagedFile file(33);
+  TestColumns& columns = file.columns();
+  const uint64_t at = 3 * kStageStripe;
+  const size_t full = kStriping.ColumnOf(3, 1);
+  ASSERT_TRUE(file.Write(at, std::string(1000, 'a')).ok());
+  ASSERT_TRUE(columns.top()->Push(columns.Now()).ok());  // that is the size that records have
+  // Its bytes are there when the client dies.
+  columns.column(kStriping.ParityColumn(3)).BeforeChange([](LayerCall call) {
+    return call == LayerCall::kWrite ? absl::UnavailableError("the client is dead")
+                                     : absl::OkStatus();
+  });
+  file.Write(at + kStageUnit, std::string(1000, 'b')).IgnoreError();
+  Reborn(columns);
+  columns.column(full).BeforeChange([](LayerCall call) {
+    return call == LayerCall::kWrite ? absl::ResourceExhaustedError("the test has no room")
+                                     : absl::OkStatus();
+  });
+  const auto size = columns.top()->GetAttributes(columns.Now());
+  ASSERT_TRUE(size.ok()) << size.status();
+  ASSERT_EQ(size->size, at + 1000);
+  ASSERT_TRUE(columns.top()->Flush(columns.Now()).ok());
+  Reborn(columns);
+  ASSERT_TRUE(columns.top()->Truncate(4 * kStageStripe, columns.Now()).ok());
+  file.model() += std::string(1000, 'a');
+  file.model().resize(4 * kStageStripe);
+  ASSERT_NO_FATAL_FAILURE(file.ExpectWhole());
+}
+
 // Of a staged write over several blocks of a unit, one of which rotted in part, all others are put
 // in their places, also where what rotted cannot be computed as a column is away.
 TEST(Raid5StageFaultsTest, WhatRottedCostsThatBlockOnlyWithAColumnAway) {

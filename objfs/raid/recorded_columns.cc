@@ -109,6 +109,7 @@ absl::Status RecordedColumns::Recover(Version now) {
     MutexLock lock(mutex_);
     if (!now_.missing.has_value()) torn_ = now_.written;
     ragged_ = true;
+    now_.ragged = record_kind_ == ColumnRecord::Kind::kRaid5;  // also for the next opening
   }
   // Nothing rests on what only some have, and each has a record before its bytes change.
   ABACUS_RETURN_IF_ERROR(SaveAtAll(now));
