@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """Runs clang's thread-safety analysis over a build that another compiler made.
 
-    check_thread_safety.py BUILD_FOLDER [JOBS]
+    check_thread_safety.py BUILD_FOLDER [JOBS] [CLANG_BUILD_FOLDER]
 
 Each source file of the project (none that was generated) that stands in the build's
 compile_commands.json and can touch what a lock guards is parsed with clang++ -fsyntax-only; no
 object file is made. Exit 1 if the analysis finds anything or a file does not parse.
+
+Left out is what a build by clang has compiled, since the source was changed last, with findings as
+errors: that has none.
 
 Where ccache is there, it tells of what has not changed since that it has no findings. It keeps no
 answer of a parse that failed.
@@ -26,7 +29,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-CLANG = ["clang++", "-fsyntax-only", "-Wno-everything", "-Wthread-safety", "-Werror=thread-safety"]
+ERROR = "-Werror=thread-safety"
+CLANG = ["clang++", "-fsyntax-only", "-Wno-everything", "-Wthread-safety", ERROR]
 
 # By the headers' own digests it finds what is unchanged, without a run of the preprocessor, and for
 # a miss it takes from clang which headers those are.
@@ -88,14 +92,33 @@ def sources(build, entry):
     return [file]
 
 
-def commands(build):
-    """(name, [file, ...], folder, flags): each source file of the project once, under a name that
-    stays. Those that a unity build put together are so here too: their headers are read once.
-    """
-    seen = set()
-    todo = []
+def entries(build):
+    """(entry, words) of each compile command of a build."""
     for entry in json.loads((build / "compile_commands.json").read_text(encoding="utf-8")):
-        arguments = entry.get("arguments") or shlex.split(entry["command"])
+        yield entry, entry.get("arguments") or shlex.split(entry["command"])
+
+
+def analysed(build):
+    """The source files that a build has compiled where a finding is an error."""
+    files = set()
+    for entry, arguments in entries(build):
+        compiled = Path(entry["directory"], output(arguments))
+        if ERROR not in arguments or not compiled.is_file():
+            continue
+        made = compiled.stat().st_mtime
+        files.update(file for file in sources(build, entry)
+                     if file.is_file() and file.stat().st_mtime < made)
+    return files
+
+
+def commands(build, but):
+    """(name, [file, ...], folder, flags): each source file of the project once, under a name that
+    stays, without those of `but`. Those that a unity build put together are so here too: their
+    headers are read once.
+    """
+    seen = set(but)
+    todo = []
+    for entry, arguments in entries(build):
         flags = kept_flags(arguments)
         folders = include_folders(entry["directory"], flags)
         files = [file for file in sources(build, entry)
@@ -130,11 +153,12 @@ def analyse(unities, command):
 
 
 def main():
-    if len(sys.argv) not in (2, 3):
+    if len(sys.argv) not in (2, 3, 4):
         sys.exit(__doc__)
-    jobs = int(sys.argv[2]) if len(sys.argv) == 3 else os.cpu_count()
+    jobs = int(sys.argv[2]) if len(sys.argv) > 2 else os.cpu_count()
     build = Path(sys.argv[1]).resolve()
-    todo = commands(build)
+    but = analysed(Path(sys.argv[3]).resolve()) if len(sys.argv) > 3 else set()
+    todo = commands(build, but)
     unities = build / "thread_safety"
     unities.mkdir(exist_ok=True)
     failed = 0
@@ -144,8 +168,9 @@ def main():
                 failed += 1
                 print(result.stdout, flush=True)
     count = sum(len(files) for _, files, _, _ in todo)
-    print(f"thread safety: {count} files, {'findings' if failed else 'no findings'}")
-    return 1 if failed or not todo else 0
+    there = f", and {len(but)} that clang has compiled" if but else ""
+    print(f"thread safety: {count} files{there}, {'findings' if failed else 'no findings'}")
+    return 1 if failed or not (todo or but) else 0
 
 
 if __name__ == "__main__":

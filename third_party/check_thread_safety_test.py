@@ -45,7 +45,8 @@ class ThreadSafety(unittest.TestCase):
         self.build.mkdir()
         self.environment = {**os.environ, "CCACHE_DIR": str(self.folder / "cache")}
 
-    def run_on(self, body, flags="-DNEEDED=1", generated="", other="", unity=False, shared=SHARED):
+    def run_on(self, body, flags="-DNEEDED=1", generated="", other="", unity=False, shared=SHARED,
+               but=()):
         folder, build = self.folder, self.build
         (folder / "counter.cc").write_text(SOURCE % body)
         (build / "generated.cc").write_text(generated)
@@ -63,8 +64,24 @@ class ThreadSafety(unittest.TestCase):
         (build / "compile_commands.json").write_text(json.dumps([
             {"directory": str(build), "file": name, "command": command % (name, name)}
             for name in names]))
-        return subprocess.run([sys.executable, SCRIPT, build, "1"], capture_output=True,
+        return subprocess.run([sys.executable, SCRIPT, build, "1", *but], capture_output=True,
                               text=True, check=False, env=self.environment)
+
+    def clang_build(self, flags, made_s):
+        """One that has compiled counter.cc so many seconds after it was changed."""
+        clang = self.folder / "clang"
+        clang.mkdir()
+        (clang / "unity_0_cxx.cxx").write_text(f'#include "{self.folder}/counter.cc"\n')
+        (clang / "compile_commands.json").write_text(json.dumps([
+            {"directory": str(clang), "file": "unity_0_cxx.cxx",
+             "command": f"clang++ {flags} -o counter.o -c unity_0_cxx.cxx"},
+            {"directory": str(clang), "file": "../other.cc",
+             "command": f"clang++ {flags} -o other.o -c ../other.cc"}]))
+        (self.folder / "counter.cc").write_text(SOURCE % "")
+        now = (self.folder / "counter.cc").stat().st_mtime
+        (clang / "counter.o").touch()
+        os.utime(clang / "counter.o", (now + made_s, now + made_s))
+        return [str(clang)]
 
     def cache_counts(self):
         lines = subprocess.run(["ccache", "--print-stats"], capture_output=True, text=True,
@@ -82,6 +99,26 @@ class ThreadSafety(unittest.TestCase):
         self.assertEqual(1, result.returncode)
         self.assertIn("counter.cc:12:13: error: writing variable 'value' requires holding mutex",
                       result.stdout)
+
+    def test_what_clang_has_compiled_is_left_out(self):
+        but = self.clang_build("-Wthread-safety -Werror=thread-safety", made_s=60)
+        result = self.run_on("", but=but)
+        self.assertEqual((0, "thread safety: 0 files, and 1 that clang has compiled, no findings\n"),
+                         (result.returncode, result.stdout))
+        # What was not compiled there is looked at.
+        result = self.run_on("", other='#include "shared.h"\nint Read() { return shared; }\n',
+                             but=but)
+        self.assertEqual(1, result.returncode)
+        self.assertIn("reading variable 'shared' requires holding mutex", result.stdout)
+        self.assertNotIn("counter.cc", result.stdout)
+
+    def test_what_clang_compiled_before_it_was_changed_is_looked_at(self):
+        result = self.run_on("", but=self.clang_build("-Werror=thread-safety", made_s=-60))
+        self.assertEqual(1, result.returncode)
+
+    def test_what_clang_compiled_without_errors_for_findings_is_looked_at(self):
+        result = self.run_on("", but=self.clang_build("-Wthread-safety", made_s=60))
+        self.assertEqual(1, result.returncode)
 
     def test_file_that_does_not_parse_fails(self):
         result = self.run_on("abacus::runtime::MutexLock lock(counter.mutex);", flags="")

@@ -30,7 +30,7 @@ if(CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_compile_options(abacus_flags INTERFACE -Wno-subobject-linkage)
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
-  target_compile_options(abacus_flags INTERFACE -Wthread-safety)
+  target_compile_options(abacus_flags INTERFACE -Wthread-safety -Werror=thread-safety)
 endif()
 target_link_libraries(abacus_flags INTERFACE Threads::Threads)
 
