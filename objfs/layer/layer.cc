@@ -76,6 +76,15 @@ absl::Status Layer::Restore(runtime::CheckpointReader& reader) {
 absl::StatusOr<ReadResult> Layer::Read(uint64_t offset, uint64_t bytes, Version now) {
   return below()->Read(offset, bytes, now);
 }
+absl::StatusOr<std::vector<ReadResult>> Layer::ReadRanges(const std::vector<Range>& ranges,
+                                                          Version now) {
+  std::vector<ReadResult> results;
+  for (const Range& range : ranges) {
+    ABACUS_ASSIGN_OR_RETURN(ReadResult one, Read(range.offset, range.bytes, now));
+    results.push_back(std::move(one));
+  }
+  return results;
+}
 absl::Status Layer::Write(uint64_t offset, const runtime::Block& bytes, Version now) {
   return below()->Write(offset, bytes, now);
 }

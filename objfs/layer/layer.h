@@ -128,6 +128,10 @@ class Layer : public runtime::MobileObject {
   // Up to `bytes` bytes from `offset`: fewer where the file ends, none from its end on. Holes are
   // zeros.
   virtual absl::StatusOr<ReadResult> Read(uint64_t offset, uint64_t bytes, Version now);
+  // Read() of each of `ranges`, whose `bytes` are not 0, in one message: for what lies apart. The
+  // first error of one is that of all; else as many answers as ranges, in their order.
+  virtual absl::StatusOr<std::vector<ReadResult>> ReadRanges(const std::vector<Range>& ranges,
+                                                             Version now);
   // Writes all of `bytes`; the file grows where it must. Durable after Flush().
   virtual absl::Status Write(uint64_t offset, const runtime::Block& bytes, Version now);
   // Writes all of `bytes` at the end, wherever other clients have put it by then, and returns the
@@ -190,7 +194,7 @@ class Layer : public runtime::MobileObject {
 
   ABACUS_OBJECT(Layer, "objfs.Layer", 1, Read, Write, Append, Truncate, Punch, Seek, Push, Flush,
                 GetAttributes, SetInode, Commit, Attach, Detach, Invalidate, Recall, Describe,
-                Claim, SaveInode, FlushData)
+                Claim, SaveInode, FlushData, ReadRanges)
 
  protected:
   // What the layer is; ABACUS_LAYER defines it.
@@ -233,7 +237,7 @@ class Layer : public runtime::MobileObject {
 #define ABACUS_LAYER(Class, version)                                                            \
   ABACUS_OBJECT(Class, Class::kKind.class_name, version, Read, Write, Append, Truncate, Punch,  \
                 Seek, Push, Flush, GetAttributes, SetInode, Commit, Attach, Detach, Invalidate, \
-                Recall, Describe, Claim, SaveInode, FlushData)                                  \
+                Recall, Describe, Claim, SaveInode, FlushData, ReadRanges)                      \
  protected:                                                                                     \
   const ::abacus::objfs::LayerKind& Kind() const override { return kKind; }
 

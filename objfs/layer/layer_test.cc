@@ -148,6 +148,15 @@ TEST_F(LayerTest, StacksAreTheirModelWhereverTheirLayersAre) {
         ASSERT_TRUE(read.ok()) << read.status();
         ASSERT_EQ(read->bytes.view(),
                   offset < model.size() ? model.substr(offset, bytes) : std::string());
+        const std::vector<Range> ranges = {{draw(3000), 1 + draw(200)}, {offset, 1 + bytes}};
+        const auto several = top->ReadRanges(ranges, Now());
+        ASSERT_TRUE(several.ok()) << several.status();
+        ASSERT_EQ(several->size(), ranges.size());
+        for (size_t at = 0; at < ranges.size(); ++at) {
+          const auto& [from, count] = ranges[at];
+          ASSERT_EQ((*several)[at].bytes.view(),
+                    from < model.size() ? model.substr(from, count) : std::string());
+        }
         const auto attributes = top->GetAttributes(Now());
         ASSERT_TRUE(attributes.ok()) << attributes.status();
         ASSERT_EQ(attributes->size, model.size());

@@ -69,16 +69,16 @@ class ColumnsLayer : public Layer {
 
   ABACUS_OBJECT(ColumnsLayer, "objfs.ColumnsLayer", 1, Read, Write, Append, Truncate, Punch, Seek,
                 Push, Flush, GetAttributes, SetInode, Commit, Attach, Detach, Invalidate, Recall,
-                Describe, Claim, SaveInode, FlushData, TakeColumns, CloseColumns, Size, Rebuild,
-                Scrub)
+                Describe, Claim, SaveInode, FlushData, ReadRanges, TakeColumns, CloseColumns, Size,
+                Rebuild, Scrub)
 };
 
 // As ABACUS_LAYER, for a layer over columns.
 #define ABACUS_COLUMNS_LAYER(Class, version)                                                    \
   ABACUS_OBJECT(Class, Class::kKind.class_name, version, Read, Write, Append, Truncate, Punch,  \
                 Seek, Push, Flush, GetAttributes, SetInode, Commit, Attach, Detach, Invalidate, \
-                Recall, Describe, Claim, SaveInode, FlushData, TakeColumns, CloseColumns, Size, \
-                Rebuild, Scrub)                                                                 \
+                Recall, Describe, Claim, SaveInode, FlushData, ReadRanges, TakeColumns,         \
+                CloseColumns, Size, Rebuild, Scrub)                                             \
  protected:                                                                                     \
   const ::abacus::objfs::LayerKind& Kind() const override { return kKind; }
 

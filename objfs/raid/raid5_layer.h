@@ -179,10 +179,10 @@ class Raid5Layer final : public RecordedColumns {
   // -- bytes: raid5_read.cc, raid5_write.cc ------------------------------------------------------
 
   absl::StatusOr<ReadResult> ReadOnce(uint64_t offset, uint64_t bytes, Version now) override;
-  // A plan that was begun: the numbers of its reads.
+  // A plan that was begun: the numbers of its calls, one a column.
   struct Begun {
     ReadPlan plan;
-    std::vector<size_t> reads;
+    std::vector<size_t> calls;
   };
   // How pieces are had, where it can be without that column.
   ReadPlan PlanOf(const std::vector<Striping::Piece>& pieces, std::optional<size_t> without) const;

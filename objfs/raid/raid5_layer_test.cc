@@ -263,6 +263,16 @@ TEST_F(Raid5Test, MostOfAStripeIsWrittenByReadingTheRest) {
   EXPECT_EQ(columns_.Sum(&ColumnSwitch::read_bytes), kUnit);
 }
 
+// The parity of its stripes lies between what is wanted of a column.
+TEST_F(Raid5Test, AReadOfManyStripesIsOneCallAColumn) {
+  Fill(12);
+  const auto read = columns_.top()->Read(kUnit / 2, 11 * kStripe, columns_.Now());
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_TRUE(read->bytes.view() == model_.substr(kUnit / 2, 11 * kStripe));
+  EXPECT_EQ(columns_.Sum(&ColumnSwitch::read_calls), 5u);
+  EXPECT_EQ(columns_.Sum(&ColumnSwitch::read_bytes), 11 * kStripe) << "and no parity";
+}
+
 TEST_F(Raid5Test, ADegradedReadOfAStripeReadsOnlyItsParityBesides) {
   Fill(1);
   columns_.column(0).dead = true;

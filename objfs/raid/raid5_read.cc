@@ -54,18 +54,17 @@ ReadPlan Raid5Layer::PlanOf(const std::vector<Striping::Piece>& pieces,
 
 Raid5Layer::Begun Raid5Layer::BeginReads(ReadPlan plan, ColumnReads& reads) const {
   Begun begun{std::move(plan), {}};
-  for (const ColumnRead& read : begun.plan.reads) {
-    begun.reads.push_back(reads.Begin(below(read.column), read));
+  for (std::vector<ColumnRead>& column : begun.plan.ByColumn()) {
+    const runtime::Ref<Layer>& layer = below(column.front().column);
+    begun.calls.push_back(reads.Begin(layer, std::move(column)));
   }
   return begun;
 }
 
 absl::Status Raid5Layer::Refused(const Begun& begun, const ColumnReads& reads) {
-  for (const size_t read : begun.reads) {
-    if (!reads.answered(read)) continue;
-    const absl::Status& status = reads.answer(read).status();
-    if (absl::IsDataLoss(status)) continue;
-    ABACUS_RETURN_IF_ERROR(Note(reads.what(read).column, status));
+  for (const size_t call : begun.calls) {
+    if (!reads.answered(call) || absl::IsDataLoss(reads.status(call))) continue;
+    ABACUS_RETURN_IF_ERROR(Note(reads.column(call), reads.status(call)));
   }
   return absl::OkStatus();
 }
@@ -90,9 +89,11 @@ absl::StatusOr<Raid5Layer::Begun> Raid5Layer::ReadRound(const std::vector<Stripi
   if (alarm_ != nullptr) {
     std::vector<size_t> asked;
     uint64_t most = 0;
-    for (const ColumnRead& read : direct.reads) {
-      asked.push_back(read.column);
-      most = std::max(most, read.bytes);
+    for (const std::vector<ColumnRead>& column : direct.ByColumn()) {
+      uint64_t wanted = 0;
+      for (const ColumnRead& read : column) wanted += read.bytes;
+      asked.push_back(column.front().column);
+      most = std::max(most, wanted);
     }
     choice = pace_.ChooseAllButOne(asked, most, absl::Now());
   }
@@ -102,32 +103,32 @@ absl::StatusOr<Raid5Layer::Begun> Raid5Layer::ReadRound(const std::vector<Stripi
     ++read_round_;
   }
   Begun first = BeginReads(std::move(direct), reads);
-  if (reads.Wait(first.reads, choice.patience)) return first;
+  if (reads.Wait(first.calls, choice.patience)) return first;
   std::optional<Begun> second;
   bool may_go_round = true;
   absl::Status refused;
   for (bool first_is_there = false; !first_is_there && refused.ok();) {
-    const std::vector<size_t> late = reads.Late(first.reads);
+    const std::vector<size_t> late = reads.Late(first.calls);
     if (!second.has_value() && may_go_round && late.size() == 1) {
       ReadPlan round = PlanOf(pieces, late[0]);
       may_go_round = std::none_of(round.reads.begin(), round.reads.end(),
                                   [&](const ColumnRead& read) { return read.column == late[0]; });
       if (may_go_round && BeginRound()) second = BeginReads(std::move(round), reads);
     }
-    if (second.has_value() && may_go_round && reads.Wait(second->reads, kLookAtTheOtherWay)) {
+    if (second.has_value() && may_go_round && reads.Wait(second->calls, kLookAtTheOtherWay)) {
       // What is refused or damaged there is left to the late one.
-      may_go_round = std::all_of(second->reads.begin(), second->reads.end(),
-                                 [&](size_t read) { return reads.answer(read).ok(); });
+      may_go_round = std::all_of(second->calls.begin(), second->calls.end(),
+                                 [&](size_t call) { return reads.status(call).ok(); });
       if (may_go_round) break;
     }
     first_is_there =
-        reads.Wait(first.reads,
+        reads.Wait(first.calls,
                    second.has_value() && may_go_round ? absl::ZeroDuration() : kLookAtTheOtherWay);
     refused = Refused(first, reads);
   }
   if (second.has_value()) EndRound();
   ABACUS_RETURN_IF_ERROR(refused);
-  const bool round = second.has_value() && !reads.Late(first.reads).empty();
+  const bool round = second.has_value() && !reads.Late(first.calls).empty();
   return round ? *std::move(second) : std::move(first);
 }
 
@@ -140,12 +141,16 @@ absl::StatusOr<ReadResult> Raid5Layer::ReadOnce(uint64_t offset, uint64_t bytes,
   const std::vector<Striping::Piece> pieces = striping_->Pieces(offset, bytes);
   ColumnReads reads(alarm_.get(), &pace_, now);
   ABACUS_ASSIGN_OR_RETURN(const Begun begun, ReadRound(pieces, reads));
-  std::vector<absl::StatusOr<Bytes>> answers;
-  for (const size_t read : begun.reads) {
-    const ColumnRead& what = reads.what(read);
-    answers.push_back(BytesOf(what.column, reads.answer(read), what.bytes));
-    if (!absl::IsDataLoss(answers.back().status())) {
-      ABACUS_RETURN_IF_ERROR(answers.back().status());
+  std::vector<absl::StatusOr<Bytes>> answers;  // of the plan's reads
+  for (const size_t call : begun.calls) {
+    const size_t column = reads.column(call);
+    for (size_t i = 0; answers.size() < begun.plan.reads.size(); ++i) {
+      const ColumnRead& what = begun.plan.reads[answers.size()];
+      if (what.column != column) break;
+      answers.push_back(BytesOf(column, reads.answer(call, i), what.bytes));
+      if (!absl::IsDataLoss(answers.back().status())) {
+        ABACUS_RETURN_IF_ERROR(answers.back().status());
+      }
     }
   }
   Block out = pieces.size() > 1 ? Block::Allocate(bytes) : Block();

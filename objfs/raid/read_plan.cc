@@ -38,4 +38,13 @@ ReadPlan ReadPlan::Of(const std::vector<std::vector<ColumnRead>>& pieces) {
   return plan;
 }
 
+std::vector<std::vector<ColumnRead>> ReadPlan::ByColumn() const {
+  std::vector<std::vector<ColumnRead>> columns;
+  for (const ColumnRead& read : reads) {
+    if (columns.empty() || columns.back().front().column != read.column) columns.emplace_back();
+    columns.back().push_back(read);
+  }
+  return columns;
+}
+
 }  // namespace abacus::objfs

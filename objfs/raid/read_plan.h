@@ -28,6 +28,8 @@ struct ReadPlan {
   // `pieces`: of each what it is the XOR of, as many bytes each; nothing: the piece is not to be
   // had so. What touches or overlaps in a column is one read, and is read once.
   static ReadPlan Of(const std::vector<std::vector<ColumnRead>>& pieces);
+  // `reads` in their order, those of a column together.
+  std::vector<std::vector<ColumnRead>> ByColumn() const;
 
   std::vector<ColumnRead> reads;             // by column and offset; they do not touch
   std::vector<std::vector<Source>> sources;  // of each piece, in the order it was given in

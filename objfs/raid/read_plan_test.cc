@@ -35,5 +35,13 @@ TEST(ReadPlanTest, WhatIsNotToBeHadIsNotRead) {
   EXPECT_THAT(plan.sources, ElementsAre(IsEmpty(), ElementsAre(Source{0, 0})));
 }
 
+TEST(ReadPlanTest, WhatIsOfAColumnIsTogether) {
+  const ReadPlan plan = ReadPlan::Of({{{2, 9, 4}}, {{0, 0, 9}}, {{2, 0, 4}}, {}, {{3, 9, 1}}});
+  EXPECT_THAT(plan.ByColumn(), ElementsAre(ElementsAre(ColumnRead{0, 0, 9}),
+                                           ElementsAre(ColumnRead{2, 0, 4}, ColumnRead{2, 9, 4}),
+                                           ElementsAre(ColumnRead{3, 9, 1})));
+  EXPECT_THAT(ReadPlan().ByColumn(), IsEmpty());
+}
+
 }  // namespace
 }  // namespace abacus::objfs

@@ -75,7 +75,7 @@ class SpreadLayer final : public Layer {
 
   ABACUS_OBJECT(SpreadLayer, kKind.class_name, 1, Read, Write, Append, Truncate, Punch, Seek, Push,
                 Flush, GetAttributes, SetInode, Commit, Attach, Detach, Invalidate, Recall,
-                Describe, Claim, SaveInode, FlushData, Bind, GiveUp, Rebuild, Scrub)
+                Describe, Claim, SaveInode, FlushData, ReadRanges, Bind, GiveUp, Rebuild, Scrub)
 
  protected:
   const LayerKind& Kind() const override { return kKind; }

@@ -34,6 +34,7 @@ struct ColumnSwitch {
   std::atomic<bool> dead{false};
   std::atomic<int64_t> read_ns{0};  // that each read takes longer
   std::atomic<uint64_t> reads{0}, writes{0}, read_bytes{0}, written_bytes{0}, flushes{0};
+  std::atomic<uint64_t> read_calls{0};           // of several reads each, ReadRanges()
   std::atomic<uint64_t> staged{0};               // writes to slots, which are not among `writes`
   std::atomic<uint64_t> records{0};              // changes of the column's attributes
   std::atomic<int> reading{0}, reading_most{0};  // reads that take longer: now, and at most
@@ -72,6 +73,11 @@ class TestColumn final : public ProbeLayer {
   static constexpr bool kAnchored = true;
   static constexpr LayerKind kKind = {"test-column", "test.Column", {}, 1, 1, true};
   explicit TestColumn(std::shared_ptr<ColumnSwitch> control) : control_(std::move(control)) {}
+  absl::StatusOr<std::vector<ReadResult>> ReadRanges(const std::vector<Range>& ranges,
+                                                     Version now) override {
+    ++control_->read_calls;
+    return ProbeLayer::ReadRanges(ranges, now);
+  }
   ABACUS_LAYER(TestColumn, 1)
 
  private:
@@ -256,7 +262,7 @@ class TestColumnsOf {
   void ResetCounters() {
     for (auto& one : switches_) {
       one->reads = one->writes = one->read_bytes = one->written_bytes = 0;
-      one->flushes = one->records = one->staged = 0;
+      one->flushes = one->records = one->staged = one->read_calls = 0;
     }
   }
   uint64_t Sum(std::atomic<uint64_t> ColumnSwitch::*counter) const {
