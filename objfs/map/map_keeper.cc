@@ -102,8 +102,10 @@ MapKeeper::State MapKeeper::Get() {
   const int64_t now = Now();
   State state{.role = core_.role(),
               .row = core_.row(),
+              .revision = core_.revision(),
               .may_serve = core_.MayServe(now),
               .has_lease = core_.HasLease(now),
+              .has_promised = core_.HasPromised(now),
               .reachable = reachable_,
               .why = why_};
   if (core_.revision() == 0) state.row.epoch = 0;

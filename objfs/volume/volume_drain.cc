@@ -136,7 +136,8 @@ absl::Status VolumeSet::DropAt(const KnownServers& known, const std::string& nam
   return absl::UnavailableError(
       absl::StrCat("server ", server, " is none of volume '", name,
                    "' any more, but has not removed what it kept of it: there, remove ", name,
-                   ", .map-", name, " and .columns-", name, "-* (", dropped.message(), ")"));
+                   ", .map-", name, ", .row-", name, " and .columns-", name, "-* (",
+                   dropped.message(), ")"));
 }
 
 absl::Status VolumeSet::RemoveServer(const std::string& name, const std::string& before) {
