@@ -39,8 +39,8 @@ class MapKeeper {
     bool may_serve = false;
     bool has_lease = false;
     bool has_promised = false;  // to another server, or an earlier process of this one may have
-    bool reachable = false;  // the map has answered the last call
-    std::string why;         // it has not
+    bool reachable = false;     // the map has answered the last call
+    std::string why;            // it has not
   };
   // Limits: how long a change of the row is tried.
   static constexpr std::chrono::seconds kEditPatience{5};

@@ -77,9 +77,10 @@ absl::Status Planner::FindNewest() {
   const auto newest = std::min_element(witnesses_.begin(), witnesses_.end(), IsNewer);
   if (newest == witnesses_.end() || !newest->row.has_value()) {
     std::vector<std::string> silent = Doubts();
-    return Refuse(absl::StrCat("no server that answers remembers it",
-                               silent.empty() ? "" : absl::StrCat(": ", absl::StrJoin(silent, "; ")),
-                               ". Start the servers that kept the volume's names and inodes"));
+    return Refuse(
+        absl::StrCat("no server that answers remembers it",
+                     silent.empty() ? "" : absl::StrCat(": ", absl::StrJoin(silent, "; ")),
+                     ". Start the servers that kept the volume's names and inodes"));
   }
   newest_ = *newest->row;
   return absl::OkStatus();

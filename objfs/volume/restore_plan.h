@@ -22,14 +22,14 @@ namespace abacus::objfs {
 
 // What one server knows of a volume, over restarts.
 struct MapMemory {
-  bool keeps_names = false;  // names and inodes; false: columns at most, and what follows up to
-                             // `seen_epoch` is not there
-  std::string url;           // of the map
-  uint64_t place = 0;        // of this server
-  std::string row;           // that it has seen last (VolumeRow); empty: none
-  int64_t revision = 0;      // of that, in the map
-  bool is_whole = false;     // what it has of names and inodes can be served
-  std::string why;           // it cannot
+  bool keeps_names = false;   // names and inodes; false: columns at most, and what follows up to
+                              // `seen_epoch` is not there
+  std::string url;            // of the map
+  uint64_t place = 0;         // of this server
+  std::string row;            // that it has seen last (VolumeRow); empty: none
+  int64_t revision = 0;       // of that, in the map
+  bool is_whole = false;      // what it has of names and inodes can be served
+  std::string why;            // it cannot
   uint64_t serves_epoch = 0;  // it answers for the volume now, in that epoch; 0: it does not
   bool has_promised = false;  // to another server, to leave the volume to that one for some seconds
   uint64_t seen_epoch = 0;    // the highest that it has seen in anything

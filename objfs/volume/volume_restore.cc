@@ -5,9 +5,12 @@
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <set>
+#include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "objfs/replica/replica_record.h"
@@ -23,9 +26,9 @@ namespace {
 constexpr ObjectId kRowsTurn = 2;  // of VolumeSet::names_, as in volume_drain.cc
 // All servers together.
 constexpr std::chrono::seconds kAnswerPatience{5};
-// The row is not there for so long before one is made. Calls of the map are answered within a
-// second, and who looks at it does so more often: nobody will have read a row of before, and compare
-// with its revision, which a map that was begun anew gives a second time.
+// The row is not there for so long before one is made. Calls of the map end within a second, and
+// who does not find the row does nothing but look again: what compares with a revision of before,
+// which a map that was begun anew gives a second time, is over by then.
 constexpr std::chrono::seconds kAbsence{3};
 // What was promised is over by then.
 constexpr std::chrono::seconds kPromisePatience{10};
@@ -54,6 +57,17 @@ absl::Status CheckThereIsNone(MapStore& map, const std::string& url, const std::
       absl::StrCat("the map at ", url, " has a row of volume '", name, "', of epoch ", row.epoch,
                    ", by which ", row.servers[row.primary],
                    " answers for it. Nothing was changed; see abacus volume status ", name));
+}
+
+absl::Status CreateRow(MapStore& map, const VolumeRow& row, const std::string& url,
+                       const std::string& name) {
+  const absl::Status created = map.Create(row);
+  if (!absl::IsAlreadyExists(created)) return created;
+  // One member of the map may have made it, and not said so; or it is somebody else's.
+  const absl::StatusOr<MapAnswer> there = map.Call({.kind = MapCall::Kind::kRead});
+  if (there.ok() && there->reading.row == row) return absl::OkStatus();
+  ABACUS_RETURN_IF_ERROR(CheckThereIsNone(map, url, name));
+  return created;
 }
 
 }  // namespace
@@ -97,8 +111,8 @@ absl::StatusOr<MapMemory> VolumeSet::Remembered(const std::string& name, uint64_
   return memory;
 }
 
-absl::StatusOr<std::vector<ServerMemory>> VolumeSet::AskAllWhatTheyRemember(
-    const std::string& name, const MapPlace& place) {
+absl::StatusOr<std::vector<ServerMemory>> VolumeSet::AskAllWhatTheyRemember(const std::string& name,
+                                                                            const MapPlace& place) {
   ABACUS_ASSIGN_OR_RETURN(const MapMemory own, Remembered(name, place.key));
   std::map<std::string, absl::StatusOr<MapMemory>> answers;
   std::set<std::string> named;
@@ -145,8 +159,8 @@ absl::StatusOr<std::vector<ServerMemory>> VolumeSet::AskAllWhatTheyRemember(
 absl::StatusOr<RestoredMap> VolumeSet::RestoreMap(const std::string& name, bool forced) {
   const std::shared_ptr<MappedVolume> mapped = FindMapped(name);
   if (mapped == nullptr || host_.find_set == nullptr || host_.open_map == nullptr) {
-    return absl::NotFoundError(absl::StrCat(
-        "this server keeps no names and inodes of a volume '", name, "' with a map elsewhere"));
+    return absl::NotFoundError(absl::StrCat("this server keeps no names and inodes of a volume '",
+                                            name, "' with a map elsewhere"));
   }
   const MapPlace place = mapped->place();
   const Turns::Turn turn(names_, kRowsTurn);
@@ -170,11 +184,7 @@ absl::StatusOr<RestoredMap> VolumeSet::RestoreMap(const std::string& name, bool 
     }
     std::this_thread::sleep_for(kLookAgain);
   }
-  absl::Status created = map->Create(plan.row);
-  if (absl::IsAlreadyExists(created)) {  // somebody else's, which is told of
-    ABACUS_RETURN_IF_ERROR(CheckThereIsNone(*map, place.url, name));
-  }
-  ABACUS_RETURN_IF_ERROR(created);
+  ABACUS_RETURN_IF_ERROR(CreateRow(*map, plan.row, place.url, name));
   return RestoredMap{.url = place.url,
                      .epoch = plan.row.epoch,
                      .primary = plan.row.servers[plan.row.primary],

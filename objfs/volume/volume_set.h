@@ -45,8 +45,8 @@ struct VolumeSummary {
 //
 // Where such a volume is to outlive each of its servers, its map is elsewhere (map/README.md): then
 // several of its servers keep a copy of its inodes, each in the directory NAME, and which of them
-// answers for it changes. Each of these has the files ".map-NAME" (map/map_place.h) and ".row-NAME",
-// the row of the map as it has seen it last (map/remembered_row.h), and no ".servers-NAME".
+// answers for it changes. Each of these has the file ".map-NAME" (map/map_place.h), in ".row-NAME"
+// the map's row as it has seen it last (map/remembered_row.h), and no ".servers-NAME".
 //
 // Names are 1 to 64 letters, digits, '-', '_' and '.', and do not begin with a dot.
 // Errors: kInvalidArgument - a name, or a stack; the message tells the way out. kNotFound - the
@@ -189,8 +189,8 @@ class VolumeSet final : public runtime::AnchoredObject {
 
   ABACUS_OBJECT(VolumeSet, "objfs.VolumeSet", 1, Create, Open, List, Delete, CreateSpread, Servers,
                 KeepColumns, DropColumns, Columns, ChangeServer, CreateMapped, Map, KeepCopy,
-                DropCopy, Promise, Copy, LetGo, HandOver, MoveCopy, RemoveServer,
-                RestoreMap, Remembered)
+                DropCopy, Promise, Copy, LetGo, HandOver, MoveCopy, RemoveServer, RestoreMap,
+                Remembered)
 
  private:
   // Volumes look for columns here while they end, which may be after their set has.
