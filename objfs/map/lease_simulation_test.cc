@@ -162,5 +162,57 @@ TEST(LeaseCore, ACopyBecomesCurrentWhenTheLeaseOutlastsWhatWasTold) {
   Switched::kRenewForMoreCandidates = true;
 }
 
+// Its row was put back (volume/restore_plan.h), under the revision that the lost one had.
+TEST(LeaseCore, ARevisionThatAMapGivesASecondTimeIsNoRowOfBefore) {
+  using Kind = MapCall::Kind;
+  using State = MapAnswer::State;
+  constexpr int64_t kSecond = 1'000'000'000;
+  int64_t now = 1000 * kSecond;
+  LeaseCore core(LeaseOptions(), 0, 77, now);
+  MapReading map{.revision = 1, .row = {}, .holder = "", .holder_revision = 0};
+  map.row.key = 1;
+  map.row.servers = {"a:1", "b:1"};
+  map.row.copies = {{0, true}, {1, false}};
+  const auto expect = [&](Kind kind, State state = State::kDone) {
+    const auto call = core.NextCall(now);
+    ASSERT_TRUE(call.has_value() && call->kind == kind) << "another call";
+    if (kind == Kind::kTake) {
+      map.row = call->row;
+      map.holder = call->holder;
+      map.revision = map.holder_revision = map.revision + 1;
+    }
+    core.OnAnswer(now, {.state = state, .reading = map});
+  };
+  for (const Kind kind : {Kind::kRead, Kind::kGrant, Kind::kTake}) expect(kind);
+  ASSERT_EQ(core.role(), LeaseCore::Role::kPrimary);
+  ASSERT_EQ(core.row().epoch, 2u);
+
+  map.row.epoch = 9;
+  map.holder.clear();
+  map.holder_revision = 0;
+  now += kSecond;
+  expect(Kind::kRenew, State::kRefused);
+  expect(Kind::kRead);
+  EXPECT_EQ(core.role(), LeaseCore::Role::kCopy);
+  EXPECT_FALSE(core.MayServe(now));
+  EXPECT_EQ(core.row().epoch, 9u);
+  // Where a call was not answered it may be another map that answers the next.
+  expect(Kind::kGrant, State::kUnknown);
+  now += kSecond;
+  for (const Kind kind : {Kind::kRead, Kind::kGrant, Kind::kTake}) expect(kind);
+  EXPECT_EQ(core.row().epoch, 10u);
+  EXPECT_TRUE(core.MayServe(now));
+
+  now += kSecond;
+  map.holder.clear();
+  map.holder_revision = 0;
+  expect(Kind::kRenew, State::kRefused);
+  expect(Kind::kRead);
+  expect(Kind::kGrant, State::kUnknown);
+  now += kSecond;
+  expect(Kind::kRead);
+  EXPECT_EQ(core.role(), LeaseCore::Role::kPrimary);
+}
+
 }  // namespace
 }  // namespace abacus::objfs::testing
