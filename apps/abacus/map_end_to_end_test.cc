@@ -69,6 +69,9 @@ class MapEndToEndTest : public MountEndToEndTest {
   Outcome AtOther(const std::vector<std::string>& arguments) const {
     return RunAbacus(arguments, {.environment = {"ABACUS_SERVER=" + other_address_}});
   }
+  bool Remembers(const std::string& data, const std::string& line) const {
+    return folder_.Read(data + "/volumes/.row-home").find(line) != std::string::npos;
+  }
   static void Kill(Command& server) {
     server.Signal(SIGKILL);
     server.Wait();
@@ -155,6 +158,9 @@ TEST_F(MapEndToEndTest, WhatCannotBeIsToldAndNothingIsMade) {
   const Outcome copies = Create(etcd_->url(), "3");
   EXPECT_EQ(copies.code, 2);
   EXPECT_THAT(copies.err, HasSubstr("copies of its metadata, not 3"));
+  const Outcome nothing = Abacus({"volume", "restore-map", "home"});
+  EXPECT_EQ(nothing.code, 2);
+  EXPECT_THAT(nothing.err, HasSubstr("a volume 'home' made with --map"));
   const std::string url = etcd_->url();
   etcd_->Kill();
   const Outcome gone = Create(url, "1");
@@ -230,6 +236,7 @@ TEST_F(MapEndToEndTest, WithoutThePrimaryARowIsPutBackByForceOnlyAndNeverForACop
   ASSERT_EQ(Create(etcd_->url(), "2").code, 0);
   ASSERT_TRUE(Put("a", "one"));
   ASSERT_TRUE(Eventually([&] { return AreCurrent(); })) << told_;
+  ASSERT_TRUE(Eventually([&] { return Remembers("other", "copy 1 current"); }));
   const std::string control = address_;
   Kill(*server_);
   etcd_->BeginAnew();
@@ -245,18 +252,14 @@ TEST_F(MapEndToEndTest, WithoutThePrimaryARowIsPutBackByForceOnlyAndNeverForACop
   StartServer(control);
   ASSERT_TRUE(Eventually([&] { return AreCurrent(); })) << told_;
   EXPECT_EQ(Map()["primary"], other_address_);
-  ASSERT_TRUE(Eventually([&] {
-    return folder_.Read("data/volumes/.row-home").find("copy 0 current") != std::string::npos;
-  }));
+  ASSERT_TRUE(Eventually([&] { return Remembers("data", "copy 0 current"); }));
 
   // This one goes on alone, and remembers that before it acknowledges anything.
   Kill(*server_);
   ASSERT_TRUE(Eventually([&] {
     return AtOther({"put", "home:b", folder_.Write("in", "two")}).code == 0;
   }));
-  ASSERT_TRUE(Eventually([&] {
-    return folder_.Read("other/volumes/.row-home").find("copy 0 behind") != std::string::npos;
-  }));
+  EXPECT_TRUE(Remembers("other", "copy 0 behind"));
   Kill(*other_);
   etcd_->BeginAnew();
   StartServer(control);

@@ -153,15 +153,12 @@ absl::Status RestoreMap(runtime::Node& node, const VolumeSets& sets, const Volum
   ABACUS_ASSIGN_OR_RETURN(const objfs::RestoredMap restored,
                           set->RestoreMap(options.name, options.force));
   for (const std::string& doubt : restored.doubts) {
-    fprintf(stderr, "gone on by --force: %s
-", doubt.c_str());
+    fprintf(stderr, "gone on by --force: %s\n", doubt.c_str());
   }
   printf(
-      "the map at %s has a row of volume '%s' again, of epoch %llu: %s is to answer for it; "
-      "next: abacus volume status %s
-      ",
-      restored.url.c_str(),
-      options.name.c_str(), static_cast<unsigned long long>(restored.epoch),
+      "the map at %s has a row of volume '%s' again, of epoch %llu: %s is to answer for it; next: "
+      "abacus volume status %s\n",
+      restored.url.c_str(), options.name.c_str(), static_cast<unsigned long long>(restored.epoch),
       restored.primary.c_str(), options.name.c_str());
   return absl::OkStatus();
 }

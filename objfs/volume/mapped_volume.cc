@@ -96,9 +96,9 @@ bool MappedVolume::Follow() {
   const MapKeeper::State state = keeper_->Get();
   if (state.row.epoch == 0) return true;  // the map has said nothing yet
   servers_->Set(state.row.servers);
-  const absl::Status remembered = host_.memory->Follow(*keeper_);  // this row, or a later one
   const bool is_primary = state.role == LeaseCore::Role::kPrimary;
   if (epoch_ != 0 && (!is_primary || state.row.epoch != epoch_)) End();
+  const absl::Status remembered = host_.memory->Follow(*keeper_);  // this row, or a later one
   if (is_primary && epoch_ == state.row.epoch) return remembered.ok();
   if (!is_primary && state.role != LeaseCore::Role::kCopy) return remembered.ok();
   // What the row calls this server's is not opened as a copy of another one's.

@@ -26,10 +26,10 @@ namespace {
 constexpr ObjectId kRowsTurn = 2;  // of VolumeSet::names_, as in volume_drain.cc
 // All servers together.
 constexpr std::chrono::seconds kAnswerPatience{5};
-// The row is not there for so long before one is made. Calls of the map end within a second, and
-// who does not find the row does nothing but look again: what compares with a revision of before,
-// which a map that was begun anew gives a second time, is over by then.
-constexpr std::chrono::seconds kAbsence{3};
+// The row is not there for so long before one is made. That is longer than a lease of the lost map,
+// and than what its holder promised to clients by it; and than any call of before, which may
+// compare with a revision that a map that was begun anew gives a second time (map/README.md).
+constexpr std::chrono::seconds kAbsence{6};
 // What was promised is over by then.
 constexpr std::chrono::seconds kPromisePatience{10};
 constexpr std::chrono::milliseconds kLookAgain{50};
