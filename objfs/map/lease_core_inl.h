@@ -293,8 +293,8 @@ void BasicLeaseCore<Policy>::OnGrant(int64_t now, const MapAnswer& answer) {
   attached_ = false;
   lease_ = answer.state == MapAnswer::State::kDone ? call_->lease : 0;
   // It may be another map that answers next, as where it was begun anew: what is compared with it
-  // is read from it first.
-  if (answer.state == MapAnswer::State::kUnknown) stale_ = true;
+  // is read from it first. A copy does that anyway.
+  if (answer.state == MapAnswer::State::kUnknown && role_ == Role::kPrimary) stale_ = true;
   lease_sent_ = Policy::kCountFromSending ? call_at_ : now;
   renew_at_ = call_at_ + options_.renew_ns;
 }

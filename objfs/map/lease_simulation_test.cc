@@ -47,6 +47,24 @@ TEST(LeaseSimulation, ThereIsNeverMoreThanOnePrimaryAndItHasAll) {
   EXPECT_GE(stats.moved, steps_min / 100'000);
 }
 
+TEST(LeaseSimulation, ARowThatTheMapLostIsPutBackAndNothingIsLostWithIt) {
+  constexpr uint64_t kStepsUsually = runtime::testing::kSanitized ? 100'000 : 500'000;
+  const uint64_t steps_min = std::getenv("ABACUS_LONG") != nullptr ? 30'000'000 : kStepsUsually;
+  LeaseStats stats;
+  uint64_t steps = 0, seed = 0;
+  while (steps < steps_min) {
+    const auto result = LeaseWorld<FaithfulLeasePolicy>(++seed, &stats, /*loses_rows=*/true).Run();
+    ASSERT_EQ(result.broken, "") << "seed " << seed;
+    steps += result.steps;
+  }
+  std::printf("%d steps, %d seeds: %d rows lost, %d put back, %d acknowledged, %d beginnings\n",
+              static_cast<int>(steps), static_cast<int>(seed), static_cast<int>(stats.lost),
+              static_cast<int>(stats.restored), static_cast<int>(stats.acknowledged),
+              static_cast<int>(stats.takeovers));
+  EXPECT_GE(stats.restored, steps_min / 100'000);
+  EXPECT_GE(stats.acknowledged, steps_min / 200);
+}
+
 // Not constants as in the faithful ones: one build serves for all mutations.
 struct SwitchedLeasePolicy {
   static inline bool kCountFromSending = true;

@@ -176,6 +176,9 @@ absl::StatusOr<RestoredMap> VolumeSet::RestoreMap(const std::string& name, bool 
     ABACUS_ASSIGN_OR_RETURN(plan, PlanRestore(name, place.url, place.key, asked, forced));
     if (!plan.waits) break;
     if (std::chrono::steady_clock::now() >= end) {
+      // All have answered, and none of them has served all the while: it leads to nothing that one
+      // asks which does not know yet that its epoch is over.
+      if (plan.doubts.empty()) break;
       return absl::FailedPreconditionError(absl::StrCat(
           "the row of volume '", name, "' is not put back: another server, which has not answered ",
           "here, asks ", plan.row.servers[plan.row.primary],
