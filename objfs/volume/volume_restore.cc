@@ -23,7 +23,7 @@ using runtime::Ref;
 
 namespace {
 
-constexpr ObjectId kRowsTurn = 2;  // of VolumeSet::names_, as in volume_drain.cc
+constexpr ObjectId kRestoresTurn = 2;  // of VolumeSet::names_: kRowsTurn of volume_drain.cc
 // All servers together.
 constexpr std::chrono::seconds kAnswerPatience{5};
 // The row is not there for so long before one is made. That is longer than a lease of the lost map,
@@ -33,6 +33,10 @@ constexpr std::chrono::seconds kAbsence{6};
 // What was promised is over by then.
 constexpr std::chrono::seconds kPromisePatience{10};
 constexpr std::chrono::milliseconds kLookAgain{50};
+// Whoever is asked what it remembers looks at all its columns.
+constexpr std::chrono::milliseconds kAskAgain{500};
+// The next call of a map that has not answered goes to another of its members.
+constexpr int kReadsMax = 5;
 
 // What a volume's directory is worth, open or not.
 absl::StatusOr<ReplicaRecord> RecordIn(const std::string& directory) {
@@ -49,7 +53,10 @@ absl::StatusOr<ReplicaRecord> RecordIn(const std::string& directory) {
 
 // Errors: kAlreadyExists - there is a row. kUnavailable.
 absl::Status CheckThereIsNone(MapStore& map, const std::string& url, const std::string& name) {
-  const absl::StatusOr<MapAnswer> answer = map.Call({.kind = MapCall::Kind::kRead});
+  absl::StatusOr<MapAnswer> answer = map.Call({.kind = MapCall::Kind::kRead});
+  for (int i = 1; i < kReadsMax && absl::IsUnavailable(answer.status()); ++i) {
+    answer = map.Call({.kind = MapCall::Kind::kRead});
+  }
   if (absl::IsNotFound(answer.status())) return absl::OkStatus();
   ABACUS_RETURN_IF_ERROR(answer.status());
   const VolumeRow& row = answer->reading.row;
@@ -93,6 +100,8 @@ absl::StatusOr<MapMemory> VolumeSet::Remembered(const std::string& name, uint64_
   const MapKeeper::State state = mapped->keeper().Get();
   memory.serves_epoch = state.may_serve ? state.row.epoch : 0;
   memory.has_promised = state.has_promised;
+  // Also one that could not be remembered.
+  memory.seen_epoch = std::max(memory.seen_epoch, state.row.epoch);
   const absl::StatusOr<std::optional<RememberedRow>> row = mapped->memory().Get();
   if (!row.ok()) memory.doubt = std::string(runtime::ToStd(row.status().message()));
   if (row.ok() && row->has_value()) {
@@ -163,7 +172,7 @@ absl::StatusOr<RestoredMap> VolumeSet::RestoreMap(const std::string& name, bool 
                                             name, "' with a map elsewhere"));
   }
   const MapPlace place = mapped->place();
-  const Turns::Turn turn(names_, kRowsTurn);
+  const Turns::Turn turn(names_, kRestoresTurn);
   ABACUS_ASSIGN_OR_RETURN(const auto map, host_.open_map(place.url, name, place.key));
   ABACUS_RETURN_IF_ERROR(CheckThereIsNone(*map, place.url, name));
   std::this_thread::sleep_for(kAbsence);
@@ -185,7 +194,7 @@ absl::StatusOr<RestoredMap> VolumeSet::RestoreMap(const std::string& name, bool 
           " again and again to leave the volume to it, and serves it. Stop that one, or have it "
           "answer"));
     }
-    std::this_thread::sleep_for(kLookAgain);
+    std::this_thread::sleep_for(kAskAgain);
   }
   ABACUS_RETURN_IF_ERROR(CreateRow(*map, plan.row, place.url, name));
   return RestoredMap{.url = place.url,
