@@ -101,8 +101,11 @@ bool MappedVolume::Follow() {
   const absl::Status remembered = host_.memory->Follow(*keeper_);  // this row, or a later one
   if (is_primary && epoch_ == state.row.epoch) return remembered.ok();
   if (!is_primary && state.role != LeaseCore::Role::kCopy) return remembered.ok();
-  // What the row calls this server's is not opened as a copy of another one's.
-  if (!is_primary && state.row.primary == place_.place) return CheckStore() && remembered.ok();
+  // What the row calls this server's is not opened as a copy of another one's. Where it is open as
+  // that already, as a row that was put back may find it, the copy says what it is worth.
+  if (!is_primary && state.row.primary == place_.place) {
+    return (copy_here_ != nullptr || CheckStore()) && remembered.ok();
+  }
   {
     MutexLock lock(mutex_);
     opens_ = false;  // what comes after this is another time
