@@ -70,7 +70,15 @@ struct RemoveOptions {
 int Remove(const RemoveOptions& options);
 
 struct VolumeOptions {
-  enum class What : uint8_t { kList, kCreate, kDelete, kAddServer, kReplaceServer, kDrain };
+  enum class What : uint8_t {
+    kList,
+    kCreate,
+    kDelete,
+    kAddServer,
+    kReplaceServer,
+    kDrain,
+    kRestoreMap,
+  };
   ClientOptions client;
   What what = What::kList;
   std::string name;
@@ -80,7 +88,7 @@ struct VolumeOptions {
   std::string map;                   // of a new one; empty: at its first server
   uint64_t metadata_copies = 1;      // of a new one with a map
   std::string before, now;           // servers: kAddServer has only `now`
-  bool force = false;                // kReplaceServer
+  bool force = false;                // kReplaceServer, kRestoreMap
 };
 int VolumeCommand(const VolumeOptions& options);
 int DrainCommand(const VolumeOptions& options);  // kDrain

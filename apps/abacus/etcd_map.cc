@@ -63,8 +63,10 @@ void PutKey(const std::string& key, const std::string& value, int64_t lease,
 
 class EtcdMap final : public objfs::MapStore {
  public:
-  EtcdMap(std::vector<std::string> members, const std::string& prefix, int64_t lease_s)
+  EtcdMap(std::vector<std::string> members, std::string volume, const std::string& prefix,
+          int64_t lease_s)
       : members_(std::move(members)),
+        volume_(std::move(volume)),
         row_key_(prefix + "/row"),
         primary_key_(prefix + "/primary"),
         lease_s_(lease_s) {
@@ -155,7 +157,9 @@ class EtcdMap final : public objfs::MapStore {
     const auto& holders = response.responses(1).response_range().kvs();
     if (rows.empty()) {
       return absl::NotFoundError(absl::StrCat("etcd at ", absl::StrJoin(members_, ","),
-                                              " has no row of the volume: ", row_key_));
+                                              " has no row of the volume: ", row_key_,
+                                              ". If it has lost it, and the volume was not ",
+                                              "deleted: abacus volume restore-map ", volume_));
     }
     MapAnswer answer{.state = MapAnswer::State::kDone, .reading = {}};
     ABACUS_ASSIGN_OR_RETURN(answer.reading.row, VolumeRow::Decode(rows[0].value()));
@@ -215,6 +219,7 @@ class EtcdMap final : public objfs::MapStore {
   }
 
   const std::vector<std::string> members_;
+  const std::string volume_;
   const std::string row_key_, primary_key_;
   const int64_t lease_s_;
   std::vector<std::shared_ptr<grpc::Channel>> channels_;
@@ -240,7 +245,7 @@ absl::StatusOr<std::unique_ptr<objfs::MapStore>> OpenEtcdMap(const std::string& 
   const std::string prefix =
       absl::StrCat("/abacus/volumes/", volume, "-", absl::Hex(key, absl::kZeroPad16));
   const int64_t seconds = absl::ToInt64Seconds(absl::Ceil(lease, absl::Seconds(1)));
-  return std::make_unique<EtcdMap>(std::move(members), prefix, seconds);
+  return std::make_unique<EtcdMap>(std::move(members), volume, prefix, seconds);
 }
 
 }  // namespace abacus::apps

@@ -75,6 +75,7 @@ class CommandLine {
   RemoveOptions remove_;
   VolumeOptions volume_list_, volume_create_, volume_delete_;
   VolumeOptions volume_add_server_, volume_replace_server_, volume_drain_;
+  VolumeOptions volume_restore_map_;
   RepairOptions volume_status_, rebuild_, scrub_;
   FsckOptions fsck_;
   MountOptions mount_;
@@ -264,6 +265,15 @@ void CommandLine::AddVolumes() {
       "--to", &volume_drain_.now, drained,
       "the one that keeps it then; files stay as redundant as they are, of names and inodes, "
       "if the first keeps them, there is a copy less until they are copied");
+  CLI::App* restored = add_named(
+      "restore-map",
+      "put a volume's row back into its map, which has lost it, from what the servers remember",
+      &volume_restore_map_, VolumeOptions::What::kRestoreMap);
+  restored->add_flag(
+      "--force", volume_restore_map_.force,
+      "also where not all servers of the volume answer, or one remembers nothing: what they alone "
+      "have of names and inodes is lost, and they are filled again from the one that answers for "
+      "the volume; none of them may be serving");
   const auto add_repair = [&](CLI::App* parent, const char* name, const char* what,
                               RepairOptions* options, RepairOptions::What which) {
     options->what = which;

@@ -57,6 +57,25 @@ class MapEndToEndTest : public MountEndToEndTest {
     EXPECT_EQ(code_, code) << told_;
     return map;
   }
+  bool AreCurrent() {
+    const nlohmann::json map = Map();
+    size_t current = 0;
+    for (const auto& copy : map.value("copies", nlohmann::json::array())) {
+      current += copy["current"].get<bool>() ? 1 : 0;
+    }
+    return map.value("serves", false) && current == 2;
+  }
+  // As told by the other server.
+  Outcome AtOther(const std::vector<std::string>& arguments) const {
+    return RunAbacus(arguments, {.environment = {"ABACUS_SERVER=" + other_address_}});
+  }
+  bool Remembers(const std::string& data, const std::string& line) const {
+    return folder_.Read(data + "/volumes/.row-home").find(line) != std::string::npos;
+  }
+  static void Kill(Command& server) {
+    server.Signal(SIGKILL);
+    server.Wait();
+  }
   bool Put(const std::string& name, const std::string& text) {
     return Abacus({"put", "home:" + name, folder_.Write("in", text)}).code == 0;
   }
@@ -139,6 +158,9 @@ TEST_F(MapEndToEndTest, WhatCannotBeIsToldAndNothingIsMade) {
   const Outcome copies = Create(etcd_->url(), "3");
   EXPECT_EQ(copies.code, 2);
   EXPECT_THAT(copies.err, HasSubstr("copies of its metadata, not 3"));
+  const Outcome nothing = Abacus({"volume", "restore-map", "home"});
+  EXPECT_EQ(nothing.code, 2);
+  EXPECT_THAT(nothing.err, HasSubstr("a volume 'home' made with --map"));
   const std::string url = etcd_->url();
   etcd_->Kill();
   const Outcome gone = Create(url, "1");
@@ -152,6 +174,111 @@ TEST_F(MapEndToEndTest, WhatCannotBeIsToldAndNothingIsMade) {
   const Outcome again = Create(url, "1");
   EXPECT_EQ(again.code, 2);
   EXPECT_TRUE(Put("a", "one")) << "the first one is as it was";
+}
+
+TEST_F(MapEndToEndTest, AMapThatWasBegunAnewGetsItsRowBackAndAServerMayDieThen) {
+  ASSERT_EQ(Create(etcd_->url(), "2").code, 0);
+  ASSERT_TRUE(Put("a", "one"));
+  ASSERT_TRUE(Eventually([&] { return AreCurrent(); })) << told_;
+  const Outcome there = Abacus({"volume", "restore-map", "home"});
+  EXPECT_EQ(there.code, 2);
+  EXPECT_THAT(there.err, HasSubstr("has a row of volume 'home', of epoch 2"));
+
+  // Nobody who served before goes on when it is started again.
+  etcd_->BeginAnew();
+  const std::string control = address_, other_control = other_address_;
+  Kill(*server_);
+  Kill(*other_);
+  StartServer(control);
+  Outcome refused;
+  ASSERT_TRUE(Eventually([&] {
+    refused = Abacus({"get", "home:a"});
+    return refused.err.find("abacus volume restore-map home") != std::string::npos;
+  })) << refused.err;
+  refused = Abacus({"volume", "restore-map", "home"});
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("server " + other_control + " does not answer"));
+  EXPECT_THAT(refused.err, HasSubstr("--force"));
+  other_ = BeginServer("other", other_control, {}, &other_address_);
+  Outcome restored;
+  ASSERT_TRUE(Eventually([&] {
+    restored = Abacus({"volume", "restore-map", "home"});
+    return restored.code == 0;
+  })) << restored.err;
+  EXPECT_THAT(restored.out, HasSubstr(control + " is to answer for it"));
+  ASSERT_TRUE(Eventually([&] { return Get("a") == "one"; })) << told_;
+  ASSERT_TRUE(Put("b", "two"));
+  EXPECT_GT(Map()["epoch"].get<int>(), 2);
+  ASSERT_TRUE(Eventually([&] { return AreCurrent(); })) << told_;
+  EXPECT_THAT(Abacus({"volume", "restore-map", "home"}).err, HasSubstr("has a row of volume"));
+
+  Kill(*server_);
+  ASSERT_TRUE(Eventually([&] {
+    return AtOther({"get", "home:a"}).out + AtOther({"get", "home:b"}).out == "onetwo";
+  }));
+}
+
+TEST_F(MapEndToEndTest, WhoServesWhenTheMapLosesTheRowGoesOnAndIsTheOneInTheNewRow) {
+  ASSERT_EQ(Create(etcd_->url(), "2").code, 0);
+  ASSERT_TRUE(Put("a", "one"));
+  ASSERT_TRUE(Eventually([&] { return AreCurrent(); })) << told_;
+  etcd_->BeginAnew();
+  ASSERT_TRUE(Put("b", "two")) << "by what its copy has promised";
+  const Outcome restored = AtOther({"volume", "restore-map", "home"});
+  EXPECT_EQ(restored.code, 0) << restored.err;
+  EXPECT_THAT(restored.out, HasSubstr(address_ + " is to answer for it"));
+  ASSERT_TRUE(Eventually([&] { return AreCurrent(); })) << told_;
+  EXPECT_EQ(Get("a") + Get("b"), "onetwo");
+  EXPECT_EQ(Map()["primary"], address_);
+}
+
+TEST_F(MapEndToEndTest, WithoutThePrimaryARowIsPutBackByForceOnlyAndNeverForACopyThatIsBehind) {
+  ASSERT_EQ(Create(etcd_->url(), "2").code, 0);
+  ASSERT_TRUE(Put("a", "one"));
+  ASSERT_TRUE(Eventually([&] { return AreCurrent(); })) << told_;
+  ASSERT_TRUE(Eventually([&] { return Remembers("other", "copy 1 current"); }));
+  const std::string control = address_;
+  Kill(*server_);
+  etcd_->BeginAnew();
+  const Outcome refused = AtOther({"volume", "restore-map", "home"});
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("server " + control + " does not answer"));
+  EXPECT_THAT(refused.err, HasSubstr("is lost for good"));
+  const Outcome forced = AtOther({"volume", "restore-map", "home", "--force"});
+  ASSERT_EQ(forced.code, 0) << forced.err;
+  EXPECT_THAT(forced.err, HasSubstr("server " + control + " does not answer"));
+  ASSERT_TRUE(Eventually([&] { return AtOther({"get", "home:a"}).out == "one"; }));
+  // Who comes back is filled from it, and takes nothing away.
+  StartServer(control);
+  ASSERT_TRUE(Eventually([&] { return AreCurrent(); })) << told_;
+  EXPECT_EQ(Map()["primary"], other_address_);
+  ASSERT_TRUE(Eventually([&] { return Remembers("data", "copy 0 current"); }));
+
+  // This one goes on alone, and remembers that before it acknowledges anything.
+  Kill(*server_);
+  ASSERT_TRUE(Eventually([&] {
+    return AtOther({"put", "home:b", folder_.Write("in", "two")}).code == 0;
+  }));
+  EXPECT_TRUE(Remembers("other", "copy 0 behind"));
+  Kill(*other_);
+  etcd_->BeginAnew();
+  StartServer(control);
+  const std::string other_control = other_address_;
+  // What the first one remembers is from when it was current: not without force.
+  const Outcome old = Abacus({"volume", "restore-map", "home"});
+  EXPECT_EQ(old.code, 2);
+  EXPECT_THAT(old.err, HasSubstr("server " + other_control + " does not answer"));
+  EXPECT_THAT(old.err, HasSubstr("is lost for good"));
+  // The other one is never made to wait for it, and alone has all.
+  Kill(*server_);
+  other_ = BeginServer("other", other_control, {}, &other_address_);
+  const Outcome alone = AtOther({"volume", "restore-map", "home", "--force"});
+  ASSERT_EQ(alone.code, 0) << alone.err;
+  EXPECT_THAT(alone.out, HasSubstr(other_control + " is to answer for it"));
+  ASSERT_TRUE(Eventually([&] { return AtOther({"get", "home:b"}).out == "two"; }));
+  StartServer(control);
+  ASSERT_TRUE(Eventually([&] { return AreCurrent(); })) << told_;
+  EXPECT_EQ(Get("a") + Get("b"), "onetwo");
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
 #include "apps/abacus/client_node.h"
 #include "apps/abacus/commands.h"
 #include "apps/abacus/output.h"
@@ -26,6 +27,9 @@
 
 namespace abacus::apps {
 namespace {
+
+// Servers that are named by others may take so long to answer.
+constexpr absl::Duration kNamesServerPatience = absl::Seconds(5);
 
 absl::Status ListVolumes(const VolumeSets& sets, const std::string& json) {
   std::vector<objfs::VolumeSummary> all;
@@ -112,6 +116,51 @@ absl::Status DeleteVolume(runtime::Node& node, const VolumeSets& sets, const std
   // Of its servers another one may answer for it.
   const auto first = FirstServerOf(node, name);
   return first.ok() ? (*first)->Delete(name) : none;
+}
+
+// A server that keeps the volume's names and inodes, whoever answers for it.
+absl::StatusOr<runtime::Ref<objfs::VolumeSet>> NamesServerOf(runtime::Node& node,
+                                                             const VolumeSets& sets,
+                                                             const std::string& name) {
+  const auto keeps_names = [&](const runtime::Ref<objfs::VolumeSet>& set) {
+    const auto map = set->Map(name);
+    return map.ok() && !map->url.empty();
+  };
+  absl::Status none = absl::NotFoundError(absl::StrCat(
+      "no server that was asked keeps names and inodes of a volume '", name, "' made with --map"));
+  std::vector<std::string> servers;
+  for (const auto& set : sets) {
+    if (keeps_names(set)) return set;
+    const auto its = set->Servers(name);
+    if (its.ok()) servers.insert(servers.end(), its->begin(), its->end());
+  }
+  std::erase_if(servers, [](const std::string& server) { return objfs::IsVacant(server); });
+  for (const std::string& server : servers) node.Reach(server);
+  for (const absl::Time end = absl::Now() + kNamesServerPatience;;) {
+    for (const std::string& server : servers) {
+      const auto found = node.LookupAt(server, kVolumesName);
+      if (!found.ok()) continue;
+      const auto set = node.binding().RefTo<objfs::VolumeSet>(*found);
+      if (keeps_names(set)) return set;
+    }
+    if (servers.empty() || absl::Now() >= end) return none;
+    absl::SleepFor(absl::Milliseconds(50));
+  }
+}
+
+absl::Status RestoreMap(runtime::Node& node, const VolumeSets& sets, const VolumeOptions& options) {
+  ABACUS_ASSIGN_OR_RETURN(const auto set, NamesServerOf(node, sets, options.name));
+  ABACUS_ASSIGN_OR_RETURN(const objfs::RestoredMap restored,
+                          set->RestoreMap(options.name, options.force));
+  for (const std::string& doubt : restored.doubts) {
+    fprintf(stderr, "gone on by --force: %s\n", doubt.c_str());
+  }
+  printf(
+      "the map at %s has a row of volume '%s' again, of epoch %llu: %s is to answer for it; next: "
+      "abacus volume status %s\n",
+      restored.url.c_str(), options.name.c_str(), static_cast<unsigned long long>(restored.epoch),
+      restored.primary.c_str(), options.name.c_str());
+  return absl::OkStatus();
 }
 
 // An extended attribute; nullopt where there is none.
@@ -223,6 +272,9 @@ int VolumeCommand(const VolumeOptions& options) {
     case VolumeOptions::What::kAddServer:
     case VolumeOptions::What::kReplaceServer:
       status = ChangeServer((*client)->node(), options);
+      break;
+    case VolumeOptions::What::kRestoreMap:
+      status = RestoreMap((*client)->node(), *volumes, options);
       break;
     case VolumeOptions::What::kDrain:  // above
       break;

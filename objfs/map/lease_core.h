@@ -143,6 +143,8 @@ class BasicLeaseCore {
   // Whether what is answered now is the volume's answer.
   bool MayServe(int64_t now) const;
   bool HasLease(int64_t now) const;
+  // Another one may be serving by what this server has promised it.
+  bool HasPromised(int64_t now) const { return now < promised_until_; }
   // How long from now no other server will have MayServe(), be it that this one dies at once; so
   // long it may promise things to others. 0: it has not itself. Of its lease where it has one:
   // promises of copies may be told of for as long as no change makes more of them necessary.

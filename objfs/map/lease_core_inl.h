@@ -220,8 +220,9 @@ void BasicLeaseCore<Policy>::OnRead(int64_t now, const MapAnswer& answer) {
   const MapReading& reading = answer.reading;
   read_at_ = now;
   stale_ = false;
-  // Calls that expected the row of before are void from here on, whenever they arrive.
-  if (reading.revision != revision_) {
+  // Calls that expected the row of before are void from here on, whenever they arrive. A map that
+  // was begun anew gives revisions a second time.
+  if (reading.revision != revision_ || reading.row != row_) {
     Moved(reading.revision, reading.row);
     wanted_.reset();
   }
@@ -291,6 +292,9 @@ template <typename Policy>
 void BasicLeaseCore<Policy>::OnGrant(int64_t now, const MapAnswer& answer) {
   attached_ = false;
   lease_ = answer.state == MapAnswer::State::kDone ? call_->lease : 0;
+  // It may be another map that answers next, as where it was begun anew: what is compared with it
+  // is read from it first. A copy does that anyway.
+  if (answer.state == MapAnswer::State::kUnknown && role_ == Role::kPrimary) stale_ = true;
   lease_sent_ = Policy::kCountFromSending ? call_at_ : now;
   renew_at_ = call_at_ + options_.renew_ns;
 }

@@ -64,6 +64,7 @@ void MapKeeper::WorkOnMap() {
     }
     const LeaseCore::Role role = core_.role();
     const int64_t revision = core_.revision();
+    const VolumeRow row = core_.row();
     mutex_.Unlock();
     absl::StatusOr<MapAnswer> answer = store_->Call(*call);
     mutex_.Lock();
@@ -71,7 +72,8 @@ void MapKeeper::WorkOnMap() {
     why_ = answer.ok() ? "" : std::string(runtime::ToStd(answer.status().message()));
     core_.OnAnswer(Now(), answer.ok() ? *answer : MapAnswer());
     changed_.SignalAll();
-    if (core_.role() == role && core_.revision() == revision) continue;
+    // A map that was begun anew gives revisions a second time.
+    if (core_.role() == role && core_.revision() == revision && core_.row() == row) continue;
     mutex_.Unlock();
     host_.changed();
     mutex_.Lock();
@@ -102,8 +104,10 @@ MapKeeper::State MapKeeper::Get() {
   const int64_t now = Now();
   State state{.role = core_.role(),
               .row = core_.row(),
+              .revision = core_.revision(),
               .may_serve = core_.MayServe(now),
               .has_lease = core_.HasLease(now),
+              .has_promised = core_.HasPromised(now),
               .reachable = reachable_,
               .why = why_};
   if (core_.revision() == 0) state.row.epoch = 0;

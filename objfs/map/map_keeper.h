@@ -34,11 +34,13 @@ class MapKeeper {
   // What is known now.
   struct State {
     LeaseCore::Role role = LeaseCore::Role::kUnknown;
-    VolumeRow row;  // epoch 0: it was never read
+    VolumeRow row;         // epoch 0: it was never read
+    int64_t revision = 0;  // of that, in the map
     bool may_serve = false;
     bool has_lease = false;
-    bool reachable = false;  // the map has answered the last call
-    std::string why;         // it has not
+    bool has_promised = false;  // to another server, or an earlier process of this one may have
+    bool reachable = false;     // the map has answered the last call
+    std::string why;            // it has not
   };
   // Limits: how long a change of the row is tried.
   static constexpr std::chrono::seconds kEditPatience{5};

@@ -12,7 +12,6 @@ namespace abacus::objfs {
 
 namespace {
 
-constexpr char kRecordName[] = "replica";
 constexpr char kNewRecordName[] = "replica.new";
 constexpr std::string_view kRecordMagic = "ABACUSRP";
 constexpr uint32_t kRecordVersion = 1;
@@ -74,7 +73,7 @@ absl::StatusOr<ReplicaRecord> ReplicaRecord::Decode(std::string_view bytes) {
 }
 
 absl::StatusOr<std::optional<ReplicaRecord>> ReplicaRecord::Load(Disk& disk) {
-  const auto file = disk.Open(kRecordName);
+  const auto file = disk.Open(kFileName);
   if (absl::IsNotFound(file.status())) return std::nullopt;
   ABACUS_RETURN_IF_ERROR(file.status());
   std::string bytes(kBytes + 1, '\0');  // one more: it is not to be longer
@@ -91,7 +90,7 @@ absl::Status ReplicaRecord::Save(Disk& disk) const {
   ABACUS_ASSIGN_OR_RETURN(const auto file, disk.Create(kNewRecordName));
   ABACUS_RETURN_IF_ERROR(file->Write(0, Encode()));
   ABACUS_RETURN_IF_ERROR(file->Sync());
-  ABACUS_RETURN_IF_ERROR(disk.Rename(kNewRecordName, kRecordName));
+  ABACUS_RETURN_IF_ERROR(disk.Rename(kNewRecordName, kFileName));
   return disk.SyncDirectory("");
 }
 

@@ -19,6 +19,7 @@ namespace abacus::objfs {
 // own), u64 epoch, u32 CRC32C of all that; little-endian.
 struct ReplicaRecord {
   static constexpr size_t kBytes = 28;
+  static constexpr char kFileName[] = "replica";
 
   uint64_t epoch = 0;  // the highest that was seen: nothing of a lower one is taken
   // All that a flush has acknowledged up to the end of the last epoch that wrote here is there. A

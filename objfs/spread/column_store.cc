@@ -1,5 +1,7 @@
 #include "objfs/spread/column_store.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "objfs/spread/fenced_record.h"
 #include "runtime/base/status.h"
@@ -11,6 +13,10 @@ using runtime::MutexLock;
 using runtime::Ref;
 
 namespace {
+
+// Files that are made, and openings, in epoch e have numbers from e << 40 on (replica_record.h).
+constexpr int kEpochBits = 40;
+constexpr uint64_t kLookedAtOnce = 1000;
 
 // As the volume answers who is no client any more (callbacks.h), and with the same effect there.
 absl::Status ShutOut() {
@@ -200,6 +206,29 @@ absl::StatusOr<std::vector<ColumnState>> ColumnStore::States(ObjectId after, uin
     states.push_back(std::move(state));
   }
   return states;
+}
+
+absl::StatusOr<uint64_t> ColumnStore::SeenEpoch() {
+  uint64_t seen = 0;
+  {
+    MutexLock lock(mutex_);
+    for (const auto& [id, opened] : opened_) {
+      seen = std::max(seen, opened.epoch.value >> kEpochBits);
+    }
+  }
+  for (ObjectId after = 0;;) {
+    ABACUS_ASSIGN_OR_RETURN(const std::vector<ObjectId> ids, store_->List(after, kLookedAtOnce));
+    if (ids.empty()) return seen;
+    for (const ObjectId id : ids) {
+      seen = std::max(seen, id >> kEpochBits);
+      // What cannot be read tells no more than its number.
+      const absl::StatusOr<ObjectAttributes> attributes = store_->GetAttributes(id);
+      if (!attributes.ok()) continue;
+      const absl::StatusOr<FencedRecord> fenced = FencedRecord::Decode(attributes->blob);
+      if (fenced.ok()) seen = std::max(seen, fenced->opening.value >> kEpochBits);
+    }
+    after = ids.back();
+  }
 }
 
 }  // namespace abacus::objfs

@@ -168,6 +168,9 @@ class ColumnStore final : public runtime::AnchoredObject {
   // Up to `count_max` columns of files above `after`, rising.
   absl::StatusOr<std::vector<ObjectId>> List(ObjectId after, uint64_t count_max);
   absl::StatusOr<std::vector<ColumnState>> States(ObjectId after, uint64_t count_max);
+  // Of a volume whose map is elsewhere: the highest epoch in which a file that has a column here
+  // was made, or a column here was opened, as far as is known. Reads the attributes of all columns.
+  absl::StatusOr<uint64_t> SeenEpoch();
   // The record as it is kept, with its opening (FencedRecord): a copy refuses the same.
   absl::StatusOr<ColumnState> State(ObjectId id);
 
@@ -202,7 +205,7 @@ class ColumnStore final : public runtime::AnchoredObject {
   absl::StatusOr<ColumnChanges> TakeChanges(ObjectId id, uint64_t watch);
 
   ABACUS_OBJECT(ColumnStore, "objfs.ColumnStore", 1, Open, Close, Remove, List, States, State,
-                CopyFrom, FollowFrom, FinishFrom, ReadPiece, Watch, TakeChanges)
+                CopyFrom, FollowFrom, FinishFrom, ReadPiece, Watch, TakeChanges, SeenEpoch)
 
  private:
   // A copy that has been begun here.

@@ -98,16 +98,21 @@ bool MappedVolume::Follow() {
   servers_->Set(state.row.servers);
   const bool is_primary = state.role == LeaseCore::Role::kPrimary;
   if (epoch_ != 0 && (!is_primary || state.row.epoch != epoch_)) End();
-  if (is_primary && epoch_ == state.row.epoch) return true;
-  if (!is_primary && state.role != LeaseCore::Role::kCopy) return true;
-  // What the row calls this server's is not opened as a copy of another one's.
-  if (!is_primary && state.row.primary == place_.place) return CheckStore();
+  const absl::Status remembered = host_.memory->Follow(*keeper_);  // this row, or a later one
+  if (is_primary && epoch_ == state.row.epoch) return remembered.ok();
+  if (!is_primary && state.role != LeaseCore::Role::kCopy) return remembered.ok();
+  // What the row calls this server's is not opened as a copy of another one's. Where it is open as
+  // that already, as a row that was put back may find it, the copy says what it is worth.
+  if (!is_primary && state.row.primary == place_.place) {
+    return (copy_here_ != nullptr || CheckStore()) && remembered.ok();
+  }
   {
     MutexLock lock(mutex_);
     opens_ = false;  // what comes after this is another time
   }
-  if (!is_primary && copy_here_ != nullptr) return true;
-  const absl::Status begun = is_primary ? Begin(state.row) : BeginCopy();
+  if (!is_primary && copy_here_ != nullptr) return remembered.ok();
+  absl::Status begun = remembered;
+  if (begun.ok()) begun = is_primary ? Begin(state.row) : BeginCopy();
   if (begun.ok() || !is_primary) {
     failures_ = 0;
   } else {
@@ -185,8 +190,9 @@ absl::Status MappedVolume::OpenStore(const VolumeRow& row) {
 ReplicatedStore::Host MappedVolume::ReplicationHost(uint64_t epoch) {
   const uint32_t own = place_.place;
   const auto linked = std::make_shared<std::atomic<uint32_t>>(own);  // the copy found last
-  const auto set_current = [keeper = keeper_, epoch, own, linked](bool current) {
-    return keeper->Edit([=](VolumeRow& row) -> absl::Status {
+  const auto set_current = [keeper = keeper_, memory = host_.memory, epoch, own,
+                            linked](bool current) -> absl::Status {
+    ABACUS_RETURN_IF_ERROR(keeper->Edit([=](VolumeRow& row) -> absl::Status {
       if (row.epoch != epoch) return absl::FailedPreconditionError("a later primary has begun");
       const std::optional<VolumeRow::Copy> other = OtherCopy(row, own);
       if (current && (!other.has_value() || other->place != *linked)) {
@@ -194,7 +200,10 @@ ReplicatedStore::Host MappedVolume::ReplicationHost(uint64_t epoch) {
       }
       if (other.has_value()) row.SetCurrent(other->place, current);
       return absl::OkStatus();
-    });
+    }));
+    // Before anything is acknowledged by it: should the map lose the row, no copy that lacks that
+    // is believed.
+    return memory->Follow(*keeper);
   };
   ReplicatedStore::Host host;
   host.find_copy = [find = host_.find_copy, keeper = keeper_, epoch, own,

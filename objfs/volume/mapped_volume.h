@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "objfs/map/map_keeper.h"
 #include "objfs/map/map_place.h"
+#include "objfs/map/remembered_row.h"
 #include "objfs/replica/replica_store.h"
 #include "objfs/replica/replicated_store.h"
 #include "objfs/spread/server_addresses.h"
@@ -69,6 +70,9 @@ class MappedVolume {
         std::function<bool()> may_serve, std::function<int64_t()> serves_for_ns)>
         open_volume;
     std::function<void(const runtime::Ref<Volume>&)> end_volume;
+    // Where this server remembers the map's row. Nothing is opened by a row, nor acknowledged
+    // without a copy that it has come to call behind, before it is there.
+    std::shared_ptr<RowMemory> memory;
     decltype(MapKeeper::Host::ask) ask;
   };
 
@@ -80,6 +84,7 @@ class MappedVolume {
   const MapPlace& place() const { return place_; }
   const std::shared_ptr<ServerAddresses>& servers() const { return servers_; }
   MapKeeper& keeper() { return *keeper_; }
+  RowMemory& memory() { return *host_.memory; }
   // What this server keeps for the one that is the primary. Errors: kUnavailable - nothing now.
   absl::StatusOr<runtime::Ref<ReplicaStore>> copy();
   // Errors: kUnavailable - this server does not answer for the volume now; the message says why.

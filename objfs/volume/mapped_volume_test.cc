@@ -3,6 +3,7 @@
 #include "objfs/volume/mapped_volume.h"
 
 #include <atomic>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
@@ -26,6 +27,7 @@ class MappedVolumeTest : public ::testing::Test {
  protected:
   // The other place has a current copy.
   MappedVolumeTest() {
+    std::filesystem::remove(row_path_);
     MutexLock lock(map_->mutex);
     map_->row = {.key = 1,
                  .epoch = 1,
@@ -33,9 +35,15 @@ class MappedVolumeTest : public ::testing::Test {
                  .servers = {"a:1", "b:1"},
                  .copies = {{0, true}, {1, true}}};
   }
+  ~MappedVolumeTest() override { std::filesystem::remove(row_path_); }
   void Begin() {
     MappedVolume::Host host;
+    host.memory = std::make_shared<RowMemory>(row_path_, 1);
     host.open_store = [this](uint64_t epoch) -> absl::StatusOr<std::shared_ptr<LocalObjectStore>> {
+      const auto remembered = RememberedRow::Load(row_path_);
+      if (!remembered.ok() || !remembered->has_value() || (*remembered)->row.epoch != epoch) {
+        opened_too_early_ = true;
+      }
       ABACUS_ASSIGN_OR_RETURN(auto store, OpenPrimaryStore(disk_, epoch, {}));
       return std::shared_ptr<LocalObjectStore>(std::move(store));
     };
@@ -72,6 +80,9 @@ class MappedVolumeTest : public ::testing::Test {
   }
 
   const std::shared_ptr<FakeMap::State> map_ = std::make_shared<FakeMap::State>();
+  std::string row_path_ = ::testing::TempDir() + "/" +
+                          ::testing::UnitTest::GetInstance()->current_test_info()->name() + ".row";
+  std::atomic<bool> opened_too_early_{false};
   MemoryDisk disk_;
   bool passes_check_ = false;  // though it cannot be opened
   runtime::Mutex mutex_;
@@ -117,6 +128,27 @@ TEST_F(MappedVolumeTest, APrimaryThatCannotOpenItsStoreMakesWayForTheCopy) {
   ASSERT_TRUE(Eventually([&] { return mapped_->keeper().Get().role == LeaseCore::Role::kCopy; }));
   EXPECT_FALSE(mapped_->keeper().MayServe());
   EXPECT_EQ(Row().epoch, 2u) << "it does not try again at once";
+}
+
+TEST_F(MappedVolumeTest, ARowIsRememberedBeforeAnythingIsOpenedByIt) {
+  ASSERT_TRUE(OpenPrimaryStore(disk_, 1, {}).ok());
+  Begin();
+  ASSERT_TRUE(Eventually([&] { return MayServe() != nullptr; }));
+  EXPECT_FALSE(opened_too_early_);
+  const auto remembered = mapped_->memory().Get();
+  ASSERT_TRUE(remembered.ok() && remembered->has_value());
+  EXPECT_EQ((*remembered)->row, Row());
+  EXPECT_EQ((*remembered)->row.epoch, 2u);
+}
+
+TEST_F(MappedVolumeTest, APrimaryThatCannotRememberItsRowMakesWayForTheCopy) {
+  ASSERT_TRUE(OpenPrimaryStore(disk_, 1, {}).ok());
+  row_path_ += "/nowhere";
+  Begin();
+  ASSERT_TRUE(Eventually([&] { return Row().epoch == 2 && Row().IsCurrent(1); }));
+  EXPECT_FALSE(opened_too_early_);
+  EXPECT_TRUE(MayServe() == nullptr);
+  EXPECT_THAT(mapped_->volume().status().ToString(), ::testing::HasSubstr("cannot be remembered"));
 }
 
 }  // namespace

@@ -133,10 +133,10 @@ absl::Status VolumeSet::DropAt(const KnownServers& known, const std::string& nam
   if (set.ok()) dropped = (*set)->DropColumns(name, key);
   if (set.ok() && known.mapped != nullptr) dropped.Update((*set)->DropCopy(name, key));
   if (dropped.ok()) return dropped;
-  return absl::UnavailableError(
-      absl::StrCat("server ", server, " is none of volume '", name,
-                   "' any more, but has not removed what it kept of it: there, remove ", name,
-                   ", .map-", name, " and .columns-", name, "-* (", dropped.message(), ")"));
+  return absl::UnavailableError(absl::StrCat(
+      "server ", server, " is none of volume '", name,
+      "' any more, but has not removed what it kept of it: there, remove ", name, ", .map-", name,
+      ", .row-", name, " and .columns-", name, "-* (", dropped.message(), ")"));
 }
 
 absl::Status VolumeSet::RemoveServer(const std::string& name, const std::string& before) {

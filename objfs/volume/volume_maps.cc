@@ -76,6 +76,7 @@ absl::Status VolumeSet::BeginMapped(const std::string& name) {
     ABACUS_ASSIGN_OR_RETURN(LocalObjectStoreOptions options, StoreOptions(name));
     return ReplicaStore::Open(std::move(disk), std::move(options));
   };
+  host.memory = std::make_shared<RowMemory>(RowOf(name), place->key);
   host.adopt_copy = host_.adopt_copy;
   host.end_copy = host_.end_copy;
   host.find_copy = [find = host_.find_set, name, key = place->key](
@@ -196,6 +197,7 @@ absl::Status VolumeSet::DropCopy(const std::string& name, uint64_t key) {
   }
   std::error_code error;
   std::filesystem::remove(MapOf(name), error);
+  mapped->memory().Forget();
   return RemoveStore(name);
 }
 
@@ -275,10 +277,10 @@ absl::Status VolumeSet::DeleteMapped(MappedVolume& mapped, const std::string& na
     if (other.ok()) dropped = (*other)->DropCopy(name, key);
     if (other.ok()) dropped.Update((*other)->DropColumns(name, key));
     if (dropped.ok()) continue;
-    removed.Update(absl::UnavailableError(
-        absl::StrCat("the volume is gone, but server ", servers[i],
-                     " has not removed what it keeps of it: ", "there, remove ", name, ", .map-",
-                     name, " and .columns-", name, "-* (", dropped.message(), ")")));
+    removed.Update(absl::UnavailableError(absl::StrCat(
+        "the volume is gone, but server ", servers[i],
+        " has not removed what it keeps of it: ", "there, remove ", name, ", .map-", name,
+        ", .row-", name, " and .columns-", name, "-* (", dropped.message(), ")")));
   }
   return removed;
 }

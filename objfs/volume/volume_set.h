@@ -16,6 +16,7 @@
 #include "objfs/store/disk.h"
 #include "objfs/store/local_object_store.h"
 #include "objfs/volume/mapped_volume.h"
+#include "objfs/volume/restore_plan.h"
 #include "objfs/volume/server_list.h"
 #include "objfs/volume/volume.h"
 #include "runtime/base/mutex.h"
@@ -44,8 +45,8 @@ struct VolumeSummary {
 //
 // Where such a volume is to outlive each of its servers, its map is elsewhere (map/README.md): then
 // several of its servers keep a copy of its inodes, each in the directory NAME, and which of them
-// answers for it changes. Each of these has the file ".map-NAME" (map/map_place.h) and no
-// ".servers-NAME".
+// answers for it changes. Each of these has the file ".map-NAME" (map/map_place.h), in ".row-NAME"
+// the map's row as it has seen it last (map/remembered_row.h), and no ".servers-NAME".
 //
 // Names are 1 to 64 letters, digits, '-', '_' and '.', and do not begin with a dot.
 // Errors: kInvalidArgument - a name, or a stack; the message tells the way out. kNotFound - the
@@ -104,6 +105,15 @@ class VolumeSet final : public runtime::AnchoredObject {
   static constexpr uint64_t kMetadataCopiesMax = 2;
   // What this server knows of the map of a volume whose inodes it keeps. Errors: kNotFound.
   absl::StatusOr<MapReport> Map(const std::string& name);
+  // The map of a volume whose inodes are here has lost its row: puts it back from what the volume's
+  // servers remember (restore_plan.h), in a later epoch, where no row is there. The volume is not
+  // opened yet when it returns. Said again, or by two at once: one row is made.
+  // Errors: kAlreadyExists - the map has a row; nothing was changed. kFailedPrecondition - it is
+  //         not safe, or not without `forced`; the message says why, what is lost with it, and the
+  //         way out. kUnavailable - the map does not answer; the row may be there or not.
+  //         kNotFound - no volume with a map elsewhere has its inodes here.
+  // Blocking: some seconds, and 10 s more where servers do not answer or another one serves.
+  absl::StatusOr<RestoredMap> RestoreMap(const std::string& name, bool forced);
   // Of a volume whose inodes are here: the server at address `now` comes into the place of
   // `before`, with nothing of what that one keeps, which is to be rebuilt; or is one more, where
   // `before` is empty, in a place that is vacant if there is one. Where that was done already, and
@@ -170,13 +180,17 @@ class VolumeSet final : public runtime::AnchoredObject {
   // The primary of `epoch` asks this server not to take its place for a while.
   absl::StatusOr<PromiseAnswer> Promise(const std::string& name, uint64_t key, uint64_t epoch);
 
+  // What this server remembers of the volume, for RestoreMap().
+  absl::StatusOr<MapMemory> Remembered(const std::string& name, uint64_t key);
+
   // The copy of its inodes that this server keeps. Errors: kNotFound; kUnavailable - it is the
   // primary, or has not opened it yet.
   absl::StatusOr<runtime::Ref<ReplicaStore>> Copy(const std::string& name, uint64_t key);
 
   ABACUS_OBJECT(VolumeSet, "objfs.VolumeSet", 1, Create, Open, List, Delete, CreateSpread, Servers,
                 KeepColumns, DropColumns, Columns, ChangeServer, CreateMapped, Map, KeepCopy,
-                DropCopy, Promise, Copy, LetGo, HandOver, MoveCopy, RemoveServer)
+                DropCopy, Promise, Copy, LetGo, HandOver, MoveCopy, RemoveServer, RestoreMap,
+                Remembered)
 
  private:
   // Volumes look for columns here while they end, which may be after their set has.
@@ -206,6 +220,7 @@ class VolumeSet final : public runtime::AnchoredObject {
   // Those of columns that are kept here; by file name.
   std::vector<std::string> KeptServers(const std::string& name) const;
   std::string MapOf(const std::string& name) const;
+  std::string RowOf(const std::string& name) const { return directory_ + "/.row-" + name; }
   static absl::Status CheckName(const std::string& name);
   static uint64_t NewVolumeKey();
   absl::Status SetQuota(const std::string& name, uint64_t bytes) const;
@@ -217,6 +232,9 @@ class VolumeSet final : public runtime::AnchoredObject {
   absl::Status CheckPrimary(const std::string& name);
   absl::StatusOr<std::shared_ptr<LocalObjectStore>> OpenPrimary(const std::string& name,
                                                                 uint64_t epoch);
+  // All servers that any of them names are asked what they remember.
+  absl::StatusOr<std::vector<ServerMemory>> AskAllWhatTheyRemember(const std::string& name,
+                                                                   const MapPlace& place);
   // The volume's directory, and what is beside it.
   absl::Status RemoveStore(const std::string& name);
   absl::Status OpenVolume(const std::string& name);

@@ -12,6 +12,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -76,6 +77,12 @@ void Etcd::Kill() {
   kill(pid_, SIGKILL);
   waitpid(pid_, nullptr, 0);
   pid_ = -1;
+}
+
+void Etcd::BeginAnew() {
+  Kill();
+  std::filesystem::remove_all(folder_.Path("etcd"));
+  Begin();
 }
 
 void Etcd::Begin() {

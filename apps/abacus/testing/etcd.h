@@ -27,6 +27,8 @@ class Etcd {
   // And what it had acknowledged is there when it begins again, at the same address.
   void Kill();
   void Begin();
+  // As where its disk died: it begins again at the same address, and has nothing.
+  void BeginAnew();
 
  private:
   const Folder folder_;

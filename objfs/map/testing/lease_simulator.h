@@ -18,6 +18,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "objfs/map/lease_core_inl.h"
+#include "objfs/volume/restore_plan.h"
 #include "runtime/testing/sim_random.h"
 
 namespace abacus::objfs::testing {
@@ -31,8 +32,9 @@ struct LeaseStats {
   uint64_t rejoined = 0;    // copies that became current again
   uint64_t yielded = 0;     // beginnings that were given up
   uint64_t cut_from_map = 0;
-  uint64_t moved = 0;  // copies, to another server
-  uint64_t told = 0;   // to a client, for how long nobody else will serve
+  uint64_t moved = 0;               // copies, to another server
+  uint64_t told = 0;                // to a client, for how long nobody else will serve
+  uint64_t lost = 0, restored = 0;  // rows, by the map
 };
 
 template <typename Policy>
@@ -43,7 +45,9 @@ class LeaseWorld {
     uint64_t steps = 0;
   };
 
-  LeaseWorld(uint64_t seed, LeaseStats* stats) : random_(seed), stats_(stats) {
+  // `loses_rows`: the map is begun anew now and then, and its row put back when all servers answer.
+  LeaseWorld(uint64_t seed, LeaseStats* stats, bool loses_rows = false)
+      : random_(seed), stats_(stats), loses_rows_(loses_rows) {
     map_.clock = Clock(random_);
     client_.clock = Clock(random_);
     row_.key = 1;
@@ -53,8 +57,10 @@ class LeaseWorld {
     for (uint32_t i = 0; i < nodes_.size(); ++i) {
       nodes_[i].place = i;
       nodes_[i].clock = Clock(random_);
+      nodes_[i].remembered = row_;
       Start(i);
     }
+    if (loses_rows_) After(0, [this] { Restore(); });
     for (uint32_t i = 0; i < nodes_.size(); ++i) After(0, [this, i] { Turn(i); });
     After(0, [this] { Trouble(); });
   }
@@ -103,6 +109,9 @@ class LeaseWorld {
     uint64_t call = 0;  // of the map, that it waits for
     std::set<uint64_t> has;
     uint64_t served_epoch = 0;
+    // Over restarts (remembered_row.h).
+    VolumeRow remembered;
+    int64_t remembered_revision = 1;
   };
   // It keeps what a server told it for as long as that one said that no other serves.
   struct Client {
@@ -116,6 +125,10 @@ class LeaseWorld {
     std::string holder;
     uint64_t holder_lease = 0;
     int64_t holder_revision = 0, revision = 1, row_revision = 1;
+    bool has_row = true;
+    uint64_t life = 0;  // calls of an earlier one are never answered
+    int64_t lost_at = 0;
+    int64_t waits_since = 0;                     // who is to put the row back; 0: does not wait
     std::vector<std::function<void()>> waiting;  // while it is away
   };
 
@@ -139,7 +152,7 @@ class LeaseWorld {
     // Mostly of those that count.
     uint32_t i = static_cast<uint32_t>(random_.Below(nodes_.size()));
     if (!random_.Chance(100)) i = row_.copies[random_.Below(row_.copies.size())].place;
-    switch (random_.Below(8)) {
+    switch (random_.Below(loses_rows_ ? 10 : 8)) {
       case 0:
       case 1:
         if (nodes_[i].core) {
@@ -170,6 +183,8 @@ class LeaseWorld {
       case 7:
         FailToOpen(i);
         break;
+      default:
+        LoseRow();
     }
     loss_permille_ = random_.Chance(300) ? 250 : 20;
     After(random_.Between(kSecond / 2, 7 * kSecond), [this] { Trouble(); });
@@ -178,6 +193,62 @@ class LeaseWorld {
     nodes_[i].opens = false;
     nodes_[i].seems_fine = random_.Chance(700);
     After(random_.Between(0, 15 * kSecond), [this, i] { nodes_[i].opens = true; });
+  }
+  void LoseRow() {
+    if (!map_.has_row) return;
+    ++stats_->lost;
+    const int64_t before = map_.row_revision;
+    const Clock clock = map_.clock;
+    const uint64_t life = map_.life + 1;
+    map_ = Map();
+    map_.clock = clock;
+    map_.life = life;
+    map_.has_row = false;
+    map_.lost_at = now_;
+    // The row that is put back may have the revision that the lost one had.
+    map_.revision = random_.Chance(500) ? before - 1 : 1;
+  }
+  // As VolumeSet::RestoreMap() does, without force.
+  void Restore() {
+    After(random_.Between(50 * kMs, kSecond), [this] { Restore(); });
+    const int64_t waits_since = std::exchange(map_.waits_since, 0);
+    const auto is_down = [](const Node& node) { return node.core == nullptr; };
+    if (map_.has_row || map_.away || cut_.has_value() || now_ < map_.lost_at + 6 * kSecond ||
+        std::any_of(nodes_.begin(), nodes_.end(), is_down)) {
+      return;
+    }
+    std::vector<ServerMemory> asked;
+    for (const Node& node : nodes_) asked.push_back({row_.servers[node.place], MemoryOf(node)});
+    const auto plan = PlanRestore("home", "", row_.key, asked, /*forced=*/false);
+    if (!plan.ok()) {
+      broken_ = absl::StrCat("a row cannot be put back: ", plan.status().message());
+      return;
+    }
+    if (plan->waits && (waits_since == 0 || now_ < waits_since + 10 * kSecond)) {
+      map_.waits_since = waits_since == 0 ? now_ : waits_since;
+      return;
+    }
+    row_ = plan->row;
+    map_.row_revision = ++map_.revision;
+    map_.has_row = true;
+    ++stats_->restored;
+  }
+  MapMemory MemoryOf(const Node& node) const {
+    MapMemory memory;
+    memory.keeps_names = memory.is_whole = true;
+    memory.place = node.place;
+    memory.row = node.remembered.Encode();
+    memory.revision = node.remembered_revision;
+    memory.serves_epoch = MayServe(node) ? node.core->row().epoch : 0;
+    memory.has_promised = node.core->HasPromised(Now(node));
+    memory.seen_epoch = std::max(node.remembered.epoch, node.served_epoch);
+    return memory;
+  }
+  // Of the row that is acted by from now on.
+  void Remember(Node& node) {
+    if (node.core->revision() == 0 || node.core->row().epoch < node.remembered.epoch) return;
+    node.remembered = node.core->row();
+    node.remembered_revision = node.core->revision();
   }
   void MapReturns() {
     map_.away = false;
@@ -210,6 +281,7 @@ class LeaseWorld {
       node.core->SetMayStand(node.opens || node.seems_fine);
       if (auto call = node.core->NextCall(Now(node))) Ask(i, *std::move(call));
       for (const uint32_t place : node.core->NextAsks(Now(node))) AskPromise(i, place);
+      Remember(node);
       Write(node);
     }
     After(random_.Between(5 * kMs, 60 * kMs), [this, i] { Turn(i); });
@@ -231,7 +303,8 @@ class LeaseWorld {
     const auto back = [this, i, answer](const MapAnswer& reply) {
       if (nodes_[i].sees_map) answer(reply);
     };
-    After(Delay(), [this, call = std::move(call), back] { Arrive(call, back); });
+    After(Delay(),
+          [this, call = std::move(call), back, map = map_.life] { Arrive(call, map, back); });
   }
   void AskPromise(uint32_t i, uint32_t place) {
     const int64_t sent = Now(nodes_[i]);
@@ -321,10 +394,12 @@ class LeaseWorld {
 
   // -- the map ------------------------------------------------------------------------------------
 
-  void Arrive(const MapCall& call, const std::function<void(const MapAnswer&)>& answer) {
+  void Arrive(const MapCall& call, uint64_t life,
+              const std::function<void(const MapAnswer&)>& answer) {
+    if (life != map_.life) return;
     if (map_.away) {
       if (map_.waiting.size() < 50) {
-        map_.waiting.push_back([this, call, answer] { Arrive(call, answer); });
+        map_.waiting.push_back([this, call, life, answer] { Arrive(call, life, answer); });
       }
       return;
     }
@@ -342,6 +417,7 @@ class LeaseWorld {
       map_.holder_revision = 0;
     }
     using Kind = MapCall::Kind;
+    if (!map_.has_row && call.kind == Kind::kRead) return MapAnswer();
     MapAnswer answer{.state = MapAnswer::State::kDone, .reading = {}};
     bool done = true;
     switch (call.kind) {
@@ -359,6 +435,7 @@ class LeaseWorld {
                call.holder_revision == map_.holder_revision;
         // A map without that comparison has none of the lease's holder either.
         if (!Policy::kWaitForTheLease) done = call.revision == map_.row_revision;
+        done = done && map_.has_row;
         if (!done) break;
         row_ = call.row;
         map_.row_revision = map_.holder_revision = ++map_.revision;
@@ -366,7 +443,7 @@ class LeaseWorld {
         map_.holder_lease = call.lease;
         break;
       case Kind::kSet:
-        done = call.revision == map_.row_revision;
+        done = call.revision == map_.row_revision && map_.has_row;
         if (!done) break;
         row_ = call.row;
         map_.row_revision = ++map_.revision;
@@ -391,6 +468,7 @@ class LeaseWorld {
       ++stats_->yielded;
       return;
     }
+    Remember(node);
     node.served_epoch = epoch;
     ++stats_->takeovers;
     if (!std::includes(node.has.begin(), node.has.end(), acknowledged_.begin(),
@@ -415,6 +493,7 @@ class LeaseWorld {
 
   runtime::sim::SimRandom random_;
   LeaseStats* const stats_;
+  const bool loses_rows_;
   int64_t now_ = 0;
   uint64_t event_ = 0, life_ = 0, calls_ = 0, values_ = 0;
   std::map<std::pair<int64_t, uint64_t>, std::function<void()>> events_;
