@@ -82,8 +82,9 @@ absl::Status CreateRow(MapStore& map, const VolumeRow& row, const std::string& u
 absl::StatusOr<MapMemory> VolumeSet::Remembered(const std::string& name, uint64_t key) {
   MapMemory memory;
   for (const std::string& path : KeptServers(name)) {
-    ABACUS_ASSIGN_OR_RETURN(const auto list, ServerList::Load(path));
-    if (list.has_value() && list->key == key) memory.servers = list->servers;
+    const absl::StatusOr<std::optional<ServerList>> list = ServerList::Load(path);
+    if (!list.ok()) memory.doubt = std::string(runtime::ToStd(list.status().message()));
+    if (list.ok() && list->has_value() && (*list)->key == key) memory.servers = (*list)->servers;
   }
   if (!memory.servers.empty()) {
     const absl::StatusOr<Ref<ColumnStore>> columns = Columns(name, key);
