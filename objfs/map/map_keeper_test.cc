@@ -1,5 +1,6 @@
 #include "objfs/map/map_keeper.h"
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <utility>
@@ -87,6 +88,37 @@ TEST_F(MapKeeperTest, WhatMayHappenYetIsNotPassedOver) {
   const int before = Renewals();
   ASSERT_TRUE(Eventually([&] { return Renewals() > before + 1; }));
   EXPECT_FALSE(Row().IsCurrent(1)) << "and stays so";
+}
+
+// A map that was begun anew gives revisions a second time.
+TEST(MapKeeperFollowTest, AnotherRowUnderTheSameRevisionIsToldToWhoFollowsIt) {
+  const auto map = std::make_shared<FakeMap::State>();
+  {
+    MutexLock lock(map->mutex);
+    map->row = {.key = 1,
+                .epoch = 1,
+                .primary = 0,
+                .servers = {"a:1", "b:1"},
+                .copies = {{0, true}, {1, false}}};
+    map->holder = "the primary";
+  }
+  std::atomic<int> told{0};
+  MapKeeper::Host host;
+  host.ask = [](const std::string&, uint64_t) -> absl::StatusOr<PromiseAnswer> {
+    return absl::UnavailableError("there is no other server");
+  };
+  host.may_stand = [] { return true; };
+  host.changed = [&told] { ++told; };
+  MapKeeper keeper(std::make_unique<FakeMap>(map), LeaseOptions(), 1, std::move(host));
+  ASSERT_TRUE(Eventually([&] { return told > 0; }));
+  ASSERT_EQ(keeper.Get().row.epoch, 1u);
+  const int before = told;
+  {
+    MutexLock lock(map->mutex);
+    map->row.epoch = 5;
+  }
+  EXPECT_TRUE(Eventually([&] { return told > before; }));
+  EXPECT_EQ(keeper.Get().row.epoch, 5u);
 }
 
 }  // namespace
