@@ -101,10 +101,10 @@ void ExpectCaught(bool* rule, const char* name, uint64_t likely = 1) {
 using Switched = SwitchedLeasePolicy;
 
 TEST(LeaseMutation, ALeaseCountedFromItsAnswerIsCaught) {
-  ExpectCaught(&Switched::kCountFromSending, "kCountFromSending", 1700);
+  ExpectCaught(&Switched::kCountFromSending, "kCountFromSending", 2246);
 }
 TEST(LeaseMutation, ClocksTakenForExactAreCaught) {
-  ExpectCaught(&Switched::kLeaveMargin, "kLeaveMargin", 109);
+  ExpectCaught(&Switched::kLeaveMargin, "kLeaveMargin", 2198);
 }
 TEST(LeaseMutation, ABrokenPromiseIsCaught) {
   ExpectCaught(&Switched::kHonourPromise, "kHonourPromise");
@@ -122,7 +122,7 @@ TEST(LeaseMutation, APromiseAfterAnUnansweredTakeOverIsCaught) {
   ExpectCaught(&Switched::kNewLifeAfterDoubt, "kNewLifeAfterDoubt", 2186);
 }
 TEST(LeaseMutation, APromiseOfALifeThatIsNotFencedIsCaught) {
-  ExpectCaught(&Switched::kFenceNewLives, "kFenceNewLives", 1936);
+  ExpectCaught(&Switched::kFenceNewLives, "kFenceNewLives", 1890);
 }
 TEST(LeaseMutation, AChangeThatMayHaveHappenedAndIsNotCountedIsCaught) {
   ExpectCaught(&Switched::kCountPending, "kCountPending");
