@@ -23,20 +23,10 @@ class MapKeeperTest : public ::testing::Test {
   MapKeeperTest() {
     {
       MutexLock lock(map_->mutex);
-      map_->row = {.key = 1,
-                   .epoch = 1,
-                   .primary = 0,
-                   .servers = {"a:1", "b:1"},
-                   .copies = {{0, true}, {1, false}}};
+      map_->row = testing::RowOfTwo();
     }
-    MapKeeper::Host host;
-    host.ask = [](const std::string&, uint64_t) -> absl::StatusOr<PromiseAnswer> {
-      return absl::UnavailableError("there is no other server");
-    };
-    host.may_stand = [] { return true; };
-    host.changed = [] {};
     keeper_ = std::make_unique<MapKeeper>(std::make_unique<FakeMap>(map_), LeaseOptions(), 0,
-                                          std::move(host));
+                                          testing::HostAlone());
   }
 
   absl::Status SetCurrent(bool current) {
@@ -95,21 +85,12 @@ TEST(MapKeeperFollowTest, AnotherRowUnderTheSameRevisionIsToldToWhoFollowsIt) {
   const auto map = std::make_shared<FakeMap::State>();
   {
     MutexLock lock(map->mutex);
-    map->row = {.key = 1,
-                .epoch = 1,
-                .primary = 0,
-                .servers = {"a:1", "b:1"},
-                .copies = {{0, true}, {1, false}}};
+    map->row = testing::RowOfTwo();
     map->holder = "the primary";
   }
   std::atomic<int> told{0};
-  MapKeeper::Host host;
-  host.ask = [](const std::string&, uint64_t) -> absl::StatusOr<PromiseAnswer> {
-    return absl::UnavailableError("there is no other server");
-  };
-  host.may_stand = [] { return true; };
-  host.changed = [&told] { ++told; };
-  MapKeeper keeper(std::make_unique<FakeMap>(map), LeaseOptions(), 1, std::move(host));
+  MapKeeper keeper(std::make_unique<FakeMap>(map), LeaseOptions(), 1,
+                   testing::HostAlone([&told] { ++told; }));
   ASSERT_TRUE(Eventually([&] { return told > 0; }));
   ASSERT_EQ(keeper.Get().row.epoch, 1u);
   const int before = told;

@@ -66,22 +66,20 @@ class RowMemoryTest : public ::testing::Test {
     std::filesystem::remove(path_);
     {
       MutexLock lock(map_->mutex);
-      map_->row = {.key = 1,
-                   .epoch = 1,
-                   .primary = 0,
-                   .servers = {"a:1", "b:1"},
-                   .copies = {{0, true}, {1, false}}};
+      map_->row = testing::RowOfTwo();
     }
-    MapKeeper::Host host;
-    host.ask = [](const std::string&, uint64_t) -> absl::StatusOr<PromiseAnswer> {
-      return absl::UnavailableError("there is no other server");
-    };
-    host.may_stand = [] { return true; };
-    host.changed = [] {};
     keeper_ = std::make_unique<MapKeeper>(std::make_unique<FakeMap>(map_), LeaseOptions(), 0,
-                                          std::move(host));
+                                          testing::HostAlone());
   }
   ~RowMemoryTest() override { std::filesystem::remove(path_); }
+  void CallCurrent() {
+    ASSERT_TRUE(keeper_
+                    ->Edit([](VolumeRow& row) {
+                      row.SetCurrent(1, true);
+                      return absl::OkStatus();
+                    })
+                    .ok());
+  }
   void Remember(const RememberedRow& row) { ASSERT_TRUE(SaveDurably(path_, row.Encode()).ok()); }
 
   const std::string path_ = ::testing::TempDir() + "/" +
@@ -99,12 +97,7 @@ TEST_F(RowMemoryTest, HasTheRowThatTheMapHasAlsoInAnotherProcess) {
   ASSERT_TRUE(first.has_value());
   EXPECT_EQ(first->row, keeper_->Get().row);
   EXPECT_EQ(first->revision, keeper_->Get().revision);
-  ASSERT_TRUE(keeper_
-                  ->Edit([](VolumeRow& row) {
-                    row.SetCurrent(1, true);
-                    return absl::OkStatus();
-                  })
-                  .ok());
+  CallCurrent();
   ASSERT_TRUE(memory.Follow(*keeper_).ok());
   EXPECT_TRUE((*memory.Get())->row.IsCurrent(1));
   EXPECT_FALSE(RowMemory(path_, 2).Get()->has_value()) << "another volume had that name";
@@ -150,6 +143,7 @@ TEST_F(RowMemoryTest, WhatIsForgottenStaysSo) {
   RowMemory memory(path_, 1);
   ASSERT_TRUE(memory.Follow(*keeper_).ok());
   memory.Forget();
+  CallCurrent();  // another row
   ASSERT_TRUE(memory.Follow(*keeper_).ok());
   EXPECT_FALSE(std::filesystem::exists(path_));
 }

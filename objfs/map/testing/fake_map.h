@@ -1,11 +1,13 @@
 #ifndef ABACUS_OBJFS_MAP_TESTING_FAKE_MAP_H_
 #define ABACUS_OBJFS_MAP_TESTING_FAKE_MAP_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "objfs/map/map_keeper.h"
 #include "objfs/map/map_store.h"
 #include "runtime/base/mutex.h"
 
@@ -53,6 +55,26 @@ class FakeMap final : public MapStore {
  private:
   const std::shared_ptr<State> state_;
 };
+
+// Of two servers, of which the first is the primary and the second is behind.
+inline VolumeRow RowOfTwo() {
+  return {.key = 1,
+          .epoch = 1,
+          .primary = 0,
+          .servers = {"a:1", "b:1"},
+          .copies = {{0, true}, {1, false}}};
+}
+
+// Of a server that reaches no other one.
+inline MapKeeper::Host HostAlone(std::function<void()> changed = [] {}) {
+  MapKeeper::Host host;
+  host.ask = [](const std::string&, uint64_t) -> absl::StatusOr<PromiseAnswer> {
+    return absl::UnavailableError("there is no other server");
+  };
+  host.may_stand = [] { return true; };
+  host.changed = std::move(changed);
+  return host;
+}
 
 }  // namespace abacus::objfs::testing
 
