@@ -17,9 +17,9 @@ using runtime::Ref;
 
 namespace {
 
-// Of VolumeSet::names_, as its other files have them. Who changes the row of a volume with a map
-// asks other servers for what takes the first of the two there.
-constexpr ObjectId kCopiesTurn = 1, kRowsTurn = 2;
+// Of VolumeSet::names_, as its other files have it. Who changes the row of a volume with a map takes
+// kRowsTurn, and asks other servers for what takes this one there.
+constexpr ObjectId kCopiesTurn = 1;
 // Until the next primary is in the row: a lease, and some looks at the map.
 constexpr std::chrono::seconds kHandOverPatience{30};
 constexpr std::chrono::milliseconds kMapLook{200};

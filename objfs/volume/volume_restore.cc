@@ -23,7 +23,6 @@ using runtime::Ref;
 
 namespace {
 
-constexpr ObjectId kRestoresTurn = 2;  // of VolumeSet::names_: kRowsTurn of volume_drain.cc
 // All servers together.
 constexpr std::chrono::seconds kAnswerPatience{5};
 // The row is not there for so long before one is made. That is longer than a lease of the lost map,
@@ -173,7 +172,7 @@ absl::StatusOr<RestoredMap> VolumeSet::RestoreMap(const std::string& name, bool 
                                             name, "' with a map elsewhere"));
   }
   const MapPlace place = mapped->place();
-  const Turns::Turn turn(names_, kRestoresTurn);
+  const Turns::Turn turn(names_, kRowsTurn);
   ABACUS_ASSIGN_OR_RETURN(const auto map, host_.open_map(place.url, name, place.key));
   ABACUS_RETURN_IF_ERROR(CheckThereIsNone(*map, place.url, name));
   std::this_thread::sleep_for(kAbsence);
