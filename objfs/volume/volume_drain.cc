@@ -17,8 +17,8 @@ using runtime::Ref;
 
 namespace {
 
-// Of VolumeSet::names_, as its other files have it. Who changes the row of a volume with a map takes
-// kRowsTurn, and asks other servers for what takes this one there.
+// Of VolumeSet::names_, as its other files have it. Who changes the row of a volume with a map
+// takes kRowsTurn, and asks other servers for what takes this one there.
 constexpr ObjectId kCopiesTurn = 1;
 // Until the next primary is in the row: a lease, and some looks at the map.
 constexpr std::chrono::seconds kHandOverPatience{30};

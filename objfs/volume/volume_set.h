@@ -295,7 +295,7 @@ class VolumeSet final : public runtime::AnchoredObject {
   const std::string directory_;
   const Host host_;
   const std::shared_ptr<Here> here_ = std::make_shared<Here>();
-  Turns names_;  // one call about a volume's existence at a time
+  Turns names_;                             // one call about a volume's existence at a time
   static constexpr ObjectId kRowsTurn = 2;  // of names_: one call about a map's row at a time
   static constexpr ObjectId kTheColumnsTurn = 1;
   Turns columns_turns_;  // likewise, of columns
