@@ -18,11 +18,10 @@ from pathlib import Path
 
 import machine
 from machine import MachineError
-from topology import CPU_PERIOD_US, FRAME_BYTES, HUB, Topology
+from topology import CPU_PERIOD_US, DEVICE, FRAME_BYTES, HUB, Topology
 
 PROJECT = Path(__file__).resolve().parents[2]
 DELAY_PROGRAM = "abacus_link_delay"
-DEVICE = "eth0"  # of a node, in its namespace
 BURST_S = 0.001  # a token bucket holds what passes in this time ...
 BURST_FRAMES = 2  # ... but no less than this
 QUEUE_S = 0.1    # what waits before a token bucket at most, in time; beyond, frames are dropped

@@ -360,18 +360,19 @@ class Removed(unittest.TestCase):
 class Rates(unittest.TestCase):
     """How check counts, without a testbed."""
 
-    def test_what_has_come_counts_before_the_socket_hands_it_on(self):
-        mss, count = 1000, 50
-        with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as sender:
-            for end in (server, sender):
-                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, mss)
-            sender.connect(server.getsockname())
-            peer, _ = server.accept()
-            with peer:
-                before = check.segments(peer)
-                sender.sendall(bytes(mss * count))
-                wait_until(lambda: check.segments(peer) - before >= count)  # nobody reads
-                self.assertLess(check.segments(peer) - before, 2 * count)
+    def test_frames_that_come_as_one_count_as_many_as_the_wire_would_have_carried(self):
+        def table(size, packets):
+            return ("Inter-|   Receive                 |  Transmit\n"
+                    " face |bytes    packets errs drop |bytes    packets errs drop\n"
+                    "    lo:  999999     999    0    0    999999     999    0    0\n"
+                    f"  eth0:{size} {packets}    0    0       660      10    0    0\n")
+        self.assertEqual(check.frames_in(table(0, 0), "eth0"), 0)
+        self.assertEqual(check.frames_in(table(50 * 1514, 50), "eth0"), 50)
+        self.assertEqual(check.frames_in(table(2 * (66 + 45 * 1448), 2), "eth0"), 90)
+        self.assertEqual(check.frames_in(table(50 * 1514 + 25 * 66, 75), "eth0"), 50,
+                         "acknowledgements carry nothing")
+        with self.assertRaisesRegex(MachineError, "no device eth1"):
+            check.frames_in(table(0, 0), "eth1")
 
     def test_flows_are_measured_while_all_of_them_run(self):
         # Two on a segment of 1000 a second; the second begins 0.4 s later, and each is alone for

@@ -12,10 +12,12 @@ FOLDER = Path(__file__).resolve().parent / "topologies"
 SUFFIX = ".topology"
 
 HUB = "hub"  # the namespace of the bridges; no node's name
+DEVICE = "eth0"  # of a node, in its namespace
 CPU_PERIOD_US = 20_000
 CPU_QUOTA_US_MIN = 1_000  # the kernel takes no smaller quota
 NODES_MAX = 64
 FRAME_BYTES = 1514  # a full Ethernet frame without checksum, which is what token buckets count
+PAYLOAD_BYTES = 1448  # of it, where TCP tells its times
 
 _NAME = re.compile(r"[a-z][a-z0-9]{0,11}")
 _BITS = {"kbit": 10**3, "Mbit": 10**6, "Gbit": 10**9}

@@ -24,7 +24,7 @@ from pathlib import Path
 from check import Row, flows_of_segment, pairs_to_measure
 from machine import MachineError
 from testbed import PROJECT
-from topology import FRAME_BYTES, Topology
+from topology import FRAME_BYTES, PAYLOAD_BYTES, Topology
 
 MARK = "one host, user-space shaping"
 RELAY_PROGRAM = "abacus_link_relay"
@@ -33,7 +33,6 @@ DATA_PORT = 7071
 NETWORKS = range(231, 199, -1)  # N: who comes second takes the next one
 TOLERANCE = 0.25
 DELAY_TOLERANCE_S = 0.0005   # one way: the relay and three processes that wake up
-PAYLOAD_BYTES = 1448         # of a full frame, as check.py has it
 BACKLOG_S = 1.0              # of a flow's beginning: buffers fill, and what fills them is not timed
 SECONDS = 1.0
 EXCHANGES = 50
