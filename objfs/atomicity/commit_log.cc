@@ -15,7 +15,8 @@ using runtime::MutexLock;
 namespace {
 
 // By how much an entry of a snapshot may be larger than the record of its preparation.
-constexpr uint64_t kEntrySlackBytes = 16;
+// With its key among those that are held.
+constexpr uint64_t kEntrySlackBytes = 32;
 constexpr size_t kGroupMax = 64;
 
 absl::Status Invalid(const std::string& what) {
@@ -24,12 +25,13 @@ absl::Status Invalid(const std::string& what) {
 
 bool IsQuestion(CommitKind kind) { return kind <= CommitKind::kForget; }
 
-absl::Status CheckMembers(const std::vector<Part>& group, const Part& part, uint64_t servers_end) {
+absl::Status CheckMembers(const std::vector<CommitPart>& group, const CommitPart& part,
+                          uint64_t servers_end) {
   if (group.empty() || group.size() > kGroupMax) {
     return Invalid(absl::StrCat("it is of ", group.size(), " servers"));
   }
   std::set<uint64_t> servers;
-  for (const Part& member : group) {
+  for (const CommitPart& member : group) {
     if (member.part != 0 || member.server >= servers_end || !servers.insert(member.server).second) {
       return Invalid("a member is none, or there twice");
     }
@@ -68,7 +70,7 @@ absl::StatusOr<CommitLogCounts> CommitLog::Counts() {
 absl::Status CommitLog::Check(const CommitMessage& question) {
   if (!IsQuestion(question.kind)) return Invalid("it is none");
   if (question.id == Version()) return Invalid("it has no identifier");
-  if (question.part != Part{options_.server, 0}) return Invalid("it is for another server");
+  if (question.part != CommitPart{options_.server, 0}) return Invalid("it is for another server");
   if (question.kind == CommitKind::kPrepare) {
     ABACUS_RETURN_IF_ERROR(CheckMembers(question.group, question.part, kFirstCall));
   }
@@ -98,13 +100,19 @@ absl::StatusOr<CommitReply> CommitLog::Prepare(uint64_t epoch, const CommitMessa
   if (!part.ok()) return Invalid(std::string(part.status().message()));
   const CommitKey key{question.id, question.part.part};
   CommitReply reply;
+  // Lives until the answer may be given: who shuts others out waits for that.
+  absl::StatusOr<std::shared_ptr<const void>> inside = std::shared_ptr<const void>();
+  if (host_.enter) inside = host_.enter(*part);
   bool looks_new;
   uint64_t pending_bytes;
   {
     MutexLock lock(mutex_);
     ABACUS_RETURN_IF_ERROR(CheckEpoch(epoch));
     looks_new = participant_->Find(key) == nullptr && participant_->Admits(key);
-    if (looks_new && !claims_.Take(key.id, *part)) {
+    if (!inside.ok()) {
+      reply.refusal = Refusal::kShutOut;
+      reply.why = std::string(inside.status().message());
+    } else if (looks_new && !claims_.Take(key.id, *part)) {
       reply.refusal = Refusal::kClaimed;
       reply.why = "another group has to do with the same blocks and is not decided yet";
     }
@@ -177,8 +185,11 @@ absl::Status CommitLog::ValidateWrites(Version id, const GroupPart& part, Commit
 // -- questions and their answers ------------------------------------------------------------------
 
 absl::StatusOr<CommitMessage> CommitLog::Handle(uint64_t epoch, const CommitMessage& question,
-                                                Refusal* refusal) {
+                                                Refusal* refusal, bool holds) {
   const CommitKey key{question.id, question.part.part};
+  const CommitMessage forgotten{
+      .kind = CommitKind::kForget, .id = question.id, .part = question.part};
+  if (question.kind == CommitKind::kForget && StaysHeld(key)) return forgotten;
   const bool prepares = question.kind == CommitKind::kPrepare;
   uint64_t call;
   std::vector<CommitKey> apply;
@@ -190,8 +201,12 @@ absl::StatusOr<CommitMessage> CommitLog::Handle(uint64_t epoch, const CommitMess
       const uint64_t bytes = RecordBytes(question);
       if (log_->IsFull(state_bytes_ + bytes + kEntrySlackBytes, bytes)) *refusal = Refusal::kFull;
     }
+    uint64_t least = 0;
+    if (holds) {
+      ABACUS_ASSIGN_OR_RETURN(least, HoldNow(key));
+    }
     call = next_call_++;
-    calls_[call];
+    calls_[call].least = least;
     CommitActions actions;
     participant_->Handle(call, question, *refusal == Refusal::kNone, host_.steady_ns(), &actions);
     apply = actions.apply;
@@ -205,7 +220,7 @@ absl::StatusOr<CommitMessage> CommitLog::Handle(uint64_t epoch, const CommitMess
   MutexLock lock(mutex_);
   if (question.kind != CommitKind::kForget) return AwaitAnswer(call, key);
   calls_.erase(call);
-  return CommitMessage{.kind = CommitKind::kForget, .id = question.id, .part = question.part};
+  return forgotten;
 }
 
 absl::StatusOr<CommitMessage> CommitLog::AwaitAnswer(uint64_t call, const CommitKey& key) {
@@ -227,13 +242,13 @@ absl::StatusOr<CommitMessage> CommitLog::AwaitAnswer(uint64_t call, const Commit
   const Call answered = std::move(calls_[call]);
   calls_.erase(call);
   ABACUS_RETURN_IF_ERROR(status);
-  ABACUS_RETURN_IF_ERROR(AwaitDurable(answered.after));
+  ABACUS_RETURN_IF_ERROR(AwaitDurable(std::max(answered.after, answered.least)));
   return *answered.answer;
 }
 
 void CommitLog::Do(CommitActions actions) {
   for (const CommitRecord& record : actions.persist) {
-    state_.commits.Apply(record);
+    state_.ApplyCommit(record);
     Account(record);
     sequences_[++records_] = Append(CommitLogState::CommitBytes(record));
   }
@@ -276,6 +291,84 @@ void CommitLog::Account(const CommitRecord& record) {
     case CommitRecord::Kind::kCommit:
       return;
   }
+}
+
+// -- settling -------------------------------------------------------------------------------------
+
+absl::StatusOr<std::vector<PendingGroup>> CommitLog::PendingOf(ObjectId id) {
+  MutexLock lock(mutex_);
+  // What is here need not be durable then.
+  ABACUS_RETURN_IF_ERROR(broken_);
+  std::vector<PendingGroup> pending;
+  for (const auto& [key, entry] : participant_->entries()) {
+    ABACUS_ASSIGN_OR_RETURN(const GroupPart part, GroupPart::Decode(entry.payload));
+    for (const GroupFence& fence : part.fences) {
+      if (fence.id != id) continue;
+      PendingGroup group{.id = key.id,
+                         .group = entry.group,
+                         .opening = fence.opening,
+                         .committed = entry.committed,
+                         .held = state_.held.contains(key),
+                         .ranges = {}};
+      for (const GroupWrite& write : part.writes) {
+        if (write.id != id) continue;
+        group.ranges.push_back({write.block * ObjectStore::kBlockBytes, write.bytes.size()});
+      }
+      pending.push_back(std::move(group));
+    }
+  }
+  return pending;
+}
+
+absl::StatusOr<Version> CommitLog::NewestOpening() {
+  MutexLock lock(mutex_);
+  Version newest;
+  for (const auto& [key, entry] : participant_->entries()) {
+    ABACUS_ASSIGN_OR_RETURN(const GroupPart part, GroupPart::Decode(entry.payload));
+    for (const GroupFence& fence : part.fences) newest = std::max(newest, fence.opening);
+  }
+  return newest;
+}
+
+absl::Status CommitLog::Settle(const std::vector<GroupOrder>& orders) {
+  for (const GroupOrder& order : orders) ABACUS_RETURN_IF_ERROR(SettleOne(order));
+  return absl::OkStatus();
+}
+
+absl::Status CommitLog::SettleOne(const GroupOrder& order) {
+  CommitMessage question{.kind = CommitKind::kCommit, .id = order.id, .part = {options_.server, 0}};
+  if (order.fate == GroupFate::kAbort) question.kind = CommitKind::kAbort;
+  if (order.fate == GroupFate::kForget) question.kind = CommitKind::kForget;
+  uint64_t epoch = 0;
+  {
+    MutexLock lock(mutex_);
+    epoch = state_.epoch;
+  }
+  Refusal refusal = Refusal::kNone;
+  return Handle(epoch, question, &refusal, order.fate == GroupFate::kCommitHeld).status();
+}
+
+absl::StatusOr<uint64_t> CommitLog::HoldNow(const CommitKey& key) {
+  if (participant_->Find(key) == nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("group ", key.id.ToString(), " is not in this server's log any more"));
+  }
+  if (state_.held.contains(key)) return log_->appended();
+  state_.Hold(key);
+  return Append(CommitLogState::HeldBytes(key));
+}
+
+bool CommitLog::StaysHeld(const CommitKey& key) {
+  absl::StatusOr<GroupPart> part = GroupPart();
+  {
+    MutexLock lock(mutex_);
+    const Participant::Entry* entry = participant_->Find(key);
+    if (entry == nullptr || !state_.held.contains(key)) return false;
+    part = GroupPart::Decode(entry->payload);
+  }
+  if (!part.ok()) return true;
+  const absl::StatusOr<std::set<ObjectId>> over = ObjectsOver(*part);
+  return !over.ok() || over->size() < part->fences.size();
 }
 
 // -- the log --------------------------------------------------------------------------------------
