@@ -25,6 +25,7 @@
 #include "objfs/raid/shared_columns.h"
 #include "objfs/raid/stripe_set.h"
 #include "objfs/raid/striping.h"
+#include "objfs/store/object_store.h"
 #include "runtime/base/block.h"
 #include "runtime/base/mutex.h"
 
