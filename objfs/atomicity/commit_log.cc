@@ -54,6 +54,10 @@ absl::StatusOr<CommitReply> CommitLog::Ask(uint64_t epoch, const CommitMessage& 
   ABACUS_RETURN_IF_ERROR(RaiseEpoch(epoch));
   if (question.kind == CommitKind::kPrepare) return Prepare(epoch, question);
   CommitReply reply;
+  if (question.kind == CommitKind::kForget && StaysHeld({question.id, question.part.part})) {
+    reply.message = {.kind = CommitKind::kForget, .id = question.id, .part = question.part};
+    return reply;
+  }
   ABACUS_ASSIGN_OR_RETURN(reply.message, Handle(epoch, question, &reply.refusal));
   return reply;
 }
@@ -187,9 +191,6 @@ absl::Status CommitLog::ValidateWrites(Version id, const GroupPart& part, Commit
 absl::StatusOr<CommitMessage> CommitLog::Handle(uint64_t epoch, const CommitMessage& question,
                                                 Refusal* refusal, bool holds) {
   const CommitKey key{question.id, question.part.part};
-  const CommitMessage forgotten{
-      .kind = CommitKind::kForget, .id = question.id, .part = question.part};
-  if (question.kind == CommitKind::kForget && StaysHeld(key)) return forgotten;
   const bool prepares = question.kind == CommitKind::kPrepare;
   uint64_t call;
   std::vector<CommitKey> apply;
@@ -220,7 +221,7 @@ absl::StatusOr<CommitMessage> CommitLog::Handle(uint64_t epoch, const CommitMess
   MutexLock lock(mutex_);
   if (question.kind != CommitKind::kForget) return AwaitAnswer(call, key);
   calls_.erase(call);
-  return forgotten;
+  return CommitMessage{.kind = CommitKind::kForget, .id = question.id, .part = question.part};
 }
 
 absl::StatusOr<CommitMessage> CommitLog::AwaitAnswer(uint64_t call, const CommitKey& key) {

@@ -69,7 +69,7 @@ enum class GroupFate : uint8_t {
   // record of its object here (Host::is_over): who opens it before has to know.
   kCommitHeld,
   kAbort,   // a member has not prepared it, and never will
-  kForget,  // all members have it in their stores
+  kForget,  // all members have it in their stores, also of one that is held
 };
 struct GroupOrder {
   Version id;

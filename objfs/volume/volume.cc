@@ -127,16 +127,11 @@ absl::StatusOr<VolumeInfo> Volume::Join(const std::string& client, const Ref<Cli
   ABACUS_RETURN_IF_ERROR(Serves(0));
   MutexLock lock(mutex_);
   if (retired_) return absl::NotFoundError("the volume is being deleted");
-  if (clients_.size() >= UINT16_MAX) {
+  if (AllWritersUsed()) {
     return absl::ResourceExhaustedError(
         absl::StrCat("volume '", options_.name, "' has as many clients as it can"));
   }
-  // Rising: what a client that was taken for dead still says is not said in another's name.
-  uint16_t writer = last_writer_;
-  do {
-    ++writer;
-  } while (writer == 0 || clients_.contains(writer));
-  last_writer_ = writer;
+  const uint16_t writer = NextWriter();
   clients_[writer] = client;
   callbacks_->Join(writer, end);
   locks_.Begin(writer);
@@ -151,6 +146,20 @@ absl::StatusOr<VolumeInfo> Volume::Join(const std::string& client, const Ref<Cli
       .servers = options_.servers == nullptr ? std::vector<std::string>() : options_.servers->All(),
       .takeover_ns = absl::ToInt64Nanoseconds(options_.takeover),
       .promised_ns = PromisesFor()};
+}
+
+bool Volume::AllWritersUsed() const {
+  return clients_.size() + group_writers_.size() >= UINT16_MAX;
+}
+
+// Rising: what a client that was taken for dead still says is not said in another's name.
+uint16_t Volume::NextWriter() {
+  uint16_t writer = last_writer_;
+  do {
+    ++writer;
+  } while (writer == 0 || clients_.contains(writer) || group_writers_.contains(writer));
+  last_writer_ = writer;
+  return writer;
 }
 
 int64_t Volume::PromisesFor() const {
@@ -434,6 +443,7 @@ void Volume::EndBottom(ObjectId id) {
     const auto known = witnesses_.find(id);
     if (known != witnesses_.end()) {
       witness = std::move(known->second.layer);
+      ForgetShared(&known->second);
       witnesses_.erase(known);
     }
   }
