@@ -2,7 +2,6 @@
 
 #include "objfs/spread/settlement.h"
 
-#include <atomic>
 #include <map>
 #include <memory>
 #include <string>
