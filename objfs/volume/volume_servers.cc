@@ -437,6 +437,10 @@ absl::StatusOr<Ref<ColumnStore>> VolumeSet::OpenColumns(const std::string& name,
   // Before anybody can open a column: what was committed is in the store then.
   if (host_.adopt_log) ABACUS_RETURN_IF_ERROR(OpenLog(name, key, place, is_told, &kept));
   if (made != nullptr) kept.columns = host_.adopt_columns(std::move(made));
+  if (kept.log) {  // they end with those that use them
+    kept.disk.reset();
+    kept.store.reset();
+  }
   MutexLock lock(mutex_);
   columns_[path] = kept;
   return kept.columns;
@@ -526,6 +530,7 @@ absl::Status VolumeSet::DropColumns(const std::string& name, uint64_t key) {
   }
   if (kept.columns) host_.end_columns(kept.columns);
   if (kept.log) host_.end_log(kept.log);
+  kept = KeptColumns();  // what is closed writes to its disk
   std::error_code error;
   std::filesystem::remove(path + kServersSuffix, error);
   std::filesystem::remove_all(path, error);

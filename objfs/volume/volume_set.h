@@ -39,8 +39,9 @@ struct VolumeSummary {
 //
 // A volume may be spread over several servers: the first, which it is asked for, has its inodes,
 // and each keeps columns of its files (spread/column_store.h), in the directory
-// ".columns-NAME-KEY", where the key tells this volume from all others of its name. Which servers
-// these are is in
+// ".columns-NAME-KEY", where the key tells this volume from all others of its name; its file
+// `atomicity` is the log of groups that are written to them (atomicity/log_file.h), under the
+// number of the server's place in the list. Which servers these are is in
 // ".servers-NAME" at the first and in ".columns-NAME-KEY.servers" at all: the line
 // "abacus servers 1", the key in hexadecimal digits, and the servers' addresses, a line each; with
 // a 2 there, "-" for a server that was drained.
@@ -230,7 +231,7 @@ class VolumeSet final : public runtime::AnchoredObject {
   std::string ColumnsOf(const std::string& name, uint64_t key) const;
   // The columns that are open here, with the log of groups on their disk.
   struct KeptColumns {
-    std::shared_ptr<Disk> disk;
+    std::shared_ptr<Disk> disk;  // these two as long as there is no log
     std::shared_ptr<ObjectStore> store;
     ColumnStore* here = nullptr;  // as long as `columns` are not ended
     runtime::Ref<ColumnStore> columns;
