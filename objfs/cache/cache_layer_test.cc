@@ -529,9 +529,8 @@ TEST_F(CacheLayerTest, WhereNothingMayBeKeptEachCallGoesBelow) {
   EXPECT_EQ(ReadAll(memory), std::string("\0\0rsRS", 6));
   EXPECT_EQ(cache->Seek(0, /*data=*/false, Now()).value_or(0),
             memory->Seek(0, /*data=*/false, Now()).value_or(1));
-  const auto committed =
-      cache->Commit(std::vector<RangeVersion>(),
-                    std::vector<RangeWrite>{{0, Block::CopyOf("both")}}, Now());
+  const auto committed = cache->Commit(std::vector<RangeVersion>(),
+                                       std::vector<RangeWrite>{{0, Block::CopyOf("both")}}, Now());
   ASSERT_TRUE(committed.ok()) << committed.status();
   EXPECT_EQ(ReadAll(memory), "bothRS");
   EXPECT_TRUE(cache->Push(Now()).ok());

@@ -157,7 +157,8 @@ class SharedFileTest : public ::testing::Test {
   void WriteInTurns(int rounds) {
     for (int round = 0; round < rounds; ++round) {
       for (size_t i = 0; i < members_.size(); ++i) {
-        ASSERT_NO_FATAL_FAILURE(WriteBy(i, 20'000 * i + 11 * ++writes_, absl::StrCat(writes_)));
+        ++writes_;
+        ASSERT_NO_FATAL_FAILURE(WriteBy(i, 20'000 * i + 11 * writes_, absl::StrCat(writes_)));
       }
     }
   }

@@ -121,8 +121,8 @@ absl::Status SpreadLayer::Open(Version now) {
     {
       MutexLock lock(mutex_);
       // Those above may keep something under a promise to write that is there already.
-      together = !alone_ && promise_.kind != PromiseKind::kWrite &&
-                 choice_.WantsTogether(steady_ns_());
+      together =
+          !alone_ && promise_.kind != PromiseKind::kWrite && choice_.WantsTogether(steady_ns_());
     }
     bool is_another = false;
     ABACUS_ASSIGN_OR_RETURN(

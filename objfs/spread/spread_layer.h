@@ -179,7 +179,7 @@ class SpreadLayer final : public Layer {
   bool unflushed_ ABSL_GUARDED_BY(mutex_) = false;  // bytes were changed that may not be durable
   // Of the inode, since the columns were opened: the size that it was told, and that is durable.
   std::optional<uint64_t> told_size_ ABSL_GUARDED_BY(mutex_), durable_size_ ABSL_GUARDED_BY(mutex_);
-  uint64_t tells_ ABSL_GUARDED_BY(mutex_) = 0;  // how often it was told one
+  uint64_t tells_ ABSL_GUARDED_BY(mutex_) = 0;        // how often it was told one
   uint64_t shared_size_ ABSL_GUARDED_BY(mutex_) = 0;  // of the file, where it is shared
   ShareChoice choice_ ABSL_GUARDED_BY(mutex_);
   Promise promise_ ABSL_GUARDED_BY(mutex_);

@@ -148,9 +148,7 @@ bool Callbacks::IsShared(ObjectId id, uint16_t writer) {
   return table_.IsShared(id, writer);
 }
 
-absl::Status Callbacks::Look(ObjectId id, uint16_t writer) {
-  return Ask(id, writer, Want::kLook);
-}
+absl::Status Callbacks::Look(ObjectId id, uint16_t writer) { return Ask(id, writer, Want::kLook); }
 
 absl::StatusOr<Callbacks::Change> Callbacks::BeginChange(ObjectId id, uint16_t writer) {
   ABACUS_RETURN_IF_ERROR(Ask(id, writer, Want::kChange));

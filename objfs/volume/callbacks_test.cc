@@ -41,15 +41,15 @@ TEST(CallbacksTest, WhoIsFirstIsPromisedToWriteAndSharesItThen) {
   };
   runtime::testing::Cluster cluster(options);
   std::atomic<int> breaks{0};
-  const auto end = cluster[0].binding().Adopt(std::make_unique<ClientEnd>(
-      ClientEnd::Handlers{.on_break =
-                              [&](ObjectId, bool write_back, Version) {
-                                EXPECT_TRUE(write_back);
-                                ++breaks;
-                                return absl::OkStatus();
-                              },
-                          .on_wake = [](ObjectId) {},
-                          .on_forget = [](ObjectId, Version) {}}));
+  const auto end = cluster[0].binding().Adopt(
+      std::make_unique<ClientEnd>(ClientEnd::Handlers{.on_break =
+                                                          [&](ObjectId, bool write_back, Version) {
+                                                            EXPECT_TRUE(write_back);
+                                                            ++breaks;
+                                                            return absl::OkStatus();
+                                                          },
+                                                      .on_wake = [](ObjectId) {},
+                                                      .on_forget = [](ObjectId, Version) {}}));
   bool may_serve = true;
   Callbacks callbacks(
       {.lease = absl::Seconds(30), .steady_ns = {}, .may_serve = [&] { return may_serve; }});

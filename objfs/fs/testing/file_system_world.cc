@@ -190,15 +190,15 @@ void FileSystemWorld::BeginColumns(size_t i, size_t node) {
   columns_[i].node = node;
   runtime::BindingManager& binding = (*cluster_)[node].binding();
   auto columns = std::make_unique<ColumnStore>(
-      columns_[i].store, ColumnStore::Host{.adopt =
-                                               [&binding](std::unique_ptr<ColumnLayer> layer) {
-                                                 return runtime::Ref<Layer>(
-                                                     binding.Adopt(std::move(layer)).base());
-                                               },
-                                           .end =
-                                               [&binding](const runtime::Ref<Layer>& layer) {
-                                                 binding.Destroy(layer.rid()).IgnoreError();
-                                               }});
+      columns_[i].store,
+      ColumnStore::Host{.adopt =
+                            [&binding](std::unique_ptr<ColumnLayer> layer) {
+                              return runtime::Ref<Layer>(binding.Adopt(std::move(layer)).base());
+                            },
+                        .end =
+                            [&binding](const runtime::Ref<Layer>& layer) {
+                              binding.Destroy(layer.rid()).IgnoreError();
+                            }});
   BeginLog(i, columns.get());
   columns_[i].ref = binding.Adopt(std::move(columns));
   runtime::MutexLock lock(mutex_);
@@ -221,8 +221,7 @@ void FileSystemWorld::BeginLog(size_t i, ColumnStore* columns) {
                        std::chrono::system_clock::now().time_since_epoch())
                        .count()};
   };
-  host.peers =
-      PeersThrough([this, &binding](uint64_t server) { return LogOf(server, binding); });
+  host.peers = PeersThrough([this, &binding](uint64_t server) { return LogOf(server, binding); });
   columns->AddHooks(&host);
   // The disk is the world's, or the test's.
   auto log = CommitLog::Open(std::shared_ptr<Disk>(std::shared_ptr<Disk>(), column_disks_[i]),
