@@ -198,6 +198,12 @@ absl::StatusOr<CommitMessage> CommitLog::Handle(uint64_t epoch, const CommitMess
     MutexLock lock(mutex_);
     // Again: an epoch may have begun since.
     ABACUS_RETURN_IF_ERROR(CheckEpoch(epoch));
+    if (question.kind == CommitKind::kAbort && told_.contains(key)) {
+      const Participant::Entry* entry = participant_->Find(key);
+      if (entry != nullptr && !entry->committed) {
+        return absl::UnavailableError("who has opened an object of the group is settling it");
+      }
+    }
     if (prepares && *refusal == Refusal::kNone && participant_->Find(key) == nullptr) {
       const uint64_t bytes = RecordBytes(question);
       if (log_->IsFull(state_bytes_ + bytes + kEntrySlackBytes, bytes)) *refusal = Refusal::kFull;
@@ -282,6 +288,7 @@ void CommitLog::Account(const CommitRecord& record) {
     }
     case CommitRecord::Kind::kAbort:
     case CommitRecord::Kind::kForget: {
+      told_.erase(record.key);
       const auto entry = entry_bytes_.find(record.key);
       if (entry == entry_bytes_.end()) return;
       state_bytes_ -= entry->second;
@@ -315,6 +322,7 @@ absl::StatusOr<std::vector<PendingGroup>> CommitLog::PendingOf(ObjectId id) {
         if (write.id != id) continue;
         group.ranges.push_back({write.block * ObjectStore::kBlockBytes, write.bytes.size()});
       }
+      told_.insert(key);
       pending.push_back(std::move(group));
     }
   }
@@ -331,7 +339,15 @@ absl::StatusOr<Version> CommitLog::NewestOpening() {
   return newest;
 }
 
-absl::Status CommitLog::Settle(const std::vector<GroupOrder>& orders) {
+absl::Status CommitLog::Settle(const GroupFence& by, const std::vector<GroupOrder>& orders) {
+  // Lives until all is done.
+  absl::StatusOr<std::shared_ptr<const void>> inside = std::shared_ptr<const void>();
+  if (host_.enter) {
+    GroupPart part;
+    part.fences.push_back(by);
+    inside = host_.enter(part);
+    ABACUS_RETURN_IF_ERROR(inside.status());
+  }
   for (const GroupOrder& order : orders) ABACUS_RETURN_IF_ERROR(SettleOne(order));
   return absl::OkStatus();
 }
@@ -340,13 +356,28 @@ absl::Status CommitLog::SettleOne(const GroupOrder& order) {
   CommitMessage question{.kind = CommitKind::kCommit, .id = order.id, .part = {options_.server, 0}};
   if (order.fate == GroupFate::kAbort) question.kind = CommitKind::kAbort;
   if (order.fate == GroupFate::kForget) question.kind = CommitKind::kForget;
+  const CommitKey key{order.id, 0};
   uint64_t epoch = 0;
   {
     MutexLock lock(mutex_);
     epoch = state_.epoch;
+    if (order.fate == GroupFate::kAbort) told_.erase(key);
   }
   Refusal refusal = Refusal::kNone;
-  return Handle(epoch, question, &refusal, order.fate == GroupFate::kCommitHeld).status();
+  const absl::Status done =
+      Handle(epoch, question, &refusal, order.fate == GroupFate::kCommitHeld).status();
+  bool committed = false;
+  {
+    MutexLock lock(mutex_);
+    told_.erase(key);
+    const Participant::Entry* entry = participant_->Find(key);
+    committed = entry != nullptr && entry->committed;
+  }
+  if (!done.ok() || order.fate != GroupFate::kAbort || !committed) return done;
+  // It was committed meanwhile, as all had prepared it once. Who has opened the object writes over
+  // it next, and must not be written over.
+  question.kind = CommitKind::kCommit;
+  return Handle(epoch, question, &refusal).status();
 }
 
 absl::StatusOr<uint64_t> CommitLog::HoldNow(const CommitKey& key) {

@@ -120,7 +120,8 @@ class CommitLog final : public runtime::AnchoredObject {
     // What follows is for objects that are opened (spread/column_store.h); each may be empty, and
     // is called without a lock and from any thread, until this log is gone.
     // Before a group is prepared; what it returns lives until that is durable, or will not be. An
-    // error refuses the group for ever, as Refusal::kShutOut. Blocking: must not.
+    // error refuses the group for ever, as Refusal::kShutOut. Also before groups are settled, with
+    // a part that has nothing but the fence of who settles them. Blocking: must not.
     std::function<absl::StatusOr<std::shared_ptr<const void>>(const GroupPart& part)> enter;
     // Before what is committed is written: true where a later opening has written a record of the
     // object, or it is gone. The group was in the store before that opening began, and what was cut
@@ -143,12 +144,17 @@ class CommitLog final : public runtime::AnchoredObject {
   // Answers a question of CommitDriver's.
   absl::StatusOr<CommitReply> Ask(uint64_t epoch, const CommitMessage& question);
   absl::StatusOr<CommitLogCounts> Counts();
-  // The groups here that have a fence of that object, oldest first. Those of an opening that is
-  // shut out by now become no more.
+  // The groups here that have a fence of that object, oldest first, for who has opened it. Those of
+  // an opening that is shut out by now become no more. What of them is prepared stays so until it
+  // is settled, or committed: nobody else has it aborted, or one of its servers would do what is
+  // made of this answer, and another one not.
   absl::StatusOr<std::vector<PendingGroup>> PendingOf(ObjectId id);
-  // Does so; returns when what is committed is durable in the store, and what is aborted undone.
+  // Does so, for the opening `by`; returns when what is committed is durable in the store, and what
+  // is aborted undone. What was to be aborted, and is committed by now, is so, and is written when
+  // it returns. A later opening waits for it, and so finds each order done or not.
   // Stops at the first error. Errors: kFailedPrecondition - a group that is to be held is not here.
-  absl::Status Settle(const std::vector<GroupOrder>& orders);
+  // Those of Host::enter - there is a later opening, which settles what is left.
+  absl::Status Settle(const GroupFence& by, const std::vector<GroupOrder>& orders);
   // The newest one in any fence of the groups here; 0: there is none.
   absl::StatusOr<Version> NewestOpening();
 
@@ -248,6 +254,8 @@ class CommitLog final : public runtime::AnchoredObject {
   std::vector<CommitSend> outgoing_ ABSL_GUARDED_BY(mutex_);  // of resolutions
   std::map<CommitKey, absl::Status> stuck_ ABSL_GUARDED_BY(mutex_);
   CommitLogCounts counts_ ABSL_GUARDED_BY(mutex_);
+  // Groups that PendingOf() has told and that are not settled yet; some may be gone.
+  std::set<CommitKey> told_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   runtime::CondVar stopped_;
   std::thread worker_;  // constant after Open()

@@ -29,6 +29,7 @@ class CommitLogTest : public ::testing::Test {
     return part;
   }
   static constexpr Version kOpening{10};
+  static GroupFence By() { return {GroupWorld::kObject, Version{12}}; }
   static GroupPart Fenced(GroupPart part, Version opening = kOpening) {
     part.fences.push_back({GroupWorld::kObject, opening});
     return part;
@@ -491,15 +492,33 @@ TEST_F(CommitLogTest, GroupsOfAnObjectAreToldUntilTheyAreForgotten) {
     world_.Restart(0, 1);
   }
   using Orders = std::vector<GroupOrder>;
-  ASSERT_TRUE(
-      world_[0].log->Settle(Orders{{first, GroupFate::kCommit}, {second, GroupFate::kAbort}}).ok());
+  const Orders orders{{first, GroupFate::kCommit}, {second, GroupFate::kAbort}};
+  ASSERT_TRUE(world_[0].log->Settle(By(), orders).ok());
   EXPECT_EQ(world_.TagAt(0, 3), 1u);
   EXPECT_EQ(world_.TagAt(0, 5), 0u);
   ASSERT_EQ(PendingAt(0).size(), 1u);
   EXPECT_TRUE(PendingAt(0)[0].committed);
   EXPECT_FALSE(PendingAt(0)[0].held);
-  ASSERT_TRUE(world_[0].log->Settle(Orders{{first, GroupFate::kForget}}).ok());
+  ASSERT_TRUE(world_[0].log->Settle(By(), Orders{{first, GroupFate::kForget}}).ok());
   EXPECT_TRUE(PendingAt(0).empty());
+}
+
+// Else who has been told of it would have it committed at one server, and find it gone at another.
+TEST_F(CommitLogTest, WhatAnOpeningWasToldOfIsAbortedByNobodyElse) {
+  using Orders = std::vector<GroupOrder>;
+  const Version first = clock_.Next(), second = clock_.Next();
+  Prepare(0, first, Fenced(Writes(0, 1)));
+  Prepare(0, second, Fenced(Writes(1, 1)));
+  ASSERT_EQ(PendingAt(0).size(), 2u);
+  EXPECT_TRUE(absl::IsUnavailable(Ask(0, CommitKind::kAbort, first).status()));
+  ASSERT_TRUE(world_[0].log->Settle(By(), Orders{{first, GroupFate::kAbort}}).ok());
+  EXPECT_EQ(PendingAt(0).size(), 1u);
+  // Had committed by somebody meanwhile, it is, and is written when the order was carried out.
+  ASSERT_TRUE(Ask(0, CommitKind::kCommit, second).ok());
+  ASSERT_TRUE(world_[0].log->Settle(By(), Orders{{second, GroupFate::kAbort}}).ok());
+  EXPECT_EQ(world_.TagAt(0, 1), 1u);
+  ASSERT_EQ(PendingAt(0).size(), 1u);
+  EXPECT_TRUE(PendingAt(0)[0].committed);
 }
 
 // A member that has not prepared it says that it is committed when it is asked, and would let all
@@ -513,10 +532,10 @@ TEST_F(CommitLogTest, WhatIsCommittedWithoutTheWordOfAllIsToldUntilALaterOpening
   Prepare(0, id, Fenced(Writes(0, 1)));
   Prepare(1, id, Fenced(Writes(0, 1)));
   using Orders = std::vector<GroupOrder>;
-  ASSERT_TRUE(world_[0].log->Settle(Orders{{id, GroupFate::kCommitHeld}}).ok());
+  ASSERT_TRUE(world_[0].log->Settle(By(), Orders{{id, GroupFate::kCommitHeld}}).ok());
   EXPECT_EQ(world_.TagAt(0, 0), 1u);
   EXPECT_TRUE(absl::IsFailedPrecondition(
-      world_[0].log->Settle(Orders{{clock_.Next(), GroupFate::kCommitHeld}})));
+      world_[0].log->Settle(By(), Orders{{clock_.Next(), GroupFate::kCommitHeld}})));
   world_.resolves_meanwhile = false;
   for (int life = 0; life < 2; ++life) {
     SCOPED_TRACE(life);
@@ -545,7 +564,7 @@ TEST_F(CommitLogTest, ALogThatIsStoppedSaysNothingMore) {
   world_[0].log->Stop();
   EXPECT_FALSE(Ask(0, CommitKind::kCommit, id).ok());
   EXPECT_TRUE(absl::IsUnavailable(world_[0].log->PendingOf(GroupWorld::kObject).status()));
-  EXPECT_FALSE(world_[0].log->Settle(std::vector<GroupOrder>{{id, GroupFate::kCommit}}).ok());
+  EXPECT_FALSE(world_[0].log->Settle(By(), std::vector<GroupOrder>{{id, GroupFate::kCommit}}).ok());
   world_[0].log->Resolve();
   EXPECT_EQ(world_[0].disk->Calls(), calls);
   world_.Restart(0, 1);

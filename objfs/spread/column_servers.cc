@@ -21,13 +21,13 @@ constexpr uint64_t kSweepAtOnce = 1024;
 using Orders = std::map<uint64_t, std::vector<GroupOrder>>;  // by server
 
 // All at once; returns the servers that have not done it.
-std::set<uint64_t> Tell(const std::vector<uint32_t>& columns,
+std::set<uint64_t> Tell(const GroupFence& by, const std::vector<uint32_t>& columns,
                         const std::vector<Ref<CommitLog>>& logs, const Orders& orders) {
   std::deque<std::pair<uint64_t, runtime::BranchOf<absl::Status>>> branches;
   for (size_t i = 0; i < columns.size(); ++i) {
     const auto found = orders.find(columns[i]);
     if (found == orders.end()) continue;
-    branches.emplace_back(columns[i], logs[i].Fork<&CommitLog::Settle>(found->second));
+    branches.emplace_back(columns[i], logs[i].Fork<&CommitLog::Settle>(by, found->second));
   }
   std::set<uint64_t> failed;
   for (auto& [server, branch] : branches) {
@@ -152,30 +152,36 @@ absl::StatusOr<OpenedAtServers> ColumnServers::Open(ObjectId id,
     }
   }
   ABACUS_RETURN_IF_ERROR(refused);
-  Settle(columns, answers, &opened);
+  Settle({id, epoch}, columns, answers, &opened);
   for (const Ref<Layer>& column : opened.columns) opened.absent += column == absent_ ? 1 : 0;
   return opened;
 }
 
-void ColumnServers::Settle(const std::vector<uint32_t>& columns,
+void ColumnServers::Settle(const GroupFence& by, const std::vector<uint32_t>& columns,
                            const std::map<uint64_t, ColumnAnswer>& answers,
                            OpenedAtServers* opened) const {
-  const Settlement plan = PlanSettlement(answers);
+  const std::set<uint64_t> servers(columns.begin(), columns.end());
+  const Settlement plan = PlanSettlement(answers, servers);
   Orders orders;
   for (const SettledGroup& group : plan.groups) {
     for (const uint64_t server : group.told) orders[server].push_back({group.id, group.fate});
+    for (const uint64_t server : group.finish) {
+      orders[server].push_back({group.id, GroupFate::kCommit});
+    }
   }
-  std::set<uint64_t> gone = Tell(columns, opened->logs, orders);
+  std::set<uint64_t> gone = Tell(by, columns, opened->logs, orders);
   // Of several nobody could make the file whole. Their stripes are told as missed nevertheless.
   if (plan.lacking.size() == 1) gone.insert(*plan.lacking.begin());
+  // Of one whose column was moved since, the column has what it had.
   const auto has_it = [&](uint64_t server) {
+    if (!servers.contains(server)) return true;
     return answers.contains(server) && !gone.contains(server) && !plan.lacking.contains(server);
   };
   Orders forgets;
   StripeSet missed;  // of blocks
   for (const SettledGroup& group : plan.groups) {
-    if (group.fate == GroupFate::kAbort) continue;
-    if (std::all_of(group.members.begin(), group.members.end(), has_it)) {
+    if (group.fate == GroupFate::kAbort && !group.is_stale) continue;
+    if (!group.is_stale && std::all_of(group.members.begin(), group.members.end(), has_it)) {
       for (const uint64_t server : group.told) {
         forgets[server].push_back({group.id, GroupFate::kForget});
       }
@@ -187,7 +193,7 @@ void ColumnServers::Settle(const std::vector<uint32_t>& columns,
     }
   }
   // Who does not hear it finds out by itself after a lease.
-  Tell(columns, opened->logs, forgets);
+  Tell(by, columns, opened->logs, forgets);
   for (const auto& [begin, end] : missed.runs()) {
     opened->missed.push_back(
         {begin * ObjectStore::kBlockBytes, (end - begin) * ObjectStore::kBlockBytes});

@@ -86,7 +86,8 @@ class ColumnServers {
   // The columns of a file in their order. One whose server does not answer is an AbsentColumn.
   // What groups of before have left is settled: written at all that have a part in it, or nowhere
   // (settlement.h). A server that cannot do that counts as one that does not answer, and so does
-  // the one server, if it is one, that has nothing of a group which others have written.
+  // the one server, if it is one, that has nothing of a group which others have written. Of two
+  // openings at once the earlier one does that at no server that the later one has opened.
   // Errors: kUnauthenticated - a later epoch has opened one of them.
   absl::StatusOr<OpenedAtServers> Open(ObjectId id, const std::vector<uint32_t>& columns,
                                        Version epoch);
@@ -103,8 +104,8 @@ class ColumnServers {
     std::vector<std::pair<ObjectId, Version>> closed;
   };
   // Settles what the servers told, and takes out of `opened` what is not there for it.
-  void Settle(const std::vector<uint32_t>& columns, const std::map<uint64_t, ColumnAnswer>& answers,
-              OpenedAtServers* opened) const;
+  void Settle(const GroupFence& by, const std::vector<uint32_t>& columns,
+              const std::map<uint64_t, ColumnAnswer>& answers, OpenedAtServers* opened) const;
   void Work();
   void WorkOn(size_t server);
   absl::Status Sweep(const runtime::Ref<ColumnStore>& store);

@@ -28,18 +28,28 @@ struct SettledGroup {
   std::vector<uint64_t> members;       // servers
   std::vector<uint64_t> told;          // those of them that answer and have it
   std::vector<Range> ranges;           // bytes of a column that it writes, by those that have it
+
+  // Of one that a later opening has settled: who has committed it nevertheless. It is waited for
+  // until it has written it or never will, or it could write over what comes now.
+  std::vector<uint64_t> finish;
+  // Likewise: one of them wrote it, and was away when the others were settled, which may have
+  // nothing of it. What that one has of these bytes may not go with the rest.
+  bool is_stale = false;
 };
 
 struct Settlement {
   std::vector<SettledGroup> groups;  // oldest first
-  // Members of groups that were committed without their word, which answer and have nothing of
-  // them: what they have of these stripes may not go with the rest.
+  // Members of groups that were committed without the word of all, which answer and have nothing of
+  // them: what they have of these stripes may not go with the rest. Where one alone has it, and the
+  // others are of one mind, that one.
   std::set<uint64_t> lacking;
 };
 
-// By what the servers of a file's columns say, by their numbers; those that are not among them do
-// not answer. Why it is right: atomicity/README.md, "Settling".
-Settlement PlanSettlement(const std::map<uint64_t, ColumnAnswer>& answers);
+// By what the servers of a file's columns say, by their numbers; those of `columns` that are not
+// among them do not answer. A member that is not one of `columns` had a column that was moved
+// since. Why it is right: atomicity/README.md, "Settling".
+Settlement PlanSettlement(const std::map<uint64_t, ColumnAnswer>& answers,
+                          const std::set<uint64_t>& columns);
 
 }  // namespace abacus::objfs
 

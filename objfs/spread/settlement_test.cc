@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -44,7 +45,7 @@ class SettlementTest : public ::testing::Test {
   }
   // Of the one group.
   SettledGroup Plan() {
-    plan_ = PlanSettlement(answers_);
+    plan_ = PlanSettlement(answers_, {1, 2, 3});
     EXPECT_EQ(plan_.groups.size(), 1u);
     return plan_.groups.empty() ? SettledGroup() : plan_.groups.front();
   }
@@ -55,7 +56,7 @@ class SettlementTest : public ::testing::Test {
 
 TEST_F(SettlementTest, NothingPendingIsNothingToSettle) {
   for (const uint64_t server : {1, 2, 3}) Answer(server);
-  EXPECT_TRUE(PlanSettlement(answers_).groups.empty());
+  EXPECT_TRUE(PlanSettlement(answers_, {1, 2, 3}).groups.empty());
 }
 
 TEST_F(SettlementTest, WhatAllHavePreparedIsCommitted) {
@@ -120,6 +121,58 @@ TEST_F(SettlementTest, WhatALaterOpeningHasWrittenDownIsSettled) {
   EXPECT_EQ(group.fate, GroupFate::kAbort);
   EXPECT_THAT(group.told, ElementsAre(3u));
   EXPECT_THAT(plan_.lacking, IsEmpty());
+}
+
+TEST_F(SettlementTest, WhatIsCommittedAndSettledIsWaitedFor) {
+  Answer(1, /*recorded=*/11);
+  Answer(2, Has::kCommitted);
+  Answer(3, Has::kHeld, /*recorded=*/11);
+  const SettledGroup group = Plan();
+  EXPECT_THAT(group.finish, UnorderedElementsAre(2u, 3u));
+  EXPECT_THAT(group.told, IsEmpty());
+  EXPECT_FALSE(group.is_stale);
+}
+
+// It was committed at one, by who opened the columns then and died; and by the next one, without
+// that server, it was not.
+TEST_F(SettlementTest, WhoHasWrittenItAndWasAwayWhenItWasSettledDoesNotGoWithTheRest) {
+  Answer(1, Has::kHeld);
+  Answer(2, /*recorded=*/11);
+  Answer(3, /*recorded=*/11);
+  const SettledGroup group = Plan();
+  EXPECT_EQ(group.fate, GroupFate::kAbort);
+  EXPECT_TRUE(group.is_stale);
+  EXPECT_THAT(group.ranges, ElementsAre(Range{kBlock, kBlock}));
+}
+
+TEST_F(SettlementTest, WhoAloneHasWhatIsHeldIsLeftOut) {
+  Answer(1, Has::kHeld);
+  Answer(2);
+  Answer(3);
+  EXPECT_EQ(Plan().fate, GroupFate::kCommitHeld);
+  EXPECT_THAT(plan_.lacking, ElementsAre(1u));
+  Answer(3, /*recorded=*/0);
+  Plan();
+  EXPECT_THAT(plan_.lacking, UnorderedElementsAre(2u, 3u)) << "one is new";
+}
+
+// Who could have prepared it there was asked when the column was moved.
+TEST_F(SettlementTest, WhoseColumnWasMovedHasNotPreparedIt) {
+  const std::set<uint64_t> columns = {1, 2, 4};
+  Answer(4);
+  Answer(1, Has::kPrepared);
+  Answer(2, Has::kPrepared);
+  EXPECT_EQ(PlanSettlement(answers_, columns).groups.at(0).fate, GroupFate::kAbort);
+  answers_.clear();
+  Answer(4);
+  Answer(2);
+  Answer(1, Has::kCommitted);
+  EXPECT_EQ(PlanSettlement(answers_, columns).groups.at(0).fate, GroupFate::kCommit);
+  answers_.clear();
+  Answer(4);
+  Answer(2);
+  Answer(1, Has::kHeld);
+  EXPECT_THAT(PlanSettlement(answers_, columns).lacking, ElementsAre(1u));
 }
 
 // -- at servers -----------------------------------------------------------------------------------
@@ -320,8 +373,42 @@ TEST_F(SettlingTest, WhereTwoServersLackItBothAreThere) {
   ExpectWhole(Open(10));
   const Version id = clock_.Next();
   Prepare(1, id, 10);
-  ASSERT_TRUE(At(1).log().Settle({{id, GroupFate::kCommitHeld}}).ok());
+  const GroupFence by{kFile, Version{10}};
+  ASSERT_TRUE(At(1).log().Settle(by, {{id, GroupFate::kCommitHeld}}).ok());
   const OpenedAtServers opened = Open(11);
+  EXPECT_EQ(opened.absent, 0u);
+  EXPECT_THAT(opened.missed, ElementsAre(Range{2 * kBlock, kBlock}));
+}
+
+TEST_F(SettlingTest, OrdersOfAnEarlierOpeningComeTooLate) {
+  ExpectWhole(Open(10));
+  const Version id = clock_.Next();
+  for (const uint64_t server : {1, 2, 3}) Prepare(server, id, 10);
+  ASSERT_TRUE(At(1).ref()->Open(kFile, Version{12}).ok());
+  const GroupFence by{kFile, Version{11}};
+  EXPECT_TRUE(absl::IsUnauthenticated(At(1).log().Settle(by, {{id, GroupFate::kAbort}})));
+  EXPECT_EQ(Pending(), 3u);
+  ExpectWhole(Open(12));
+  EXPECT_EQ(Bytes(), "ggg");
+}
+
+TEST_F(SettlingTest, WhoWroteItAndWasAwayWhenOthersOpenedTheFileHasMissedIt) {
+  ExpectWhole(Open(10));
+  const Version id = clock_.Next();
+  Prepare(1, id, 10);
+  Lose(2);
+  Lose(3);
+  EXPECT_EQ(Open(11).absent, 2u);
+  EXPECT_EQ(Bytes(), "g--");
+  Lose(1);
+  Publish(2, true);
+  Publish(3, true);
+  const OpenedAtServers without = Open(12);
+  EXPECT_EQ(without.absent, 1u);
+  EXPECT_THAT(without.missed, IsEmpty());
+  ASSERT_NO_FATAL_FAILURE(WriteRecords(without, {1, 2}));
+  Publish(1, true);
+  const OpenedAtServers opened = Open(13);
   EXPECT_EQ(opened.absent, 0u);
   EXPECT_THAT(opened.missed, ElementsAre(Range{2 * kBlock, kBlock}));
 }
