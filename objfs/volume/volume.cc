@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <iterator>
+#include <random>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -46,7 +47,8 @@ Volume::Volume(std::shared_ptr<ObjectStore> store, Options options, Host host)
                                                                 .quiet = options_.quiet,
                                                                 .steady_ns = host_.steady_ns,
                                                                 .may_serve = host_.may_serve})),
-      orphans_due_ns_(callbacks_->Now() + absl::ToInt64Nanoseconds(options_.lease)) {}
+      orphans_due_ns_(callbacks_->Now() + absl::ToInt64Nanoseconds(options_.lease)),
+      last_group_writer_(static_cast<uint16_t>(std::random_device()())) {}
 
 Volume::~Volume() {
   {
@@ -131,7 +133,7 @@ absl::StatusOr<VolumeInfo> Volume::Join(const std::string& client, const Ref<Cli
     return absl::ResourceExhaustedError(
         absl::StrCat("volume '", options_.name, "' has as many clients as it can"));
   }
-  const uint16_t writer = NextWriter();
+  const uint16_t writer = NextWriter(&last_writer_);
   clients_[writer] = client;
   callbacks_->Join(writer, end);
   locks_.Begin(writer);
@@ -153,12 +155,12 @@ bool Volume::AllWritersUsed() const {
 }
 
 // Rising: what a client that was taken for dead still says is not said in another's name.
-uint16_t Volume::NextWriter() {
-  uint16_t writer = last_writer_;
+uint16_t Volume::NextWriter(uint16_t* last) {
+  uint16_t writer = *last;
   do {
     ++writer;
   } while (writer == 0 || clients_.contains(writer) || group_writers_.contains(writer));
-  last_writer_ = writer;
+  *last = writer;
   return writer;
 }
 

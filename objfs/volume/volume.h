@@ -329,8 +329,9 @@ class Volume final : public runtime::AnchoredObject {
   absl::StatusOr<SharedColumns> SharedFor(uint16_t writer, Witness* witness)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ForgetShared(Witness* witness) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // A number that no client and no holder of shared columns has. REQUIRES: there is one.
-  uint16_t NextWriter() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The next number behind `*last` that no client and no holder of shared columns has.
+  // REQUIRES: there is one.
+  uint16_t NextWriter(uint16_t* last) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool AllWritersUsed() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<runtime::Ref<Layer>> MakeBottom(ObjectId id);
   absl::StatusOr<runtime::Ref<Layer>> MakeWitness(ObjectId id, Version epoch);
@@ -379,8 +380,11 @@ class Volume final : public runtime::AnchoredObject {
   runtime::CondVar changed_;
   std::map<uint16_t, std::string> clients_ ABSL_GUARDED_BY(mutex_);  // their names, by writer
   uint16_t last_writer_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Numbers of holders of shared columns (SharedColumns::writer), which no client has.
+  // Numbers of holders of shared columns (SharedColumns::writer), which no client has. They begin
+  // anywhere: what was given before the volume was opened, here or by another server, may be used
+  // for a while yet, and two with one number would take each other's groups for their own.
   std::set<uint16_t> group_writers_ ABSL_GUARDED_BY(mutex_);
+  uint16_t last_group_writer_ ABSL_GUARDED_BY(mutex_);
   bool retired_ ABSL_GUARDED_BY(mutex_) = false;
   absl::flat_hash_map<ObjectId, Bottom> bottoms_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<ObjectId, Witness> witnesses_ ABSL_GUARDED_BY(mutex_);

@@ -16,6 +16,8 @@ namespace {
 
 // Below an epoch, in openings of columns and in identifiers of objects (OpenPrimaryStore).
 constexpr int kEpochBits = 40;
+// The other numbers are for clients.
+constexpr size_t kGroupWritersMax = UINT16_MAX / 2;
 
 }  // namespace
 
@@ -140,11 +142,11 @@ absl::StatusOr<SharedColumns> Volume::OpenShared(uint16_t writer, ObjectId id) {
 // A number that comes again would have two holders' groups take each other's identifiers: one that
 // opens them once more has another one, too, as its clock begins anew.
 absl::StatusOr<SharedColumns> Volume::SharedFor(uint16_t writer, Witness* witness) {
-  if (AllWritersUsed()) {
+  if (AllWritersUsed() || group_writers_.size() >= kGroupWritersMax) {
     return absl::ResourceExhaustedError(
         absl::StrCat("volume '", options_.name, "' has no number left for one who writes groups"));
   }
-  const uint16_t number = NextWriter();
+  const uint16_t number = NextWriter(&last_group_writer_);
   uint16_t& its = witness->group_writers[writer];
   group_writers_.erase(its);  // 0 is none's
   group_writers_.insert(number);
