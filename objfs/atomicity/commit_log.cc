@@ -198,13 +198,17 @@ absl::StatusOr<CommitMessage> CommitLog::Handle(uint64_t epoch, const CommitMess
     MutexLock lock(mutex_);
     // Again: an epoch may have begun since.
     ABACUS_RETURN_IF_ERROR(CheckEpoch(epoch));
-    if (question.kind == CommitKind::kAbort && told_.contains(key)) {
-      const Participant::Entry* entry = participant_->Find(key);
-      if (entry != nullptr && !entry->committed) {
-        return absl::UnavailableError("who has opened an object of the group is settling it");
-      }
+    const Participant::Entry* const there = participant_->Find(key);
+    if (question.kind == CommitKind::kAbort && there != nullptr && !there->committed &&
+        told_.contains(key)) {
+      return absl::UnavailableError("who has opened an object of the group is settling it");
     }
-    if (prepares && *refusal == Refusal::kNone && participant_->Find(key) == nullptr) {
+    // Two writers have one number. What is there is the other one's, who was told that it is.
+    if (prepares && there != nullptr &&
+        (there->group != question.group || there->payload != question.payload)) {
+      return Invalid("another group has its identifier");
+    }
+    if (prepares && *refusal == Refusal::kNone && there == nullptr) {
       const uint64_t bytes = RecordBytes(question);
       if (log_->IsFull(state_bytes_ + bytes + kEntrySlackBytes, bytes)) *refusal = Refusal::kFull;
     }

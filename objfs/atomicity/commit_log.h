@@ -94,9 +94,10 @@ struct GroupOrder {
 // Flushes are made by the threads of the calls: one at a time, for all that wait for one.
 //
 // Errors of calls: kPermissionDenied - an older epoch. kInvalidArgument - no message that makes
-// sense here, or an identifier an hour ahead of this server's clock. kUnavailable - a write or
-// flush of the log has failed: the server must be restarted; or the store did not take what was
-// committed in time, and will be asked again. Thread-safety: thread-safe. Blocking: disk I/O.
+// sense here, or an identifier an hour ahead of this server's clock, or that of another group that
+// is here. kUnavailable - a write or flush of the log has failed: the server must be restarted; or
+// the store did not take what was committed in time, and will be asked again; or a group is not to
+// be aborted now (PendingOf). Thread-safety: thread-safe. Blocking: disk I/O.
 class CommitLog final : public runtime::AnchoredObject {
  public:
   struct Options {

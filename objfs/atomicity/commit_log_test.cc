@@ -305,6 +305,17 @@ TEST_F(CommitLogTest, QuestionsThatMakeNoSenseAreRefused) {
   EXPECT_EQ(world_[0].log->Counts()->pending, 1u);
 }
 
+TEST_F(CommitLogTest, AnIdentifierIsOfOneGroup) {
+  const Version id = clock_.Next();
+  Prepare(0, id, Writes(0, 1));
+  Prepare(0, id, Writes(0, 1));
+  EXPECT_TRUE(absl::IsInvalidArgument(Ask(0, CommitKind::kPrepare, id, Writes(1, 2)).status()));
+  EXPECT_EQ(world_[0].log->Counts()->pending, 1u);
+  ASSERT_TRUE(Ask(0, CommitKind::kCommit, id).ok());
+  EXPECT_EQ(world_.TagAt(0, 0), 1u);
+  EXPECT_EQ(world_.TagAt(0, 1), 0u);
+}
+
 TEST_F(CommitLogTest, AnObjectThatIsNotThereIsToldAndOneThatGoesIsPassedOver) {
   GroupPart part = Writes(0, 1);
   part.writes[0].id = 99;
