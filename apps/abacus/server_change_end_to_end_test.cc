@@ -9,9 +9,13 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -31,6 +35,23 @@ class ServerChangeTest : public RaidServersTest {
   nlohmann::json Status(int code) {
     return nlohmann::json::parse(StatusText(code), nullptr, false);
   }
+  // By the log of groups beside a server's columns: at which place it is in the volume's list of
+  // servers (LogFile). -1: it has none.
+  int64_t PlaceOfLog(const std::string& server) const {
+    constexpr size_t kPlaceAt = 32;
+    std::error_code error;
+    std::filesystem::directory_iterator entry(folder_.Path(server) + "/volumes", error), end;
+    for (; !error && entry != end; entry.increment(error)) {
+      const std::string name = entry->path().filename().string();
+      if (name.rfind(".columns-", 0) != 0 || !entry->is_directory()) continue;
+      const std::string log = folder_.Read(absl::StrCat(server, "/volumes/", name, "/atomicity"));
+      if (log.size() < kPlaceAt + sizeof(int64_t)) return -1;
+      int64_t place = -1;
+      std::memcpy(&place, log.data() + kPlaceAt, sizeof place);
+      return place;
+    }
+    return -1;
+  }
 };
 
 TEST_F(ServerChangeTest, AnotherServerTakesThePlaceOfOneThatIsLostForGood) {
@@ -41,6 +62,9 @@ TEST_F(ServerChangeTest, AnotherServerTakesThePlaceOfOneThatIsLostForGood) {
   ASSERT_NO_FATAL_FAILURE(Put(mount + "/file", files_["file"]));
   std::string spare;
   const auto server = BeginServer("spare", "127.0.0.1:0", {}, &spare);
+  EXPECT_EQ(PlaceOfLog("data"), 0);
+  for (int i = 1; i < 4; ++i) EXPECT_EQ(PlaceOfLog(absl::StrCat("columns", i)), i);
+  EXPECT_EQ(PlaceOfLog("spare"), -1);
   const auto replace = [&](const std::string& lost, const std::string& now) {
     return Abacus({"volume", "replace-server", "home", lost, now});
   };
@@ -64,6 +88,7 @@ TEST_F(ServerChangeTest, AnotherServerTakesThePlaceOfOneThatIsLostForGood) {
   EXPECT_THAT(twice.err, HasSubstr("named twice"));
   const Outcome replaced = replace(addresses_[2], spare);
   ASSERT_EQ(replaced.code, 0) << replaced.err;
+  EXPECT_EQ(PlaceOfLog("spare"), 2);
   const nlohmann::json status = Status(1);
   EXPECT_EQ(status["servers"][2]["address"], spare);
   EXPECT_EQ(status["degraded"], 1);

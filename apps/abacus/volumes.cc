@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "apps/abacus/etcd_map.h"
+#include "objfs/atomicity/commit_log.h"
 #include "objfs/cache/cache_layer.h"
 #include "objfs/check/checker.h"
 #include "objfs/layer/probe_layer.h"
@@ -81,6 +82,12 @@ void AddColumnHost(runtime::Node& node, const StandIns& stand_ins, VolumeSet::Ho
   host->end_columns = [&binding](const Ref<objfs::ColumnStore>& columns) {
     binding.Destroy(columns.rid()).IgnoreError();
   };
+  host->adopt_log = [&binding](std::unique_ptr<objfs::CommitLog> log) {
+    return binding.Adopt(std::move(log));
+  };
+  host->end_log = [&binding](const Ref<objfs::CommitLog>& log) {
+    binding.Destroy(log.rid()).IgnoreError();
+  };
   host->columns.adopt = [&binding](std::unique_ptr<objfs::ColumnLayer> layer) {
     return Ref<Layer>(binding.Adopt(std::move(layer)).base());
   };
@@ -127,6 +134,7 @@ void AddFileSystemClasses(runtime::ObjectTypes& types, std::shared_ptr<objfs::Bl
   types.Add<objfs::ReplicaStore>();
   types.Add<objfs::MirrorLayer>([] { return std::make_unique<objfs::MirrorManager>(); });
   types.Add<objfs::ColumnStore>().Add<objfs::ColumnLayer>().Add<objfs::AbsentColumn>();
+  types.Add<objfs::CommitLog>();
   types.Add<objfs::CacheLayer>([cache] { return std::make_unique<objfs::CacheManager>(cache); });
 }
 

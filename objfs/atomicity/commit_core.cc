@@ -27,7 +27,7 @@ absl::StatusOr<T> Decoded(std::string_view bytes) {
 // Maps travel as lists.
 struct StateForm {
   Version ceiling;
-  std::vector<std::pair<CommitKey, CommitState::Entry>> entries;
+  std::vector<std::pair<CommitKey, CommitEntries::Entry>> entries;
   ABACUS_FIELDS(ceiling, entries)
 };
 
@@ -43,7 +43,7 @@ absl::StatusOr<CommitRecord> DecodeCommitRecord(std::string_view bytes) {
   return record;
 }
 
-void CommitState::Apply(const CommitRecord& record) {
+void CommitEntries::Apply(const CommitRecord& record) {
   ceiling = std::max(ceiling, record.key.id);
   switch (record.kind) {
     case CommitRecord::Kind::kCeiling:
@@ -63,14 +63,14 @@ void CommitState::Apply(const CommitRecord& record) {
   }
 }
 
-std::string CommitState::Encode() const {
+std::string CommitEntries::Encode() const {
   return Encoded(StateForm{ceiling, {entries.begin(), entries.end()}});
 }
 
-absl::StatusOr<CommitState> CommitState::Decode(std::string_view bytes) {
+absl::StatusOr<CommitEntries> CommitEntries::Decode(std::string_view bytes) {
   absl::StatusOr<StateForm> form = Decoded<StateForm>(bytes);
   if (!form.ok()) return form.status();
-  return CommitState{form->ceiling, {form->entries.begin(), form->entries.end()}};
+  return CommitEntries{form->ceiling, {form->entries.begin(), form->entries.end()}};
 }
 
 template class CommitDriver<FaithfulCommitPolicy>;

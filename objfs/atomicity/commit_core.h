@@ -27,10 +27,10 @@ namespace abacus::objfs {
 using Nanos = int64_t;
 
 // One participant of a transaction: a part (a block, or 0 for a whole store) of a server.
-struct Part {
+struct CommitPart {
   uint64_t server = 0;
   uint64_t part = 0;
-  friend auto operator<=>(const Part&, const Part&) = default;
+  friend auto operator<=>(const CommitPart&, const CommitPart&) = default;
   ABACUS_FIELDS(server, part)
 };
 
@@ -57,10 +57,10 @@ enum class CommitKind : uint8_t {
 struct CommitMessage {
   CommitKind kind = CommitKind::kInquire;
   Version id;
-  Part part;                // whom a question asks; who answers
-  std::vector<Part> group;  // kPrepare: all participants
-  std::string payload;      // kPrepare: what to write there
-  Version newest;           // kRefused: identifiers up to this one are refused
+  CommitPart part;                // whom a question asks; who answers
+  std::vector<CommitPart> group;  // kPrepare: all participants
+  std::string payload;            // kPrepare: what to write there
+  Version newest;                 // kRefused: identifiers up to this one are refused
   ABACUS_FIELDS(kind, id, part, group, payload, newest)
 };
 
@@ -75,9 +75,9 @@ struct CommitSend {
 struct CommitRecord {
   enum class Kind : uint8_t { kCeiling, kPrepare, kCommit, kAbort, kForget };
   Kind kind = Kind::kCeiling;
-  CommitKey key;            // kCeiling: the ceiling's is key.id
-  std::vector<Part> group;  // kPrepare
-  std::string payload;      // kPrepare
+  CommitKey key;                  // kCeiling: the ceiling's is key.id
+  std::vector<CommitPart> group;  // kPrepare
+  std::string payload;            // kPrepare
   ABACUS_FIELDS(kind, key, group, payload)
 };
 std::string EncodeCommitRecord(const CommitRecord& record);
@@ -85,9 +85,9 @@ std::string EncodeCommitRecord(const CommitRecord& record);
 absl::StatusOr<CommitRecord> DecodeCommitRecord(std::string_view bytes);
 
 // What the durable records of a participant come to; a checkpoint holds it.
-struct CommitState {
+struct CommitEntries {
   struct Entry {
-    std::vector<Part> group;
+    std::vector<CommitPart> group;
     std::string payload;
     bool committed = false;
     ABACUS_FIELDS(group, payload, committed)
@@ -99,7 +99,7 @@ struct CommitState {
   void Apply(const CommitRecord& record);
   std::string Encode() const;
   // Errors: kDataLoss.
-  static absl::StatusOr<CommitState> Decode(std::string_view bytes);
+  static absl::StatusOr<CommitEntries> Decode(std::string_view bytes);
 };
 
 // The rules that the simulators break one at a time, to see that their checks notice. The library
@@ -147,7 +147,7 @@ class CommitDriver {
   // `payloads`: one for each of `group`, where it starts with kPrepare.
   // REQUIRES: for kInquire, that the lease of an entry of it is over; for kCommit, that one was
   // told of its commit.
-  CommitDriver(const CommitOptions& options, Version id, std::vector<Part> group,
+  CommitDriver(const CommitOptions& options, Version id, std::vector<CommitPart> group,
                std::vector<std::string> payloads, Start start, Nanos now);
 
   // Takes an answer; late, repeated and foreign ones change nothing.
@@ -174,7 +174,7 @@ class CommitDriver {
 
   CommitOptions options_;
   Version id_;
-  std::vector<Part> group_;
+  std::vector<CommitPart> group_;
   std::vector<std::string> payloads_;
   std::vector<bool> answered_;  // in this phase
   Phase phase_;
@@ -215,7 +215,8 @@ class CommitParticipant {
   using Driver = CommitDriver<Policy>;
 
   // After a restart, `durable` is what the records that were found come to. Start() is due then.
-  CommitParticipant(const CommitOptions& options, uint64_t server, CommitState durable, Nanos now);
+  CommitParticipant(const CommitOptions& options, uint64_t server, CommitEntries durable,
+                    Nanos now);
   // What was committed is applied again.
   void Start(CommitActions* out);
 
@@ -233,7 +234,7 @@ class CommitParticipant {
   Version floor() const { return floor_; }
 
   struct Entry {
-    std::vector<Part> group;
+    std::vector<CommitPart> group;
     std::string payload;
     bool committed = false;
     bool applied = false;

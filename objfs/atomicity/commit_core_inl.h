@@ -15,7 +15,7 @@ namespace abacus::objfs {
 
 template <typename Policy>
 CommitDriver<Policy>::CommitDriver(const CommitOptions& options, Version id,
-                                   std::vector<Part> group, std::vector<std::string> payloads,
+                                   std::vector<CommitPart> group, std::vector<std::string> payloads,
                                    Start start, Nanos now)
     : options_(options),
       id_(id),
@@ -67,7 +67,7 @@ void CommitDriver<Policy>::Enter(Phase phase, Nanos now, std::vector<CommitSend>
   std::fill(answered_.begin(), answered_.end(), false);
   if (phase != Phase::kEnded) return Tick(now, out);
   if (!committed_) return;
-  for (const Part& part : group_) {
+  for (const CommitPart& part : group_) {
     out->push_back({.to = part.server,
                     .message = {.kind = CommitKind::kForget, .id = id_, .part = part},
                     .after = 0});
@@ -137,7 +137,7 @@ void CommitDriver<Policy>::OnAnswer(const CommitMessage& answer, Nanos now,
 
 template <typename Policy>
 CommitParticipant<Policy>::CommitParticipant(const CommitOptions& options, uint64_t server,
-                                             CommitState durable, Nanos now)
+                                             CommitEntries durable, Nanos now)
     : options_(options), server_(server), ceiling_(durable.ceiling) {
   if (Policy::kFloorAfterRestart) floor_ = durable.ceiling;
   for (auto& [key, entry] : durable.entries) {

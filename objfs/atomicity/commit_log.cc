@@ -15,7 +15,8 @@ using runtime::MutexLock;
 namespace {
 
 // By how much an entry of a snapshot may be larger than the record of its preparation.
-constexpr uint64_t kEntrySlackBytes = 16;
+// With its key among those that are held.
+constexpr uint64_t kEntrySlackBytes = 32;
 constexpr size_t kGroupMax = 64;
 
 absl::Status Invalid(const std::string& what) {
@@ -24,12 +25,13 @@ absl::Status Invalid(const std::string& what) {
 
 bool IsQuestion(CommitKind kind) { return kind <= CommitKind::kForget; }
 
-absl::Status CheckMembers(const std::vector<Part>& group, const Part& part, uint64_t servers_end) {
+absl::Status CheckMembers(const std::vector<CommitPart>& group, const CommitPart& part,
+                          uint64_t servers_end) {
   if (group.empty() || group.size() > kGroupMax) {
     return Invalid(absl::StrCat("it is of ", group.size(), " servers"));
   }
   std::set<uint64_t> servers;
-  for (const Part& member : group) {
+  for (const CommitPart& member : group) {
     if (member.part != 0 || member.server >= servers_end || !servers.insert(member.server).second) {
       return Invalid("a member is none, or there twice");
     }
@@ -52,6 +54,10 @@ absl::StatusOr<CommitReply> CommitLog::Ask(uint64_t epoch, const CommitMessage& 
   ABACUS_RETURN_IF_ERROR(RaiseEpoch(epoch));
   if (question.kind == CommitKind::kPrepare) return Prepare(epoch, question);
   CommitReply reply;
+  if (question.kind == CommitKind::kForget && StaysHeld({question.id, question.part.part})) {
+    reply.message = {.kind = CommitKind::kForget, .id = question.id, .part = question.part};
+    return reply;
+  }
   ABACUS_ASSIGN_OR_RETURN(reply.message, Handle(epoch, question, &reply.refusal));
   return reply;
 }
@@ -68,7 +74,7 @@ absl::StatusOr<CommitLogCounts> CommitLog::Counts() {
 absl::Status CommitLog::Check(const CommitMessage& question) {
   if (!IsQuestion(question.kind)) return Invalid("it is none");
   if (question.id == Version()) return Invalid("it has no identifier");
-  if (question.part != Part{options_.server, 0}) return Invalid("it is for another server");
+  if (question.part != CommitPart{options_.server, 0}) return Invalid("it is for another server");
   if (question.kind == CommitKind::kPrepare) {
     ABACUS_RETURN_IF_ERROR(CheckMembers(question.group, question.part, kFirstCall));
   }
@@ -98,13 +104,19 @@ absl::StatusOr<CommitReply> CommitLog::Prepare(uint64_t epoch, const CommitMessa
   if (!part.ok()) return Invalid(std::string(part.status().message()));
   const CommitKey key{question.id, question.part.part};
   CommitReply reply;
+  // Lives until the answer may be given: who shuts others out waits for that.
+  absl::StatusOr<std::shared_ptr<const void>> inside = std::shared_ptr<const void>();
+  if (host_.enter) inside = host_.enter(*part);
   bool looks_new;
   uint64_t pending_bytes;
   {
     MutexLock lock(mutex_);
     ABACUS_RETURN_IF_ERROR(CheckEpoch(epoch));
     looks_new = participant_->Find(key) == nullptr && participant_->Admits(key);
-    if (looks_new && !claims_.Take(key.id, *part)) {
+    if (!inside.ok()) {
+      reply.refusal = Refusal::kShutOut;
+      reply.why = std::string(inside.status().message());
+    } else if (looks_new && !claims_.Take(key.id, *part)) {
       reply.refusal = Refusal::kClaimed;
       reply.why = "another group has to do with the same blocks and is not decided yet";
     }
@@ -177,7 +189,7 @@ absl::Status CommitLog::ValidateWrites(Version id, const GroupPart& part, Commit
 // -- questions and their answers ------------------------------------------------------------------
 
 absl::StatusOr<CommitMessage> CommitLog::Handle(uint64_t epoch, const CommitMessage& question,
-                                                Refusal* refusal) {
+                                                Refusal* refusal, bool holds) {
   const CommitKey key{question.id, question.part.part};
   const bool prepares = question.kind == CommitKind::kPrepare;
   uint64_t call;
@@ -186,12 +198,26 @@ absl::StatusOr<CommitMessage> CommitLog::Handle(uint64_t epoch, const CommitMess
     MutexLock lock(mutex_);
     // Again: an epoch may have begun since.
     ABACUS_RETURN_IF_ERROR(CheckEpoch(epoch));
-    if (prepares && *refusal == Refusal::kNone && participant_->Find(key) == nullptr) {
+    const Participant::Entry* const there = participant_->Find(key);
+    if (question.kind == CommitKind::kAbort && there != nullptr && !there->committed &&
+        told_.contains(key)) {
+      return absl::UnavailableError("who has opened an object of the group is settling it");
+    }
+    // Two writers have one number. What is there is the other one's, who was told that it is.
+    if (prepares && there != nullptr &&
+        (there->group != question.group || there->payload != question.payload)) {
+      return Invalid("another group has its identifier");
+    }
+    if (prepares && *refusal == Refusal::kNone && there == nullptr) {
       const uint64_t bytes = RecordBytes(question);
       if (log_->IsFull(state_bytes_ + bytes + kEntrySlackBytes, bytes)) *refusal = Refusal::kFull;
     }
+    uint64_t least = 0;
+    if (holds) {
+      ABACUS_ASSIGN_OR_RETURN(least, HoldNow(key));
+    }
     call = next_call_++;
-    calls_[call];
+    calls_[call].least = least;
     CommitActions actions;
     participant_->Handle(call, question, *refusal == Refusal::kNone, host_.steady_ns(), &actions);
     apply = actions.apply;
@@ -227,13 +253,13 @@ absl::StatusOr<CommitMessage> CommitLog::AwaitAnswer(uint64_t call, const Commit
   const Call answered = std::move(calls_[call]);
   calls_.erase(call);
   ABACUS_RETURN_IF_ERROR(status);
-  ABACUS_RETURN_IF_ERROR(AwaitDurable(answered.after));
+  ABACUS_RETURN_IF_ERROR(AwaitDurable(std::max(answered.after, answered.least)));
   return *answered.answer;
 }
 
 void CommitLog::Do(CommitActions actions) {
   for (const CommitRecord& record : actions.persist) {
-    state_.commits.Apply(record);
+    state_.ApplyCommit(record);
     Account(record);
     sequences_[++records_] = Append(CommitLogState::CommitBytes(record));
   }
@@ -266,6 +292,7 @@ void CommitLog::Account(const CommitRecord& record) {
     }
     case CommitRecord::Kind::kAbort:
     case CommitRecord::Kind::kForget: {
+      told_.erase(record.key);
       const auto entry = entry_bytes_.find(record.key);
       if (entry == entry_bytes_.end()) return;
       state_bytes_ -= entry->second;
@@ -276,6 +303,108 @@ void CommitLog::Account(const CommitRecord& record) {
     case CommitRecord::Kind::kCommit:
       return;
   }
+}
+
+// -- settling -------------------------------------------------------------------------------------
+
+absl::StatusOr<std::vector<PendingGroup>> CommitLog::PendingOf(ObjectId id) {
+  MutexLock lock(mutex_);
+  // What is here need not be durable then.
+  ABACUS_RETURN_IF_ERROR(broken_);
+  std::vector<PendingGroup> pending;
+  for (const auto& [key, entry] : participant_->entries()) {
+    ABACUS_ASSIGN_OR_RETURN(const GroupPart part, GroupPart::Decode(entry.payload));
+    for (const GroupFence& fence : part.fences) {
+      if (fence.id != id) continue;
+      PendingGroup group{.id = key.id,
+                         .group = entry.group,
+                         .opening = fence.opening,
+                         .committed = entry.committed,
+                         .held = state_.held.contains(key),
+                         .ranges = {}};
+      for (const GroupWrite& write : part.writes) {
+        if (write.id != id) continue;
+        group.ranges.push_back({write.block * ObjectStore::kBlockBytes, write.bytes.size()});
+      }
+      told_.insert(key);
+      pending.push_back(std::move(group));
+    }
+  }
+  return pending;
+}
+
+absl::StatusOr<Version> CommitLog::NewestOpening() {
+  MutexLock lock(mutex_);
+  Version newest;
+  for (const auto& [key, entry] : participant_->entries()) {
+    ABACUS_ASSIGN_OR_RETURN(const GroupPart part, GroupPart::Decode(entry.payload));
+    for (const GroupFence& fence : part.fences) newest = std::max(newest, fence.opening);
+  }
+  return newest;
+}
+
+absl::Status CommitLog::Settle(const GroupFence& by, const std::vector<GroupOrder>& orders) {
+  // Lives until all is done.
+  absl::StatusOr<std::shared_ptr<const void>> inside = std::shared_ptr<const void>();
+  if (host_.enter) {
+    GroupPart part;
+    part.fences.push_back(by);
+    inside = host_.enter(part);
+    ABACUS_RETURN_IF_ERROR(inside.status());
+  }
+  for (const GroupOrder& order : orders) ABACUS_RETURN_IF_ERROR(SettleOne(order));
+  return absl::OkStatus();
+}
+
+absl::Status CommitLog::SettleOne(const GroupOrder& order) {
+  CommitMessage question{.kind = CommitKind::kCommit, .id = order.id, .part = {options_.server, 0}};
+  if (order.fate == GroupFate::kAbort) question.kind = CommitKind::kAbort;
+  if (order.fate == GroupFate::kForget) question.kind = CommitKind::kForget;
+  const CommitKey key{order.id, 0};
+  uint64_t epoch = 0;
+  {
+    MutexLock lock(mutex_);
+    epoch = state_.epoch;
+    if (order.fate == GroupFate::kAbort) told_.erase(key);
+  }
+  Refusal refusal = Refusal::kNone;
+  const absl::Status done =
+      Handle(epoch, question, &refusal, order.fate == GroupFate::kCommitHeld).status();
+  bool committed = false;
+  {
+    MutexLock lock(mutex_);
+    told_.erase(key);
+    const Participant::Entry* entry = participant_->Find(key);
+    committed = entry != nullptr && entry->committed;
+  }
+  if (!done.ok() || order.fate != GroupFate::kAbort || !committed) return done;
+  // It was committed meanwhile, as all had prepared it once. Who has opened the object writes over
+  // it next, and must not be written over.
+  question.kind = CommitKind::kCommit;
+  return Handle(epoch, question, &refusal).status();
+}
+
+absl::StatusOr<uint64_t> CommitLog::HoldNow(const CommitKey& key) {
+  if (participant_->Find(key) == nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("group ", key.id.ToString(), " is not in this server's log any more"));
+  }
+  if (state_.held.contains(key)) return log_->appended();
+  state_.Hold(key);
+  return Append(CommitLogState::HeldBytes(key));
+}
+
+bool CommitLog::StaysHeld(const CommitKey& key) {
+  absl::StatusOr<GroupPart> part = GroupPart();
+  {
+    MutexLock lock(mutex_);
+    const Participant::Entry* entry = participant_->Find(key);
+    if (entry == nullptr || !state_.held.contains(key)) return false;
+    part = GroupPart::Decode(entry->payload);
+  }
+  if (!part.ok()) return true;
+  const absl::StatusOr<std::set<ObjectId>> over = ObjectsOver(*part);
+  return !over.ok() || over->size() < part->fences.size();
 }
 
 // -- the log --------------------------------------------------------------------------------------

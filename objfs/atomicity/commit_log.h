@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -21,6 +22,7 @@
 #include "objfs/atomicity/group_part.h"
 #include "objfs/atomicity/log_core.h"
 #include "objfs/atomicity/log_file.h"
+#include "objfs/layer/layer.h"
 #include "objfs/layer/version.h"
 #include "objfs/store/disk.h"
 #include "objfs/store/object_store.h"
@@ -38,12 +40,41 @@ struct CommitLogCounts {
   uint64_t resolved = 0;  // groups that this server began to resolve after their lease
   uint64_t pending = 0;   // entries now
   uint64_t stuck = 0;     // of them, committed ones that the store does not take; tried again
-  uint64_t dropped = 0;   // writes of committed groups to objects that were removed meanwhile
+  uint64_t dropped = 0;   // writes of committed groups to objects that were removed meanwhile, or
+                          // that a later opening has settled (Host::is_over)
   uint64_t records = 0;
   uint64_t flushes = 0;  // of the log
   uint64_t checkpoints = 0;
   ABACUS_FIELDS(prepared, applied, undone, refused, resolved, pending, stuck, dropped, records,
                 flushes, checkpoints)
+};
+
+// A group that is in a server's log, as one of the objects that it has a fence of is concerned.
+struct PendingGroup {
+  Version id;
+  std::vector<CommitPart> group;  // all its members
+  Version opening;                // of the object, in its fence
+  bool committed = false;
+  bool held = false;          // committed, without the word of all members (GroupFate)
+  std::vector<Range> ranges;  // bytes of the object that it writes here, in whole blocks
+  ABACUS_FIELDS(id, group, opening, committed, held, ranges)
+};
+
+// What becomes of a group, by the word of who has shut out all that could still prepare it at the
+// members that answer him.
+enum class GroupFate : uint8_t {
+  kCommit,  // all members have prepared it
+  // All that answer have, and one does not answer: it may have prepared the group or not. So it is
+  // told by PendingOf() and kept, whatever other servers say, until a later opening has written a
+  // record of its object here (Host::is_over): who opens it before has to know.
+  kCommitHeld,
+  kAbort,   // a member has not prepared it, and never will
+  kForget,  // all members have it in their stores, also of one that is held
+};
+struct GroupOrder {
+  Version id;
+  GroupFate fate = GroupFate::kAbort;
+  ABACUS_FIELDS(id, fate)
 };
 
 // A server's log object: all that this server does for groups of block writes (README.md), for
@@ -57,13 +88,16 @@ struct CommitLogCounts {
 //    prepared a write of a block that it reads or writes.
 // 3. A call of an older epoch than one that was seen changes nothing, after restarts too.
 // 4. The file takes two halves and a header, whatever is asked.
+// 5. A group that was refused by Host::enter is not prepared. While a group is inside (what
+//    Host::enter has given lives) no more than this server's disk is waited for.
 //
 // Flushes are made by the threads of the calls: one at a time, for all that wait for one.
 //
 // Errors of calls: kPermissionDenied - an older epoch. kInvalidArgument - no message that makes
-// sense here, or an identifier an hour ahead of this server's clock. kUnavailable - a write or
-// flush of the log has failed: the server must be restarted; or the store did not take what was
-// committed in time, and will be asked again. Thread-safety: thread-safe. Blocking: disk I/O.
+// sense here, or an identifier an hour ahead of this server's clock, or that of another group that
+// is here. kUnavailable - a write or flush of the log has failed: the server must be restarted; or
+// the store did not take what was committed in time, and will be asked again; or a group is not to
+// be aborted now (PendingOf). Thread-safety: thread-safe. Blocking: disk I/O.
 class CommitLog final : public runtime::AnchoredObject {
  public:
   struct Options {
@@ -83,6 +117,19 @@ class CommitLog final : public runtime::AnchoredObject {
     std::function<int64_t()> now_us;     // since 1970
     std::shared_ptr<CommitPeers> peers;  // the other servers; null: there are none
     std::function<uint64_t()> epoch;     // of the map, now; empty: none but what calls bring
+
+    // What follows is for objects that are opened (spread/column_store.h); each may be empty, and
+    // is called without a lock and from any thread, until this log is gone.
+    // Before a group is prepared; what it returns lives until that is durable, or will not be. An
+    // error refuses the group for ever, as Refusal::kShutOut. Also before groups are settled, with
+    // a part that has nothing but the fence of who settles them. Blocking: must not.
+    std::function<absl::StatusOr<std::shared_ptr<const void>>(const GroupPart& part)> enter;
+    // Before what is committed is written: true where a later opening has written a record of the
+    // object, or it is gone. The group was in the store before that opening began, and what was cut
+    // off or punched since must not come back.
+    std::function<absl::StatusOr<bool>(const GroupFence& fence)> is_over;
+    // Blocks of an object were written. Blocking: must not.
+    std::function<void(ObjectId id, uint64_t offset, uint64_t bytes)> written;
   };
 
   // Recovers the log of a store, or makes one, and applies what was committed.
@@ -98,13 +145,29 @@ class CommitLog final : public runtime::AnchoredObject {
   // Answers a question of CommitDriver's.
   absl::StatusOr<CommitReply> Ask(uint64_t epoch, const CommitMessage& question);
   absl::StatusOr<CommitLogCounts> Counts();
+  // The groups here that have a fence of that object, oldest first, for who has opened it. Those of
+  // an opening that is shut out by now become no more. What of them is prepared stays so until it
+  // is settled, or committed: nobody else has it aborted, or one of its servers would do what is
+  // made of this answer, and another one not.
+  absl::StatusOr<std::vector<PendingGroup>> PendingOf(ObjectId id);
+  // Does so, for the opening `by`; returns when what is committed is durable in the store, and what
+  // is aborted undone. What was to be aborted, and is committed by now, is so, and is written when
+  // it returns. A later opening waits for it, and so finds each order done or not.
+  // Stops at the first error. Errors: kFailedPrecondition - a group that is to be held is not here.
+  // Those of Host::enter - there is a later opening, which settles what is left.
+  absl::Status Settle(const GroupFence& by, const std::vector<GroupOrder>& orders);
+  // The newest one in any fence of the groups here; 0: there is none.
+  absl::StatusOr<Version> NewestOpening();
 
   // One look at the leases: goes on with resolving what is over, tries again what is stuck, and
   // makes durable what nobody has waited for. For its own thread, or for the owner where there is
   // none. Blocking: calls to other servers.
   void Resolve();
+  // From now on it writes nothing to the log, and answers nothing. For who opens it once more on
+  // the same disk. Blocking: for a write that is under way, and for Resolve().
+  void Stop();
 
-  ABACUS_OBJECT(CommitLog, "objfs.CommitLog", 1, Ask, Counts)
+  ABACUS_OBJECT(CommitLog, "objfs.CommitLog", 1, Ask, Counts, PendingOf, Settle, NewestOpening)
 
  private:
   using Participant = CommitParticipant<FaithfulCommitPolicy>;
@@ -115,6 +178,7 @@ class CommitLog final : public runtime::AnchoredObject {
   struct Call {
     std::optional<CommitMessage> answer;
     uint64_t after = 0;  // a sequence of the log
+    uint64_t least = 0;  // likewise; its own, beside the answer's
   };
 
   CommitLog(std::shared_ptr<ObjectStore> store, const Options& options, Host host);
@@ -130,9 +194,15 @@ class CommitLog final : public runtime::AnchoredObject {
   absl::Status ValidateReads(const GroupPart& part, CommitReply* reply);
   absl::Status ValidateWrites(Version id, const GroupPart& part, CommitReply* reply);
   // Hands `question` to the participant, and does what it says; returns the answer when it may be
-  // given.
+  // given. `holds`: a kCommit that does not rest on the word of all members (GroupFate).
   absl::StatusOr<CommitMessage> Handle(uint64_t epoch, const CommitMessage& question,
-                                       Refusal* refusal);
+                                       Refusal* refusal, bool holds = false);
+  absl::Status SettleOne(const GroupOrder& order);
+  // The sequence of the log that has to be durable for it. Errors: kFailedPrecondition - it is not
+  // here.
+  absl::StatusOr<uint64_t> HoldNow(const CommitKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether it is held, and no later opening has seen to all its objects.
+  bool StaysHeld(const CommitKey& key);
   absl::StatusOr<CommitMessage> AwaitAnswer(uint64_t call, const CommitKey& key)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -146,9 +216,14 @@ class CommitLog final : public runtime::AnchoredObject {
   // Writes a committed group into the store, durably.
   void Apply(const CommitKey& key);
   absl::Status WriteToStore(Version id, const GroupPart& part);
-  // What of it is newer than what is there; counts the writes that have no object any more.
+  // The objects of its fences that are over.
+  absl::StatusOr<std::set<ObjectId>> ObjectsOver(const GroupPart& part);
+  // What of it is newer than what is there; counts the writes that have no object any more, or one
+  // of `over`.
   absl::StatusOr<std::vector<ObjectUpdate>> PlanUpdates(Version id, const GroupPart& part,
+                                                        const std::set<ObjectId>& over,
                                                         uint64_t* dropped);
+  void TellWritten(const std::vector<ObjectUpdate>& updates);
 
   void Work();
   // Asks all that the resolutions want to know; false where that is nothing.
@@ -180,6 +255,8 @@ class CommitLog final : public runtime::AnchoredObject {
   std::vector<CommitSend> outgoing_ ABSL_GUARDED_BY(mutex_);  // of resolutions
   std::map<CommitKey, absl::Status> stuck_ ABSL_GUARDED_BY(mutex_);
   CommitLogCounts counts_ ABSL_GUARDED_BY(mutex_);
+  // Groups that PendingOf() has told and that are not settled yet; some may be gone.
+  std::set<CommitKey> told_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   runtime::CondVar stopped_;
   std::thread worker_;  // constant after Open()

@@ -31,14 +31,19 @@ CommitLog::CommitLog(std::shared_ptr<ObjectStore> store, const Options& options,
       host_(std::move(host)),
       clock_(0, host_.now_us) {}
 
-CommitLog::~CommitLog() {
+CommitLog::~CommitLog() { Stop(); }
+
+void CommitLog::Stop() {
   {
     MutexLock lock(mutex_);
     stopping_ = true;
+    if (broken_.ok()) broken_ = absl::UnavailableError("the log of groups was closed");
     stopped_.SignalAll();
     changed_.SignalAll();
   }
   if (worker_.joinable()) worker_.join();
+  MutexLock lock(mutex_);
+  while (writing_) changed_.Wait(mutex_);
 }
 
 absl::StatusOr<std::unique_ptr<CommitLog>> CommitLog::Open(std::shared_ptr<Disk> disk,
@@ -126,13 +131,15 @@ void CommitLog::Apply(const CommitKey& key) {
 absl::Status CommitLog::WriteToStore(Version id, const GroupPart& part) {
   std::set<ObjectId> ids;
   for (const GroupWrite& write : part.writes) ids.insert(write.id);
+  ABACUS_ASSIGN_OR_RETURN(const std::set<ObjectId> over, ObjectsOver(part));
   uint64_t dropped = 0;
   absl::Status written = absl::NotFoundError("");
   for (int i = 0; i < kRemovedMeanwhileMax && absl::IsNotFound(written); ++i) {
     dropped = 0;
     ABACUS_ASSIGN_OR_RETURN(const std::vector<ObjectUpdate> updates,
-                            PlanUpdates(id, part, &dropped));
+                            PlanUpdates(id, part, over, &dropped));
     written = updates.empty() ? absl::OkStatus() : store_->Update(updates, id.value);
+    if (written.ok()) TellWritten(updates);
   }
   ABACUS_RETURN_IF_ERROR(written);
   // Also where all of it is there already: it need not be durable.
@@ -143,11 +150,35 @@ absl::Status CommitLog::WriteToStore(Version id, const GroupPart& part) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::set<ObjectId>> CommitLog::ObjectsOver(const GroupPart& part) {
+  std::set<ObjectId> over;
+  if (!host_.is_over) return over;
+  for (const GroupFence& fence : part.fences) {
+    ABACUS_ASSIGN_OR_RETURN(const bool is_over, host_.is_over(fence));
+    if (is_over) over.insert(fence.id);
+  }
+  return over;
+}
+
+void CommitLog::TellWritten(const std::vector<ObjectUpdate>& updates) {
+  if (!host_.written) return;
+  for (const ObjectUpdate& update : updates) {
+    for (const ObjectWrite& write : update.writes) {
+      host_.written(update.id, write.offset, write.bytes.size());
+    }
+  }
+}
+
 absl::StatusOr<std::vector<ObjectUpdate>> CommitLog::PlanUpdates(Version id, const GroupPart& part,
+                                                                 const std::set<ObjectId>& over,
                                                                  uint64_t* dropped) {
   constexpr uint64_t kBlock = ObjectStore::kBlockBytes;
   std::map<ObjectId, ObjectUpdate> by_object;
   for (const GroupWrite& write : part.writes) {
+    if (over.contains(write.id)) {
+      ++*dropped;
+      continue;
+    }
     const absl::StatusOr<std::vector<VersionNumber>> versions =
         store_->ReadVersions(write.id, write.block, write.blocks());
     if (absl::IsNotFound(versions.status())) {

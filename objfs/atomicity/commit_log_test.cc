@@ -3,8 +3,10 @@
 #include "objfs/atomicity/commit_log.h"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -25,6 +27,25 @@ class CommitLogTest : public ::testing::Test {
     GroupPart part;
     part.writes.push_back(GroupWorld::WriteOf(block, tag));
     return part;
+  }
+  static constexpr Version kOpening{10};
+  static GroupFence By() { return {GroupWorld::kObject, Version{12}}; }
+  static GroupPart Fenced(GroupPart part, Version opening = kOpening) {
+    part.fences.push_back({GroupWorld::kObject, opening});
+    return part;
+  }
+  // Server 0 is opened once more with what `change` makes of its host.
+  void BeginAgain(const std::function<void(CommitLog::Host*)>& change) {
+    world_.change_host = [change](size_t server, CommitLog::Host* host) {
+      if (server == 0) change(host);
+    };
+    world_.Restart(0, 1);
+    world_.Pass(2 * GroupWorld::kSecond);  // beyond the ceiling, under which all is refused
+  }
+  std::vector<PendingGroup> PendingAt(size_t server, ObjectId id = GroupWorld::kObject) {
+    auto pending = world_[server].log->PendingOf(id);
+    EXPECT_TRUE(pending.ok()) << pending.status();
+    return pending.ok() ? *std::move(pending) : std::vector<PendingGroup>();
   }
   GroupOutcome Write(const GroupPart& part, uint64_t client = 1) {
     HybridClock clock = world_.Clock(static_cast<uint16_t>(client));
@@ -284,6 +305,17 @@ TEST_F(CommitLogTest, QuestionsThatMakeNoSenseAreRefused) {
   EXPECT_EQ(world_[0].log->Counts()->pending, 1u);
 }
 
+TEST_F(CommitLogTest, AnIdentifierIsOfOneGroup) {
+  const Version id = clock_.Next();
+  Prepare(0, id, Writes(0, 1));
+  Prepare(0, id, Writes(0, 1));
+  EXPECT_TRUE(absl::IsInvalidArgument(Ask(0, CommitKind::kPrepare, id, Writes(1, 2)).status()));
+  EXPECT_EQ(world_[0].log->Counts()->pending, 1u);
+  ASSERT_TRUE(Ask(0, CommitKind::kCommit, id).ok());
+  EXPECT_EQ(world_.TagAt(0, 0), 1u);
+  EXPECT_EQ(world_.TagAt(0, 1), 0u);
+}
+
 TEST_F(CommitLogTest, AnObjectThatIsNotThereIsToldAndOneThatGoesIsPassedOver) {
   GroupPart part = Writes(0, 1);
   part.writes[0].id = 99;
@@ -362,6 +394,192 @@ TEST_F(CommitLogTest, WhatIsWrittenTwiceIsWrittenOnceAndNeverOverNewer) {
   EXPECT_EQ(world_[0].log->Counts()->pending, 1u);
   EXPECT_EQ(world_.TagAt(0, 0), 2u);
   EXPECT_EQ(world_.VersionAt(0, 0), later);
+}
+
+// -- objects that are opened ----------------------------------------------------------------------
+
+TEST_F(CommitLogTest, WhatIsShutOutIsRefusedForEverAndItsWriterToldSo) {
+  bool is_open = false;
+  uint64_t entered = 0, inside = 0;
+  BeginAgain([&](CommitLog::Host* host) {
+    host->enter = [&](const GroupPart& part) -> absl::StatusOr<std::shared_ptr<const void>> {
+      EXPECT_EQ(part.fences.size(), 1u);
+      EXPECT_EQ(part.fences[0].opening, kOpening);
+      if (!is_open) return absl::UnauthenticatedError("it was opened for another client");
+      ++entered;
+      ++inside;
+      return std::shared_ptr<const void>(&inside, [&](const void*) { --inside; });
+    };
+  });
+  const GroupPart part = Fenced(Writes(0, 1));
+  const Version id = clock_.Next();
+  EXPECT_EQ(RefusalOf(0, id, part), Refusal::kShutOut);
+  is_open = true;
+  EXPECT_EQ(RefusalOf(0, id, part), Refusal::kOld) << "for ever";
+  const Version later = clock_.Next();
+  Prepare(0, later, part);
+  EXPECT_EQ(entered, 2u);
+  EXPECT_EQ(inside, 0u) << "it is inside until it is answered";
+  is_open = false;
+  // What was prepared is so, whoever asks once more.
+  Prepare(0, later, part);
+  const GroupOutcome outcome = Write(Fenced(Writes(5, 1)));
+  EXPECT_EQ(outcome.kind, Told::kAborted);
+  EXPECT_TRUE(absl::IsUnauthenticated(outcome.why)) << outcome.why;
+  EXPECT_EQ(world_[1].log->Counts()->pending, 0u) << "it was told";
+  ASSERT_TRUE(Ask(0, CommitKind::kAbort, later).ok());
+  is_open = true;
+  EXPECT_EQ(Write(Fenced(Writes(5, 1))).kind, Told::kCommitted);
+}
+
+TEST_F(CommitLogTest, WhatALaterOpeningHasPunchedDoesNotComeBack) {
+  bool is_over = false;
+  BeginAgain([&](CommitLog::Host* host) {
+    host->is_over = [&](const GroupFence& fence) -> absl::StatusOr<bool> {
+      EXPECT_EQ(fence.id, GroupWorld::kObject);
+      EXPECT_EQ(fence.opening, kOpening);
+      return is_over;
+    };
+  });
+  const Version id = clock_.Next();
+  for (size_t i = 0; i < kGroupServers; ++i) Prepare(i, id, Fenced(Writes(0, 1)));
+  ASSERT_TRUE(Ask(0, CommitKind::kCommit, id).ok());
+  ASSERT_EQ(world_.TagAt(0, 0), 1u);
+  const auto punch = [&] {
+    ObjectStore& store = *world_[0].store;
+    ASSERT_TRUE(
+        store.Punch(GroupWorld::kObject, 0, ObjectStore::kBlockBytes, clock_.Next().value).ok());
+    ASSERT_TRUE(store.Flush(GroupWorld::kObject).ok());
+  };
+  // It is committed and not forgotten. Nobody has told this server that it is settled:
+  punch();
+  world_.Restart(0, 1);
+  EXPECT_EQ(world_.TagAt(0, 0), 1u);
+  punch();
+  is_over = true;
+  world_.Restart(0, 1);
+  EXPECT_EQ(world_.TagAt(0, 0), 0u);
+  EXPECT_EQ(world_[0].log->Counts()->dropped, 1u);
+  EXPECT_EQ(world_[0].log->Counts()->applied, 1u) << "it may be forgotten";
+}
+
+TEST_F(CommitLogTest, WhatIsWrittenIsTold) {
+  std::vector<std::pair<uint64_t, uint64_t>> told;
+  BeginAgain([&](CommitLog::Host* host) {
+    host->written = [&](ObjectId id, uint64_t offset, uint64_t bytes) {
+      EXPECT_EQ(id, GroupWorld::kObject);
+      told.emplace_back(offset, bytes);
+    };
+  });
+  const Version id = clock_.Next();
+  for (size_t i = 0; i < kGroupServers; ++i) Prepare(i, id, Writes(3, 1));
+  EXPECT_TRUE(told.empty()) << "it is not written yet";
+  ASSERT_TRUE(Ask(0, CommitKind::kCommit, id).ok());
+  constexpr uint64_t kBytes = ObjectStore::kBlockBytes;
+  EXPECT_EQ(told, (std::vector<std::pair<uint64_t, uint64_t>>{{3 * kBytes, kBytes}}));
+}
+
+TEST_F(CommitLogTest, GroupsOfAnObjectAreToldUntilTheyAreForgotten) {
+  constexpr uint64_t kBytes = ObjectStore::kBlockBytes;
+  const Version first = clock_.Next(), other = clock_.Next(), second = clock_.Next();
+  Prepare(0, first, Fenced(Writes(3, 1)));
+  Prepare(0, other, Writes(4, 1));  // of no opening
+  Prepare(0, second, Fenced(Writes(5, 1), Version{11}));
+  EXPECT_TRUE(PendingAt(0, GroupWorld::kObject + 1).empty());
+  EXPECT_TRUE(PendingAt(1).empty());
+  EXPECT_EQ(world_[0].log->NewestOpening().value_or(Version()), Version{11});
+  EXPECT_EQ(world_[1].log->NewestOpening().value_or(Version{1}), Version());
+  for (int life = 0; life < 2; ++life) {
+    SCOPED_TRACE(life);
+    const std::vector<PendingGroup> pending = PendingAt(0);
+    ASSERT_EQ(pending.size(), 2u);
+    EXPECT_EQ(pending[0].id, first);
+    EXPECT_EQ(pending[0].opening, kOpening);
+    EXPECT_EQ(pending[0].group.size(), kGroupServers);
+    EXPECT_EQ(pending[0].ranges, (std::vector<Range>{{3 * kBytes, kBytes}}));
+    EXPECT_EQ(pending[1].id, second);
+    EXPECT_EQ(pending[1].opening, Version{11});
+    EXPECT_FALSE(pending[0].committed || pending[0].held || pending[1].committed);
+    world_.Restart(0, 1);
+  }
+  using Orders = std::vector<GroupOrder>;
+  const Orders orders{{first, GroupFate::kCommit}, {second, GroupFate::kAbort}};
+  ASSERT_TRUE(world_[0].log->Settle(By(), orders).ok());
+  EXPECT_EQ(world_.TagAt(0, 3), 1u);
+  EXPECT_EQ(world_.TagAt(0, 5), 0u);
+  ASSERT_EQ(PendingAt(0).size(), 1u);
+  EXPECT_TRUE(PendingAt(0)[0].committed);
+  EXPECT_FALSE(PendingAt(0)[0].held);
+  ASSERT_TRUE(world_[0].log->Settle(By(), Orders{{first, GroupFate::kForget}}).ok());
+  EXPECT_TRUE(PendingAt(0).empty());
+}
+
+// Else who has been told of it would have it committed at one server, and find it gone at another.
+TEST_F(CommitLogTest, WhatAnOpeningWasToldOfIsAbortedByNobodyElse) {
+  using Orders = std::vector<GroupOrder>;
+  const Version first = clock_.Next(), second = clock_.Next();
+  Prepare(0, first, Fenced(Writes(0, 1)));
+  Prepare(0, second, Fenced(Writes(1, 1)));
+  ASSERT_EQ(PendingAt(0).size(), 2u);
+  EXPECT_TRUE(absl::IsUnavailable(Ask(0, CommitKind::kAbort, first).status()));
+  ASSERT_TRUE(world_[0].log->Settle(By(), Orders{{first, GroupFate::kAbort}}).ok());
+  EXPECT_EQ(PendingAt(0).size(), 1u);
+  // Had committed by somebody meanwhile, it is, and is written when the order was carried out.
+  ASSERT_TRUE(Ask(0, CommitKind::kCommit, second).ok());
+  ASSERT_TRUE(world_[0].log->Settle(By(), Orders{{second, GroupFate::kAbort}}).ok());
+  EXPECT_EQ(world_.TagAt(0, 1), 1u);
+  ASSERT_EQ(PendingAt(0).size(), 1u);
+  EXPECT_TRUE(PendingAt(0)[0].committed);
+}
+
+// A member that has not prepared it says that it is committed when it is asked, and would let all
+// others forget it.
+TEST_F(CommitLogTest, WhatIsCommittedWithoutTheWordOfAllIsToldUntilALaterOpeningHasSeenToIt) {
+  bool is_over = false;
+  BeginAgain([&](CommitLog::Host* host) {
+    host->is_over = [&](const GroupFence&) -> absl::StatusOr<bool> { return is_over; };
+  });
+  const Version id = clock_.Next();
+  Prepare(0, id, Fenced(Writes(0, 1)));
+  Prepare(1, id, Fenced(Writes(0, 1)));
+  using Orders = std::vector<GroupOrder>;
+  ASSERT_TRUE(world_[0].log->Settle(By(), Orders{{id, GroupFate::kCommitHeld}}).ok());
+  EXPECT_EQ(world_.TagAt(0, 0), 1u);
+  EXPECT_TRUE(absl::IsFailedPrecondition(
+      world_[0].log->Settle(By(), Orders{{clock_.Next(), GroupFate::kCommitHeld}})));
+  world_.resolves_meanwhile = false;
+  for (int life = 0; life < 2; ++life) {
+    SCOPED_TRACE(life);
+    ASSERT_TRUE(Ask(0, CommitKind::kAbort, id).ok());
+    ASSERT_TRUE(Ask(0, CommitKind::kForget, id).ok());
+    ASSERT_EQ(PendingAt(0).size(), 1u);
+    EXPECT_TRUE(PendingAt(0)[0].committed && PendingAt(0)[0].held);
+    EXPECT_EQ(world_.TagAt(0, 0), 1u);
+    world_.Restart(0, 1);
+  }
+  // Nor by the servers themselves: the third one, which has nothing of it, has been asked.
+  world_.PassALease();
+  ASSERT_EQ(PendingAt(0).size(), 1u);
+  EXPECT_TRUE(PendingAt(0)[0].held);
+  EXPECT_EQ(world_.TagAt(1, 0), 1u) << "it is told to the other one, which has prepared it";
+  is_over = true;
+  world_.PassALease();
+  EXPECT_TRUE(PendingAt(0).empty());
+  EXPECT_EQ(world_.Pending(), 0u);
+}
+
+TEST_F(CommitLogTest, ALogThatIsStoppedSaysNothingMore) {
+  const Version id = clock_.Next();
+  Prepare(0, id, Fenced(Writes(0, 1)));
+  const uint64_t calls = world_[0].disk->Calls();
+  world_[0].log->Stop();
+  EXPECT_FALSE(Ask(0, CommitKind::kCommit, id).ok());
+  EXPECT_TRUE(absl::IsUnavailable(world_[0].log->PendingOf(GroupWorld::kObject).status()));
+  EXPECT_FALSE(world_[0].log->Settle(By(), std::vector<GroupOrder>{{id, GroupFate::kCommit}}).ok());
+  world_[0].log->Resolve();
+  EXPECT_EQ(world_[0].disk->Calls(), calls);
+  world_.Restart(0, 1);
+  EXPECT_EQ(PendingAt(0).size(), 1u);
 }
 
 // It keeps its blocks, also over a restart: who comes later would rest on what is not there yet.

@@ -23,6 +23,7 @@ enum class Refusal : uint8_t {
   kChanged,   // a block that it rests on is not as it was
   kNoObject,  // an object that it writes to is not there
   kUnusable,  // the store cannot read what it needs; the message says why
+  kShutOut,   // CommitLog::Host::enter has refused it: what it rests on is over
 };
 
 // An answer; to kForget an empty one.

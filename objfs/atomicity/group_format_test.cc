@@ -26,6 +26,7 @@ constexpr uint64_t kBlock = ObjectStore::kBlockBytes;
 
 GroupPart SmallPart() {
   GroupPart part;
+  part.fences.push_back({7, Version{3}});
   part.reads.push_back({7, 1, Version{5}});
   part.writes.push_back({7, 2, std::string(2 * kBlock, 'x')});
   return part;
@@ -39,7 +40,7 @@ TEST(GroupPart, ComesBackAsItWas) {
 }
 
 TEST(GroupPart, WhatIsNoneIsRefused) {
-  std::vector<GroupPart> bad(8, SmallPart());
+  std::vector<GroupPart> bad(12, SmallPart());
   bad[0].writes[0].bytes.pop_back();
   bad[1].writes[0].bytes.clear();
   bad[2].writes[0].id = 0;
@@ -48,6 +49,12 @@ TEST(GroupPart, WhatIsNoneIsRefused) {
   bad[5].reads.push_back(bad[5].reads[0]);
   bad[6].writes[0].bytes.resize(GroupPart::kBytesMax + kBlock);
   bad[7].writes[0].block = ObjectStore::kObjectBytesMax / kBlock - 1;
+  bad[8].fences[0].id = 0;
+  bad[9].fences[0].opening = Version();
+  bad[10].fences.push_back({7, Version{4}});
+  for (ObjectId id = 8; bad[11].fences.size() <= GroupPart::kFencesMax; ++id) {
+    bad[11].fences.push_back({id, Version{3}});
+  }
   for (size_t i = 0; i < bad.size(); ++i) {
     EXPECT_TRUE(absl::IsInvalidArgument(bad[i].Check())) << i;
     EXPECT_FALSE(GroupPart::Decode(bad[i].Encode()).ok()) << i;
@@ -71,6 +78,26 @@ TEST(CommitLogState, IsWhatItsRecordsComeTo) {
   EXPECT_EQ(again->epoch, 4u);
   EXPECT_EQ(again->commits.entries.size(), 1u);
   EXPECT_EQ(again->Encode(), state.Encode());
+  // One that is held is committed, for as long as it is there.
+  EXPECT_TRUE(state.Apply(CommitLogState::HeldBytes({Version{8}, 0})).ok()) << "it is gone by now";
+  EXPECT_TRUE(state.held.empty());
+  ASSERT_TRUE(state.Apply(CommitLogState::HeldBytes(prepare.key)).ok());
+  const auto held = CommitLogState::Decode(state.Encode());
+  ASSERT_TRUE(held.ok()) << held.status();
+  EXPECT_EQ(held->held, std::set<CommitKey>{prepare.key});
+  EXPECT_TRUE(held->commits.entries.at(prepare.key).committed);
+  EXPECT_EQ(held->Encode(), state.Encode());
+  CommitLogState after = *held;
+  const CommitRecord forget{
+      .kind = CommitRecord::Kind::kForget, .key = prepare.key, .group = {}, .payload = {}};
+  ASSERT_TRUE(after.Apply(CommitLogState::CommitBytes(forget)).ok());
+  EXPECT_TRUE(after.held.empty());
+  EXPECT_TRUE(CommitLogState::Decode(after.Encode()).ok());
+  CommitLogState nothing = *held;
+  nothing.commits.entries.clear();
+  EXPECT_TRUE(absl::IsDataLoss(CommitLogState::Decode(nothing.Encode()).status()));
+  EXPECT_TRUE(absl::IsDataLoss(state.Apply("h123456789")));
+  EXPECT_TRUE(absl::IsDataLoss(state.Apply("h12345678123456789")));
   CommitRecord damaged = prepare;
   damaged.payload.pop_back();
   EXPECT_TRUE(absl::IsDataLoss(state.Apply(CommitLogState::CommitBytes(damaged))));

@@ -1,6 +1,7 @@
 #include "objfs/atomicity/group_part.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -30,6 +31,17 @@ absl::Status CheckOneWrite(const GroupWrite& write) {
       absl::StrCat("a group writes block ", write.block, " of object ", write.id));
 }
 
+absl::Status CheckFences(const std::vector<GroupFence>& fences) {
+  std::set<ObjectId> ids;
+  for (const GroupFence& fence : fences) {
+    if (fence.id == 0 || fence.opening == Version() || !ids.insert(fence.id).second) {
+      return absl::InvalidArgumentError(absl::StrCat("a group has a fence of object ", fence.id,
+                                                     " that is none, or two of them"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 uint64_t GroupPart::bytes() const {
@@ -39,11 +51,13 @@ uint64_t GroupPart::bytes() const {
 }
 
 absl::Status GroupPart::Check() const {
-  if (reads.size() > kReadsMax || bytes() > kBytesMax) {
+  if (reads.size() > kReadsMax || bytes() > kBytesMax || fences.size() > kFencesMax) {
     return absl::InvalidArgumentError(
-        absl::StrCat("a group reads ", reads.size(), " blocks and writes ", bytes(),
-                     " bytes at one server; at most ", kReadsMax, " and ", kBytesMax, " can be"));
+        absl::StrCat("a group reads ", reads.size(), " blocks and writes ", bytes(), " bytes of ",
+                     fences.size(), " columns at one server; at most ", kReadsMax, ", ", kBytesMax,
+                     " and ", kFencesMax, " can be"));
   }
+  ABACUS_RETURN_IF_ERROR(CheckFences(fences));
   using Block = std::pair<ObjectId, uint64_t>;
   std::vector<Block> read, written;
   for (const GroupRead& one : reads) {

@@ -16,6 +16,13 @@
 
 namespace abacus::objfs {
 
+// Of whose column an object is: the opening that the group was planned under. Where it was opened
+// for somebody else since, the group is refused (CommitLog::Host).
+struct GroupFence {
+  ObjectId id = 0;
+  Version opening;
+  ABACUS_FIELDS(id, opening)
+};
 // A block that the group was planned with.
 struct GroupRead {
   ObjectId id = 0;
@@ -35,16 +42,18 @@ struct GroupWrite {
 };
 
 struct GroupPart {
+  static constexpr uint64_t kFencesMax = 64;
   static constexpr uint64_t kReadsMax = 4096;
   static constexpr uint64_t kBytesMax = uint64_t{1} << 20;  // of all writes
 
-  std::vector<GroupRead> reads;  // the group happens only where these are as they were
+  std::vector<GroupFence> fences;  // at most one for an object
+  std::vector<GroupRead> reads;    // the group happens only where these are as they were
   std::vector<GroupWrite> writes;
-  ABACUS_FIELDS(reads, writes)
+  ABACUS_FIELDS(fences, reads, writes)
 
   uint64_t bytes() const;
   // Errors: kInvalidArgument - a write of parts of blocks, a block written or read twice or beyond
-  //         the largest object, or more than the limits.
+  //         the largest object, a fence that is none or is there twice, or more than the limits.
   absl::Status Check() const;
   std::string Encode() const;
   // Errors: kDataLoss; those of Check().

@@ -29,6 +29,8 @@ absl::Status StatusOf(Refusal refusal, const std::string& why) {
       return absl::ResourceExhaustedError(why);
     case Refusal::kUnusable:
       return absl::DataLossError(why);
+    case Refusal::kShutOut:
+      return absl::UnauthenticatedError(why);
     case Refusal::kClaimed:
     case Refusal::kOld:
     case Refusal::kNone:
@@ -48,7 +50,7 @@ bool MayPass(Refusal refusal) {
 struct GroupWriter::Attempt {
   Driver driver;
   Version id;
-  std::vector<Part> group;
+  std::vector<CommitPart> group;
   // Servers that may have prepared it.
   std::set<uint64_t> reached;
   absl::Status turned_away;  // by one that has not
@@ -104,7 +106,7 @@ absl::Status GroupWriter::Check(const std::vector<ServerPart>& parts) {
 GroupOutcome GroupWriter::Write(const std::vector<ServerPart>& parts) {
   GroupOutcome outcome{.kind = GroupOutcome::Kind::kAborted, .id = {}, .why = Check(parts)};
   if (!outcome.why.ok()) return outcome;
-  std::vector<Part> group;
+  std::vector<CommitPart> group;
   std::vector<std::string> payloads;
   for (const ServerPart& part : parts) {
     group.push_back({part.server, 0});
@@ -125,8 +127,9 @@ absl::Duration GroupWriter::Backoff(int attempts) {
   return options_.retry * factor * std::uniform_real_distribution<double>(0.5, 1.0)(random_);
 }
 
-bool GroupWriter::TryOnce(const std::vector<Part>& group, const std::vector<std::string>& payloads,
-                          Nanos give_up_at, GroupOutcome* outcome) {
+bool GroupWriter::TryOnce(const std::vector<CommitPart>& group,
+                          const std::vector<std::string>& payloads, Nanos give_up_at,
+                          GroupOutcome* outcome) {
   const Version id = clock_->Next();
   const Nanos begun = host_.steady_ns();
   Attempt attempt{
@@ -199,7 +202,7 @@ std::vector<CommitSend> GroupWriter::AskAll(Attempt& attempt, const std::vector<
 
 void GroupWriter::CallOff(Attempt& attempt) {
   std::vector<CommitSend> sends;
-  for (const Part& part : attempt.group) {
+  for (const CommitPart& part : attempt.group) {
     if (!attempt.reached.contains(part.server)) continue;
     sends.push_back({.to = part.server,
                      .message = {.kind = CommitKind::kAbort, .id = attempt.id, .part = part},

@@ -29,7 +29,7 @@ struct ServerPart {
 struct GroupOutcome {
   enum class Kind {
     kCommitted,  // all of it is durable, and stays so whoever dies
-    kAborted,    // nothing of it has happened, or will
+    kAborted,    // nothing of it has happened, or will, but by settling (README.md)
     kInDoubt,    // one of the two, and its servers will decide which without anybody's help
   };
   Kind kind = Kind::kInDoubt;
@@ -72,7 +72,8 @@ class GroupWriter {
   // kInvalidArgument - as GroupPart::Check(), no part, or a server twice; kAborted - a block that
   // it reads has changed; plan it anew. kNotFound - an object is not there. kResourceExhausted -
   // the log or the disk of a server was full until the end. kPermissionDenied - a later epoch of
-  // the map has begun. kUnavailable, kDeadlineExceeded - a server did not answer.
+  // the map has begun. kUnauthenticated - a column was opened for somebody else since
+  // (Refusal::kShutOut). kUnavailable, kDeadlineExceeded - a server did not answer.
   GroupOutcome Write(const std::vector<ServerPart>& parts);
 
  private:
@@ -80,7 +81,7 @@ class GroupWriter {
   struct Attempt;
   static absl::Status Check(const std::vector<ServerPart>& parts);
   // Returns whether another attempt may succeed; then this one is aborted.
-  bool TryOnce(const std::vector<Part>& group, const std::vector<std::string>& payloads,
+  bool TryOnce(const std::vector<CommitPart>& group, const std::vector<std::string>& payloads,
                Nanos give_up_at, GroupOutcome* outcome);
   // Asks, and tells the driver what comes.
   std::vector<CommitSend> AskAll(Attempt& attempt, const std::vector<CommitSend>& sends,

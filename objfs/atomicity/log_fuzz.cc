@@ -40,8 +40,8 @@ std::string Records(std::string_view rest) {
 void UseLog(const std::string& disk) {
   const auto found = RecoverLog(kOptions, disk);
   if (!found.ok()) return Expect(absl::IsDataLoss(found.status()));
-  CommitState state;
-  if (const auto decoded = CommitState::Decode(found->snapshot); decoded.ok()) state = *decoded;
+  CommitEntries state;
+  if (const auto decoded = CommitEntries::Decode(found->snapshot); decoded.ok()) state = *decoded;
   for (const std::string& bytes : found->records) {
     if (const auto record = DecodeCommitRecord(bytes); record.ok()) state.Apply(*record);
   }
@@ -76,8 +76,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       }
       break;
     default:
-      if (const auto state = CommitState::Decode(rest); state.ok()) {
-        Expect(CommitState::Decode(state->Encode()).ok());
+      if (const auto state = CommitEntries::Decode(rest); state.ok()) {
+        Expect(CommitEntries::Decode(state->Encode()).ok());
       }
       break;
   }

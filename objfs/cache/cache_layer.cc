@@ -55,26 +55,41 @@ absl::StatusOr<CacheLayer::Inside> CacheLayer::Enter(PromiseKind kind, Version n
       }
       if (promise_.kind >= kind) {
         ++inside_;
-        return Inside(this);
+        return Inside(this, /*passes=*/false);
       }
       ++claiming_;
     }
     const absl::StatusOr<Promise> promise = below()->Claim(kind, now);
+    const bool keeps = promise.ok() && (promise->kind == PromiseKind::kShare ||
+                                        promise->kind == PromiseKind::kWrite);
     MutexLock lock(mutex_);
+    // A break waits for this one meanwhile, so that the promise does not end.
+    while (keeps && passing_ > 0) changed_.Wait(mutex_);
     --claiming_;
     if (breaking_ > 0) changed_.SignalAll();
     if (!promise.ok()) return promise.status();
-    if (promise->given <= broken_) continue;
-    if (promise->kind > promise_.kind || promise->given > promise_.given) Take(*promise);
+    if (keeps) {
+      if (promise->given <= broken_) continue;
+      if (promise->kind > promise_.kind || promise->given > promise_.given) Take(*promise);
+    }
+    // What another call was promised meanwhile is good for this one as well.
+    const bool passes = promise_.kind < kind;
     ++inside_;
-    return Inside(this);
+    if (passes) ++passing_;
+    return Inside(this, passes);
   }
 }
 
-void CacheLayer::Leave() {
+void CacheLayer::Leave(bool passes) {
   MutexLock lock(mutex_);
   --inside_;
-  if (breaking_ > 0) changed_.SignalAll();
+  if (passes) --passing_;
+  if (breaking_ > 0 || (passes && passing_ == 0)) changed_.SignalAll();
+}
+
+void CacheLayer::Passed(Blocks blocks) {
+  pool_->Invalidate(file_, blocks.first, blocks.last, Version{UINT64_MAX});
+  ForgetSize();
 }
 
 void CacheLayer::BeginChange() {
@@ -104,7 +119,7 @@ void CacheLayer::Take(const Promise& promise) {
 absl::StatusOr<Promise> CacheLayer::Claim(PromiseKind kind, Version now) {
   ABACUS_ASSIGN_OR_RETURN(const Inside inside, Enter(kind, now, true));
   MutexLock lock(mutex_);
-  return promise_;
+  return inside.passes() ? Promise() : promise_;
 }
 
 absl::Status CacheLayer::TakeLost() {
@@ -180,6 +195,7 @@ void CacheLayer::ForgetSize() {
 
 absl::StatusOr<Attributes> CacheLayer::GetAttributes(Version now) {
   ABACUS_ASSIGN_OR_RETURN(const Inside inside, Enter(PromiseKind::kShare, now));
+  if (inside.passes()) return below()->GetAttributes(now);
   ABACUS_ASSIGN_OR_RETURN(const uint64_t size, Size(now));
   ABACUS_ASSIGN_OR_RETURN(Attributes attributes, below()->GetAttributes(now));
   attributes.size = size;
@@ -265,6 +281,7 @@ uint64_t CacheLayer::AheadOf(uint64_t offset, uint64_t bytes) {
 absl::StatusOr<ReadResult> CacheLayer::Read(uint64_t offset, uint64_t bytes, Version now) {
   ABACUS_RETURN_IF_ERROR(CheckRange(offset, bytes));
   ABACUS_ASSIGN_OR_RETURN(const Inside inside, Enter(PromiseKind::kShare, now));
+  if (inside.passes()) return below()->Read(offset, bytes, now);
   ABACUS_ASSIGN_OR_RETURN(const uint64_t size, Size(now));
   if (offset >= size || bytes == 0) return ReadResult();
   bytes = std::min(bytes, size - offset);
@@ -323,6 +340,12 @@ absl::Status CacheLayer::Write(uint64_t offset, const Block& bytes, Version now)
   ABACUS_RETURN_IF_ERROR(CheckRange(offset, bytes.size()));
   if (bytes.empty()) return absl::OkStatus();
   ABACUS_ASSIGN_OR_RETURN(const Inside inside, Enter(PromiseKind::kWrite, now));
+  if (inside.passes()) {
+    // Not one after the other as those below: nothing is known here that another one could change.
+    const absl::Status written = below()->Write(offset, bytes, now);
+    Passed(BlocksOf({offset, bytes.size()}));
+    return written;
+  }
   const Changing changing(this);
   ABACUS_RETURN_IF_ERROR(MakeRoomForDirty(bytes.size()));
   // Where this file has nothing to write back, other files' changes fill the node's share.
@@ -425,6 +448,11 @@ absl::Status CacheLayer::FlushData(Version now) {
 absl::Status CacheLayer::Truncate(uint64_t size, Version now) {
   ABACUS_RETURN_IF_ERROR(CheckRange(size, 0));
   ABACUS_ASSIGN_OR_RETURN(const Inside inside, Enter(PromiseKind::kWrite, now));
+  if (inside.passes()) {
+    const absl::Status cut = below()->Truncate(size, now);
+    Passed({size / block_bytes_, kNoEnd / block_bytes_});
+    return cut;
+  }
   const Changing changing(this);
   const bool had_dirty = pool_->dirty_bytes(file_) > 0;
   pool_->Cut(file_, size);
@@ -461,6 +489,11 @@ absl::Status CacheLayer::ZeroEdges(Range range, Version now, Range* whole) {
 absl::Status CacheLayer::Punch(Range range, Version now) {
   ABACUS_RETURN_IF_ERROR(CheckRange(range.offset, range.bytes));
   ABACUS_ASSIGN_OR_RETURN(const Inside inside, Enter(PromiseKind::kWrite, now));
+  if (inside.passes()) {
+    const absl::Status punched = below()->Punch(range, now);
+    Passed(BlocksOf(range));
+    return punched;
+  }
   const Changing changing(this);
   ABACUS_ASSIGN_OR_RETURN(const uint64_t size, Size(now));
   if (range.offset >= size) return absl::OkStatus();

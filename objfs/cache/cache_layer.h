@@ -32,6 +32,11 @@ namespace abacus::objfs {
 // promise ends by Invalidate() or Recall(), which wait for the calls that are inside under it, so
 // that each claim that was granted serves one call at least. The promise moves with the object.
 //
+// Where the layer below answers a claim with no promise at all - other clients write the file at
+// the same time - the call goes below as it is, and nothing of it is kept. Such calls and a promise
+// exclude each other: one that comes is used when the last of them has ended, or what they write
+// could be written over by a block that was read before it.
+//
 // Invariants:
 // 1. A read sees every write that returned before it began, wherever the object was then.
 // 2. After Flush() returned OK all that was written before is durable below.
@@ -39,7 +44,8 @@ namespace abacus::objfs {
 // 4. A write-back that failed leaves its blocks dirty, and whoever caused it is told. The next
 //    Flush() tries again. Only where the promise ends are they dropped: another client waits for
 //    them, and the next Flush() or Push() tells what became of them, once.
-// 5. Blocks, dirty ones and the size are here only under a promise.
+// 5. Blocks, dirty ones and the size are here only under a promise. None is dirty while a call goes
+//    below that was answered none.
 // A cache may stand on a cache: then it asks the lower one, and tells the upper one.
 // Thread-safety: thread-safe. Blocking: as the layer below, where something is not here.
 class CacheLayer final : public Layer {
@@ -97,15 +103,19 @@ class CacheLayer final : public Layer {
   // A call that is inside under a promise. The promise does not end while it lives.
   class Inside {
    public:
-    explicit Inside(CacheLayer* cache) : cache_(cache) {}
-    Inside(Inside&& other) noexcept : cache_(std::exchange(other.cache_, nullptr)) {}
+    Inside(CacheLayer* cache, bool passes) : cache_(cache), passes_(passes) {}
+    Inside(Inside&& other) noexcept
+        : cache_(std::exchange(other.cache_, nullptr)), passes_(other.passes_) {}
     Inside& operator=(Inside&&) = delete;
     ~Inside() {
-      if (cache_ != nullptr) cache_->Leave();
+      if (cache_ != nullptr) cache_->Leave(passes_);
     }
+    // There is no such promise: the call goes below as it is, and nothing is kept of it.
+    bool passes() const { return passes_; }
 
    private:
     CacheLayer* cache_;
+    const bool passes_;
   };
   // Changes come one after the other: what one of them knows of the end of the file, and of what is
   // dirty, holds until it has told the layer below. Not a mutex: it is kept over calls below, which
@@ -123,7 +133,9 @@ class CacheLayer final : public Layer {
   void BeginChange();
   void EndChange();
   absl::StatusOr<Inside> Enter(PromiseKind kind, Version now, bool for_above = false);
-  void Leave();
+  void Leave(bool passes);
+  // A call that passed has changed these blocks below, and maybe the size.
+  void Passed(Blocks blocks);
   // Empties the cache of what it has without a promise, then has it.
   void Take(const Promise& promise) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Ends promises given up to `version`, or where they are for good, forgets `range`.
@@ -170,7 +182,8 @@ class CacheLayer final : public Layer {
   runtime::CondVar changed_;
   Promise promise_ ABSL_GUARDED_BY(mutex_);
   Version broken_ ABSL_GUARDED_BY(mutex_);    // the newest promise that was broken
-  int inside_ ABSL_GUARDED_BY(mutex_) = 0;    // calls under the promise
+  int inside_ ABSL_GUARDED_BY(mutex_) = 0;    // calls under the promise, or that pass
+  int passing_ ABSL_GUARDED_BY(mutex_) = 0;   // of them those that pass
   int claiming_ ABSL_GUARDED_BY(mutex_) = 0;  // calls that wait for the answer to a claim
   bool changing_ ABSL_GUARDED_BY(mutex_) = false;
   int breaking_ ABSL_GUARDED_BY(mutex_) = 0;   // breaks under way: nobody enters

@@ -3,6 +3,8 @@
 #include "objfs/cache/cache_layer.h"
 
 #include <atomic>
+#include <functional>
+#include <future>
 #include <memory>
 #include <random>
 #include <string>
@@ -37,12 +39,14 @@ class PromisingLayer final : public Layer {
 
   absl::StatusOr<Promise> Claim(PromiseKind kind, Version) override {
     if (refuses) return WouldBlock("somebody else");
+    if (shares) return Promise{};
     return Promise{kind, Version{++given}};
   }
   ABACUS_LAYER(PromisingLayer, 1)
 
  public:
   static inline std::atomic<bool> refuses{false};
+  static inline std::atomic<bool> shares{false};  // nothing may be kept
   static inline std::atomic<uint64_t> given{0};
 };
 
@@ -59,17 +63,42 @@ class DamagedLayer final : public Layer {
   ABACUS_LAYER(DamagedLayer, 1)
 };
 
+// Whose writes stop on their way when the test says so, before they are there.
+class HeldLayer final : public Layer {
+ public:
+  static constexpr LayerKind kKind = {"held", "objfs.HeldLayer", {}};
+
+  absl::Status Write(uint64_t offset, const Block& bytes, Version now) override {
+    if (holds.exchange(false)) {
+      held.set_value();
+      may_go_on.get_future().wait();
+    }
+    return Layer::Write(offset, bytes, now);
+  }
+  static void Hold() {
+    held = std::promise<void>();
+    may_go_on = std::promise<void>();
+    holds = true;
+  }
+  ABACUS_LAYER(HeldLayer, 1)
+
+ public:
+  static inline std::atomic<bool> holds{false};
+  static inline std::promise<void> held, may_go_on;
+};
+
 class CacheLayerTest : public ::testing::Test {
  protected:
   static constexpr size_t kNodes = 2;
 
   CacheLayerTest() {
     PromisingLayer::refuses = false;
+    PromisingLayer::shares = false;
     PromisingLayer::given = 0;
     runtime::testing::ClusterOptions options;
     options.nodes = kNodes;
     options.types = [](size_t, runtime::testing::TestPoints&, runtime::ObjectTypes& types) {
-      types.Add<PromisingLayer>().Add<TraceLayer>().Add<DamagedLayer>();
+      types.Add<PromisingLayer>().Add<TraceLayer>().Add<DamagedLayer>().Add<HeldLayer>();
       types.Add<MemoryLayer>().Add<ErrorLayer>().Add<StatisticsLayer>().Add<CacheLayer>(
           [] { return std::make_unique<CacheManager>(kBudget); });
     };
@@ -468,6 +497,151 @@ TEST_F(CacheLayerTest, WhatIsGoneThoughTheCallFailedIsToldOnce) {
     EXPECT_EQ(fail().code(), absl::StatusCode::kResourceExhausted) << call;
     EXPECT_EQ(cache->Flush(Now()).code(), absl::StatusCode::kResourceExhausted) << call;
     EXPECT_TRUE(cache->Flush(Now()).ok()) << call;
+  }
+}
+
+// As with a file that several clients write at once: what the test writes to `memory` others wrote.
+TEST_F(CacheLayerTest, WhereNothingMayBeKeptEachCallGoesBelow) {
+  const Ref<Layer> memory = Make<MemoryLayer>({});
+  const Ref<Layer> cache = Make<CacheLayer>({Make<PromisingLayer>({memory})}, {{"block", "512 B"}});
+  const auto nothing_is_kept = [&] {
+    EXPECT_EQ(Fact(cache, "cached"), "0 bytes");
+    EXPECT_EQ(Fact(cache, "dirty"), "0 bytes");
+    EXPECT_EQ(Fact(cache, "promise"), "none");
+  };
+  PromisingLayer::shares = true;
+  ASSERT_TRUE(Write(memory, 0, "theirs").ok());
+  EXPECT_EQ(ReadAll(cache), "theirs");
+  ASSERT_TRUE(Write(memory, 0, "THEIRS, longer").ok());
+  EXPECT_EQ(ReadAll(cache), "THEIRS, longer");
+  EXPECT_EQ(cache->GetAttributes(Now())->size, 14u);
+  const auto parts = cache->ReadRanges(std::vector<Range>{{0, 6}, {8, 100}}, Now());
+  ASSERT_TRUE(parts.ok() && parts->size() == 2) << parts.status();
+  EXPECT_EQ((*parts)[1].bytes.view(), "longer");
+  nothing_is_kept();
+  ASSERT_TRUE(Write(cache, 0, "ours").ok());
+  EXPECT_EQ(ReadAll(memory), "oursRS, longer") << "when it returns";
+  nothing_is_kept();
+  EXPECT_EQ(cache->Append(Block::CopyOf("!"), Now()).value_or(0), 14u);
+  ASSERT_TRUE(cache->Punch(Range{0, 2}, Now()).ok());
+  EXPECT_EQ(ReadAll(memory), std::string("\0\0rsRS, longer!", 15));
+  ASSERT_TRUE(cache->Truncate(6, Now()).ok());
+  EXPECT_EQ(ReadAll(memory), std::string("\0\0rsRS", 6));
+  EXPECT_EQ(cache->Seek(0, /*data=*/false, Now()).value_or(0),
+            memory->Seek(0, /*data=*/false, Now()).value_or(1));
+  const auto committed = cache->Commit(std::vector<RangeVersion>(),
+                                       std::vector<RangeWrite>{{0, Block::CopyOf("both")}}, Now());
+  ASSERT_TRUE(committed.ok()) << committed.status();
+  EXPECT_EQ(ReadAll(memory), "bothRS");
+  EXPECT_TRUE(cache->Push(Now()).ok());
+  EXPECT_TRUE(cache->Flush(Now()).ok());
+  nothing_is_kept();
+  EXPECT_FALSE(cache->Read(Layer::kFileBytesMax, 1, Now()).ok()) << "no such offset, as always";
+}
+
+TEST_F(CacheLayerTest, WhatWasKeptBeforeAndAfterIsNotSeenBetween) {
+  const Ref<Layer> memory = Make<MemoryLayer>({});
+  const Ref<Layer> cache = Make<CacheLayer>({Make<PromisingLayer>({memory})}, {{"block", "512 B"}});
+  std::string text(2000, 'a');
+  ASSERT_TRUE(Write(cache, 0, text).ok());
+  EXPECT_EQ(ReadAll(memory), "") << "it is kept";
+  ASSERT_TRUE(cache->Recall(Range(), Version{PromisingLayer::given}).ok());
+  PromisingLayer::shares = true;
+  EXPECT_EQ(ReadAll(memory), text);
+  MoveTo(cache, 1);
+  for (const char c : {'b', 'c'}) {
+    ASSERT_TRUE(Write(memory, 1000, std::string(500, c)).ok());
+    text.replace(1000, 500, 500, c);
+    ASSERT_TRUE(Write(cache, 100, std::string(500, c)).ok());
+    text.replace(100, 500, 500, c);
+    EXPECT_EQ(ReadAll(cache), text);
+  }
+  PromisingLayer::shares = false;
+  EXPECT_EQ(ReadAll(cache), text);
+  ASSERT_TRUE(Write(cache, 1990, std::string(100, 'd')).ok());
+  text.replace(1990, 10, 100, 'd');
+  EXPECT_EQ(ReadAll(cache), text);
+  ASSERT_TRUE(cache->Flush(Now()).ok());
+  EXPECT_EQ(ReadAll(memory), text);
+}
+
+// It holds a promise to share; a write is to go below all the same.
+TEST_F(CacheLayerTest, AWriteThatPassesLeavesNothingOldForWhoeverReads) {
+  const Ref<Layer> memory = Make<MemoryLayer>({});
+  const Ref<Layer> cache = Make<CacheLayer>({Make<PromisingLayer>({memory})}, {{"block", "512 B"}});
+  ASSERT_TRUE(Write(memory, 0, std::string(2000, 'a')).ok());
+  EXPECT_EQ(ReadAll(cache).size(), 2000u);
+  EXPECT_EQ(Fact(cache, "promise"), "to share");
+  PromisingLayer::shares = true;
+  ASSERT_TRUE(Write(cache, 510, "bbbb").ok());
+  EXPECT_EQ(ReadAll(cache, 508, 8), "aabbbbaa");
+  ASSERT_TRUE(Write(cache, 1999, "bb").ok());
+  EXPECT_EQ(ReadAll(cache, 1998, 8), "abb") << "the size too";
+  ASSERT_TRUE(cache->Truncate(1000, Now()).ok());
+  EXPECT_EQ(ReadAll(cache, 990), std::string(10, 'a'));
+  ASSERT_TRUE(cache->Punch(Range{0, 4}, Now()).ok());
+  EXPECT_EQ(ReadAll(cache, 0, 6), std::string("\0\0\0\0aa", 6));
+  EXPECT_EQ(cache->Append(Block::CopyOf("end"), Now()).value_or(0), 1000u);
+  EXPECT_EQ(ReadAll(cache, 999), "aend");
+  EXPECT_EQ(Fact(cache, "dirty"), "0 bytes");
+}
+
+// Were the block read, changed here and written back while that write is on its way, one of the two
+// would be lost.
+TEST_F(CacheLayerTest, APromiseThatComesBackWaitsForWritesThatPass) {
+  const Ref<Layer> memory = Make<MemoryLayer>({});
+  const Ref<Layer> held = Make<HeldLayer>({memory});
+  const Ref<Layer> cache = Make<CacheLayer>({Make<PromisingLayer>({held})}, {{"block", "512 B"}});
+  ASSERT_TRUE(Write(memory, 0, std::string(512, 'a')).ok());
+  std::atomic<uint64_t> ticks{1000};
+  const auto write = [&](uint64_t offset, char c) {
+    return std::thread([&, offset, c] {
+      const absl::Status written =
+          cache->Write(offset, Block::CopyOf(std::string(8, c)), Version::Of(++ticks, 1));
+      EXPECT_TRUE(written.ok()) << written;
+    });
+  };
+  PromisingLayer::shares = true;
+  HeldLayer::Hold();
+  std::thread passes = write(0, 'p');
+  HeldLayer::held.get_future().wait();
+  PromisingLayer::shares = false;
+  std::thread keeps = write(100, 'k');
+  // It has its promise when the layer below has given one.
+  ASSERT_TRUE(runtime::testing::Eventually([] { return PromisingLayer::given == 1; }));
+  // A break waits for both.
+  std::thread recall([&] { EXPECT_TRUE(cache->Recall(Range(), Version{1}).ok()); });
+  EXPECT_EQ(Fact(cache, "dirty"), "0 bytes");
+  EXPECT_EQ(Fact(cache, "promise"), "none");
+  HeldLayer::may_go_on.set_value();
+  for (std::thread* thread : {&passes, &keeps, &recall}) thread->join();
+  ASSERT_TRUE(cache->Flush(Version::Of(++ticks, 1)).ok());
+  std::string text(512, 'a');
+  text.replace(0, 8, 8, 'p');
+  text.replace(100, 8, 8, 'k');
+  EXPECT_EQ(ReadAll(memory), text);
+}
+
+TEST_F(CacheLayerTest, ACacheOnACacheThatMayKeepNothingKeepsNothing) {
+  const Ref<Layer> memory = Make<MemoryLayer>({});
+  const Ref<Layer> lower = Make<CacheLayer>({Make<PromisingLayer>({memory})});
+  const Ref<Layer> top = Make<CacheLayer>({lower});
+  ASSERT_TRUE(lower->Attach(1, top).ok());
+  ASSERT_TRUE(Write(memory, 0, "below").ok());
+  EXPECT_EQ(ReadAll(top), "below");  // both have a promise to share
+  PromisingLayer::shares = true;
+  ASSERT_TRUE(Write(top, 0, "above").ok());
+  EXPECT_EQ(ReadAll(memory), "above");
+  ASSERT_TRUE(lower->Recall(Range(), Version{PromisingLayer::given}).ok());
+  for (const char* text : {"one", "another"}) {
+    ASSERT_TRUE(Write(memory, 0, text).ok());
+    EXPECT_EQ(ReadAll(top, 0, std::string(text).size()), text);
+    ASSERT_TRUE(Write(top, 0, "ours").ok());
+    EXPECT_EQ(ReadAll(memory, 0, 4), "ours");
+  }
+  for (const Ref<Layer>& cache : {lower, top}) {
+    EXPECT_EQ(Fact(cache, "cached"), "0 bytes");
+    EXPECT_EQ(Fact(cache, "promise"), "none");
   }
 }
 

@@ -223,6 +223,7 @@ absl::Status FileSystemImpl::OnBreak(ObjectId id, bool write_back, Version given
   const FilePtr file = UsedNow(id);
   if (file != nullptr && file->holds_back) {
     file->size_seen = false;
+    ++file->breaks;
     const int64_t written_ns = file->written_ns;
     status = write_back ? file->lowest()->Recall(Range(), given)
                         : file->lowest()->Invalidate(Range(), given);
@@ -268,8 +269,9 @@ bool FileSystemImpl::IsOpenAndPlain(ObjectId id) {
 
 bool FileSystemImpl::IsTold(ObjectId file) {
   const FilePtr open = UsedNow(file);
-  // Of layers that keep something, OnBreak() is told.
-  if (open != nullptr && open->holds_back) return true;
+  // Of layers that keep something, OnBreak() is told. Where the bytes are used together with other
+  // clients nothing breaks when they write; what was read before that began is forgotten by then.
+  if (open != nullptr && open->holds_back) return !open->MayBeShared();
   return IsLeased() && known_.IsPromised(file);
 }
 

@@ -277,7 +277,8 @@ class FileSystem {
   // Returns when no `forget` of it is under way, and calls none later.
   virtual void RemoveKeeper(uint64_t keeper) = 0;
   // Whether `forget` will be called before another client changes the bytes of a file that is open
-  // here. Where not, what is read of it now may be old for who looks at it later.
+  // here. Where not, as of a file with columns that several clients may use together, what is read
+  // of it now may be old for who looks at it later.
   virtual bool IsTold(ObjectId file) = 0;
 
   // -- files with columns ------------------------------------------------------------------------

@@ -200,6 +200,10 @@ class FileSystemImpl final : public FileSystem {
     }
     // Of a file with columns, which the layer below this one stands on.
     runtime::Ref<SpreadLayer> spread;
+    // How often a promise was broken. Other clients may write it at the same time, and break none,
+    // only after some of them (ShareChoice).
+    std::atomic<int> breaks{0};
+    bool MayBeShared() const { return spread && breaks >= ShareChoice::kBreaksMin; }
     // Whether the size that the columns have was looked at under this promise.
     std::atomic<bool> size_seen{false};
   };

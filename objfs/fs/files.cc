@@ -63,7 +63,11 @@ absl::Status CheckXattr(const Caller& caller, const std::string& name) {
 absl::StatusOr<Node> FileSystemImpl::Set(const Caller& caller, ObjectId file,
                                          const SetAttributes& set) {
   ABACUS_ASSIGN_OR_RETURN(Node node, NodeOf(file));
-  if (node.kept_by != 0 && node.kept_by != info_.writer) {
+  const bool sets_times = set.modified_now || set.modified_ns.has_value();
+  // Those who write it together tell when they did so now and then. Where this client is promised
+  // to know the inode there are none.
+  const bool may_be_shared = node.inode.IsSpread() && sets_times && !known_.IsPromised(file);
+  if ((node.kept_by != 0 && node.kept_by != info_.writer) || may_be_shared) {
     // What another client wrote before is older than what is set now.
     ABACUS_RETURN_IF_ERROR(
         Patiently(file, false, [&] { return volume_->Settle(info_.writer, file); }));

@@ -72,6 +72,10 @@ enum class PromiseKind : uint8_t {
   kNone = 0,
   kShare,  // what was read; nobody else changes it meanwhile
   kWrite,  // also what was written and is not below yet; nobody else reads it meanwhile
+  // Nothing. Bytes of a file's columns may be read, and written in groups of blocks that come whole
+  // or not at all, by several clients at once (raid/SHARED_STRIPES.md). It is neither more nor less
+  // than the others: nobody compares it with them by order.
+  kTogether,
 };
 struct Promise {
   PromiseKind kind = PromiseKind::kNone;
@@ -165,7 +169,10 @@ class Layer : public runtime::MobileObject {
 
   // Asks for a promise for the whole file, on behalf of the client whose clock `now` is. Who keeps
   // nothing needs none. A layer that stands on nothing gives all promises for good. A layer on
-  // several overrides it: it has what all of them promise.
+  // several overrides it: it has what all of them promise. The answer may be of another kind: where
+  // it is kNone nothing may be kept of what the call does that asked for it; it goes below as it
+  // is, and the next one asks again. kTogether that nobody has yet is answered as kWrite; who is
+  // answered so and will not share asks for kNone (Callbacks::Claim).
   // Errors: IsWouldBlock() - another client has to give its own back first.
   virtual absl::StatusOr<Promise> Claim(PromiseKind kind, Version now);
 

@@ -3,15 +3,30 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
 
 namespace abacus::objfs {
 namespace {
+
+// Code and beginning of NeedsAlone(): no other answer of a layer has both.
+constexpr std::string_view kNeedsAlone = "needs the file alone: ";
 
 absl::Status NotOfThisLayer(const char* what) {
   return absl::UnimplementedError(absl::StrCat("the layer does not know how to ", what));
 }
 
 }  // namespace
+
+absl::Status NeedsAlone(std::string_view why) {
+  return absl::FailedPreconditionError(
+      absl::StrCat(runtime::ToAbsl(kNeedsAlone), runtime::ToAbsl(why)));
+}
+
+bool IsNeedsAlone(const absl::Status& status) {
+  return status.code() == absl::StatusCode::kFailedPrecondition &&
+         runtime::KindOf(status) == runtime::ErrorKind::kNone &&
+         runtime::ToStd(status.message()).starts_with(kNeedsAlone);
+}
 
 std::string LackingText(const std::set<size_t>& lacking) {
   std::string text;
@@ -36,6 +51,13 @@ absl::Status ColumnsLayer::TakeColumns(const std::vector<runtime::Ref<Layer>>& c
   return ReplaceBelow(columns);
 }
 absl::Status ColumnsLayer::CloseColumns(Version now) { return Flush(now); }
+absl::StatusOr<bool> ColumnsLayer::CloseToShare(Version) { return false; }
+absl::Status ColumnsLayer::TakeShared(const SharedColumns&) {
+  return NotOfThisLayer("share its columns with others");
+}
+absl::Status ColumnsLayer::NoteMissed(const std::vector<Range>&, Version) {
+  return absl::OkStatus();
+}
 absl::StatusOr<uint64_t> ColumnsLayer::Size(Version now) {
   const absl::StatusOr<Attributes> attributes = GetAttributes(now);
   if (!attributes.ok()) return attributes.status();

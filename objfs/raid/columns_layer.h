@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "objfs/layer/layer.h"
+#include "objfs/raid/shared_columns.h"
 
 namespace abacus::objfs {
 
@@ -41,9 +42,19 @@ std::string LackingText(const std::set<size_t>& lacking);
 // Errors: kDataLoss - it is no such text of so many columns, or all of them lack something.
 absl::StatusOr<std::set<size_t>> LackingOf(std::string_view text, size_t columns);
 
+// The answer of a layer that serves together with others (ColumnsLayer::TakeShared()) to what is
+// only done alone. Nothing has happened, or what has happened may be done again: the caller sees to
+// it that the file is opened alone, and calls again. Travels between nodes.
+absl::Status NeedsAlone(std::string_view why);
+bool IsNeedsAlone(const absl::Status& status);
+
 // A layer over columns, which are a file's own: nobody else writes to them. It is opened by its
 // first call and closed by CloseColumns(); between the two it is the only one over these columns.
 // While it is closed it keeps nothing of the file, and another may be opened over them.
+//
+// Or it serves together with others, each of which has the columns by TakeShared()
+// (SHARED_STRIPES.md). Then nothing is opened: it keeps nothing of the file, and each write is
+// durable, and seen by the others, when it returns.
 class ColumnsLayer : public Layer {
  public:
   // What is below from now on, as many as before and in the order that the file was made with. What
@@ -56,6 +67,20 @@ class ColumnsLayer : public Layer {
                                    const runtime::Ref<Layer>& witness);
   // As Flush(), and then closed, whatever that answered. REQUIRES: no other call is inside.
   virtual absl::Status CloseColumns(Version now);
+  // Closes a file that several are to use at once from now on: all that it has is durable, nothing
+  // of it is missing or being written, and all columns have records of this moment, durably. Opens
+  // it where it is closed. False, and errors: it cannot be shared now, and stays open.
+  // REQUIRES: no other call is inside.
+  virtual absl::StatusOr<bool> CloseToShare(Version now);
+  // From now on, until TakeColumns() or CloseColumns(), it serves these columns together with
+  // others. After that CloseColumns() they are not called any more. REQUIRES: as TakeColumns(), and
+  // that the file was closed by CloseToShare() and was opened by nobody since.
+  // Errors: IsNeedsAlone() - it has something that is to be written first. kInvalidArgument - they
+  // are no such columns.
+  virtual absl::Status TakeShared(const SharedColumns& shared);
+  // A column that does not answer may lack what was written to these bytes of the columns while the
+  // file was shared. REQUIRES: it is called between TakeColumns() and the first call that opens.
+  virtual absl::Status NoteMissed(const std::vector<Range>& ranges, Version now);
   // Of the file, without asking the columns where it is open.
   virtual absl::StatusOr<uint64_t> Size(Version now);
   // One step of bringing what is missing back: asks whether it answers, then rebuilds up to
@@ -70,7 +95,7 @@ class ColumnsLayer : public Layer {
   ABACUS_OBJECT(ColumnsLayer, "objfs.ColumnsLayer", 1, Read, Write, Append, Truncate, Punch, Seek,
                 Push, Flush, GetAttributes, SetInode, Commit, Attach, Detach, Invalidate, Recall,
                 Describe, Claim, SaveInode, FlushData, ReadRanges, TakeColumns, CloseColumns, Size,
-                Rebuild, Scrub)
+                Rebuild, Scrub, CloseToShare, TakeShared, NoteMissed)
 };
 
 // As ABACUS_LAYER, for a layer over columns.
@@ -78,7 +103,7 @@ class ColumnsLayer : public Layer {
   ABACUS_OBJECT(Class, Class::kKind.class_name, version, Read, Write, Append, Truncate, Punch,  \
                 Seek, Push, Flush, GetAttributes, SetInode, Commit, Attach, Detach, Invalidate, \
                 Recall, Describe, Claim, SaveInode, FlushData, ReadRanges, TakeColumns,         \
-                CloseColumns, Size, Rebuild, Scrub)                                             \
+                CloseColumns, Size, Rebuild, Scrub, CloseToShare, TakeShared, NoteMissed)       \
  protected:                                                                                     \
   const ::abacus::objfs::LayerKind& Kind() const override { return kKind; }
 

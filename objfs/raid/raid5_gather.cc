@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "objfs/raid/raid5_layer.h"
+#include "objfs/raid/shared_stripes.h"
 #include "runtime/base/status.h"
 
 namespace abacus::objfs {
@@ -88,6 +89,7 @@ absl::Status Raid5Layer::Gather(uint64_t offset, const Block& bytes, Version now
 
 absl::Status Raid5Layer::Write(uint64_t offset, const Block& bytes, Version now) {
   if (bytes.empty()) return absl::OkStatus();
+  if (const auto together = Together()) return together->Write(offset, bytes, now);
   const uint64_t end = offset + bytes.size(), stripe = stripe_bytes();
   ABACUS_RETURN_IF_ERROR(CheckSize(offset, bytes.size()));
   if (!gathers_) return RecordedColumns::Write(offset, bytes, now);
@@ -117,11 +119,13 @@ absl::Status Raid5Layer::Write(uint64_t offset, const Block& bytes, Version now)
 }
 
 absl::StatusOr<uint64_t> Raid5Layer::Append(const Block& bytes, Version now) {
+  if (Together() != nullptr) return NeedsAlone("an append");
   ABACUS_RETURN_IF_ERROR(WriteGathered());
   return RecordedColumns::Append(bytes, now);
 }
 
 absl::StatusOr<ReadResult> Raid5Layer::Read(uint64_t offset, uint64_t bytes, Version now) {
+  if (const auto together = Together()) return together->Read(offset, bytes, now);
   const uint64_t end = bytes > UINT64_MAX - offset ? UINT64_MAX : offset + bytes;
   if (WriteGatheredIfIn(offset, end).ok()) return RecordedColumns::Read(offset, bytes, now);
   return ReadWithGathered(offset, bytes, now);
@@ -157,6 +161,7 @@ absl::StatusOr<ReadResult> Raid5Layer::ReadWithGathered(uint64_t offset, uint64_
 
 // What is cut off is not written first: on full disks it could not be, and nothing would be freed.
 absl::Status Raid5Layer::Truncate(uint64_t size, Version now) {
+  if (Together() != nullptr) return NeedsAlone("a truncation");
   const Turn turn(gather_turns_, kTheGathered, RangeTurns::Kind::kExclusive);
   ABACUS_RETURN_IF_ERROR(RecordedColumns::Truncate(size, now));
   MutexLock lock(mutex_);
@@ -169,6 +174,7 @@ absl::Status Raid5Layer::Truncate(uint64_t size, Version now) {
 
 // Likewise. What is kept gets zeros where it is.
 absl::Status Raid5Layer::Punch(Range range, Version now) {
+  if (Together() != nullptr) return NeedsAlone("a hole");
   const Turn turn(gather_turns_, kTheGathered, RangeTurns::Kind::kExclusive);
   ABACUS_RETURN_IF_ERROR(PunchColumns(range, now));
   MutexLock lock(mutex_);
@@ -191,18 +197,22 @@ absl::Status Raid5Layer::Punch(Range range, Version now) {
   return absl::OkStatus();
 }
 
+// Each write is seen by all, and durable, when it returns.
 absl::Status Raid5Layer::Push(Version now) {
+  if (Together() != nullptr) return absl::OkStatus();
   ABACUS_RETURN_IF_ERROR(WriteGathered());
   return RecordedColumns::Push(now);
 }
 
 absl::Status Raid5Layer::Flush(Version now) {
+  if (Together() != nullptr) return absl::OkStatus();
   absl::Status status = WriteGathered();
   status.Update(RecordedColumns::Flush(now));  // the rest is durable, whatever becomes of that
   return status;
 }
 
 absl::StatusOr<Attributes> Raid5Layer::GetAttributes(Version now) {
+  if (const auto together = Together()) return SharedAttributes(together->shared().size, now);
   // What is kept does not go to the columns, or away, between the two looks.
   const Turn turn(gather_turns_, kTheGathered, RangeTurns::Kind::kShared);
   absl::StatusOr<Attributes> attributes = RecordedColumns::GetAttributes(now);
@@ -217,6 +227,7 @@ absl::StatusOr<Attributes> Raid5Layer::GetAttributes(Version now) {
 
 // Who asks tells others: what they are told of is at the columns.
 absl::StatusOr<uint64_t> Raid5Layer::Size(Version now) {
+  if (const auto together = Together()) return together->shared().size;
   ABACUS_RETURN_IF_ERROR(WriteGathered());
   return RecordedColumns::Size(now);
 }
@@ -224,11 +235,17 @@ absl::StatusOr<uint64_t> Raid5Layer::Size(Version now) {
 // As at a crash, but for what is kept here: nobody else has written since.
 absl::Status Raid5Layer::TakeColumns(const std::vector<runtime::Ref<Layer>>& columns,
                                      const runtime::Ref<Layer>& witness) {
+  EndTogether();
   const Turn turn(gather_turns_, kTheGathered, RangeTurns::Kind::kExclusive);
   return RecordedColumns::TakeColumns(columns, witness);
 }
 
 absl::Status Raid5Layer::CloseColumns(Version now) {
+  if (EndTogether()) {
+    MutexLock lock(mutex_);
+    given_back_ = true;
+    return absl::OkStatus();
+  }
   absl::Status closed = WriteGathered();
   closed.Update(RecordedColumns::CloseColumns(now));
   if (closed.ok()) EmptySlots(now);

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "objfs/raid/parity.h"
+#include "objfs/raid/shared_stripes.h"
 #include "runtime/base/status.h"
 
 namespace abacus::objfs {
@@ -185,6 +186,13 @@ void Raid5Layer::Checkpoint(runtime::CheckpointWriter& writer) const {
            : ""));
   writer.Write(last_end_);
   writer.Write(std::vector<uint64_t>(staged_in_.begin(), staged_in_.end()));
+  writer.Write(RunsOf(noted_));
+  writer.Write(given_back_);
+  writer.Write(shared_ != nullptr);
+  if (shared_ == nullptr) return;
+  writer.Write(shared_->shared());
+  // No identifier is given twice, whatever the clock says where it goes on.
+  writer.Write(shared_->NextVersion());
 }
 
 absl::Status Raid5Layer::Restore(runtime::CheckpointReader& reader) {
@@ -198,6 +206,20 @@ absl::Status Raid5Layer::Restore(runtime::CheckpointReader& reader) {
   reader.Read(last_end_);
   const auto staged_in = reader.Read<std::vector<uint64_t>>();
   staged_in_.insert(staged_in.begin(), staged_in.end());
+  if (reader.version() >= 4) {
+    noted_ = SetOf(reader.Read<Runs>());
+    reader.Read(given_back_);
+    if (reader.Read<bool>()) {
+      auto shared = reader.Read<SharedColumns>();
+      const auto newest = reader.Read<Version>();
+      ABACUS_RETURN_IF_ERROR(reader.status());
+      ABACUS_RETURN_IF_ERROR(SharedStripes::Check(*striping_, shared));
+      auto host = SharedStripes::HostOf(shared);
+      shared_ = std::make_shared<SharedStripes>(*striping_, std::move(shared), parity_work_,
+                                                std::move(host));
+      shared_->Follow(newest);
+    }
+  }
   ABACUS_RETURN_IF_ERROR(reader.status());
   const uint64_t at = gathered_.offset % stripe_bytes();
   if (bytes.size() > stripe_bytes() - at) return absl::DataLossError("raid5: more than a stripe");
@@ -211,6 +233,12 @@ absl::Status Raid5Layer::Restore(runtime::CheckpointReader& reader) {
 void Raid5Layer::AddFacts(std::vector<std::pair<std::string, std::string>>* facts) const {
   MutexLock lock(mutex_);
   facts->emplace_back("columns", absl::StrCat(below_count()));
+  if (shared_ != nullptr) {
+    const SharedStripes::Counts counts = shared_->counts();
+    facts->emplace_back("together", absl::StrCat(counts.groups, " groups, of ", counts.written,
+                                                 " blocks written and ", counts.read, " read; ",
+                                                 counts.again, " planned again"));
+  }
   if (!open_) return;
   facts->emplace_back("missing", !now_.missing.has_value() ? "none"
                                  : present_

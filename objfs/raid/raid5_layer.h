@@ -23,12 +23,15 @@
 namespace abacus::objfs {
 
 class ColumnReads;
+class SharedStripes;
 
 // A RAID-5 object: one file over the layers below it, its columns, with parity that goes round
 // (striping.h). Any one column may be missing. How crashes and missing columns are survived, and
 // why, is in README.md; the columns' records are in column_record.h.
 //
-// One raid5 object serves a file at a time. Its columns are its own: nobody else writes to them.
+// One raid5 object serves a file at a time. Its columns are its own: nobody else writes to them. Or
+// several serve it together, each by SharedStripes, and then all that is said below of what is
+// kept, gathered, staged and written is empty (SHARED_STRIPES.md).
 //
 // Invariants, beside those of RecordedColumns:
 // 1. What is written while a column is missing is among what that missed, durably, before.
@@ -84,9 +87,14 @@ class Raid5Layer final : public RecordedColumns {
   absl::Status Push(Version now) override;
   absl::Status Flush(Version now) override;
   absl::StatusOr<Attributes> GetAttributes(Version now) override;
+  absl::Status SetInode(const std::string& inode, Version now) override;
+  absl::StatusOr<Promise> Claim(PromiseKind kind, Version now) override;
   absl::Status TakeColumns(const std::vector<runtime::Ref<Layer>>& columns,
                            const runtime::Ref<Layer>& witness) override;
   absl::Status CloseColumns(Version now) override;
+  absl::StatusOr<bool> CloseToShare(Version now) override;
+  absl::Status TakeShared(const SharedColumns& shared) override;
+  absl::Status NoteMissed(const std::vector<Range>& ranges, Version now) override;
   absl::StatusOr<uint64_t> Size(Version now) override;
   absl::Status Punch(Range range, Version now) override;
   // Knows holes of whole stripes only; all else is data.
@@ -95,11 +103,12 @@ class Raid5Layer final : public RecordedColumns {
   absl::Status Recall(Range range, Version version) override;
 
   absl::StatusOr<RebuildProgress> Rebuild(uint64_t stripes, Version now) override;
+  absl::StatusOr<ScrubProgress> Scrub(uint64_t from, uint64_t stripes, Version now) override;
 
   void Checkpoint(runtime::CheckpointWriter& writer) const override;
   absl::Status Restore(runtime::CheckpointReader& reader) override;
 
-  ABACUS_COLUMNS_LAYER(Raid5Layer, 3)
+  ABACUS_COLUMNS_LAYER(Raid5Layer, 4)
 
  private:
   // How a stripe is kept now.
@@ -131,6 +140,8 @@ class Raid5Layer final : public RecordedColumns {
     present_ = false;
     spilled_.clear();
     staged_in_.clear();
+    noted_.clear();
+    given_back_ = false;
     pace_.Reset(below_count());
   }
   bool NewestIsAtAll() const override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -165,6 +176,18 @@ class Raid5Layer final : public RecordedColumns {
   // Up to `end` at most, the end of the file. REQUIRES: the exclusive turn of the stripes.
   absl::Status WriteZeros(uint64_t offset, uint64_t bytes, uint64_t end, Version now);
   void ForgetGathered();
+
+  // -- together with others: raid5_shared.cc -----------------------------------------------------
+
+  // Null: alone.
+  std::shared_ptr<SharedStripes> Together() const;
+  // Not together any more. Whether it was.
+  bool EndTogether();
+  // Whether nothing of an open file is missing or being written.
+  bool MayBeShared() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<Attributes> SharedAttributes(uint64_t size, Version now);
+  // Adds to what the missing column missed what NoteMissed() told.
+  void AddNoted() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // -- opening, recovery: raid5_open.cc ----------------------------------------------------------
 
@@ -331,6 +354,11 @@ class Raid5Layer final : public RecordedColumns {
   std::set<size_t> staged_in_ ABSL_GUARDED_BY(mutex_);    // columns of whose slots some were used
   uint64_t staged_writes_ ABSL_GUARDED_BY(mutex_) = 0;    // for people
   uint64_t read_round_ ABSL_GUARDED_BY(mutex_) = 0;  // that did, or knew beforehand; for people
+
+  std::shared_ptr<SharedStripes> shared_ ABSL_GUARDED_BY(mutex_);  // null: alone
+  // The columns were shared, and are not called any more.
+  bool given_back_ ABSL_GUARDED_BY(mutex_) = false;
+  StripeSet noted_ ABSL_GUARDED_BY(mutex_);  // by NoteMissed(), until the file is open
 };
 
 }  // namespace abacus::objfs

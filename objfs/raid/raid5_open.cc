@@ -82,6 +82,7 @@ absl::Status Raid5Layer::TakeRecords(std::vector<absl::StatusOr<ColumnRecord>> f
     // It may have been there, to be rebuilt, and written to like the others. What it had not
     // flushed of that it may lack, its parity too.
     now_.missed.Add(now_.written);  // what is staged is there since FailColumn()
+    AddNoted();
     now_.missed.MergeTo(ColumnRecord::kMissedRunsMax);
   }
   if (!lacking.has_value()) return absl::OkStatus();
@@ -97,12 +98,17 @@ absl::Status Raid5Layer::TakeRecords(std::vector<absl::StatusOr<ColumnRecord>> f
   now_.missing = lacking;
   now_.missed = now_.written;
   now_.missed.Add(StagedStripes());
+  AddNoted();
   now_.missed.MergeTo(ColumnRecord::kMissedRunsMax);
   ++wanted_;
   return absl::OkStatus();
 }
 
 absl::Status Raid5Layer::OpenLocked(Version now) {
+  {
+    MutexLock lock(mutex_);
+    if (given_back_) return NeedsAlone("the columns that were shared have been given back");
+  }
   const std::vector<absl::StatusOr<ColumnRecord>> found = ReadRecords(now);
   ABACUS_RETURN_IF_ERROR(TakeRecords(found));
   // Where one was missing already, all others have it.
@@ -130,6 +136,7 @@ absl::Status Raid5Layer::OpenLocked(Version now) {
   }
   MutexLock lock(mutex_);
   open_ = true;
+  noted_.clear();  // it is among what was missed, or nobody missed it
   return absl::OkStatus();
 }
 

@@ -299,6 +299,7 @@ absl::StatusOr<std::vector<Raid5Layer::Bytes>> Raid5Layer::ReadParts(uint64_t st
 }
 
 absl::StatusOr<uint64_t> Raid5Layer::Seek(uint64_t offset, bool data, Version now) {
+  if (Together() != nullptr) return NeedsAlone("to look for holes");
   ABACUS_RETURN_IF_ERROR(WriteGathered());
   ABACUS_RETURN_IF_ERROR(Open(now));
   const Turn turn(turns_, {0, UINT64_MAX}, RangeTurns::Kind::kShared);

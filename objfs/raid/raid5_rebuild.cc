@@ -13,6 +13,7 @@ using runtime::MutexLock;
 using Turn = RangeTurns::Turn;
 
 absl::StatusOr<RebuildProgress> Raid5Layer::Rebuild(uint64_t stripes, Version now) {
+  if (Together() != nullptr) return NeedsAlone("a rebuild");
   ABACUS_RETURN_IF_ERROR(Open(now));
   RebuildProgress progress;
   size_t column = 0;

@@ -192,6 +192,9 @@ class RecordedColumns : public ColumnsLayer {
   // Errors: kUnavailable - it does not answer; kDataLoss - it has something, which is no record.
   // Sequence 0: it is new.
   absl::StatusOr<ColumnRecord> ReadRecord(size_t column, Version now);
+  // What a column answered to GetAttributes(), likewise.
+  absl::StatusOr<ColumnRecord> RecordIn(size_t column,
+                                        const absl::StatusOr<Attributes>& attributes) const;
   // Those of all columns, asked at once: of two that do not answer the waits do not add up.
   std::vector<absl::StatusOr<ColumnRecord>> ReadRecords(Version now);
   // Each opening's records follow all of the one before, also those that only a column has which
@@ -295,9 +298,6 @@ class RecordedColumns : public ColumnsLayer {
   uint64_t repaired_ ABSL_GUARDED_BY(mutex_) = 0;  // units, for people
 
  private:
-  // What a column answered to GetAttributes(), as ReadRecord().
-  absl::StatusOr<ColumnRecord> RecordIn(size_t column,
-                                        const absl::StatusOr<Attributes>& attributes) const;
   // Gives these columns that record. The worst answer, as WriteColumns().
   absl::Status GiveRecord(ColumnRecord record, const std::vector<size_t>& columns, bool durable,
                           Version now);

@@ -36,7 +36,7 @@ class SmallWrite {
 
   // `reads_first` false: nothing is read (a whole stripe), and `combine` gets empty contents.
   // `random`: any number, to spread retries.
-  SmallWrite(const SmallWriteOptions& options, HybridClock& clock, std::vector<Part> group,
+  SmallWrite(const SmallWriteOptions& options, HybridClock& clock, std::vector<CommitPart> group,
              bool reads_first, Combine combine, std::function<uint64_t()> random);
 
   struct Sends {
@@ -66,7 +66,7 @@ class SmallWrite {
 
   const SmallWriteOptions options_;
   HybridClock& clock_;
-  const std::vector<Part> group_;
+  const std::vector<CommitPart> group_;
   const bool reads_first_;
   const Combine combine_;
   const std::function<uint64_t()> random_;

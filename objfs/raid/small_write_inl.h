@@ -13,7 +13,7 @@ namespace abacus::objfs {
 
 template <typename Policy>
 SmallWrite<Policy>::SmallWrite(const SmallWriteOptions& options, HybridClock& clock,
-                               std::vector<Part> group, bool reads_first, Combine combine,
+                               std::vector<CommitPart> group, bool reads_first, Combine combine,
                                std::function<uint64_t()> random)
     : options_(options),
       clock_(clock),
@@ -80,7 +80,7 @@ void SmallWrite<Policy>::OnAnswer(const OrderMessage& answer, Nanos now, Sends* 
       return Ask(now, out);
     case OrderKind::kTooOld:
       // A reservation of this attempt may have come late, too: all are released.
-      for (const Part& block : group_) {
+      for (const CommitPart& block : group_) {
         out->order.push_back(
             {.to = block.server,
              .message = {.kind = OrderKind::kRelease, .time = time_, .block = block},

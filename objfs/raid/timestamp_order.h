@@ -17,8 +17,8 @@
 
 namespace abacus::objfs {
 
-// A block of a server is a Part; a write's timestamp is its identifier in commit_core.h, where the
-// messages of rounds 2 and 3 stand. These are the others.
+// A block of a server is a CommitPart; a write's timestamp is its identifier in commit_core.h,
+// where the messages of rounds 2 and 3 stand. These are the others.
 enum class OrderKind : uint8_t {
   kRead,
   kReserve,     // round 1: a read that leaves a reservation
@@ -32,7 +32,7 @@ enum class OrderKind : uint8_t {
 struct OrderMessage {
   OrderKind kind = OrderKind::kRead;
   Version time;
-  Part block;
+  CommitPart block;
   std::string content;  // kContent: the bytes, or the driver's name for where they lie
   Version written;      // kContent: when they were written
   Version newest;       // kTooOld
@@ -57,7 +57,7 @@ struct OrderState {
     Version written;
     std::string content;
   };
-  CommitState commit;
+  CommitEntries commit;
   std::map<uint64_t, Content> blocks;
 
   // Takes a commit's content ONLY OVER AN OLDER ONE: commits come in any order.

@@ -18,7 +18,8 @@ TimestampOrder<Policy>::TimestampOrder(const OrderOptions& options, uint64_t ser
       server_(server),
       participant_(
           options.commit, server,
-          Policy::kRecoverPending ? durable.commit : CommitState{durable.commit.ceiling, {}}, now) {
+          Policy::kRecoverPending ? durable.commit : CommitEntries{durable.commit.ceiling, {}},
+          now) {
   for (auto& [number, content] : durable.blocks) blocks_[number].now = std::move(content);
   for (const auto& [key, entry] : participant_.entries()) {
     if (!entry.committed) blocks_[key.part].prewrites.insert(key.id);

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <deque>
 #include <random>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "objfs/raid/stripe_set.h"
 #include "runtime/base/status.h"
 
 namespace abacus::objfs {
@@ -15,6 +17,24 @@ using runtime::Ref;
 
 namespace {
 constexpr uint64_t kSweepAtOnce = 1024;
+
+using Orders = std::map<uint64_t, std::vector<GroupOrder>>;  // by server
+
+// All at once; returns the servers that have not done it.
+std::set<uint64_t> Tell(const GroupFence& by, const std::vector<uint32_t>& columns,
+                        const std::vector<Ref<CommitLog>>& logs, const Orders& orders) {
+  std::deque<std::pair<uint64_t, runtime::BranchOf<absl::Status>>> branches;
+  for (size_t i = 0; i < columns.size(); ++i) {
+    const auto found = orders.find(columns[i]);
+    if (found == orders.end()) continue;
+    branches.emplace_back(columns[i], logs[i].Fork<&CommitLog::Settle>(by, found->second));
+  }
+  std::set<uint64_t> failed;
+  for (auto& [server, branch] : branches) {
+    if (!branch.Join().ok()) failed.insert(server);
+  }
+  return failed;
+}
 }  // namespace
 
 absl::StatusOr<size_t> ColumnsOf(const Stack& stack) {
@@ -102,32 +122,87 @@ void ColumnServers::Avoid(uint32_t server) {
   changed_.SignalAll();
 }
 
-absl::StatusOr<std::vector<Ref<Layer>>> ColumnServers::Open(ObjectId id,
-                                                            const std::vector<uint32_t>& columns,
-                                                            Version epoch) {
+absl::StatusOr<OpenedAtServers> ColumnServers::Open(ObjectId id,
+                                                    const std::vector<uint32_t>& columns,
+                                                    Version epoch) {
   {
     MutexLock lock(mutex_);
     epochs_[id] = epoch;
   }
-  std::vector<Ref<Layer>> opened(columns.size(), absent_);
-  std::deque<std::pair<size_t, runtime::BranchOf<absl::StatusOr<Ref<Layer>>>>> branches;
+  OpenedAtServers opened;
+  opened.columns.assign(columns.size(), absent_);
+  opened.logs.resize(columns.size());
+  std::deque<std::pair<size_t, runtime::BranchOf<absl::StatusOr<OpenedColumn>>>> branches;
   for (size_t i = 0; i < columns.size(); ++i) {
     if (columns[i] >= Count()) continue;  // of a list that was longer once
     const absl::StatusOr<Ref<ColumnStore>> store = host_.find(columns[i]);
-    if (store.ok()) branches.emplace_back(i, store->Fork<&ColumnStore::Open>(id, epoch));
+    if (store.ok()) branches.emplace_back(i, store->Fork<&ColumnStore::OpenAndTell>(id, epoch));
   }
   absl::Status refused;
+  std::map<uint64_t, ColumnAnswer> answers;
   for (auto& [i, branch] : branches) {
-    absl::StatusOr<Ref<Layer>> layer = branch.Join();
-    if (layer.ok()) {
-      opened[i] = *std::move(layer);
-    } else if (absl::IsUnauthenticated(layer.status()) ||
-               absl::IsResourceExhausted(layer.status())) {
-      refused.Update(layer.status());  // it answers: nothing is to be done without it
+    absl::StatusOr<OpenedColumn> column = branch.Join();
+    if (column.ok()) {
+      opened.columns[i] = std::move(column->layer);
+      opened.logs[i] = std::move(column->log);
+      answers[columns[i]] = {column->recorded, std::move(column->pending)};
+    } else if (absl::IsUnauthenticated(column.status()) ||
+               absl::IsResourceExhausted(column.status())) {
+      refused.Update(column.status());  // it answers: nothing is to be done without it
     }
   }
   ABACUS_RETURN_IF_ERROR(refused);
+  Settle({id, epoch}, columns, answers, &opened);
+  for (const Ref<Layer>& column : opened.columns) opened.absent += column == absent_ ? 1 : 0;
   return opened;
+}
+
+void ColumnServers::Settle(const GroupFence& by, const std::vector<uint32_t>& columns,
+                           const std::map<uint64_t, ColumnAnswer>& answers,
+                           OpenedAtServers* opened) const {
+  const std::set<uint64_t> servers(columns.begin(), columns.end());
+  const Settlement plan = PlanSettlement(answers, servers);
+  Orders orders;
+  for (const SettledGroup& group : plan.groups) {
+    for (const uint64_t server : group.told) orders[server].push_back({group.id, group.fate});
+    for (const uint64_t server : group.finish) {
+      orders[server].push_back({group.id, GroupFate::kCommit});
+    }
+  }
+  std::set<uint64_t> gone = Tell(by, columns, opened->logs, orders);
+  // Of several nobody could make the file whole. Their stripes are told as missed nevertheless.
+  if (plan.lacking.size() == 1) gone.insert(*plan.lacking.begin());
+  // Of one whose column was moved since, the column has what it had.
+  const auto has_it = [&](uint64_t server) {
+    if (!servers.contains(server)) return true;
+    return answers.contains(server) && !gone.contains(server) && !plan.lacking.contains(server);
+  };
+  Orders forgets;
+  StripeSet missed;  // of blocks
+  for (const SettledGroup& group : plan.groups) {
+    if (group.fate == GroupFate::kAbort && !group.is_stale) continue;
+    if (!group.is_stale && std::all_of(group.members.begin(), group.members.end(), has_it)) {
+      for (const uint64_t server : group.told) {
+        forgets[server].push_back({group.id, GroupFate::kForget});
+      }
+      continue;
+    }
+    for (const Range& range : group.ranges) {
+      missed.Add({range.offset / ObjectStore::kBlockBytes,
+                  (range.offset + range.bytes) / ObjectStore::kBlockBytes});
+    }
+  }
+  // Who does not hear it finds out by itself after a lease.
+  Tell(by, columns, opened->logs, forgets);
+  for (const auto& [begin, end] : missed.runs()) {
+    opened->missed.push_back(
+        {begin * ObjectStore::kBlockBytes, (end - begin) * ObjectStore::kBlockBytes});
+  }
+  for (size_t i = 0; i < columns.size(); ++i) {
+    if (!gone.contains(columns[i])) continue;
+    opened->columns[i] = absent_;
+    opened->logs[i] = Ref<CommitLog>();
+  }
 }
 
 void ColumnServers::Closed(ObjectId id, const std::vector<uint32_t>& columns) {

@@ -18,6 +18,7 @@
 #include "objfs/layer/stack.h"
 #include "objfs/spread/column_store.h"
 #include "objfs/spread/server_addresses.h"
+#include "objfs/spread/settlement.h"
 #include "runtime/base/mutex.h"
 #include "runtime/object/ref.h"
 
@@ -27,6 +28,17 @@ namespace abacus::objfs {
 // Errors: kInvalidArgument - columns of a kind that volumes do not make: the message says what can
 //         be said instead.
 absl::StatusOr<size_t> ColumnsOf(const Stack& stack);
+
+// The columns of a file, opened for somebody.
+struct OpenedAtServers {
+  std::vector<runtime::Ref<Layer>> columns;  // one that is not there is an AbsentColumn
+  // Of their servers; none where the column is not there, or its server has none.
+  std::vector<runtime::Ref<CommitLog>> logs;
+  size_t absent = 0;  // how many are not there
+  // Bytes of the columns that were written by groups of before, and that one of the columns lacks,
+  // or may lack: one that is not there, where any is. In whole blocks.
+  std::vector<Range> missed;
+};
 
 // A volume's servers as its first one sees them, which has the inodes: where it puts the columns of
 // files, opens them, and has those removed that no file has any more.
@@ -72,10 +84,13 @@ class ColumnServers {
   // Choose() gave before is there, or will not be. Blocking: for those; they wait for disks only.
   void Avoid(uint32_t server);
   // The columns of a file in their order. One whose server does not answer is an AbsentColumn.
+  // What groups of before have left is settled: written at all that have a part in it, or nowhere
+  // (settlement.h). A server that cannot do that counts as one that does not answer, and so does
+  // the one server, if it is one, that has nothing of a group which others have written. Of two
+  // openings at once the earlier one does that at no server that the later one has opened.
   // Errors: kUnauthenticated - a later epoch has opened one of them.
-  absl::StatusOr<std::vector<runtime::Ref<Layer>>> Open(ObjectId id,
-                                                        const std::vector<uint32_t>& columns,
-                                                        Version epoch);
+  absl::StatusOr<OpenedAtServers> Open(ObjectId id, const std::vector<uint32_t>& columns,
+                                       Version epoch);
   // Nobody has the file open any more, or it is no more; the servers are told in a while.
   void Closed(ObjectId id, const std::vector<uint32_t>& columns);
   void Removed(ObjectId id, const std::vector<uint32_t>& columns);
@@ -88,6 +103,9 @@ class ColumnServers {
     std::vector<ObjectId> removed;
     std::vector<std::pair<ObjectId, Version>> closed;
   };
+  // Settles what the servers told, and takes out of `opened` what is not there for it.
+  void Settle(const GroupFence& by, const std::vector<uint32_t>& columns,
+              const std::map<uint64_t, ColumnAnswer>& answers, OpenedAtServers* opened) const;
   void Work();
   void WorkOn(size_t server);
   absl::Status Sweep(const runtime::Ref<ColumnStore>& store);

@@ -1,6 +1,8 @@
 #include "objfs/spread/column_store.h"
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "objfs/spread/fenced_record.h"
@@ -22,6 +24,27 @@ constexpr uint64_t kLookedAtOnce = 1000;
 absl::Status ShutOut() {
   return absl::UnauthenticatedError(
       "the column was opened for another client since: what this one was promised is over");
+}
+
+// By which opening the column's record was written; 0: none, or it cannot be told, as of one that
+// is damaged: of that the file's others tell. Errors: kNotFound; kFailedPrecondition - of a later
+// version. The store's.
+absl::StatusOr<Version> OpeningOfRecord(ObjectStore& store, ObjectId id) {
+  const absl::StatusOr<ObjectAttributes> attributes = store.GetAttributes(id);
+  if (absl::IsDataLoss(attributes.status())) return Version();
+  ABACUS_RETURN_IF_ERROR(attributes.status());
+  const absl::StatusOr<FencedRecord> fenced = FencedRecord::Decode(attributes->blob);
+  if (absl::IsDataLoss(fenced.status())) return Version();
+  ABACUS_RETURN_IF_ERROR(fenced.status());
+  return fenced->opening;
+}
+
+// CommitLog::Host::is_over.
+absl::StatusOr<bool> IsOver(ObjectStore& store, const GroupFence& fence) {
+  const absl::StatusOr<Version> recorded = OpeningOfRecord(store, fence.id);
+  if (absl::IsNotFound(recorded.status())) return true;
+  ABACUS_RETURN_IF_ERROR(recorded.status());
+  return fence.opening < *recorded;
 }
 
 }  // namespace
@@ -49,6 +72,49 @@ ColumnFence::Pass::~Pass() {
   if (fence_ == nullptr) return;
   MutexLock lock(fence_->mutex_);
   if (--fence_->inside_ == 0) fence_->changed_.SignalAll();
+}
+
+std::shared_ptr<ColumnFence> ColumnFences::Make(ObjectId id) {
+  MutexLock lock(mutex_);
+  std::shared_ptr<ColumnFence>& fence = fences_[id];
+  if (fence == nullptr) fence = std::make_shared<ColumnFence>();
+  return fence;
+}
+
+void ColumnFences::Forget(ObjectId id) {
+  MutexLock lock(mutex_);
+  fences_.erase(id);
+}
+
+std::shared_ptr<ColumnFence> ColumnFences::Find(ObjectId id) {
+  MutexLock lock(mutex_);
+  const auto found = fences_.find(id);
+  return found == fences_.end() ? nullptr : found->second;
+}
+
+absl::StatusOr<std::shared_ptr<const void>> ColumnFences::Enter(const GroupPart& part) {
+  struct Inside {
+    std::vector<std::shared_ptr<ColumnFence>> fences;
+    std::vector<ColumnFence::Pass> passes;  // go first
+  };
+  std::set<ObjectId> fenced;
+  const auto inside = std::make_shared<Inside>();
+  for (const GroupFence& fence : part.fences) {
+    const std::shared_ptr<ColumnFence> found = Find(fence.id);
+    if (found == nullptr) return ShutOut();
+    inside->fences.push_back(found);
+    ABACUS_ASSIGN_OR_RETURN(ColumnFence::Pass pass, found->Enter(fence.opening));
+    inside->passes.push_back(std::move(pass));
+    fenced.insert(fence.id);
+  }
+  bool all = true;
+  for (const GroupRead& read : part.reads) all = all && fenced.contains(read.id);
+  for (const GroupWrite& write : part.writes) all = all && fenced.contains(write.id);
+  if (!all) {
+    return absl::UnauthenticatedError(
+        "a group names no opening of a column that it reads or writes: it may not use that");
+  }
+  return std::shared_ptr<const void>(inside);
 }
 
 template <typename F>
@@ -118,16 +184,10 @@ ColumnStore::ColumnStore(std::shared_ptr<ObjectStore> store, Host host)
 ColumnStore::~ColumnStore() = default;
 
 absl::Status ColumnStore::CheckNotLate(ObjectId id, Version epoch) {
-  const absl::StatusOr<ObjectAttributes> attributes = store_->GetAttributes(id);
-  // Of one that is not there nobody has anything, and of a damaged one the file's others tell.
-  if (absl::IsNotFound(attributes.status()) || absl::IsDataLoss(attributes.status())) {
-    return absl::OkStatus();
-  }
-  ABACUS_RETURN_IF_ERROR(attributes.status());
-  const absl::StatusOr<FencedRecord> fenced = FencedRecord::Decode(attributes->blob);
-  if (absl::IsDataLoss(fenced.status())) return absl::OkStatus();
-  ABACUS_RETURN_IF_ERROR(fenced.status());
-  return epoch < fenced->opening ? ShutOut() : absl::OkStatus();
+  const absl::StatusOr<Version> recorded = OpeningOfRecord(*store_, id);
+  if (absl::IsNotFound(recorded.status())) return absl::OkStatus();  // nobody has anything of it
+  ABACUS_RETURN_IF_ERROR(recorded.status());
+  return epoch < *recorded ? ShutOut() : absl::OkStatus();
 }
 
 absl::StatusOr<Ref<Layer>> ColumnStore::Open(ObjectId id, Version epoch) {
@@ -136,7 +196,7 @@ absl::StatusOr<Ref<Layer>> ColumnStore::Open(ObjectId id, Version epoch) {
   std::shared_ptr<ColumnFence> fence;
   {
     MutexLock lock(mutex_);
-    fence = opened_[id].fence;
+    fence = opened_[id].fence = fences_->Make(id);
   }
   ABACUS_RETURN_IF_ERROR(fence->Raise(epoch));
   const absl::Status made = store_->CreateAs(id, "", epoch.value);
@@ -155,6 +215,39 @@ absl::StatusOr<Ref<Layer>> ColumnStore::Open(ObjectId id, Version epoch) {
   return adopted;
 }
 
+absl::StatusOr<OpenedColumn> ColumnStore::OpenAndTell(ObjectId id, Version epoch) {
+  OpenedColumn opened;
+  ABACUS_ASSIGN_OR_RETURN(opened.layer, Open(id, epoch));
+  // After it: who wrote that one, or prepared one of these, is shut out.
+  ABACUS_ASSIGN_OR_RETURN(opened.recorded, OpeningOfRecord(*store_, id));
+  {
+    MutexLock lock(mutex_);
+    opened.log = log_;
+  }
+  if (!opened.log) return opened;
+  ABACUS_ASSIGN_OR_RETURN(opened.pending, opened.log->PendingOf(id));
+  return opened;
+}
+
+void ColumnStore::AddHooks(CommitLog::Host* host) const {
+  host->enter = [fences = fences_](const GroupPart& part) { return fences->Enter(part); };
+  host->is_over = [store = store_](const GroupFence& fence) { return IsOver(*store, fence); };
+  host->written = [watches = watches_](ObjectId id, uint64_t offset, uint64_t bytes) {
+    watches->Changed(id, offset, bytes);
+  };
+}
+
+void ColumnStore::TakeLog(const Ref<CommitLog>& log) {
+  MutexLock lock(mutex_);
+  log_ = log;
+}
+
+absl::StatusOr<Ref<CommitLog>> ColumnStore::Log() {
+  MutexLock lock(mutex_);
+  if (log_) return log_;
+  return absl::UnimplementedError("this server has no log of groups for its columns");
+}
+
 absl::Status ColumnStore::Close(ObjectId id, Version epoch) {
   const Turns::Turn turn(turns_, id);
   Opened closed;
@@ -166,6 +259,9 @@ absl::Status ColumnStore::Close(ObjectId id, Version epoch) {
     closed = std::move(found->second);
     opened_.erase(found);
   }
+  // Who opens it next has a fence of its own, which waits for nobody of before.
+  fences_->Forget(id);
+  closed.fence->Raise(Version{UINT64_MAX}).IgnoreError();  // there is no later one
   End(closed.layer);
   End(closed.before);
   return absl::OkStatus();
@@ -210,11 +306,17 @@ absl::StatusOr<std::vector<ColumnState>> ColumnStore::States(ObjectId after, uin
 
 absl::StatusOr<uint64_t> ColumnStore::SeenEpoch() {
   uint64_t seen = 0;
+  Ref<CommitLog> log;
   {
     MutexLock lock(mutex_);
     for (const auto& [id, opened] : opened_) {
       seen = std::max(seen, opened.epoch.value >> kEpochBits);
     }
+    log = log_;
+  }
+  if (log) {
+    ABACUS_ASSIGN_OR_RETURN(const Version newest, log->NewestOpening());
+    seen = std::max(seen, newest.value >> kEpochBits);
   }
   for (ObjectId after = 0;;) {
     ABACUS_ASSIGN_OR_RETURN(const std::vector<ObjectId> ids, store_->List(after, kLookedAtOnce));

@@ -12,6 +12,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "objfs/atomicity/commit_log.h"
 #include "objfs/layer/layer.h"
 #include "objfs/layer/version.h"
 #include "objfs/spread/column_watches.h"
@@ -49,6 +50,27 @@ class ColumnFence {
   runtime::CondVar changed_;
   Version epoch_ ABSL_GUARDED_BY(mutex_);
   int inside_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+// The fences of a server's columns that are open: for the groups that write to columns beside their
+// layers (CommitLog), which may be at it yet when the ColumnStore is gone.
+// Thread-safety: thread-safe. Blocking: no.
+class ColumnFences {
+ public:
+  // That of a column that is being opened; the one that it has.
+  std::shared_ptr<ColumnFence> Make(ObjectId id);
+  // The column is open no more: nobody enters by its fence from now on.
+  void Forget(ObjectId id);
+  // Passes of all that a group has to do with; they live as long as what is returned.
+  // Errors: kUnauthenticated - one of the columns was opened for somebody else since, or is not
+  // open, as after a restart of the server; or the group names no opening of it.
+  absl::StatusOr<std::shared_ptr<const void>> Enter(const GroupPart& part);
+
+ private:
+  std::shared_ptr<ColumnFence> Find(ObjectId id);
+
+  runtime::Mutex mutex_;
+  std::map<ObjectId, std::shared_ptr<ColumnFence>> fences_ ABSL_GUARDED_BY(mutex_);
 };
 
 // One opening of a column: its object in the store, for the client that it was opened for, and
@@ -127,6 +149,15 @@ struct ColumnState {
   ABACUS_FIELDS(id, size, allocated, record)
 };
 
+// A column that was just opened, and what its server knows of what was written by groups before.
+struct OpenedColumn {
+  runtime::Ref<Layer> layer;
+  runtime::Ref<CommitLog> log;        // the server's; none: it has none
+  Version recorded;                   // by which opening the record that is there was written
+  std::vector<PendingGroup> pending;  // of the column, in that log
+  ABACUS_FIELDS(layer, log, recorded, pending)
+};
+
 // A part of a column, for a copy of it.
 struct ColumnPiece {
   uint64_t offset = 0;
@@ -147,6 +178,10 @@ struct CopyProgress {
 // The columns that one server keeps of a volume's files, each under the file's own number, in a
 // store of their own. The volume says what is made and removed, and for whom a column is opened.
 //
+// Groups of blocks may be written to columns through the server's CommitLog, by several clients
+// that have one opening of a column together. They are fenced as the layers of openings are: a new
+// opening waits for those that are being prepared, and all others of before are refused.
+//
 // Thread-safety: thread-safe. Blocking: disk I/O; Open() also for calls of an earlier opening.
 class ColumnStore final : public runtime::AnchoredObject {
  public:
@@ -157,10 +192,20 @@ class ColumnStore final : public runtime::AnchoredObject {
   ColumnStore(std::shared_ptr<ObjectStore> store, Host host);
   ~ColumnStore() override;
 
+  // What the log of groups on this store is to ask and to tell. It may outlive the columns.
+  void AddHooks(CommitLog::Host* host) const;
+  // The log that was made with these. Once.
+  void TakeLog(const runtime::Ref<CommitLog>& log);
+
   // The column for who was promised the file by `epoch`, an empty one where there was none. Who had
   // it before is shut out. Errors: kUnauthenticated - a later epoch has opened it since the server
   // was started, and has not closed it; or has written the record that it has (fenced_record.h).
   absl::StatusOr<runtime::Ref<Layer>> Open(ObjectId id, Version epoch);
+  // Open(), and what is to be known then of groups of before, of which none is prepared any more.
+  // Errors: those of Open(); of the log: then nothing is known.
+  absl::StatusOr<OpenedColumn> OpenAndTell(ObjectId id, Version epoch);
+  // Errors: kUnimplemented - this server has none.
+  absl::StatusOr<runtime::Ref<CommitLog>> Log();
   // What was opened up to `epoch` is not used any more.
   absl::Status Close(ObjectId id, Version epoch);
   // For good, where they are there; durable when it returns.
@@ -169,7 +214,8 @@ class ColumnStore final : public runtime::AnchoredObject {
   absl::StatusOr<std::vector<ObjectId>> List(ObjectId after, uint64_t count_max);
   absl::StatusOr<std::vector<ColumnState>> States(ObjectId after, uint64_t count_max);
   // Of a volume whose map is elsewhere: the highest epoch in which a file that has a column here
-  // was made, or a column here was opened, as far as is known. Reads the attributes of all columns.
+  // was made, or a column here was opened, as far as is known; of groups that are not forgotten,
+  // too. Reads the attributes of all columns.
   absl::StatusOr<uint64_t> SeenEpoch();
   // The record as it is kept, with its opening (FencedRecord): a copy refuses the same.
   absl::StatusOr<ColumnState> State(ObjectId id);
@@ -205,7 +251,8 @@ class ColumnStore final : public runtime::AnchoredObject {
   absl::StatusOr<ColumnChanges> TakeChanges(ObjectId id, uint64_t watch);
 
   ABACUS_OBJECT(ColumnStore, "objfs.ColumnStore", 1, Open, Close, Remove, List, States, State,
-                CopyFrom, FollowFrom, FinishFrom, ReadPiece, Watch, TakeChanges, SeenEpoch)
+                CopyFrom, FollowFrom, FinishFrom, ReadPiece, Watch, TakeChanges, SeenEpoch, Log,
+                OpenAndTell)
 
  private:
   // A copy that has been begun here.
@@ -232,7 +279,7 @@ class ColumnStore final : public runtime::AnchoredObject {
   absl::Status CheckNotLate(ObjectId id, Version epoch);
 
   struct Opened {
-    std::shared_ptr<ColumnFence> fence = std::make_shared<ColumnFence>();
+    std::shared_ptr<ColumnFence> fence;
     Version epoch;
     runtime::Ref<Layer> layer;
     runtime::Ref<Layer> before;  // shut out: who has it shall be told so
@@ -244,8 +291,10 @@ class ColumnStore final : public runtime::AnchoredObject {
   const std::shared_ptr<ObjectStore> store_;
   const Host host_;
   const std::shared_ptr<ColumnWatches> watches_ = std::make_shared<ColumnWatches>();
+  const std::shared_ptr<ColumnFences> fences_ = std::make_shared<ColumnFences>();
   Turns turns_;  // by file
   runtime::Mutex mutex_;
+  runtime::Ref<CommitLog> log_ ABSL_GUARDED_BY(mutex_);
   std::map<ObjectId, Opened> opened_ ABSL_GUARDED_BY(mutex_);
   std::map<ObjectId, Incoming> incoming_ ABSL_GUARDED_BY(mutex_);
 };

@@ -3,6 +3,8 @@
 #include "objfs/spread/column_store.h"
 
 #include <algorithm>
+#include <chrono>
+#include <future>
 #include <memory>
 #include <random>
 #include <string>
@@ -10,76 +12,18 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "objfs/store/local_object_store.h"
-#include "objfs/store/model_disk.h"
+#include "objfs/spread/testing/column_server.h"
 #include "runtime/testing/cluster.h"
 
 namespace abacus::objfs {
 namespace {
 
 using runtime::Ref;
+using testing::BlockFor;
+using testing::ColumnServer;
 
 constexpr ObjectId kFile = 7;
 constexpr Version kNow{1};
-
-// A server of columns, whose power can go.
-class ColumnServer {
- public:
-  explicit ColumnServer(runtime::BindingManager& binding) : binding_(binding) { Start(); }
-  ~ColumnServer() { Stop(); }
-
-  void LosePower(uint64_t seed) {
-    disk_->CutPower();
-    Stop();
-    disk_->CutPower();
-    disk_->PowerOn(seed);
-    Start();
-  }
-  // Nothing that was written is lost.
-  void Restart() {
-    Stop();
-    Start();
-  }
-
-  absl::StatusOr<Ref<Layer>> Open(uint64_t epoch) { return columns_->Open(kFile, Version{epoch}); }
-  ColumnStore& columns() { return *local_; }
-  const Ref<ColumnStore>& ref() { return columns_; }
-  ObjectStore& store() { return *store_; }
-  uint64_t DiskCalls() { return disk_->Calls(); }
-
- private:
-  void Start() {
-    auto store = LocalObjectStore::Open(*disk_, {});
-    ASSERT_TRUE(store.ok()) << store.status();
-    // Openings have it until the cluster goes, and a store that is closed writes to its disk.
-    auto both = std::make_shared<StoreOnDisk>(StoreOnDisk{disk_, *std::move(store)});
-    store_ = std::shared_ptr<ObjectStore>(both, both->store.get());
-    ColumnStore::Host host;
-    host.adopt = [this](std::unique_ptr<ColumnLayer> layer) {
-      return Ref<Layer>(binding_.Adopt(std::move(layer)).base());
-    };
-    host.end = [this](const Ref<Layer>& layer) { binding_.Destroy(layer.rid()).IgnoreError(); };
-    auto columns = std::make_unique<ColumnStore>(store_, std::move(host));
-    local_ = columns.get();
-    columns_ = binding_.Adopt(std::move(columns));
-  }
-  void Stop() {
-    if (columns_) binding_.Destroy(columns_.rid()).IgnoreError();
-    columns_ = Ref<ColumnStore>();
-    store_.reset();
-  }
-
-  struct StoreOnDisk {
-    std::shared_ptr<PowerCutDisk> disk;
-    std::shared_ptr<ObjectStore> store;  // goes first
-  };
-
-  runtime::BindingManager& binding_;
-  const std::shared_ptr<PowerCutDisk> disk_ = std::make_shared<PowerCutDisk>();
-  std::shared_ptr<ObjectStore> store_;
-  ColumnStore* local_ = nullptr;
-  Ref<ColumnStore> columns_;
-};
 
 class ColumnStoreTest : public ::testing::Test {
  protected:
@@ -87,11 +31,25 @@ class ColumnStoreTest : public ::testing::Test {
     runtime::testing::ClusterOptions options;
     options.nodes = 1;
     options.types = [](size_t, runtime::testing::TestPoints&, runtime::ObjectTypes& types) {
-      types.Add<ColumnStore>().Add<ColumnLayer>();
+      types.Add<ColumnStore>().Add<ColumnLayer>().Add<CommitLog>();
     };
     return options;
   }
   runtime::BindingManager& binding() { return cluster_[0].binding(); }
+  static absl::StatusOr<Ref<Layer>> OpenAt(ColumnServer& server, uint64_t epoch) {
+    return server.ref()->Open(kFile, Version{epoch});
+  }
+  absl::StatusOr<Ref<Layer>> Open(uint64_t epoch) { return OpenAt(server_, epoch); }
+
+  // Of a group of this server's alone; kNone: it is prepared.
+  Refusal Prepare(Version id, const GroupPart& part) {
+    const auto reply = server_.Prepare(id, {0}, part);
+    EXPECT_TRUE(reply.ok()) << reply.status();
+    if (!reply.ok()) return Refusal::kUnusable;
+    EXPECT_EQ(reply->message.kind,
+              reply->refusal == Refusal::kNone ? CommitKind::kPrepared : CommitKind::kRefused);
+    return reply->refusal;
+  }
 
   static void WriteRecord(const Ref<Layer>& column, const std::string& record, bool durable) {
     const absl::Status set = column->SetInode(record, kNow);
@@ -107,34 +65,35 @@ class ColumnStoreTest : public ::testing::Test {
 
   runtime::testing::Cluster cluster_{Nodes()};
   ColumnServer server_{binding()};
+  HybridClock clock_{9, ColumnServer::NowUs};
 };
 
 TEST_F(ColumnStoreTest, AnEarlierOpeningIsRefusedAfterARestart) {
-  WriteRecord(*server_.Open(10), "R5 of 10", /*durable=*/true);
+  WriteRecord(*Open(10), "R5 of 10", /*durable=*/true);
   server_.LosePower(1);
-  EXPECT_TRUE(absl::IsUnauthenticated(server_.Open(9).status()));
-  const auto later = server_.Open(11);
+  EXPECT_TRUE(absl::IsUnauthenticated(Open(9).status()));
+  const auto later = Open(11);
   ASSERT_TRUE(later.ok()) << later.status();
   EXPECT_EQ(RecordOf(*later), "R5 of 10");
-  EXPECT_TRUE(absl::IsUnauthenticated(server_.Open(10).status()));
+  EXPECT_TRUE(absl::IsUnauthenticated(Open(10).status()));
 }
 
 TEST_F(ColumnStoreTest, AnEarlierOpeningIsRefusedAfterTheLaterOneWasClosed) {
-  WriteRecord(*server_.Open(10), "R5 of 10", /*durable=*/false);
+  WriteRecord(*Open(10), "R5 of 10", /*durable=*/false);
   ASSERT_TRUE(server_.columns().Close(kFile, {10}).ok());
-  EXPECT_TRUE(absl::IsUnauthenticated(server_.Open(9).status()));
-  EXPECT_TRUE(server_.Open(10).ok()) << "the same once more";
+  EXPECT_TRUE(absl::IsUnauthenticated(Open(9).status()));
+  EXPECT_TRUE(Open(10).ok()) << "the same once more";
 }
 
 // It has changed nothing that an earlier one could destroy.
 TEST_F(ColumnStoreTest, AnOpeningThatWroteNoRecordRefusesNobodyAfterARestart) {
-  WriteRecord(*server_.Open(5), "R5 of 5", /*durable=*/true);
-  ASSERT_TRUE(server_.Open(10).ok());
+  WriteRecord(*Open(5), "R5 of 5", /*durable=*/true);
+  ASSERT_TRUE(Open(10).ok());
   server_.Restart();
-  EXPECT_TRUE(absl::IsUnauthenticated(server_.Open(4).status()));
-  const auto earlier = server_.Open(9);
+  EXPECT_TRUE(absl::IsUnauthenticated(Open(4).status()));
+  const auto earlier = Open(9);
   ASSERT_TRUE(earlier.ok()) << earlier.status();
-  ASSERT_TRUE(server_.Open(10).ok());
+  ASSERT_TRUE(Open(10).ok());
   EXPECT_TRUE(absl::IsUnauthenticated((*earlier)->SetInode("R5 of 9", kNow)));
 }
 
@@ -159,7 +118,7 @@ TEST_F(ColumnStoreTest, AnOpeningSyncsNothingAndARecordNoMoreThanItself) {
     ASSERT_TRUE(server_.store().CreateAs(kPlain, "", 1).ok());
     write_plain(10);
   });
-  EXPECT_EQ(cost([&] { WriteRecord(*server_.Open(10), "R5 of 10", /*durable=*/true); }), plain_new);
+  EXPECT_EQ(cost([&] { WriteRecord(*Open(10), "R5 of 10", /*durable=*/true); }), plain_new);
   const uint64_t plain_set =
       cost([&] { ASSERT_TRUE(server_.store().SetAttributes(kPlain, "R5, not fenced", 11).ok()); });
   const uint64_t plain_again = cost([&] { write_plain(12); });
@@ -168,14 +127,14 @@ TEST_F(ColumnStoreTest, AnOpeningSyncsNothingAndARecordNoMoreThanItself) {
     SCOPED_TRACE(epoch);
     // Nothing is left to be made durable later, either: a flush has nothing to do.
     EXPECT_EQ(cost([&] {
-                const auto column = server_.Open(epoch);
+                const auto column = Open(epoch);
                 ASSERT_TRUE(column.ok()) << column.status();
                 ASSERT_TRUE((*column)->Flush(kNow).ok());
                 ASSERT_TRUE(server_.store().FlushAll().ok());
                 ASSERT_TRUE(server_.columns().Close(kFile, {epoch}).ok());
               }),
               0u);
-    const auto column = server_.Open(epoch);
+    const auto column = Open(epoch);
     ASSERT_TRUE(column.ok()) << column.status();
     EXPECT_EQ(cost([&] { WriteRecord(*column, "R5, not flushed", /*durable=*/false); }), plain_set);
     for (const char* const record : {"R5, the first", "R5, the next"}) {
@@ -185,13 +144,13 @@ TEST_F(ColumnStoreTest, AnOpeningSyncsNothingAndARecordNoMoreThanItself) {
   }
   // And it is a fence.
   server_.LosePower(1);
-  EXPECT_TRUE(absl::IsUnauthenticated(server_.Open(12).status()));
+  EXPECT_TRUE(absl::IsUnauthenticated(Open(12).status()));
 }
 
 TEST_F(ColumnStoreTest, ARecordOfAnEarlierBuildIsReadAndRefusesNobody) {
   ASSERT_TRUE(server_.store().CreateAs(kFile, "", 1).ok());
   ASSERT_TRUE(server_.store().SetAttributes(kFile, "R5 of long ago", 99).ok());
-  const auto opened = server_.Open(3);
+  const auto opened = Open(3);
   ASSERT_TRUE(opened.ok()) << opened.status();
   EXPECT_EQ(RecordOf(*opened), "R5 of long ago");
   EXPECT_EQ(server_.columns().States(0, 10)->at(0).record, "R5 of long ago");
@@ -199,17 +158,17 @@ TEST_F(ColumnStoreTest, ARecordOfAnEarlierBuildIsReadAndRefusesNobody) {
   EXPECT_EQ(RecordOf(*opened), "R5 of 3");
   EXPECT_EQ(server_.columns().States(0, 10)->at(0).record, "R5 of 3");
   server_.Restart();
-  EXPECT_TRUE(absl::IsUnauthenticated(server_.Open(2).status()));
+  EXPECT_TRUE(absl::IsUnauthenticated(Open(2).status()));
 }
 
 TEST_F(ColumnStoreTest, ACopyOfAColumnRefusesWhomTheColumnRefused) {
-  WriteRecord(*server_.Open(10), "R5 of 10", /*durable=*/true);
+  WriteRecord(*Open(10), "R5 of 10", /*durable=*/true);
   ColumnServer other(binding());
   const absl::Status copied = other.columns().FinishFrom(server_.ref(), kFile, 0);
   ASSERT_TRUE(copied.ok()) << copied;
   other.LosePower(1);
-  EXPECT_TRUE(absl::IsUnauthenticated(other.Open(9).status()));
-  const auto there = other.Open(11);
+  EXPECT_TRUE(absl::IsUnauthenticated(OpenAt(other, 9).status()));
+  const auto there = OpenAt(other, 11);
   ASSERT_TRUE(there.ok()) << there.status();
   EXPECT_EQ(RecordOf(*there), "R5 of 10");
 }
@@ -224,7 +183,7 @@ TEST_F(ColumnStoreTest, WhoWroteTheRecordThatIsThereRefusesAllBefore) {
     uint64_t epoch = 100, durable = 0;
     for (int step = 0; step < 8; ++step) {
       epoch += 1 + random() % 3;
-      const auto column = server_.Open(epoch);
+      const auto column = Open(epoch);
       ASSERT_TRUE(column.ok()) << column.status();
       if (random() % 3 == 0) continue;
       const bool flushes = random() % 2 == 0;
@@ -238,11 +197,151 @@ TEST_F(ColumnStoreTest, WhoWroteTheRecordThatIsThereRefusesAllBefore) {
     const uint64_t wrote = record.empty() ? 0 : std::stoull(record);
     EXPECT_GE(wrote, durable);
     if (wrote > 0) {
-      EXPECT_TRUE(absl::IsUnauthenticated(server_.Open(wrote - 1).status()));
-      EXPECT_TRUE(absl::IsUnauthenticated(server_.Open(1).status()));
+      EXPECT_TRUE(absl::IsUnauthenticated(Open(wrote - 1).status()));
+      EXPECT_TRUE(absl::IsUnauthenticated(Open(1).status()));
     }
-    EXPECT_TRUE(server_.Open(std::max<uint64_t>(wrote, 1)).ok());
+    EXPECT_TRUE(Open(std::max<uint64_t>(wrote, 1)).ok());
   }
+}
+
+// -- groups of blocks, of several clients
+// -----------------------------------------------------------
+
+TEST_F(ColumnStoreTest, AGroupOfAnEarlierOpeningIsRefused) {
+  ASSERT_TRUE(Open(10).ok());
+  EXPECT_EQ(Prepare(clock_.Next(), BlockFor(kFile, Version{10}, 0, 'a')), Refusal::kNone);
+  EXPECT_EQ(Prepare(clock_.Next(), BlockFor(kFile, Version{11}, 1, 'a')), Refusal::kShutOut);
+  ASSERT_TRUE(Open(11).ok());
+  EXPECT_EQ(Prepare(clock_.Next(), BlockFor(kFile, Version{10}, 1, 'a')), Refusal::kShutOut);
+  EXPECT_EQ(Prepare(clock_.Next(), BlockFor(kFile, Version{11}, 1, 'a')), Refusal::kNone);
+  // Nor one that says nothing of an opening, or has to do with a column that is not open.
+  GroupPart unfenced = BlockFor(kFile, Version{11}, 2, 'a');
+  unfenced.fences.clear();
+  EXPECT_EQ(Prepare(clock_.Next(), unfenced), Refusal::kShutOut);
+  GroupPart more = BlockFor(kFile, Version{11}, 2, 'a');
+  more.reads.push_back({kFile + 1, 0, Version()});
+  EXPECT_EQ(Prepare(clock_.Next(), more), Refusal::kShutOut);
+  EXPECT_EQ(Prepare(clock_.Next(), BlockFor(kFile + 1, Version{11}, 2, 'a')), Refusal::kShutOut);
+  ASSERT_TRUE(server_.columns().Close(kFile, {11}).ok());
+  EXPECT_EQ(Prepare(clock_.Next(), BlockFor(kFile, Version{11}, 2, 'a')), Refusal::kShutOut);
+}
+
+TEST_F(ColumnStoreTest, AnOpeningWaitsForAGroupThatIsBeingPrepared) {
+  std::promise<void> entered, may_go_on;
+  auto goes_on = may_go_on.get_future().share();
+  ColumnServer server(binding(), 0, [&](CommitLog::Host* host) {
+    host->enter = [&, enter = host->enter](const GroupPart& part) {
+      auto inside = enter(part);
+      entered.set_value();
+      goes_on.wait();
+      return inside;
+    };
+  });
+  ASSERT_TRUE(OpenAt(server, 10).ok());
+  const Version id = clock_.Next();
+  auto prepared = std::async(std::launch::async, [&] {
+    return server.Prepare(id, {0}, BlockFor(kFile, Version{10}, 0, 'a'));
+  });
+  entered.get_future().wait();
+  auto opened =
+      std::async(std::launch::async, [&] { return server.ref()->OpenAndTell(kFile, Version{11}); });
+  EXPECT_EQ(opened.wait_for(std::chrono::milliseconds(50)), std::future_status::timeout);
+  may_go_on.set_value();
+  const auto reply = prepared.get();
+  ASSERT_TRUE(reply.ok()) << reply.status();
+  EXPECT_EQ(reply->message.kind, CommitKind::kPrepared);
+  const auto column = opened.get();
+  ASSERT_TRUE(column.ok()) << column.status();
+  ASSERT_EQ(column->pending.size(), 1u) << "it did not wait";
+  EXPECT_EQ(column->pending[0].id, id);
+  EXPECT_TRUE(column->log);
+}
+
+// Also where nobody has the column open any more, and it is opened anew.
+TEST_F(ColumnStoreTest, WhoClosesAColumnWaitsForAGroupThatIsBeingPrepared) {
+  std::promise<void> entered, may_go_on;
+  auto goes_on = may_go_on.get_future().share();
+  ColumnServer server(binding(), 0, [&](CommitLog::Host* host) {
+    host->enter = [&, enter = host->enter](const GroupPart& part) {
+      auto inside = enter(part);
+      entered.set_value();
+      goes_on.wait();
+      return inside;
+    };
+  });
+  ASSERT_TRUE(OpenAt(server, 10).ok());
+  auto prepared = std::async(std::launch::async, [&] {
+    return server.Prepare(clock_.Next(), {0}, BlockFor(kFile, Version{10}, 0, 'a'));
+  });
+  entered.get_future().wait();
+  auto opened = std::async(std::launch::async, [&] {
+    EXPECT_TRUE(server.ref()->Close(kFile, Version{10}).ok());
+    return server.ref()->OpenAndTell(kFile, Version{11});
+  });
+  EXPECT_EQ(opened.wait_for(std::chrono::milliseconds(50)), std::future_status::timeout);
+  may_go_on.set_value();
+  EXPECT_TRUE(prepared.get().ok());
+  const auto column = opened.get();
+  ASSERT_TRUE(column.ok()) << column.status();
+  EXPECT_EQ(column->pending.size(), 1u) << "it did not wait";
+}
+
+TEST_F(ColumnStoreTest, AServerThatWasStartedAgainRefusesGroupsUntilTheColumnIsOpened) {
+  WriteRecord(*Open(10), "R5 of 10", /*durable=*/true);
+  server_.LosePower(1);
+  EXPECT_EQ(Prepare(clock_.Next(), BlockFor(kFile, Version{10}, 0, 'a')), Refusal::kShutOut);
+  const auto column = server_.ref()->OpenAndTell(kFile, Version{11});
+  ASSERT_TRUE(column.ok()) << column.status();
+  EXPECT_EQ(column->recorded, Version{10});
+  EXPECT_TRUE(column->pending.empty());
+  EXPECT_EQ(Prepare(clock_.Next(), BlockFor(kFile, Version{11}, 0, 'a')), Refusal::kNone);
+}
+
+TEST_F(ColumnStoreTest, WhatWasPunchedUnderALaterRecordDoesNotComeBackWithTheLog) {
+  ASSERT_TRUE(Open(10).ok());
+  const Version id = clock_.Next();
+  ASSERT_EQ(Prepare(id, BlockFor(kFile, Version{10}, 0, 'a')), Refusal::kNone);
+  ASSERT_TRUE(server_.Tell(CommitKind::kCommit, id).ok());
+  ASSERT_EQ(server_.ByteAt(kFile, 0), 'a');
+  const auto later = Open(11);
+  ASSERT_TRUE(later.ok()) << later.status();
+  WriteRecord(*later, "R5 of 11", /*durable=*/true);
+  ASSERT_TRUE((*later)->Punch(Range{0, ObjectStore::kBlockBytes}, clock_.Next()).ok());
+  ASSERT_TRUE((*later)->Flush(clock_.Next()).ok());
+  server_.LosePower(2);
+  EXPECT_EQ(server_.ByteAt(kFile, 0), '\0');
+  EXPECT_EQ(server_.log().Counts()->dropped, 1u);
+}
+
+TEST_F(ColumnStoreTest, WhatGroupsWriteIsToldToWhoCopiesTheColumn) {
+  ASSERT_TRUE(Open(10).ok());
+  const auto watch = server_.columns().Watch(kFile);
+  ASSERT_TRUE(watch.ok()) << watch.status();
+  const Version id = clock_.Next();
+  ASSERT_EQ(Prepare(id, BlockFor(kFile, Version{10}, 3, 'a')), Refusal::kNone);
+  ASSERT_TRUE(server_.Tell(CommitKind::kCommit, id).ok());
+  const auto changes = server_.columns().TakeChanges(kFile, *watch);
+  ASSERT_TRUE(changes.ok()) << changes.status();
+  constexpr uint64_t kBytes = ObjectStore::kBlockBytes;
+  EXPECT_EQ(changes->ranges, (std::vector<Range>{{3 * kBytes, kBytes}}));
+}
+
+TEST_F(ColumnStoreTest, TheEpochOfGroupsThatAreNotForgottenIsSeen) {
+  const Version opening{uint64_t{5} << 40 | 1};
+  ASSERT_TRUE(Open(opening.value).ok());
+  ASSERT_EQ(Prepare(clock_.Next(), BlockFor(kFile, opening, 0, 'a')), Refusal::kNone);
+  server_.Restart();
+  EXPECT_EQ(server_.columns().SeenEpoch().value_or(0), 5u);
+}
+
+TEST_F(ColumnStoreTest, ALogOutlivesItsColumns) {
+  ASSERT_TRUE(Open(10).ok());
+  const Version id = clock_.Next();
+  ASSERT_EQ(Prepare(id, BlockFor(kFile, Version{10}, 0, 'a')), Refusal::kNone);
+  server_.EndColumns();
+  EXPECT_TRUE(server_.Tell(CommitKind::kCommit, id).ok());
+  EXPECT_EQ(server_.ByteAt(kFile, 0), 'a');
+  EXPECT_EQ(Prepare(clock_.Next(), BlockFor(kFile, Version{9}, 1, 'a')), Refusal::kShutOut);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "objfs/spread/spread_layer.h"
 
 #include <algorithm>
+#include <chrono>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +12,12 @@ namespace abacus::objfs {
 using runtime::Block;
 using runtime::MutexLock;
 using runtime::Ref;
+
+SpreadLayer::SpreadLayer()
+    : SpreadLayer([] {
+        const auto now = std::chrono::steady_clock::now().time_since_epoch();
+        return int64_t{std::chrono::nanoseconds(now).count()};
+      }) {}
 
 absl::Status SpreadLayer::Bind(const Ref<Volume>& volume, const Ref<ColumnsLayer>& columns,
                                ObjectId id, uint16_t writer) {
@@ -30,35 +37,46 @@ SpreadLayer::Inside::~Inside() {
   layer_->changed_.SignalAll();
 }
 
-absl::StatusOr<SpreadLayer::Inside> SpreadLayer::Enter(Version now) {
-  for (;;) {
-    bool closes = false;
-    {
-      MutexLock lock(mutex_);
-      newest_ = std::max(newest_, now);
+absl::StatusOr<SpreadLayer::Inside> SpreadLayer::Enter(Use use, Version now) {
+  bool closes = false;
+  {
+    MutexLock lock(mutex_);
+    newest_ = std::max(newest_, now);
+    for (;;) {
       // Who comes now waits at the front end, or the break would never see the last one leave.
       if (breaking_ > 0) return WouldBlock("a promise that is being given back");
-      while (opening_) changed_.Wait(mutex_);
-      if (breaking_ > 0) continue;
-      closes = open_ && stale_ && inside_ == 0;
-      if (open_ && !closes) {
-        ++inside_;
-        return Inside(this);
+      if (!opening_) {
+        if (use == Use::kAlone && (shared_ || !open_)) alone_ = true;
+        // After a while it is tried alone again, by a call that has nobody here to wait for.
+        const bool leaves =
+            shared_ && (alone_ || (inside_ == 0 && !choice_.WantsTogether(steady_ns_())));
+        closes = open_ && (leaves || stale_) && inside_ == 0;
+        if (!open_ || closes) break;
+        if (!leaves) {
+          ++inside_;
+          return Inside(this, shared_);
+        }
       }
-      opening_ = true;
+      // For calls of this client to columns, which wait for no other one.
+      changed_.Wait(mutex_);
     }
-    absl::Status status = closes ? Leave(now) : absl::OkStatus();
-    if (closes && !status.ok()) {
-      // What the columns had may come back with them, or is lost: as after a crash.
-      MutexLock lock(mutex_);
-      late_.Update(status);
-    }
-    status = Open(now);
-    MutexLock lock(mutex_);
-    opening_ = false;
-    changed_.SignalAll();
-    ABACUS_RETURN_IF_ERROR(status);
+    opening_ = true;
   }
+  if (closes) {
+    // What the columns had may come back with them, or is lost: as after a crash.
+    const absl::Status left = Leave(now);
+    MutexLock lock(mutex_);
+    late_.Update(left);
+  }
+  const absl::Status opened = Open(now);
+  MutexLock lock(mutex_);
+  opening_ = false;
+  changed_.SignalAll();
+  ABACUS_RETURN_IF_ERROR(opened);
+  // A break that has come meanwhile waits for this call: were it sent away, two clients could take
+  // the columns from each other for ever, and no call of either were made.
+  ++inside_;
+  return Inside(this, shared_);
 }
 
 std::optional<SpreadLayer::Inside> SpreadLayer::EnterIfOpen(Version now) {
@@ -68,33 +86,72 @@ std::optional<SpreadLayer::Inside> SpreadLayer::EnterIfOpen(Version now) {
   while (breaking_ > 0 || opening_) changed_.Wait(mutex_);
   if (!open_) return std::nullopt;
   ++inside_;
-  return Inside(this);
+  return Inside(this, shared_);
 }
 
-absl::Status SpreadLayer::Open(Version now) {
+absl::StatusOr<Promise> SpreadLayer::TakePromise(PromiseKind kind, Version now, bool* is_another) {
   Promise promise;
-  bool is_another = false;
   for (;;) {
-    const absl::StatusOr<Promise> claimed = below()->Claim(PromiseKind::kWrite, now);
+    const absl::StatusOr<Promise> claimed = below()->Claim(kind, now);
     MutexLock lock(mutex_);
     // What is above writes back while the promise breaks that it was written under: it is not over.
-    const bool breaks = IsWouldBlock(claimed.status()) && promise_.kind != PromiseKind::kNone &&
+    // Under one together nothing was kept.
+    const bool breaks = IsWouldBlock(claimed.status()) && promise_.kind == PromiseKind::kWrite &&
                         promise_.given > broken_;
     if (!breaks) ABACUS_RETURN_IF_ERROR(claimed.status());
     promise = breaks ? promise_ : *claimed;
     if (promise.given <= broken_) continue;  // that one is over already
-    is_another = promise.given != promise_.given;
+    *is_another = promise.given != promise_.given;
     promise_ = promise;
     break;
   }
-  if (is_another) {
+  if (*is_another) {
     // Others may have written under a promise between: what is left of before is not for these.
     const absl::Status closed = Close(now);
     MutexLock lock(mutex_);
     late_.Update(closed);
   }
+  return promise;
+}
+
+absl::Status SpreadLayer::Open(Version now) {
+  Version refused;  // the promise together under which the volume opened nothing
+  for (;;) {
+    bool together = false;
+    {
+      MutexLock lock(mutex_);
+      // Those above may keep something under a promise to write that is there already.
+      together =
+          !alone_ && promise_.kind != PromiseKind::kWrite && choice_.WantsTogether(steady_ns_());
+    }
+    bool is_another = false;
+    ABACUS_ASSIGN_OR_RETURN(
+        const Promise promise,
+        TakePromise(together ? PromiseKind::kTogether : PromiseKind::kWrite, now, &is_another));
+    if (promise.kind != PromiseKind::kTogether) {
+      ABACUS_RETURN_IF_ERROR(OpenAlone(now));
+      {
+        MutexLock lock(mutex_);
+        if (is_another) choice_.OpenedAlone(steady_ns_());
+        if (!together) alone_ = false;
+      }
+      return together ? Share(now) : absl::OkStatus();
+    }
+    const absl::StatusOr<SharedColumns> shared = volume_->OpenShared(writer_, id_);
+    if (shared.ok() && TakeShared(*shared).ok()) return absl::OkStatus();
+    // The promise is over, and is claimed anew. Where it is not, it is the opening that is no more,
+    // or of no use here: it is made anew alone.
+    if (!IsWouldBlock(shared.status()) || refused == promise.given) WantAlone();
+    refused = promise.given;
+  }
+}
+
+absl::Status SpreadLayer::OpenAlone(Version now) {
   ABACUS_ASSIGN_OR_RETURN(const OpenedColumns opened, volume_->OpenColumns(writer_, id_));
   ABACUS_RETURN_IF_ERROR(columns_->TakeColumns(opened.columns, opened.witness));
+  if (!opened.missed.empty()) {
+    ABACUS_RETURN_IF_ERROR(columns_->NoteMissed(opened.missed, now));
+  }
   ABACUS_ASSIGN_OR_RETURN(const uint64_t size, columns_->Size(now));
   // A client that died may not have told it.
   if (size != opened.size) ABACUS_RETURN_IF_ERROR(below()->Truncate(size, now));
@@ -107,6 +164,55 @@ absl::Status SpreadLayer::Open(Version now) {
   return absl::OkStatus();
 }
 
+absl::Status SpreadLayer::Share(Version now) {
+  const absl::StatusOr<bool> closed = columns_->CloseToShare(now);
+  bool may_later = false;
+  if (closed.ok() && *closed) {
+    {
+      MutexLock lock(mutex_);
+      open_ = false;
+    }
+    const absl::StatusOr<SharedColumns> shared = volume_->BeginShared(writer_, id_);
+    if (shared.ok()) {
+      {
+        MutexLock lock(mutex_);
+        promise_.kind = PromiseKind::kTogether;
+      }
+      if (TakeShared(*shared).ok()) return absl::OkStatus();
+      WantAlone();
+      return Open(now);  // by a promise of its own
+    }
+    may_later = IsWouldBlock(shared.status());
+  }
+  // Others who wait to share wait for this one no more. Where its promise breaks they do not.
+  below()->Claim(PromiseKind::kNone, now).status().IgnoreError();
+  bool is_open = false;
+  {
+    MutexLock lock(mutex_);
+    if (!may_later) choice_.CouldNotShare();
+    is_open = open_;
+  }
+  return is_open ? absl::OkStatus() : OpenAlone(now);
+}
+
+absl::Status SpreadLayer::TakeShared(const SharedColumns& shared) {
+  ABACUS_RETURN_IF_ERROR(columns_->TakeShared(shared));
+  MutexLock lock(mutex_);
+  open_ = shared_ = true;
+  stale_ = false;
+  shared_size_ = shared.size;
+  // The inode has it: who opened the columns alone before has told it.
+  told_size_ = shared.size;
+  durable_size_.reset();
+  choice_.OpenedTogether();
+  return absl::OkStatus();
+}
+
+void SpreadLayer::WantAlone() {
+  MutexLock lock(mutex_);
+  alone_ = true;
+}
+
 absl::Status SpreadLayer::Close(Version now) {
   {
     MutexLock lock(mutex_);
@@ -115,7 +221,7 @@ absl::Status SpreadLayer::Close(Version now) {
   absl::Status status = TellSize(now);
   status.Update(columns_->CloseColumns(now));
   MutexLock lock(mutex_);
-  open_ = false;
+  open_ = shared_ = false;
   return std::exchange(unflushed_, false) ? status : absl::OkStatus();
 }
 
@@ -132,7 +238,7 @@ absl::Status SpreadLayer::Leave(Version now) {
   }
   if (status.ok()) return Close(now);
   MutexLock lock(mutex_);
-  open_ = false;
+  open_ = shared_ = false;
   return status;
 }
 
@@ -153,6 +259,7 @@ absl::Status SpreadLayer::Retire(Version now, Version given, bool ends) {
   const absl::Status status = Close(now);
   MutexLock lock(mutex_);
   if (ends) {
+    if (promise_.kind == PromiseKind::kWrite) choice_.Broken(steady_ns_());
     promise_ = Promise();
     late_.Update(status);
   }
@@ -163,9 +270,9 @@ absl::Status SpreadLayer::Retire(Version now, Version given, bool ends) {
 }
 
 absl::StatusOr<Promise> SpreadLayer::Claim(PromiseKind, Version now) {
-  ABACUS_ASSIGN_OR_RETURN(const Inside inside, Enter(now));
+  ABACUS_ASSIGN_OR_RETURN(const Inside inside, Enter(Use::kAny, now));
   MutexLock lock(mutex_);
-  return promise_;
+  return inside.is_shared() ? Promise{PromiseKind::kNone, promise_.given} : promise_;
 }
 
 // A promise to share is never claimed here.
@@ -193,23 +300,35 @@ absl::Status SpreadLayer::TakeLate() {
 }
 
 absl::Status SpreadLayer::TellSize(Version now) {
+  uint64_t size = 0;
+  bool shared = false;
   {
     // One after the other: an older size is not to come last.
     MutexLock lock(mutex_);
     while (telling_) changed_.Wait(mutex_);
     if (!std::exchange(unpushed_, false)) return absl::OkStatus();
     telling_ = true;
+    shared = shared_;
+    size = shared_size_;
   }
-  const absl::StatusOr<uint64_t> size = columns_->Size(now);
-  const absl::Status told =
-      size.ok() ? below()->Truncate(*size, now) : size.status();  // of the same size: the times
+  absl::Status told;
+  if (shared) {
+    told = below()->Push(now);  // the size stays, and to set it would break others' promises
+  } else {
+    const absl::StatusOr<uint64_t> now_there = columns_->Size(now);
+    told = now_there.status();
+    if (told.ok()) {
+      size = *now_there;
+      told = below()->Truncate(size, now);  // of the same size: the times
+    }
+  }
   MutexLock lock(mutex_);
   telling_ = false;
   changed_.SignalAll();
   if (told.ok()) {
     ++tells_;
-    told_size_ = *size;
-    if (durable_size_ != *size) durable_size_.reset();
+    told_size_ = size;
+    if (durable_size_ != size) durable_size_.reset();
     return told;
   }
   unpushed_ = true;
@@ -229,7 +348,8 @@ void SpreadLayer::TakeNotice(const absl::Status& status) {
 // beside it did not flush what came later.
 void SpreadLayer::Changes() {
   MutexLock lock(mutex_);
-  unpushed_ = unflushed_ = true;
+  unpushed_ = true;
+  if (!shared_) unflushed_ = true;  // else it is durable when the call returns
 }
 
 namespace {
@@ -241,19 +361,32 @@ const absl::Status& SpreadStatusOf(const absl::StatusOr<T>& value) {
 }  // namespace
 
 template <typename F>
-auto SpreadLayer::Call(Version now, F&& call) -> decltype(call()) {
-  ABACUS_ASSIGN_OR_RETURN(const Inside inside, Enter(now));
-  auto result = call();
-  TakeNotice(SpreadStatusOf(result));
-  return result;
+auto SpreadLayer::Call(Use use, Version now, F&& call) -> decltype(call()) {
+  for (;;) {
+    {
+      ABACUS_ASSIGN_OR_RETURN(const Inside inside, Enter(use, now));
+      auto result = call();
+      const absl::Status& status = SpreadStatusOf(result);
+      if (!inside.is_shared()) {
+        TakeNotice(status);
+        return result;
+      }
+      // Shut out: the columns were opened for somebody else, or a server was started again. Whether
+      // it is the client that is none any more, who claims a promise is told.
+      const bool needs_alone =
+          IsNeedsAlone(status) || IsNoClient(status) || absl::IsUnavailable(status);
+      if (!needs_alone) return result;
+    }
+    use = Use::kAlone;  // where the answer is another one
+  }
 }
 
 absl::StatusOr<ReadResult> SpreadLayer::Read(uint64_t offset, uint64_t bytes, Version now) {
-  return Call(now, [&] { return columns_->Read(offset, bytes, now); });
+  return Call(Use::kAny, now, [&] { return columns_->Read(offset, bytes, now); });
 }
 
 absl::Status SpreadLayer::Write(uint64_t offset, const Block& bytes, Version now) {
-  return Call(now, [&] {
+  return Call(Use::kAny, now, [&] {
     Changes();
     auto result = columns_->Write(offset, bytes, now);
     Changes();
@@ -262,7 +395,7 @@ absl::Status SpreadLayer::Write(uint64_t offset, const Block& bytes, Version now
 }
 
 absl::StatusOr<uint64_t> SpreadLayer::Append(const Block& bytes, Version now) {
-  return Call(now, [&] {
+  return Call(Use::kAlone, now, [&] {
     Changes();
     auto result = columns_->Append(bytes, now);
     Changes();
@@ -272,7 +405,7 @@ absl::StatusOr<uint64_t> SpreadLayer::Append(const Block& bytes, Version now) {
 
 // Who sets a size asks the inode for it then.
 absl::Status SpreadLayer::Truncate(uint64_t size, Version now) {
-  return Call(now, [&]() -> absl::Status {
+  return Call(Use::kAlone, now, [&]() -> absl::Status {
     Changes();
     const absl::Status cut = columns_->Truncate(size, now);
     Changes();
@@ -281,7 +414,7 @@ absl::Status SpreadLayer::Truncate(uint64_t size, Version now) {
 }
 
 absl::Status SpreadLayer::Punch(Range range, Version now) {
-  return Call(now, [&] {
+  return Call(Use::kAlone, now, [&] {
     Changes();
     auto result = columns_->Punch(range, now);
     Changes();
@@ -290,7 +423,7 @@ absl::Status SpreadLayer::Punch(Range range, Version now) {
 }
 
 absl::StatusOr<uint64_t> SpreadLayer::Seek(uint64_t offset, bool data, Version now) {
-  return Call(now, [&] { return columns_->Seek(offset, data, now); });
+  return Call(Use::kAlone, now, [&] { return columns_->Seek(offset, data, now); });
 }
 
 absl::Status SpreadLayer::Push(Version now) {
@@ -311,7 +444,7 @@ absl::Status SpreadLayer::FlushWith(bool times, Version now) {
   }
   // Nobody else may call for as long as what is left cannot be flushed. A promise that is being
   // given back has it flushed.
-  const absl::Status opened = stale ? Enter(now).status() : absl::OkStatus();
+  const absl::Status opened = stale ? Enter(Use::kAny, now).status() : absl::OkStatus();
   if (!opened.ok() && !IsWouldBlock(opened)) return opened;
   {
     const std::optional<Inside> inside = EnterIfOpen(now);
@@ -350,24 +483,24 @@ absl::Status SpreadLayer::FlushWith(bool times, Version now) {
 }
 
 absl::StatusOr<Attributes> SpreadLayer::GetAttributes(Version now) {
-  return Call(now, [&] { return columns_->GetAttributes(now); });
+  return Call(Use::kAny, now, [&] { return columns_->GetAttributes(now); });
 }
 
 absl::StatusOr<CommitResult> SpreadLayer::Commit(const std::vector<RangeVersion>& reads,
                                                  const std::vector<RangeWrite>& writes,
                                                  Version now) {
-  return Call(now, [&] { return columns_->Commit(reads, writes, now); });
+  return Call(Use::kAlone, now, [&] { return columns_->Commit(reads, writes, now); });
 }
 
 absl::StatusOr<RebuildProgress> SpreadLayer::Rebuild(uint64_t stripes, Version now) {
   const auto rebuild = [&] { return columns_->Rebuild(stripes, now); };
-  auto progress = Call(now, rebuild);
+  auto progress = Call(Use::kAlone, now, rebuild);
   // The server may be back since the columns were opened: they are opened anew, once.
-  return absl::IsUnavailable(progress.status()) ? Call(now, rebuild) : progress;
+  return absl::IsUnavailable(progress.status()) ? Call(Use::kAlone, now, rebuild) : progress;
 }
 
 absl::StatusOr<ScrubProgress> SpreadLayer::Scrub(uint64_t from, uint64_t stripes, Version now) {
-  return Call(now, [&] { return columns_->Scrub(from, stripes, now); });
+  return Call(Use::kAlone, now, [&] { return columns_->Scrub(from, stripes, now); });
 }
 
 // -- state ----------------------------------------------------------------------------------------
@@ -381,6 +514,13 @@ void SpreadLayer::Checkpoint(runtime::CheckpointWriter& writer) const {
   writer.Write(id_);
   writer.Write(writer_);
   writer.Write(open_);
+  writer.Write(shared_);
+  writer.Write(alone_);
+  writer.Write(shared_size_);
+  const ShareChoice::Travelling choice = choice_.Travels();
+  writer.Write(choice.breaks);
+  writer.Write(choice.together);
+  writer.Write(choice.together_for);
   writer.Write(stale_);
   writer.Write(unpushed_);
   writer.Write(unflushed_);
@@ -399,6 +539,16 @@ absl::Status SpreadLayer::Restore(runtime::CheckpointReader& reader) {
   reader.Read(id_);
   reader.Read(writer_);
   reader.Read(open_);
+  if (reader.version() >= 2) {
+    reader.Read(shared_);
+    reader.Read(alone_);
+    reader.Read(shared_size_);
+    ShareChoice::Travelling choice;
+    reader.Read(choice.breaks);
+    reader.Read(choice.together);
+    reader.Read(choice.together_for);
+    choice_.Arrives(choice, steady_ns_());
+  }
   reader.Read(stale_);
   reader.Read(unpushed_);
   reader.Read(unflushed_);
@@ -413,7 +563,7 @@ absl::Status SpreadLayer::Restore(runtime::CheckpointReader& reader) {
 
 void SpreadLayer::AddFacts(std::vector<std::pair<std::string, std::string>>* facts) const {
   MutexLock lock(mutex_);
-  facts->emplace_back("columns", open_ ? "open" : "closed");
+  facts->emplace_back("columns", shared_ ? "shared" : open_ ? "open" : "closed");
 }
 
 }  // namespace abacus::objfs

@@ -43,13 +43,15 @@ bool CallbackTable::Follows(Want want, Want earlier) {
     case Want::kLook:
       return false;
     case Want::kChange:
-      return earlier == Want::kShare || earlier == Want::kWrite;
+      return IsPromise(earlier);
     case Want::kShare:
-      return earlier == Want::kChange || earlier == Want::kWrite;
+      return earlier == Want::kChange || earlier == Want::kWrite || earlier == Want::kTogether;
     case Want::kWrite:
       return earlier != Want::kAlter;
     case Want::kAlter:
       return false;
+    case Want::kTogether:  // beside each other; but also a look comes, however many share
+      return earlier != Want::kAlter && earlier != Want::kTogether;
   }
   return true;
 }
@@ -57,8 +59,9 @@ bool CallbackTable::Follows(Want want, Want earlier) {
 bool CallbackTable::IsInTheWay(uint16_t writer, Want want, uint16_t other, const Holder& holder) {
   if (want == Want::kAlter) return false;  // bytes are another matter
   // One's own promise that is being broken is given back first.
-  if (other == writer) return holder.breaking && (want == Want::kShare || want == Want::kWrite);
-  return holder.may_write || want == Want::kChange || want == Want::kWrite;
+  if (other == writer) return holder.breaking && IsPromise(want);
+  if (want == Want::kTogether) return !holder.together || holder.breaking;
+  return holder.excludes() || want == Want::kChange || want == Want::kWrite;
 }
 
 bool CallbackTable::IsHindered(const Object& object, uint16_t writer, Want want) {
@@ -66,13 +69,14 @@ bool CallbackTable::IsHindered(const Object& object, uint16_t writer, Want want)
     if (IsInTheWay(writer, want, other, holder)) return true;
   }
   if (StopsKnowing(want) && IsKnownToOthers(object, writer)) return true;
-  if (want != Want::kShare && want != Want::kWrite) return false;
+  if (!IsPromise(want)) return false;
   return std::any_of(object.changing.begin(), object.changing.end(),
                      [writer](const auto& change) { return change.first != writer; });
 }
 
 bool CallbackTable::StopsKnowing(Want want) {
-  return want == Want::kChange || want == Want::kWrite || want == Want::kAlter;
+  return want == Want::kChange || want == Want::kWrite || want == Want::kAlter ||
+         want == Want::kTogether;
 }
 
 bool CallbackTable::IsKnownToOthers(const Object& object, uint16_t writer) {
@@ -83,7 +87,7 @@ bool CallbackTable::IsKnownToOthers(const Object& object, uint16_t writer) {
 bool CallbackTable::MayBeKnown(const Object& object, Nanos now) {
   if (!object.changing.empty() || object.altering > 0 || now < object.quiet_until) return false;
   return std::none_of(object.holders.begin(), object.holders.end(),
-                      [](const auto& holder) { return holder.second.may_write; }) &&
+                      [](const auto& holder) { return holder.second.excludes(); }) &&
          std::none_of(object.queue.begin(), object.queue.end(),
                       [](const Waiter& waiter) { return StopsKnowing(waiter.want); });
 }
@@ -99,16 +103,19 @@ bool CallbackTable::IsBehind(const Object& object, uint16_t writer, Want want) {
 // -- promises -------------------------------------------------------------------------------------
 
 void CallbackTable::DropServed(Object* object, ObjectId id, uint16_t writer, Want want) {
-  if (want != Want::kShare && want != Want::kWrite) return;
+  if (!IsPromise(want)) return;
   const size_t served = std::erase_if(object->queue, [&](const Waiter& waiter) {
-    return waiter.writer == writer &&
-           (waiter.want == Want::kLook || waiter.want == Want::kShare || want == Want::kWrite);
+    if (waiter.writer != writer) return false;
+    // Who asks to have it together does not want it for itself any more: such a wait would break
+    // what the others have now. A call that does asks again.
+    if (want == Want::kTogether) return waiter.want == Want::kLook || IsPromise(waiter.want);
+    return waiter.want == Want::kLook || waiter.want == Want::kShare || want == Want::kWrite;
   });
   if (served > 0) actions_.push_back({Action::Kind::kWake, writer, id, {}});
 }
 
 CallbackTable::Answer CallbackTable::Ask(ObjectId id, uint16_t writer, Want want, Version stamp,
-                                         Nanos now, Version* given) {
+                                         Nanos now, Version* given, bool* together) {
   if (!clients_.contains(writer)) return Answer::kLeft;
   if (want == Want::kLook && !objects_.contains(id)) return Answer::kGranted;
   Object& object = objects_[id];
@@ -117,8 +124,7 @@ CallbackTable::Answer CallbackTable::Ask(ObjectId id, uint16_t writer, Want want
   const bool holds = own != object.holders.end();
   // What was kept from the store may always be brought there: somebody may be waiting for it.
   const bool writes_back = want == Want::kChange && holds && own->second.may_write;
-  const bool has_it = holds && !own->second.breaking &&
-                      (want == Want::kShare || (want == Want::kWrite && own->second.may_write));
+  const bool has_it = holds && !own->second.breaking && Has(own->second, want);
   const auto place = std::find_if(
       object.queue.begin(), object.queue.end(),
       [&](const Waiter& waiter) { return waiter.writer == writer && waiter.want == want; });
@@ -136,13 +142,68 @@ CallbackTable::Answer CallbackTable::Ask(ObjectId id, uint16_t writer, Want want
   if (place != object.queue.end()) object.queue.erase(place);
   DropServed(&object, id, writer, want);
   if (want == Want::kChange) ++object.changing[writer];
-  if (want == Want::kShare || want == Want::kWrite) {
+  if (IsPromise(want)) {
     Holder& holder = object.holders[writer];
-    if (!has_it) holder = {want == Want::kWrite, stamp, false};
+    if (!has_it) holder = Promised(want, /*is_alone=*/object.holders.size() == 1, stamp, now);
+    if (want == Want::kWrite) holder.shares_until = 0;
     if (given != nullptr) *given = holder.given;
+    if (together != nullptr) *together = holder.together;
   }
   Settle(now);
   return Answer::kGranted;
+}
+
+bool CallbackTable::Has(const Holder& holder, Want want) {
+  switch (want) {
+    case Want::kShare:
+      return !holder.together;
+    case Want::kWrite:
+      return holder.may_write;
+    case Want::kTogether:
+      return holder.excludes();
+    case Want::kLook:
+    case Want::kChange:
+    case Want::kAlter:
+      return false;
+  }
+  return false;
+}
+
+// Where it is wanted together and others are there, they have it together: nothing else was in the
+// way.
+CallbackTable::Holder CallbackTable::Promised(Want want, bool is_alone, Version stamp,
+                                              Nanos now) const {
+  Holder holder;
+  holder.given = stamp;
+  holder.together = want == Want::kTogether && !is_alone;
+  holder.may_write = want == Want::kWrite || (want == Want::kTogether && is_alone);
+  if (want == Want::kTogether && is_alone) holder.shares_until = now + options_.share;
+  return holder;
+}
+
+bool CallbackTable::Share(ObjectId id, uint16_t writer, Nanos now) {
+  const auto object = objects_.find(id);
+  if (object == objects_.end()) return false;
+  const auto found = object->second.holders.find(writer);
+  if (found == object->second.holders.end()) return false;
+  Holder& holder = found->second;
+  if (!holder.may_write || holder.breaking) return false;
+  holder.may_write = false;
+  holder.together = true;
+  holder.shares_until = 0;
+  changed_.insert(id);
+  Settle(now);
+  return true;
+}
+
+void CallbackTable::StayAlone(ObjectId id, uint16_t writer, Nanos now) {
+  const auto object = objects_.find(id);
+  if (object == objects_.end()) return;
+  const auto holder = object->second.holders.find(writer);
+  if (holder == object->second.holders.end()) return;
+  holder->second.shares_until = 0;
+  changed_.insert(id);
+  Settle(now);
 }
 
 void CallbackTable::EndChange(ObjectId id, uint16_t writer, Nanos now) {
@@ -194,6 +255,13 @@ uint16_t CallbackTable::WriterOf(ObjectId id) const {
     if (holder.may_write) return writer;
   }
   return 0;
+}
+
+bool CallbackTable::IsShared(ObjectId id, uint16_t writer) const {
+  const auto object = objects_.find(id);
+  if (object == objects_.end()) return false;
+  const auto holder = object->second.holders.find(writer);
+  return holder != object->second.holders.end() && holder->second.together;
 }
 
 // -- what is known beside the bytes ---------------------------------------------------------------
@@ -338,8 +406,10 @@ void CallbackTable::Advance(ObjectId id, Nanos now) {
       if (!IsInTheWay(waiter.writer, waiter.want, other, holder)) continue;
       if (HasLapsed(id, other, now)) return;
       if (holder.breaking) continue;
+      // It makes the object ready for this one.
+      if (waiter.want == Want::kTogether && holder.shares_until > now) continue;
       holder.breaking = true;
-      actions_.push_back({holder.may_write ? Action::Kind::kRecall : Action::Kind::kInvalidate,
+      actions_.push_back({holder.excludes() ? Action::Kind::kRecall : Action::Kind::kInvalidate,
                           other, id, holder.given});
     }
     if (StopsKnowing(waiter.want) && TellToForget(id, waiter.writer, &object, now)) return;

@@ -22,6 +22,7 @@ enum class Want : uint8_t {
   kShare,     // a promise: what is read may be kept, until it is broken
   kWrite,     // a promise: changes may be kept from the store, until it is broken
   kAlter,     // to change the inode, or the names in a directory, now; see Alter()
+  kTogether,  // a promise: nothing is kept; bytes of columns are read and written beside others
 };
 
 // The promises of one volume. A pure state machine: events and times in, answers and actions out;
@@ -31,6 +32,15 @@ enum class Want : uint8_t {
 // somebody wants the object after the holder's lease has run out: then the holder has left,
 // whatever it believes. Who has to wait stands in a queue; its head is woken when nothing is in its
 // way any more, and then nobody else comes first until it has asked again, or its turn has lapsed.
+//
+// Several clients may have a promise together (Want::kTogether): each reads and writes the bytes,
+// which are elsewhere then, beside the others, and keeps nothing. To all who want something else
+// such a holder is in the way as one is that may write. The first one is given a promise to write:
+// it has the object alone, and makes it ready for others; Share() then turns its promise into one
+// together, and lets in those who wait for just that. While it is about to (Options::share) they
+// wait for it and do not break its promise: else two that want it together would take it from each
+// other for ever, each while the other one makes it ready. Who wants something else breaks it at
+// once.
 //
 // What is known of an object beside its bytes - the inode, and of a directory the names - is under
 // a promise of its own, Know(), which several clients may have at once and nobody waits for: where
@@ -45,14 +55,19 @@ enum class Want : uint8_t {
 // promise while somebody waits to change the object, nor for Options::quiet after it was broken.
 //
 // Invariants (each holds after every call):
-// 1. Where one client has a promise to write, no other has any promise.
+// 1. Where one client has a promise to write, no other has any promise. Where one has a promise
+//    together, others have only such promises.
 // 2. kChange is granted where no other client has a promise, and while such a change lasts no other
-//    client is given one. kLook is granted where no other client has a promise to write.
+//    client is given one. kLook is granted where no other client has a promise to write, or
+//    together.
 // 3. A promise has a version greater than every earlier one of its object: a break that names an
 //    older one is of a promise that is no more.
 // 4. No promise is broken but for somebody who waits.
 // 5. While an object is changed nobody is promised anything that is known of it, and who was before
-//    is the one who changes it. Where one client may write, no other knows the object.
+//    is the one who changes it. Where one client may write, no other knows the object; where
+//    several have it together, none does.
+// 6. A promise together is given beside others only while none of theirs breaks, and nobody who
+//    wants something else was there before: who waits to be alone, or to look, gets it.
 // Thread-safety: thread-compatible. Blocking: no. Limits: each client waits at most once for each
 // Want of an object, and knows so many objects (Options). Units: nanoseconds of one monotonic
 // clock. Source: paper, section 4.3.1 (AFS-style callbacks); leases as in Gray and Cheriton, 1989.
@@ -64,6 +79,7 @@ class CallbackTable {
     Nanos turn = 0;   // how long one that was woken comes first
     Nanos quiet = 0;  // how long nobody is promised to know what was just changed by another
     size_t knows_max = 262'144;  // objects that one client knows
+    Nanos share = 0;  // how long one that is about to share keeps others waiting for that
   };
   enum class Answer : uint8_t {
     kGranted = 0,
@@ -93,8 +109,16 @@ class CallbackTable {
   // -- promises ----------------------------------------------------------------------------------
 
   // `stamp`: greater than in every call before; the version of the promise where one is given.
-  // Where a change was granted, EndChange() ends it. `given` may be null.
-  Answer Ask(ObjectId id, uint16_t writer, Want want, Version stamp, Nanos now, Version* given);
+  // Where a change was granted, EndChange() ends it. `given` may be null. `together`, which may be
+  // null: what is granted for kTogether is a promise together, and not one to write.
+  Answer Ask(ObjectId id, uint16_t writer, Want want, Version stamp, Nanos now, Version* given,
+             bool* together = nullptr);
+  // The client's promise to write becomes one together, of the same version. False, and nothing is
+  // changed: it has none, or it is being broken.
+  bool Share(ObjectId id, uint16_t writer, Nanos now);
+  // The client, which was given a promise to write when it asked for one together, will not share:
+  // those who wait for that break it now.
+  void StayAlone(ObjectId id, uint16_t writer, Nanos now);
   void EndChange(ObjectId id, uint16_t writer, Nanos now);
   // The client keeps nothing any more under promises up to `given`.
   void Broken(ObjectId id, uint16_t writer, Version given, Nanos now);
@@ -103,8 +127,10 @@ class CallbackTable {
   void Pass(ObjectId id, uint16_t writer, Nanos now);
   // It neither has nor wants anything of the object.
   void Release(ObjectId id, uint16_t writer, Nanos now);
-  // Who has the promise to write; 0: nobody.
+  // Who has the promise to write; 0: nobody, as where several have it together.
   uint16_t WriterOf(ObjectId id) const;
+  // Whether it has a promise together, also one that is being broken.
+  bool IsShared(ObjectId id, uint16_t writer) const;
 
   // -- what is known beside the bytes ------------------------------------------------------------
 
@@ -136,8 +162,11 @@ class CallbackTable {
  private:
   struct Holder {
     bool may_write = false;
+    bool together = false;  // not with may_write
     Version given;
     bool breaking = false;
+    Nanos shares_until = 0;  // one that may write, and is about to share
+    bool excludes() const { return may_write || together; }
   };
   struct Waiter {
     uint16_t writer = 0;
@@ -165,10 +194,17 @@ class CallbackTable {
     size_t knows = 0;  // objects
   };
 
+  // A promise of the bytes, and not a call that ends by itself.
+  static bool IsPromise(Want want) {
+    return want == Want::kShare || want == Want::kWrite || want == Want::kTogether;
+  }
   static bool Follows(Want want, Want earlier);
   // What promises and changes stand in the way of; the queue is not looked at.
   static bool IsInTheWay(uint16_t writer, Want want, uint16_t other, const Holder& holder);
   static bool IsHindered(const Object& object, uint16_t writer, Want want);
+  // Whether a promise that does not break is enough for `want`.
+  static bool Has(const Holder& holder, Want want);
+  Holder Promised(Want want, bool is_alone, Version stamp, Nanos now) const;
   // Whether others may not know the object meanwhile.
   static bool StopsKnowing(Want want);
   static bool IsKnownToOthers(const Object& object, uint16_t writer);

@@ -38,7 +38,8 @@ Callbacks::Callbacks(Options options)
     : options_(WithClock(std::move(options))),
       table_({.lease = absl::ToInt64Nanoseconds(options_.lease),
               .turn = absl::ToInt64Nanoseconds(options_.turn),
-              .quiet = absl::ToInt64Nanoseconds(options_.quiet)}) {}
+              .quiet = absl::ToInt64Nanoseconds(options_.quiet),
+              .share = absl::ToInt64Nanoseconds(options_.share)}) {}
 
 void Callbacks::Join(uint16_t writer, const runtime::Ref<ClientEnd>& end) {
   using Kind = CallbackTable::Action::Kind;
@@ -82,17 +83,18 @@ void Callbacks::EndMessenger(uint16_t writer) {
   messengers_.erase(found);
 }
 
-absl::Status Callbacks::Ask(ObjectId id, uint16_t writer, Want want, Version* given) {
+absl::Status Callbacks::Ask(ObjectId id, uint16_t writer, Want want, Version* given,
+                            bool* together) {
   if (!MayServe()) return NoClient(writer);
   MutexLock lock(mutex_);
-  const bool keeps = want == Want::kShare || want == Want::kWrite;
-  if (keeps && !messengers_.contains(writer) && table_.Has(writer)) {
+  const bool is_told = want == Want::kShare || want == Want::kWrite || want == Want::kTogether;
+  if (is_told && !messengers_.contains(writer) && table_.Has(writer)) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "client ", writer, " cannot be told of changes, and so may keep nothing: it has no end"));
+        "client ", writer, " cannot be told of breaks, and so is promised nothing: it has no end"));
   }
   // A number that rises is all that the order of promises needs.
   const CallbackTable::Answer answer =
-      table_.Ask(id, writer, want, Version{++last_stamp_}, Now(), given);
+      table_.Ask(id, writer, want, Version{++last_stamp_}, Now(), given, together);
   Carry();
   switch (answer) {
     case CallbackTable::Answer::kGranted:
@@ -107,17 +109,49 @@ absl::Status Callbacks::Ask(ObjectId id, uint16_t writer, Want want, Version* gi
 
 absl::StatusOr<Promise> Callbacks::Claim(ObjectId id, uint16_t writer, PromiseKind kind) {
   Promise promise{kind, {}};
-  ABACUS_RETURN_IF_ERROR(
-      Ask(id, writer, kind == PromiseKind::kWrite ? Want::kWrite : Want::kShare, &promise.given));
-  return promise;
+  switch (kind) {
+    case PromiseKind::kNone: {
+      MutexLock lock(mutex_);
+      table_.StayAlone(id, writer, Now());
+      Carry();
+      return promise;
+    }
+    case PromiseKind::kShare:
+      ABACUS_RETURN_IF_ERROR(Ask(id, writer, Want::kShare, &promise.given));
+      return promise;
+    case PromiseKind::kWrite:
+      ABACUS_RETURN_IF_ERROR(Ask(id, writer, Want::kWrite, &promise.given));
+      return promise;
+    case PromiseKind::kTogether: {
+      bool together = false;
+      ABACUS_RETURN_IF_ERROR(Ask(id, writer, Want::kTogether, &promise.given, &together));
+      promise.kind = together ? PromiseKind::kTogether : PromiseKind::kWrite;
+      return promise;
+    }
+  }
+  // From another build: kinds come over the network.
+  return absl::InvalidArgumentError(
+      absl::StrCat("there is no promise of kind ", static_cast<int>(kind)));
 }
 
-absl::Status Callbacks::Look(ObjectId id, uint16_t writer) {
-  return Ask(id, writer, Want::kLook, nullptr);
+bool Callbacks::Share(ObjectId id, uint16_t writer) {
+  if (!MayServe()) return false;
+  MutexLock lock(mutex_);
+  const bool shared = table_.Share(id, writer, Now());
+  Carry();
+  return shared;
 }
+
+bool Callbacks::IsShared(ObjectId id, uint16_t writer) {
+  if (!MayServe()) return false;
+  MutexLock lock(mutex_);
+  return table_.IsShared(id, writer);
+}
+
+absl::Status Callbacks::Look(ObjectId id, uint16_t writer) { return Ask(id, writer, Want::kLook); }
 
 absl::StatusOr<Callbacks::Change> Callbacks::BeginChange(ObjectId id, uint16_t writer) {
-  ABACUS_RETURN_IF_ERROR(Ask(id, writer, Want::kChange, nullptr));
+  ABACUS_RETURN_IF_ERROR(Ask(id, writer, Want::kChange));
   return Change(this, id, writer);
 }
 

@@ -40,6 +40,9 @@ class Callbacks {
     absl::Duration turn = absl::Seconds(1);  // how long one that was woken comes first
     // How long nobody may keep what is known of an object that another client has just changed.
     absl::Duration quiet = absl::Seconds(1);
+    // How long a client that was promised an object together, as the first one, may take until it
+    // shares it, while others wait for that. It opens columns, and may recover them.
+    absl::Duration share = absl::Seconds(5);
     std::function<int64_t()> steady_ns;  // monotonic; empty: this machine's
     // Whether anybody is a client here now; empty: yes. Asked by whatever lets something be read,
     // kept or changed, which all layers pass. May not block.
@@ -56,8 +59,15 @@ class Callbacks {
   // OK where it is a client.
   absl::Status Check(uint16_t writer);
 
-  // A promise for the whole object.
+  // A promise for the whole object; of another kind than `kind` only where that is kTogether and
+  // nobody has it so yet: then it is one to write, for the client to Share() or not. kNone: the
+  // client will not share what it was promised like that; others need not wait for it any more.
   absl::StatusOr<Promise> Claim(ObjectId id, uint16_t writer, PromiseKind kind);
+  // The client's promise to write is one together from now on, of the same version. False: it has
+  // none, or it is being broken.
+  bool Share(ObjectId id, uint16_t writer);
+  // Whether it has a promise together, also one that is being broken.
+  bool IsShared(ObjectId id, uint16_t writer);
   // Whether the store has all that was written: what is read after it returned OK is not older than
   // this call.
   absl::Status Look(ObjectId id, uint16_t writer);
@@ -65,7 +75,8 @@ class Callbacks {
   void Pass(ObjectId id, uint16_t writer);
   // The client has closed it.
   void Release(ObjectId id, uint16_t writer);
-  // Whose changes the store may not have; 0: nobody's.
+  // Whose changes the store may not have; 0: nobody's. Of bytes that several change together it has
+  // none.
   uint16_t WriterOf(ObjectId id);
 
   // A change of the object at the store: while it lives no other client is given a promise.
@@ -122,7 +133,8 @@ class Callbacks {
 
  private:
   bool MayServe() const { return !options_.may_serve || options_.may_serve(); }
-  absl::Status Ask(ObjectId id, uint16_t writer, Want want, Version* given);
+  absl::Status Ask(ObjectId id, uint16_t writer, Want want, Version* given = nullptr,
+                   bool* together = nullptr);
   void EndChange(ObjectId id, uint16_t writer);
   void EndAlter(const std::vector<ObjectId>& ids);
   void OnBroken(const CallbackTable::Action& action);

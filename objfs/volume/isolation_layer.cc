@@ -67,7 +67,12 @@ absl::Status IsolationLayer::Attach(uint16_t, const runtime::Ref<Layer>&) {
 }
 absl::Status IsolationLayer::Detach(uint16_t) { return absl::OkStatus(); }
 
-absl::Status IsolationLayer::Push(Version) { return absl::OkStatus(); }
+// Not through ChangeBytes(): a change of the object would break the promises of the others, and
+// there is none of the bytes that are here.
+absl::Status IsolationLayer::Push(Version now) {
+  if (!callbacks_->IsShared(id_, now.writer())) return absl::OkStatus();
+  return table_->ChangeBytes(now.writer(), id_, [](Version) { return absl::OkStatus(); });
+}
 absl::Status IsolationLayer::Flush(Version) { return table_->Flush(id_); }
 
 absl::StatusOr<Attributes> IsolationLayer::GetAttributes(Version now) {

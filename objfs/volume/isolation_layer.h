@@ -36,6 +36,8 @@ class IsolationLayer final : public Layer {
   absl::Status Truncate(uint64_t size, Version now) override;
   absl::Status Punch(Range range, Version now) override;
   absl::StatusOr<uint64_t> Seek(uint64_t offset, bool data, Version now) override;
+  // Of a file whose bytes are elsewhere, and which the client uses together with others: it has
+  // written them, and the times become now.
   absl::Status Push(Version now) override;
   absl::Status Flush(Version now) override;
   // The inode as it is now, with the times of writes that the store does not know yet.

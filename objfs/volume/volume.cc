@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <iterator>
+#include <random>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -46,7 +47,8 @@ Volume::Volume(std::shared_ptr<ObjectStore> store, Options options, Host host)
                                                                 .quiet = options_.quiet,
                                                                 .steady_ns = host_.steady_ns,
                                                                 .may_serve = host_.may_serve})),
-      orphans_due_ns_(callbacks_->Now() + absl::ToInt64Nanoseconds(options_.lease)) {}
+      orphans_due_ns_(callbacks_->Now() + absl::ToInt64Nanoseconds(options_.lease)),
+      last_group_writer_(static_cast<uint16_t>(std::random_device()())) {}
 
 Volume::~Volume() {
   {
@@ -127,16 +129,11 @@ absl::StatusOr<VolumeInfo> Volume::Join(const std::string& client, const Ref<Cli
   ABACUS_RETURN_IF_ERROR(Serves(0));
   MutexLock lock(mutex_);
   if (retired_) return absl::NotFoundError("the volume is being deleted");
-  if (clients_.size() >= UINT16_MAX) {
+  if (AllWritersUsed()) {
     return absl::ResourceExhaustedError(
         absl::StrCat("volume '", options_.name, "' has as many clients as it can"));
   }
-  // Rising: what a client that was taken for dead still says is not said in another's name.
-  uint16_t writer = last_writer_;
-  do {
-    ++writer;
-  } while (writer == 0 || clients_.contains(writer));
-  last_writer_ = writer;
+  const uint16_t writer = NextWriter(&last_writer_);
   clients_[writer] = client;
   callbacks_->Join(writer, end);
   locks_.Begin(writer);
@@ -151,6 +148,20 @@ absl::StatusOr<VolumeInfo> Volume::Join(const std::string& client, const Ref<Cli
       .servers = options_.servers == nullptr ? std::vector<std::string>() : options_.servers->All(),
       .takeover_ns = absl::ToInt64Nanoseconds(options_.takeover),
       .promised_ns = PromisesFor()};
+}
+
+bool Volume::AllWritersUsed() const {
+  return clients_.size() + group_writers_.size() >= UINT16_MAX;
+}
+
+// Rising: what a client that was taken for dead still says is not said in another's name.
+uint16_t Volume::NextWriter(uint16_t* last) {
+  uint16_t writer = *last;
+  do {
+    ++writer;
+  } while (writer == 0 || clients_.contains(writer) || group_writers_.contains(writer));
+  *last = writer;
+  return writer;
 }
 
 int64_t Volume::PromisesFor() const {
@@ -434,6 +445,7 @@ void Volume::EndBottom(ObjectId id) {
     const auto known = witnesses_.find(id);
     if (known != witnesses_.end()) {
       witness = std::move(known->second.layer);
+      ForgetShared(&known->second);
       witnesses_.erase(known);
     }
   }

@@ -19,6 +19,7 @@
 #include "absl/time/time.h"
 #include "objfs/check/report.h"
 #include "objfs/layer/layer.h"
+#include "objfs/raid/shared_columns.h"
 #include "objfs/spread/column_servers.h"
 #include "objfs/spread/column_store.h"
 #include "objfs/storage/storage_layer.h"
@@ -68,7 +69,10 @@ struct OpenedColumns {
   std::vector<runtime::Ref<Layer>> columns;  // in their order; some may answer kUnavailable
   uint64_t size = 0;                         // of the file, as its inode has it
   runtime::Ref<Layer> witness;               // of which of them lack something (witness_layer.h)
-  ABACUS_FIELDS(columns, size, witness)
+  // Bytes of the columns that were written while the file was shared, and that a column which does
+  // not answer lacks, or may lack (ColumnsLayer::NoteMissed).
+  std::vector<Range> missed;
+  ABACUS_FIELDS(columns, size, witness, missed)
 };
 
 // A column of a file is to be at another of the volume's servers.
@@ -221,6 +225,19 @@ class Volume final : public runtime::AnchoredObject {
   // Errors: IsWouldBlock() - it has no such promise any more. kFailedPrecondition - the file has no
   //         columns, or is not open.
   absl::StatusOr<OpenedColumns> OpenColumns(uint16_t writer, ObjectId id);
+  // The client's promise to write is one together from now on, and it and all others that have one
+  // use the columns at once, by an opening that is made now. It lasts until the columns are opened
+  // for one of them alone.
+  // REQUIRES: the client has closed the columns clean, and told the file's size (CloseToShare).
+  // Errors: IsWouldBlock() - it has no such promise any more, or one that is being broken; the
+  //         columns are to be opened anew. kUnavailable - a column does not answer, or its server
+  //         has no log of groups: likewise, and the promise is as it was. kFailedPrecondition - as
+  //         OpenColumns(). kResourceExhausted - all numbers of writers are used.
+  absl::StatusOr<SharedColumns> BeginShared(uint16_t writer, ObjectId id);
+  // The columns for one more client that has the file open and a promise together.
+  // Errors: IsWouldBlock() - they are not shared any more: claim anew. kFailedPrecondition,
+  //         kResourceExhausted - as BeginShared().
+  absl::StatusOr<SharedColumns> OpenShared(uint16_t writer, ObjectId id);
   // Up to `count_max` files behind `after` that have columns, by rising identifiers, after looking
   // at as many objects; `next` is where to go on, 0 where these were the last.
   absl::StatusOr<SpreadFiles> Spread(ObjectId after, uint64_t count_max);
@@ -234,8 +251,10 @@ class Volume final : public runtime::AnchoredObject {
   // REQUIRES: the client has the file open.
   // Errors: IsWouldBlock() - others keep something of the file, and were told: ask again soon.
   //         kCancelled - the copy is to be begun anew. kUnavailable - one of the two servers does
-  //         not answer. kAlreadyExists - the file has a column at `to`. kNotFound - it has none at
-  //         `from`, nor at `to`. kDataLoss - a block of the column is damaged: a scrub repairs it.
+  //         not answer, or a column has missed what was written to the others while the file was
+  //         shared: to be opened for writing first. kAlreadyExists - the file has a column at `to`.
+  //         kNotFound - it has none at `from`, nor at `to`. kDataLoss - a block of the column is
+  //         damaged: a scrub repairs it.
   // Blocking: for the copying.
   absl::Status MoveColumn(uint16_t writer, ObjectId id, const ColumnMove& move);
   // From now on no file is made with a column at this server, until the volume is opened anew.
@@ -278,7 +297,7 @@ class Volume final : public runtime::AnchoredObject {
                 Change, TreeVersion, Open, Close, ListenForLocks, Lock, Unlock, GetLock, CancelLock,
                 WaitingLocks, Locks, Flush, Space, Clients, Retire, Settle, Pass, TellWhenWritten,
                 Commits, Know, OpenColumns, Spread, ColumnsAt, Check, Cease, MoveColumn,
-                AvoidServer)
+                AvoidServer, BeginShared, OpenShared)
 
  private:
   struct Bottom {
@@ -291,6 +310,10 @@ class Volume final : public runtime::AnchoredObject {
   struct Witness {
     std::shared_ptr<ColumnFence> fence = std::make_shared<ColumnFence>();
     runtime::Ref<Layer> layer;
+    Version opening;
+    // Where clients use the columns together; `writer` is none's.
+    std::optional<SharedColumns> shared;
+    std::map<uint16_t, uint16_t> group_writers;  // of these clients
   };
   // Errors: IsNoClient() - Host::may_serve says no.
   absl::Status Serves(uint16_t writer) const;
@@ -298,6 +321,18 @@ class Volume final : public runtime::AnchoredObject {
   // The clients that are none of the server's own.
   std::vector<std::string> OthersThanOwn() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Version NextOpening();
+  // For who has the promise to write the file: what it opens is refused where somebody else was
+  // promised the file since. Errors: as OpenColumns().
+  absl::StatusOr<Version> BeginOpening(uint16_t writer, ObjectId id);
+  absl::Status CheckHasColumns(uint16_t writer, ObjectId id);
+  // The columns for one of those that share them.
+  absl::StatusOr<SharedColumns> SharedFor(uint16_t writer, Witness* witness)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ForgetShared(Witness* witness) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The next number behind `*last` that no client and no holder of shared columns has.
+  // REQUIRES: there is one.
+  uint16_t NextWriter(uint16_t* last) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool AllWritersUsed() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<runtime::Ref<Layer>> MakeBottom(ObjectId id);
   absl::StatusOr<runtime::Ref<Layer>> MakeWitness(ObjectId id, Version epoch);
   // REQUIRES: nobody is promised anything of the file's bytes.
@@ -345,6 +380,11 @@ class Volume final : public runtime::AnchoredObject {
   runtime::CondVar changed_;
   std::map<uint16_t, std::string> clients_ ABSL_GUARDED_BY(mutex_);  // their names, by writer
   uint16_t last_writer_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Numbers of holders of shared columns (SharedColumns::writer), which no client has. They begin
+  // anywhere: what was given before the volume was opened, here or by another server, may be used
+  // for a while yet, and two with one number would take each other's groups for their own.
+  std::set<uint16_t> group_writers_ ABSL_GUARDED_BY(mutex_);
+  uint16_t last_group_writer_ ABSL_GUARDED_BY(mutex_);
   bool retired_ ABSL_GUARDED_BY(mutex_) = false;
   absl::flat_hash_map<ObjectId, Bottom> bottoms_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<ObjectId, Witness> witnesses_ ABSL_GUARDED_BY(mutex_);

@@ -1,5 +1,6 @@
 // Volume: files that are spread over servers.
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -15,6 +16,8 @@ namespace {
 
 // Below an epoch, in openings of columns and in identifiers of objects (OpenPrimaryStore).
 constexpr int kEpochBits = 40;
+// The other numbers are for clients.
+constexpr size_t kGroupWritersMax = UINT16_MAX / 2;
 
 }  // namespace
 
@@ -57,27 +60,106 @@ Version Volume::NextOpening() {
   return {options_.epoch << kEpochBits | ++column_openings_};
 }
 
-absl::StatusOr<OpenedColumns> Volume::OpenColumns(uint16_t writer, ObjectId id) {
+absl::Status Volume::CheckHasColumns(uint16_t writer, ObjectId id) {
   ABACUS_RETURN_IF_ERROR(Serves(writer));
   ABACUS_RETURN_IF_ERROR(callbacks_->Check(writer));
   ABACUS_ASSIGN_OR_RETURN(const Node node, table_->Stat(id));
   if (node.id == 0) return absl::NotFoundError(absl::StrCat("there is no object ", id));
-  if (!node.inode.IsSpread() || !table_->IsOpenBy(writer, id)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("object ", id, " has no columns, or client ", writer, " has not opened it"));
-  }
+  if (node.inode.IsSpread() && table_->IsOpenBy(writer, id)) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("object ", id, " has no columns, or client ", writer, " has not opened it"));
+}
+
+absl::StatusOr<Version> Volume::BeginOpening(uint16_t writer, ObjectId id) {
+  ABACUS_RETURN_IF_ERROR(CheckHasColumns(writer, id));
   const Version epoch = NextOpening();
   // After the epoch was drawn: whoever is promised the file from here on opens it by a later one.
-  if (callbacks_->WriterOf(id) != writer) {
-    return WouldBlock("a promise to write that was broken meanwhile");
-  }
+  if (callbacks_->WriterOf(id) == writer) return epoch;
+  return WouldBlock("a promise to write that was broken meanwhile");
+}
+
+absl::StatusOr<OpenedColumns> Volume::OpenColumns(uint16_t writer, ObjectId id) {
+  ABACUS_ASSIGN_OR_RETURN(const Version epoch, BeginOpening(writer, id));
   OpenedColumns opened;
   ABACUS_ASSIGN_OR_RETURN(opened.witness, MakeWitness(id, epoch));
   // After it: a column that was being moved is where it is to be, or stays.
   ABACUS_ASSIGN_OR_RETURN(const Node now, table_->Stat(id));
   opened.size = now.size;
-  ABACUS_ASSIGN_OR_RETURN(opened.columns, servers_->Open(id, now.inode.columns, epoch));
+  ABACUS_ASSIGN_OR_RETURN(OpenedAtServers there, servers_->Open(id, now.inode.columns, epoch));
+  opened.columns = std::move(there.columns);
+  opened.missed = std::move(there.missed);
   return opened;
+}
+
+// -- columns that several clients use at once -----------------------------------------------------
+
+absl::StatusOr<SharedColumns> Volume::BeginShared(uint16_t writer, ObjectId id) {
+  ABACUS_ASSIGN_OR_RETURN(const Version epoch, BeginOpening(writer, id));
+  ABACUS_RETURN_IF_ERROR(MakeWitness(id, epoch).status());
+  ABACUS_ASSIGN_OR_RETURN(const Node node, table_->Stat(id));
+  ABACUS_ASSIGN_OR_RETURN(OpenedAtServers there, servers_->Open(id, node.inode.columns, epoch));
+  const bool logs = std::all_of(there.logs.begin(), there.logs.end(),
+                                [](const Ref<CommitLog>& log) { return static_cast<bool>(log); });
+  if (there.absent > 0 || !there.missed.empty() || !logs) {
+    return absl::UnavailableError(
+        absl::StrCat("a column of object ", id, " does not answer, lacks something, or is at a ",
+                     "server that has no log of groups: one client at a time uses the file"));
+  }
+  absl::StatusOr<SharedColumns> shared = WouldBlock("a file that was opened anew meanwhile");
+  {
+    MutexLock lock(mutex_);
+    const auto found = witnesses_.find(id);
+    if (found == witnesses_.end() || found->second.opening != epoch) return shared;
+    found->second.shared = SharedColumns{.columns = std::move(there.columns),
+                                         .logs = std::move(there.logs),
+                                         .servers = node.inode.columns,
+                                         .id = id,
+                                         .opening = epoch,
+                                         .writer = 0,
+                                         .size = node.size};
+    shared = SharedFor(writer, &found->second);
+  }
+  // After it: whoever is promised the file together from here on finds it.
+  if (shared.ok() && callbacks_->Share(id, writer)) return shared;
+  MutexLock lock(mutex_);
+  const auto found = witnesses_.find(id);
+  if (found != witnesses_.end() && found->second.opening == epoch) ForgetShared(&found->second);
+  return shared.ok() ? WouldBlock("a promise to write that is being broken") : shared.status();
+}
+
+absl::StatusOr<SharedColumns> Volume::OpenShared(uint16_t writer, ObjectId id) {
+  ABACUS_RETURN_IF_ERROR(CheckHasColumns(writer, id));
+  if (callbacks_->IsShared(id, writer)) {
+    MutexLock lock(mutex_);
+    const auto found = witnesses_.find(id);
+    if (found != witnesses_.end() && found->second.shared.has_value()) {
+      return SharedFor(writer, &found->second);
+    }
+  }
+  return WouldBlock("a file that is not shared any more");
+}
+
+// A number that comes again would have two holders' groups take each other's identifiers: one that
+// opens them once more has another one, too, as its clock begins anew.
+absl::StatusOr<SharedColumns> Volume::SharedFor(uint16_t writer, Witness* witness) {
+  if (AllWritersUsed() || group_writers_.size() >= kGroupWritersMax) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("volume '", options_.name, "' has no number left for one who writes groups"));
+  }
+  const uint16_t number = NextWriter(&last_group_writer_);
+  uint16_t& its = witness->group_writers[writer];
+  group_writers_.erase(its);  // 0 is none's
+  group_writers_.insert(number);
+  its = number;
+  SharedColumns shared = *witness->shared;
+  shared.writer = number;
+  return shared;
+}
+
+void Volume::ForgetShared(Witness* witness) {
+  witness->shared.reset();
+  for (const auto& [client, number] : witness->group_writers) group_writers_.erase(number);
+  witness->group_writers.clear();
 }
 
 std::shared_ptr<ColumnFence> Volume::FenceOf(ObjectId id) {
@@ -92,10 +174,15 @@ absl::StatusOr<Ref<Layer>> Volume::MakeWitness(ObjectId id, Version epoch) {
   auto layer = std::make_unique<WitnessLayer>(table_, id, fence, epoch);
   ABACUS_RETURN_IF_ERROR(layer->Init({}, {}));
   const Ref<Layer> adopted = host_.adopt_witness(std::move(layer));
-  Ref<Layer> before;
+  Ref<Layer> before = adopted;
   {
     MutexLock lock(mutex_);
-    before = std::exchange(witnesses_[id].layer, adopted);
+    Witness& witness = witnesses_[id];
+    if (witness.opening <= epoch) {  // else a later one has come between, which shuts this one out
+      before = std::exchange(witness.layer, adopted);
+      witness.opening = epoch;
+      ForgetShared(&witness);
+    }
   }
   if (before) host_.end(before);
   return adopted;

@@ -138,7 +138,7 @@ absl::Status VolumeSet::CreateMapped(const std::string& name, uint64_t quota_byt
   ABACUS_RETURN_IF_ERROR(map->Create(row));
   absl::Status made;
   for (size_t i = 0; i < all.size() && made.ok(); ++i) {
-    made = all[i]->KeepColumns(name, key, servers);
+    made = all[i]->KeepColumns(name, key, servers, static_cast<uint32_t>(i));
     if (made.ok() && i < copies) {
       made = all[i]->KeepCopy(name, quota_bytes, map_url, key, static_cast<uint32_t>(i));
     }

@@ -62,7 +62,14 @@ absl::Status Volume::MoveColumnNow(ObjectId id, const ColumnMove& move) {
   const Version epoch = NextOpening();
   ABACUS_RETURN_IF_ERROR(MakeWitness(id, epoch).status());
   ABACUS_ASSIGN_OR_RETURN(const Node node, table_->Stat(id));
-  ABACUS_RETURN_IF_ERROR(servers_->Open(id, node.inode.columns, epoch).status());
+  ABACUS_ASSIGN_OR_RETURN(const OpenedAtServers opened,
+                          servers_->Open(id, node.inode.columns, epoch));
+  // That is known by the logs of the columns' servers only, until the file's layer writes it down.
+  if (!opened.missed.empty()) {
+    return absl::UnavailableError(
+        absl::StrCat("a column of object ", id, " has missed what was written to the others: the ",
+                     "file has to be opened for writing before it can be moved"));
+  }
   ABACUS_RETURN_IF_ERROR(target->FinishFrom(source, id, move.copy));
   {
     // Who opens the columns later waits for this, and finds the one or the other.

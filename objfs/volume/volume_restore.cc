@@ -86,7 +86,7 @@ absl::StatusOr<MapMemory> VolumeSet::Remembered(const std::string& name, uint64_
     if (list.ok() && list->has_value() && (*list)->key == key) memory.servers = (*list)->servers;
   }
   if (!memory.servers.empty()) {
-    const absl::StatusOr<Ref<ColumnStore>> columns = Columns(name, key);
+    const absl::StatusOr<Ref<ColumnStore>> columns = Columns(name, key, kPlaceUnknown);
     const absl::StatusOr<uint64_t> seen =
         columns.ok() ? (*columns)->SeenEpoch() : absl::StatusOr<uint64_t>(columns.status());
     if (seen.ok()) memory.seen_epoch = *seen;

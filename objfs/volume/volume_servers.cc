@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <optional>
 #include <random>
 #include <system_error>
 #include <thread>
@@ -11,7 +12,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "objfs/atomicity/log_file.h"
 #include "objfs/map/embedded_map.h"
+#include "objfs/raid/shared_columns.h"
 #include "objfs/store/local_disk.h"
 #include "objfs/store/local_object_store.h"
 #include "objfs/volume/volume_set.h"
@@ -43,6 +46,12 @@ struct ColumnsOnDisk {
   std::unique_ptr<Disk> disk;
   std::unique_ptr<ObjectStore> store;
 };
+
+int64_t SteadyNs() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
 
 absl::Status NoNetwork() {
   return absl::FailedPreconditionError(
@@ -143,9 +152,10 @@ absl::Status VolumeSet::CreateSpread(const std::string& name, uint64_t quota_byt
   size_t kept = 0;
   absl::Status created = CreateLocked(name, quota_bytes, [&]() -> absl::Status {
     for (; kept < others.size(); ++kept) {
-      ABACUS_RETURN_IF_ERROR(others[kept]->KeepColumns(name, list.key, servers));
+      ABACUS_RETURN_IF_ERROR(
+          others[kept]->KeepColumns(name, list.key, servers, static_cast<uint32_t>(kept + 1)));
     }
-    ABACUS_RETURN_IF_ERROR(KeepColumns(name, list.key, servers));
+    ABACUS_RETURN_IF_ERROR(KeepColumns(name, list.key, servers, 0));
     return list.Save(ServersOf(name));
   });
   if (created.ok()) return created;
@@ -332,12 +342,13 @@ absl::Status VolumeSet::TellServers(const KnownServers& known, const std::string
                                     const std::vector<std::string>& servers) {
   const uint64_t key = known.row().key;
   known.addresses->Set(servers);
-  ABACUS_RETURN_IF_ERROR(KeepColumns(name, key, servers));
-  for (const std::string& server : servers) {
-    if (IsVacant(server)) continue;
-    const absl::StatusOr<Ref<VolumeSet>> told = host_.find_set(server);
+  const uint32_t own = known.mapped == nullptr ? 0 : known.mapped->place().place;
+  ABACUS_RETURN_IF_ERROR(KeepColumns(name, key, servers, own));
+  for (uint32_t place = 0; place < servers.size(); ++place) {
+    if (IsVacant(servers[place])) continue;
+    const absl::StatusOr<Ref<VolumeSet>> told = host_.find_set(servers[place]);
     if (told.ok() && !(told->rid() == SelfRef<VolumeSet>().rid())) {
-      (*told)->KeepColumns(name, key, servers).IgnoreError();
+      (*told)->KeepColumns(name, key, servers, place).IgnoreError();
     }
   }
   return absl::OkStatus();
@@ -381,30 +392,109 @@ absl::Status VolumeSet::ChangeServer(const std::string& name, const std::string&
   }
   ABACUS_ASSIGN_OR_RETURN(const Ref<VolumeSet> other, Meet(now));
   // The map's list is the one that counts: the servers need it to find the one with the inodes.
-  ABACUS_RETURN_IF_ERROR(other->KeepColumns(name, known.row().key, next));
+  const auto place = static_cast<uint32_t>(std::find(next.begin(), next.end(), now) - next.begin());
+  ABACUS_RETURN_IF_ERROR(other->KeepColumns(name, known.row().key, next, place));
   if (!was_done) ABACUS_RETURN_IF_ERROR(SetServers(known, name, before, next));
   return TellServers(known, name, next);
 }
 
 absl::Status VolumeSet::KeepColumns(const std::string& name, uint64_t key,
-                                    const std::vector<std::string>& servers) {
+                                    const std::vector<std::string>& servers, uint32_t place) {
   ABACUS_RETURN_IF_ERROR(CheckServers(servers, /*vacancies=*/true));
   if (host_.adopt_columns == nullptr) return NoNetwork();
   const ServerList list{.key = key, .servers = servers};
   ABACUS_RETURN_IF_ERROR(list.Save(ColumnsOf(name, key) + kServersSuffix));
   for (const std::string& server : servers) Reach(server);
-  return Columns(name, key).status();
+  ABACUS_RETURN_IF_ERROR(OpenColumns(name, key, place, /*is_told=*/true).status());
+  MutexLock lock(mutex_);
+  const auto found = columns_.find(ColumnsOf(name, key));
+  if (found != columns_.end()) found->second.servers->Set(servers);
+  return absl::OkStatus();
 }
 
-absl::StatusOr<Ref<ColumnStore>> VolumeSet::Columns(const std::string& name, uint64_t key) {
+absl::StatusOr<Ref<ColumnStore>> VolumeSet::Columns(const std::string& name, uint64_t key,
+                                                    uint32_t place) {
+  return OpenColumns(name, key, place, /*is_told=*/false);
+}
+
+absl::StatusOr<Ref<ColumnStore>> VolumeSet::OpenColumns(const std::string& name, uint64_t key,
+                                                        uint32_t place, bool is_told) {
   if (host_.adopt_columns == nullptr) return NoNetwork();
   const std::string path = ColumnsOf(name, key);
   const Turns::Turn turn(columns_turns_, kTheColumnsTurn);
+  KeptColumns kept;
   {
     MutexLock lock(mutex_);
     const auto found = columns_.find(path);
-    if (found != columns_.end()) return found->second;
+    if (found != columns_.end()) kept = found->second;
   }
+  std::unique_ptr<ColumnStore> made;
+  if (kept.here == nullptr) {
+    ABACUS_RETURN_IF_ERROR(OpenColumnsDisk(name, path, &kept));
+    made = std::make_unique<ColumnStore>(kept.store, host_.columns);
+    kept.here = made.get();
+  }
+  // Before anybody can open a column: what was committed is in the store then.
+  if (host_.adopt_log) ABACUS_RETURN_IF_ERROR(OpenLog(name, key, place, is_told, &kept));
+  if (made != nullptr) kept.columns = host_.adopt_columns(std::move(made));
+  if (kept.log) {  // they end with those that use them
+    kept.disk.reset();
+    kept.store.reset();
+  }
+  MutexLock lock(mutex_);
+  columns_[path] = kept;
+  return kept.columns;
+}
+
+absl::Status VolumeSet::OpenLog(const std::string& name, uint64_t key, uint32_t place, bool is_told,
+                                KeptColumns* kept) {
+  std::optional<uint64_t> number;
+  if (kept->log) {
+    number = kept->place;
+  } else {
+    ABACUS_ASSIGN_OR_RETURN(number, LogFile::ServerOf(*kept->disk));
+    if (!number.has_value() && place == kPlaceUnknown) return absl::OkStatus();
+  }
+  if (number.has_value() && place != kPlaceUnknown && *number != place) {
+    if (!is_told || kept->log) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("this server is at place ", *number, " of volume '", name,
+                       "', and is asked ", "for the columns of the one at place ", place,
+                       ": the list of servers of who asks is not the volume's any more, or this ",
+                       "server has come to another place, and is to be started again"));
+    }
+    // What it was to write is at that place's server since, or nowhere.
+    ABACUS_RETURN_IF_ERROR(kept->disk->Remove(LogFile::Name()));
+    ABACUS_RETURN_IF_ERROR(kept->disk->SyncDirectory(""));
+    number.reset();
+  }
+  if (kept->log) return absl::OkStatus();
+  CommitLog::Options options;
+  options.server = number.value_or(place);
+  options.commit = ColumnGroupOptions();
+  CommitLog::Host host;
+  host.steady_ns = SteadyNs;
+  if (host_.volume.steady_ns) host.steady_ns = host_.volume.steady_ns;
+  host.now_us = [now_ns = host_.volume.now_ns] { return now_ns() / 1000; };
+  host.peers = PeersThrough(LogFinderOf(name, key, options.server, kept->servers));
+  kept->here->AddHooks(&host);
+  auto log = CommitLog::Open(kept->disk, kept->store, options, std::move(host));
+  if (absl::IsDataLoss(log.status())) {
+    return absl::DataLossError(absl::StrCat(
+        "the log of groups ", LogFile::Name(), " in ", ColumnsOf(name, key), " is damaged: ",
+        log.status().message(), ". Nothing was changed. What it has is at the volume's other ",
+        "servers too: move that directory away, start the server, and abacus rebuild makes it "
+        "anew"));
+  }
+  ABACUS_RETURN_IF_ERROR(log.status());
+  kept->place = options.server;
+  kept->log = host_.adopt_log(*std::move(log));
+  kept->here->TakeLog(kept->log);
+  return absl::OkStatus();
+}
+
+absl::Status VolumeSet::OpenColumnsDisk(const std::string& name, const std::string& path,
+                                        KeptColumns* kept) {
   ABACUS_ASSIGN_OR_RETURN(const auto list, ServerList::Load(path + kServersSuffix));
   if (!list.has_value()) {
     return absl::NotFoundError(
@@ -420,27 +510,27 @@ absl::StatusOr<Ref<ColumnStore>> VolumeSet::Columns(const std::string& name, uin
     };
   }
   ABACUS_ASSIGN_OR_RETURN(both->store, LocalObjectStore::Open(*both->disk, std::move(options)));
-  std::shared_ptr<ObjectStore> store(both, both->store.get());
-  Ref<ColumnStore> columns =
-      host_.adopt_columns(std::make_unique<ColumnStore>(std::move(store), host_.columns));
-  MutexLock lock(mutex_);
-  columns_[path] = columns;
-  return columns;
+  kept->disk = std::shared_ptr<Disk>(both, both->disk.get());
+  kept->store = std::shared_ptr<ObjectStore>(both, both->store.get());
+  kept->servers = std::make_shared<ServerAddresses>(list->servers);
+  return absl::OkStatus();
 }
 
 absl::Status VolumeSet::DropColumns(const std::string& name, uint64_t key) {
   const std::string path = ColumnsOf(name, key);
   const Turns::Turn turn(columns_turns_, kTheColumnsTurn);
-  Ref<ColumnStore> columns;
+  KeptColumns kept;
   {
     MutexLock lock(mutex_);
     const auto found = columns_.find(path);
     if (found != columns_.end()) {
-      columns = found->second;
+      kept = std::move(found->second);
       columns_.erase(found);
     }
   }
-  if (columns) host_.end_columns(columns);
+  if (kept.columns) host_.end_columns(kept.columns);
+  if (kept.log) host_.end_log(kept.log);
+  kept = KeptColumns();  // what is closed writes to its disk
   std::error_code error;
   std::filesystem::remove(path + kServersSuffix, error);
   std::filesystem::remove_all(path, error);
@@ -461,7 +551,7 @@ std::function<absl::StatusOr<Ref<ColumnStore>>(size_t)> VolumeSet::FinderOf(
     if (server == own) {
       const Here::Use use(*here);
       if (use.set() == nullptr) return absl::UnavailableError("the server is being stopped");
-      return use.set()->Columns(name, key);
+      return use.set()->Columns(name, key, static_cast<uint32_t>(own));
     }
     if (find_set == nullptr) return NoNetwork();
     const std::string address = servers->At(server);
@@ -476,10 +566,34 @@ std::function<absl::StatusOr<Ref<ColumnStore>>(size_t)> VolumeSet::FinderOf(
         return known->second.second;
       }
     }
-    ABACUS_ASSIGN_OR_RETURN(const Ref<ColumnStore> columns, set->Columns(name, key));
+    ABACUS_ASSIGN_OR_RETURN(const Ref<ColumnStore> columns,
+                            set->Columns(name, key, static_cast<uint32_t>(server)));
     MutexLock lock(found->mutex);
     found->by_server[server] = {set.rid(), columns};
     return columns;
+  };
+}
+
+FindCommitLog VolumeSet::LogFinderOf(const std::string& name, uint64_t key, size_t own,
+                                     std::shared_ptr<const ServerAddresses> servers) {
+  struct Found {
+    runtime::Mutex mutex;
+    std::map<uint64_t, std::pair<runtime::Rid, Ref<CommitLog>>> by_server ABSL_GUARDED_BY(mutex);
+  };
+  return [find = FinderOf(name, key, own, std::move(servers)),
+          found = std::make_shared<Found>()](uint64_t server) -> absl::StatusOr<Ref<CommitLog>> {
+    ABACUS_ASSIGN_OR_RETURN(const Ref<ColumnStore> columns, find(server));
+    {
+      MutexLock lock(found->mutex);
+      const auto known = found->by_server.find(server);
+      if (known != found->by_server.end() && known->second.first == columns.rid()) {
+        return known->second.second;
+      }
+    }
+    ABACUS_ASSIGN_OR_RETURN(const Ref<CommitLog> log, columns->Log());
+    MutexLock lock(found->mutex);
+    found->by_server[server] = {columns.rid(), log};
+    return log;
   };
 }
 

@@ -11,6 +11,8 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "objfs/atomicity/commit_link.h"
+#include "objfs/atomicity/commit_log.h"
 #include "objfs/map/map_store.h"
 #include "objfs/spread/column_store.h"
 #include "objfs/store/disk.h"
@@ -37,8 +39,9 @@ struct VolumeSummary {
 //
 // A volume may be spread over several servers: the first, which it is asked for, has its inodes,
 // and each keeps columns of its files (spread/column_store.h), in the directory
-// ".columns-NAME-KEY", where the key tells this volume from all others of its name. Which servers
-// these are is in
+// ".columns-NAME-KEY", where the key tells this volume from all others of its name; its file
+// `atomicity` is the log of groups that are written to them (atomicity/log_file.h), under the
+// number of the server's place in the list. Which servers these are is in
 // ".servers-NAME" at the first and in ".columns-NAME-KEY.servers" at all: the line
 // "abacus servers 1", the key in hexadecimal digits, and the servers' addresses, a line each; with
 // a 2 there, "-" for a server that was drained.
@@ -67,6 +70,10 @@ class VolumeSet final : public runtime::AnchoredObject {
     std::function<runtime::Ref<ColumnStore>(std::unique_ptr<ColumnStore>)> adopt_columns;
     std::function<void(const runtime::Ref<ColumnStore>&)> end_columns;
     ColumnStore::Host columns;
+    // For the log of groups beside columns, without which several clients never use a file's
+    // columns at once; empty: there are none.
+    std::function<runtime::Ref<CommitLog>(std::unique_ptr<CommitLog>)> adopt_log;
+    std::function<void(const runtime::Ref<CommitLog>&)> end_log;
     // Is told of wrong bytes on a disk, whenever they are met; empty: nobody is. May not block.
     std::function<void(const std::string& volume, const absl::Status& damage)> on_damage;
     // The map of a volume at an address such as "etcd://HOST:PORT". Empty: there are none such.
@@ -165,12 +172,17 @@ class VolumeSet final : public runtime::AnchoredObject {
 
   // -- asked by the first server of a volume -----------------------------------------------------
 
-  // From now on this server keeps columns of that volume. A second time it does nothing.
+  // From now on this server keeps columns of that volume, as the one at `place` of `servers`. A
+  // second time it does nothing.
   absl::Status KeepColumns(const std::string& name, uint64_t key,
-                           const std::vector<std::string>& servers);
+                           const std::vector<std::string>& servers, uint32_t place);
   // And no more, with all that is in them.
   absl::Status DropColumns(const std::string& name, uint64_t key);
-  absl::StatusOr<runtime::Ref<ColumnStore>> Columns(const std::string& name, uint64_t key);
+  // `place`: of this server, by who asks; its log of groups has that number. Errors, beside those
+  // of the disk: kFailedPrecondition - it is at another place. kDataLoss - the log is damaged.
+  absl::StatusOr<runtime::Ref<ColumnStore>> Columns(const std::string& name, uint64_t key,
+                                                    uint32_t place);
+  static constexpr uint32_t kPlaceUnknown = UINT32_MAX;  // its log says so, where there is one
   // From now on this server keeps a copy of that volume's inodes, and may come to answer for it.
   // A second time it does nothing. Errors: kAlreadyExists - it has another volume of that name.
   absl::Status KeepCopy(const std::string& name, uint64_t quota_bytes, const std::string& map_url,
@@ -217,6 +229,23 @@ class VolumeSet final : public runtime::AnchoredObject {
   std::string QuotaOf(const std::string& name) const { return directory_ + "/.quota-" + name; }
   std::string ServersOf(const std::string& name) const { return directory_ + "/.servers-" + name; }
   std::string ColumnsOf(const std::string& name, uint64_t key) const;
+  // The columns that are open here, with the log of groups on their disk.
+  struct KeptColumns {
+    std::shared_ptr<Disk> disk;  // these two as long as there is no log
+    std::shared_ptr<ObjectStore> store;
+    ColumnStore* here = nullptr;  // as long as `columns` are not ended
+    runtime::Ref<ColumnStore> columns;
+    runtime::Ref<CommitLog> log;  // none: as long as nobody has told this server's place
+    uint64_t place = kPlaceUnknown;
+    std::shared_ptr<ServerAddresses> servers;
+  };
+  // As Columns(). `is_told`: by who changes the list of servers, so that a log of another place is
+  // of a time that is over.
+  absl::StatusOr<runtime::Ref<ColumnStore>> OpenColumns(const std::string& name, uint64_t key,
+                                                        uint32_t place, bool is_told);
+  absl::Status OpenColumnsDisk(const std::string& name, const std::string& path, KeptColumns* kept);
+  absl::Status OpenLog(const std::string& name, uint64_t key, uint32_t place, bool is_told,
+                       KeptColumns* kept);
   // Those of columns that are kept here; by file name.
   std::vector<std::string> KeptServers(const std::string& name) const;
   std::string MapOf(const std::string& name) const;
@@ -286,6 +315,9 @@ class VolumeSet final : public runtime::AnchoredObject {
   std::function<absl::StatusOr<runtime::Ref<ColumnStore>>(size_t)> FinderOf(
       const std::string& name, uint64_t key, size_t own,
       std::shared_ptr<const ServerAddresses> servers);
+  // And a log of groups those of the others.
+  FindCommitLog LogFinderOf(const std::string& name, uint64_t key, size_t own,
+                            std::shared_ptr<const ServerAddresses> servers);
   // The set of a server that may just have been named, which is given time to answer.
   absl::StatusOr<runtime::Ref<VolumeSet>> Meet(const std::string& address);
   absl::Status CreateLocked(const std::string& name, uint64_t quota_bytes,
@@ -302,7 +334,7 @@ class VolumeSet final : public runtime::AnchoredObject {
 
   runtime::Mutex mutex_;
   std::map<std::string, runtime::Ref<Volume>> volumes_ ABSL_GUARDED_BY(mutex_);
-  std::map<std::string, runtime::Ref<ColumnStore>> columns_ ABSL_GUARDED_BY(mutex_);  // by path
+  std::map<std::string, KeptColumns> columns_ ABSL_GUARDED_BY(mutex_);  // by path
   // Of the volumes that have several.
   std::map<std::string, std::shared_ptr<ServerAddresses>> servers_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, std::shared_ptr<MappedVolume>> mapped_ ABSL_GUARDED_BY(mutex_);

@@ -82,7 +82,7 @@ class CommitWorld {
     uint64_t life = 0;
     std::string disk = std::string(2 * kHalfBytes, '\0');
     bool made = false;
-    CommitState state;  // that all appended records come to
+    CommitEntries state;  // that all appended records come to
     std::unique_ptr<LogCore<Policy>> log;
     std::unique_ptr<CommitParticipant<Policy>> participant;  // null while it is down
     uint64_t base = 0;  // sequence of the participant's record 0
@@ -98,7 +98,7 @@ class CommitWorld {
     Nanos timer_at = 0;
   };
   struct Transaction {
-    std::vector<Part> group;
+    std::vector<CommitPart> group;
     bool acknowledged = false;
     bool called_off = false;
   };
@@ -116,7 +116,7 @@ class CommitWorld {
   void StartServer(uint64_t number) {
     Server& server = servers_[number];
     ++server.life;
-    server.state = CommitState();
+    server.state = CommitEntries();
     const auto snapshot = [&server] { return server.state.Encode(); };
     if (!server.made) {
       server.log = std::make_unique<LogCore<Policy>>(Log(number), snapshot);
@@ -125,7 +125,7 @@ class CommitWorld {
       const absl::StatusOr<RecoveredLog> found = RecoverLog(Log(number), server.disk);
       if (!found.ok()) return Break(absl::StrCat("log: ", found.status().message()));
       if (found->last < durable) Break("log: a durable record is gone");
-      absl::StatusOr<CommitState> state = CommitState::Decode(found->snapshot);
+      absl::StatusOr<CommitEntries> state = CommitEntries::Decode(found->snapshot);
       if (!state.ok()) return Break("log: a snapshot is not what was written");
       server.state = *std::move(state);
       for (const std::string& bytes : found->records) {
@@ -284,7 +284,7 @@ class CommitWorld {
   }
   void BeginNext(size_t index) {
     Client& client = clients_[index];
-    std::vector<Part> group;
+    std::vector<CommitPart> group;
     for (uint64_t server = 0; server < kCommitServers; ++server) {
       if (!loop_.random.Chance(200)) group.push_back({server, loop_.random.Below(2)});
     }
@@ -344,7 +344,7 @@ class CommitWorld {
     if (!broken_.empty()) return;
     for (const auto& [id, transaction] : transactions_) {
       size_t applied = 0;
-      for (const Part& part : transaction.group) {
+      for (const CommitPart& part : transaction.group) {
         applied += servers_[part.server].applied.contains({id, part.part});
       }
       const std::string name = "transaction " + id.ToString();

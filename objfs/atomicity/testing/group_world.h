@@ -60,6 +60,8 @@ class GroupWorld {
   // Whether the servers look at their leases while a client waits.
   bool resolves_meanwhile = true;
   std::set<uint64_t> dead_clients;
+  // What else the host of a log that is opened from now on is to be; empty: nothing.
+  std::function<void(size_t server, CommitLog::Host* host)> change_host;
 
   Server& operator[](size_t i) { return servers_[i]; }
   uint64_t messages() const { return messages_; }
@@ -189,6 +191,7 @@ class GroupWorld {
     host.steady_ns = [this] { return now_ns_; };
     host.now_us = [this] { return NowUs(); };
     host.peers = PeersOf(kFromServer + i);
+    if (change_host) change_host(i, &host);
     ABACUS_ASSIGN_OR_RETURN(server.log,
                             CommitLog::Open(server.disk, server.store, options, std::move(host)));
     return absl::OkStatus();

@@ -5,15 +5,35 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "objfs/atomicity/commit_link.h"
 #include "objfs/cache/cache_layer.h"
 #include "objfs/directory/directory.h"
 #include "objfs/layer/probe_layer.h"
 #include "objfs/raid/mirror_layer.h"
 #include "objfs/raid/raid5_layer.h"
+#include "objfs/raid/shared_columns.h"
 #include "objfs/spread/spread_layer.h"
 #include "objfs/store/local_object_store.h"
+#include "runtime/object/manager.h"
 
 namespace abacus::objfs::testing {
+
+namespace {
+
+// Makes layers that go by the world's clock.
+class SpreadManager final : public runtime::ObjectManager {
+ public:
+  explicit SpreadManager(const std::atomic<int64_t>* now_ns) : now_ns_(now_ns) {}
+  absl::StatusOr<std::unique_ptr<runtime::MobileObject>> CreateObj(const runtime::ClassInfo&,
+                                                                   size_t) override {
+    return std::make_unique<SpreadLayer>([now_ns = now_ns_] { return now_ns->load(); });
+  }
+
+ private:
+  const std::atomic<int64_t>* const now_ns_;
+};
+
+}  // namespace
 
 LayerKinds AllKinds() {
   LayerKinds kinds;
@@ -144,7 +164,8 @@ void FileSystemWorld::Begin() {
     types.Add<ClientEnd>().Add<LockClient>();
     types.Add<ErrorLayer>().Add<DelayLayer>().Add<StatisticsLayer>();
     types.Add<ColumnStore>().Add<ColumnLayer>().Add<AbsentColumn>();
-    types.Add<Raid5Layer>().Add<SpreadLayer>().Add<WitnessLayer>();
+    types.Add<Raid5Layer>().Add<WitnessLayer>().Add<CommitLog>();
+    types.Add<SpreadLayer>([this] { return std::make_unique<SpreadManager>(&spread_ns); });
     types.Add<MirrorLayer>([] { return std::make_unique<MirrorManager>(); });
     types.Add<CacheLayer>([] { return std::make_unique<CacheManager>(1 << 20); });
   };
@@ -168,27 +189,74 @@ void FileSystemWorld::BeginColumns(size_t i, size_t node) {
   columns_[i].store = *std::move(store);
   columns_[i].node = node;
   runtime::BindingManager& binding = (*cluster_)[node].binding();
-  columns_[i].ref = binding.Adopt(std::make_unique<ColumnStore>(
-      columns_[i].store, ColumnStore::Host{.adopt =
-                                               [&binding](std::unique_ptr<ColumnLayer> layer) {
-                                                 return runtime::Ref<Layer>(
-                                                     binding.Adopt(std::move(layer)).base());
-                                               },
-                                           .end =
-                                               [&binding](const runtime::Ref<Layer>& layer) {
-                                                 binding.Destroy(layer.rid()).IgnoreError();
-                                               }}));
+  auto columns = std::make_unique<ColumnStore>(
+      columns_[i].store,
+      ColumnStore::Host{.adopt =
+                            [&binding](std::unique_ptr<ColumnLayer> layer) {
+                              return runtime::Ref<Layer>(binding.Adopt(std::move(layer)).base());
+                            },
+                        .end =
+                            [&binding](const runtime::Ref<Layer>& layer) {
+                              binding.Destroy(layer.rid()).IgnoreError();
+                            }});
+  BeginLog(i, columns.get());
+  columns_[i].ref = binding.Adopt(std::move(columns));
   runtime::MutexLock lock(mutex_);
   columns_[i].published = columns_[i].ref.rid();
+}
+
+void FileSystemWorld::BeginLog(size_t i, ColumnStore* columns) {
+  runtime::BindingManager& binding = (*cluster_)[columns_[i].node].binding();
+  CommitLog::Options options;
+  options.server = i;
+  options.commit = ColumnGroupOptions();
+  options.half_bytes = uint64_t{1} << 20;
+  CommitLog::Host host;
+  host.steady_ns = [] {
+    const auto now = std::chrono::steady_clock::now().time_since_epoch();
+    return int64_t{std::chrono::nanoseconds(now).count()};
+  };
+  host.now_us = [] {
+    return int64_t{std::chrono::duration_cast<std::chrono::microseconds>(
+                       std::chrono::system_clock::now().time_since_epoch())
+                       .count()};
+  };
+  host.peers = PeersThrough([this, &binding](uint64_t server) { return LogOf(server, binding); });
+  columns->AddHooks(&host);
+  // The disk is the world's, or the test's.
+  auto log = CommitLog::Open(std::shared_ptr<Disk>(std::shared_ptr<Disk>(), column_disks_[i]),
+                             columns_[i].store, options, std::move(host));
+  ASSERT_TRUE(log.ok()) << log.status();
+  columns_[i].log = log->get();
+  columns_[i].log_ref = binding.Adopt(*std::move(log));
+  columns->TakeLog(columns_[i].log_ref);
+  runtime::MutexLock lock(mutex_);
+  columns_[i].published_log = columns_[i].log_ref.rid();
+}
+
+absl::StatusOr<runtime::Ref<CommitLog>> FileSystemWorld::LogOf(uint64_t server,
+                                                               runtime::BindingManager& binding) {
+  runtime::MutexLock lock(mutex_);
+  const bool is_there =
+      server < columns_.size() && !(columns_[server].published_log == runtime::Rid());
+  if (!is_there) return absl::UnavailableError("there is no such server now");
+  return binding.RefTo<CommitLog>(columns_[server].published_log);
 }
 
 void FileSystemWorld::EndColumns(size_t i) {
   {
     runtime::MutexLock lock(mutex_);
-    columns_[i].published = runtime::Rid();
+    columns_[i].published = columns_[i].published_log = runtime::Rid();
   }
-  (*cluster_)[columns_[i].node].binding().Destroy(columns_[i].ref.rid()).IgnoreError();
+  runtime::BindingManager& binding = (*cluster_)[columns_[i].node].binding();
+  binding.Destroy(columns_[i].ref.rid()).IgnoreError();
   columns_[i].ref = runtime::Ref<ColumnStore>();
+  // Where it did not begin there is none.
+  if (columns_[i].log == nullptr) return;
+  // Others may still be in calls of it when the next one opens the same file.
+  std::exchange(columns_[i].log, nullptr)->Stop();
+  binding.Destroy(columns_[i].log_ref.rid()).IgnoreError();
+  columns_[i].log_ref = runtime::Ref<CommitLog>();
 }
 
 void FileSystemWorld::BeginVolume() {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "objfs/atomicity/commit_log.h"
 #include "objfs/fs/file_system.h"
 #include "objfs/spread/column_store.h"
 #include "objfs/store/memory_disk.h"
@@ -73,6 +74,9 @@ class FileSystemWorld {
   uint64_t quota_bytes = UINT64_MAX;
   // By how much the clients' clocks are ahead.
   std::atomic<int64_t> wall_ahead_us{0};
+  // The clock by which clients of a file with columns come to use it together (ShareChoice). It
+  // stands still, so that whoever takes a file away does it soon, until a test sets it.
+  std::atomic<int64_t> spread_ns{0};
   // Volume::Host::serves_for_ns.
   std::atomic<int64_t> serves_for_ns{INT64_MAX};
   // Of volumes that begin from now on (Volume::Host).
@@ -91,6 +95,9 @@ class FileSystemWorld {
   void MakeColumnDisk(size_t i);
   void BeginColumns(size_t i, size_t node);
   void EndColumns(size_t i);
+  // The log of the groups that are written to columns of server `i`.
+  void BeginLog(size_t i, ColumnStore* columns);
+  absl::StatusOr<runtime::Ref<CommitLog>> LogOf(uint64_t server, runtime::BindingManager& binding);
   void BeginVolume();
   // Ends an object of a client's, wherever it is.
   void EndObject(const runtime::Rid& rid);
@@ -100,7 +107,9 @@ class FileSystemWorld {
     size_t node = 0;
     std::shared_ptr<ObjectStore> store;
     runtime::Ref<ColumnStore> ref;
-    runtime::Rid published;
+    runtime::Ref<CommitLog> log_ref;
+    CommitLog* log = nullptr;  // the node's
+    runtime::Rid published, published_log;
   };
   const size_t nodes_;
   const absl::Duration lease_, quiet_;

@@ -30,7 +30,7 @@ inline uint64_t FromBytes(const std::string& bytes) {
   return value;
 }
 // Its data blocks and, last, its parity.
-inline std::vector<Part> OrderStripe(uint64_t stripe) {
+inline std::vector<CommitPart> OrderStripe(uint64_t stripe) {
   const uint64_t parity = stripe % kOrderServers;
   return {{(parity + 1) % kOrderServers, stripe},
           {(parity + 2) % kOrderServers, stripe},
@@ -53,7 +53,7 @@ class OrderOracle {
   // The client was told that this attempt has failed.
   void Lost(Version time) { writes_[time].lost = true; }
   void Read(const OrderMessage& content) { reads_.push_back(content); }
-  void Final(Part block, Version written, const std::string& content) {
+  void Final(CommitPart block, Version written, const std::string& content) {
     reads_.push_back({.kind = OrderKind::kContent,
                       .time = Version::Of(Version::kTicksMax, 0),
                       .block = block,
@@ -83,18 +83,19 @@ class OrderOracle {
 
  private:
   struct Write {
-    std::map<Part, uint64_t> contents;
+    std::map<CommitPart, uint64_t> contents;
     size_t group = 0;
-    std::set<Part> committed;
+    std::set<CommitPart> committed;
     bool acknowledged = false;
     bool lost = false;
   };
 
   // Each read saw the newest write before its time, of those that committed in the end.
   void CheckReads() {
-    std::map<Part, std::map<Version, uint64_t>> histories;
+    std::map<CommitPart, std::map<Version, uint64_t>> histories;
     for (const auto& [time, write] : writes_) {
-      for (const Part& part : write.committed) histories[part][time] = write.contents.at(part);
+      for (const CommitPart& part : write.committed)
+        histories[part][time] = write.contents.at(part);
     }
     for (const OrderMessage& read : reads_) {
       const auto& history = histories[read.block];
@@ -109,13 +110,13 @@ class OrderOracle {
   }
   // Played again in the order of their times, the writes keep parity = XOR of data throughout.
   void CheckParity() {
-    std::array<std::map<Part, uint64_t>, kOrderStripes> stripes;
+    std::array<std::map<CommitPart, uint64_t>, kOrderStripes> stripes;
     for (const auto& [time, write] : writes_) {
       if (write.committed.empty()) continue;
       const uint64_t stripe = write.contents.begin()->first.part;
       for (const auto& [part, content] : write.contents) stripes[stripe][part] = content;
       uint64_t sum = 0;
-      for (const Part& part : OrderStripe(stripe)) sum ^= stripes[stripe][part];
+      for (const CommitPart& part : OrderStripe(stripe)) sum ^= stripes[stripe][part];
       if (sum != 0) Break("parity: wrong after write " + time.ToString());
     }
   }

@@ -205,8 +205,8 @@ class OrderWorld {
     }
     const bool whole = loop_.random.Chance(150);
     const uint64_t value = loop_.random.Next();
-    const std::vector<Part> blocks = OrderStripe(stripe);
-    std::vector<Part> group = blocks;
+    const std::vector<CommitPart> blocks = OrderStripe(stripe);
+    std::vector<CommitPart> group = blocks;
     if (!whole) group = {blocks[loop_.random.Below(2)], blocks[2]};
     const auto combine = [value](const std::vector<std::string>& old) {
       if (old.size() == 3) {

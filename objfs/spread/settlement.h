@@ -1,0 +1,56 @@
+#ifndef ABACUS_OBJFS_SPREAD_SETTLEMENT_H_
+#define ABACUS_OBJFS_SPREAD_SETTLEMENT_H_
+
+// What becomes of the groups of blocks that an opening of a file's columns finds, from what their
+// servers say. Without I/O.
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "objfs/atomicity/commit_log.h"
+#include "objfs/layer/layer.h"
+#include "objfs/layer/version.h"
+
+namespace abacus::objfs {
+
+// What the server of a column says when it has opened it: no group of before is prepared there any
+// more.
+struct ColumnAnswer {
+  Version recorded;  // by which opening the column's record was written
+  std::vector<PendingGroup> pending;
+};
+
+struct SettledGroup {
+  Version id;
+  GroupFate fate = GroupFate::kAbort;  // never kForget
+  std::vector<uint64_t> members;       // servers
+  std::vector<uint64_t> told;          // those of them that answer and have it
+  std::vector<Range> ranges;           // bytes of a column that it writes, by those that have it
+
+  // Of one that a later opening has settled: who has committed it nevertheless. It is waited for
+  // until it has written it or never will, or it could write over what comes now.
+  std::vector<uint64_t> finish;
+  // Likewise: one of them wrote it, and was away when the others were settled, which may have
+  // nothing of it. What that one has of these bytes may not go with the rest.
+  bool is_stale = false;
+};
+
+struct Settlement {
+  std::vector<SettledGroup> groups;  // oldest first
+  // Members of groups that were committed without the word of all, which answer and have nothing of
+  // them: what they have of these stripes may not go with the rest. Where one alone has it, and the
+  // others are of one mind, that one.
+  std::set<uint64_t> lacking;
+};
+
+// By what the servers of a file's columns say, by their numbers; those of `columns` that are not
+// among them do not answer. A member that is not one of `columns` had a column that was moved
+// since. Why it is right: atomicity/README.md, "Settling".
+Settlement PlanSettlement(const std::map<uint64_t, ColumnAnswer>& answers,
+                          const std::set<uint64_t>& columns);
+
+}  // namespace abacus::objfs
+
+#endif  // ABACUS_OBJFS_SPREAD_SETTLEMENT_H_
