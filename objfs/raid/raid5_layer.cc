@@ -14,10 +14,6 @@ using runtime::Block;
 using runtime::MutexLock;
 using Turn = RangeTurns::Turn;
 
-namespace {
-constexpr StripeRun kWholeFileRun{0, UINT64_MAX};
-}  // namespace
-
 absl::Status Raid5Layer::Begin() {
   ABACUS_ASSIGN_OR_RETURN(striping_, Striping::Make(below_count(), options().Bytes("unit")));
   SetGeometry(ColumnRecord::Kind::kRaid5, striping_->unit_bytes(), striping_->stripe_bytes());

@@ -12,7 +12,6 @@ using runtime::MutexLock;
 using Turn = RangeTurns::Turn;
 
 namespace {
-constexpr StripeRun kWholeFileRun{0, UINT64_MAX};
 }  // namespace
 
 std::shared_ptr<SharedStripes> Raid5Layer::Together() const {

@@ -16,7 +16,6 @@ using runtime::MutexLock;
 using Turn = RangeTurns::Turn;
 
 namespace {
-constexpr StripeRun kWholeFileRun{0, UINT64_MAX};
 // Who closes the file, or moves the object, waits for a step: on slow columns it has fewer stripes.
 constexpr std::chrono::milliseconds kScrubStep{100};
 }  // namespace

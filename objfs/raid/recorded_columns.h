@@ -266,6 +266,7 @@ class RecordedColumns : public ColumnsLayer {
   ColumnRecord::Kind record_kind() const { return record_kind_; }
 
   static constexpr StripeRun kOneAtATime{0, 1};  // of turns that are of no stripes
+  static constexpr StripeRun kWholeFileRun{0, UINT64_MAX};
   // Of stripes; and one at a time.
   RangeTurns turns_, open_turns_, drain_turns_, record_turns_;
 

@@ -177,7 +177,7 @@ TEST_F(SettlementTest, WhoseColumnWasMovedHasNotPreparedIt) {
 
 // -- at servers -----------------------------------------------------------------------------------
 
-constexpr ObjectId kFile = 7;
+constexpr ObjectId kSettled = 7;
 
 // A file with columns at the servers 1, 2 and 3 of a volume; clients that shared it have died.
 class SettlingTest : public ::testing::Test {
@@ -221,7 +221,7 @@ class SettlingTest : public ::testing::Test {
   }
 
   OpenedAtServers Open(uint64_t opening) {
-    const auto opened = volume_->Open(kFile, {1, 2, 3}, Version{opening});
+    const auto opened = volume_->Open(kSettled, {1, 2, 3}, Version{opening});
     EXPECT_TRUE(opened.ok()) << opened.status();
     return opened.ok() ? *opened : OpenedAtServers();
   }
@@ -231,14 +231,14 @@ class SettlingTest : public ::testing::Test {
   }
   // What the client has come to, at one server: a block of a group of all three.
   void Prepare(uint64_t server, Version id, uint64_t opening) {
-    const auto reply = At(server).Prepare(id, {1, 2, 3}, BlockFor(kFile, Version{opening}, 2, 'g'));
+    const auto reply = At(server).Prepare(id, {1, 2, 3}, BlockFor(kSettled, Version{opening}, 2, 'g'));
     ASSERT_TRUE(reply.ok()) << reply.status();
     ASSERT_EQ(reply->message.kind, CommitKind::kPrepared) << reply->why;
   }
   std::string Bytes() {
     std::string bytes;
     for (uint64_t server = 1; server < kServers; ++server) {
-      const char byte = At(server).ByteAt(kFile, 2);
+      const char byte = At(server).ByteAt(kSettled, 2);
       bytes += byte == '\0' ? '-' : byte;
     }
     return bytes;
@@ -288,7 +288,7 @@ TEST_F(SettlingTest, WhatOneHasNotPreparedIsUndone) {
   EXPECT_EQ(Bytes(), "---");
   EXPECT_EQ(Pending(), 0u);
   // And it never will be.
-  const auto late = At(3).Prepare(id, {1, 2, 3}, BlockFor(kFile, Version{10}, 2, 'g'));
+  const auto late = At(3).Prepare(id, {1, 2, 3}, BlockFor(kSettled, Version{10}, 2, 'g'));
   ASSERT_TRUE(late.ok()) << late.status();
   EXPECT_EQ(late->refusal, Refusal::kShutOut);
 }
@@ -417,7 +417,7 @@ TEST_F(SettlingTest, AnEarlierOpeningSettlesNothing) {
   ExpectWhole(Open(10));
   const Version id = clock_.Next();
   for (const uint64_t server : {1, 2, 3}) Prepare(server, id, 10);
-  EXPECT_TRUE(absl::IsUnauthenticated(volume_->Open(kFile, {1, 2, 3}, Version{9}).status()));
+  EXPECT_TRUE(absl::IsUnauthenticated(volume_->Open(kSettled, {1, 2, 3}, Version{9}).status()));
   EXPECT_EQ(Bytes(), "---");
   EXPECT_EQ(Pending(), 3u);
 }
