@@ -11,8 +11,7 @@ namespace abacus::objfs {
 using runtime::MutexLock;
 using Turn = RangeTurns::Turn;
 
-namespace {
-}  // namespace
+namespace {}  // namespace
 
 std::shared_ptr<SharedStripes> Raid5Layer::Together() const {
   MutexLock lock(mutex_);

@@ -55,9 +55,8 @@ bool IsAloneWithIt(const FoundGroup& group, const std::set<uint64_t>& lack, bool
                    const ColumnAnswers& answers) {
   if (group.prepared.size() + group.committed.size() != 1) return false;
   if (!moved && lack.size() < 2) return false;
-  return std::all_of(lack.begin(), lack.end(), [&](uint64_t server) {
-    return answers.at(server).recorded != Version();
-  });
+  return std::all_of(lack.begin(), lack.end(),
+                     [&](uint64_t server) { return answers.at(server).recorded != Version(); });
 }
 
 }  // namespace

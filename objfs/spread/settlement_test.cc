@@ -231,7 +231,8 @@ class SettlingTest : public ::testing::Test {
   }
   // What the client has come to, at one server: a block of a group of all three.
   void Prepare(uint64_t server, Version id, uint64_t opening) {
-    const auto reply = At(server).Prepare(id, {1, 2, 3}, BlockFor(kSettled, Version{opening}, 2, 'g'));
+    const auto reply =
+        At(server).Prepare(id, {1, 2, 3}, BlockFor(kSettled, Version{opening}, 2, 'g'));
     ASSERT_TRUE(reply.ok()) << reply.status();
     ASSERT_EQ(reply->message.kind, CommitKind::kPrepared) << reply->why;
   }
