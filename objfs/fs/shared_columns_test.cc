@@ -13,6 +13,7 @@
 
 #include "gtest/gtest.h"
 #include "objfs/fs/testing/file_system_world.h"
+#include "objfs/spread/fenced_record.h"
 
 namespace abacus::objfs {
 namespace {
@@ -103,6 +104,26 @@ TEST_F(SharedColumnsTest, WhoMayWriteAloneSharesTheColumnsAndAllHaveOneOpening) 
   for (const Ref<Layer>& column : shared->columns) {
     EXPECT_TRUE(column->Read(0, 8, Version{1}).ok());
   }
+}
+
+// Else a server that was started again would let an earlier one in, which is alone by what it knows.
+TEST_F(SharedColumnsTest, ColumnsThatAreSharedKnowTheirOpeningDurably) {
+  const auto shared = world_.volume()->BeginShared(writer_, id_);
+  ASSERT_TRUE(shared.ok()) << shared.status();
+  for (const uint32_t server : shared->servers) {
+    const auto attributes = world_.column_store(server).GetAttributes(id_);
+    ASSERT_TRUE(attributes.ok()) << attributes.status();
+    const auto record = FencedRecord::Decode(attributes->blob);
+    ASSERT_TRUE(record.ok()) << record.status();
+    EXPECT_EQ(record->opening, shared->opening) << "at server " << server;
+  }
+  const uint32_t server = shared->servers[0];
+  world_.LoseColumns(server);
+  world_.StartColumns(server, kSpare);
+  const auto columns = world_.volume()->ColumnsAt(server);
+  ASSERT_TRUE(columns.ok()) << columns.status();
+  const Version earlier{shared->opening.value - 1};
+  EXPECT_TRUE(absl::IsUnauthenticated((*columns)->Open(id_, earlier).status()));
 }
 
 TEST_F(SharedColumnsTest, WithoutAllColumnsNothingIsShared) {

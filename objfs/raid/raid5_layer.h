@@ -186,7 +186,9 @@ class Raid5Layer final : public RecordedColumns {
   // Whether nothing of an open file is missing or being written.
   bool MayBeShared() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<Attributes> SharedAttributes(uint64_t size, Version now);
-  // Adds to what the missing column missed what NoteMissed() told.
+  // The file's stripes of which NoteMissed() told.
+  StripeSet Noted() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Adds them to what the missing column missed.
   void AddNoted() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // -- opening, recovery: raid5_open.cc ----------------------------------------------------------

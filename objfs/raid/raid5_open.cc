@@ -85,7 +85,14 @@ absl::Status Raid5Layer::TakeRecords(std::vector<absl::StatusOr<ColumnRecord>> f
     AddNoted();
     now_.missed.MergeTo(ColumnRecord::kMissedRunsMax);
   }
-  if (!lacking.has_value()) return absl::OkStatus();
+  if (!lacking.has_value()) {
+    if (!now_.missing.has_value()) {
+      // All have something there, and not all have what was written: the parity is computed anew.
+      now_.written.Add(Noted());
+      now_.written.MergeTo(ColumnRecord::kWrittenRunsMax);
+    }
+    return absl::OkStatus();
+  }
   if (now_.missing.has_value()) {
     const absl::StatusOr<ColumnRecord>& has = found[*lacking];
     return absl::UnavailableError(
@@ -136,7 +143,7 @@ absl::Status Raid5Layer::OpenLocked(Version now) {
   }
   MutexLock lock(mutex_);
   open_ = true;
-  noted_.clear();  // it is among what was missed, or nobody missed it
+  noted_.clear();  // it is among what was missed, or its parity is that of its data
   return absl::OkStatus();
 }
 

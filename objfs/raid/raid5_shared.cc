@@ -140,9 +140,13 @@ absl::Status Raid5Layer::NoteMissed(const std::vector<Range>& ranges, Version) {
   return absl::OkStatus();
 }
 
+// What was cut off since is missed by nobody.
+StripeSet Raid5Layer::Noted() const {
+  return noted_.Within({0, striping_->Stripes(now_.size)});
+}
+
 void Raid5Layer::AddNoted() {
-  // What was cut off since is missed by nobody.
-  const StripeSet noted = noted_.Within({0, striping_->Stripes(now_.size)});
+  const StripeSet noted = Noted();
   if (noted.empty()) return;
   now_.missed.Add(noted);
   ++wanted_;

@@ -414,6 +414,27 @@ TEST_F(Raid5MissedTogetherTest, WhatWasMissedIsKnownAfterAMoveAndANewOpening) {
   ASSERT_NO_FATAL_FAILURE(ExpectWhole(b_));
 }
 
+// As after two failures, of which nobody is away any more: the data are what they are.
+TEST_F(Raid5MissedTogetherTest, WithAllColumnsThereTheParityIsComputedAnew) {
+  constexpr uint64_t kStripeOf = 2;
+  ASSERT_NO_FATAL_FAILURE(Make(6 * kStripe));
+  const size_t parity = nodes_.striping().ParityColumn(kStripeOf);
+  const std::string before = nodes_.Stored(model_.size())[parity].substr(kStripeOf * kUnit, kUnit);
+  Write(b_, kStripeOf * kStripe + 100, kStripe - 200);
+  const VersionNumber version = nodes_.Now().value;
+  ASSERT_TRUE(
+      nodes_.store(parity).Write(SharedNodes::kFile, kStripeOf * kUnit, before, version).ok());
+  ASSERT_TRUE(a_->CloseColumns(nodes_.Now()).ok());
+  OpenAlone(a_, 0);
+  const std::vector<Range> ranges = {Range{kStripeOf * kUnit, 1}};
+  ASSERT_TRUE(a_->NoteMissed(ranges, nodes_.Now()).ok());
+  ASSERT_NO_FATAL_FAILURE(ExpectReads(a_));
+  ASSERT_TRUE(a_->Flush(nodes_.Now()).ok());
+  ASSERT_NO_FATAL_FAILURE(nodes_.ExpectStored(model_));
+  nodes_.control((parity + 1) % 5).dead = true;
+  ASSERT_NO_FATAL_FAILURE(ExpectReads(a_));
+}
+
 // Of other columns nothing is forgotten by it.
 TEST_F(Raid5MissedTogetherTest, WithAllColumnsThereNothingIsMissed) {
   ASSERT_NO_FATAL_FAILURE(Make());

@@ -1,7 +1,10 @@
 // Volume: files that are spread over servers.
 
 #include <algorithm>
+#include <deque>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "objfs/volume/volume.h"
@@ -18,6 +21,28 @@ namespace {
 constexpr int kEpochBits = 40;
 // The other numbers are for clients.
 constexpr size_t kGroupWritersMax = UINT16_MAX / 2;
+
+// Has each column keep its record as one of the opening that it was opened in, durably: no earlier
+// opening gets the columns any more, whatever is started again, and each record is older than what
+// is written in this one.
+absl::Status KeepRecordsAnew(const std::vector<Ref<Layer>>& columns, Version now) {
+  std::deque<runtime::BranchOf<absl::StatusOr<Attributes>>> asked;
+  for (const Ref<Layer>& column : columns) asked.push_back(column.Fork<&Layer::GetAttributes>(now));
+  std::vector<std::string> records;
+  absl::Status worst;
+  for (auto& branch : asked) {
+    absl::StatusOr<Attributes> attributes = branch.Join();
+    worst.Update(attributes.status());
+    if (attributes.ok()) records.push_back(std::move(attributes->inode));
+  }
+  ABACUS_RETURN_IF_ERROR(worst);
+  std::deque<runtime::BranchOf<absl::Status>> kept;
+  for (size_t i = 0; i < columns.size(); ++i) {
+    kept.push_back(columns[i].Fork<&Layer::SaveInode>(records[i], now));
+  }
+  for (auto& branch : kept) worst.Update(branch.Join());
+  return worst;
+}
 
 }  // namespace
 
@@ -105,6 +130,7 @@ absl::StatusOr<SharedColumns> Volume::BeginShared(uint16_t writer, ObjectId id) 
         absl::StrCat("a column of object ", id, " does not answer, lacks something, or is at a ",
                      "server that has no log of groups: one client at a time uses the file"));
   }
+  ABACUS_RETURN_IF_ERROR(KeepRecordsAnew(there.columns, table_->NextVersion()));
   absl::StatusOr<SharedColumns> shared = WouldBlock("a file that was opened anew meanwhile");
   {
     MutexLock lock(mutex_);
