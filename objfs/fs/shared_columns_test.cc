@@ -106,7 +106,8 @@ TEST_F(SharedColumnsTest, WhoMayWriteAloneSharesTheColumnsAndAllHaveOneOpening) 
   }
 }
 
-// Else a server that was started again would let an earlier one in, which is alone by what it knows.
+// Else a server that was started again would let an earlier one in, which is alone by what it
+// knows.
 TEST_F(SharedColumnsTest, ColumnsThatAreSharedKnowTheirOpeningDurably) {
   const auto shared = world_.volume()->BeginShared(writer_, id_);
   ASSERT_TRUE(shared.ok()) << shared.status();

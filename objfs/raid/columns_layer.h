@@ -79,7 +79,8 @@ class ColumnsLayer : public Layer {
   // are no such columns.
   virtual absl::Status TakeShared(const SharedColumns& shared);
   // A column that does not answer may lack what was written to these bytes of the columns while the
-  // file was shared; where all answer, one of them may. REQUIRES: it is called between TakeColumns() and the first call that opens.
+  // file was shared; where all answer, one of them may. REQUIRES: it is called between
+  // TakeColumns() and the first call that opens.
   virtual absl::Status NoteMissed(const std::vector<Range>& ranges, Version now);
   // Of the file, without asking the columns where it is open.
   virtual absl::StatusOr<uint64_t> Size(Version now);

@@ -141,9 +141,7 @@ absl::Status Raid5Layer::NoteMissed(const std::vector<Range>& ranges, Version) {
 }
 
 // What was cut off since is missed by nobody.
-StripeSet Raid5Layer::Noted() const {
-  return noted_.Within({0, striping_->Stripes(now_.size)});
-}
+StripeSet Raid5Layer::Noted() const { return noted_.Within({0, striping_->Stripes(now_.size)}); }
 
 void Raid5Layer::AddNoted() {
   const StripeSet noted = Noted();
