@@ -452,7 +452,9 @@ absl::Status VolumeSet::OpenLog(const std::string& name, uint64_t key, uint32_t 
   if (kept->log) {
     number = kept->place;
   } else {
-    ABACUS_ASSIGN_OR_RETURN(number, LogFile::ServerOf(*kept->disk));
+    const absl::StatusOr<std::optional<uint64_t>> found = LogFile::ServerOf(*kept->disk);
+    if (!found.ok()) return TellDamagedLog(name, key, found.status());
+    number = *found;
     if (!number.has_value() && place == kPlaceUnknown) return absl::OkStatus();
   }
   if (number.has_value() && place != kPlaceUnknown && *number != place) {
@@ -479,18 +481,24 @@ absl::Status VolumeSet::OpenLog(const std::string& name, uint64_t key, uint32_t 
   host.peers = PeersThrough(LogFinderOf(name, key, options.server, kept->servers));
   kept->here->AddHooks(&host);
   auto log = CommitLog::Open(kept->disk, kept->store, options, std::move(host));
-  if (absl::IsDataLoss(log.status())) {
-    return absl::DataLossError(absl::StrCat(
-        "the log of groups ", LogFile::Name(), " in ", ColumnsOf(name, key), " is damaged: ",
-        log.status().message(), ". Nothing was changed. What it has is at the volume's other ",
-        "servers too: move that directory away, start the server, and abacus rebuild makes it "
-        "anew"));
-  }
-  ABACUS_RETURN_IF_ERROR(log.status());
+  if (!log.ok()) return TellDamagedLog(name, key, log.status());
   kept->place = options.server;
   kept->log = host_.adopt_log(*std::move(log));
   kept->here->TakeLog(kept->log);
   return absl::OkStatus();
+}
+
+absl::Status VolumeSet::TellDamagedLog(const std::string& name, uint64_t key,
+                                       const absl::Status& why) {
+  if (!absl::IsDataLoss(why)) return why;
+  const absl::Status damaged = absl::DataLossError(absl::StrCat(
+      "the log of groups ", LogFile::Name(), " in ", ColumnsOf(name, key), " is damaged: ",
+      why.message(), ". Nothing was changed. What it has is at the volume's other servers too: ",
+      "stop this one, move that directory away, start it again, and abacus rebuild ", name,
+      " makes it anew"));
+  // Who asks takes the server for one that does not answer.
+  if (host_.on_damage) host_.on_damage(name + " (columns)", damaged);
+  return damaged;
 }
 
 absl::Status VolumeSet::OpenColumnsDisk(const std::string& name, const std::string& path,

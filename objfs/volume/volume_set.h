@@ -246,6 +246,8 @@ class VolumeSet final : public runtime::AnchoredObject {
   absl::Status OpenColumnsDisk(const std::string& name, const std::string& path, KeptColumns* kept);
   absl::Status OpenLog(const std::string& name, uint64_t key, uint32_t place, bool is_told,
                        KeptColumns* kept);
+  // What comes of a log that could not be opened: the way out, where it is damaged, told here too.
+  absl::Status TellDamagedLog(const std::string& name, uint64_t key, const absl::Status& why);
   // Those of columns that are kept here; by file name.
   std::vector<std::string> KeptServers(const std::string& name) const;
   std::string MapOf(const std::string& name) const;
