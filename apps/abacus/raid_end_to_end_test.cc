@@ -34,6 +34,7 @@ namespace abacus::apps::testing {
 namespace {
 
 using runtime::testing::Eventually;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 class RaidEndToEndTest : public RaidServersTest {
@@ -91,6 +92,40 @@ TEST_F(RaidEndToEndTest, OneServerMayDieAndThenAnotherWhenTheFirstIsWholeAgain) 
   EXPECT_TRUE(Eventually(
       [&] { return Run("cmp -s " + second + "/file0 " + mount + "/file0 2>/dev/null") == 0; }));
   ExpectAll(second);
+}
+
+// The server serves nothing of that volume then, says why, and what it says is the way out.
+TEST_F(RaidEndToEndTest, AServerWhoseLogOfGroupsIsDamagedSaysSoAndIsMadeAnew) {
+  const Outcome created = Abacus({"volume", "create", "home", "--servers", List()});
+  ASSERT_EQ(created.code, 0) << created.err;
+  files_["file"] = RandomText(1, 300'000);
+  const std::string mount = Mount("mount", "home", absl::StrCat("stack=", kRaidStack));
+  ASSERT_NO_FATAL_FAILURE(Put(mount + "/file", files_["file"]));
+  Kill(2);
+  std::string columns;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(folder_.Path("columns2") + "/volumes")) {
+    if (std::filesystem::exists(entry.path() / "atomicity")) columns = entry.path();
+  }
+  ASSERT_NE(columns, "");
+  {
+    std::fstream log(columns + "/atomicity", std::ios::in | std::ios::out | std::ios::binary);
+    ASSERT_TRUE(log << "no log of groups");
+  }
+  Start(2, addresses_[2]);
+  ExpectAll(Mount("second", "home"));
+  EXPECT_EQ(Status(1)["degraded"], 1);
+  others_[2]->Signal(SIGTERM);
+  EXPECT_THAT(others_[2]->Wait().err,
+              AllOf(HasSubstr("the log of groups atomicity in " + columns + " is damaged"),
+                    HasSubstr("move that directory away"), HasSubstr("abacus rebuild home")));
+
+  std::filesystem::rename(columns, folder_.Path("away"));
+  Start(2, addresses_[2]);
+  ASSERT_TRUE(Eventually([&] { return Abacus({"rebuild", "home"}).code == 0; }));
+  EXPECT_EQ(Status(0)["whole"], 1);
+  const Outcome scrubbed = Abacus({"scrub", "home"});
+  EXPECT_EQ(scrubbed.code, 0) << scrubbed.out << scrubbed.err;
 }
 
 TEST_F(RaidEndToEndTest, ACopyThatWasAwayIsNotBelievedUntilItIsRebuilt) {
