@@ -1,6 +1,7 @@
 // The raid5 layer together with others: how it leaves a file to them, serves it, and is alone
 // again.
 
+#include <chrono>
 #include <memory>
 #include <random>
 #include <string>
@@ -285,6 +286,32 @@ TEST_F(Raid5SharedTest, WhoIsShutOutIsToldSo) {
   const absl::Status written = a_->Write(0, Block::CopyOf("x"), nodes_.Now());
   EXPECT_TRUE(absl::IsUnauthenticated(written)) << written;
   ASSERT_NO_FATAL_FAILURE(ExpectWhole(b_));
+}
+
+// The clock that it goes on with where it comes to may be behind: of an identifier that came twice
+// the second group would be taken for the first.
+TEST_F(Raid5SharedTest, IdentifiersGoOnAfterAMove) {
+  constexpr uint64_t kHalfAnHour = uint64_t{1800} * 1'000'000 / Version::kTickUs;
+  ASSERT_NO_FATAL_FAILURE(Make());
+  HybridClock clock(1, [] {
+    return std::chrono::duration_cast<std::chrono::microseconds>(
+               std::chrono::system_clock::now().time_since_epoch())
+        .count();
+  });
+  const Version ahead = Version::Of(clock.Next().ticks() + kHalfAnHour, 1);
+  const auto version_of = [&](uint64_t stripe) {
+    const size_t column = nodes_.striping().ColumnOf(stripe, 0);
+    const auto versions = nodes_.store(column).ReadVersions(
+        SharedNodes::kFile, stripe * kUnit / ObjectStore::kBlockBytes, 1);
+    EXPECT_TRUE(versions.ok()) << versions.status();
+    return versions.ok() ? Version{versions->front()} : Version();
+  };
+  ASSERT_TRUE(a_->Write(0, Block::CopyOf("before"), ahead).ok());
+  EXPECT_GT(version_of(0), ahead);
+  const auto moved = nodes_.cluster().Move(a_.rid(), 0, 1);
+  ASSERT_TRUE(moved.ok() && moved->status.ok());
+  ASSERT_TRUE(a_->Write(kStripe, Block::CopyOf("after"), nodes_.Now()).ok());
+  EXPECT_GT(version_of(1), version_of(0));
 }
 
 TEST_F(Raid5SharedTest, ItMovesWhileOthersWrite) {

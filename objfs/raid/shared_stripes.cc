@@ -39,15 +39,6 @@ int64_t SteadyNs() {
       .count();
 }
 
-void SpendTime(absl::Duration time) {
-  runtime::Mutex mutex;
-  runtime::CondVar never;
-  const auto end = std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(time);
-  MutexLock lock(mutex);
-  while (never.WaitUntil(mutex, end)) {
-  }
-}
-
 GroupWriter::Options WriterOptions(uint16_t writer) {
   GroupWriter::Options options;
   options.commit = ColumnGroupOptions();
@@ -122,7 +113,7 @@ SharedStripes::Host SharedStripes::HostOf(const SharedColumns& shared) {
   Host host;
   host.steady_ns = SteadyNs;
   host.now_us = [] { return absl::ToUnixMicros(absl::Now()); };
-  host.wait = SpendTime;
+  host.wait = absl::SleepFor;
   host.peers =
       PeersThrough([logs = std::move(logs)](uint64_t server) -> absl::StatusOr<Ref<CommitLog>> {
         const auto found = logs.find(server);
