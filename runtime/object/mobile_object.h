@@ -202,7 +202,7 @@ ObjectTypes& ObjectTypes::Add(std::function<std::unique_ptr<ObjectManager>()> ma
 #define ABACUS_METHOD_ROW_(method) ::abacus::runtime::internal::MakeMethod<&AbacusSelf::method>(),
 
 // Makes class Class callable through Ref<Class>. `name` is its name on the wire, the same in every
-// build; `version` counts the changes of its checkpoint's form; then the methods, at most 26.
+// build; `version` counts the changes of its checkpoint's form; then the methods, at most 41.
 #define ABACUS_OBJECT(Class, name, version, ...)                                              \
  public:                                                                                      \
   using AbacusSelf = Class;                                                                   \
