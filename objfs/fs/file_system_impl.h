@@ -2,7 +2,8 @@
 #define ABACUS_OBJFS_FS_FILE_SYSTEM_IMPL_H_
 
 // The implementation of FileSystem: names.cc resolves and changes names, files.cc reads and writes,
-// file_system.cc has what both need.
+// file_system.cc has what both need,
+// across_shards.cc what concerns several shards of a volume.
 
 #include <atomic>
 #include <list>
@@ -16,9 +17,11 @@
 #include "absl/container/flat_hash_map.h"
 #include "objfs/fs/file_system.h"
 #include "objfs/fs/knowledge.h"
+#include "objfs/fs/siblings.h"
 #include "objfs/fs/wait_board.h"
 #include "objfs/layer/version.h"
 #include "objfs/spread/spread_layer.h"
+#include "objfs/store/object_id.h"
 #include "objfs/store/turns.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/status.h"
@@ -61,12 +64,13 @@ class FileSystemImpl final : public FileSystem {
     std::shared_ptr<EndLink> link;
     runtime::Ref<ClientEnd> end;
   };
+  // `siblings`: of a volume with several shards; null: there is one. It outlives this.
   FileSystemImpl(runtime::Ref<Volume> volume, Joined joined, const LayerKinds& kinds, Host host,
-                 Options options);
+                 Options options, Siblings* siblings);
   // Joins; see FileSystem::Make().
   static absl::StatusOr<std::unique_ptr<FileSystemImpl>> Join(runtime::Ref<Volume> volume,
                                                               const LayerKinds& kinds, Host host,
-                                                              Options options);
+                                                              Options options, Siblings* siblings);
   ~FileSystemImpl() override;
 
   ObjectId root() const override { return info_.root; }
@@ -340,6 +344,35 @@ class FileSystemImpl final : public FileSystem {
                            RenameRule rule);
   absl::StatusOr<bool> CommitRename(const Named& from, const Named& to, bool exchange,
                                     const std::optional<uint64_t>& tree);
+
+  // across_shards.cc: names that lead to objects of other shards, and what changes both.
+  bool IsOwn(ObjectId id) const { return siblings_ == nullptr || ShardOf(id) == siblings_->own(); }
+  // As NodesOf(), each from its shard.
+  absl::StatusOr<std::vector<Node>> NodesOfAll(const std::vector<ObjectId>& ids);
+  // In which shard a directory is made.
+  uint32_t ShardForDirectory(const Node& parent, const std::string& name) const;
+  // What one shard does of a transaction over several, and what is known there of its objects.
+  struct ShardWork {
+    Transaction transaction;
+    // Changes of entries by the directory that they are in; of this shard.
+    std::map<ObjectId, std::vector<EntryChange>> entries;
+  };
+  // By shard: this one's and its siblings'. Which one is the coordinator: what it does is seen
+  // first.
+  struct SharedWork {
+    std::map<uint32_t, ShardWork> shards;
+    uint32_t coordinator = 0;
+  };
+  // Commits what concerns several shards. REQUIRES: each directory's plan is among the parts.
+  absl::StatusOr<Outcome> CommitTogether(SharedWork work);
+  // Of this shard's part: what is known of it changes from here on until it is told what it became.
+  class ShardChange;
+  // As Commit(), where an object is another shard's, or the tree is; see there.
+  absl::StatusOr<Outcome> CommitAcross(const OpenDirectory& directory,
+                                       const std::vector<EntryChange>& changes,
+                                       const InodeChange& own, std::vector<Part> others,
+                                       const std::optional<uint64_t>& tree, uint32_t coordinator);
+  absl::StatusOr<uint64_t> TreeVersion();  // the volume's, which shard 0 has
   void TakeStack(const Inode& directory, const std::string& name, Inode* inode) const;
   absl::Status CheckStackText(const std::string& text) const;
   struct MadeFile {
@@ -393,6 +426,7 @@ class FileSystemImpl final : public FileSystem {
 
   const runtime::Ref<Volume> volume_;
   const VolumeInfo info_;
+  Siblings* const siblings_;
   const LayerKinds& kinds_;
   const Host host_;
   const Options options_;

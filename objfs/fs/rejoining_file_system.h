@@ -43,12 +43,19 @@ class RejoiningFileSystem final : public FileSystem {
   // And where another one may answer for the volume.
   static constexpr std::chrono::milliseconds kLookForAnother{200};
 
+  // `siblings`: as FileSystemImpl's.
   RejoiningFileSystem(runtime::Ref<Volume> volume, const LayerKinds& kinds, Host host,
-                      Options options, std::unique_ptr<FileSystemImpl> joined);
+                      Options options, std::unique_ptr<FileSystemImpl> joined,
+                      Siblings* siblings = nullptr);
   ~RejoiningFileSystem() override;
 
   ObjectId root() const override { return root_; }
   absl::Status Renew() override;
+  // Calls `call` with the joining, unless it is being made anew: then returns false at once. What
+  // `call` meets is its own affair; see Siblings.
+  bool TryWith(const std::function<void(FileSystemImpl& joined)>& call);
+  // Asks the server for a sign of life, and joins again where this joining is over.
+  absl::Status Look();
 
   absl::StatusOr<Node> Lookup(const Caller& caller, ObjectId directory,
                               const std::string& name) override;
@@ -155,6 +162,7 @@ class RejoiningFileSystem final : public FileSystem {
   const LayerKinds& kinds_;
   const Host host_;
   const Options options_;
+  Siblings* const siblings_;
   const ObjectId root_;
   const std::chrono::nanoseconds takeover_;  // VolumeInfo::takeover_ns
 

@@ -18,6 +18,13 @@ class SharedGate {
     while (closed_) changed_.Wait(mutex_);
     ++inside_;
   }
+  // False: it is closed, or about to be. Waits for nobody.
+  bool TryEnter() {
+    runtime::MutexLock lock(mutex_);
+    if (closed_) return false;
+    ++inside_;
+    return true;
+  }
   void Leave() {
     runtime::MutexLock lock(mutex_);
     if (--inside_ == 0) changed_.SignalAll();

@@ -123,6 +123,10 @@ class Callbacks {
     std::vector<ObjectId> ids_;
   };
   absl::StatusOr<Alteration> BeginAlter(std::vector<ObjectId> ids, uint16_t writer);
+  // Of what began before this volume was opened. REQUIRES: nobody is promised to know anything yet.
+  Alteration GoOnAltering(std::vector<ObjectId> ids);
+  // Clients that were answered IsWouldBlock() for another reason than promises are to ask again.
+  void WakeAll(ObjectId id, const std::vector<uint16_t>& writers);
 
   // Lets time pass; returns the clients that have left by their silence. To be called now and then.
   std::vector<uint16_t> Tick();

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -53,6 +54,29 @@ class ObjectTable {
   // whole, the object may be there without a name: it is tried again, or Discard().
   absl::StatusOr<Outcome> Commit(uint16_t writer, const Transaction& transaction);
   absl::StatusOr<Node> Change(uint16_t writer, ObjectId id, const InodeChange& change);
+
+  // -- transactions that other tables take part in (shard_commits.h) -----------------------------
+
+  // Whether Commit() would commit it now, and then it stays so: its objects, and the tree where it
+  // changes that, are held for `group`. Other transactions of them are answered IsWouldBlock(),
+  // until CommitHeld() or Release(); what changes bytes or columns alone goes on. Nothing is
+  // changed. One state of the outcome refuses it, as of Commit(), and no more is in there.
+  // Errors: IsWouldBlock() - one of its objects is held for another group.
+  absl::StatusOr<Outcome> Hold(uint16_t writer, const Transaction& transaction, uint64_t group);
+  // Of a transaction that was held when the store was closed: no question is asked.
+  void HoldAgain(const Transaction& transaction, uint64_t group);
+  // Commits what is held for `group`, as Commit() does, with `beside` in the same step of the
+  // store; what it holds is held no more. Where the store refuses it, it is held as before.
+  absl::StatusOr<Outcome> CommitHeld(uint16_t writer, const Transaction& transaction,
+                                     uint64_t group, const ObjectUpdate& beside);
+  void Release(const Transaction& transaction, uint64_t group);
+  // The clients whose transactions were refused for these being held, each told once.
+  std::vector<uint16_t> TakeRefused(const std::vector<ObjectId>& ids);
+  // A step of the store that is no transaction of clients'.
+  absl::Status Put(const ObjectUpdate& update);
+  // Nobody is given it, and it is no object's: the name of a group.
+  absl::StatusOr<uint64_t> NewGroup() { return store_->Reserve(); }
+
   // Which columns of a file lack something (Inode::lacking). Not durable yet.
   absl::Status SetLacking(ObjectId id, const std::vector<uint32_t>& lacking);
   // The file's column at server `from` is at `to` from now on. Not durable yet.
@@ -120,6 +144,13 @@ class ObjectTable {
     // What that time was before, or what that client has told: it may tell newer ones.
     int64_t newer_than_ns = 0;
   };
+  // Commit(), in the turns of its objects; `beside`, where there is one, goes into the same step.
+  absl::StatusOr<Outcome> CommitInTurn(uint16_t writer, const Transaction& transaction,
+                                       const ObjectUpdate* beside);
+  // The objects that it has to do with, for turns: kTreeTurn too, where it changes the tree.
+  static std::vector<ObjectId> TurnsOf(const Transaction& transaction);
+  // Errors: IsWouldBlock() - one of them is held, for another group than this one.
+  absl::Status CheckNotHeld(const std::vector<ObjectId>& ids, uint16_t writer, uint64_t group);
   // An inode as it is now, with the times of its last write. nullopt: there is none.
   absl::StatusOr<std::optional<Node>> Load(ObjectId id);
   Version Next(uint16_t writer);
@@ -161,6 +192,8 @@ class ObjectTable {
   absl::flat_hash_map<ObjectId, Opened> opened_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_set<ObjectId> removals_ ABSL_GUARDED_BY(mutex_);
   Removed on_removed_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<ObjectId, uint64_t> held_ ABSL_GUARDED_BY(mutex_);  // for which group
+  std::map<ObjectId, std::set<uint16_t>> refused_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace abacus::objfs

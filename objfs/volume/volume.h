@@ -30,6 +30,8 @@
 #include "objfs/volume/inode.h"
 #include "objfs/volume/isolation_layer.h"
 #include "objfs/volume/object_table.h"
+#include "objfs/volume/shard.h"
+#include "objfs/volume/shard_commits.h"
 #include "objfs/volume/transaction.h"
 #include "objfs/volume/volume_locks.h"
 #include "objfs/volume/witness_layer.h"
@@ -53,8 +55,10 @@ struct VolumeInfo {
   // How long the volume may be away until another of its servers answers for it; 0: none will.
   int64_t takeover_ns = 0;
   int64_t promised_ns = 0;  // as from Renew()
+  // How many shards the volume has (shard.h), of which this is one; a client joins each of them.
+  uint32_t shards = 1;
   ABACUS_FIELDS(name, root, writer, file_stack, directory_stack, lease_ns, born_ns, servers,
-                takeover_ns, promised_ns)
+                takeover_ns, promised_ns, shards)
 };
 
 // Files with columns, and where to go on looking for more.
@@ -136,6 +140,9 @@ class Volume final : public runtime::AnchoredObject {
     std::function<bool()> may_serve;
     // How long from now no other server will answer for it; empty: for ever. May not block.
     std::function<int64_t()> serves_for_ns;
+    // Another shard of this volume, where it is served now; empty: it has one only. May block for a
+    // while.
+    std::function<absl::StatusOr<runtime::Ref<Volume>>(uint32_t shard)> find_shard;
   };
   struct Options {
     std::string name;
@@ -207,6 +214,21 @@ class Volume final : public runtime::AnchoredObject {
   // identifier is none that the client has reserved and not used yet, or its stack has more columns
   // than there are servers.
   absl::StatusOr<Outcome> Commit(uint16_t writer, const Transaction& transaction);
+  // A transaction over several shards, which this one coordinates: its own part is seen first
+  // (shard_commits.h). The own part may make one object, and none is opened.
+  // Errors: as Commit(), of whichever shard. kFailedPrecondition - the volume has one shard only.
+  absl::StatusOr<Outcome> CommitTogether(uint16_t writer, const Transaction& own,
+                                         const std::vector<ShardTransaction>& others);
+  // What a shard that coordinates one asks the others.
+  absl::StatusOr<Outcome> PrepareShard(const ShardPrepare& prepare);
+  absl::StatusOr<Outcome> DecideShard(uint64_t group, bool commits);
+  absl::Status SettleShards(const std::vector<uint64_t>& groups);
+  // What the others ask it.
+  absl::StatusOr<ShardDecision> DecisionOfShards(uint64_t group);
+  // The volume has so many shards from now on, this one among them; durable. Once: before anybody
+  // has joined. Errors: kFailedPrecondition - it has another number, or clients.
+  absl::Status BecomeShard(uint32_t shards);
+
   // Changes of one inode that depend on nothing that was read.
   absl::StatusOr<Node> Change(uint16_t writer, ObjectId id, const InodeChange& change);
   // The bytes of the file that the client has brought last were written at `when_ns`; ignored where
@@ -297,7 +319,8 @@ class Volume final : public runtime::AnchoredObject {
                 Change, TreeVersion, Open, Close, ListenForLocks, Lock, Unlock, GetLock, CancelLock,
                 WaitingLocks, Locks, Flush, Space, Clients, Retire, Settle, Pass, TellWhenWritten,
                 Commits, Know, OpenColumns, Spread, ColumnsAt, Check, Cease, MoveColumn,
-                AvoidServer, BeginShared, OpenShared)
+                AvoidServer, BeginShared, OpenShared, CommitTogether, PrepareShard, DecideShard,
+                SettleShards, DecisionOfShards, BecomeShard)
 
  private:
   struct Bottom {
@@ -354,6 +377,9 @@ class Volume final : public runtime::AnchoredObject {
                                        const Part& made);
   // The layers of an object that was just made and is open. In its turn of `openings_`.
   runtime::Ref<Layer> LayerOfMade(uint16_t writer, ObjectId id);
+  // Where its root says that it is a shard of several (volume_shards.cc).
+  absl::Status BeginShards();
+  void ResolveShards();
   void FlushNowAndThen();
   void DropTheSilent();
   // Looks through a part of what there was at the start, once the clients have had their time.
@@ -366,6 +392,8 @@ class Volume final : public runtime::AnchoredObject {
   std::unique_ptr<ColumnServers> servers_;  // constant after Make()
   std::atomic<uint64_t> committed_{0}, stale_{0};
   std::atomic<uint64_t> column_openings_{0};
+  uint32_t shards_ = 1;
+  std::unique_ptr<ShardCommits> shard_commits_;  // null: there is one shard. Constant after Make()
   ObjectId root_ = 0;
   int64_t born_ns_ = 0;                        // the root's
   const int64_t orphans_due_ns_;               // steady
@@ -391,7 +419,7 @@ class Volume final : public runtime::AnchoredObject {
   // By writer: what it may make objects as.
   absl::flat_hash_map<uint16_t, std::set<ObjectId>> reserved_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  std::thread flusher_;
+  std::thread flusher_, resolver_;
 };
 
 }  // namespace abacus::objfs
