@@ -13,6 +13,7 @@
 #include <string>
 #include <string_view>
 
+#include "absl/status/statusor.h"
 #include "objfs/store/object_id.h"
 
 namespace abacus::objfs {
@@ -21,6 +22,20 @@ namespace abacus::objfs {
 // the volume's shards, by their names; "no" - they are in the directory's own. Without one they are
 // spread in the root only.
 inline constexpr char kSpreadXattr[] = "user.abacus.spread";
+
+// An extended attribute of a shard's root, which makes it one. No program can set it, or sees it.
+inline constexpr char kShardsXattr[] = "abacus.shards";
+
+// What that attribute says.
+struct ShardState {
+  uint32_t count = 0;    // of the volume's shards, 2 to kShardsMax
+  ObjectId records = 0;  // the object with this one's records (shard_records.h)
+  // "COUNT RECORDS", decimal.
+  std::string Format() const;
+  // Errors: kDataLoss - it is no such text.
+  static absl::StatusOr<ShardState> Parse(std::string_view text);
+  friend bool operator==(const ShardState&, const ShardState&) = default;
+};
 
 struct ShardPlace {
   std::string volume;  // without the shard
