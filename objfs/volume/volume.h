@@ -228,6 +228,8 @@ class Volume final : public runtime::AnchoredObject {
   // The volume has so many shards from now on, this one among them; durable. Once: before anybody
   // has joined. Errors: kFailedPrecondition - it has another number, or clients.
   absl::Status BecomeShard(uint32_t shards);
+  // How many it has.
+  absl::StatusOr<uint32_t> Shards() { return shards_.load(); }
 
   // Changes of one inode that depend on nothing that was read.
   absl::StatusOr<Node> Change(uint16_t writer, ObjectId id, const InodeChange& change);
@@ -320,7 +322,7 @@ class Volume final : public runtime::AnchoredObject {
                 WaitingLocks, Locks, Flush, Space, Clients, Retire, Settle, Pass, TellWhenWritten,
                 Commits, Know, OpenColumns, Spread, ColumnsAt, Check, Cease, MoveColumn,
                 AvoidServer, BeginShared, OpenShared, CommitTogether, PrepareShard, DecideShard,
-                SettleShards, DecisionOfShards, BecomeShard)
+                SettleShards, DecisionOfShards, BecomeShard, Shards)
 
  private:
   struct Bottom {
@@ -392,7 +394,7 @@ class Volume final : public runtime::AnchoredObject {
   std::unique_ptr<ColumnServers> servers_;  // constant after Make()
   std::atomic<uint64_t> committed_{0}, stale_{0};
   std::atomic<uint64_t> column_openings_{0};
-  uint32_t shards_ = 1;
+  std::atomic<uint32_t> shards_{1};
   std::unique_ptr<ShardCommits> shard_commits_;  // null: there is one shard. Constant after Make()
   ObjectId root_ = 0;
   int64_t born_ns_ = 0;                        // the root's

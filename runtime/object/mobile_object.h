@@ -176,7 +176,8 @@ ObjectTypes& ObjectTypes::Add(std::function<std::unique_ptr<ObjectManager>()> ma
 
 // clang-format off
 #define ABACUS_PARENS_ ()
-#define ABACUS_EXPAND_(...) ABACUS_EXPAND3_(ABACUS_EXPAND3_(ABACUS_EXPAND3_(__VA_ARGS__)))
+#define ABACUS_EXPAND_(...) \
+  ABACUS_EXPAND3_(ABACUS_EXPAND3_(ABACUS_EXPAND3_(ABACUS_EXPAND3_(__VA_ARGS__))))
 #define ABACUS_EXPAND3_(...) ABACUS_EXPAND2_(ABACUS_EXPAND2_(ABACUS_EXPAND2_(__VA_ARGS__)))
 #define ABACUS_EXPAND2_(...) ABACUS_EXPAND1_(ABACUS_EXPAND1_(ABACUS_EXPAND1_(__VA_ARGS__)))
 #define ABACUS_EXPAND1_(...) __VA_ARGS__
@@ -202,7 +203,7 @@ ObjectTypes& ObjectTypes::Add(std::function<std::unique_ptr<ObjectManager>()> ma
 #define ABACUS_METHOD_ROW_(method) ::abacus::runtime::internal::MakeMethod<&AbacusSelf::method>(),
 
 // Makes class Class callable through Ref<Class>. `name` is its name on the wire, the same in every
-// build; `version` counts the changes of its checkpoint's form; then the methods, at most 41.
+// build; `version` counts the changes of its checkpoint's form; then the methods, at most 54.
 #define ABACUS_OBJECT(Class, name, version, ...)                                              \
  public:                                                                                      \
   using AbacusSelf = Class;                                                                   \
