@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -60,6 +61,10 @@ class ShardRecords {
   // way out. Those of the store.
   static absl::StatusOr<std::unique_ptr<ShardRecords>> Open(std::shared_ptr<ObjectStore> store,
                                                             ObjectId id);
+  // What is in one slot of object `id`; nullopt: nothing. Errors: as Open(), of this slot alone;
+  // kFailedPrecondition - a record of a later version.
+  static absl::StatusOr<std::optional<ShardRecord>> ReadSlot(ObjectStore& store, ObjectId id,
+                                                             Slot slot);
 
   // What was there when it was opened.
   std::vector<std::pair<Slot, ShardRecord>> TakeFound();
