@@ -436,7 +436,8 @@ class FileSystemImpl final : public FileSystem {
   // Where calls wait that change several objects; the volume's objects begin at 1.
   static constexpr ObjectId kAnyObject = 0;
   // Keepers' answers may come when this has ended.
-  const std::shared_ptr<WaitBoard> board_ = std::make_shared<WaitBoard>();
+  const std::shared_ptr<WaitBoard> board_ =
+      std::make_shared<WaitBoard>(siblings_ == nullptr ? nullptr : siblings_->waits());
   Knowledge known_{Knowledge::Options{.inodes_max = options_.known_inodes_max,
                                       .names_max = 4 * options_.known_inodes_max}};
   // Monotonic; what was promised to this client holds as long.

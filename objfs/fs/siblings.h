@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 
 #include "absl/status/status.h"
@@ -10,6 +11,7 @@
 namespace abacus::objfs {
 
 class FileSystemImpl;
+struct ClientWaits;
 
 // The joinings of a volume's other shards, for the one of a shard whose names lead there.
 //
@@ -25,18 +27,23 @@ class Siblings {
   virtual uint32_t count() const = 0;  // of the volume's shards
   // Calls `call` with the joining of that shard, which stays as it is meanwhile. Errors of `call`,
   // where they mean that this joining may be over; of that shard's joining that is not to be had
-  // now: OfSibling(). Other errors of `call` are as they are.
+  // now: OfSibling(). Other errors of `call` are as they are. kStale - the volume has no such
+  // shard. REQUIRES: shard != own().
   virtual absl::Status With(uint32_t shard,
                             const std::function<absl::Status(FileSystemImpl& there)>& call) = 0;
+  // What the boards of all these joinings share (wait_board.h); null: nothing.
+  virtual std::shared_ptr<ClientWaits> waits() { return nullptr; }
 };
 
 // That a call has met trouble with the joining of that shard, which is for who holds no joining to
-// see to. `why`: what was met there; OK: it is being made anew. Where the outcome of `why` is not
-// known, that of this is neither.
-absl::Status OfSibling(uint32_t shard, const absl::Status& why);
+// see to. `why`: what was met there, and in which of its joinings (RejoiningFileSystem::Look); OK:
+// it is being made anew. Where the outcome of `why` is not known, that of this is neither.
+// Its code is kUnavailable, and it never leaves the process.
+absl::Status OfSibling(uint32_t shard, const absl::Status& why, uint64_t joining = 0);
 struct SiblingTrouble {
   uint32_t shard = 0;
   absl::Status why;
+  uint64_t joining = 0;
 };
 // nullopt: the status is of something else.
 std::optional<SiblingTrouble> SiblingTroubleOf(const absl::Status& status);
