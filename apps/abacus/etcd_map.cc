@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "etcd/v3/etcd.grpc.pb.h"
+#include "objfs/volume/shard.h"
 #include "runtime/base/status.h"
 
 namespace abacus::apps {
@@ -156,10 +157,10 @@ class EtcdMap final : public objfs::MapStore {
     const auto& rows = response.responses(0).response_range().kvs();
     const auto& holders = response.responses(1).response_range().kvs();
     if (rows.empty()) {
-      return absl::NotFoundError(absl::StrCat("etcd at ", absl::StrJoin(members_, ","),
-                                              " has no row of the volume: ", row_key_,
-                                              ". If it has lost it, and the volume was not ",
-                                              "deleted: abacus volume restore-map ", volume_));
+      return absl::NotFoundError(absl::StrCat(
+          "etcd at ", absl::StrJoin(members_, ","), " has no row of the volume: ", row_key_,
+          ". If it has lost it, and the volume was not deleted: abacus volume restore-map ",
+          objfs::PlaceOfShard(volume_).volume));
     }
     MapAnswer answer{.state = MapAnswer::State::kDone, .reading = {}};
     ABACUS_ASSIGN_OR_RETURN(answer.reading.row, VolumeRow::Decode(rows[0].value()));

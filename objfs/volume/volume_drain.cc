@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "objfs/volume/shard.h"
 #include "objfs/volume/volume_set.h"
 #include "runtime/base/status.h"
 
@@ -93,7 +94,7 @@ absl::Status VolumeSet::MoveCopy(const std::string& name, const std::string& bef
   if (places.empty()) {
     return absl::FailedPreconditionError(absl::StrCat(
         "all other servers of volume '", name, "' keep its names and inodes, or did once: add one ",
-        "first, abacus volume add-server ", name, " HOST:PORT"));
+        "first, abacus volume add-server ", PlaceOfShard(name).volume, " HOST:PORT"));
   }
   ABACUS_ASSIGN_OR_RETURN(const uint32_t to, KeepCopyAnywhere(*known.mapped, name, places, all));
   // What was kept for a change that did not come is in no row, and does nothing.
@@ -169,9 +170,9 @@ absl::Status VolumeSet::RemoveServer(const std::string& name, const std::string&
   ABACUS_RETURN_IF_ERROR(known.volume->AvoidServer(place));
   ABACUS_ASSIGN_OR_RETURN(const uint64_t left, CountColumnsAt(known.volume, place));
   if (left > 0) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(left, " files of volume '", name, "' have a column at server ", before,
-                     ": abacus volume drain ", name, " ", before, " --to HOST:PORT"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        left, " files of volume '", name, "' have a column at server ", before,
+        ": abacus volume drain ", PlaceOfShard(name).volume, " ", before, " --to HOST:PORT"));
   }
   ABACUS_RETURN_IF_ERROR(known.volume->Flush(std::vector<ObjectId>()));
   // All that by the volume of this epoch, which SetServers() compares.

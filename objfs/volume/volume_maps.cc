@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "objfs/map/embedded_map.h"
 #include "objfs/replica/replica_record.h"
+#include "objfs/volume/shard.h"
 #include "objfs/volume/volume_set.h"
 #include "runtime/base/status.h"
 
@@ -92,6 +93,7 @@ absl::Status VolumeSet::BeginMapped(const std::string& name) {
     options.whole_read_sets = host_.whole_read_sets;
     Volume::Host volume_host = host_.volume;
     volume_host.find_columns = FinderOf(name, key, own, servers);
+    volume_host.find_shard = ShardFinderOf(name, own, servers);
     volume_host.may_serve = std::move(may_serve);
     volume_host.serves_for_ns = std::move(serves_for_ns);
     for (const std::string& server : servers->All()) Reach(server);
@@ -233,7 +235,8 @@ absl::StatusOr<std::shared_ptr<LocalObjectStore>> VolumeSet::OpenPrimary(const s
   auto both = std::make_shared<PrimaryOnDisk>();
   ABACUS_ASSIGN_OR_RETURN(both->disk, OpenDisk(name));
   ABACUS_ASSIGN_OR_RETURN(LocalObjectStoreOptions options, StoreOptions(name));
-  ABACUS_ASSIGN_OR_RETURN(both->store, OpenPrimaryStore(*both->disk, epoch, std::move(options)));
+  ABACUS_ASSIGN_OR_RETURN(both->store, OpenPrimaryStore(*both->disk, epoch, std::move(options),
+                                                        PlaceOfShard(name).shard));
   return std::shared_ptr<LocalObjectStore>(both, both->store.get());
 }
 

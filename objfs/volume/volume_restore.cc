@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "objfs/replica/replica_record.h"
+#include "objfs/volume/shard.h"
 #include "objfs/volume/volume_set.h"
 #include "runtime/base/status.h"
 
@@ -59,10 +60,10 @@ absl::Status CheckThereIsNone(MapStore& map, const std::string& url, const std::
   if (absl::IsNotFound(answer.status())) return absl::OkStatus();
   ABACUS_RETURN_IF_ERROR(answer.status());
   const VolumeRow& row = answer->reading.row;
-  return absl::AlreadyExistsError(
-      absl::StrCat("the map at ", url, " has a row of volume '", name, "', of epoch ", row.epoch,
-                   ", by which ", row.servers[row.primary],
-                   " answers for it. Nothing was changed; see abacus volume status ", name));
+  return absl::AlreadyExistsError(absl::StrCat(
+      "the map at ", url, " has a row of volume '", name, "', of epoch ", row.epoch, ", by which ",
+      row.servers[row.primary], " answers for it. Nothing was changed; see abacus volume status ",
+      PlaceOfShard(name).volume));
 }
 
 absl::Status CreateRow(MapStore& map, const VolumeRow& row, const std::string& url,

@@ -17,6 +17,7 @@
 #include "objfs/raid/shared_columns.h"
 #include "objfs/store/local_disk.h"
 #include "objfs/store/local_object_store.h"
+#include "objfs/volume/shard.h"
 #include "objfs/volume/volume_set.h"
 #include "runtime/base/status.h"
 
@@ -138,6 +139,7 @@ absl::StatusOr<std::vector<std::string>> VolumeSet::Servers(const std::string& n
 
 absl::Status VolumeSet::CreateSpread(const std::string& name, uint64_t quota_bytes,
                                      const std::vector<std::string>& servers) {
+  ABACUS_RETURN_IF_ERROR(CheckName(name));
   ABACUS_RETURN_IF_ERROR(CheckServers(servers));
   if (host_.find_set == nullptr) return NoNetwork();
   const ServerList list{.key = NewVolumeKey(), .servers = servers};
@@ -202,9 +204,9 @@ absl::Status VolumeSet::CheckCopyCanGo(const std::string& name, const VolumeRow&
         "can be replaced"));
   }
   if (!row.FreshPlaces().empty()) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("all other servers of volume '", name, "' keep its names and inodes, or did ",
-                   "once: add one first, abacus volume add-server ", name, " HOST:PORT"));
+  return absl::FailedPreconditionError(absl::StrCat(
+      "all other servers of volume '", name, "' keep its names and inodes, or did ",
+      "once: add one first, abacus volume add-server ", PlaceOfShard(name).volume, " HOST:PORT"));
 }
 
 absl::StatusOr<std::vector<std::string>> VolumeSet::PlanServers(const std::string& name,
@@ -494,8 +496,8 @@ absl::Status VolumeSet::TellDamagedLog(const std::string& name, uint64_t key,
   const absl::Status damaged = absl::DataLossError(absl::StrCat(
       "the log of groups ", LogFile::Name(), " in ", ColumnsOf(name, key), " is damaged: ",
       why.message(), ". Nothing was changed. What it has is at the volume's other servers too: ",
-      "stop this one, move that directory away, start it again, and abacus rebuild ", name,
-      " makes it anew"));
+      "stop this one, move that directory away, start it again, and abacus rebuild ",
+      PlaceOfShard(name).volume, " makes it anew"));
   // Who asks takes the server for one that does not answer.
   if (host_.on_damage) host_.on_damage(name + " (columns)", damaged);
   return damaged;

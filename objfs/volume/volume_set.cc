@@ -13,6 +13,9 @@
 #include "absl/strings/str_join.h"
 #include "objfs/store/local_disk.h"
 #include "objfs/store/local_object_store.h"
+#include "objfs/store/object_id.h"
+#include "objfs/volume/shard.h"
+#include "objfs/volume/shard_finder.h"
 #include "runtime/base/status.h"
 
 namespace abacus::objfs {
@@ -77,8 +80,9 @@ absl::Status RemoveAll(const std::string& path) {
 }  // namespace
 
 absl::Status VolumeSet::CheckName(const std::string& name) {
-  const bool good = !name.empty() && name.size() <= kNameBytesMax && name[0] != '.' &&
-                    std::all_of(name.begin(), name.end(), [](char c) {
+  const std::string volume = PlaceOfShard(name).volume;
+  const bool good = !volume.empty() && volume.size() <= kNameBytesMax && volume[0] != '.' &&
+                    std::all_of(volume.begin(), volume.end(), [](char c) {
                       return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-' ||
                              c == '_' || c == '.';
                     });
@@ -133,6 +137,7 @@ absl::StatusOr<std::shared_ptr<ObjectStore>> VolumeSet::OpenStore(const std::str
   auto both = std::make_shared<StoreOnDisk>();
   ABACUS_ASSIGN_OR_RETURN(both->disk, OpenDisk(name));
   ABACUS_ASSIGN_OR_RETURN(LocalObjectStoreOptions options, StoreOptions(name));
+  options.ids_begin = FirstIdOf(PlaceOfShard(name).shard, /*epoch=*/1);
   auto opened = LocalObjectStore::Open(*both->disk, std::move(options));
   if (absl::IsDataLoss(opened.status())) {
     return absl::DataLossError(absl::StrCat(
@@ -152,6 +157,7 @@ absl::Status VolumeSet::OpenVolume(const std::string& name) {
   if (list.has_value()) {
     servers = std::make_shared<ServerAddresses>(list->servers);
     volume_host.find_columns = FinderOf(name, list->key, 0, servers);
+    volume_host.find_shard = ShardFinderOf(name, 0, servers);
   }
   ABACUS_ASSIGN_OR_RETURN(auto volume, Volume::Make(std::move(store),
                                                     {.name = name,
@@ -166,14 +172,51 @@ absl::Status VolumeSet::OpenVolume(const std::string& name) {
   return absl::OkStatus();
 }
 
+std::function<absl::StatusOr<Ref<Volume>>(uint32_t)> VolumeSet::ShardFinderOf(
+    const std::string& name, size_t own, std::shared_ptr<const ServerAddresses> servers) {
+  const auto set_at = [reach = host_.reach, find = host_.find_set](
+                          const std::string& address) -> absl::StatusOr<Ref<VolumeSet>> {
+    if (find == nullptr) {
+      return absl::FailedPreconditionError(
+          "the other shards of the volume are at servers, and a directory that no server keeps has "
+          "none");
+    }
+    reach(address);
+    return find(address);
+  };
+  ShardFinder::Host host;
+  host.open = [set_at](const std::string& address,
+                       const std::string& shard) -> absl::StatusOr<Ref<Volume>> {
+    ABACUS_ASSIGN_OR_RETURN(const Ref<VolumeSet> set, set_at(address));
+    return set->Open(shard);
+  };
+  host.open_here = [here = here_](const std::string& shard) -> absl::StatusOr<Ref<Volume>> {
+    const Here::Use use(*here);
+    if (use.set() == nullptr) return absl::UnavailableError("the server is being stopped");
+    return use.set()->Open(shard);
+  };
+  host.servers = [set_at](const std::string& address,
+                          const std::string& shard) -> absl::StatusOr<std::vector<std::string>> {
+    ABACUS_ASSIGN_OR_RETURN(const Ref<VolumeSet> set, set_at(address));
+    return set->Servers(shard);
+  };
+  host.steady_ns = host_.volume.steady_ns;
+  auto finder = std::make_shared<ShardFinder>(name, own, std::move(servers), std::move(host));
+  return [finder = std::move(finder)](uint32_t shard) { return finder->Find(shard); };
+}
+
 absl::Status VolumeSet::NoSuch(const std::string& name) {
-  if (volumes_.empty()) {
-    return absl::NotFoundError(absl::StrCat("there is no volume '", name,
-                                            "', nor any other: abacus volume create ", name));
+  std::vector<std::string> others;
+  for (const auto& [other, volume] : volumes_) {
+    if (PlaceOfShard(other).shard == 0) others.push_back(other);
   }
-  const auto append = [](std::string* out, const auto& volume) { out->append(volume.first); };
-  return absl::NotFoundError(absl::StrCat("there is no volume '", name,
-                                          "'; there are: ", absl::StrJoin(volumes_, ", ", append)));
+  if (others.empty()) {
+    return absl::NotFoundError(absl::StrCat("there is no volume '", name,
+                                            "', nor any other: abacus volume create ",
+                                            PlaceOfShard(name).volume));
+  }
+  return absl::NotFoundError(
+      absl::StrCat("there is no volume '", name, "'; there are: ", absl::StrJoin(others, ", ")));
 }
 
 absl::Status VolumeSet::Create(const std::string& name, uint64_t quota_bytes) {
@@ -233,6 +276,7 @@ absl::StatusOr<std::vector<VolumeSummary>> VolumeSet::List() {
     ABACUS_ASSIGN_OR_RETURN(summary.space, volume->Space());
     ABACUS_ASSIGN_OR_RETURN(summary.clients, volume->Clients());
     ABACUS_ASSIGN_OR_RETURN(summary.commits, volume->Commits());
+    ABACUS_ASSIGN_OR_RETURN(summary.shards, volume->Shards());
     summaries.push_back(std::move(summary));
   }
   return summaries;

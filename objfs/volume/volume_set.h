@@ -31,7 +31,8 @@ struct VolumeSummary {
   VolumeSpace space;
   std::vector<std::string> clients;
   CommitCounts commits;
-  ABACUS_FIELDS(name, space, clients, commits)
+  uint32_t shards = 1;  // of the volume that it is one of
+  ABACUS_FIELDS(name, space, clients, commits, shards)
 };
 
 // A server's volumes, by name: each in a directory of its own with a store of its own. A quota is
@@ -51,7 +52,14 @@ struct VolumeSummary {
 // answers for it changes. Each of these has the file ".map-NAME" (map/map_place.h), in ".row-NAME"
 // the map's row as it has seen it last (map/remembered_row.h), and no ".servers-NAME".
 //
-// Names are 1 to 64 letters, digits, '-', '_' and '.', and do not begin with a dot.
+// A shard of a volume (shard.h) is a volume here like any other, and knows the others by the
+// servers that it has.
+//
+// Names are 1 to 64 letters, digits, '-', '_' and '.', and do not begin with a dot. Behind such a
+// one may be '~' and a number from 1 to kShardsMax - 1, as in "home~2": it is that shard of volume
+// `home` then, and the identifiers that its store gives say so. Whoever takes names from people
+// takes none with '~'.
+//
 // Errors: kInvalidArgument - a name, or a stack; the message tells the way out. kNotFound - the
 //         message lists the volumes there are.
 // Thread-safety: thread-safe. Blocking: disk I/O.
@@ -317,6 +325,9 @@ class VolumeSet final : public runtime::AnchoredObject {
   std::function<absl::StatusOr<runtime::Ref<ColumnStore>>(size_t)> FinderOf(
       const std::string& name, uint64_t key, size_t own,
       std::shared_ptr<const ServerAddresses> servers);
+  // And the other shards of the volume that it is one of.
+  std::function<absl::StatusOr<runtime::Ref<Volume>>(uint32_t)> ShardFinderOf(
+      const std::string& name, size_t own, std::shared_ptr<const ServerAddresses> servers);
   // And a log of groups those of the others.
   FindCommitLog LogFinderOf(const std::string& name, uint64_t key, size_t own,
                             std::shared_ptr<const ServerAddresses> servers);
