@@ -52,9 +52,12 @@ absl::StatusOr<runtime::Ref<objfs::Volume>> LocalStore::VolumeNamed(const std::s
 }
 
 objfs::FileSystem::Host LocalStore::Host() {
-  return HostOf(binding_, [this](const runtime::Rid& rid) {
+  objfs::FileSystem::Host host = HostOf(binding_, [this](const runtime::Rid& rid) {
     binding_.Destroy(rid).IgnoreError();  // nothing moves away from here
   });
+  // A volume's other shards, where all are in this directory.
+  host.find_volume = [this](const std::string& name) { return VolumeNamed(name); };
+  return host;
 }
 
 }  // namespace abacus::apps

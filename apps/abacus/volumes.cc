@@ -2,7 +2,10 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <optional>
+#include <set>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -16,6 +19,7 @@
 #include "objfs/raid/raid5_manager.h"
 #include "objfs/spread/column_store.h"
 #include "objfs/spread/spread_layer.h"
+#include "objfs/volume/shard.h"
 #include "runtime/base/log_limit.h"
 #include "runtime/base/status.h"
 #include "runtime/node/front_end_console.h"
@@ -52,6 +56,21 @@ void End(runtime::Node& node, const runtime::Rid& rid) {
   // An object is ended where it is. One whose node is gone is gone as well.
   const auto moved = node.Move({rid}, node.instance().node);
   if (moved.ok()) node.binding().Destroy(rid).IgnoreError();
+}
+
+// Of the volume, as the first that knows them says; empty: nobody does, and `why` is what one of
+// them said.
+std::vector<std::string> ServersOf(const VolumeSets& sets, const std::string& name,
+                                   absl::Status* why) {
+  for (const Ref<VolumeSet>& set : sets) {
+    absl::StatusOr<std::vector<std::string>> its = set->Servers(name);
+    if (!its.ok()) {
+      *why = its.status();
+    } else if (!its->empty()) {
+      return *std::move(its);
+    }
+  }
+  return {};
 }
 
 // What volumes over several servers need.
@@ -217,15 +236,11 @@ absl::StatusOr<Ref<VolumeSet>> FirstServerOf(runtime::Node& node, const std::str
   for (const Ref<VolumeSet>& set : sets) {
     if (set->Open(name).ok()) return set;
   }
-  // A server that keeps columns of it knows who may have its inodes.
-  std::vector<std::string> servers;
-  for (const Ref<VolumeSet>& set : sets) {
-    const absl::StatusOr<std::vector<std::string>> its = set->Servers(name);
-    if (!its.ok()) none = its.status();
-    if (!its.ok() || its->empty()) continue;
-    servers = *its;
-    break;
-  }
+  // A server that keeps columns of it knows who may have its inodes. All shards of a volume have
+  // the same servers, of which these may know another one only.
+  std::vector<std::string> servers = ServersOf(sets, name, &none);
+  absl::Status ignored;
+  if (servers.empty()) servers = ServersOf(sets, objfs::PlaceOfShard(name).volume, &ignored);
   if (servers.empty()) return none;
   std::erase_if(servers, [](const std::string& server) { return objfs::IsVacant(server); });
   for (const std::string& server : servers) node.Reach(server);
@@ -249,6 +264,7 @@ absl::StatusOr<Ref<Volume>> VolumeIn(const VolumeSets& sets, const std::string& 
                                      const char* way_to_say) {
   absl::Status silent;  // of servers that do not answer
   std::vector<std::string> names;
+  std::set<std::string> of_shards;
   Ref<VolumeSet> of_the_last;
   for (const Ref<VolumeSet>& set : sets) {
     const auto all = set->List();
@@ -256,11 +272,21 @@ absl::StatusOr<Ref<Volume>> VolumeIn(const VolumeSets& sets, const std::string& 
     if (!all.ok()) continue;
     for (const auto& volume : *all) {
       if (volume.name == name) return set->Open(name);
+      const objfs::ShardPlace place = objfs::PlaceOfShard(volume.name);
+      if (place.shard > 0) {
+        of_shards.insert(place.volume);
+        continue;
+      }
       names.push_back(volume.name);
       of_the_last = set;
     }
   }
-  if (name.empty() && names.size() == 1 && silent.ok()) return of_the_last->Open(names[0]);
+  // Shards are the volume's own affair; but where this is only one of it, it is there.
+  for (const std::string& volume : of_shards) {
+    if (std::find(names.begin(), names.end(), volume) == names.end()) names.push_back(volume);
+  }
+  const bool is_clear = name.empty() && names.size() == 1 && silent.ok() && of_the_last;
+  if (is_clear) return of_the_last->Open(names[0]);
   ABACUS_RETURN_IF_ERROR(silent);
   const std::string listed = absl::StrJoin(names, ", ");
   if (names.empty()) {

@@ -63,7 +63,8 @@ absl::StatusOr<runtime::Ref<objfs::VolumeSet>> PublishVolumes(runtime::Node& nod
 using VolumeSets = std::vector<runtime::Ref<objfs::VolumeSet>>;
 // Those of the servers that `node` has joined, in that order; at least one.
 absl::StatusOr<VolumeSets> VolumesOf(runtime::Node& node);
-// A volume of theirs; where `name` is empty, the only one that there is.
+// A volume of theirs, or a shard of one, wherever it is served; where `name` is empty, the only
+// volume that there is.
 absl::StatusOr<runtime::Ref<objfs::Volume>> VolumeOf(runtime::Node& node, const std::string& name);
 // The set of the server that has a volume's inodes, whichever of its servers `node` has joined.
 // Errors: kNotFound. kUnavailable - that server does not answer.
