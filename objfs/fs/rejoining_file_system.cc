@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "objfs/fs/siblings.h"
 #include "runtime/base/status.h"
 
 namespace abacus::objfs {
@@ -33,8 +34,6 @@ bool IsOfALostNode(const absl::Status& status) {
   }
 }
 
-bool MayBeOver(const absl::Status& status) { return IsNoClient(status) || IsOfALostNode(status); }
-
 // How often something is done that is due within a lease. Where another server may come to answer
 // for the volume, this one promises for seconds only.
 std::chrono::nanoseconds LeaseShare(const VolumeInfo& info) {
@@ -53,10 +52,12 @@ bool LayersAreLost(const absl::Status& status) {
 }  // namespace
 
 RejoiningFileSystem::RejoiningFileSystem(Ref<Volume> volume, const LayerKinds& kinds, Host host,
-                                         Options options, std::unique_ptr<FileSystemImpl> joined)
+                                         Options options, std::unique_ptr<FileSystemImpl> joined,
+                                         Siblings* siblings)
     : kinds_(kinds),
       host_(std::move(host)),
       options_(std::move(options)),
+      siblings_(siblings),
       root_(joined->root()),
       takeover_(joined->info().takeover_ns),
       joined_(std::move(joined)),
@@ -106,9 +107,27 @@ absl::Status RejoiningFileSystem::Renew() {
   return Call(Repeat::kAlways, [](FileSystemImpl& joined) { return joined.Renew(); });
 }
 
+// What was met at a sibling says nothing of this joining.
+bool RejoiningFileSystem::MayBeOver(const absl::Status& why) {
+  return (IsNoClient(why) || IsOfALostNode(why)) && !SiblingTroubleOf(why).has_value();
+}
+
+bool RejoiningFileSystem::TryWith(const std::function<void(FileSystemImpl&)>& call,
+                                  uint64_t* joining) {
+  if (!gate_.TryEnter()) return false;
+  *joining = joining_;
+  call(*joined_);
+  gate_.Leave();
+  return true;
+}
+
+absl::Status RejoiningFileSystem::Look(uint64_t joining, const absl::Status& why) {
+  if (JoinedSince(joining, why)) return absl::OkStatus();
+  return Call(Repeat::kAlways, [](FileSystemImpl& joined) { return joined.RenewLease(); });
+}
+
 bool RejoiningFileSystem::JoinedSince(uint64_t joining, const absl::Status& why) {
-  // Who waited for another client was sent away by the one that takes over.
-  const bool was_sent_away = absl::IsCancelled(why);
+  const bool was_sent_away = WasSentAway(why);
   if (!MayBeOver(why) && !was_sent_away) return false;
   const uint64_t attempts = attempts_;
   const Turns::Turn turn(joins_, kTheJoin);
@@ -145,7 +164,7 @@ bool RejoiningFileSystem::JoinAgain(const absl::Status& why) {
   // That a server cannot be reached does not mean that it has given the client up.
   if (!server_lost && !alive.ok() && !IsNoClient(alive)) return false;
   absl::StatusOr<std::unique_ptr<FileSystemImpl>> joined =
-      FileSystemImpl::Join(*volume, kinds_, host_, options_);
+      FileSystemImpl::Join(*volume, kinds_, host_, options_, siblings_);
   if (!joined.ok()) return false;
   const VolumeInfo& info = (*joined)->info();
   // Another volume of the same name: what is open here is none of its files.

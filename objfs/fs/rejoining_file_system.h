@@ -51,11 +51,20 @@ class RejoiningFileSystem final : public FileSystem {
 
   ObjectId root() const override { return root_; }
   absl::Status Renew() override;
+
+  // -- for the joinings of other shards: see Siblings ---------------------------------------------
+
   // Calls `call` with the joining, unless it is being made anew: then returns false at once. What
-  // `call` meets is its own affair; see Siblings.
-  bool TryWith(const std::function<void(FileSystemImpl& joined)>& call);
-  // Asks the server for a sign of life, and joins again where this joining is over.
-  absl::Status Look();
+  // `call` meets is its own affair. `joining`: a name of this joining, for Look().
+  bool TryWith(const std::function<void(FileSystemImpl& joined)>& call, uint64_t* joining);
+  // Whether what a call met may mean that its joining is over: it is worth while to Look().
+  static bool MayBeOver(const absl::Status& why);
+  // Or that it waited for another client, and was sent away by a joining that takes over.
+  static bool WasSentAway(const absl::Status& why) { return absl::IsCancelled(why); }
+  // Asks the server for a sign of life, and joins again where the joining in which a call met `why`
+  // is over. OK: there is a joining now, perhaps the same one.
+  // REQUIRES: the caller is inside no joining. Blocking: as calls, while it is being made anew.
+  absl::Status Look(uint64_t joining, const absl::Status& why);
 
   absl::StatusOr<Node> Lookup(const Caller& caller, ObjectId directory,
                               const std::string& name) override;

@@ -1,38 +1,52 @@
 #ifndef ABACUS_OBJFS_FS_SHARDED_FILE_SYSTEM_H_
 #define ABACUS_OBJFS_FS_SHARDED_FILE_SYSTEM_H_
 
-#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "objfs/fs/file_system.h"
+#include "objfs/fs/lock_tickets.h"
 #include "objfs/fs/rejoining_file_system.h"
 #include "objfs/fs/siblings.h"
+#include "objfs/fs/wait_board.h"
+#include "objfs/store/object_id.h"
+#include "objfs/store/shared_gate.h"
 #include "runtime/base/mutex.h"
+#include "runtime/base/status.h"
 
 namespace abacus::objfs {
 
-// The file system of a volume with several shards (volume/shard.h): one of each, which it gives each
-// call by the identifier that it is about. What concerns several shards they do among themselves
-// (siblings.h, across_shards.cc); here is what may wait for one of them.
+// The file system of a volume with several shards (volume/shard.h): one of each, which it gives
+// each call by the identifier that it is about. What concerns several shards they do among
+// themselves (siblings.h, across_shards.cc); here is what may wait for one of them.
 //
-// A shard whose server is away is an error to calls about its objects, and to nobody else.
+// A shard whose server is away is an error to calls about its objects, and to nobody else; but
+// Space() and Renew() are of all. What no shard of the volume has is answered as what is not there:
+// kStale, kBadHandle. Who waits for a record lock of a file of one shard, and has one that another
+// waits for of a file of another shard, is not told kDeadlock: each shard knows its own locks only.
+//
 // Handles have the shard in their upper 4 bits, like identifiers.
 // Thread-safety: thread-safe. Blocking: as FileSystem.
 class ShardedFileSystem final : public FileSystem {
  public:
-  // `first`: of shard 0, which was joined; joins the others, by Host::find_volume and ShardName().
-  // Errors: those of the first one that cannot be joined.
-  static absl::StatusOr<std::unique_ptr<FileSystem>> Make(
-      std::unique_ptr<FileSystemImpl> first, runtime::Ref<Volume> volume, const LayerKinds& kinds,
-      Host host, Options options);
+  // `first`: the joining of `volume`, whichever shard that is; it is ended, and all are joined so
+  // that they know of each other, the others by Host::find_volume and ShardName().
+  // Errors: those of the first one that cannot be joined. kFailedPrecondition - the shards that
+  // there are are not those of one volume, or there is no Host::find_volume.
+  static absl::StatusOr<std::unique_ptr<FileSystem>> Make(std::unique_ptr<FileSystemImpl> first,
+                                                          runtime::Ref<Volume> volume,
+                                                          const LayerKinds& kinds, Host host,
+                                                          Options options);
   ~ShardedFileSystem() override;
   ObjectId root() const override { return shards_.front()->root(); }
   absl::Status Renew() override;
@@ -95,8 +109,50 @@ class ShardedFileSystem final : public FileSystem {
 
  private:
   class Others;  // the Siblings of one shard
-  explicit ShardedFileSystem(const LayerKinds& kinds, uint32_t shards);
-  RejoiningFileSystem& Of(ObjectId id) { return *shards_[ShardOf(id) % shards_.size()]; }
+  explicit ShardedFileSystem(uint32_t shards);
+
+  // How often a call is made again that met trouble with shards' joinings.
+  static constexpr int kRepeatsMax = 3;
+  // And for how long, where it meets joinings that are being made anew, again and again.
+  static constexpr std::chrono::seconds kPatience{30};
+  struct Trials {
+    int repeats = 0;
+    std::optional<std::chrono::steady_clock::time_point> until;
+  };
+  enum class Repeat : uint8_t {
+    kAlways = 0,     // it may be made twice
+    kWhereItDidNot,  // made again only where it certainly did nothing
+  };
+  static const absl::Status& StatusOf(const absl::Status& status) { return status; }
+  template <typename T>
+  static const absl::Status& StatusOf(const absl::StatusOr<T>& value) {
+    return value.status();
+  }
+  absl::Status NoSuchObject(ObjectId id) const;
+  bool HasShardOf(uint64_t id) const { return ShardOf(id) < shards_.size(); }
+  // A call about one object, at its shard.
+  template <typename F>
+  auto At(ObjectId id, F&& call) -> decltype(call(std::declval<RejoiningFileSystem&>())) {
+    if (!HasShardOf(id)) return NoSuchObject(id);
+    return call(*shards_[ShardOf(id)]);
+  }
+  // The same, of one that may meet trouble with another shard's joining: it is made again once that
+  // one has seen to it. REQUIRES: the caller is inside no joining.
+  template <typename F>
+  auto Across(Repeat repeat, ObjectId id, F&& call)
+      -> decltype(call(std::declval<RejoiningFileSystem&>())) {
+    for (Trials trials;;) {
+      auto result = At(id, call);
+      if (StatusOf(result).ok()) return result;
+      absl::Status end = SeesTo(StatusOf(result), repeat, &trials);
+      if (!end.ok()) return end;
+    }
+  }
+  // Where a call met that, has those joinings looked at that it may be of, and waits for them. OK:
+  // the call is to be made again. Else what its caller is told.
+  absl::Status SeesTo(const absl::Status& met, Repeat repeat, Trials* trials);
+  void LookAtAll();
+
   // A handle of a shard's as it is given out, and back.
   static FileHandle Outer(uint32_t shard, FileHandle inner);
   struct Inner {
@@ -104,17 +160,25 @@ class ShardedFileSystem final : public FileSystem {
     FileHandle handle = 0;
   };
   absl::StatusOr<Inner> HandleOf(FileHandle outer);
-  // Makes a call that may meet trouble with a shard's joining (SiblingTroubleOf), and again once
-  // that one has seen to it; not again where the outcome is not known.
+  // A call with a handle, at its shard, which knows it by another number.
   template <typename F>
-  auto Across(F&& call) -> decltype(call());
-  // Whether it is worth while to make a call again that met this; where so, waits for the shard.
-  bool SeesTo(const SiblingTrouble& trouble, int tries);
+  auto With(FileHandle handle, F&& call)
+      -> decltype(call(std::declval<RejoiningFileSystem&>(), FileHandle())) {
+    const absl::StatusOr<Inner> inner = HandleOf(handle);
+    if (!inner.ok()) return inner.status();
+    return call(*inner->shard, inner->handle);
+  }
 
-  const LayerKinds& kinds_;
-  std::vector<std::unique_ptr<Others>> others_;  // by shard; used by shards_
-  std::vector<std::unique_ptr<RejoiningFileSystem>> shards_;
-  std::atomic<uint64_t> last_ticket_{0};
+  // What the shards' joinings share, and outlives them.
+  const std::shared_ptr<ClientWaits> waits_ = std::make_shared<ClientWaits>();
+  LockTickets tickets_;
+  // Passed by whoever goes from one shard to another: shut until all are there, and again before
+  // the first one ends.
+  SharedGate between_;
+  bool is_whole_ = false;                                     // and not shut; constant after Make()
+  std::vector<std::unique_ptr<Others>> others_;               // by shard; used by shards_
+  std::vector<std::unique_ptr<RejoiningFileSystem>> shards_;  // constant after Make()
+
   runtime::Mutex mutex_;
   uint64_t last_keeper_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<uint64_t, std::vector<uint64_t>> keepers_ ABSL_GUARDED_BY(mutex_);  // by shard
