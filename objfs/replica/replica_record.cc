@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "objfs/store/format.h"
 #include "objfs/store/numbers.h"
+#include "objfs/store/object_id.h"
 #include "runtime/base/status.h"
 
 namespace abacus::objfs {
@@ -16,9 +17,6 @@ constexpr char kNewRecordName[] = "replica.new";
 constexpr std::string_view kRecordMagic = "ABACUSRP";
 constexpr uint32_t kRecordVersion = 1;
 constexpr uint32_t kWholeFlag = 1, kPrimaryFlag = 2;
-// Numbers of epoch e begin at e << 40: 10^12 objects in each, and 16 million epochs.
-constexpr int kEpochShift = 40;
-constexpr uint64_t kEpochMax = (uint64_t{1} << 24) - 1;
 
 absl::Status CheckRecord(const std::optional<ReplicaRecord>& record, uint64_t epoch) {
   // Whoever made the volume has left one, and so has every opening. An empty store in the place of
@@ -94,10 +92,14 @@ absl::Status ReplicaRecord::Save(Disk& disk) const {
   return disk.SyncDirectory("");
 }
 
-absl::StatusOr<std::unique_ptr<LocalObjectStore>> OpenPrimaryStore(
-    Disk& disk, uint64_t epoch, LocalObjectStoreOptions options) {
-  if (epoch == 0 || epoch > kEpochMax) {
+absl::StatusOr<std::unique_ptr<LocalObjectStore>> OpenPrimaryStore(Disk& disk, uint64_t epoch,
+                                                                   LocalObjectStoreOptions options,
+                                                                   uint32_t shard) {
+  if (epoch == 0 || epoch > kIdEpochMax) {
     return absl::InvalidArgumentError(absl::StrCat("there is no epoch ", epoch));
+  }
+  if (shard >= kShardsMax) {
+    return absl::InvalidArgumentError(absl::StrCat("there is no shard ", shard));
   }
   ABACUS_ASSIGN_OR_RETURN(const std::optional<ReplicaRecord> record, ReplicaRecord::Load(disk));
   ABACUS_RETURN_IF_ERROR(CheckRecord(record, epoch));
@@ -107,7 +109,7 @@ absl::StatusOr<std::unique_ptr<LocalObjectStore>> OpenPrimaryStore(
     return absl::FailedPreconditionError(
         absl::StrCat("the volume was in epoch ", seen, " here: it is not opened in epoch ", epoch));
   }
-  options.ids_begin = epoch == 1 ? 1 : epoch << kEpochShift;
+  options.ids_begin = FirstIdOf(shard, epoch);
   ABACUS_ASSIGN_OR_RETURN(auto store, LocalObjectStore::Open(disk, std::move(options)));
   const ReplicaRecord opened{.epoch = epoch, .is_whole = true, .was_primary = true};
   ABACUS_RETURN_IF_ERROR(opened.Save(disk));
@@ -117,7 +119,7 @@ absl::StatusOr<std::unique_ptr<LocalObjectStore>> OpenPrimaryStore(
 absl::Status CheckPrimaryStore(Disk& disk, LocalObjectStoreOptions options) {
   ABACUS_ASSIGN_OR_RETURN(const std::optional<ReplicaRecord> record, ReplicaRecord::Load(disk));
   // Of some epoch that is not the first.
-  ABACUS_RETURN_IF_ERROR(CheckRecord(record, kEpochMax));
+  ABACUS_RETURN_IF_ERROR(CheckRecord(record, kIdEpochMax));
   return LocalObjectStore::Open(disk, std::move(options)).status();
 }
 

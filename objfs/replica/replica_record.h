@@ -43,17 +43,18 @@ struct ReplicaRecord {
 // Opens a directory as the volume's own store, in a new epoch: the first time, after a restart, or
 // a copy that takes over (after ReplicaStore::Retire(), and its destruction).
 //
-// Identifiers that it gives are above any that an earlier epoch can have given to anybody: those of
-// epoch e begin at e << 40, of the first at 1. A copy does not know which ones its primary has
+// Identifiers that it gives are above any that an earlier epoch can have given to anybody, and are
+// of its shard (FirstIdOf(), store/object_id.h). A copy does not know which ones its primary has
 // reserved, and columns of files are kept by these numbers elsewhere.
 // REQUIRES: `epoch` is above that of every earlier opening, of this or another copy; the volume map
 // gives it together with the lease. The disk outlives the store.
-// Errors: kInvalidArgument - epoch 0, or above 2^24 - 1.
+// Errors: kInvalidArgument - epoch 0, or above kIdEpochMax; no such shard.
 //         kFailedPrecondition - it is a copy that is not whole, or has seen this epoch or a later
 //         one; or it has no record, which all but a volume's first epoch leave: what was there is
 //         lost. Nothing was changed. Those of LocalObjectStore::Open().
 absl::StatusOr<std::unique_ptr<LocalObjectStore>> OpenPrimaryStore(Disk& disk, uint64_t epoch,
-                                                                   LocalObjectStoreOptions options);
+                                                                   LocalObjectStoreOptions options,
+                                                                   uint32_t shard = 0);
 
 // Whether a directory that was the volume's own store could be opened as that again, in a later
 // epoch. Opens it and closes it. Errors: as of OpenPrimaryStore().

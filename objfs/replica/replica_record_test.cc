@@ -8,6 +8,7 @@
 #include "absl/strings/escaping.h"
 #include "objfs/store/memory_disk.h"
 #include "objfs/store/model_disk.h"
+#include "objfs/store/object_id.h"
 
 namespace abacus::objfs {
 namespace {
@@ -74,6 +75,20 @@ TEST(ReplicaRecordTest, NumbersOfAnEpochAreAboveThoseOfAllEarlierOnes) {
   }
 }
 
+TEST(ReplicaRecordTest, NumbersOfAShardAreItsOwnInEveryEpoch) {
+  MemoryDisk disk;
+  for (const uint64_t epoch : {1, 2, 70}) {
+    const auto store = OpenPrimaryStore(disk, epoch, {}, /*shard=*/3);
+    ASSERT_TRUE(store.ok()) << store.status();
+    const auto id = (*store)->Create("", 1);
+    ASSERT_TRUE(id.ok());
+    EXPECT_EQ(*id, FirstIdOf(3, epoch));
+    EXPECT_EQ(ShardOf(*(*store)->Reserve()), 3u);
+  }
+  MemoryDisk other;
+  EXPECT_TRUE(absl::IsInvalidArgument(OpenPrimaryStore(other, 1, {}, kShardsMax).status()));
+}
+
 TEST(ReplicaRecordTest, AnEpochIsOpenedOnceAndNoEarlierOneAfterIt) {
   MemoryDisk disk;
   ASSERT_TRUE(OpenPrimaryStore(disk, 1, {}).ok());
@@ -81,7 +96,7 @@ TEST(ReplicaRecordTest, AnEpochIsOpenedOnceAndNoEarlierOneAfterIt) {
   EXPECT_TRUE(absl::IsFailedPrecondition(OpenPrimaryStore(disk, 5, {}).status()));
   EXPECT_TRUE(absl::IsFailedPrecondition(OpenPrimaryStore(disk, 4, {}).status()));
   EXPECT_TRUE(absl::IsInvalidArgument(OpenPrimaryStore(disk, 0, {}).status()));
-  EXPECT_TRUE(absl::IsInvalidArgument(OpenPrimaryStore(disk, 1 << 24, {}).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(OpenPrimaryStore(disk, kIdEpochMax + 1, {}).status()));
   EXPECT_TRUE(OpenPrimaryStore(disk, 6, {}).ok());
 }
 

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "objfs/spread/fenced_record.h"
+#include "objfs/store/object_id.h"
 #include "runtime/base/status.h"
 
 namespace abacus::objfs {
@@ -16,8 +17,6 @@ using runtime::Ref;
 
 namespace {
 
-// Files that are made, and openings, in epoch e have numbers from e << 40 on (replica_record.h).
-constexpr int kEpochBits = 40;
 constexpr uint64_t kLookedAtOnce = 1000;
 
 // As the volume answers who is no client any more (callbacks.h), and with the same effect there.
@@ -304,30 +303,31 @@ absl::StatusOr<std::vector<ColumnState>> ColumnStore::States(ObjectId after, uin
   return states;
 }
 
+// Openings in an epoch have it where identifiers have theirs, and no shard above it.
 absl::StatusOr<uint64_t> ColumnStore::SeenEpoch() {
   uint64_t seen = 0;
   Ref<CommitLog> log;
   {
     MutexLock lock(mutex_);
     for (const auto& [id, opened] : opened_) {
-      seen = std::max(seen, opened.epoch.value >> kEpochBits);
+      seen = std::max(seen, opened.epoch.value >> kIdEpochShift);
     }
     log = log_;
   }
   if (log) {
     ABACUS_ASSIGN_OR_RETURN(const Version newest, log->NewestOpening());
-    seen = std::max(seen, newest.value >> kEpochBits);
+    seen = std::max(seen, newest.value >> kIdEpochShift);
   }
   for (ObjectId after = 0;;) {
     ABACUS_ASSIGN_OR_RETURN(const std::vector<ObjectId> ids, store_->List(after, kLookedAtOnce));
     if (ids.empty()) return seen;
     for (const ObjectId id : ids) {
-      seen = std::max(seen, id >> kEpochBits);
+      seen = std::max(seen, EpochOf(id));
       // What cannot be read tells no more than its number.
       const absl::StatusOr<ObjectAttributes> attributes = store_->GetAttributes(id);
       if (!attributes.ok()) continue;
       const absl::StatusOr<FencedRecord> fenced = FencedRecord::Decode(attributes->blob);
-      if (fenced.ok()) seen = std::max(seen, fenced->opening.value >> kEpochBits);
+      if (fenced.ok()) seen = std::max(seen, fenced->opening.value >> kIdEpochShift);
     }
     after = ids.back();
   }

@@ -13,6 +13,7 @@
 
 #include "gtest/gtest.h"
 #include "objfs/spread/testing/column_server.h"
+#include "objfs/store/object_id.h"
 #include "runtime/testing/cluster.h"
 
 namespace abacus::objfs {
@@ -332,6 +333,11 @@ TEST_F(ColumnStoreTest, TheEpochOfGroupsThatAreNotForgottenIsSeen) {
   ASSERT_EQ(Prepare(clock_.Next(), BlockFor(kFile, opening, 0, 'a')), Refusal::kNone);
   server_.Restart();
   EXPECT_EQ(server_.columns().SeenEpoch().value_or(0), 5u);
+}
+
+TEST_F(ColumnStoreTest, TheEpochThatIsSeenIsNoneOfTheShardsThatNumbersTell) {
+  ASSERT_TRUE(server_.ref()->Open(FirstIdOf(3, 6), Version{uint64_t{5} << kIdEpochShift}).ok());
+  EXPECT_EQ(server_.columns().SeenEpoch().value_or(0), 6u);
 }
 
 TEST_F(ColumnStoreTest, ALogOutlivesItsColumns) {

@@ -167,7 +167,7 @@ class Volume final : public runtime::AnchoredObject {
     bool whole_read_sets = false;
   };
   static constexpr char kOwnClients[] = "\1";  // which no name in a configuration has
-  static constexpr uint64_t kEpochMax = (uint64_t{1} << 24) - 1;
+  static constexpr uint64_t kEpochMax = kIdEpochMax;
 
   // The volume that the store holds; makes its root directory where the store is new.
   // Errors: kFailedPrecondition - the store is of something else.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "objfs/store/object_id.h"
 #include "objfs/volume/volume.h"
 #include "runtime/base/status.h"
 
@@ -17,8 +18,6 @@ using runtime::Ref;
 
 namespace {
 
-// Below an epoch, in openings of columns and in identifiers of objects (OpenPrimaryStore).
-constexpr int kEpochBits = 40;
 // The other numbers are for clients.
 constexpr size_t kGroupWritersMax = UINT16_MAX / 2;
 
@@ -53,7 +52,7 @@ void Volume::BeginServers() {
   host.end = host_.end;
   host.exists = [this](ObjectId id) {
     // Made by a later primary, of whose files this one knows nothing, however late it finds out.
-    if (options_.epoch != 0 && id >> kEpochBits > options_.epoch) return true;
+    if (options_.epoch != 0 && EpochOf(id) > options_.epoch) return true;
     const auto node = table_->Stat(id);
     return !node.ok() || node->id != 0;
   };
@@ -79,10 +78,10 @@ absl::StatusOr<Inode> Volume::WithColumns(const Inode& inode) {
 }
 
 // Above those of all servers that had the volume before, whatever their clocks said; of one server
-// they rise.
+// they rise. The epoch is where identifiers of objects have it (ColumnStore::SeenEpoch).
 Version Volume::NextOpening() {
   if (options_.epoch == 0) return table_->NextVersion();
-  return {options_.epoch << kEpochBits | ++column_openings_};
+  return {options_.epoch << kIdEpochShift | ++column_openings_};
 }
 
 absl::Status Volume::CheckHasColumns(uint16_t writer, ObjectId id) {
