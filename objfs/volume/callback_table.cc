@@ -332,6 +332,10 @@ CallbackTable::Answer CallbackTable::Alter(const std::vector<ObjectId>& ids, uin
   return Answer::kWait;
 }
 
+void CallbackTable::GoOnAltering(const std::vector<ObjectId>& ids) {
+  for (const ObjectId id : ids) ++objects_[id].altering;
+}
+
 void CallbackTable::EndAlter(const std::vector<ObjectId>& ids, Nanos now) {
   for (const ObjectId id : ids) {
     const auto object = objects_.find(id);

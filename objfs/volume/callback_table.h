@@ -143,6 +143,9 @@ class CallbackTable {
   // none. Where it is granted EndAlter() ends it. Changes of one object may go on at once: who
   // applies them orders them.
   Answer Alter(const std::vector<ObjectId>& ids, uint16_t writer, Nanos now);
+  // Such a change that began before this table was: nobody has to be asked. REQUIRES: nobody knows
+  // any of these objects. EndAlter() ends it.
+  void GoOnAltering(const std::vector<ObjectId>& ids);
   void EndAlter(const std::vector<ObjectId>& ids, Nanos now);
   size_t KnownBy(uint16_t writer) const;
 

@@ -205,6 +205,23 @@ absl::StatusOr<Callbacks::Alteration> Callbacks::BeginAlter(std::vector<ObjectId
   return NoClient(writer);
 }
 
+Callbacks::Alteration Callbacks::GoOnAltering(std::vector<ObjectId> ids) {
+  {
+    MutexLock lock(mutex_);
+    table_.GoOnAltering(ids);
+  }
+  return Alteration(this, std::move(ids));
+}
+
+void Callbacks::WakeAll(ObjectId id, const std::vector<uint16_t>& writers) {
+  MutexLock lock(mutex_);
+  for (const uint16_t writer : writers) {
+    const auto messenger = messengers_.find(writer);
+    if (messenger == messengers_.end()) continue;  // it has left, or cannot be told
+    messenger->second->Post({CallbackTable::Action::Kind::kWake, writer, id, {}});
+  }
+}
+
 void Callbacks::EndAlter(const std::vector<ObjectId>& ids) {
   MutexLock lock(mutex_);
   table_.EndAlter(ids, Now());

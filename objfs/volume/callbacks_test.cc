@@ -96,5 +96,58 @@ TEST(CallbacksTest, WhoWillNotShareKeepsNobodyWaiting) {
   EXPECT_FALSE(callbacks.Share(kObject, kClient));
 }
 
+runtime::testing::ClusterOptions OneNodeOfEnds() {
+  runtime::testing::ClusterOptions options;
+  options.nodes = 1;
+  options.types = [](size_t, runtime::testing::TestPoints&, runtime::ObjectTypes& types) {
+    types.Add<ClientEnd>();
+  };
+  return options;
+}
+
+// Those who were refused for what promises have nothing to do with.
+TEST(CallbacksTest, WhoIsToAskAgainIsWokenWhereItIsThere) {
+  constexpr uint16_t kOne = 1, kWithoutEnd = 2, kNobody = 3;
+  constexpr ObjectId kObject = 7;
+  runtime::testing::Cluster cluster(OneNodeOfEnds());
+  std::atomic<int> wakes{0};
+  const auto end = cluster[0].binding().Adopt(std::make_unique<ClientEnd>(
+      ClientEnd::Handlers{.on_break = [](ObjectId, bool, Version) { return absl::OkStatus(); },
+                          .on_wake =
+                              [&](ObjectId id) {
+                                EXPECT_EQ(id, kObject);
+                                ++wakes;
+                              },
+                          .on_forget = [](ObjectId, Version) {}}));
+  Callbacks callbacks({.lease = absl::Seconds(30), .steady_ns = {}, .may_serve = {}});
+  callbacks.Join(kOne, end);
+  callbacks.Join(kWithoutEnd, {});
+  callbacks.WakeAll(kObject, {});
+  callbacks.WakeAll(kObject, {kNobody, kOne, kWithoutEnd});
+  EXPECT_TRUE(runtime::testing::Eventually([&] { return wakes == 1; }));
+  callbacks.Leave(kOne);
+  callbacks.WakeAll(kObject, {kOne});
+  callbacks.Stop();
+  EXPECT_EQ(wakes, 1);
+}
+
+TEST(CallbacksTest, WhatBeganBeforeIsAlteredUntilItEnds) {
+  constexpr uint16_t kClient = 1;
+  constexpr ObjectId kObject = 7;
+  runtime::testing::Cluster cluster(OneNodeOfEnds());
+  const auto end = cluster[0].binding().Adopt(std::make_unique<ClientEnd>(
+      ClientEnd::Handlers{.on_break = [](ObjectId, bool, Version) { return absl::OkStatus(); },
+                          .on_wake = [](ObjectId) {},
+                          .on_forget = [](ObjectId, Version) {}}));
+  Callbacks callbacks({.lease = absl::Seconds(30), .steady_ns = {}, .may_serve = {}});
+  {
+    const Callbacks::Alteration lasting = callbacks.GoOnAltering({kObject});
+    callbacks.Join(kClient, end);
+    EXPECT_EQ(callbacks.Know({kObject}, kClient).front(), Version());
+  }
+  EXPECT_NE(callbacks.Know({kObject}, kClient).front(), Version());
+  callbacks.Stop();
+}
+
 }  // namespace
 }  // namespace abacus::objfs

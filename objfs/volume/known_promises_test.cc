@@ -177,6 +177,21 @@ TEST_F(KnowingTest, AClientKnowsSoManyObjects) {
   EXPECT_TRUE(Know(kA, 4));
 }
 
+// A transaction that was under way when the volume was closed, and whose end nobody knows yet.
+TEST_F(KnowingTest, WhatBeganBeforeTheTableIsAlteredOn) {
+  table_.GoOnAltering({kId, 8});
+  EXPECT_FALSE(Know(kA)) << "nobody knows what it will be";
+  EXPECT_FALSE(Know(kA, 8));
+  EXPECT_TRUE(Know(kA, 9));
+  EXPECT_EQ(Alter(kB), Answer::kGranted) << "who applies changes orders them";
+  table_.EndAlter({kId}, now_);
+  EXPECT_FALSE(Know(kA));
+  table_.EndAlter({kId, 8}, now_);
+  EXPECT_TRUE(Know(kA));
+  EXPECT_TRUE(Know(kB, 8));
+  EXPECT_THAT(table_.TakeActions(), IsEmpty());
+}
+
 }  // namespace
 }  // namespace knowing
 }  // namespace abacus::objfs
