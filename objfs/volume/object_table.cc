@@ -12,8 +12,6 @@ using runtime::MutexLock;
 
 namespace {
 
-// Takes part in the turns of transactions that move directories; no object has it.
-constexpr ObjectId kTreeTurn = 0;
 // Versions are read at most so many at once.
 constexpr uint64_t kVersionsAtOnce = 4096;
 
@@ -86,6 +84,11 @@ absl::Status ObjectTable::Discard(ObjectId id) {
     MutexLock lock(mutex_);
     if (opened_.contains(id)) {
       return absl::FailedPreconditionError(absl::StrCat("object ", id, " is open"));
+    }
+    if (held_.contains(id)) {
+      removals_.insert(id);  // where it comes to no name
+      return absl::FailedPreconditionError(
+          absl::StrCat("object ", id, " is held by a transaction over several shards"));
     }
   }
   const auto node = Load(id);
@@ -222,22 +225,44 @@ void ObjectTable::UndoOpen(uint16_t writer, const Part& part) {
 }
 
 absl::StatusOr<Outcome> ObjectTable::Commit(uint16_t writer, const Transaction& transaction) {
+  const std::vector<ObjectId> ids = TurnsOf(transaction);
+  const Turns::Turn turn(turns_, ids);
+  ABACUS_RETURN_IF_ERROR(CheckNotHeld(ids, writer, /*group=*/0));
+  return CommitInTurn(writer, transaction, nullptr);
+}
+
+std::vector<ObjectId> ObjectTable::TurnsOf(const Transaction& transaction) {
   std::vector<ObjectId> ids;
+  ids.reserve(transaction.parts.size() + 1);
   for (const Part& part : transaction.parts) ids.push_back(part.id);
   if (transaction.tree.has_value()) ids.push_back(kTreeTurn);
-  const Turns::Turn turn(turns_, ids);
-  if (transaction.tree.has_value() && *transaction.tree != tree_) {
-    return Outcome{.state = CommitState::kTree};
-  }
+  return ids;
+}
 
+absl::StatusOr<ObjectTable::Plan> ObjectTable::PlanOf(const Transaction& transaction,
+                                                      bool is_held) {
+  // The tree's numbers begin anew with each start, and what is held may be older.
+  if (!is_held && transaction.tree.has_value() && *transaction.tree != tree_) {
+    return Plan{.outcome = {.state = CommitState::kTree}, .updates = {}};
+  }
   const int64_t now_ns = now_ns_();
-  Outcome outcome;
-  std::vector<ObjectUpdate> updates;
+  Plan plan;
   for (const Part& part : transaction.parts) {
     ABACUS_ASSIGN_OR_RETURN(std::optional<Node> node, LoadPart(part, now_ns));
-    if (!node.has_value()) return Outcome{.state = CommitState::kGone, .id = part.id};
-    ABACUS_ASSIGN_OR_RETURN(const CommitState state, CheckPart(part, *node));
-    if (state != CommitState::kCommitted) return Outcome{.state = state, .id = part.id};
+    if (!node.has_value() && is_held) {
+      return absl::DataLossError(absl::StrCat(
+          "object ", part.id, " is gone, though a transaction over several shards holds it: ",
+          "abacus fsck tells what is left"));
+    }
+    if (!node.has_value()) {
+      return Plan{.outcome = {.state = CommitState::kGone, .id = part.id}, .updates = {}};
+    }
+    if (!is_held) {
+      ABACUS_ASSIGN_OR_RETURN(const CommitState state, CheckPart(part, *node));
+      if (state != CommitState::kCommitted) {
+        return Plan{.outcome = {.state = state, .id = part.id}, .updates = {}};
+      }
+    }
     ABACUS_RETURN_IF_ERROR(Apply(part.change, now_ns, &node->inode));
     ObjectUpdate update{.id = part.id, .writes = {}, .blob = node->inode.Encode()};
     for (const RangeWrite& write : part.writes) {
@@ -249,12 +274,21 @@ absl::StatusOr<Outcome> ObjectTable::Commit(uint16_t writer, const Transaction& 
       update.writes.push_back({0, part.creation->contents});
       update.may_lose_contents = true;
     }
-    updates.push_back(std::move(update));
-    outcome.nodes.push_back(*std::move(node));
+    plan.updates.push_back(std::move(update));
+    plan.outcome.nodes.push_back(*std::move(node));
   }
+  return plan;
+}
+
+absl::StatusOr<Outcome> ObjectTable::CommitInTurn(uint16_t writer, const Transaction& transaction,
+                                                  const ObjectUpdate* beside) {
+  ABACUS_ASSIGN_OR_RETURN(Plan plan, PlanOf(transaction, /*is_held=*/beside != nullptr));
+  Outcome& outcome = plan.outcome;
+  if (outcome.state != CommitState::kCommitted) return std::move(outcome);
   for (const Part& part : transaction.parts) ABACUS_RETURN_IF_ERROR(MakePart(writer, part));
+  if (beside != nullptr) plan.updates.push_back(*beside);
   outcome.version = Next(writer);
-  if (absl::Status updated = store_->Update(updates, outcome.version.value); !updated.ok()) {
+  if (absl::Status updated = store_->Update(plan.updates, outcome.version.value); !updated.ok()) {
     for (const Part& part : transaction.parts) UndoOpen(writer, part);
     return updated;
   }
@@ -263,9 +297,9 @@ absl::StatusOr<Outcome> ObjectTable::Commit(uint16_t writer, const Transaction& 
     const bool sets_time = part.change.modified_ns.has_value() || part.change.touch_modified;
     if (sets_time || !part.writes.empty()) ForgetWriter(part.id);
   }
-  for (size_t i = 0; i < updates.size(); ++i) {
-    if (updates[i].writes.empty()) continue;
-    const auto attributes = store_->GetAttributes(updates[i].id);
+  for (size_t i = 0; i < outcome.nodes.size(); ++i) {
+    if (plan.updates[i].writes.empty()) continue;
+    const auto attributes = store_->GetAttributes(plan.updates[i].id);
     if (attributes.ok()) outcome.nodes[i].allocated = attributes->allocated_bytes;
   }
   for (Node& node : outcome.nodes) {
@@ -273,7 +307,7 @@ absl::StatusOr<Outcome> ObjectTable::Commit(uint16_t writer, const Transaction& 
     ForgetWritten(node.id);
     if (node.inode.links == 0) LostItsName(node.id);
   }
-  return outcome;
+  return std::move(outcome);
 }
 
 absl::Status ObjectTable::InTurn(ObjectId id, const std::function<absl::Status()>& look) {
@@ -486,6 +520,10 @@ absl::Status ObjectTable::RemoveNow(ObjectId id) {
   {
     MutexLock lock(mutex_);
     if (opened_.contains(id)) return absl::OkStatus();  // its last Close() will see to it
+    if (held_.contains(id)) {
+      removals_.insert(id);  // it is looked at again
+      return absl::OkStatus();
+    }
   }
   const auto node = Load(id);
   // What cannot be read can be removed. What has got a name, or is no more, is left alone.

@@ -49,6 +49,7 @@ class ObjectTable {
   absl::StatusOr<Node> Make(uint16_t writer, const Inode& inode, std::string_view contents);
   absl::StatusOr<ObjectId> Reserve() { return store_->Reserve(); }
   // Takes back what a Commit() that failed has made. Errors: kNotFound - it had not come to that.
+  // kFailedPrecondition - it is open, or held.
   absl::Status Discard(ObjectId id);
   // What it makes is open by `writer` where its creation says so. Where the store refuses the
   // whole, the object may be there without a name: it is tried again, or Discard().
@@ -70,7 +71,8 @@ class ObjectTable {
   absl::StatusOr<Outcome> CommitHeld(uint16_t writer, const Transaction& transaction,
                                      uint64_t group, const ObjectUpdate& beside);
   void Release(const Transaction& transaction, uint64_t group);
-  // The clients whose transactions were refused for these being held, each told once.
+  // The clients whose transactions were refused for these being held, each told once; and those
+  // that were for the tree, where nobody holds it now.
   std::vector<uint16_t> TakeRefused(const std::vector<ObjectId>& ids);
   // A step of the store that is no transaction of clients'.
   absl::Status Put(const ObjectUpdate& update);
@@ -135,6 +137,8 @@ class ObjectTable {
   absl::StatusOr<std::optional<ObjectId>> CollectOrphans(ObjectId after, uint64_t count_max);
 
  private:
+  // Takes part in the turns of transactions that move directories, and is held; no object has it.
+  static constexpr ObjectId kTreeTurn = 0;
   struct Opened {
     std::map<uint16_t, uint32_t> by;  // writer: how often
     // Of bytes that were written; 0: the inode has it.
@@ -144,13 +148,23 @@ class ObjectTable {
     // What that time was before, or what that client has told: it may tell newer ones.
     int64_t newer_than_ns = 0;
   };
-  // Commit(), in the turns of its objects; `beside`, where there is one, goes into the same step.
+  // What a transaction comes to: its nodes, and what the store is to do for it.
+  struct Plan {
+    Outcome outcome;                    // without a version
+    std::vector<ObjectUpdate> updates;  // valid as long as the transaction
+  };
+  // In the turns of its objects. `is_held`: it was looked at when it was held, and stays as it was.
+  absl::StatusOr<Plan> PlanOf(const Transaction& transaction, bool is_held);
+  // Commit(), in the turns of its objects. `beside`, where there is one, goes into the same step,
+  // and the objects are held.
   absl::StatusOr<Outcome> CommitInTurn(uint16_t writer, const Transaction& transaction,
                                        const ObjectUpdate* beside);
   // The objects that it has to do with, for turns: kTreeTurn too, where it changes the tree.
   static std::vector<ObjectId> TurnsOf(const Transaction& transaction);
   // Errors: IsWouldBlock() - one of them is held, for another group than this one.
   absl::Status CheckNotHeld(const std::vector<ObjectId>& ids, uint16_t writer, uint64_t group);
+  // Errors: kFailedPrecondition - one of them is not held for it.
+  absl::Status CheckHeld(const std::vector<ObjectId>& ids, uint64_t group);
   // An inode as it is now, with the times of its last write. nullopt: there is none.
   absl::StatusOr<std::optional<Node>> Load(ObjectId id);
   Version Next(uint16_t writer);
@@ -177,7 +191,7 @@ class ObjectTable {
   // In the object's turn.
   absl::Status SaveTimes(ObjectId id);
   absl::Status SaveAllTimes();
-  // Unless it is open or has a name by now.
+  // Unless it is open or has a name by now; what is held waits.
   absl::Status RemoveNow(ObjectId id);
   absl::Status RemoveFromStore(ObjectId id, const std::vector<uint32_t>& columns);
 
