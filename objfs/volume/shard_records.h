@@ -39,15 +39,16 @@ struct ShardRecord {
   // kDecided: who else is in it.
   std::vector<uint32_t> shards;
 
-  // A version, a checksum, then the fields. Errors of Decode: kDataLoss; kFailedPrecondition - of a
-  // later version.
+  // A version, a checksum, then the fields that its kind has. Errors of Decode: kDataLoss;
+  // kFailedPrecondition - of a later version.
   std::string Encode() const;
   static absl::StatusOr<ShardRecord> Decode(std::string_view bytes);
 };
 
 // The records of a shard: slots of one object of its store, so that a record comes and goes in one
 // step with what it is about, and a copy of the store has them as well. The object is no file: its
-// inode has no type (kMode), and no name leads to it.
+// inode has no type (kMode), and no name leads to it. A slot, little-endian: the record's length
+// u32, 0: it is empty; 0 u32; the record.
 // Thread-safety: thread-safe. Blocking: only Open(), for the disk.
 class ShardRecords {
  public:
@@ -57,8 +58,9 @@ class ShardRecords {
   static constexpr uint64_t kSlotBytes = uint64_t{64} << 13;  // 64 blocks
   static constexpr uint64_t kRecordBytesMax = kSlotBytes - 8;
 
-  // The records in object `id`. Errors: kDataLoss - one is damaged; the message says that, and the
-  // way out. Those of the store.
+  // The records in object `id`. Errors: kDataLoss - one is damaged, or the object is gone; the
+  // message says that, and the way out. kFailedPrecondition - one is of a later version. Those of
+  // the store.
   static absl::StatusOr<std::unique_ptr<ShardRecords>> Open(std::shared_ptr<ObjectStore> store,
                                                             ObjectId id);
   // What is in one slot of object `id`; nullopt: nothing. Errors: as Open(), of this slot alone;
@@ -91,8 +93,8 @@ class ShardRecords {
 
   const std::shared_ptr<ObjectStore> store_;
   const ObjectId id_;
-  std::vector<std::pair<Slot, ShardRecord>> found_;
   runtime::Mutex mutex_;
+  std::vector<std::pair<Slot, ShardRecord>> found_ ABSL_GUARDED_BY(mutex_);
   std::set<Slot> used_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -1,0 +1,69 @@
+#include "objfs/volume/shard.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace abacus::objfs {
+namespace sharding {
+namespace {
+
+TEST(ShardTest, TheNameTellsThePlace) {
+  EXPECT_EQ(ShardName("home", 0), "home");
+  EXPECT_EQ(ShardName("home", 2), "home~2");
+  for (uint32_t shard = 0; shard < kShardsMax; ++shard) {
+    const ShardPlace place = PlaceOfShard(ShardName("home", shard));
+    EXPECT_EQ(place.volume, "home");
+    EXPECT_EQ(place.shard, shard);
+  }
+}
+
+TEST(ShardTest, WhatIsNoShardsNameIsAVolumesOwn) {
+  for (const char* const name : {"home", "home~", "home~0", "home~01", "home~16", "home~100",
+                                 "home~1x", "home~-1", "home~ 1", "~1", "", "~"}) {
+    const ShardPlace place = PlaceOfShard(name);
+    EXPECT_EQ(place.volume, name);
+    EXPECT_EQ(place.shard, 0u) << name;
+  }
+  EXPECT_EQ(PlaceOfShard("a~2~15").volume, "a~2");
+  EXPECT_EQ(PlaceOfShard("a~2~15").shard, 15u);
+}
+
+// Clients of any two builds put a directory into the same shard.
+TEST(ShardTest, TheShardOfANameIsTheSameForEver) {
+  using ::testing::ElementsAre;
+  const auto shards_of = [](ObjectId parent) {
+    std::vector<uint32_t> shards;
+    for (const char* const name : {"home", "a", "projects", "\xc3\xa9"}) {
+      for (const uint32_t count : {2, 3, 16}) shards.push_back(ShardForName(parent, name, count));
+    }
+    return shards;
+  };
+  EXPECT_THAT(shards_of(1), ElementsAre(0, 2, 8, 1, 0, 9, 1, 1, 13, 1, 1, 15));
+  EXPECT_THAT(shards_of(7), ElementsAre(1, 2, 5, 0, 0, 6, 1, 1, 13, 0, 1, 10));
+  EXPECT_THAT(shards_of(ObjectId{3} << kIdShardShift | 9),
+              ElementsAre(1, 1, 9, 1, 2, 1, 1, 2, 13, 1, 2, 13));
+}
+
+TEST(ShardTest, NamesAreSpreadEvenly) {
+  constexpr uint64_t kNames = 16'000;
+  for (const uint32_t shards : {1u, 2u, 3u, 4u, kShardsMax}) {
+    std::vector<uint64_t> counts(shards);
+    for (uint64_t i = 0; i < kNames; ++i) {
+      const uint32_t shard = ShardForName(1, absl::StrCat("dir", i), shards);
+      ASSERT_LT(shard, shards);
+      ++counts[shard];
+    }
+    const uint64_t even = kNames / shards;
+    EXPECT_GT(*std::min_element(counts.begin(), counts.end()), even * 9 / 10) << shards;
+    EXPECT_LT(*std::max_element(counts.begin(), counts.end()), even * 11 / 10) << shards;
+  }
+}
+
+}  // namespace
+}  // namespace sharding
+}  // namespace abacus::objfs
