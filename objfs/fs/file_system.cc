@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "objfs/fs/file_system_impl.h"
 #include "objfs/fs/rejoining_file_system.h"
+#include "objfs/fs/sharded_file_system.h"
 #include "runtime/base/status.h"
 #include "runtime/object/background.h"
 
@@ -79,14 +80,20 @@ void EndLink::Forget(ObjectId id, Version given) {
 absl::StatusOr<std::unique_ptr<FileSystem>> FileSystem::Make(Ref<Volume> volume,
                                                              const LayerKinds& kinds, Host host,
                                                              Options options) {
-  ABACUS_ASSIGN_OR_RETURN(auto joined, FileSystemImpl::Join(volume, kinds, host, options));
+  ABACUS_ASSIGN_OR_RETURN(auto joined,
+                          FileSystemImpl::Join(volume, kinds, host, options, /*siblings=*/nullptr));
+  if (joined->info().shards > 1) {
+    return ShardedFileSystem::Make(std::move(joined), std::move(volume), kinds, std::move(host),
+                                   std::move(options));
+  }
   return std::make_unique<RejoiningFileSystem>(std::move(volume), kinds, std::move(host),
                                                std::move(options), std::move(joined));
 }
 
 absl::StatusOr<std::unique_ptr<FileSystemImpl>> FileSystemImpl::Join(Ref<Volume> volume,
                                                                      const LayerKinds& kinds,
-                                                                     Host host, Options options) {
+                                                                     Host host, Options options,
+                                                                     Siblings* siblings) {
   if (host.steady_ns == nullptr) host.steady_ns = MachineSteadyNs;
   Joined joined;
   joined.link = std::make_shared<EndLink>();
@@ -104,8 +111,8 @@ absl::StatusOr<std::unique_ptr<FileSystemImpl>> FileSystemImpl::Join(Ref<Volume>
   }
   joined.info = *std::move(info);
   if (!options.file_stack.empty()) joined.info.file_stack = options.file_stack;
-  auto file_system = std::make_unique<FileSystemImpl>(volume, std::move(joined), kinds,
-                                                      std::move(host), std::move(options));
+  auto file_system = std::make_unique<FileSystemImpl>(
+      volume, std::move(joined), kinds, std::move(host), std::move(options), siblings);
   // From here on its end leaves the volume.
   ABACUS_RETURN_IF_ERROR(file_system->CheckStacks());
   ABACUS_RETURN_IF_ERROR(file_system->locks_->Listen());
@@ -113,9 +120,10 @@ absl::StatusOr<std::unique_ptr<FileSystemImpl>> FileSystemImpl::Join(Ref<Volume>
 }
 
 FileSystemImpl::FileSystemImpl(Ref<Volume> volume, Joined joined, const LayerKinds& kinds,
-                               Host host, Options options)
+                               Host host, Options options, Siblings* siblings)
     : volume_(std::move(volume)),
       info_(std::move(joined.info)),
+      siblings_(siblings),
       kinds_(kinds),
       host_(std::move(host)),
       options_(std::move(options)),
@@ -343,6 +351,8 @@ absl::StatusOr<std::vector<Node>> FileSystemImpl::AskForNodes(const std::vector<
 }
 
 absl::StatusOr<std::vector<Node>> FileSystemImpl::NodesOf(const std::vector<ObjectId>& ids) {
+  const auto is_own = [this](ObjectId id) { return IsOwn(id); };
+  if (siblings_ != nullptr && !std::all_of(ids.begin(), ids.end(), is_own)) return NodesOfAll(ids);
   std::vector<Node> nodes(ids.size());
   std::vector<ObjectId> asked;
   std::vector<size_t> places;
@@ -417,6 +427,10 @@ absl::StatusOr<Node> FileSystemImpl::Stat(ObjectId file) {
 }
 
 absl::StatusOr<Node> FileSystemImpl::AsWrittenHere(Node node) {
+  if (!IsOwn(node.id)) {
+    return InShard(ShardOf(node.id),
+                   [&node](FileSystemImpl& there) { return there.AsWrittenHere(node); });
+  }
   if (node.kept_by != 0 && node.kept_by != info_.writer) {
     const ObjectId file = node.id;
     ABACUS_RETURN_IF_ERROR(

@@ -82,6 +82,13 @@ using FileHandle = uint64_t;
 // next call with a handle of the file. A file without a name that is no more answers kStale. Of a
 // file that was closed nobody is told.
 //
+// A volume of several shards (volume/shard.h), each with a server of its own, is one volume to all
+// who use it. Names are moved, and given to files, across shards as within one: wholly or not at
+// all, whoever dies. Who looks while that is done may see the file under both names for a moment,
+// never under none; and while the server of one shard does not answer, for so long as that. What is
+// of a shard whose server is away answers errors, and so does what changes something of it; it is
+// listed in directories of others, without attributes, and everything else goes on.
+//
 // Files are named by ObjectId, which is never reused; the root's is root().
 // Errors: of every call: FsErrorOf() tells which. kStale where the file is no more.
 // Thread-safety: thread-safe. Blocking: all calls, as the layers below, and for other clients.
@@ -119,8 +126,8 @@ class FileSystem {
     size_t known_inodes_max = 131'072;
   };
 
-  // Joins the volume. REQUIRES: `kinds` outlives the file system.
-  // Errors: as Volume::Join and CheckStack.
+  // Joins the volume, and where it has several shards all of them. REQUIRES: `kinds` outlives the
+  // file system. Errors: as Volume::Join and CheckStack.
   static absl::StatusOr<std::unique_ptr<FileSystem>> Make(runtime::Ref<Volume> volume,
                                                           const LayerKinds& kinds, Host host,
                                                           Options options);
@@ -167,7 +174,7 @@ class FileSystem {
   struct Listed {
     std::string name;
     uint64_t cookie = 0;
-    Node node;  // without attributes, id and type are all that it has
+    Node node;  // without attributes, id and type are all that it has; its inode has no links then
   };
   // Entries behind `cookie` (0: the beginning), "." and ".." first; none: the end.
   virtual absl::StatusOr<std::vector<Listed>> List(const Caller& caller, ObjectId directory,

@@ -2,13 +2,15 @@
 #define ABACUS_OBJFS_FS_FILE_SYSTEM_IMPL_H_
 
 // The implementation of FileSystem: names.cc resolves and changes names, files.cc reads and writes,
-// file_system.cc has what both need,
-// across_shards.cc what concerns several shards of a volume.
+// file_system.cc has what both need, across_shards.cc what concerns several shards of a volume.
 
 #include <atomic>
+#include <chrono>
+#include <functional>
 #include <list>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,6 +25,7 @@
 #include "objfs/spread/spread_layer.h"
 #include "objfs/store/object_id.h"
 #include "objfs/store/turns.h"
+#include "objfs/volume/shard_commits.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/status.h"
 
@@ -296,16 +299,16 @@ class FileSystemImpl final : public FileSystem {
   }
   // Whether what is kept here under promises may be shown.
   bool IsLeased() const { return host_.steady_ns() < lease_until_ns_; }
-  // In the order asked for; one that is not there has id 0.
+  // In the order asked for, each from its shard; one that is not there has id 0.
   absl::StatusOr<std::vector<Node>> NodesOf(const std::vector<ObjectId>& ids);
   absl::StatusOr<std::vector<Node>> AskForNodes(const std::vector<ObjectId>& ids);
   // Errors: kStale - it is gone.
   absl::StatusOr<Node> NodeOf(ObjectId id);
-  // The same, but never what is kept.
+  // The same, but never what is kept. REQUIRES: it is of this shard.
   absl::StatusOr<Node> StatAtVolume(ObjectId id);
   static absl::StatusOr<Node> OnlyOf(absl::StatusOr<std::vector<Node>> nodes, ObjectId id);
   absl::StatusOr<Node> ChangeInode(ObjectId id, const InodeChange& change);
-  // The inode that the volume told, with what a layer of this client's holds back.
+  // The inode that the volume told, with what a layer of this client's holds back, at its shard.
   absl::StatusOr<Node> AsWrittenHere(Node node);
   friend class RejoiningFileSystem;
   absl::Status CheckStacks() const;
@@ -331,7 +334,14 @@ class FileSystemImpl final : public FileSystem {
   absl::StatusOr<std::optional<Entry>> EntryFor(Named& named);
   absl::StatusOr<std::vector<ListedEntry>> EntriesOf(ObjectId directory, uint64_t after,
                                                      uint32_t max);
-  absl::Status CheckNotBelow(ObjectId directory, ObjectId above);
+  // What a rename rests on, beside names and inodes: that nobody has changed which directories are
+  // in which ones since it looked. By the shard that a directory is of; each has its own
+  // Volume::TreeVersion().
+  using Trees = std::map<uint32_t, uint64_t>;
+  // Notes that of a shard, before its directories are looked at.
+  absl::Status SeeTree(uint32_t shard, Trees* trees);
+  // Notes those that the answer rests on; null: nothing depends on it.
+  absl::Status CheckNotBelow(ObjectId directory, ObjectId above, Trees* trees);
   absl::Status Remove(const Caller& caller, ObjectId directory, const std::string& name,
                       bool is_directory);
   // Without `looks` the kernel has looked at the object, and its type is all that is asked for.
@@ -343,12 +353,36 @@ class FileSystemImpl final : public FileSystem {
   absl::Status CheckRename(const Caller& caller, const Named& from, const Named& to,
                            RenameRule rule);
   absl::StatusOr<bool> CommitRename(const Named& from, const Named& to, bool exchange,
-                                    const std::optional<uint64_t>& tree);
+                                    const Trees& trees);
 
   // across_shards.cc: names that lead to objects of other shards, and what changes both.
   bool IsOwn(ObjectId id) const { return siblings_ == nullptr || ShardOf(id) == siblings_->own(); }
-  // As NodesOf(), each from its shard.
-  absl::StatusOr<std::vector<Node>> NodesOfAll(const std::vector<ObjectId>& ids);
+  // Makes a call at the joining of that shard, which may be this one. Errors: those of the call, as
+  // Siblings::With() has them. What a call does at yet another shard, it does by this: so that what
+  // is met is told of the shard where it was.
+  template <typename F>
+  auto InShard(uint32_t shard, F&& call) -> decltype(call(std::declval<FileSystemImpl&>())) {
+    if (siblings_ == nullptr || shard == siblings_->own()) return call(*this);
+    decltype(call(std::declval<FileSystemImpl&>())) result = absl::InternalError("no answer");
+    const absl::Status met = siblings_->With(shard, [&](FileSystemImpl& there) -> absl::Status {
+      result = call(there);
+      return StatusOf(result);
+    });
+    if (!met.ok()) return met;
+    return result;
+  }
+  using Joinings = std::map<uint32_t, FileSystemImpl*>;
+  // Makes a call while the joinings of these shards, each named once, stay as they are: for what it
+  // has of theirs. Errors: those of joinings that are not to be had; then the call was not made.
+  absl::Status Holding(const std::vector<uint32_t>& shards,
+                       const std::function<void(const Joinings& joinings)>& call);
+  absl::Status HoldingMore(const std::vector<uint32_t>& shards, Joinings* held,
+                           const std::function<void(const Joinings& joinings)>& call);
+  // As NodesOf(). Without `needs_all`, what is of shards that do not answer is as if it were not
+  // there.
+  absl::StatusOr<std::vector<Node>> NodesOfAll(const std::vector<ObjectId>& ids,
+                                               bool needs_all = true);
+  absl::StatusOr<ObjectId> VolumeRoot();  // shard 0's
   // In which shard a directory is made.
   uint32_t ShardForDirectory(const Node& parent, const std::string& name) const;
   // What one shard does of a transaction over several, and what is known there of its objects.
@@ -363,16 +397,25 @@ class FileSystemImpl final : public FileSystem {
     std::map<uint32_t, ShardWork> shards;
     uint32_t coordinator = 0;
   };
-  // Commits what concerns several shards. REQUIRES: each directory's plan is among the parts.
-  absl::StatusOr<Outcome> CommitTogether(SharedWork work);
-  // Of this shard's part: what is known of it changes from here on until it is told what it became.
+  // Of a shard's part: what is known there of its objects changes from here on, until it is told
+  // what they became.
   class ShardChange;
-  // As Commit(), where an object is another shard's, or the tree is; see there.
+  // As Commit(), where an object is another shard's, or a tree is; see there.
   absl::StatusOr<Outcome> CommitAcross(const OpenDirectory& directory,
                                        const std::vector<EntryChange>& changes,
-                                       const InodeChange& own, std::vector<Part> others,
-                                       const std::optional<uint64_t>& tree, uint32_t coordinator);
-  absl::StatusOr<uint64_t> TreeVersion();  // the volume's, which shard 0 has
+                                       const InodeChange& own, const std::vector<Part>& others,
+                                       const Trees& trees, uint32_t coordinator);
+  // Commits what concerns several shards. REQUIRES: each directory's plan is among the parts.
+  absl::StatusOr<Outcome> CommitTogether(const SharedWork& work);
+  absl::StatusOr<Outcome> CommitHolding(const SharedWork& work, const Joinings& joinings);
+  // Asks the coordinator, again and again while something is in the way.
+  absl::StatusOr<Outcome> AskForGroup(const SharedWork& work,
+                                      const std::vector<ShardTransaction>& others,
+                                      const Joinings& joinings);
+  // Waits for what nobody tells of. Errors: one of the joinings is being ended.
+  absl::Status RestAmong(const Joinings& joinings, std::chrono::nanoseconds time);
+  // A random part of it: who came at the same time does not come again at the same time.
+  static std::chrono::nanoseconds PartOf(std::chrono::nanoseconds time);
   void TakeStack(const Inode& directory, const std::string& name, Inode* inode) const;
   absl::Status CheckStackText(const std::string& text) const;
   struct MadeFile {
@@ -384,14 +427,22 @@ class FileSystemImpl final : public FileSystem {
                                      const std::string& name, uint32_t mode, uint64_t device,
                                      const std::string& contents, const std::string& stack,
                                      bool opens);
+  // Makes it as an object of the shard whose joining is `there`; nullopt: it is to be tried again
+  // from the beginning.
+  absl::StatusOr<std::optional<MadeFile>> TryMake(const Named& named, const Creation& creation,
+                                                  uint32_t shard, FileSystemImpl& there);
   // An identifier for a new object, and back where the volume did not take it.
   absl::StatusOr<ObjectId> NewId();
   // What the volume told of an object that was asked for after `seen`.
   absl::StatusOr<MadeFile> KnowMade(ObjectId id, const Outcome& outcome, uint64_t seen);
   void GiveBackId(ObjectId id);
+  // Commits changes of this directory's names, `own` of its inode, and `others`. Where they are of
+  // several shards, what `coordinator` does of it is seen first: so a name that comes is seen after
+  // what it leads to, and one that goes is gone before that.
   absl::StatusOr<Outcome> Commit(const OpenDirectory& directory,
                                  const std::vector<EntryChange>& changes, const InodeChange& own,
-                                 std::vector<Part> others, const std::optional<uint64_t>& tree);
+                                 std::vector<Part> others, const Trees& trees,
+                                 uint32_t coordinator);
   // Whether a commit ended the matter, or it is to be tried again from the beginning.
   static absl::StatusOr<bool> Settled(const absl::StatusOr<Outcome>& outcome);
 

@@ -6,7 +6,6 @@
 #include <chrono>
 #include <utility>
 
-#include "absl/random/random.h"
 #include "absl/strings/str_cat.h"
 #include "objfs/fs/file_system_impl.h"
 #include "objfs/fs/permissions.h"
@@ -21,15 +20,6 @@ using runtime::Ref;
 namespace {
 
 constexpr uint64_t kDot = 1, kDotDot = 2;  // cookies; those of entries follow
-
-// Who is refused rests for a random part of what its call took: others' commits go before its next
-// one, so that of n clients in one directory not n - 1 read and plan in vain each time. Longer
-// rests for who is refused again and again were tried: refusals got fewer, but the placement
-// engine, which decides by calls, moved such a client's directory object seconds later.
-std::chrono::nanoseconds RestAfter(std::chrono::nanoseconds call) {
-  thread_local absl::BitGen random;
-  return std::chrono::nanoseconds(absl::Uniform<int64_t>(random, 0, call.count() + 1));
-}
 
 absl::Status CheckName(const std::string& name) {
   if (name.empty()) return FsStatus(FsError::kNoEntry, "an empty name");
@@ -116,6 +106,15 @@ std::shared_ptr<LazyFrontEnd> FileSystemImpl::FrontEndOf(ObjectId directory) {
 }
 
 void FileSystemImpl::ForgetDirectory(ObjectId id) {
+  if (!IsOwn(id)) {
+    const auto forget = [id](FileSystemImpl& there) {
+      there.ForgetDirectory(id);
+      return absl::OkStatus();
+    };
+    // Where its joining is being made anew, the new one has no directories yet.
+    InShard(ShardOf(id), forget).IgnoreError();
+    return;
+  }
   DirectoryPtr forgotten;  // it ends when the lock is free
   MutexLock lock(mutex_);
   const auto found = directories_.find(id);
@@ -224,7 +223,10 @@ absl::StatusOr<std::vector<FileSystem::Listed>> FileSystemImpl::List(const Calle
   std::vector<ObjectId> ids;
   ids.reserve(listed.size());
   for (const Listed& one : listed) ids.push_back(one.node.id);
-  ABACUS_ASSIGN_OR_RETURN(std::vector<Node> nodes, NodesOf(ids));
+  // Names are there whatever the servers of other shards do.
+  ABACUS_ASSIGN_OR_RETURN(std::vector<Node> nodes, siblings_ == nullptr
+                                                       ? NodesOf(ids)
+                                                       : NodesOfAll(ids, /*needs_all=*/false));
   for (size_t i = 0; i < listed.size(); ++i) {
     if (nodes[i].id != 0) listed[i].node = std::move(nodes[i]);
   }
@@ -255,7 +257,14 @@ absl::StatusOr<bool> FileSystemImpl::Settled(const absl::StatusOr<Outcome>& outc
 absl::StatusOr<Outcome> FileSystemImpl::Commit(const OpenDirectory& directory,
                                                const std::vector<EntryChange>& changes,
                                                const InodeChange& own, std::vector<Part> others,
-                                               const std::optional<uint64_t>& tree) {
+                                               const Trees& trees, uint32_t coordinator) {
+  const auto is_own = [this](const Part& part) { return IsOwn(part.id); };
+  const bool is_tree_own = siblings_ == nullptr || trees.size() == trees.count(siblings_->own());
+  if (!is_tree_own || !std::all_of(others.begin(), others.end(), is_own)) {
+    return CommitAcross(directory, changes, own, others, trees, coordinator);
+  }
+  std::optional<uint64_t> tree;
+  if (!trees.empty()) tree = trees.begin()->second;
   std::vector<ObjectId> ids = {directory.id};
   std::vector<std::pair<ObjectId, Ref<Layer>>> closed;
   for (Part& part : others) {
@@ -277,8 +286,12 @@ absl::StatusOr<Outcome> FileSystemImpl::Commit(const OpenDirectory& directory,
     const bool again =
         outcome.ok() && outcome->state == CommitState::kStale && outcome->id == directory.id;
     if (!again) break;
+    // Others' commits go before its next one, so that of n clients in one directory not n - 1 read
+    // and plan in vain each time. Longer rests for who is refused again and again were tried:
+    // refusals got fewer, but the placement engine, which decides by calls, moved such a client's
+    // directory object seconds later.
     const auto call = std::chrono::steady_clock::now() - begun;
-    if (calls < kTriesMax && !board_->Rest(RestAfter(call))) {
+    if (calls < kTriesMax && !board_->Rest(PartOf(call))) {
       outcome = absl::CancelledError("the file system is being ended");
       break;
     }
@@ -327,6 +340,37 @@ void FileSystemImpl::TakeStack(const Inode& directory, const std::string& name,
   if (const std::string* ruled = StackByRule(*parsed, name)) inode->stack = *ruled;
 }
 
+absl::StatusOr<std::optional<FileSystemImpl::MadeFile>> FileSystemImpl::TryMake(
+    const Named& named, const Creation& creation, uint32_t shard, FileSystemImpl& there) {
+  ABACUS_ASSIGN_OR_RETURN(const ObjectId id,
+                          InShard(shard, [](FileSystemImpl& at) { return at.NewId(); }));
+  const bool is_directory = creation.inode.IsDirectory();
+  Part made{.id = id};
+  made.change.links = static_cast<int32_t>(creation.inode.links);
+  made.creation = creation;
+  const uint64_t seen = there.known_.Seen(id);
+  const bool replaces_dead = named.entry.has_value();
+  const auto outcome =
+      Commit(*named.directory, {{named.name, named.entry, Entry{id, creation.inode.mode & S_IFMT}}},
+             NameChange(replaces_dead ? 0 : 1, is_directory), {made}, {}, shard);
+  const absl::StatusOr<bool> settled = Settled(outcome);
+  if (!settled.ok()) {
+    // It may be there, and open.
+    const bool may_be_there = runtime::IsOutcomeUnknown(outcome.status());
+    if (may_be_there && creation.opens) volume_->Close(info_.writer, id).IgnoreError();
+    // A shard was not to be had: it is tried again, with this one or another.
+    const bool is_unused = !may_be_there && SiblingTroubleOf(outcome.status()).has_value();
+    if (is_unused) there.GiveBackId(id);
+    return settled.status();
+  }
+  if (!*settled) {
+    there.GiveBackId(id);
+    return std::optional<MadeFile>();
+  }
+  ABACUS_ASSIGN_OR_RETURN(MadeFile file, there.KnowMade(id, *outcome, seen));
+  return std::optional<MadeFile>(std::move(file));
+}
+
 absl::StatusOr<FileSystemImpl::MadeFile> FileSystemImpl::MakeNamed(
     const Caller& caller, ObjectId directory, const std::string& name, uint32_t mode,
     uint64_t device, const std::string& contents, const std::string& stack, bool opens) {
@@ -338,32 +382,24 @@ absl::StatusOr<FileSystemImpl::MadeFile> FileSystemImpl::MakeNamed(
     }
     if (named.parent.inode.links == 0) return NoEntry(name);
     ABACUS_RETURN_IF_ERROR(MayAccess(caller, named.parent.inode, W_OK | X_OK));
-    Inode inode = NewInode(caller, named.parent.inode, mode, device);
+    Creation creation{.inode = NewInode(caller, named.parent.inode, mode, device),
+                      .contents = contents,
+                      .opens = opens};
+    Inode& inode = creation.inode;
     if (inode.IsDirectory()) inode.parent = directory;
     if (stack.empty()) {
       TakeStack(named.parent.inode, name, &inode);
     } else {
       inode.stack = stack;
     }
-    ABACUS_ASSIGN_OR_RETURN(const ObjectId id, NewId());
-    Part made{.id = id};
-    made.change.links = static_cast<int32_t>(inode.links);
-    made.creation = Creation{.inode = inode, .contents = contents, .opens = opens};
-    const uint64_t seen = known_.Seen(id);
-    const bool replaces_dead = named.entry.has_value();
-    const auto outcome =
-        Commit(*named.directory, {{name, named.entry, Entry{id, mode & S_IFMT}}},
-               NameChange(replaces_dead ? 0 : 1, inode.IsDirectory()), {made}, std::nullopt);
-    const absl::StatusOr<bool> settled = Settled(outcome);
-    if (settled.ok() && *settled) return KnowMade(id, *outcome, seen);
-    if (settled.ok()) {
-      GiveBackId(id);
-      continue;
-    }
-    // It may be there, and open.
-    const bool may_be_open = opens && runtime::IsOutcomeUnknown(outcome.status());
-    if (may_be_open) volume_->Close(info_.writer, id).IgnoreError();
-    return settled.status();
+    const uint32_t shard =
+        inode.IsDirectory() ? ShardForDirectory(named.parent, name) : ShardOf(directory);
+    absl::StatusOr<std::optional<MadeFile>> made = std::optional<MadeFile>();
+    ABACUS_RETURN_IF_ERROR(Holding({shard}, [&](const Joinings& joinings) {
+      made = TryMake(named, creation, shard, *joinings.at(shard));
+    }));
+    if (!made.ok()) return made.status();
+    if (made->has_value()) return **std::move(made);
   }
   return WouldBlock("others change the same directory");
 }
@@ -410,9 +446,15 @@ absl::StatusOr<Node> FileSystemImpl::Link(const Caller& caller, ObjectId file, O
     linked.change.touch_changed = true;
     linked.must_be_linked = true;
     const auto outcome = Commit(*named.directory, {{name, std::nullopt, EntryOf(node)}},
-                                NameChange(1, false), {linked}, std::nullopt);
+                                NameChange(1, false), {linked}, {}, ShardOf(file));
     ABACUS_ASSIGN_OR_RETURN(const bool settled, Settled(outcome));
-    if (settled) return Stat(file);
+    if (!settled) continue;
+    absl::StatusOr<Node> now = Stat(file);
+    if (!SiblingTroubleOf(now.status()).has_value()) return now;
+    // It has the name, whatever its shard answers now.
+    Node then = node;
+    ++then.inode.links;
+    return then;
   }
   return WouldBlock("others change the same directory");
 }
@@ -450,7 +492,7 @@ absl::StatusOr<bool> FileSystemImpl::TryRemove(const Caller& caller, ObjectId di
   if (looks && named.node.id == 0) {  // its object is gone already
     const bool was_directory = S_ISDIR(named.entry->type);
     return Settled(Commit(*named.directory, {{name, named.entry, std::nullopt}},
-                          NameChange(-1, was_directory), {}, std::nullopt));
+                          NameChange(-1, was_directory), {}, {}, ShardOf(directory)));
   }
   if (looks) ABACUS_RETURN_IF_ERROR(MayRemove(caller, named.parent.inode, named.node.inode));
   const bool there_is_directory = S_ISDIR(named.entry->type);
@@ -462,7 +504,7 @@ absl::StatusOr<bool> FileSystemImpl::TryRemove(const Caller& caller, ObjectId di
   }
   const auto outcome =
       Commit(*named.directory, {{name, named.entry, std::nullopt}}, NameChange(-1, is_directory),
-             {Unlinked(named.entry->id, is_directory)}, std::nullopt);
+             {Unlinked(named.entry->id, is_directory)}, {}, ShardOf(directory));
   ABACUS_ASSIGN_OR_RETURN(const bool settled, Settled(outcome));
   if (settled && is_directory) ForgetDirectory(named.entry->id);
   return settled;
@@ -480,20 +522,38 @@ absl::Status FileSystemImpl::Rename(const Caller& caller, ObjectId from_director
     }
   }
   for (int i = 0; i < kTriesMax; ++i) {
-    ABACUS_ASSIGN_OR_RETURN(const bool settled,
-                            TryRename(caller, from_directory, from, to_directory, to, rule));
-    if (settled) return absl::OkStatus();
+    absl::StatusOr<bool> settled = false;
+    // The object of the other directory is its joining's.
+    ABACUS_RETURN_IF_ERROR(Holding({ShardOf(to_directory)}, [&](const Joinings&) {
+      settled = TryRename(caller, from_directory, from, to_directory, to, rule);
+    }));
+    if (!settled.ok()) return settled.status();
+    if (*settled) return absl::OkStatus();
   }
   return WouldBlock("others change the same directories");
 }
 
-// A directory that came below itself would be cut off from the root.
-absl::Status FileSystemImpl::CheckNotBelow(ObjectId directory, ObjectId above) {
+absl::Status FileSystemImpl::SeeTree(uint32_t shard, Trees* trees) {
+  if (trees->contains(shard)) return absl::OkStatus();
+  ABACUS_ASSIGN_OR_RETURN((*trees)[shard], InShard(shard, [](FileSystemImpl& there) {
+                            return there.volume_->TreeVersion();
+                          }));
+  return absl::OkStatus();
+}
+
+// A directory that came below itself would be cut off from the root. Why each shard on the way has
+// a say in that, and not one for all: what a transaction changes in several shards it does not
+// change at once. One that had its say at a shard that is done with an earlier rename could have
+// looked at one that is not: two such renames would make a cycle. Where a directory is in another
+// one its own shard knows, and tells by its tree whether that was changed, or is about to be.
+absl::Status FileSystemImpl::CheckNotBelow(ObjectId directory, ObjectId above, Trees* trees) {
+  ABACUS_ASSIGN_OR_RETURN(const ObjectId root, VolumeRoot());
   for (ObjectId id = directory;;) {
     if (id == above) {
       return FsStatus(FsError::kInvalid, "a directory cannot come below itself");
     }
-    if (id == info_.root) return absl::OkStatus();
+    if (id == root) return absl::OkStatus();
+    if (trees != nullptr) ABACUS_RETURN_IF_ERROR(SeeTree(ShardOf(id), trees));
     ABACUS_ASSIGN_OR_RETURN(const Node node, DirectoryNode(id));
     id = node.inode.parent;
   }
@@ -529,30 +589,33 @@ absl::Status FileSystemImpl::CheckRename(const Caller& caller, const Named& from
 absl::StatusOr<bool> FileSystemImpl::TryRename(const Caller& caller, ObjectId from_directory,
                                                const std::string& from_name, ObjectId to_directory,
                                                const std::string& to_name, RenameRule rule) {
-  // Before all that is looked at: where it is the same at the commit, the tree was.
-  ABACUS_ASSIGN_OR_RETURN(const uint64_t tree, volume_->TreeVersion());
   ABACUS_ASSIGN_OR_RETURN(const Named from, Find(caller, from_directory, from_name));
-  ABACUS_ASSIGN_OR_RETURN(const Named to, Find(caller, to_directory, to_name));
+  ABACUS_ASSIGN_OR_RETURN(const Named to, InShard(ShardOf(to_directory), [&](FileSystemImpl& at) {
+                            return at.Find(caller, to_directory, to_name);
+                          }));
   if (from.node.id == 0) return NoEntry(from_name);
   const bool exchange = rule == RenameRule::kExchange;
   if (exchange && to.node.id == 0) return NoEntry(to_name);
   if (to.parent.inode.links == 0) return NoEntry(to_name);
   // Before the question of who may: a cycle is wrong for everybody.
   const bool moves = from_directory != to_directory;
-  const bool moves_directory =
-      moves && (from.node.inode.IsDirectory() || (exchange && to.node.inode.IsDirectory()));
+  Trees trees;
   if (from.node.inode.IsDirectory() && moves) {
-    ABACUS_RETURN_IF_ERROR(CheckNotBelow(to_directory, from.node.id));
+    ABACUS_RETURN_IF_ERROR(CheckNotBelow(to_directory, from.node.id, &trees));
+    ABACUS_RETURN_IF_ERROR(SeeTree(ShardOf(from.node.id), &trees));
   }
   if (to.node.id != 0 && to.node.inode.IsDirectory() && moves) {
-    const absl::Status below = CheckNotBelow(from_directory, to.node.id);
-    if (!below.ok())
-      return exchange ? below : FsStatus(FsError::kNotEmpty, runtime::ToStd(below.message()));
+    const absl::Status below =
+        CheckNotBelow(from_directory, to.node.id, exchange ? &trees : nullptr);
+    if (!exchange && FsErrorOf(below) == FsError::kInvalid) {
+      return FsStatus(FsError::kNotEmpty, runtime::ToStd(below.message()));
+    }
+    ABACUS_RETURN_IF_ERROR(below);
+    if (exchange) ABACUS_RETURN_IF_ERROR(SeeTree(ShardOf(to.node.id), &trees));
   }
   ABACUS_RETURN_IF_ERROR(CheckRename(caller, from, to, rule));
   if (from.node.id == to.node.id) return true;  // two names of one file: both stay
-  const absl::StatusOr<bool> settled = CommitRename(
-      from, to, exchange, moves_directory ? std::optional<uint64_t>(tree) : std::nullopt);
+  const absl::StatusOr<bool> settled = CommitRename(from, to, exchange, trees);
   if (settled.ok() && *settled && !exchange && to.node.id != 0 && to.node.inode.IsDirectory()) {
     ForgetDirectory(to.node.id);
   }
@@ -560,7 +623,8 @@ absl::StatusOr<bool> FileSystemImpl::TryRename(const Caller& caller, ObjectId fr
 }
 
 absl::StatusOr<bool> FileSystemImpl::CommitRename(const Named& from, const Named& to, bool exchange,
-                                                  const std::optional<uint64_t>& tree) {
+                                                  const Trees& trees) {
+  const uint32_t arrives_in = ShardOf(to.parent.id);
   const bool moves = from.parent.id != to.parent.id;
   const bool from_is_directory = from.node.inode.IsDirectory();
   const bool to_is_directory = to.node.id != 0 && to.node.inode.IsDirectory();
@@ -594,15 +658,18 @@ absl::StatusOr<bool> FileSystemImpl::CommitRename(const Named& from, const Named
   if (!moves) {
     from_change.entries += to_change.entries;
     from_change.links += to_change.links;
-    return Settled(Commit(*from.directory, {leaves, arrives}, from_change, others, tree));
+    return Settled(
+        Commit(*from.directory, {leaves, arrives}, from_change, others, trees, arrives_in));
   }
-  absl::StatusOr<Part> plan = to.directory->object->Plan(std::vector<EntryChange>{arrives});
+  absl::StatusOr<Part> plan = InShard(arrives_in, [&](FileSystemImpl&) {
+    return to.directory->object->Plan(std::vector<EntryChange>{arrives});
+  });
   if (IsChanged(plan.status())) return false;
   if (!plan.ok()) return plan.status();
   plan->change = to_change;
   plan->must_be_linked = true;
   others.insert(others.begin(), *std::move(plan));
-  return Settled(Commit(*from.directory, {leaves}, from_change, others, tree));
+  return Settled(Commit(*from.directory, {leaves}, from_change, others, trees, arrives_in));
 }
 
 }  // namespace abacus::objfs
