@@ -69,7 +69,8 @@ struct Part {
 struct Transaction {
   std::vector<Part> parts;  // each object once
   // A directory changes its parent: committed only where no other did since this value of
-  // Volume::TreeVersion(), or two clients could build a cycle.
+  // Volume::TreeVersion(), or two clients could build a cycle. Of a volume with several shards each
+  // has its own: a transaction names those of all shards whose directories it has looked at.
   std::optional<uint64_t> tree;
   ABACUS_FIELDS(parts, tree)
 };
