@@ -125,6 +125,11 @@ absl::Status FileSystemImpl::CheckOwnXattr(const XattrChange& change) const {
   }
   if (!change.value.has_value()) return absl::OkStatus();
   if (change.name == kStackXattr) return CheckStackText(*change.value);
+  if (change.name == kSpreadXattr && change.value != "yes" && change.value != "no") {
+    return FsStatus(FsError::kInvalid,
+                    absl::StrCat(kSpreadXattr, " is 'yes' or 'no': whether the directories that ",
+                                 "are made in it are spread over the volume's shards"));
+  }
   if (change.name == kStackRulesXattr) {
     ABACUS_ASSIGN_OR_RETURN(const auto rules, ParseStackRules(*change.value));
     for (const StackRule& rule : rules) ABACUS_RETURN_IF_ERROR(CheckStackText(rule.stack));
