@@ -34,8 +34,9 @@ class Buffer {
   bool AddWithAttributes(const FileSystem::Listed& entry) {
     fuse_entry_param param = request_.Entry(entry.node);
     // Inode 0: the kernel is not to count this as a look-up. Not of "." and "..", and not of a file
-    // whose size a client holds back: it asks for that one.
-    if (entry.name == "." || entry.name == ".." || entry.node.kept_by != 0) param.ino = 0;
+    // whose size a client holds back, or that has no attributes here: it asks for that one.
+    const bool is_asked_for = entry.node.kept_by != 0 || entry.node.inode.links == 0;
+    if (entry.name == "." || entry.name == ".." || is_asked_for) param.ino = 0;
     return Append([&](char* at, size_t left) {
       return fuse_add_direntry_plus(request_.raw(), at, left, entry.name.c_str(), &param,
                                     static_cast<off_t>(entry.cookie));
