@@ -124,17 +124,19 @@ absl::StatusOr<std::string> ReadOf(ObjectStore& store, ObjectId id, uint64_t off
   return read;
 }
 
-// nullopt: there is none. Errors: kDataLoss, kFailedPrecondition; the store's.
-absl::StatusOr<std::optional<ShardRecord>> RecordAt(ObjectStore& store, ObjectId id,
-                                                    uint64_t offset) {
-  ABACUS_ASSIGN_OR_RETURN(const std::string head, ReadOf(store, id, offset, kSlotHeadBytes));
-  const auto length = NumberAt<uint32_t>(head, 0), reserved = NumberAt<uint32_t>(head, 4);
-  if (length > ShardRecords::kRecordBytesMax || reserved != 0) return DamagedShardRecord();
-  if (length == 0) return std::nullopt;
-  ABACUS_ASSIGN_OR_RETURN(const std::string bytes,
-                          ReadOf(store, id, offset + kSlotHeadBytes, length));
-  ABACUS_ASSIGN_OR_RETURN(ShardRecord record, ShardRecord::Decode(bytes));
-  return std::optional<ShardRecord>(std::move(record));
+// An error of one slot, as it is told to who needs all of them: with the way out.
+absl::Status Unreadable(ObjectId id, ShardRecords::Slot slot, const absl::Status& why) {
+  // Which transactions were committed is told by these alone: without one of them the volume could
+  // do half of what was promised whole.
+  if (absl::IsDataLoss(why) || absl::IsNotFound(why)) {
+    return absl::DataLossError(absl::StrCat(
+        "what this shard knows of transactions that other shards take part in cannot be read ",
+        "(object ", id, ", record ", slot, "): ", why.message(),
+        ". Nothing was changed. Let a server with a copy of the shard take over; where there is ",
+        "none, stop this one: abacus fsck tells what is left, and repairs it"));
+  }
+  return absl::Status(why.code(),
+                      absl::StrCat("object ", id, ", record ", slot, ": ", why.message()));
 }
 
 }  // namespace
@@ -195,29 +197,25 @@ absl::StatusOr<std::unique_ptr<ShardRecords>> ShardRecords::Open(std::shared_ptr
 
 absl::StatusOr<std::optional<ShardRecord>> ShardRecords::ReadSlot(ObjectStore& store, ObjectId id,
                                                                   Slot slot) {
-  absl::StatusOr<std::optional<ShardRecord>> record = RecordAt(store, id, slot * kSlotBytes);
-  if (record.ok()) return record;
-  const absl::Status& why = record.status();
-  // Which transactions were committed is told by these alone: without one of them the volume could
-  // do half of what was promised whole.
-  if (absl::IsDataLoss(why) || absl::IsNotFound(why)) {
-    return absl::DataLossError(absl::StrCat(
-        "what this shard knows of transactions that other shards take part in cannot be read ",
-        "(object ", id, ", record ", slot, "): ", why.message(),
-        ". Nothing was changed. Let a server with a copy of the shard take over; where there is ",
-        "none, stop this one: abacus fsck tells what is left, and repairs it"));
-  }
-  return absl::Status(why.code(),
-                      absl::StrCat("object ", id, ", record ", slot, ": ", why.message()));
+  const uint64_t offset = slot * kSlotBytes;
+  ABACUS_ASSIGN_OR_RETURN(const std::string head, ReadOf(store, id, offset, kSlotHeadBytes));
+  const auto length = NumberAt<uint32_t>(head, 0), reserved = NumberAt<uint32_t>(head, 4);
+  if (length > kRecordBytesMax || reserved != 0) return DamagedShardRecord();
+  if (length == 0) return std::nullopt;
+  ABACUS_ASSIGN_OR_RETURN(const std::string bytes,
+                          ReadOf(store, id, offset + kSlotHeadBytes, length));
+  ABACUS_ASSIGN_OR_RETURN(ShardRecord record, ShardRecord::Decode(bytes));
+  return std::optional<ShardRecord>(std::move(record));
 }
 
 absl::Status ShardRecords::ReadAll() {
   MutexLock lock(mutex_);
   for (Slot slot = 0; slot < kSlots; ++slot) {
-    ABACUS_ASSIGN_OR_RETURN(std::optional<ShardRecord> record, ReadSlot(*store_, id_, slot));
-    if (!record.has_value()) continue;
+    absl::StatusOr<std::optional<ShardRecord>> record = ReadSlot(*store_, id_, slot);
+    if (!record.ok()) return Unreadable(id_, slot, record.status());
+    if (!record->has_value()) continue;
     used_.insert(slot);
-    found_.emplace_back(slot, *std::move(record));
+    found_.emplace_back(slot, **std::move(record));
   }
   return absl::OkStatus();
 }

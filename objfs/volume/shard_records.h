@@ -63,8 +63,8 @@ class ShardRecords {
   // the store.
   static absl::StatusOr<std::unique_ptr<ShardRecords>> Open(std::shared_ptr<ObjectStore> store,
                                                             ObjectId id);
-  // What is in one slot of object `id`; nullopt: nothing. Errors: as Open(), of this slot alone;
-  // kFailedPrecondition - a record of a later version.
+  // What is in one slot of object `id`; nullopt: nothing. Errors: kDataLoss - it is damaged;
+  // kFailedPrecondition - a record of a later version. Those of the store.
   static absl::StatusOr<std::optional<ShardRecord>> ReadSlot(ObjectStore& store, ObjectId id,
                                                              Slot slot);
 

@@ -357,6 +357,19 @@ TEST_F(ShardRecordsTest, ARecordOfWhichAPartIsNotThereIsDamaged) {
   EXPECT_TRUE(absl::IsDataLoss(Refusal()));
 }
 
+TEST_F(ShardRecordsTest, OneSlotIsReadWhateverIsInTheOthers) {
+  const ShardRecords::Slot slot = Put(Decided(5));
+  ASSERT_TRUE(Apply({id_, (slot + 1) * ShardRecords::kSlotBytes, "something else"}).ok());
+  const auto record = ShardRecords::ReadSlot(*store_, id_, slot);
+  ASSERT_TRUE(record.ok()) << record.status();
+  ASSERT_TRUE(record->has_value());
+  EXPECT_EQ((*record)->Encode(), Decided(5).Encode());
+  EXPECT_TRUE(absl::IsDataLoss(ShardRecords::ReadSlot(*store_, id_, slot + 1).status()));
+  const auto empty = ShardRecords::ReadSlot(*store_, id_, slot + 2);
+  ASSERT_TRUE(empty.ok()) << empty.status();
+  EXPECT_FALSE(empty->has_value());
+}
+
 TEST_F(ShardRecordsTest, AnObjectThatIsGoneIsToldWithTheWayOut) {
   ASSERT_TRUE(store_->Remove(id_).ok());
   const absl::Status gone = Refusal();
