@@ -1,4 +1,5 @@
-// abacus volume drain: a server that lives leaves a volume, and another one keeps what it has kept.
+// abacus volume drain: a server that lives leaves a volume, and another one keeps what it has kept:
+// of each of its shards in turn.
 
 #include <unistd.h>
 
@@ -7,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -46,7 +48,8 @@ constexpr absl::Duration kCopyPatience = absl::Minutes(1);
 
 class Drain {
  public:
-  Drain(runtime::Node& node, const VolumeOptions& options) : node_(node), options_(options) {}
+  Drain(runtime::Node& node, std::string name, const VolumeOptions& options)
+      : node_(node), name_(std::move(name)), options_(options) {}
   ~Drain() { Leave(); }
 
   absl::Status Run();
@@ -78,6 +81,7 @@ class Drain {
   void Show(uint64_t bytes_of_this);
 
   runtime::Node& node_;
+  const std::string name_;  // of the shard; what users are told to say has that of the volume
   const VolumeOptions& options_;
   Ref<objfs::VolumeSet> set_;
   Ref<objfs::Volume> volume_;
@@ -95,9 +99,9 @@ class Drain {
 };
 
 absl::Status Drain::Find() {
-  ABACUS_ASSIGN_OR_RETURN(set_, FirstServerOf(node_, options_.name));
-  ABACUS_ASSIGN_OR_RETURN(volume_, set_->Open(options_.name));
-  ABACUS_ASSIGN_OR_RETURN(map_, set_->Map(options_.name));
+  ABACUS_ASSIGN_OR_RETURN(set_, FirstServerOf(node_, name_));
+  ABACUS_ASSIGN_OR_RETURN(volume_, set_->Open(name_));
+  ABACUS_ASSIGN_OR_RETURN(map_, set_->Map(name_));
   from_ = PlaceOf(options_.before);
   return absl::OkStatus();
 }
@@ -110,7 +114,7 @@ absl::Status Drain::CheckItCanGo() {
                                       [&](uint32_t place) { return place != map_.primary; });
   if (map_.primary == from_ && !other_copy) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "server ", options_.before, " answers for volume '", options_.name, "', and ",
+        "server ", options_.before, " answers for volume '", name_, "', and ",
         map_.copies.size() > 1
             ? "the other copy of its names and inodes is not current: see abacus volume status"
             : "alone has its names and inodes: it cannot be drained (a volume made with --map and "
@@ -130,14 +134,13 @@ absl::Status Drain::CheckItCanGo() {
 absl::Status Drain::Run() {
   ABACUS_RETURN_IF_ERROR(Find());
   if (!IsServer(options_.before)) {
-    ABACUS_RETURN_IF_ERROR(set_->RemoveServer(options_.name, options_.before));
-    printf("%s had left volume '%s'; now all know\n", options_.before.c_str(),
-           options_.name.c_str());
+    ABACUS_RETURN_IF_ERROR(set_->RemoveServer(name_, options_.before));
+    printf("%s had left volume '%s'; now all know\n", options_.before.c_str(), name_.c_str());
     return absl::OkStatus();
   }
   ABACUS_RETURN_IF_ERROR(CheckItCanGo());
   if (!IsServer(options_.now)) {
-    ABACUS_RETURN_IF_ERROR(set_->ChangeServer(options_.name, std::string(), options_.now, false));
+    ABACUS_RETURN_IF_ERROR(set_->ChangeServer(name_, std::string(), options_.now, false));
     ABACUS_RETURN_IF_ERROR(Find());
   }
   ABACUS_RETURN_IF_ERROR(HandOver());
@@ -147,17 +150,17 @@ absl::Status Drain::Run() {
   absl::Status moved = MoveFiles();
   Leave();
   ABACUS_RETURN_IF_ERROR(moved);
-  ABACUS_RETURN_IF_ERROR(set_->RemoveServer(options_.name, options_.before));
-  printf("%zu files moved; %s is none of volume '%s' any more, and can be switched off\n", moved_,
-         options_.before.c_str(), options_.name.c_str());
+  ABACUS_RETURN_IF_ERROR(set_->RemoveServer(name_, options_.before));
+  printf("%zu files moved; %s is none of volume '%s' any more\n", moved_, options_.before.c_str(),
+         name_.c_str());
   return absl::OkStatus();
 }
 
 absl::Status Drain::HandOver() {
   if (map_.primary != from_) return absl::OkStatus();
   printf("%s answers for volume '%s': another server takes over\n", options_.before.c_str(),
-         options_.name.c_str());
-  ABACUS_RETURN_IF_ERROR(set_->HandOver(options_.name));
+         name_.c_str());
+  ABACUS_RETURN_IF_ERROR(set_->HandOver(name_));
   ABACUS_RETURN_IF_ERROR(Find());
   if (map_.primary != from_) return absl::OkStatus();
   return absl::UnavailableError(
@@ -166,14 +169,14 @@ absl::Status Drain::HandOver() {
 
 // Until all that keep names and inodes are current again.
 absl::Status Drain::MoveNames() {
-  ABACUS_RETURN_IF_ERROR(set_->MoveCopy(options_.name, options_.before, options_.now));
+  ABACUS_RETURN_IF_ERROR(set_->MoveCopy(name_, options_.before, options_.now));
   Progress::Options shown = Progress::OptionsFor(STDERR_FILENO);
   shown.title = "names and inodes";
   Progress progress(shown, absl::Now(),
                     [](std::string_view text) { WriteAll(STDERR_FILENO, text).IgnoreError(); });
   absl::Time last = absl::Now();
   for (uint64_t seen = 0;; absl::SleepFor(absl::Milliseconds(100))) {
-    const auto map = set_->Map(options_.name);
+    const auto map = set_->Map(name_);
     if (map.ok()) map_ = *map;
     if (map.ok() && map_.current.size() == map_.copies.size()) return absl::OkStatus();
     if (map_.objects_done != seen) last = absl::Now();
@@ -260,10 +263,10 @@ absl::Status Drain::MoveFiles() {
   }
   ABACUS_ASSIGN_OR_RETURN(files, FilesThere());
   if (files.empty()) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat(
-      files.size(), " files have a column at server ", options_.before, " still, ", moved_,
-      " were moved; it stays one of volume '", options_.name, "'. abacus scrub ", options_.name,
-      " repairs what is damaged; then say this again"));
+  return absl::UnavailableError(
+      absl::StrCat(files.size(), " files have a column at server ", options_.before, " still, ",
+                   moved_, " were moved; it stays one of volume '", name_, "'. abacus scrub ",
+                   options_.name, " repairs what is damaged; then say this again"));
 }
 
 void Drain::Show(uint64_t bytes_of_this) {
@@ -354,8 +357,13 @@ absl::Status Drain::MoveNow(ObjectId id, const objfs::ColumnMove& move) {
 int DrainCommand(const VolumeOptions& options) {
   const auto client = ClientNode::Start(options.client);
   if (!client.ok()) return Fail(client.status());
-  const absl::Status status = Drain((*client)->node(), options).Run();
-  return status.ok() ? kExitOk : Fail(status);
+  runtime::Node& node = (*client)->node();
+  const absl::Status status = WithEachShard(node, options.name, [&](const std::string& shard) {
+    return Drain(node, shard, options).Run();
+  });
+  if (!status.ok()) return Fail(status);
+  printf("%s can be switched off\n", options.before.c_str());
+  return kExitOk;
 }
 
 }  // namespace abacus::apps

@@ -239,7 +239,15 @@ void CommandLine::AddVolumes() {
                    "the volume, so that it outlives each of them; without it, at the first")
       ->type_name("etcd://HOST:PORT,...");
   create->add_option("--metadata-copies", volume_create_.metadata_copies,
-                     "with --map: how many of the servers keep the volume's names and inodes");
+                     "with --map: how many of the servers keep the volume's names and inodes, or "
+                     "each of their shards");
+  create
+      ->add_option("--metadata-shards", volume_create_.metadata_shards,
+                   "spread names and inodes over so many of the servers, 2 to 16, as shards, each "
+                   "with another one of them first and its part of the quota; directories in the "
+                   "volume's root, and in others with user.abacus.spread=yes, are made in the "
+                   "shard that their name says, all else in its directory's")
+      ->type_name("COUNT");
   add_named("delete", "remove a volume that nobody uses, with all that is in it", &volume_delete_,
             VolumeOptions::What::kDelete);
 

@@ -239,6 +239,7 @@ int ServeLocally(const MountOptions& options, const MountWords& words, const Dae
   runtime::Config::Log log = config->log;
   if (words.config.empty()) log.level = "warning";
   if (auto status = SetUpLog(log); !status.ok()) return Fail(status);
+  if (auto status = CheckNoShard(words.volume); !status.ok()) return Fail(status);
   const auto store = LocalStore::Open(options.source, config->cache);
   if (!store.ok()) return Fail(store.status());
   const auto volume = (*store)->VolumeNamed(words.volume);
@@ -264,6 +265,7 @@ int Serve(const MountOptions& options, const Daemon& daemon) {
   const size_t slash = options.source.find('/');
   client_options.servers = absl::StrSplit(options.source.substr(0, slash), ',');
   const std::string name = slash == std::string::npos ? "" : options.source.substr(slash + 1);
+  if (auto status = CheckNoShard(name); !status.ok()) return Fail(status);
 
   const auto client = ClientNode::Start(client_options, NameOf(options.directory));
   if (!client.ok()) return Fail(client.status());

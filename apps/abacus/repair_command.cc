@@ -11,6 +11,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -28,6 +29,7 @@
 #include "objfs/layer/stack.h"
 #include "objfs/raid/column_record.h"
 #include "objfs/raid/mirror_layer.h"
+#include "objfs/volume/shard.h"
 #include "runtime/base/byte_size.h"
 #include "runtime/base/status.h"
 
@@ -229,8 +231,8 @@ void PrintScrubs(const std::optional<ScrubState>& state) {
   }
 }
 
-std::string HealthJson(const std::string& name, const VolumeHealth& health,
-                       const objfs::MapReport& map, const std::optional<ScrubState>& scrub) {
+nlohmann::json HealthJson(const std::string& name, const VolumeHealth& health,
+                          const objfs::MapReport& map, const std::optional<ScrubState>& scrub) {
   nlohmann::json servers = nlohmann::json::array(), files = nlohmann::json::array();
   for (const ServerHealth& server : health.servers) {
     if (objfs::IsVacant(server.address)) continue;
@@ -246,20 +248,17 @@ std::string HealthJson(const std::string& name, const VolumeHealth& health,
                      {"lacking_columns", file.lacking},
                      {"stripes_left", file.stripes}});
   }
-  return nlohmann::json{
-             {"volume", name},
-             {"map", nlohmann::json::parse(MapJson(map))},
-             {"servers", servers},
-             {"files", health.files.size()},
-             {"whole", health.Count(FileHealth::State::kWhole)},
-             {"degraded", health.Count(FileHealth::State::kDegraded)},
-             {"unavailable", health.Count(FileHealth::State::kUnavailable)},
-             {"bytes_left", health.BytesLeft()},
-             {"not_whole", files},
-             {"scrub", scrub.has_value() ? nlohmann::json::parse(scrub->Encode(), nullptr, false)
-                                         : nlohmann::json(nullptr)}}
-             .dump(2) +
-         "\n";
+  return {{"volume", name},
+          {"map", nlohmann::json::parse(MapJson(map))},
+          {"servers", servers},
+          {"files", health.files.size()},
+          {"whole", health.Count(FileHealth::State::kWhole)},
+          {"degraded", health.Count(FileHealth::State::kDegraded)},
+          {"unavailable", health.Count(FileHealth::State::kUnavailable)},
+          {"bytes_left", health.BytesLeft()},
+          {"not_whole", files},
+          {"scrub", scrub.has_value() ? nlohmann::json::parse(scrub->Encode(), nullptr, false)
+                                      : nlohmann::json(nullptr)}};
 }
 
 void PrintHealth(const std::string& name, const VolumeHealth& health, uint64_t primary) {
@@ -299,30 +298,29 @@ void PrintHealth(const std::string& name, const VolumeHealth& health, uint64_t p
   if (shown > kFilesShownMax) printf("  and %zu more\n", shown - kFilesShownMax);
   if (degraded + unavailable > 0) {
     printf("%s to be written anew; once the servers answer: abacus rebuild %s\n",
-           runtime::FormatBytes(health.BytesLeft()).c_str(), name.c_str());
+           runtime::FormatBytes(health.BytesLeft()).c_str(),
+           objfs::PlaceOfShard(name).volume.c_str());
   }
 }
 
-// A volume whose files may be spread, found and looked at.
+// A volume whose files may be spread, or a shard of one, found and looked at.
 struct FoundSpread {
-  std::unique_ptr<ClientNode> client;
+  std::string name;
   Ref<objfs::Volume> volume;
   std::vector<std::string> servers;
-  ~FoundSpread() { volume = Ref<objfs::Volume>(); }
 };
 
-absl::Status FindSpread(const RepairOptions& options, FoundSpread* found) {
-  ABACUS_ASSIGN_OR_RETURN(found->client, ClientNode::Start(options.client));
-  runtime::Node& node = found->client->node();
-  ABACUS_ASSIGN_OR_RETURN(found->volume, VolumeOf(node, options.name));
+absl::StatusOr<FoundSpread> FindSpread(runtime::Node& node, const std::string& name) {
+  FoundSpread found{.name = name, .volume = {}, .servers = {}};
+  ABACUS_ASSIGN_OR_RETURN(found.volume, VolumeOf(node, name));
   ABACUS_ASSIGN_OR_RETURN(const VolumeSets sets, VolumesOf(node));
   for (const auto& set : sets) {
-    const auto servers = set->Servers(options.name);
-    if (servers.ok() && !servers->empty()) found->servers = *servers;
+    const auto servers = set->Servers(name);
+    if (servers.ok() && !servers->empty()) found.servers = *servers;
   }
-  if (!found->servers.empty()) return absl::OkStatus();
+  if (!found.servers.empty()) return found;
   return absl::FailedPreconditionError(
-      absl::StrCat("volume '", options.name, "' is on one server: it has nothing to repair"));
+      absl::StrCat("volume '", name, "' is on one server: it has nothing to repair"));
 }
 
 // Calls `step` until it says that the file is done, and leaves the disks to others as long as it
@@ -368,12 +366,13 @@ bool RestAsLong(uint64_t, absl::Duration took) {
   return true;
 }
 
-absl::StatusOr<RepairTotals> Repair(const RepairOptions& options, const FoundSpread& found) {
+absl::StatusOr<RepairTotals> Repair(runtime::Node& node, const RepairOptions& options,
+                                    const FoundSpread& found) {
   ABACUS_ASSIGN_OR_RETURN(const VolumeHealth health, LookAtFiles(found.volume, found.servers));
-  runtime::Node& node = found.client->node();
-  ABACUS_ASSIGN_OR_RETURN(
-      const auto files,
-      objfs::FileSystem::Make(found.volume, Kinds(), HostOf(node), {.client = node.name()}));
+  // Files are used by way of the whole volume, which is found by its first shard.
+  ABACUS_ASSIGN_OR_RETURN(const Ref<objfs::Volume> whole, VolumeOf(node, options.name));
+  ABACUS_ASSIGN_OR_RETURN(const auto files, objfs::FileSystem::Make(whole, Kinds(), HostOf(node),
+                                                                    {.client = node.name()}));
   const bool rebuilds = options.what == RepairOptions::What::kRebuild;
   std::vector<FileHealth> todo;
   uint64_t total = 0;
@@ -410,40 +409,56 @@ absl::StatusOr<RepairTotals> Repair(const RepairOptions& options, const FoundSpr
   return totals;
 }
 
-// The map is told even where nobody answers for the volume.
-int TellStatus(const RepairOptions& options) {
-  FoundSpread found;
-  const absl::Status status = FindSpread(options, &found);
-  if (found.client == nullptr) return Fail(status);
-  const auto map = MapOfVolume(found.client->node(), options.name);
-  if (map.ok()) printf("%s", MapText(*map).c_str());
-  if (!status.ok() || !map.ok()) {
-    if (map.ok() && !options.json.empty()) {
-      WriteFile(options.json, "{\"map\": " + MapJson(*map) + "}\n").IgnoreError();
-    }
-    return Fail(status.ok() ? map.status() : status);
+// The map is told even where nobody answers for the volume. `told`: is added to.
+int TellShard(runtime::Node& node, const std::string& name, nlohmann::json* told) {
+  const absl::StatusOr<FoundSpread> found = FindSpread(node, name);
+  const auto map = MapOfVolume(node, name);
+  if (map.ok()) {
+    printf("%s", MapText(*map).c_str());
+    (*told)["map"] = nlohmann::json::parse(MapJson(*map));
   }
-  const auto health = LookAtFiles(found.volume, found.servers);
+  if (!found.ok() || !map.ok()) return Fail(found.ok() ? map.status() : found.status());
+  const auto health = LookAtFiles(found->volume, found->servers);
   if (!health.ok()) return Fail(health.status());
-  const size_t primary = map->primary < found.servers.size() ? map->primary : 0;
-  const auto scrub = ScrubStateOf(found.client->node(), options.name, found.servers[primary]);
-  if (!options.json.empty()) {
-    const absl::Status written =
-        WriteFile(options.json, HealthJson(options.name, *health, *map, scrub));
-    if (!written.ok()) return Fail(written);
-  }
-  PrintHealth(options.name, *health, map->primary);
+  const size_t primary = map->primary < found->servers.size() ? map->primary : 0;
+  const auto scrub = ScrubStateOf(node, name, found->servers[primary]);
+  told->update(HealthJson(name, *health, *map, scrub));
+  PrintHealth(name, *health, map->primary);
   PrintScrubs(scrub);
   const bool files = health->Count(FileHealth::State::kWhole) == health->files.size();
   return files && IsMapWhole(*map) ? kExitOk : kExitNo;
 }
 
+// Of all shards, whatever is the matter with some of them.
+int TellStatus(runtime::Node& node, const RepairOptions& options) {
+  int code = kExitOk;
+  nlohmann::json shards = nlohmann::json::array();
+  const absl::Status status = WithEachShard(node, options.name, [&](const std::string& shard) {
+    nlohmann::json told = {{"shard", objfs::PlaceOfShard(shard).shard}};
+    code = std::max(code, TellShard(node, shard, &told));
+    shards.push_back(std::move(told));
+    return absl::OkStatus();
+  });
+  if (!status.ok()) return Fail(status);
+  nlohmann::json all = {{"volume", options.name}, {"shards", shards}};
+  if (shards.size() == 1) {
+    all = shards[0];
+    all.erase("shard");
+  }
+  if (options.json.empty() || all.empty()) return code;
+  const absl::Status written = WriteFile(options.json, all.dump(2) + "\n");
+  return written.ok() ? code : Fail(written);
+}
+
 // The server that does not answer is lost: another one comes into its place, to be rebuilt.
-absl::Status ReplaceLost(const RepairOptions& options, FoundSpread* found) {
+absl::Status ReplaceLost(runtime::Node& node, const RepairOptions& options, FoundSpread* found) {
   ABACUS_ASSIGN_OR_RETURN(const VolumeHealth health, LookAtFiles(found->volume, found->servers));
+  ABACUS_ASSIGN_OR_RETURN(const uint32_t shards, found->volume->Shards());
   std::vector<std::string> lost;
   for (const ServerHealth& server : health.servers) {
     if (server.address == options.to) {
+      // Said again, after it had failed at another shard.
+      if (shards > 1) return absl::OkStatus();
       return absl::InvalidArgumentError(
           absl::StrCat("server ", options.to, " is one of volume '", options.name,
                        "' already; without --to it is rebuilt as it is"));
@@ -458,41 +473,54 @@ absl::Status ReplaceLost(const RepairOptions& options, FoundSpread* found) {
         "; which one is lost for good? Say: abacus volume replace-server ", options.name, " LOST ",
         options.to, ", then abacus rebuild ", options.name));
   }
-  ABACUS_ASSIGN_OR_RETURN(const auto set, FirstServerOf(found->client->node(), options.name));
-  ABACUS_RETURN_IF_ERROR(set->ChangeServer(options.name, lost[0], options.to, /*forced=*/false));
+  ABACUS_ASSIGN_OR_RETURN(const auto set, FirstServerOf(node, found->name));
+  ABACUS_RETURN_IF_ERROR(set->ChangeServer(found->name, lost[0], options.to, /*forced=*/false));
   printf("%s is in the place of %s\n", options.to.c_str(), lost[0].c_str());
-  ABACUS_ASSIGN_OR_RETURN(found->servers, set->Servers(options.name));
+  ABACUS_ASSIGN_OR_RETURN(found->servers, set->Servers(found->name));
+  return absl::OkStatus();
+}
+
+void PrintRepaired(const RepairOptions& options, const RepairTotals& totals) {
+  const auto number = [](uint64_t n) { return static_cast<unsigned long long>(n); };
+  if (options.what == RepairOptions::What::kRebuild) {
+    printf("%llu files looked at, %llu stripes rebuilt, %llu files not whole yet\n",
+           number(totals.files), number(totals.stripes), number(totals.failed));
+    return;
+  }
+  printf(
+      "%llu files, %llu stripes checked: %llu units repaired, %llu parities or copies made right, "
+      "%llu stripes damaged beyond repair, %llu files could not be read\n",
+      number(totals.files), number(totals.stripes), number(totals.repaired),
+      number(totals.mismatched), number(totals.damaged), number(totals.failed));
+  if (totals.partial > 0) {
+    printf("%llu stripes not, or not wholly, looked at: a column of them is away\n",
+           number(totals.partial));
+  }
+}
+
+// `code`: the worst of all shards.
+absl::Status RepairShard(runtime::Node& node, const std::string& shard,
+                         const RepairOptions& options, int* code) {
+  ABACUS_ASSIGN_OR_RETURN(FoundSpread found, FindSpread(node, shard));
+  if (!options.to.empty()) ABACUS_RETURN_IF_ERROR(ReplaceLost(node, options, &found));
+  ABACUS_ASSIGN_OR_RETURN(const RepairTotals totals, Repair(node, options, found));
+  PrintRepaired(options, totals);
+  if (totals.failed + totals.damaged > 0) *code = kExitNo;
   return absl::OkStatus();
 }
 
 }  // namespace
 
 int RepairCommand(const RepairOptions& options) {
-  if (options.what == RepairOptions::What::kStatus) return TellStatus(options);
-  FoundSpread found;
-  if (const absl::Status status = FindSpread(options, &found); !status.ok()) return Fail(status);
-  if (!options.to.empty()) {
-    if (const absl::Status status = ReplaceLost(options, &found); !status.ok()) return Fail(status);
-  }
-  const auto totals = Repair(options, found);
-  if (!totals.ok()) return Fail(totals.status());
-  const auto number = [](uint64_t n) { return static_cast<unsigned long long>(n); };
-  if (options.what == RepairOptions::What::kRebuild) {
-    printf("%llu files looked at, %llu stripes rebuilt, %llu files not whole yet\n",
-           number(totals->files), number(totals->stripes), number(totals->failed));
-  } else {
-    printf(
-        "%llu files, %llu stripes checked: %llu units repaired, %llu parities or copies made "
-        "right, %llu "
-        "stripes damaged beyond repair, %llu files could not be read\n",
-        number(totals->files), number(totals->stripes), number(totals->repaired),
-        number(totals->mismatched), number(totals->damaged), number(totals->failed));
-    if (totals->partial > 0) {
-      printf("%llu stripes not, or not wholly, looked at: a column of them is away\n",
-             number(totals->partial));
-    }
-  }
-  return totals->failed + totals->damaged == 0 ? kExitOk : kExitNo;
+  const auto client = ClientNode::Start(options.client);
+  if (!client.ok()) return Fail(client.status());
+  runtime::Node& node = (*client)->node();
+  if (options.what == RepairOptions::What::kStatus) return TellStatus(node, options);
+  int code = kExitOk;
+  const absl::Status status = WithEachShard(node, options.name, [&](const std::string& shard) {
+    return RepairShard(node, shard, options, &code);
+  });
+  return status.ok() ? code : Fail(status);
 }
 
 }  // namespace abacus::apps

@@ -17,6 +17,7 @@
 #include "absl/time/clock.h"
 #include "apps/abacus/volumes.h"
 #include "objfs/volume/server_list.h"
+#include "objfs/volume/shard.h"
 #include "runtime/base/status.h"
 
 namespace abacus::apps {
@@ -274,8 +275,14 @@ void ScrubSchedule::LookAt(const std::string& volume) {
 absl::Status ScrubSchedule::Scrub(const std::string& volume, ScrubState* state) {
   ABACUS_ASSIGN_OR_RETURN(const runtime::Ref<objfs::Volume> its, volumes_->Open(volume));
   const std::string client = absl::StrCat(objfs::Volume::kOwnClients, "scrub of ", node_.name());
-  ABACUS_ASSIGN_OR_RETURN(const auto files,
-                          objfs::FileSystem::Make(its, Kinds(), HostOf(node_), {.client = client}));
+  // Files are used by way of the whole volume, which is found by its first shard.
+  const objfs::ShardPlace place = objfs::PlaceOfShard(volume);
+  runtime::Ref<objfs::Volume> whole = its;
+  if (place.shard != 0) {
+    ABACUS_ASSIGN_OR_RETURN(whole, VolumeOf(node_, place.volume));
+  }
+  ABACUS_ASSIGN_OR_RETURN(
+      const auto files, objfs::FileSystem::Make(whole, Kinds(), HostOf(node_), {.client = client}));
   ABACUS_ASSIGN_OR_RETURN(const objfs::Node root, files->Stat(files->root()));
   const bool is_another = state->born_ns != 0 && state->born_ns != root.inode.born_ns;
   if (is_another) {

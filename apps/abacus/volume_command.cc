@@ -3,11 +3,16 @@
 #include <sys/stat.h>
 #include <sys/xattr.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstdio>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -22,6 +27,7 @@
 #include "objfs/fs/stack_rules.h"
 #include "objfs/fuse/mount.h"
 #include "objfs/layer/stack.h"
+#include "objfs/volume/shard.h"
 #include "runtime/base/byte_size.h"
 #include "runtime/base/status.h"
 
@@ -31,43 +37,242 @@ namespace {
 // Servers that are named by others may take so long to answer.
 constexpr absl::Duration kNamesServerPatience = absl::Seconds(5);
 
-absl::Status ListVolumes(const VolumeSets& sets, const std::string& json) {
-  std::vector<objfs::VolumeSummary> all;
+// A volume, as the list shows it: what is there of its shards.
+struct ListedVolume {
+  std::string name;
+  uint32_t shards = 1;
+  std::map<uint32_t, objfs::VolumeSummary> there = {};
+  // Where the first shard is no more, or was not made yet.
+  bool IsVolume() const { return shards > 1 || there.contains(0); }
+};
+
+absl::StatusOr<objfs::VolumeSummary> SummaryOf(runtime::Node& node, const std::string& name) {
+  ABACUS_ASSIGN_OR_RETURN(const auto set, FirstServerOf(node, name));
+  ABACUS_ASSIGN_OR_RETURN(const auto all, set->List());
+  for (const objfs::VolumeSummary& summary : all) {
+    if (summary.name == name) return summary;
+  }
+  return absl::UnavailableError(absl::StrCat("volume '", name, "' is not served now"));
+}
+
+// All that the sets have, and the other shards of these wherever they are.
+absl::StatusOr<std::vector<ListedVolume>> AllVolumes(runtime::Node& node, const VolumeSets& sets) {
+  std::vector<ListedVolume> all;
   for (const auto& set : sets) {
     ABACUS_ASSIGN_OR_RETURN(const auto its, set->List());
-    all.insert(all.end(), its.begin(), its.end());
+    for (const objfs::VolumeSummary& summary : its) {
+      const objfs::ShardPlace place = objfs::PlaceOfShard(summary.name);
+      // Volumes of one name at several servers are several.
+      const auto same = std::find_if(all.begin(), all.end(), [&](const ListedVolume& volume) {
+        return volume.name == place.volume && volume.shards > 1 && summary.shards > 1;
+      });
+      ListedVolume& volume =
+          same != all.end() ? *same : all.emplace_back(ListedVolume{place.volume, summary.shards});
+      volume.there[place.shard] = summary;
+    }
+  }
+  for (ListedVolume& volume : all) {
+    for (uint32_t shard = 0; volume.shards > 1 && shard < volume.shards; ++shard) {
+      if (volume.there.contains(shard)) continue;
+      auto summary = SummaryOf(node, objfs::ShardName(volume.name, shard));
+      if (summary.ok()) volume.there[shard] = *std::move(summary);
+      // Without its first shard there is no volume, whatever is left of the others.
+      if (shard == 0 && absl::IsNotFound(summary.status())) volume.shards = 1;
+    }
+  }
+  return all;
+}
+
+objfs::VolumeSummary SumOf(const ListedVolume& volume) {
+  objfs::VolumeSummary sum{.name = volume.name, .space = {}, .clients = {}, .commits = {}};
+  for (const auto& [shard, summary] : volume.there) {
+    sum.space.objects += summary.space.objects;
+    sum.space.capacity_bytes += summary.space.capacity_bytes;
+    sum.space.available_bytes += summary.space.available_bytes;
+    sum.space.damaged += summary.space.damaged;
+    sum.space.refused += summary.space.refused;
+    sum.commits.committed += summary.commits.committed;
+    sum.commits.stale += summary.commits.stale;
+    // Each client is one of every shard.
+    for (const std::string& client : summary.clients) {
+      const auto known = std::find(sum.clients.begin(), sum.clients.end(), client);
+      if (known == sum.clients.end()) sum.clients.push_back(client);
+    }
+  }
+  return sum;
+}
+
+nlohmann::json VolumeFigures(const objfs::VolumeSummary& volume) {
+  return {{"objects", volume.space.objects},
+          {"capacity_bytes", volume.space.capacity_bytes},
+          {"available_bytes", volume.space.available_bytes},
+          {"commits", volume.commits.committed},
+          {"retries", volume.commits.stale},
+          {"damaged", volume.space.damaged},
+          {"refused", volume.space.refused},
+          {"clients", volume.clients}};
+}
+
+nlohmann::json RowOf(const ListedVolume& volume) {
+  nlohmann::json row = VolumeFigures(SumOf(volume));
+  row["name"] = volume.name;
+  row["shards"] = volume.shards;
+  if (volume.shards == 1) return row;
+  row["by_shard"] = nlohmann::json::array();
+  for (const auto& [shard, summary] : volume.there) {
+    row["by_shard"].push_back(VolumeFigures(summary));
+    row["by_shard"].back()["shard"] = shard;
+  }
+  return row;
+}
+
+absl::Status ListVolumes(runtime::Node& node, const VolumeSets& sets, const std::string& json) {
+  ABACUS_ASSIGN_OR_RETURN(const std::vector<ListedVolume> all, AllVolumes(node, sets));
+  nlohmann::json rows = nlohmann::json::array();
+  Table table({"volume", "shards", "objects", "available", "of", "commits", "retries", "damaged",
+               "clients"});
+  std::set<std::string> left;
+  for (const ListedVolume& volume : all) {
+    if (!volume.IsVolume()) {
+      left.insert(volume.name);
+      continue;
+    }
+    rows.push_back(RowOf(volume));
+    const objfs::VolumeSummary sum = SumOf(volume);
+    const bool all_answer = volume.there.size() == volume.shards;
+    table.AddRow({volume.name,
+                  all_answer ? absl::StrCat(volume.shards)
+                             : absl::StrCat(volume.there.size(), " of ", volume.shards),
+                  absl::StrCat(sum.space.objects), runtime::FormatBytes(sum.space.available_bytes),
+                  runtime::FormatBytes(sum.space.capacity_bytes),
+                  absl::StrCat(sum.commits.committed), absl::StrCat(sum.commits.stale),
+                  absl::StrCat(sum.space.damaged),
+                  sum.clients.empty() ? "-" : absl::StrJoin(sum.clients, ", ")});
   }
   if (!json.empty()) {
-    nlohmann::json rows = nlohmann::json::array();
-    for (const auto& volume : all) {
-      rows.push_back({{"name", volume.name},
-                      {"objects", volume.space.objects},
-                      {"capacity_bytes", volume.space.capacity_bytes},
-                      {"available_bytes", volume.space.available_bytes},
-                      {"commits", volume.commits.committed},
-                      {"retries", volume.commits.stale},
-                      {"damaged", volume.space.damaged},
-                      {"refused", volume.space.refused},
-                      {"clients", volume.clients}});
-    }
     ABACUS_RETURN_IF_ERROR(WriteFile(json, nlohmann::json{{"volumes", rows}}.dump(2) + "\n"));
   }
-  Table table({"volume", "objects", "available", "of", "commits", "retries", "damaged", "clients"});
-  for (const auto& volume : all) {
-    table.AddRow({volume.name, absl::StrCat(volume.space.objects),
-                  runtime::FormatBytes(volume.space.available_bytes),
-                  runtime::FormatBytes(volume.space.capacity_bytes),
-                  absl::StrCat(volume.commits.committed), absl::StrCat(volume.commits.stale),
-                  absl::StrCat(volume.space.damaged),
-                  volume.clients.empty() ? "-" : absl::StrJoin(volume.clients, ", ")});
-  }
   printf("%s", table.ToString().c_str());
+  for (const std::string& name : left) fprintf(stderr, "%s\n", LeftShardsText(name).c_str());
+  return absl::OkStatus();
+}
+
+// -- creation -------------------------------------------------------------------------------------
+
+absl::Status CheckNewVolume(const VolumeOptions& options) {
+  if (options.map.empty() && options.metadata_copies != 1) {
+    return absl::InvalidArgumentError(
+        "--metadata-copies goes with --map: without one nobody says which copy counts");
+  }
+  if (!options.map.empty() && options.servers.empty()) {
+    return absl::InvalidArgumentError(
+        "--map goes with --servers: a volume on one server has no use for it");
+  }
+  if (options.metadata_shards == 1) return absl::OkStatus();
+  if (options.servers.empty()) {
+    return absl::InvalidArgumentError(
+        "--metadata-shards goes with --servers: each shard is at another one of them");
+  }
+  if (options.metadata_shards >= 2 && options.metadata_shards <= objfs::kShardsMax &&
+      options.metadata_shards <= options.servers.size()) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat("--metadata-shards takes 2 to ", objfs::kShardsMax,
+                                                 ", and no more than --servers names, which are ",
+                                                 options.servers.size(), ", not ",
+                                                 options.metadata_shards));
+}
+
+// What a creation or deletion has left that was broken off would be taken for parts of a new
+// volume. `first`: of the shards that are looked for at `sets`.
+absl::Status CheckNothingIsThere(runtime::Node& node, const VolumeSets& sets,
+                                 const std::string& name, uint32_t first) {
+  bool has_others = false;
+  for (const auto& set : sets) {
+    for (uint32_t shard = first; shard < objfs::kShardsMax; ++shard) {
+      const absl::Status there = set->Open(objfs::ShardName(name, shard)).status();
+      if (runtime::KindOf(there) != runtime::ErrorKind::kNone) return there;
+      if (absl::IsNotFound(there)) continue;
+      if (shard == 0) {
+        return absl::AlreadyExistsError(absl::StrCat("there is a volume '", name, "'"));
+      }
+      has_others = true;
+    }
+  }
+  if (!has_others) return absl::OkStatus();
+  // The volume that they are of may have its first shard at other servers.
+  const bool is_left = absl::IsNotFound(FirstServerOf(node, name).status());
+  return absl::AlreadyExistsError(is_left ? LeftShardsText(name)
+                                          : absl::StrCat("there is a volume '", name, "'"));
+}
+
+// At the first of `servers`, whose set is `first`.
+absl::Status CreateAt(const runtime::Ref<objfs::VolumeSet>& first, const VolumeOptions& options,
+                      const std::string& name, uint64_t quota_bytes,
+                      const std::vector<std::string>& servers) {
+  if (servers.empty()) return first->Create(name, quota_bytes);
+  if (options.map.empty()) return first->CreateSpread(name, quota_bytes, servers);
+  return first->CreateMapped(name, quota_bytes, servers, options.map, options.metadata_copies);
+}
+
+// Of a volume over several servers: each with another one of them first. `made`: there is one now,
+// whatever it is.
+absl::Status CreateShard(const runtime::Ref<objfs::VolumeSet>& first, const VolumeOptions& options,
+                         uint32_t shard, uint64_t quota_bytes, bool* made) {
+  std::vector<std::string> servers = options.servers;
+  std::rotate(servers.begin(), servers.begin() + shard, servers.end());
+  const std::string name = objfs::ShardName(options.name, shard);
+  ABACUS_RETURN_IF_ERROR(CreateAt(first, options, name, quota_bytes, servers));
+  *made = true;
+  ABACUS_ASSIGN_OR_RETURN(const auto volume, first->Open(name));
+  return volume->BecomeShard(options.metadata_shards);
+}
+
+// What was made goes again; empty: all of it.
+std::string UndoCreation(const VolumeSets& servers, const std::string& name,
+                         const std::vector<uint32_t>& made) {
+  std::string left;
+  for (const uint32_t shard : made) {
+    const absl::Status undone = servers[shard]->Delete(objfs::ShardName(name, shard));
+    if (!undone.ok()) {
+      absl::StrAppend(&left, "; shard ", shard, " is not removed again: ", undone.message());
+    }
+  }
+  return left;
+}
+
+// The first shard last: until it is there the volume is not.
+absl::Status CreateShards(runtime::Node& node, const VolumeOptions& options, uint64_t quota_bytes) {
+  VolumeSets servers;
+  for (const std::string& address : options.servers) node.Reach(address);  // all at once
+  for (const std::string& address : options.servers) {
+    ABACUS_ASSIGN_OR_RETURN(auto set, VolumesAt(node, address));
+    servers.push_back(std::move(set));
+  }
+  ABACUS_RETURN_IF_ERROR(CheckNothingIsThere(node, servers, options.name, 0));
+  const uint32_t shards = options.metadata_shards;
+  const uint64_t quota_of_each = (quota_bytes + shards - 1) / shards;
+  std::vector<uint32_t> all_made;
+  for (uint32_t shard = shards; shard-- > 0;) {
+    bool made = false;
+    const absl::Status status = CreateShard(servers[shard], options, shard, quota_of_each, &made);
+    if (made) all_made.insert(all_made.begin(), shard);
+    if (status.ok()) continue;
+    const std::string left = UndoCreation(servers, options.name, all_made);
+    // One that did not answer to the end may have made something.
+    const bool is_clear = left.empty() && !runtime::IsOutcomeUnknown(status);
+    return absl::Status(
+        status.code(), absl::StrCat("shard ", shard, " of volume '", options.name,
+                                    "' cannot be made: ", status.message(), left,
+                                    is_clear ? "" : ". What is left goes by: abacus volume delete ",
+                                    is_clear ? "" : options.name));
+  }
   return absl::OkStatus();
 }
 
 // At the first server.
-absl::Status CreateVolume(const VolumeSets& sets, const VolumeOptions& options) {
-  const auto& volumes = sets.front();
+absl::Status CreateVolume(runtime::Node& node, const VolumeSets& sets,
+                          const VolumeOptions& options) {
   uint64_t quota_bytes = 0;
   if (!options.quota.empty()) {
     quota_bytes = runtime::ParseBytes(options.quota).value_or(0);
@@ -76,26 +281,18 @@ absl::Status CreateVolume(const VolumeSets& sets, const VolumeOptions& options) 
           absl::StrCat("--quota takes a size such as '10 GiB', not '", options.quota, "'"));
     }
   }
-  if (options.map.empty() && options.metadata_copies != 1) {
-    return absl::InvalidArgumentError(
-        "--metadata-copies goes with --map: without one nobody says which copy counts");
-  }
-  if (!options.map.empty()) {
-    if (options.servers.empty()) {
-      return absl::InvalidArgumentError(
-          "--map goes with --servers: a volume on one server has no use for it");
-    }
-    return volumes->CreateMapped(options.name, quota_bytes, options.servers, options.map,
-                                 options.metadata_copies);
-  }
-  if (options.servers.empty()) return volumes->Create(options.name, quota_bytes);
-  return volumes->CreateSpread(options.name, quota_bytes, options.servers);
+  ABACUS_RETURN_IF_ERROR(CheckNewVolume(options));
+  if (options.metadata_shards > 1) return CreateShards(node, options, quota_bytes);
+  ABACUS_RETURN_IF_ERROR(CheckNothingIsThere(node, {sets.front()}, options.name, 1));
+  return CreateAt(sets.front(), options, options.name, quota_bytes, options.servers);
 }
 
 absl::Status ChangeServer(runtime::Node& node, const VolumeOptions& options) {
-  ABACUS_ASSIGN_OR_RETURN(const auto set, FirstServerOf(node, options.name));
   ABACUS_RETURN_IF_ERROR(
-      set->ChangeServer(options.name, options.before, options.now, options.force));
+      WithEachShard(node, options.name, [&](const std::string& shard) -> absl::Status {
+        ABACUS_ASSIGN_OR_RETURN(const auto set, FirstServerOf(node, shard));
+        return set->ChangeServer(shard, options.before, options.now, options.force);
+      }));
   if (options.before.empty()) {
     printf("new files of volume '%s' may be spread over %s too\n", options.name.c_str(),
            options.now.c_str());
@@ -106,16 +303,42 @@ absl::Status ChangeServer(runtime::Node& node, const VolumeOptions& options) {
   return absl::OkStatus();
 }
 
+// -- deletion -------------------------------------------------------------------------------------
+
+// `is_gone`: nobody can use it any more, whatever is left of it.
+absl::Status DeleteShard(runtime::Node& node, const std::string& name, bool* is_gone) {
+  const auto set = FirstServerOf(node, name);
+  *is_gone = absl::IsNotFound(set.status());
+  if (!set.ok()) return set.status();
+  const absl::Status deleted = (*set)->Delete(name);
+  *is_gone = deleted.ok() || absl::IsNotFound((*set)->Open(name).status());
+  return deleted;
+}
+
+// The first shard first: then the volume is no more, whatever comes of the others. Also what was
+// left where that happened before.
 absl::Status DeleteVolume(runtime::Node& node, const VolumeSets& sets, const std::string& name) {
-  absl::Status none;
-  for (const auto& set : sets) {
-    const absl::Status deleted = set->Delete(name);
-    if (!absl::IsNotFound(deleted) && !absl::IsUnavailable(deleted)) return deleted;
-    none = deleted;
+  const auto known = ShardNames(node, name);
+  std::set<std::string> others;
+  if (known.ok()) others.insert(known->begin() + 1, known->end());
+  for (const std::string& other : OtherShardsAt(sets, name)) others.insert(other);
+  bool is_gone = false;
+  const absl::Status first = DeleteShard(node, name, &is_gone);
+  if (others.empty() || !is_gone) return first;
+  std::string left = first.ok() || absl::IsNotFound(first) ? "" : std::string(first.message());
+  size_t deleted = 0;
+  for (const std::string& other : others) {
+    const absl::Status status = DeleteShard(node, other, &is_gone);
+    if (status.ok()) ++deleted;
+    // Of one that was deleted while a server was away, columns are left there: that was told then.
+    if (status.ok() || absl::IsNotFound(status)) continue;
+    absl::StrAppend(&left, left.empty() ? "" : "; ", "shard ", objfs::PlaceOfShard(other).shard,
+                    ": ", status.message());
   }
-  // Of its servers another one may answer for it.
-  const auto first = FirstServerOf(node, name);
-  return first.ok() ? (*first)->Delete(name) : none;
+  if (deleted == 0 && absl::IsNotFound(first) && left.empty()) return first;
+  if (left.empty()) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("volume '", name, "' is gone, but not all of it: ", left));
 }
 
 // A server that keeps the volume's names and inodes, whoever answers for it.
@@ -148,17 +371,17 @@ absl::StatusOr<runtime::Ref<objfs::VolumeSet>> NamesServerOf(runtime::Node& node
   }
 }
 
-absl::Status RestoreMap(runtime::Node& node, const VolumeSets& sets, const VolumeOptions& options) {
-  ABACUS_ASSIGN_OR_RETURN(const auto set, NamesServerOf(node, sets, options.name));
-  ABACUS_ASSIGN_OR_RETURN(const objfs::RestoredMap restored,
-                          set->RestoreMap(options.name, options.force));
+absl::Status RestoreRow(runtime::Node& node, const VolumeSets& sets, const std::string& shard,
+                        const VolumeOptions& options) {
+  ABACUS_ASSIGN_OR_RETURN(const auto set, NamesServerOf(node, sets, shard));
+  ABACUS_ASSIGN_OR_RETURN(const objfs::RestoredMap restored, set->RestoreMap(shard, options.force));
   for (const std::string& doubt : restored.doubts) {
     fprintf(stderr, "gone on by --force: %s\n", doubt.c_str());
   }
   printf(
       "the map at %s has a row of volume '%s' again, of epoch %llu: %s is to answer for it; next: "
       "abacus volume status %s\n",
-      restored.url.c_str(), options.name.c_str(), static_cast<unsigned long long>(restored.epoch),
+      restored.url.c_str(), shard.c_str(), static_cast<unsigned long long>(restored.epoch),
       restored.primary.c_str(), options.name.c_str());
   return absl::OkStatus();
 }
@@ -253,6 +476,7 @@ void PrintKinds() {
 }  // namespace
 
 int VolumeCommand(const VolumeOptions& options) {
+  if (auto status = CheckNoShard(options.name); !status.ok()) return Fail(status);
   if (options.what == VolumeOptions::What::kDrain) return DrainCommand(options);
   ClientOptions joined = options.client;
   // The first of a volume's servers is the one that is asked to make it.
@@ -264,7 +488,7 @@ int VolumeCommand(const VolumeOptions& options) {
   absl::Status status;
   switch (options.what) {
     case VolumeOptions::What::kCreate:
-      status = CreateVolume(*volumes, options);
+      status = CreateVolume((*client)->node(), *volumes, options);
       break;
     case VolumeOptions::What::kDelete:
       status = DeleteVolume((*client)->node(), *volumes, options.name);
@@ -274,12 +498,14 @@ int VolumeCommand(const VolumeOptions& options) {
       status = ChangeServer((*client)->node(), options);
       break;
     case VolumeOptions::What::kRestoreMap:
-      status = RestoreMap((*client)->node(), *volumes, options);
+      status = WithEachShard((*client)->node(), options.name, [&](const std::string& shard) {
+        return RestoreRow((*client)->node(), *volumes, shard, options);
+      });
       break;
     case VolumeOptions::What::kDrain:  // above
       break;
     case VolumeOptions::What::kList:
-      status = ListVolumes(*volumes, options.json);
+      status = ListVolumes((*client)->node(), *volumes, options.json);
       break;
   }
   return status.ok() ? kExitOk : Fail(status);

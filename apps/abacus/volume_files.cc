@@ -47,6 +47,7 @@ VolumeFiles::VolumeFiles(runtime::NodeId server, std::unique_ptr<objfs::FileSyst
 
 absl::StatusOr<std::unique_ptr<VolumeFiles>> VolumeFiles::Join(ClientNode& client,
                                                                const std::string& name) {
+  ABACUS_RETURN_IF_ERROR(CheckNoShard(name));
   runtime::Node& node = client.node();
   ABACUS_ASSIGN_OR_RETURN(const VolumeSets sets, VolumesOf(node));
   absl::StatusOr<Ref<objfs::Volume>> found = VolumeIn(sets, name, "VOLUME:PATH");

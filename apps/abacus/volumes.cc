@@ -3,10 +3,12 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <optional>
 #include <set>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
@@ -71,6 +73,17 @@ std::vector<std::string> ServersOf(const VolumeSets& sets, const std::string& na
     }
   }
   return {};
+}
+
+// That a server answers that it has no such volume, and not that it could not be asked.
+bool HasNone(const absl::Status& status) {
+  return absl::IsNotFound(status) && runtime::KindOf(status) == runtime::ErrorKind::kNone;
+}
+
+// How many the volume has. Errors: as VolumeSet::Open().
+absl::StatusOr<uint32_t> ShardsOf(const Ref<VolumeSet>& set, const std::string& name) {
+  ABACUS_ASSIGN_OR_RETURN(const Ref<Volume> volume, set->Open(name));
+  return volume->Shards();
 }
 
 // What volumes over several servers need.
@@ -246,18 +259,108 @@ absl::StatusOr<Ref<VolumeSet>> FirstServerOf(runtime::Node& node, const std::str
   for (const std::string& server : servers) node.Reach(server);
   for (const absl::Time end = absl::Now() + kFirstServerPatience;;) {
     absl::Status why;  // that of the first, which mostly has them
+    bool is_nowhere = true;
     for (const std::string& server : servers) {
       const absl::StatusOr<runtime::Rid> found = node.LookupAt(server, kVolumesName);
       why.Update(found.status());
+      is_nowhere = is_nowhere && found.ok();
       if (!found.ok()) continue;
       const Ref<VolumeSet> set = node.binding().RefTo<VolumeSet>(*found);
       const absl::Status opened = set->Open(name).status();
       if (opened.ok()) return set;
       why.Update(opened);
+      is_nowhere = is_nowhere && HasNone(opened);
     }
-    if (absl::Now() >= end) return why;
+    if (is_nowhere || absl::Now() >= end) return why;
     absl::SleepFor(absl::Milliseconds(50));
   }
+}
+
+absl::StatusOr<Ref<VolumeSet>> VolumesAt(runtime::Node& node, const std::string& address) {
+  node.Reach(address);
+  for (const absl::Time end = absl::Now() + kFirstServerPatience;;) {
+    const absl::StatusOr<runtime::Rid> found = node.LookupAt(address, kVolumesName);
+    if (found.ok()) return node.binding().RefTo<VolumeSet>(*found);
+    if (absl::Now() >= end) return found.status();
+    absl::SleepFor(absl::Milliseconds(50));
+  }
+}
+
+absl::Status CheckNoShard(const std::string& name) {
+  if (!absl::StrContains(name, '~')) return absl::OkStatus();
+  const objfs::ShardPlace place = objfs::PlaceOfShard(name);
+  return absl::InvalidArgumentError(absl::StrCat(
+      "'", name, "' is no name of a volume: '~' is not for names. ",
+      place.shard == 0 ? "It tells the shards of one apart"
+                       : absl::StrCat("A shard of volume '", place.volume,
+                                      "' is called so, and used with the others: ", place.volume)));
+}
+
+std::vector<std::string> OtherShardsAt(const VolumeSets& sets, const std::string& name) {
+  std::vector<std::string> names;
+  absl::Status ignored;
+  for (uint32_t shard = 1; shard < objfs::kShardsMax; ++shard) {
+    const std::string other = objfs::ShardName(name, shard);
+    if (!ServersOf(sets, other, &ignored).empty()) names.push_back(other);
+  }
+  return names;
+}
+
+std::string LeftShardsText(const std::string& name) {
+  return absl::StrCat("shards of a volume '", name,
+                      "' are there that a creation or a deletion has left which was broken off: ",
+                      "abacus volume delete ", name);
+}
+
+absl::StatusOr<std::vector<std::string>> ShardNames(runtime::Node& node, const std::string& name) {
+  ABACUS_RETURN_IF_ERROR(CheckNoShard(name));
+  ABACUS_ASSIGN_OR_RETURN(const VolumeSets sets, VolumesOf(node));
+  absl::StatusOr<uint32_t> shards = absl::UnavailableError("nobody was asked yet");
+  for (const Ref<VolumeSet>& set : sets) {
+    if (!shards.ok()) shards = ShardsOf(set, name);
+  }
+  std::vector<std::string> names = {name};
+  // All servers of a volume keep something of each of its shards.
+  absl::Status ignored;
+  const std::string second = objfs::ShardName(name, 1);
+  if (!shards.ok() && ServersOf(sets, second, &ignored).empty()) return names;
+  if (!shards.ok()) {
+    const absl::StatusOr<Ref<VolumeSet>> first = FirstServerOf(node, name);
+    shards = first.ok() ? ShardsOf(*first, name) : first.status();
+  }
+  if (HasNone(shards.status())) {
+    return absl::NotFoundError(
+        absl::StrCat("there is no volume '", name, "', but ", LeftShardsText(name)));
+  }
+  for (uint32_t shard = 1; shards.ok() && shard < *shards; ++shard) {
+    names.push_back(objfs::ShardName(name, shard));
+  }
+  if (shards.ok()) return names;
+  const std::vector<std::string> others = OtherShardsAt(sets, name);
+  names.insert(names.end(), others.begin(), others.end());
+  return names;
+}
+
+absl::Status WithEachShard(runtime::Node& node, const std::string& name,
+                           const std::function<absl::Status(const std::string& shard)>& work) {
+  ABACUS_ASSIGN_OR_RETURN(const std::vector<std::string> names, ShardNames(node, name));
+  if (names.size() == 1) return work(name);
+  std::vector<absl::Status> refused;
+  for (const std::string& shard : names) {
+    const std::string which =
+        absl::StrCat("shard ", objfs::PlaceOfShard(shard).shard, " of volume '", name, "'");
+    printf("%s\n", which.c_str());
+    const absl::Status status = work(shard);
+    if (status.ok()) continue;
+    const absl::Status told(status.code(), absl::StrCat(which, ": ", status.message()));
+    if (!absl::IsInvalidArgument(status) && !absl::IsAlreadyExists(status)) return told;
+    refused.push_back(told);
+  }
+  if (refused.size() == names.size()) return refused.front();
+  for (const absl::Status& status : refused) {
+    fprintf(stderr, "%s\n", std::string(status.message()).c_str());
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Ref<Volume>> VolumeIn(const VolumeSets& sets, const std::string& name,

@@ -77,6 +77,33 @@ absl::StatusOr<runtime::Ref<objfs::Volume>> VolumeIn(const VolumeSets& sets,
                                                      const std::string& name,
                                                      const char* way_to_say);
 
+// The set of the server at an address, which is joined where it was not, and given time to answer.
+absl::StatusOr<runtime::Ref<objfs::VolumeSet>> VolumesAt(runtime::Node& node,
+                                                         const std::string& address);
+
+// -- volumes with several shards (objfs/volume/shard.h), which people name as one ----------------
+
+// Errors: kInvalidArgument - it is the name of a shard, or has the '~' of one.
+absl::Status CheckNoShard(const std::string& name);
+// The names of a volume's shards, the first of which is its own; that one alone where it has no
+// others, or is not there. Where nobody answers for the first, those that the joined servers keep
+// something of.
+// Errors: as CheckNoShard(). kNotFound - others are there, and the first is not: the message tells
+//         the way out.
+absl::StatusOr<std::vector<std::string>> ShardNames(runtime::Node& node, const std::string& name);
+// Shards beside the first that servers of `sets` have, or keep something of.
+std::vector<std::string> OtherShardsAt(const VolumeSets& sets, const std::string& name);
+// That of an interrupted creation or deletion something is left, and the way out.
+std::string LeftShardsText(const std::string& name);
+// Calls `work` with the name of each shard of the volume in turn; where there are several, says
+// which before it, and in its error.
+// Errors: as ShardNames(). The first one of `work`, after which no other shard is worked on. But
+//         kInvalidArgument and kAlreadyExists, which are what a change of a volume's servers or map
+//         is answered with that is said again, after it had failed at another shard: they are told,
+//         and an error only where it is so of all shards.
+absl::Status WithEachShard(runtime::Node& node, const std::string& name,
+                           const std::function<absl::Status(const std::string& shard)>& work);
+
 // How a file system brings its objects into `node`, which outlives it.
 objfs::FileSystem::Host HostOf(runtime::Node& node);
 // The same without a cluster; `end` ends an object wherever it is.
