@@ -17,6 +17,7 @@
 #include "objfs/volume/object_table.h"
 #include "objfs/volume/shard_records.h"
 #include "objfs/volume/transaction.h"
+#include "runtime/base/codec.h"
 #include "runtime/base/mutex.h"
 
 namespace abacus::objfs {
@@ -26,7 +27,10 @@ struct ShardTransaction {
   uint32_t shard = 0;
   uint16_t writer = 0;  // the client's number there
   Transaction transaction;
-  ABACUS_FIELDS(shard, writer, transaction)
+  // VolumeInfo::life of what the client has joined there: in a later one its number is another
+  // client's. 0: whichever it is.
+  uint64_t life = 0;
+  ABACUS_FIELDS(shard, writer, transaction, life)
 };
 
 // Asks a shard to be ready to commit its part, whatever happens to it meanwhile.
@@ -35,7 +39,8 @@ struct ShardPrepare {
   uint32_t coordinator = 0;  // a shard
   uint16_t writer = 0;
   Transaction transaction;
-  ABACUS_FIELDS(group, coordinator, writer, transaction)
+  uint64_t life = 0;  // as the client has told it
+  ABACUS_FIELDS(group, coordinator, writer, transaction, life)
 };
 
 enum class ShardDecision : uint8_t {
@@ -56,6 +61,13 @@ class ShardPeers {
   // Returns OK once none of these is prepared there any more, and what they changed is durable.
   virtual absl::Status Settle(uint32_t shard, const std::vector<ShardGroup>& groups) = 0;
 };
+
+// What Commit() answers where another shard cannot be asked, or knows the client no more (its
+// server was started again, or another one answers for it): nothing was done. The client sees to
+// its joining of that shard, and asks again. It is kUnavailable, and comes through as what it is.
+absl::Status ShardIsAway(uint32_t shard, const absl::Status& why);
+// nullopt: the status is another one.
+std::optional<uint32_t> ShardThatIsAway(const absl::Status& status);
 
 // Transactions over several shards of a volume, at one of them: each happens wholly or not at all,
 // whoever dies.
@@ -92,6 +104,11 @@ class ShardPeers {
 // 4.3.1, CommitAction.
 class ShardCommits {
  public:
+  // Of the slots for records. Each kind has its share: else shards that wait for slots of each
+  // other could have all of their own taken.
+  static constexpr size_t kPreparedMax = 24;
+  static constexpr size_t kCoordinatedMax = ShardRecords::kSlots - kPreparedMax;
+
   struct Options {
     uint32_t shard = 0;
     // Another shard that does not answer is told for so long that a group is committed, before the
@@ -126,9 +143,11 @@ class ShardCommits {
   // One outcome for all: `nodes` has those of all shards that answered. The object that the own
   // part makes, if it makes one, is reserved and has its columns chosen (Volume::CommitMaking).
   // Errors: IsWouldBlock() - an object is held, or known to other clients, here or elsewhere, or
-  //         too many groups are under way; nothing was done, come again. kUnavailable - a shard
-  //         does not answer, and nothing was done; or (IsOutcomeUnknown) the own part could not be
-  //         made durable. As ObjectTable::Commit(). kInvalidArgument - a shard twice, or this one.
+  //         too many groups are under way; nothing was done, come again. ShardThatIsAway().
+  //         IsOutcomeUnknown() - the own part was done, and could not be made durable: it will be
+  //         wholly done or not at all. As ObjectTable::Commit(), of whichever shard.
+  //         kInvalidArgument - a shard twice, or this one; or another one is to make an object, or
+  //         to close one.
   absl::StatusOr<Outcome> Commit(uint16_t writer, const Transaction& own,
                                  const std::vector<ShardTransaction>& others);
   absl::StatusOr<ShardDecision> DecisionOf(ShardGroup group);
@@ -137,7 +156,10 @@ class ShardCommits {
 
   // A second time: as it was answered, for as long as it is prepared.
   absl::StatusOr<Outcome> Prepare(const ShardPrepare& prepare);
+  // Errors: kUnavailable - somebody is about to do so; ask again. Those of the store: it is tried
+  //         again.
   absl::StatusOr<Outcome> Decide(ShardGroup group, bool commits);
+  // Errors: kFailedPrecondition - one of them is prepared yet.
   absl::Status Settle(const std::vector<ShardGroup>& groups);
 
   // Asks for what is in doubt, tells what was not heard, forgets what is settled. To be called now
@@ -149,29 +171,68 @@ class ShardCommits {
 
  private:
   struct Prepared {
-    ShardPrepare prepare;
+    ShardPrepare prepare;  // constant while it is in the map
     ShardRecords::Slot slot = 0;
     int64_t since_ns = 0;
     std::optional<Callbacks::Alteration> alteration;
-    bool deciding = false;  // somebody carries the decision out
+    bool preparing = false;   // Prepare() has not answered yet
+    bool called_off = false;  // it is aborted, and that is to be carried out
+    bool deciding = false;    // somebody carries the decision out
   };
   struct Decided {
     ShardRecords::Slot slot = 0;
     std::set<uint32_t> untold;  // shards that have not answered Decide() yet
     std::vector<uint32_t> shards;
     bool durable = false;
+    bool telling = false;  // Commit() has not answered yet
   };
+  using Others = std::map<uint32_t, const ShardTransaction*>;  // by shard
 
   ShardCommits(Options options, Host host, std::shared_ptr<ObjectTable> table,
                std::unique_ptr<ShardRecords> records);
   absl::Status TakeUp();
-  // Has all of `asked` aborted, as far as they answer; the others ask.
+  absl::StatusOr<Others> InOrder(const std::vector<ShardTransaction>& others) const;
+  // Whether there is space now that what was removed takes none any more.
+  bool MadeRoom(const absl::Status& refused);
+  // Errors: IsWouldBlock() - all slots are taken. kResourceExhausted - the record is too large.
+  absl::StatusOr<ShardRecords::Slot> TakeSlot(const ShardRecord& record,
+                                              ShardRecords::Change* change);
+
+  absl::Status BeginGroup(ShardGroup group);
+  // Up to the own part, which is seen then and not durable yet. Where it is not committed, `asked`
+  // are those that are to be told so.
+  absl::StatusOr<Outcome> CommitHere(ShardGroup group, uint16_t writer, const Transaction& own,
+                                     const Others& others, std::vector<uint32_t>* asked);
+  absl::StatusOr<Outcome> AskOthers(ShardGroup group, const Others& others,
+                                    std::vector<uint32_t>* asked);
+  absl::StatusOr<Outcome> CommitOwn(ShardGroup group, uint16_t writer, const Transaction& own,
+                                    const Others& others);
+  // It is aborted; tells all of `asked`, as far as they answer; the others ask.
   void Abort(ShardGroup group, const std::vector<uint32_t>& asked);
+  // Those that this shard has decided; the commit point.
+  absl::Status MakeDecisionsDurable();
   // Phase two, for as long as Options::patience; adds what the shards answer to `outcome`.
   void Tell(ShardGroup group, absl::Duration patience, Outcome* outcome);
+  // `outcome` may be null.
+  absl::Status TellOne(ShardGroup group, uint32_t shard, Outcome* outcome);
+  std::set<uint32_t> Untold(ShardGroup group);
+  void EndTelling(ShardGroup group);
+
+  // Whether it may be prepared now, and then `group` is in prepared_; OK with false: it was before.
+  absl::StatusOr<bool> BeginPrepare(const ShardPrepare& prepare);
+  // Holds the objects, and has a record of that in the store, which is not durable yet.
+  absl::StatusOr<Outcome> HoldFor(const ShardPrepare& prepare);
+  absl::Status EndPrepare(ShardGroup group, absl::Status durable);
+  // Does with the store, and the table, what was decided.
+  absl::StatusOr<Outcome> DoPart(const Prepared& prepared, bool commits);
   absl::StatusOr<Outcome> CarryOut(ShardGroup group, bool commits);
+
   void AskForWhatIsInDoubt();
+  void TellWhatIsUntold();
   void ForgetWhatIsSettled();
+  // Those of `groups` that this shard has settled.
+  std::vector<ShardGroup> SettledAt(uint32_t shard, const std::vector<ShardGroup>& groups);
+  void Forget(ShardGroup group);
 
   const Options options_;
   const Host host_;
