@@ -21,6 +21,9 @@ namespace {
 constexpr size_t kRemovalsWaitingMax = 1024;
 // Objects that are looked at between two flushes, for whether they have a name.
 constexpr uint64_t kOrphansAtOnce = 4096;
+// For so long nobody joins a shard that is in doubt since it was opened: else who joins again,
+// after a rename that had come to its end, could see the name from before it.
+constexpr absl::Duration kDoubtPatience = absl::Seconds(5);
 
 absl::Status NotThere(ObjectId id) {
   return absl::NotFoundError(absl::StrCat("there is no object ", id));
@@ -34,6 +37,7 @@ absl::StatusOr<std::unique_ptr<Volume>> Volume::Make(std::shared_ptr<ObjectStore
       std::unique_ptr<Volume>(new Volume(std::move(store), std::move(options), std::move(host)));
   ABACUS_RETURN_IF_ERROR(volume->FindRoot());
   volume->BeginServers();
+  ABACUS_RETURN_IF_ERROR(volume->BeginShards());
   volume->flusher_ = std::thread([raw = volume.get()] { raw->FlushNowAndThen(); });
   return volume;
 }
@@ -47,7 +51,9 @@ Volume::Volume(std::shared_ptr<ObjectStore> store, Options options, Host host)
                                                                 .quiet = options_.quiet,
                                                                 .steady_ns = host_.steady_ns,
                                                                 .may_serve = host_.may_serve})),
+      life_((uint64_t{std::random_device()()} << 32) | std::random_device()()),
       orphans_due_ns_(callbacks_->Now() + absl::ToInt64Nanoseconds(options_.lease)),
+      doubt_ends_ns_(callbacks_->Now() + absl::ToInt64Nanoseconds(kDoubtPatience)),
       last_group_writer_(static_cast<uint16_t>(std::random_device()())) {}
 
 Volume::~Volume() {
@@ -57,6 +63,8 @@ Volume::~Volume() {
     changed_.SignalAll();
   }
   if (flusher_.joinable()) flusher_.join();
+  if (resolver_.joinable()) resolver_.join();
+  shard_commits_.reset();  // before what it alters, and holds
   callbacks_->Stop();
   // They are found to be removed when the volume is opened again.
   table_->OnRemoved(nullptr);
@@ -127,8 +135,15 @@ absl::Status Volume::Serves(uint16_t writer) const {
 
 absl::StatusOr<VolumeInfo> Volume::Join(const std::string& client, const Ref<ClientEnd>& end) {
   ABACUS_RETURN_IF_ERROR(Serves(0));
+  const bool is_in_doubt = IsInDoubt();
   MutexLock lock(mutex_);
   if (retired_) return absl::NotFoundError("the volume is being deleted");
+  if (is_in_doubt || becoming_) {
+    return absl::UnavailableError(absl::StrCat(
+        "volume '", options_.name,
+        is_in_doubt ? "' is being made whole after a restart: try again in some seconds"
+                    : "' is being made a shard: try again"));
+  }
   if (AllWritersUsed()) {
     return absl::ResourceExhaustedError(
         absl::StrCat("volume '", options_.name, "' has as many clients as it can"));
@@ -147,7 +162,9 @@ absl::StatusOr<VolumeInfo> Volume::Join(const std::string& client, const Ref<Cli
       .born_ns = born_ns_,
       .servers = options_.servers == nullptr ? std::vector<std::string>() : options_.servers->All(),
       .takeover_ns = absl::ToInt64Nanoseconds(options_.takeover),
-      .promised_ns = PromisesFor()};
+      .promised_ns = PromisesFor(),
+      .shards = shards_.load(),
+      .life = life_};
 }
 
 bool Volume::AllWritersUsed() const {
@@ -226,6 +243,7 @@ absl::Status Volume::Cease() {
   {
     MutexLock lock(mutex_);
     retired_ = true;
+    changed_.SignalAll();
     for (const auto& [id, bottom] : bottoms_) open.push_back(id);
   }
   for (const ObjectId id : open) {
@@ -327,14 +345,31 @@ absl::Status Volume::Pass(uint16_t writer, ObjectId id) {
 
 absl::StatusOr<Outcome> Volume::Commit(uint16_t writer, const Transaction& transaction) {
   ABACUS_RETURN_IF_ERROR(Serves(writer));
+  return CommitBy(writer, transaction,
+                  [&](const Transaction& whole) { return CommitParts(writer, whole); });
+}
+
+// Nobody says but the server itself that it is a shard.
+absl::Status Volume::CheckChange(const InodeChange& change) {
+  for (const XattrChange& xattr : change.xattrs) {
+    if (xattr.name != kShardsXattr) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", kShardsXattr, "' is none of a client's attributes"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Outcome> Volume::CommitBy(uint16_t writer, const Transaction& transaction,
+                                         Committing commit) {
   const auto makes = [](const Part& part) { return part.creation.has_value(); };
   const auto& parts = transaction.parts;
+  for (const Part& part : parts) ABACUS_RETURN_IF_ERROR(CheckChange(part.change));
   const auto made = std::find_if(parts.begin(), parts.end(), makes);
   if (made != parts.end() && std::any_of(std::next(made), parts.end(), makes)) {
     return absl::InvalidArgumentError("a transaction makes one object at most");
   }
-  auto outcome = made == parts.end() ? CommitParts(writer, transaction)
-                                     : CommitMaking(writer, transaction, *made);
+  auto outcome =
+      made == parts.end() ? commit(transaction) : CommitMaking(writer, transaction, *made, commit);
   if (!outcome.ok() || outcome->state != CommitState::kCommitted) return outcome;
   for (const Part& part : parts) {
     if (part.closes) Close(writer, part.id).IgnoreError();  // who had it open knows that it had
@@ -343,7 +378,7 @@ absl::StatusOr<Outcome> Volume::Commit(uint16_t writer, const Transaction& trans
 }
 
 absl::StatusOr<Outcome> Volume::CommitMaking(uint16_t writer, const Transaction& transaction,
-                                             const Part& made) {
+                                             const Part& made, Committing commit) {
   ABACUS_RETURN_IF_ERROR(callbacks_->Check(writer));
   const ColumnServers::Making making(servers_.get());
   Transaction whole = transaction;
@@ -354,12 +389,15 @@ absl::StatusOr<Outcome> Volume::CommitMaking(uint16_t writer, const Transaction&
         absl::StrCat("client ", writer, " has not reserved object ", made.id));
   }
   // Whoever finds its name opens it after its layers are there.
-  const Turns::Turn turn(openings_, made.id);
+  std::optional<Turns::Turn> turn;
+  if (made.creation->opens) turn.emplace(openings_, made.id);
   // Before anybody can change it.
   const Version given = callbacks_->Know(std::vector<ObjectId>{made.id}, writer).front();
-  auto outcome = CommitParts(writer, whole);
+  auto outcome = commit(whole);
   if (!outcome.ok() || outcome->state != CommitState::kCommitted) {
     callbacks_->Forgotten(made.id, writer, given);
+    // It is there, and has its name, unless this server dies.
+    if (runtime::IsOutcomeUnknown(outcome.status())) return outcome;
     // Who is refused tries again with the same. An identifier that an object had is not used again.
     const bool is_new = outcome.ok() || absl::IsNotFound(table_->Discard(made.id));
     if (is_new) PutReserved(writer, made.id);
@@ -394,17 +432,25 @@ absl::StatusOr<Outcome> Volume::CommitParts(uint16_t writer, const Transaction& 
     ABACUS_RETURN_IF_ERROR(table_->FlushAndRemove());
     outcome = table_->Commit(writer, transaction);
   }
+  Count(outcome);
+  HurryRemovals();
+  return outcome;
+}
+
+void Volume::Count(const absl::StatusOr<Outcome>& outcome) {
   if (outcome.ok() && outcome->state == CommitState::kCommitted) ++committed_;
   if (outcome.ok() && outcome->state == CommitState::kStale) ++stale_;
-  if (table_->waiting_removals() >= kRemovalsWaitingMax) {
-    MutexLock lock(mutex_);
-    changed_.SignalAll();
-  }
-  return outcome;
+}
+
+void Volume::HurryRemovals() {
+  if (table_->waiting_removals() < kRemovalsWaitingMax) return;
+  MutexLock lock(mutex_);
+  changed_.SignalAll();
 }
 
 absl::StatusOr<Node> Volume::Change(uint16_t writer, ObjectId id, const InodeChange& change) {
   ABACUS_RETURN_IF_ERROR(Serves(writer));
+  ABACUS_RETURN_IF_ERROR(CheckChange(change));
   ABACUS_ASSIGN_OR_RETURN(const Callbacks::Alteration lasting,
                           callbacks_->BeginAlter({id}, writer));
   return table_->Change(writer, id, change);

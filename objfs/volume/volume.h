@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -57,8 +58,10 @@ struct VolumeInfo {
   int64_t promised_ns = 0;  // as from Renew()
   // How many shards the volume has (shard.h), of which this is one; a client joins each of them.
   uint32_t shards = 1;
+  // Tells the volume's openings apart: a client's number is another client's after the next one.
+  uint64_t life = 0;
   ABACUS_FIELDS(name, root, writer, file_stack, directory_stack, lease_ns, born_ns, servers,
-                takeover_ns, promised_ns, shards)
+                takeover_ns, promised_ns, shards, life)
 };
 
 // Files with columns, and where to go on looking for more.
@@ -179,6 +182,8 @@ class Volume final : public runtime::AnchoredObject {
   // the server's own: it is not listed and keeps nobody from deleting the volume. Its number is
   // given again when all others were. At `end` it is told what breaks; without one it may keep
   // nothing.
+  // Errors: kUnavailable - for seconds after the volume was opened: transactions with other shards
+  //         were under way then, and their ends are being asked for.
   absl::StatusOr<VolumeInfo> Join(const std::string& client, const runtime::Ref<ClientEnd>& end);
   // The client lives, and what it was promised holds for another lease, or for as long as no other
   // server can come to answer for the volume, if that is less: for so many nanoseconds, counted
@@ -374,13 +379,30 @@ class Volume final : public runtime::AnchoredObject {
   bool TakeReserved(uint16_t writer, ObjectId id);
   void PutReserved(uint16_t writer, ObjectId id);
   absl::StatusOr<Outcome> CommitParts(uint16_t writer, const Transaction& transaction);
+  using Committing = absl::FunctionRef<absl::StatusOr<Outcome>(const Transaction& whole)>;
+  // What all transactions of clients have in common; `commit` commits it.
+  absl::StatusOr<Outcome> CommitBy(uint16_t writer, const Transaction& transaction,
+                                   Committing commit);
   // One of whose parts makes an object.
   absl::StatusOr<Outcome> CommitMaking(uint16_t writer, const Transaction& transaction,
-                                       const Part& made);
+                                       const Part& made, Committing commit);
+  void Count(const absl::StatusOr<Outcome>& outcome);
+  // Where many removals wait, has them done now.
+  void HurryRemovals();
+  // Errors: kInvalidArgument - it changes what no client may.
+  static absl::Status CheckChange(const InodeChange& change);
   // The layers of an object that was just made and is open. In its turn of `openings_`.
   runtime::Ref<Layer> LayerOfMade(uint16_t writer, ObjectId id);
-  // Where its root says that it is a shard of several (volume_shards.cc).
+  // volume_shards.cc: where its root says that it is a shard of several.
   absl::Status BeginShards();
+  absl::Status SetShards(uint32_t shards);
+  ShardCommits::Host ShardsHost();
+  // Errors: kFailedPrecondition - it is no shard.
+  absl::StatusOr<ShardCommits*> Together();
+  // Whether it is not known yet what came of transactions from before it was opened.
+  bool IsInDoubt();
+  // False: there is no time for more, as the volume is being ended here.
+  bool RestBetweenTries(absl::Duration time);
   void ResolveShards();
   void FlushNowAndThen();
   void DropTheSilent();
@@ -394,11 +416,13 @@ class Volume final : public runtime::AnchoredObject {
   std::unique_ptr<ColumnServers> servers_;  // constant after Make()
   std::atomic<uint64_t> committed_{0}, stale_{0};
   std::atomic<uint64_t> column_openings_{0};
-  std::atomic<uint32_t> shards_{1};
-  std::unique_ptr<ShardCommits> shard_commits_;  // null: there is one shard. Constant after Make()
+  std::atomic<uint32_t> shards_{1};  // others than 1: there are shard_commits_, and they stay
+  std::unique_ptr<ShardCommits> shard_commits_;
+  const uint64_t life_;  // VolumeInfo::life
   ObjectId root_ = 0;
   int64_t born_ns_ = 0;                        // the root's
   const int64_t orphans_due_ns_;               // steady
+  const int64_t doubt_ends_ns_;                // steady; from then on who is in doubt waits alone
   std::optional<ObjectId> orphans_after_ = 0;  // the flusher's; nullopt: all are looked through
   VolumeLocks locks_;
   // Opening and closing of one object happen one after the other: its layers are made by the first
@@ -416,6 +440,8 @@ class Volume final : public runtime::AnchoredObject {
   std::set<uint16_t> group_writers_ ABSL_GUARDED_BY(mutex_);
   uint16_t last_group_writer_ ABSL_GUARDED_BY(mutex_);
   bool retired_ ABSL_GUARDED_BY(mutex_) = false;
+  bool becoming_ ABSL_GUARDED_BY(mutex_) = false;      // a shard: nobody joins meanwhile
+  bool resolves_now_ ABSL_GUARDED_BY(mutex_) = false;  // the resolver is to wait no longer
   absl::flat_hash_map<ObjectId, Bottom> bottoms_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<ObjectId, Witness> witnesses_ ABSL_GUARDED_BY(mutex_);
   // By writer: what it may make objects as.

@@ -1,0 +1,263 @@
+// Volume: that it may be a shard of several (shard.h).
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "objfs/volume/volume.h"
+#include "runtime/base/status.h"
+
+namespace abacus::objfs {
+
+using runtime::MutexLock;
+using runtime::Ref;
+
+namespace {
+
+// How often it is looked whether what is under way can go on, or is over; and whether there is any.
+constexpr std::chrono::milliseconds kResolveEvery{500}, kLookForWork{1000};
+// With so many records the look comes at once: there are kSlots of them.
+constexpr size_t kRecordsWaitingMax = ShardRecords::kSlots / 4;
+
+class PeersByName final : public ShardPeers {
+ public:
+  using FindShard = std::function<absl::StatusOr<Ref<Volume>>(uint32_t shard)>;
+
+  explicit PeersByName(FindShard find) : find_(std::move(find)) {}
+
+  absl::StatusOr<Outcome> Prepare(uint32_t shard, const ShardPrepare& prepare) override {
+    ABACUS_ASSIGN_OR_RETURN(const Ref<Volume> volume, Find(shard));
+    return volume->PrepareShard(prepare);
+  }
+  absl::StatusOr<Outcome> Decide(uint32_t shard, ShardGroup group, bool commits) override {
+    ABACUS_ASSIGN_OR_RETURN(const Ref<Volume> volume, Find(shard));
+    return volume->DecideShard(group, commits);
+  }
+  absl::StatusOr<ShardDecision> DecisionOf(uint32_t shard, ShardGroup group) override {
+    ABACUS_ASSIGN_OR_RETURN(const Ref<Volume> volume, Find(shard));
+    return volume->DecisionOfShards(group);
+  }
+  absl::Status Settle(uint32_t shard, const std::vector<ShardGroup>& groups) override {
+    ABACUS_ASSIGN_OR_RETURN(const Ref<Volume> volume, Find(shard));
+    return volume->SettleShards(groups);
+  }
+
+ private:
+  // What is not found is as far away as what does not answer.
+  absl::StatusOr<Ref<Volume>> Find(uint32_t shard) const {
+    if (find_ == nullptr) {
+      return runtime::MakeError(runtime::ErrorKind::kNodeUnreachable,
+                                "this server knows no way to other shards of its volumes");
+    }
+    absl::StatusOr<Ref<Volume>> volume = find_(shard);
+    if (volume.ok()) return volume;
+    return runtime::MakeError(runtime::ErrorKind::kNodeUnreachable,
+                              runtime::ToStd(volume.status().message()));
+  }
+
+  const FindShard find_;
+};
+
+}  // namespace
+
+// -- beginning ------------------------------------------------------------------------------------
+
+absl::Status Volume::BeginShards() {
+  ABACUS_ASSIGN_OR_RETURN(const Node root, table_->Stat(root_));
+  const auto found = root.inode.xattrs.find(kShardsXattr);
+  if (found == root.inode.xattrs.end()) return absl::OkStatus();
+  const absl::StatusOr<ShardState> state = ShardState::Parse(found->second);
+  ShardCommits::Options options;
+  options.shard = PlaceOfShard(options_.name).shard;
+  if (!state.ok() || options.shard >= state->count) {
+    return absl::DataLossError(absl::StrCat(
+        "the root of volume '", options_.name, "' says '", found->second,
+        "' of the volume's shards, which is not true of this one. Nothing was changed: move it ",
+        "back to the name that it was made with, or let a server with a copy of it take over"));
+  }
+  ABACUS_ASSIGN_OR_RETURN(std::unique_ptr<ShardRecords> records,
+                          ShardRecords::Open(table_->shared_store(), state->records));
+  ABACUS_ASSIGN_OR_RETURN(shard_commits_,
+                          ShardCommits::Make(options, ShardsHost(), table_, std::move(records)));
+  shards_ = state->count;  // from here on others see them
+  resolver_ = std::thread([this] { ResolveShards(); });
+  return absl::OkStatus();
+}
+
+ShardCommits::Host Volume::ShardsHost() {
+  ShardCommits::Host host;
+  host.peers = std::make_shared<PeersByName>(host_.find_shard);
+  host.serves = [this] { return Serves(0); };
+  host.begin_alter = [this](std::vector<ObjectId> ids, uint16_t writer) {
+    return callbacks_->BeginAlter(std::move(ids), writer);
+  };
+  host.go_on_altering = [this](std::vector<ObjectId> ids) {
+    return callbacks_->GoOnAltering(std::move(ids));
+  };
+  host.released = [this](const std::vector<ObjectId>& ids) {
+    // Who waits to change several objects waits for whichever is named.
+    callbacks_->WakeAll(ids.empty() ? root_ : ids.front(), table_->TakeRefused(ids));
+  };
+  host.steady_ns = [this] { return callbacks_->Now(); };
+  host.rest = [this](absl::Duration time) { return RestBetweenTries(time); };
+  return host;
+}
+
+absl::Status Volume::BecomeShard(uint32_t shards) {
+  ABACUS_RETURN_IF_ERROR(Serves(0));
+  const uint32_t own = PlaceOfShard(options_.name).shard;
+  if (shards < 2 || shards > kShardsMax || own >= shards) {
+    return absl::InvalidArgumentError(absl::StrCat("volume '", options_.name, "' is shard ", own,
+                                                   ", and cannot be one of ", shards, ": 2 to ",
+                                                   kShardsMax, " can be"));
+  }
+  const Turns::Turn turn(openings_, root_);
+  if (shards_ == shards) return absl::OkStatus();
+  if (shards_ != 1) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "volume '", options_.name, "' has ", shards_.load(), " shards: their number stays"));
+  }
+  {
+    MutexLock lock(mutex_);
+    if (!clients_.empty()) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "volume '", options_.name, "' has ", clients_.size(), " client(s), '",
+          clients_.begin()->second, "' among them: it can be made a shard before it has any"));
+    }
+    becoming_ = true;
+  }
+  absl::Status became = SetShards(shards);
+  if (became.ok()) became = BeginShards();
+  MutexLock lock(mutex_);
+  becoming_ = false;
+  return became;
+}
+
+absl::Status Volume::SetShards(uint32_t shards) {
+  ABACUS_ASSIGN_OR_RETURN(const Node root, table_->Stat(root_));
+  const auto found = root.inode.xattrs.find(kShardsXattr);
+  if (found != root.inode.xattrs.end()) {  // it was set, and who asked was not told
+    const absl::StatusOr<ShardState> state = ShardState::Parse(found->second);
+    if (state.ok() && state->count == shards) return table_->Flush(root_);
+    return absl::FailedPreconditionError(absl::StrCat(
+        "volume '", options_.name, "' has another number of shards: '", found->second, "'"));
+  }
+  ABACUS_ASSIGN_OR_RETURN(const ObjectId records, table_->Reserve());
+  Transaction transaction;
+  // A link that no name is: nobody takes it for an orphan.
+  Part made{.id = records};
+  made.creation.emplace();
+  made.creation->inode.mode = ShardRecords::kMode;
+  made.change.links = 1;
+  Part own{.id = root_};
+  own.change.xattrs.push_back({.name = kShardsXattr,
+                               .value = ShardState{.count = shards, .records = records}.Format(),
+                               .rule = XattrRule::kMustBeNew});
+  transaction.parts = {std::move(made), std::move(own)};
+  const absl::StatusOr<Outcome> outcome = table_->Commit(0, transaction);
+  if (!outcome.ok()) {
+    table_->Discard(records).IgnoreError();  // it may not have come to that
+    return outcome.status();
+  }
+  if (outcome->state != CommitState::kCommitted) {
+    return absl::DataLossError(absl::StrCat("the root of volume '", options_.name, "' is gone"));
+  }
+  ABACUS_RETURN_IF_ERROR(table_->Flush(root_));
+  return Serves(0);
+}
+
+absl::StatusOr<ShardCommits*> Volume::Together() {
+  if (shards_ > 1) return shard_commits_.get();
+  return absl::FailedPreconditionError(
+      absl::StrCat("volume '", options_.name, "' has one shard only"));
+}
+
+// -- transactions ---------------------------------------------------------------------------------
+
+absl::StatusOr<Outcome> Volume::CommitTogether(uint16_t writer, const Transaction& own,
+                                               const std::vector<ShardTransaction>& others) {
+  ABACUS_RETURN_IF_ERROR(Serves(writer));
+  ABACUS_ASSIGN_OR_RETURN(ShardCommits* const together, Together());
+  ABACUS_RETURN_IF_ERROR(callbacks_->Check(writer));
+  for (const Part& part : own.parts) {
+    if (!part.creation.has_value() || !part.creation->opens) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("object ", part.id, " is made by a transaction over several shards, which ",
+                     "opens nothing: open it afterwards"));
+  }
+  absl::StatusOr<Outcome> outcome = CommitBy(writer, own, [&](const Transaction& whole) {
+    return together->Commit(writer, whole, others);
+  });
+  Count(outcome);
+  HurryRemovals();
+  if (together->records_used() >= kRecordsWaitingMax) {
+    MutexLock lock(mutex_);
+    resolves_now_ = true;
+    changed_.SignalAll();
+  }
+  return outcome;
+}
+
+absl::StatusOr<Outcome> Volume::PrepareShard(const ShardPrepare& prepare) {
+  ABACUS_RETURN_IF_ERROR(Serves(prepare.writer));
+  ABACUS_ASSIGN_OR_RETURN(ShardCommits* const together, Together());
+  // It has not joined this volume since it was opened, and its number may be another one's.
+  if (prepare.life != 0 && prepare.life != life_) return NoClient(prepare.writer);
+  for (const Part& part : prepare.transaction.parts) {
+    ABACUS_RETURN_IF_ERROR(CheckChange(part.change));
+  }
+  return together->Prepare(prepare);
+}
+
+absl::StatusOr<Outcome> Volume::DecideShard(uint64_t group, bool commits) {
+  ABACUS_ASSIGN_OR_RETURN(ShardCommits* const together, Together());
+  absl::StatusOr<Outcome> outcome = together->Decide(group, commits);
+  HurryRemovals();
+  return outcome;
+}
+
+absl::Status Volume::SettleShards(const std::vector<uint64_t>& groups) {
+  ABACUS_ASSIGN_OR_RETURN(ShardCommits* const together, Together());
+  return together->Settle(groups);
+}
+
+absl::StatusOr<ShardDecision> Volume::DecisionOfShards(uint64_t group) {
+  ABACUS_ASSIGN_OR_RETURN(ShardCommits* const together, Together());
+  return together->DecisionOf(group);
+}
+
+// -- the resolver ---------------------------------------------------------------------------------
+
+bool Volume::IsInDoubt() {
+  return shards_ > 1 && callbacks_->Now() < doubt_ends_ns_ && shard_commits_->in_doubt() > 0;
+}
+
+bool Volume::RestBetweenTries(absl::Duration time) {
+  const auto due = std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(time);
+  MutexLock lock(mutex_);
+  while (!stopping_ && !retired_ && changed_.WaitUntil(mutex_, due)) {
+  }
+  return !stopping_ && !retired_;
+}
+
+void Volume::ResolveShards() {
+  mutex_.Lock();
+  while (!stopping_) {
+    resolves_now_ = false;
+    mutex_.Unlock();
+    shard_commits_->Tick();
+    const bool has_work = shard_commits_->records_used() > 0;
+    const auto due = std::chrono::steady_clock::now() + (has_work ? kResolveEvery : kLookForWork);
+    mutex_.Lock();
+    while (!stopping_ && !resolves_now_ && changed_.WaitUntil(mutex_, due)) {
+    }
+  }
+  mutex_.Unlock();
+}
+
+}  // namespace abacus::objfs
