@@ -14,6 +14,7 @@
 #include "objfs/fs/file_system_impl.h"
 #include "objfs/fs/permissions.h"
 #include "objfs/fs/stack_rules.h"
+#include "objfs/volume/shard.h"
 #include "runtime/base/status.h"
 
 namespace abacus::objfs {
@@ -112,7 +113,7 @@ absl::StatusOr<std::string> FileSystemImpl::GetXattr(const Caller& caller, Objec
   if (name == kStateXattr) return StateOf(node);
   if (name == kColumnsXattr && node.inode.IsSpread()) return ColumnsOfFile(node);
   const auto found = node.inode.xattrs.find(name);
-  if (found != node.inode.xattrs.end()) return found->second;
+  if (found != node.inode.xattrs.end() && name != kShardsXattr) return found->second;
   return FsStatus(FsError::kNoAttribute, absl::StrCat("there is no attribute '", name, "'"));
 }
 
@@ -122,6 +123,9 @@ absl::Status FileSystemImpl::CheckOwnXattr(const XattrChange& change) const {
   }
   if (change.name == kStateXattr) {
     return FsStatus(FsError::kNotPermitted, "what layers tell of themselves can be read only");
+  }
+  if (change.name == kShardsXattr) {
+    return FsStatus(FsError::kNotPermitted, "the servers alone say how many shards a volume has");
   }
   if (!change.value.has_value()) return absl::OkStatus();
   if (change.name == kStackXattr) return CheckStackText(*change.value);
@@ -195,6 +199,7 @@ absl::StatusOr<std::vector<std::string>> FileSystemImpl::ListXattrs(const Caller
   ABACUS_ASSIGN_OR_RETURN(const Node node, NodeOf(file));
   std::vector<std::string> names;
   for (const auto& [name, value] : node.inode.xattrs) {
+    if (name == kShardsXattr) continue;  // the servers' own
     if (!absl::StartsWith(name, "trusted.") || caller.uid == 0) names.push_back(name);
   }
   return names;
