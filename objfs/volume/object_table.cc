@@ -1,6 +1,7 @@
 #include "objfs/volume/object_table.h"
 
 #include <algorithm>
+#include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -22,7 +23,8 @@ ObjectTable::ObjectTable(std::shared_ptr<ObjectStore> store, std::function<int64
     : store_(std::move(store)),
       now_ns_(std::move(now_ns)),
       whole_read_sets_(whole_read_sets),
-      clock_(0, [now = now_ns_] { return now() / 1000; }) {}
+      clock_(0, [now = now_ns_] { return now() / 1000; }),
+      tree_((uint64_t{std::random_device()()} << 32) | std::random_device()()) {}
 
 Version ObjectTable::Next(uint16_t writer) { return Version::Of(clock_.Next().ticks(), writer); }
 

@@ -200,7 +200,9 @@ class ObjectTable {
   const bool whole_read_sets_;
   HybridClock clock_;
   Turns turns_;
-  std::atomic<uint64_t> tree_{1};
+  // Begins anywhere: a value from before a restart, which a transaction of another table may name,
+  // is not given a second time.
+  std::atomic<uint64_t> tree_;
 
   runtime::Mutex mutex_;
   absl::flat_hash_map<ObjectId, Opened> opened_ ABSL_GUARDED_BY(mutex_);
