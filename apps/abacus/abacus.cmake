@@ -67,3 +67,8 @@ abacus_test(abacus_failover_end_to_end_test
   DEPS abacus_command_testing abacus_testing nlohmann_json::nlohmann_json
   NOASAN "not yet run whole with the address sanitizer since the mount keeps its open handles"
   LABELS serial TIMEOUT 300 SHARDS 4)
+abacus_test(abacus_shards_end_to_end_test
+  SRCS abacus/shards_end_to_end_test.cc
+  DEPS abacus_command_testing abacus_testing nlohmann_json::nlohmann_json
+  NOASAN "not yet run whole with the address sanitizer since the mount keeps its open handles"
+  LABELS serial TIMEOUT 300 SHARDS 3)
