@@ -74,8 +74,8 @@ absl::StatusOr<std::vector<ListedVolume>> AllVolumes(runtime::Node& node, const 
   for (ListedVolume& volume : all) {
     for (uint32_t shard = 0; volume.shards > 1 && shard < volume.shards; ++shard) {
       if (volume.there.contains(shard)) continue;
-      auto summary = SummaryOf(node, objfs::ShardName(volume.name, shard));
-      if (summary.ok()) volume.there[shard] = *std::move(summary);
+      const auto summary = SummaryOf(node, objfs::ShardName(volume.name, shard));
+      if (summary.ok()) volume.there[shard] = *summary;
       // Without its first shard there is no volume, whatever is left of the others.
       if (shard == 0 && absl::IsNotFound(summary.status())) volume.shards = 1;
     }

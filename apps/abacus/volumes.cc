@@ -326,7 +326,7 @@ absl::StatusOr<std::vector<std::string>> ShardNames(runtime::Node& node, const s
   if (!shards.ok() && ServersOf(sets, second, &ignored).empty()) return names;
   if (!shards.ok()) {
     const absl::StatusOr<Ref<VolumeSet>> first = FirstServerOf(node, name);
-    shards = first.ok() ? ShardsOf(*first, name) : first.status();
+    shards = first.ok() ? ShardsOf(*first, name) : absl::StatusOr<uint32_t>(first.status());
   }
   if (HasNone(shards.status())) {
     return absl::NotFoundError(
