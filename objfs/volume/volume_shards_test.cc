@@ -1,0 +1,169 @@
+// A volume that is a shard, without the others.
+
+#include <sys/stat.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "objfs/store/local_object_store.h"
+#include "objfs/store/memory_disk.h"
+#include "objfs/store/object_id.h"
+#include "objfs/volume/shard.h"
+#include "objfs/volume/shard_commits.h"
+#include "objfs/volume/volume.h"
+
+namespace abacus::objfs {
+namespace {
+
+class VolumeShardsTest : public ::testing::Test {
+ protected:
+  VolumeShardsTest() { Open("home~1"); }
+
+  // As after a stop of its server.
+  absl::Status TryOpen(const std::string& name) {
+    volume_.reset();
+    auto store = LocalObjectStore::Open(disk_, {.ids_begin = FirstIdOf(1, 1)});
+    if (!store.ok()) return store.status();
+    Volume::Host host;
+    host.now_ns = [] { return int64_t{1'700'000'000} * 1'000'000'000; };
+    host.steady_ns = [this] { return steady_ns_.load(); };
+    auto volume = Volume::Make(*std::move(store), {.name = name}, std::move(host));
+    if (!volume.ok()) return volume.status();
+    volume_ = *std::move(volume);
+    return absl::OkStatus();
+  }
+  void Open(const std::string& name) {
+    const absl::Status opened = TryOpen(name);
+    ASSERT_TRUE(opened.ok()) << opened;
+  }
+  absl::StatusOr<VolumeInfo> Join() { return volume_->Join("client", {}); }
+  static InodeChange SetsShards() {
+    InodeChange change;
+    change.xattrs.push_back({.name = kShardsXattr, .value = "2 1", .rule = XattrRule::kAny});
+    return change;
+  }
+  // Of its root, for a group of shard 0.
+  ShardPrepare RootOf(const VolumeInfo& info) {
+    ShardPrepare prepare{.group = FirstIdOf(0, 1) + 77, .coordinator = 0, .writer = info.writer};
+    prepare.transaction.parts.push_back({.id = info.root});
+    return prepare;
+  }
+
+  MemoryDisk disk_;
+  std::atomic<int64_t> steady_ns_{1'000'000'000};
+  std::unique_ptr<Volume> volume_;
+};
+
+TEST_F(VolumeShardsTest, IsOneFromThenOn) {
+  EXPECT_EQ(*volume_->Shards(), 1u);
+  EXPECT_TRUE(absl::IsFailedPrecondition(volume_->SettleShards({})));
+  EXPECT_TRUE(absl::IsInvalidArgument(volume_->BecomeShard(1)));
+  EXPECT_TRUE(absl::IsInvalidArgument(volume_->BecomeShard(kShardsMax + 1)));
+  ASSERT_TRUE(volume_->BecomeShard(3).ok());
+  EXPECT_TRUE(volume_->BecomeShard(3).ok());
+  EXPECT_TRUE(absl::IsFailedPrecondition(volume_->BecomeShard(2)));
+  const auto first = Join();
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_EQ(first->shards, 3u);
+  Open("home~1");
+  const auto second = Join();
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_EQ(second->shards, 3u);
+  EXPECT_EQ(second->root, first->root);
+  EXPECT_NE(second->life, first->life);
+  // Under another name it would take itself for another shard.
+  EXPECT_TRUE(absl::IsDataLoss(TryOpen("home~3")));
+  Open("home~1");
+}
+
+TEST_F(VolumeShardsTest, BecomesNoneOnceItHasClients) {
+  ASSERT_TRUE(Join().ok());
+  EXPECT_TRUE(absl::IsFailedPrecondition(volume_->BecomeShard(2)));
+  EXPECT_EQ(*volume_->Shards(), 1u);
+}
+
+TEST_F(VolumeShardsTest, NoClientSaysThatItIsOne) {
+  ASSERT_TRUE(volume_->BecomeShard(2).ok());
+  const auto info = Join();
+  ASSERT_TRUE(info.ok()) << info.status();
+  EXPECT_TRUE(
+      absl::IsInvalidArgument(volume_->Change(info->writer, info->root, SetsShards()).status()));
+  Transaction transaction;
+  transaction.parts.push_back({.id = info->root});
+  transaction.parts.back().change = SetsShards();
+  EXPECT_TRUE(absl::IsInvalidArgument(volume_->Commit(info->writer, transaction).status()));
+  EXPECT_TRUE(
+      absl::IsInvalidArgument(volume_->CommitTogether(info->writer, transaction, {}).status()));
+  ShardPrepare prepare = RootOf(*info);
+  prepare.transaction = transaction;
+  EXPECT_TRUE(absl::IsInvalidArgument(volume_->PrepareShard(prepare).status()));
+}
+
+TEST_F(VolumeShardsTest, WhatCannotBeDoneTogetherMakesNothing) {
+  ASSERT_TRUE(volume_->BecomeShard(2).ok());
+  const auto info = Join();
+  ASSERT_TRUE(info.ok()) << info.status();
+  const auto ids = volume_->Reserve(info->writer, 1);
+  ASSERT_TRUE(ids.ok()) << ids.status();
+  Transaction own;
+  own.parts.push_back({.id = ids->front()});
+  own.parts.back().creation.emplace().inode.mode = S_IFDIR | 0755;
+  own.parts.back().change.links = 2;
+  const std::vector<ShardTransaction> others = {{.shard = 0, .writer = 1, .transaction = {}}};
+  // What it would have made stays the client's.
+  for (int again = 0; again < 2; ++again) {
+    const auto outcome = volume_->CommitTogether(info->writer, own, others);
+    EXPECT_EQ(ShardThatIsAway(outcome.status()), 0u) << outcome.status();
+    const auto nodes = volume_->Stat(*ids);
+    ASSERT_TRUE(nodes.ok()) << nodes.status();
+    EXPECT_EQ(nodes->front().id, 0u);
+  }
+  // With nobody else it is a transaction like others.
+  const auto outcome = volume_->CommitTogether(info->writer, own, {});
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(outcome->state, CommitState::kCommitted);
+  EXPECT_EQ(volume_->Stat(*ids)->front().inode.links, 2u);
+  own.parts.back().creation->opens = true;
+  EXPECT_TRUE(absl::IsInvalidArgument(volume_->CommitTogether(info->writer, own, others).status()));
+}
+
+TEST_F(VolumeShardsTest, AClientOfAnotherLifeIsNone) {
+  ASSERT_TRUE(volume_->BecomeShard(2).ok());
+  const auto info = Join();
+  ASSERT_TRUE(info.ok()) << info.status();
+  ShardPrepare prepare = RootOf(*info);
+  prepare.life = info->life + 1;
+  EXPECT_TRUE(IsNoClient(volume_->PrepareShard(prepare).status()));
+  prepare.life = info->life;
+  EXPECT_TRUE(volume_->PrepareShard(prepare).ok());
+  EXPECT_TRUE(volume_->DecideShard(prepare.group, /*commits=*/false).ok());
+}
+
+TEST_F(VolumeShardsTest, NobodyJoinsForAWhileWhileItIsInDoubt) {
+  ASSERT_TRUE(volume_->BecomeShard(2).ok());
+  const auto info = Join();
+  ASSERT_TRUE(info.ok()) << info.status();
+  const ShardPrepare prepare = RootOf(*info);
+  ASSERT_TRUE(volume_->PrepareShard(prepare).ok());
+  Open("home~1");
+  EXPECT_TRUE(absl::IsUnavailable(Join().status()));
+  steady_ns_ += int64_t{6} * 1'000'000'000;
+  const auto later = Join();
+  ASSERT_TRUE(later.ok()) << later.status();
+  // Who changes what it is about comes again, and others do not.
+  Transaction transaction;
+  transaction.parts.push_back({.id = info->root});
+  EXPECT_TRUE(IsWouldBlock(volume_->Commit(later->writer, transaction).status()));
+  ASSERT_TRUE(volume_->DecideShard(prepare.group, /*commits=*/true).ok());
+  EXPECT_TRUE(volume_->Commit(later->writer, transaction).ok());
+  Open("home~1");
+  EXPECT_TRUE(Join().ok());
+}
+
+}  // namespace
+}  // namespace abacus::objfs
