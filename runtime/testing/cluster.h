@@ -5,6 +5,7 @@
 // joined over loopback. Threads, sockets and locks are the real ones; only who is dead is decided
 // by the test, which knows.
 
+#include <atomic>
 #include <chrono>
 #include <climits>
 #include <cstdint>
@@ -121,7 +122,7 @@ class ClusterNode {
   std::unique_ptr<Transport> transport_;
   std::unique_ptr<BindingManager> binding_;
   std::unique_ptr<Migrator> migrator_;
-  bool dead_ = false;
+  std::atomic<bool> dead_{false};  // one may die while others work
   bool stopped_ = false;
 };
 
