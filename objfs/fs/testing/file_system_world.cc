@@ -14,6 +14,8 @@
 #include "objfs/raid/shared_columns.h"
 #include "objfs/spread/spread_layer.h"
 #include "objfs/store/local_object_store.h"
+#include "objfs/store/object_id.h"
+#include "objfs/volume/shard.h"
 #include "runtime/object/manager.h"
 
 namespace abacus::objfs::testing {
@@ -53,30 +55,44 @@ FileSystemWorld::FileSystemWorld(size_t nodes, Disk* disk, std::function<int64_t
       quiet_(quiet),
       more_types_(std::move(more_types)),
       open_store_(std::move(open_store)),
-      disk_(disk == nullptr ? &memory_ : disk),
       column_disks_(std::move(column_disks)),
       column_memories_(column_servers),
       columns_(column_servers) {
   column_disks_.resize(column_servers);
+  TakeDisks({disk});
+  Begin();
+}
+
+FileSystemWorld::FileSystemWorld(size_t nodes, const ShardsOptions& shards,
+                                 std::function<int64_t()> steady_clock_ns, absl::Duration quiet)
+    : steady_ns(std::move(steady_clock_ns)),
+      nodes_(nodes),
+      lease_(absl::Seconds(30)),
+      quiet_(quiet),
+      faults_(shards.faults) {
+  std::vector<Disk*> disks = shards.disks;
+  disks.resize(shards.count);
+  TakeDisks(disks);
   Begin();
 }
 
 FileSystemWorld::~FileSystemWorld() { End(); }
 
-void FileSystemWorld::LoseServer() {
+void FileSystemWorld::LoseServer(size_t shard) {
+  Server& server = servers_[shard];
   {
     runtime::MutexLock lock(mutex_);
-    published_ = runtime::Rid();
+    server.published = runtime::Rid();
   }
-  (*cluster_)[server_].binding().Destroy(volume_.rid()).IgnoreError();
-  volume_ = runtime::Ref<Volume>();
-  cluster_->Kill(server_);
-  store_.reset();
+  (*cluster_)[server.node].binding().Destroy(server.volume.rid()).IgnoreError();
+  server.volume = runtime::Ref<Volume>();
+  cluster_->Kill(server.node);
+  server.store.reset();
 }
 
-void FileSystemWorld::StartServer(size_t node) {
-  server_ = node;
-  BeginVolume();
+void FileSystemWorld::StartServer(size_t node, size_t shard) {
+  servers_[shard].node = node;
+  BeginVolume(shard);
 }
 
 void FileSystemWorld::LoseColumns(size_t i) {
@@ -136,10 +152,8 @@ std::unique_ptr<FileSystem> FileSystemWorld::Client(size_t node, const std::stri
   host.locks.end = [&binding](const runtime::Ref<LockClient>& client) {
     binding.Destroy(client.rid()).IgnoreError();
   };
-  host.find_volume = [this, &binding](const std::string&) -> absl::StatusOr<runtime::Ref<Volume>> {
-    runtime::MutexLock lock(mutex_);
-    if (published_ == runtime::Rid()) return absl::UnavailableError("there is no server now");
-    return binding.RefTo<Volume>(published_);
+  host.find_volume = [this, &binding](const std::string& name) {
+    return VolumeOf(PlaceOfShard(name).shard, binding);
   };
   host.steady_ns = steady_ns;
   host.now_us = [this] {
@@ -148,15 +162,25 @@ std::unique_ptr<FileSystem> FileSystemWorld::Client(size_t node, const std::stri
                                .count();
   };
   if (change_host) change_host(node, host);
-  auto made = FileSystem::Make((*cluster_)[node].RefTo<Volume>(volume_.rid()), kinds_, host,
-                               {.client = absl::StrCat("client ", node), .file_stack = file_stack});
-  EXPECT_TRUE(made.ok()) << made.status();
+  const auto make = [&] {
+    return FileSystem::Make((*cluster_)[node].RefTo<Volume>(servers_[0].volume.rid()), kinds_, host,
+                            {.client = absl::StrCat("client ", node), .file_stack = file_stack});
+  };
+  auto made = make();
+  // Where a server has begun again in the middle of a transaction over shards, its end comes first.
+  const bool tries = servers_.size() > 1;
+  const bool joined = runtime::testing::Eventually([&] {
+    if (tries && absl::IsUnavailable(made.status())) made = make();
+    return made.ok() || !tries || !absl::IsUnavailable(made.status());
+  });
+  EXPECT_TRUE(joined && made.ok()) << made.status();
   return made.ok() ? *std::move(made) : nullptr;
 }
 
 void FileSystemWorld::Begin() {
   runtime::testing::ClusterOptions options;
   options.nodes = nodes_;
+  options.faults = faults_;
   options.types = [this](size_t, runtime::testing::TestPoints&, runtime::ObjectTypes& types) {
     if (more_types_) more_types_(types);
     types.Add<Volume>().Add<IsolationLayer>().Add<StorageLayer>();
@@ -170,12 +194,31 @@ void FileSystemWorld::Begin() {
     types.Add<CacheLayer>([] { return std::make_unique<CacheManager>(1 << 20); });
   };
   cluster_ = std::make_unique<runtime::testing::Cluster>(options);
-  server_ = kServer;
   for (size_t i = 0; i < columns_.size(); ++i) {
     if (column_disks_[i] == nullptr) MakeColumnDisk(i);
     BeginColumns(i, i == 0 ? kServer : nodes_ - columns_.size() + i);
   }
-  BeginVolume();
+  {
+    runtime::MutexLock lock(mutex_);
+    begins_ = true;
+  }
+  for (size_t shard = 0; shard < servers_.size(); ++shard) {
+    servers_[shard].node = kServer + shard;
+    BeginVolume(shard);
+  }
+  runtime::MutexLock lock(mutex_);
+  begins_ = false;
+  changed_.SignalAll();
+}
+
+void FileSystemWorld::TakeDisks(const std::vector<Disk*>& disks) {
+  for (Disk* const disk : disks) {
+    Server& server = servers_.emplace_back();
+    server.disk = disk;
+    if (disk != nullptr) continue;
+    memories_.push_back(std::make_unique<MemoryDisk>());
+    server.disk = memories_.back().get();
+  }
 }
 
 void FileSystemWorld::MakeColumnDisk(size_t i) {
@@ -259,15 +302,23 @@ void FileSystemWorld::EndColumns(size_t i) {
   columns_[i].log_ref = runtime::Ref<CommitLog>();
 }
 
-void FileSystemWorld::BeginVolume() {
-  if (open_store_) {
-    store_ = open_store_();
-  } else {
-    auto store = LocalObjectStore::Open(*disk_, {.quota_bytes = quota_bytes});
-    ASSERT_TRUE(store.ok()) << store.status();
-    store_ = *std::move(store);
+// Shards that begin together ask each other at once for what became of their transactions: who asks
+// one that is not there yet waits for it, or it would ask again half a second later.
+absl::StatusOr<runtime::Ref<Volume>> FileSystemWorld::VolumeOf(size_t shard,
+                                                               runtime::BindingManager& binding) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+  runtime::MutexLock lock(mutex_);
+  const auto is_there = [&] {
+    return shard < servers_.size() && !(servers_[shard].published == runtime::Rid());
+  };
+  while (begins_ && !is_there() && changed_.WaitUntil(mutex_, until)) {
   }
-  runtime::BindingManager& binding = (*cluster_)[server_].binding();
+  if (!is_there()) return absl::UnavailableError("there is no server now");
+  return binding.RefTo<Volume>(servers_[shard].published);
+}
+
+Volume::Host FileSystemWorld::VolumeHost(size_t node) {
+  runtime::BindingManager& binding = (*cluster_)[node].binding();
   Volume::Host host;
   host.adopt_storage = [&binding](std::unique_ptr<StorageLayer> layer) {
     return runtime::Ref<Layer>(binding.Adopt(std::move(layer)).base());
@@ -298,20 +349,49 @@ void FileSystemWorld::BeginVolume() {
   host.adopt_witness = [&binding](std::unique_ptr<WitnessLayer> witness) {
     return runtime::Ref<Layer>(binding.Adopt(std::move(witness)).base());
   };
+  if (servers_.size() > 1) {
+    host.find_shard = [this, &binding](uint32_t shard) { return VolumeOf(shard, binding); };
+  }
+  return host;
+}
+
+void FileSystemWorld::BeginVolume(size_t shard) {
+  Server& server = servers_[shard];
+  const auto number = static_cast<uint32_t>(shard), shards = static_cast<uint32_t>(servers_.size());
+  if (open_store_) {
+    server.store = open_store_();
+  } else {
+    auto store = LocalObjectStore::Open(
+        *server.disk, {.quota_bytes = quota_bytes, .ids_begin = FirstIdOf(number, 1)});
+    ASSERT_TRUE(store.ok()) << store.status();
+    server.store = *std::move(store);
+  }
+  bool is_new_shard = false;
+  if (shards > 1) {
+    const auto objects = server.store->List(0, 1);
+    ASSERT_TRUE(objects.ok()) << objects.status();
+    is_new_shard = objects->empty();
+  }
   std::vector<std::string> servers;
   for (size_t i = 0; i < columns_.size(); ++i) servers.push_back(absl::StrCat("server ", i));
   auto volume = Volume::Make(
-      store_,
-      {.name = "test",
+      server.store,
+      {.name = ShardName("test", number),
        .flush_interval = absl::Milliseconds(100),
        .lease = lease_,
        .quiet = quiet_,
        .servers = servers.empty() ? nullptr : std::make_shared<ServerAddresses>(servers)},
-      host);
+      VolumeHost(server.node));
   ASSERT_TRUE(volume.ok()) << volume.status();
-  volume_ = binding.Adopt(*std::move(volume));
+  if (is_new_shard) {
+    const absl::Status became = (*volume)->BecomeShard(shards);
+    ASSERT_TRUE(became.ok()) << became;
+  }
+  ASSERT_EQ((*volume)->Shards().value_or(0), shards);
+  server.volume = (*cluster_)[server.node].binding().Adopt(*std::move(volume));
   runtime::MutexLock lock(mutex_);
-  published_ = volume_.rid();
+  server.published = server.volume.rid();
+  changed_.SignalAll();
 }
 
 void FileSystemWorld::EndObject(const runtime::Rid& rid) {
@@ -321,13 +401,19 @@ void FileSystemWorld::EndObject(const runtime::Rid& rid) {
 
 void FileSystemWorld::End() {
   // While the node is whole: the volume's threads are in its calls.
-  if (volume_) (*cluster_)[server_].binding().Destroy(volume_.rid()).IgnoreError();
-  volume_ = runtime::Ref<Volume>();
+  for (Server& server : servers_) {
+    if (server.volume) {
+      (*cluster_)[server.node].binding().Destroy(server.volume.rid()).IgnoreError();
+    }
+    server.volume = runtime::Ref<Volume>();
+    runtime::MutexLock lock(mutex_);
+    server.published = runtime::Rid();
+  }
   for (size_t i = 0; i < columns_.size(); ++i) {
     if (columns_[i].ref) EndColumns(i);
   }
   cluster_.reset();
-  store_.reset();
+  for (Server& server : servers_) server.store.reset();
   for (Columns& columns : columns_) columns.store.reset();
 }
 

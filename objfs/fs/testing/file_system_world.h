@@ -1,13 +1,15 @@
 #ifndef ABACUS_OBJFS_FS_TESTING_FILE_SYSTEM_WORLD_H_
 #define ABACUS_OBJFS_FS_TESTING_FILE_SYSTEM_WORLD_H_
 
-// A volume on one node of a test cluster, over a disk in memory, and clients of it on others.
+// A volume on one node of a test cluster, over a disk in memory, and clients of it on others. Or
+// one of several shards, each on a node of its own over a disk of its own.
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +27,14 @@ namespace abacus::objfs::testing {
 // The kinds of layers that a file's stack may have.
 LayerKinds AllKinds();
 
+// Of a volume with several shards (volume/shard.h).
+struct ShardsOptions {
+  uint32_t count = 2;
+  std::vector<Disk*> disks = {};  // by shard; where there is none, it is one in memory
+  // What happens to the frames of all nodes; none: nothing.
+  std::optional<runtime::FaultKnobs> faults = {};
+};
+
 class FileSystemWorld {
  public:
   static constexpr size_t kServer = 0;
@@ -40,19 +50,25 @@ class FileSystemWorld {
                            std::function<void(runtime::ObjectTypes&)> more_types = nullptr,
                            size_t column_servers = 0, std::vector<Disk*> column_disks = {},
                            std::function<std::shared_ptr<ObjectStore>()> open_store = nullptr);
+  // A volume of several shards: the server of shard i is on node i.
+  FileSystemWorld(size_t nodes, const ShardsOptions& shards,
+                  std::function<int64_t()> steady_clock_ns = nullptr,
+                  absl::Duration quiet = absl::Seconds(1));
   ~FileSystemWorld();
 
-  // As a crash of the server and all its clients. REQUIRES: no client is left.
-  void Restart() {
+  // As a crash of the server and all its clients; `between` is done while there is none. REQUIRES:
+  // no client is left.
+  void Restart(const std::function<void()>& between = nullptr) {
     End();
+    if (between != nullptr) between();
     Begin();
   }
 
   // The server ends as if it were killed: what is there lives on on its disk only, which is the
   // caller's to cut off before. Clients stay.
-  void LoseServer();
+  void LoseServer(size_t shard = 0);
   // Another one begins on that disk, at a node that has not been used yet.
-  void StartServer(size_t node);
+  void StartServer(size_t node, size_t shard = 0);
 
   // -- the volume's servers, of which the first has the inodes; each keeps columns ---------------
 
@@ -66,8 +82,10 @@ class FileSystemWorld {
   std::unique_ptr<FileSystem> Client(size_t node, const std::string& file_stack = "");
 
   runtime::testing::Cluster& cluster() { return *cluster_; }
-  ObjectStore& store() { return *store_; }
-  const runtime::Ref<Volume>& volume() { return volume_; }
+  ObjectStore& store(size_t shard = 0) { return *servers_[shard].store; }
+  const runtime::Ref<Volume>& volume(size_t shard = 0) { return servers_[shard].volume; }
+  // At which node it is, or was last.
+  size_t ServerNode(size_t shard) const { return servers_[shard].node; }
 
   const std::function<int64_t()> steady_ns;
   // Of stores that begin from now on.
@@ -98,11 +116,24 @@ class FileSystemWorld {
   // The log of the groups that are written to columns of server `i`.
   void BeginLog(size_t i, ColumnStore* columns);
   absl::StatusOr<runtime::Ref<CommitLog>> LogOf(uint64_t server, runtime::BindingManager& binding);
-  void BeginVolume();
+  // Of these shards; where there is none, one in memory.
+  void TakeDisks(const std::vector<Disk*>& disks);
+  void BeginVolume(size_t shard);
+  Volume::Host VolumeHost(size_t node);
+  // A shard's volume, for who is at that node.
+  absl::StatusOr<runtime::Ref<Volume>> VolumeOf(size_t shard, runtime::BindingManager& binding);
   // Ends an object of a client's, wherever it is.
   void EndObject(const runtime::Rid& rid);
   void End();
 
+  // Of a shard; of a volume without shards there is one.
+  struct Server {
+    size_t node = 0;
+    Disk* disk = nullptr;
+    std::shared_ptr<ObjectStore> store;
+    runtime::Ref<Volume> volume;
+    runtime::Rid published;  // of the volume; none while there is no server
+  };
   struct Columns {
     size_t node = 0;
     std::shared_ptr<ObjectStore> store;
@@ -115,18 +146,17 @@ class FileSystemWorld {
   const absl::Duration lease_, quiet_;
   const std::function<void(runtime::ObjectTypes&)> more_types_;
   const std::function<std::shared_ptr<ObjectStore>()> open_store_;
+  const std::optional<runtime::FaultKnobs> faults_;
   const LayerKinds kinds_ = AllKinds();
-  MemoryDisk memory_;
-  Disk* const disk_;
+  std::vector<std::unique_ptr<MemoryDisk>> memories_;
+  std::vector<Server> servers_;
   std::vector<Disk*> column_disks_;
   std::vector<std::unique_ptr<MemoryDisk>> column_memories_;
   std::vector<Columns> columns_;
-  std::shared_ptr<ObjectStore> store_;
   std::unique_ptr<runtime::testing::Cluster> cluster_;
-  size_t server_ = kServer;
-  runtime::Ref<Volume> volume_;
-  runtime::Mutex mutex_;
-  runtime::Rid published_ ABSL_GUARDED_BY(mutex_);  // of volume_; none while there is no server
+  runtime::Mutex mutex_;  // what is published
+  runtime::CondVar changed_;
+  bool begins_ ABSL_GUARDED_BY(mutex_) = false;  // servers that are not there yet will be
 };
 
 }  // namespace abacus::objfs::testing
