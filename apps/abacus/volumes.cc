@@ -188,6 +188,7 @@ absl::StatusOr<Ref<VolumeSet>> OpenVolumes(runtime::BindingManager& binding,
     check.repair = request.repair;
     check.data = request.data;
     check.servers = request.servers;
+    check.gone = request.gone;
     check.faults_max = kFaultsToldMax;
     return objfs::CheckOnline(table, check);
   };

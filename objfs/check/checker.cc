@@ -47,8 +47,9 @@ Stage FirstStage(const std::vector<Found>& found, const Failures& failures) {
 // False where what comes after would rest on something that is still wrong. What could not be made
 // right is in `failures`.
 absl::StatusOr<bool> RepairStage(ObjectTable& table, const CheckOptions& options, VolumeScan& scan,
-                                 Stage stage, Failures* failures, CheckReport* report) {
-  VolumeRepair repair(table, options, scan);
+                                 Stage stage, std::set<ObjectId>* kept, Failures* failures,
+                                 CheckReport* report) {
+  VolumeRepair repair(table, options, scan, kept);
   std::vector<Fault> repaired;
   for (Found& found : scan.found()) {
     const std::string line = found.fault.Line();
@@ -63,9 +64,10 @@ absl::StatusOr<bool> RepairStage(ObjectTable& table, const CheckOptions& options
   // Nothing is told to be repaired that is not durable.
   ABACUS_RETURN_IF_ERROR(table.store().FlushAll());
   for (Fault& fault : repaired) Report(std::move(fault), options, report);
-  // Names that are in such an object are there, and cannot be read.
-  const bool holds_names = stage == Stage::kObjects || stage == Stage::kBlocks;
-  return !holds_names || failures->empty();
+  // Names that are in such an object are there, and cannot be read; records tell what is held.
+  const bool is_needed =
+      stage == Stage::kRecords || stage == Stage::kObjects || stage == Stage::kBlocks;
+  return !is_needed || failures->empty();
 }
 
 // What a client commits for it. Where it is a count it is told as a difference, so that it is right
@@ -94,6 +96,8 @@ void TakeTotals(const CheckReport& totals, CheckReport* report) {
   report->bytes_read += totals.bytes_read;
   report->unnamed += totals.unnamed;
   report->unsettled += totals.unsettled;
+  report->elsewhere += totals.elsewhere;
+  report->in_doubt += totals.in_doubt;
 }
 
 }  // namespace
@@ -101,18 +105,19 @@ void TakeTotals(const CheckReport& totals, CheckReport* report) {
 absl::StatusOr<CheckReport> CheckVolume(ObjectTable& table, const CheckOptions& options) {
   CheckReport report;
   Failures failures;
+  std::set<ObjectId> kept;
   bool repairs = options.repair;
   // Contents are read once: when nothing else is to be made right any more.
   CheckOptions looks = options;
   looks.data = options.data && !repairs;
   bool wants_data = options.data;
   for (int round = 0;; ++round) {
-    VolumeScan scan(table, looks);
+    VolumeScan scan(table, looks, &kept);
     ABACUS_RETURN_IF_ERROR(scan.Run());
     const Stage stage = FirstStage(scan.found(), failures);
     if (repairs && stage != Stage::kNone && round < kRoundsMax) {
       ABACUS_ASSIGN_OR_RETURN(repairs,
-                              RepairStage(table, options, scan, stage, &failures, &report));
+                              RepairStage(table, options, scan, stage, &kept, &failures, &report));
       // What an older table names may have been written over.
       wants_data = wants_data || stage == Stage::kObjects;
       continue;
@@ -171,6 +176,7 @@ absl::StatusOr<OnlineCheck> CheckOnline(ObjectTable& table, CheckOptions options
       continue;
     }
     TakeTotals(scan.totals(), &check.report);
+    check.look = std::move(scan.look());
     for (Found& found : scan.found()) {
       if (!before.contains(found.fault.Line())) {
         ++check.report.unsettled;

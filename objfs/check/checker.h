@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -26,6 +27,7 @@ struct CheckOptions {
   bool online = false;
   size_t servers = 0;  // of the volume; 0: its files are not spread
   uint64_t faults_max = 10'000;
+  std::vector<ObjectId> gone;  // as CheckRequest has them
   // Is told of each fault, once it is known what becomes of it; empty: nobody is.
   std::function<void(const Fault&)> tell;
   // Is asked now and then whether to go on; empty: yes.
@@ -50,6 +52,10 @@ struct CheckOptions {
 //
 // Nothing is removed that may hold a user's bytes: what has no name gets one in /lost+found.
 //
+// Where the volume is one shard of several (volume/shard.h) only what its own names say is judged:
+// what leads to other shards, or may have names there, is left for shards_scan.h, and what
+// transactions in doubt hold is left alone.
+//
 // Limits: 64 bytes of memory for each object, and the names of one directory at a time.
 // Errors: those of the store but kDataLoss, which is a fault: what could not be read nothing can be
 //         said of. kCancelled - goes_on() said so.
@@ -64,7 +70,8 @@ absl::StatusOr<CheckReport> CheckVolume(ObjectTable& table, const CheckOptions& 
 absl::StatusOr<CheckReport> CheckVolumeOn(Disk& disk, const CheckOptions& options);
 
 // Of a volume that clients work with. Names that lead nowhere, and counts, are not made right here:
-// a client commits the transactions. Of a LocalObjectStore also LocalObjectStore::Examine().
+// a client commits the transactions. Of a LocalObjectStore also LocalObjectStore::Examine(). Of a
+// shard also what there is to be compared with the others.
 absl::StatusOr<OnlineCheck> CheckOnline(ObjectTable& table, CheckOptions options);
 
 // Looks at the columns that a server keeps of a volume: their records, and with `data` their bytes.

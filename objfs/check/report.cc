@@ -1,5 +1,7 @@
 #include "objfs/check/report.h"
 
+#include <sys/stat.h>
+
 #include <array>
 #include <utility>
 
@@ -9,10 +11,31 @@ namespace abacus::objfs {
 
 const char* NameOf(FaultKind kind) {
   constexpr std::array<const char*, kFaultKinds> kNames = {
-      "store",   "table", "inode",  "blocks", "name",    "unreachable", "parent",  "links",
-      "entries", "data",  "target", "column", "servers", "superblock",  "journal", "replica"};
+      "store",   "table",      "inode",   "blocks",  "name",   "unreachable",
+      "parent",  "links",      "entries", "data",    "target", "column",
+      "servers", "superblock", "journal", "replica", "records"};
   const auto number = static_cast<size_t>(kind);
   return number < kNames.size() ? kNames[number] : "?";
+}
+
+const char* NameOfType(uint32_t type) {
+  switch (type << 12) {
+    case S_IFREG:
+      return "file";
+    case S_IFDIR:
+      return "directory";
+    case S_IFLNK:
+      return "symbolic link";
+    case S_IFIFO:
+      return "pipe";
+    case S_IFSOCK:
+      return "socket";
+    case S_IFCHR:
+    case S_IFBLK:
+      return "device";
+    default:
+      return "thing of no type";
+  }
 }
 
 std::string Fault::Line() const {

@@ -30,10 +30,13 @@ enum class FaultKind : uint8_t {
   kSuperblock,   // of the store
   kJournal,      // of the store
   kReplica,      // the record of what this server's copy is worth
+  kRecords,      // of a shard: what it knows of transactions that other shards are in too
 };
-inline constexpr size_t kFaultKinds = 16;
+inline constexpr size_t kFaultKinds = 17;
 // "links": as it stands in JSON.
 const char* NameOf(FaultKind kind);
+// "directory"; `type`: S_IFMT of a mode >> 12.
+const char* NameOfType(uint32_t type);
 
 struct Fault {
   FaultKind kind = FaultKind::kStore;
@@ -64,18 +67,71 @@ struct CheckReport {
   uint64_t cut_off_bytes = 0;
   // Changed by clients all the time that they were looked at: nothing is said of them.
   uint64_t unsettled = 0;
+  // Of a shard: names that lead to objects of others, and how many of them were compared with what
+  // the others have.
+  uint64_t elsewhere = 0, followed = 0;
+  // Transactions over several shards that it has prepared, and of which it does not know the end:
+  // no fault, it asks for it while it is served. Nothing is said of their objects.
+  uint64_t in_doubt = 0;
 
   uint64_t left() const { return found - repaired; }
   void Add(Fault fault, uint64_t faults_max);
   ABACUS_FIELDS(faults, found, repaired, objects, directories, files, links, others, names,
-                bytes_read, unnamed, unsettled, cut_off_bytes)
+                bytes_read, unnamed, unsettled, cut_off_bytes, elsewhere, followed, in_doubt)
+};
+
+// Names of one shard that lead to an object of another.
+struct ForeignNames {
+  ObjectId id = 0;
+  ObjectId directory = 0;  // one that has such a name, the first that was found
+  uint32_t names = 0;
+  uint32_t types = 0;  // that they say: the bits 1 << (S_IFMT >> 12)
+  ABACUS_FIELDS(id, directory, names, types)
+};
+
+// An inode that the names of its own shard do not explain: others may have more. Of type 0: nothing
+// is known of it, as it is damaged or a transaction is in doubt, and nothing is said.
+struct UnexplainedInode {
+  ObjectId id = 0;
+  ObjectId parent = 0;    // of a directory
+  ObjectId named_in = 0;  // the directory of a name of its shard; 0: there is none
+  VersionNumber version = 0;
+  uint32_t links = 0;  // by the inode
+  uint32_t names = 0;  // of its shard
+  uint8_t type = 0;    // S_IFMT >> 12
+  ABACUS_FIELDS(id, parent, named_in, version, links, names, type)
+};
+
+struct GroupInDoubt {
+  uint64_t group = 0;
+  uint32_t coordinator = 0;  // a shard
+  friend bool operator==(const GroupInDoubt&, const GroupInDoubt&) = default;
+  ABACUS_FIELDS(group, coordinator)
+};
+
+// What the check of a shard leaves to be compared with the others' (shards_scan.h).
+struct ShardLook {
+  static constexpr size_t kToldMax = 200'000;  // of each list; then the lowest are told
+  uint32_t shard = 0;
+  uint32_t count = 1;  // of the volume's shards; 1: it has no others, and all that follows is empty
+  ObjectId root = 0, records = 0;             // no name leads to these
+  std::vector<ForeignNames> foreign;          // by rising id, each once
+  std::vector<UnexplainedInode> unexplained;  // likewise
+  // From these on nothing is told.
+  ObjectId foreign_end = UINT64_MAX, unexplained_end = UINT64_MAX;
+  std::vector<GroupInDoubt> in_doubt;
+  bool incomplete = false;  // names could not be read: there may be more
+  ABACUS_FIELDS(shard, count, root, records, foreign, unexplained, foreign_end, unexplained_end,
+                in_doubt, incomplete)
 };
 
 // What is asked of a volume that clients work with.
 struct CheckRequest {
   bool repair = false, data = false;
   uint64_t servers = 0;  // of the volume, which knows them
-  ABACUS_FIELDS(repair, data, servers)
+  // Rising: of other shards, where a look found no such object. Names that lead there lead nowhere.
+  std::vector<ObjectId> gone;
+  ABACUS_FIELDS(repair, data, servers, gone)
 };
 
 // Of a volume that clients work with: what was found, and transactions that make some of it right.
@@ -87,7 +143,8 @@ struct OnlineCheck {
   };
   CheckReport report;
   std::vector<Repair> repairs;
-  ABACUS_FIELDS(report, repairs)
+  ShardLook look;
+  ABACUS_FIELDS(report, repairs, look)
 };
 
 }  // namespace abacus::objfs

@@ -18,6 +18,11 @@ namespace {
 constexpr int kReadsMax = 8;  // of a block that is changed meanwhile
 constexpr int kNamesTriedMax = 1000;
 
+constexpr char kRecordLost[] =
+    "emptied: where it was a promise, this shard's part of that transaction is lost, whatever the "
+    "others did of it; where it was a decision, those who ask for it hear that there was none. A "
+    "check of all shards, while they are served, tells what does not fit then";
+
 bool IsDirectoryEntry(const std::optional<Entry>& entry) {
   return entry.has_value() && entry->type == S_IFDIR;
 }
@@ -76,6 +81,8 @@ InodeChange RightCount(FaultKind kind, const Facts& facts, ObjectId root) {
 
 absl::Status VolumeRepair::Repair(Found* found) {
   switch (found->stage) {
+    case Stage::kRecords:
+      return RepairRecords(found);
     case Stage::kObjects:
       return TellSalvaged(found);
     case Stage::kInodes:
@@ -101,6 +108,26 @@ absl::Status VolumeRepair::Commit(const Transaction& transaction) {
 }
 
 // -- objects and inodes ---------------------------------------------------------------------------
+
+absl::Status VolumeRepair::RepairRecords(Found* found) {
+  const ObjectId id = found->fault.object;
+  const VersionNumber version = table_.NextVersion().value;
+  if (found->slot.has_value()) {
+    // Whole blocks: what is there cannot be in the way.
+    ABACUS_RETURN_IF_ERROR(store_.Punch(id, *found->slot * ShardRecords::kSlotBytes,
+                                        ShardRecords::kSlotBytes, version));
+    found->fault.done = kRecordLost;
+    return absl::OkStatus();
+  }
+  Inode inode;
+  inode.mode = ShardRecords::kMode;
+  inode.links = 1;
+  const absl::Status set = store_.SetAttributes(id, inode.Encode(), version);
+  found->fault.done = "its inode was made anew";
+  if (!absl::IsNotFound(set)) return set;
+  found->fault.done = absl::StrCat("made anew, empty; each of its records was ", kRecordLost);
+  return store_.CreateAs(id, inode.Encode(), version);
+}
 
 absl::Status VolumeRepair::TellSalvaged(Found* found) {
   const SalvagedTable& table = *found->salvaged;
@@ -134,6 +161,7 @@ absl::StatusOr<ObjectId> VolumeRepair::KeepUnnamed(ObjectId id) {
       inode.mode = S_IFREG | 0600;
       inode.links = 1;
       ABACUS_ASSIGN_OR_RETURN(kept, store_.Create(inode.Encode(), table_.NextVersion().value));
+      if (kept_ != nullptr) kept_->insert(kept);
     }
     ABACUS_RETURN_IF_ERROR(store_.Write(kept, bytes, block, table_.NextVersion().value));
     bytes += block.size();
@@ -161,6 +189,7 @@ absl::Status VolumeRepair::RemakeInode(Found* found) {
   ABACUS_ASSIGN_OR_RETURN(const ObjectAttributes attributes, store_.GetAttributes(id));
   auto inode = Inode::Decode(attributes.blob);
   const uint32_t type = TypeOf(*facts);
+  ABACUS_RETURN_IF_ERROR(CheckKnownHere(*facts, type));
   if (!inode.ok()) {
     if (options_.servers > 0 && type == S_IFREG && facts->Is(Facts::kEmpty)) {
       return absl::FailedPreconditionError(
@@ -169,11 +198,17 @@ absl::Status VolumeRepair::RemakeInode(Found* found) {
     inode = Inode();
     inode->mode = type | (type == S_IFDIR ? 0700 : 0600);
     inode->links = std::max(facts->names, 1u);
+    // One too many keeps the bytes when all names are gone; one too few loses them before that.
+    if (scan_.is_shard()) ++inode->links;
     if (type == S_IFDIR) {
       inode->parent = id == scan_.root() ? id : facts->named_in;
       ABACUS_RETURN_IF_ERROR(CountNames(id, &*inode));
     }
     found->fault.done = "made anew, for nobody but root to use";
+    if (scan_.is_shard() && type != S_IFDIR) {
+      absl::StrAppend(&found->fault.done, ", with a name more than this shard has of it: others ",
+                      "may have one");
+    }
   } else if (!facts->is_known()) {
     inode->mode = type | (inode->mode & 07777);
     found->fault.done = "given the type that its name, or its contents, has";
@@ -182,6 +217,13 @@ absl::Status VolumeRepair::RemakeInode(Found* found) {
     found->fault.done = "given the volume's own layers";
   }
   return store_.SetAttributes(id, inode->Encode(), table_.NextVersion().value);
+}
+
+absl::Status VolumeRepair::CheckKnownHere(const Facts& facts, uint32_t type) {
+  if (!scan_.is_shard() || facts.is_known() || facts.id == scan_.root()) return absl::OkStatus();
+  if (facts.names > 0 || type == S_IFDIR) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "no name of this shard leads to it, so only other shards can tell what it was");
 }
 
 absl::Status VolumeRepair::CountNames(ObjectId id, Inode* inode) {
@@ -263,18 +305,30 @@ absl::StatusOr<ObjectId> VolumeRepair::LostAndFound() {
   StoredBlocks blocks(store_, scan_.root());
   DirectoryTree tree(blocks);
   std::string name = kLostAndFound;
-  ABACUS_ASSIGN_OR_RETURN(const std::optional<Entry> entry, tree.Lookup(name));
-  if (entry.has_value() && entry->type == S_IFDIR) {
-    lost_and_found_name_ = name;
-    lost_and_found_ = entry->id;
-    return entry->id;
+  for (int i = 1; i <= kNamesTriedMax; ++i) {
+    ABACUS_ASSIGN_OR_RETURN(const std::optional<Entry> entry, tree.Lookup(name));
+    if (!entry.has_value()) {
+      ABACUS_RETURN_IF_ERROR(MakeLostAndFound(name));
+      return *lost_and_found_;
+    }
+    // One may be of another shard.
+    const bool is_here = entry->type == S_IFDIR && scan_.Find(entry->id) != nullptr;
+    if (is_here && !scan_.IsHeld(entry->id)) {
+      lost_and_found_name_ = name;
+      lost_and_found_ = entry->id;
+      return entry->id;
+    }
+    name = absl::StrCat(kLostAndFound, ".", i);
   }
-  ABACUS_ASSIGN_OR_RETURN(name, FreeName(scan_.root(), name));
-  ABACUS_RETURN_IF_ERROR(MakeLostAndFound(name));
-  return *lost_and_found_;
+  return absl::AlreadyExistsError(absl::StrCat("all names like '", kLostAndFound, "' are taken"));
 }
 
 absl::Status VolumeRepair::MakeLostAndFound(const std::string& name) {
+  if (scan_.IsHeld(scan_.root())) {
+    return absl::FailedPreconditionError(
+        "a transaction over several shards is to change the root directory: start the servers of "
+        "all shards, and they decide it");
+  }
   ABACUS_ASSIGN_OR_RETURN(const ObjectId id, table_.Reserve());
   Transaction transaction;
   ABACUS_ASSIGN_OR_RETURN(Part root, ChangeNames(store_, *scan_.Find(scan_.root()),

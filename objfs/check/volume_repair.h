@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -38,27 +39,33 @@ class VolumeRepair {
  public:
   static constexpr char kLostAndFound[] = "lost+found";
 
-  VolumeRepair(ObjectTable& table, const CheckOptions& options, VolumeScan& scan)
-      : table_(table), store_(table.store()), options_(options), scan_(scan) {}
+  // `kept`: takes the objects that this makes, as VolumeScan wants them; null: they are not wanted.
+  VolumeRepair(ObjectTable& table, const CheckOptions& options, VolumeScan& scan,
+               std::set<ObjectId>* kept = nullptr)
+      : table_(table), store_(table.store()), options_(options), scan_(scan), kept_(kept) {}
 
   // Sets what was done in the fault. Not durable before the store's next flush.
   // Errors: why it could not be; then nothing was changed that the next scan would not find.
   absl::Status Repair(Found* found);
 
  private:
+  absl::Status RepairRecords(Found* found);
   absl::Status TellSalvaged(Found* found);
   absl::StatusOr<ObjectId> KeepUnnamed(ObjectId id);
   absl::Status MakeRoot(Found* found);
   absl::Status RemakeInode(Found* found);
   absl::Status CountNames(ObjectId id, Inode* inode);
   uint32_t TypeOf(const Facts& facts);
+  // That this shard knows enough of an inode to make it anew as one of that type.
+  absl::Status CheckKnownHere(const Facts& facts, uint32_t type);
   absl::Status RebuildDirectory(Found* found);
   absl::Status ChangeName(Found* found);
   absl::Status Attach(Found* found);
   absl::Status SetCount(Found* found);
 
   absl::Status Commit(const Transaction& transaction);
-  // The directory of that name in the root, which is made where there is none.
+  // The directory of that name in the root, or with a number where that is of no use; it is made
+  // where there is none.
   absl::StatusOr<ObjectId> LostAndFound();
   absl::Status MakeLostAndFound(const std::string& name);
   // `wanted`, or with a number where the directory has such a name.
@@ -68,6 +75,7 @@ class VolumeRepair {
   ObjectStore& store_;
   const CheckOptions& options_;
   VolumeScan& scan_;
+  std::set<ObjectId>* const kept_;
   std::string lost_and_found_name_;
   std::optional<ObjectId> lost_and_found_;
 };

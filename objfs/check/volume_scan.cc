@@ -20,26 +20,6 @@ constexpr size_t kPathDepthMax = 256;
 constexpr uint64_t kTargetBytesMax = 4095;
 constexpr int kScansMax = 3;  // of a directory that changes; then in its turn
 
-const char* TypeName(uint32_t type) {
-  switch (type << 12) {
-    case S_IFREG:
-      return "file";
-    case S_IFDIR:
-      return "directory";
-    case S_IFLNK:
-      return "symbolic link";
-    case S_IFIFO:
-      return "pipe";
-    case S_IFSOCK:
-      return "socket";
-    case S_IFCHR:
-    case S_IFBLK:
-      return "device";
-    default:
-      return "thing of no type";
-  }
-}
-
 bool IsType(uint32_t mode) {
   switch (mode & S_IFMT) {
     case S_IFREG:
@@ -57,6 +37,10 @@ bool IsType(uint32_t mode) {
 
 std::string Quoted(const std::string& name) { return absl::StrCat("'", name, "'"); }
 
+// Its root has no names, so nothing there has a path.
+constexpr char kNoLostAndFound[] =
+    ". It is of a shard that is not the first, whose root has no lost+found: it is kept as it is";
+
 }  // namespace
 
 Found& VolumeScan::Fail(FaultKind kind, ObjectId object, std::string text, Stage stage) {
@@ -71,6 +55,7 @@ absl::Status VolumeScan::GoOn() const {
 }
 
 absl::Status VolumeScan::Run() {
+  ABACUS_RETURN_IF_ERROR(FindShard());
   ABACUS_RETURN_IF_ERROR(LookAtObjects());
   FindRoot();
   ABACUS_RETURN_IF_ERROR(LookAtDirectories());
@@ -80,6 +65,8 @@ absl::Status VolumeScan::Run() {
   ABACUS_RETURN_IF_ERROR(LookAtNamesOf(circles, "it is below itself", false));
   for (const Facts& facts : facts_) LookAtCounts(facts);
   for (const auto& [id, facts] : late_) LookAtCounts(facts);
+  LeaveWhatIsHeld();
+  FillLook();
   if (options_.online) ABACUS_RETURN_IF_ERROR(Settle());
   return FindPaths();
 }
@@ -107,7 +94,21 @@ absl::Status VolumeScan::LookAtObjects() {
   }
 }
 
+bool VolumeScan::IsOfLaterVersion(const ObjectAttributes& attributes) {
+  return !attributes.blob.empty() &&
+         static_cast<uint8_t>(attributes.blob[0]) > Inode::kNewestVersion;
+}
+
+void VolumeScan::TakeSalvaged(ObjectId id) {
+  const auto salvaged = options_.salvaged ? options_.salvaged(id) : std::nullopt;
+  if (!salvaged.has_value()) return;
+  Fail(FaultKind::kTable, id, std::string(runtime::ToStd(salvaged->damage.message())),
+       Stage::kObjects)
+      .salvaged = salvaged;
+}
+
 absl::StatusOr<std::optional<Facts>> VolumeScan::LookAtObject(ObjectId id) {
+  if (is_shard() && shard_->records == id) return std::nullopt;  // FindShard() has looked at it
   Facts facts{.id = id};
   const auto attributes = store_.GetAttributes(id);
   if (absl::IsNotFound(attributes.status())) return std::nullopt;
@@ -118,19 +119,18 @@ absl::StatusOr<std::optional<Facts>> VolumeScan::LookAtObject(ObjectId id) {
     return facts;
   }
   ABACUS_RETURN_IF_ERROR(attributes.status());
-  ++totals_.objects;
-  const auto salvaged = options_.salvaged ? options_.salvaged(id) : std::nullopt;
-  if (salvaged.has_value()) {
-    Fail(FaultKind::kTable, id, std::string(runtime::ToStd(salvaged->damage.message())),
-         Stage::kObjects)
-        .salvaged = salvaged;
+  const auto inode = Inode::Decode(attributes->blob);
+  if (MayBeRecords(inode)) return std::nullopt;
+  if (IsOfBrokenOffMaking(*attributes, inode)) {
+    ++totals_.objects;
+    ++totals_.unnamed;
+    return std::nullopt;
   }
+  ++totals_.objects;
+  TakeSalvaged(id);
   facts.version = attributes->version;
   if (attributes->allocated_bytes == 0) facts.flags |= Facts::kEmpty;
-  const bool is_foreign = !attributes->blob.empty() &&
-                          static_cast<uint8_t>(attributes->blob[0]) > Inode::kNewestVersion;
-  const auto inode = Inode::Decode(attributes->blob);
-  if (is_foreign) {
+  if (IsOfLaterVersion(*attributes)) {
     facts.flags |= Facts::kForeign;
     incomplete_ = true;
     Fail(FaultKind::kInode, id,
@@ -268,14 +268,19 @@ void VolumeScan::FindRoot() {
     root_ = first.id;
     return;
   }
-  Fail(FaultKind::kInode, MissingRoot(), "the root directory is missing",
-       first.id > 1 ? Stage::kInodes : Stage::kNone);
+  // That of a shard also says how many there are, and where its records are.
+  const bool can_be_made = first.id > 1 && !is_shard();
+  Fail(FaultKind::kInode, MissingRoot(),
+       absl::StrCat("the root directory is missing",
+                    is_shard() ? absl::StrCat("; ", kNoRootOfShard) : ""),
+       can_be_made ? Stage::kInodes : Stage::kNone);
 }
 
 ObjectId VolumeScan::MissingRoot() const {
   ObjectId missing = facts_.front().id - 1;
   for (const Facts& facts : facts_) {
-    if (facts.IsDirectory() && facts.parent != 0) missing = std::min(missing, facts.parent);
+    const bool is_here = facts.parent != 0 && !IsOfOtherShard(facts.parent);
+    if (facts.IsDirectory() && is_here) missing = std::min(missing, facts.parent);
   }
   return missing;
 }
@@ -306,6 +311,7 @@ absl::Status VolumeScan::LookAtDirectory(Facts* directory) {
     }
     Fail(FaultKind::kBlocks, directory->id, std::move(text), Stage::kBlocks);
   }
+  if (directory->id == root_ && own_shard_ != 0) LookAtNamesOfRoot(*scanned);
   for (const ScannedName& name : scanned->names) ABACUS_RETURN_IF_ERROR(TakeName(directory, name));
   if (options_.rest) options_.rest(directory->id);
   return absl::OkStatus();
@@ -343,6 +349,11 @@ absl::StatusOr<std::optional<ScannedDirectory>> VolumeScan::ScanSettled(Facts* d
 absl::Status VolumeScan::TakeName(Facts* directory, const ScannedName& name) {
   ++totals_.names;
   ++directory->counted;
+  NoteShardOf(name.entry.id);
+  if (IsOfOtherShard(name.entry.id)) {
+    TakeForeign(directory, name);
+    return absl::OkStatus();
+  }
   Facts* child = Find(name.entry.id);
   if (child == nullptr && options_.online) {
     ABACUS_ASSIGN_OR_RETURN(child, LookLate(directory, name));
@@ -356,12 +367,11 @@ absl::Status VolumeScan::TakeName(Facts* directory, const ScannedName& name) {
   return absl::OkStatus();
 }
 
-void VolumeScan::LeadsNowhere(Facts* directory, const ScannedName& name) {
+void VolumeScan::LeadsNowhere(Facts* directory, const ScannedName& name, const std::string& why) {
   // With what it counts: the name and its counts were made, and go, together.
   if (name.entry.type == S_IFDIR) ++directory->subdirectories;
   Fail(FaultKind::kName, directory->id,
-       absl::StrCat(Quoted(name.name), " leads to object ", name.entry.id, ", which is not there"),
-       Stage::kNames)
+       absl::StrCat(Quoted(name.name), " leads to object ", name.entry.id, why), Stage::kNames)
       .change = {name.name, name.entry, std::nullopt};
 }
 
@@ -401,8 +411,8 @@ void VolumeScan::NameLeadsTo(Facts* directory, const ScannedName& name, Facts* c
   if (type == (S_IFDIR >> 12)) ++directory->subdirectories;
   if (child->is_known() && uint32_t{child->type} << 12 != name.entry.type) {
     Fail(FaultKind::kName, directory->id,
-         absl::StrCat(Quoted(name.name), " is called a ", TypeName(name.entry.type >> 12),
-                      ", and object ", child->id, " is a ", TypeName(child->type)),
+         absl::StrCat(Quoted(name.name), " is called a ", NameOfType(name.entry.type >> 12),
+                      ", and object ", child->id, " is a ", NameOfType(child->type)),
          Stage::kNames)
         .change = {name.name, name.entry, Entry{child->id, uint32_t{child->type} << 12}};
   }
@@ -412,6 +422,8 @@ void VolumeScan::NameLeadsTo(Facts* directory, const ScannedName& name, Facts* c
 absl::Status VolumeScan::LookAtNamesOf(const std::set<ObjectId>& ids, const char* text,
                                        bool keeps_one) {
   if (ids.empty()) return absl::OkStatus();
+  // What comes out of a circle has no name then, and only the first shard has a place for it.
+  const Stage stage = keeps_one || own_shard_ == 0 ? Stage::kNames : Stage::kNone;
   std::set<ObjectId> kept, directories;
   for (const Facts& facts : facts_) {
     if (facts.IsDirectory()) directories.insert(facts.id);
@@ -428,7 +440,7 @@ absl::Status VolumeScan::LookAtNamesOf(const std::set<ObjectId>& ids, const char
       if (!keeps_one && !counts) continue;
       Found& found =
           Fail(FaultKind::kName, directory,
-               absl::StrCat(Quoted(name.name), " leads to object ", id, ": ", text), Stage::kNames);
+               absl::StrCat(Quoted(name.name), " leads to object ", id, ": ", text), stage);
       found.change = {name.name, name.entry, std::nullopt};
       found.rests_on = id;
     }
@@ -483,18 +495,23 @@ void VolumeScan::LookAtTop(Facts* facts) {
     ++totals_.unnamed;
     return;
   }
-  if (incomplete_) return;
+  if (incomplete_ || MayBeNamedElsewhere(*facts)) return;
+  const bool has_place = own_shard_ == 0;
   Fail(FaultKind::kUnreachable, facts->id,
-       absl::StrCat("a ", TypeName(facts->type),
+       absl::StrCat("a ", NameOfType(facts->type),
                     facts->IsDirectory() ? absl::StrCat(" with ", facts->counted, " names") : "",
-                    ": no name leads to it"),
-       Stage::kTree)
+                    ": no name leads to it", has_place ? "" : kNoLostAndFound),
+       has_place ? Stage::kTree : Stage::kNone)
       .rests_on = facts->id;
 }
 
 void VolumeScan::LookAtCounts(const Facts& facts) {
   if (!facts.is_known()) return;
-  if (facts.names == 0 && facts.id != root_) return;  // as LookAtTop() says
+  if (facts.names == 0 && facts.id != root_) {
+    // As LookAtTop() says; but what is in a directory that other shards name is known here.
+    const bool is_used = facts.links != 0 || facts.entries != 0 || facts.counted != 0;
+    if (!facts.IsDirectory() || !is_used || !MayBeNamedElsewhere(facts)) return;
+  }
   LookAtLinks(facts);
   if (!facts.IsDirectory()) return;
   if (facts.entries != facts.counted && !facts.Is(Facts::kBadBlocks)) {
@@ -508,6 +525,8 @@ void VolumeScan::LookAtCounts(const Facts& facts) {
 void VolumeScan::LookAtLinks(const Facts& facts) {
   const uint32_t right = facts.RightLinks();
   if (facts.links == right) return;
+  // Other shards may have the rest of them.
+  if (is_shard() && !facts.IsDirectory() && facts.links > right) return;
   // There may be more of them.
   if (facts.Is(Facts::kBadBlocks) || (incomplete_ && right < facts.links)) return;
   Found& found = Fail(FaultKind::kLinks, facts.id,
@@ -522,6 +541,10 @@ void VolumeScan::LookAtLinks(const Facts& facts) {
 
 void VolumeScan::LookAtParent(const Facts& facts) {
   const bool is_root = facts.id == root_;
+  if (!is_root && is_shard() && (facts.names == 0 || IsOfOtherShard(facts.parent))) {
+    LookAtParentElsewhere(facts);
+    return;
+  }
   const bool is_new = is_root && facts.parent == 0 && facts.entries == 0;
   const ObjectId right = is_root ? root_ : facts.named_in;
   if (facts.parent == right || is_new) return;

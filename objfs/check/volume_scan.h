@@ -15,13 +15,30 @@
 #include "objfs/check/directory_scan.h"
 #include "objfs/check/report.h"
 #include "objfs/directory/entry.h"
+#include "objfs/store/object_id.h"
 #include "objfs/volume/inode.h"
 #include "objfs/volume/object_table.h"
+#include "objfs/volume/shard.h"
+#include "objfs/volume/shard_records.h"
 
 namespace abacus::objfs {
 
 // What a repair rests on: later ones on earlier ones.
-enum class Stage : uint8_t { kObjects = 0, kInodes, kBlocks, kNames, kTree, kCounts, kNone };
+enum class Stage : uint8_t {
+  kRecords = 0,
+  kObjects,
+  kInodes,
+  kBlocks,
+  kNames,
+  kTree,
+  kCounts,
+  kNone,
+};
+
+// Why the root of a shard is not made anew.
+inline constexpr char kNoRootOfShard[] =
+    "it also said how many shards the volume has, and where this one's records are: take the store "
+    "of this shard from a copy";
 
 // A fault, and what is to be done about it.
 struct Found {
@@ -30,6 +47,8 @@ struct Found {
   // kNames: what becomes of an entry of fault.object.
   EntryChange change;
   std::optional<SalvagedTable> salvaged;  // kObjects
+  // kRecords: which of them; nullopt: the inode of the object that they are in.
+  std::optional<ShardRecords::Slot> slot;
   // Online: it is one only where nobody has changed this since it was looked at; 0: it is one
   // whatever others do.
   ObjectId rests_on = 0;
@@ -70,8 +89,11 @@ static_assert(sizeof(Facts) <= 64, "there is one for each object");
 // One look at all of a volume. For CheckVolume() alone. Thread-compatible.
 class VolumeScan {
  public:
-  VolumeScan(ObjectTable& table, const CheckOptions& options)
-      : table_(table), store_(table.store()), options_(options) {}
+  // `kept`: objects that repairs have made, so that no other shard can have names of them; null:
+  // none.
+  VolumeScan(ObjectTable& table, const CheckOptions& options,
+             const std::set<ObjectId>* kept = nullptr)
+      : table_(table), store_(table.store()), options_(options), kept_(kept) {}
 
   absl::Status Run();
 
@@ -89,13 +111,22 @@ class VolumeScan {
   // From the root; "" where it has none.
   std::string PathOf(ObjectId id);
 
+  // Whether the volume has other shards, as its root says or its objects make believe.
+  bool is_shard() const { return shard_.has_value(); }
+  // Whether a transaction in doubt is to change it as it is now.
+  bool IsHeld(ObjectId id) const { return held_.contains(id); }
+  // Of a shard: what is to be compared with the others.
+  ShardLook& look() { return look_; }
+
  private:
   Found& Fail(FaultKind kind, ObjectId object, std::string text, Stage stage = Stage::kNone);
   absl::Status GoOn() const;
 
   absl::Status LookAtObjects();
-  // nullopt: it is not there.
+  // nullopt: it is not there, or is none of the volume's files.
   absl::StatusOr<std::optional<Facts>> LookAtObject(ObjectId id);
+  static bool IsOfLaterVersion(const ObjectAttributes& attributes);
+  void TakeSalvaged(ObjectId id);
   void LookAtInode(const Inode& inode, Facts* facts);
   absl::Status LookAtContents(const Inode& inode, const ObjectAttributes& attributes, ObjectId id);
   absl::Status LookAtData(ObjectId id, uint64_t size);
@@ -107,7 +138,8 @@ class VolumeScan {
   // Its blocks and its inode of one moment; nullopt: it is not there any more.
   absl::StatusOr<std::optional<ScannedDirectory>> ScanSettled(Facts* directory);
   absl::Status TakeName(Facts* directory, const ScannedName& name);
-  void LeadsNowhere(Facts* directory, const ScannedName& name);
+  void LeadsNowhere(Facts* directory, const ScannedName& name,
+                    const std::string& why = ", which is not there");
   void NameLeadsTo(Facts* directory, const ScannedName& name, Facts* child);
   // Online: an object that was made since the others were listed, or a name that leads nowhere.
   absl::StatusOr<Facts*> LookLate(Facts* directory, const ScannedName& name);
@@ -125,6 +157,34 @@ class VolumeScan {
   absl::Status FindPaths();
   absl::StatusOr<std::string> NameIn(ObjectId directory, ObjectId id);
 
+  // -- of a shard (volume_scan_shard.cc) ---
+
+  // Whether this is one, and what transactions hold.
+  absl::Status FindShard();
+  absl::Status TakeShardState(ObjectId root, const std::string& text);
+  // Where the root cannot say whether this is a shard, a name may.
+  void NoteShardOf(ObjectId id);
+  // Whether it was to be the records of a shard, and a crash came first: it has no name, and nobody
+  // wants it.
+  static bool IsOfBrokenOffMaking(const ObjectAttributes& attributes,
+                                  const absl::StatusOr<Inode>& inode);
+  // Where it is not known which object has the records: whether this may be it.
+  bool MayBeRecords(const absl::StatusOr<Inode>& inode);
+  absl::Status LookAtRecords(ObjectId id);
+  absl::Status LookAtRecord(ObjectId id, ShardRecords::Slot slot);
+  bool IsOfOtherShard(ObjectId id) const {
+    return is_shard() && id != 0 && ShardOf(id) != own_shard_;
+  }
+  void TakeForeign(Facts* directory, const ScannedName& name);
+  void LookAtNamesOfRoot(const ScannedDirectory& scanned);
+  // Whether names of other shards may lead to it beside those that were found.
+  bool MayBeNamedElsewhere(const Facts& facts) const;
+  void LookAtParentElsewhere(const Facts& facts);
+  // What a transaction in doubt rests on is not judged, and not changed.
+  void LeaveWhatIsHeld();
+  void FillLook();
+  void AddToLook(const Facts& facts);
+
   ObjectTable& table_;
   ObjectStore& store_;
   const CheckOptions& options_;
@@ -137,6 +197,16 @@ class VolumeScan {
   std::vector<Found> found_;
   CheckReport totals_;
   bool incomplete_ = false;
+
+  // Of a shard.
+  const std::set<ObjectId>* const kept_;
+  std::optional<ShardState> shard_;  // records 0: it is not known which object has them
+  uint32_t own_shard_ = 0;
+  bool root_is_lost_ = false;    // nobody can tell whether this is one
+  bool records_unread_ = false;  // more may be held than is known
+  std::set<ObjectId> held_;
+  std::map<ObjectId, ForeignNames> foreign_;
+  ShardLook look_;
 };
 
 }  // namespace abacus::objfs
