@@ -24,6 +24,7 @@
 #include "objfs/check/checker.h"
 #include "objfs/store/local_disk.h"
 #include "objfs/volume/server_list.h"
+#include "objfs/volume/shard.h"
 #include "runtime/base/nearest.h"
 #include "runtime/base/status.h"
 
@@ -264,6 +265,9 @@ absl::Status CheckDirectory(const FsckOptions& options, std::vector<CheckedVolum
                 options.repair
                     ? ""
                     : absl::StrCat("abacus fsck ", options.where, " --volume ", name, " --repair"));
+    PrintNotFollowed(checked->back(),
+                     absl::StrCat("abacus fsck --volume ", objfs::PlaceOfShard(name).volume,
+                                  " HOST:PORT does that, while the servers of all shards run"));
   }
   for (const std::string& name : fsck.ColumnsOnly()) {
     if (!options.volume.empty() && options.volume != name) continue;

@@ -48,7 +48,10 @@ std::string Json(const std::vector<CheckedVolume>& volumes) {
                    {"bytes_read", report.bytes_read},
                    {"without_a_name", report.unnamed},
                    {"cut_off_bytes", report.cut_off_bytes},
-                   {"unsettled", report.unsettled}});
+                   {"unsettled", report.unsettled},
+                   {"names_to_other_shards", report.elsewhere},
+                   {"followed", report.followed},
+                   {"in_doubt", report.in_doubt}});
   }
   return nlohmann::json{{"volumes", all}, {"exit_code", CodeOf(volumes)}}.dump(
              2, ' ', false, nlohmann::json::error_handler_t::replace) +
@@ -99,6 +102,14 @@ void PrintTotals(const CheckedVolume& volume, const FsckOptions& options,
     printf("%s: nothing is said of %s objects that were changed all the time\n", name,
            absl::StrCat(report.unsettled).c_str());
   }
+  if (report.in_doubt > 0) {
+    printf(
+        "%s: %s transactions over several shards are under way or in doubt, as a crash leaves "
+        "them: "
+        "they are decided by themselves, while all shards are served. Nothing is said of what they "
+        "hold\n",
+        name, absl::StrCat(report.in_doubt).c_str());
+  }
   std::string result = "clean";
   if (report.found > 0) {
     result = absl::StrCat(report.found, " faults, ", report.repaired, " repaired, ", report.left(),
@@ -114,6 +125,14 @@ void PrintTotals(const CheckedVolume& volume, const FsckOptions& options,
   if (report.left() > 0 && !again.empty()) {
     printf("%s: to have repaired what can be: %s\n", name, again.c_str());
   }
+}
+
+void PrintNotFollowed(const CheckedVolume& volume, const std::string& why) {
+  const objfs::CheckReport& report = volume.report;
+  if (report.elsewhere <= report.followed) return;
+  printf("%s: %s names that lead to other shards of the volume were not followed: %s\n",
+         volume.name.c_str(), absl::StrCat(report.elsewhere - report.followed).c_str(),
+         why.c_str());
 }
 
 int FinishFsck(const std::vector<CheckedVolume>& volumes, const FsckOptions& options) {

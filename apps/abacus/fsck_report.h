@@ -25,6 +25,8 @@ struct CheckedVolume {
 void PrintFault(const std::string& volume, const objfs::Fault& fault);
 // The last lines of a volume. `again`: the command that repairs it; empty: that was done.
 void PrintTotals(const CheckedVolume& volume, const FsckOptions& options, const std::string& again);
+// Of a shard: that there are names which nobody has followed, if so. `why`: or what does that.
+void PrintNotFollowed(const CheckedVolume& volume, const std::string& why);
 // The exit code of all volumes; written as JSON too where the options say so.
 int FinishFsck(const std::vector<CheckedVolume>& volumes, const FsckOptions& options);
 
