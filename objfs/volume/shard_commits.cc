@@ -492,8 +492,8 @@ absl::StatusOr<Outcome> ShardCommits::CarryOut(ShardGroup group, bool commits) {
   records_->GiveBack(part->slot);
   const std::vector<ObjectId> ids = ObjectsOf(part->prepare.transaction);
   {
-    std::map<ShardGroup, Prepared>::node_type
-        over;  // it ends, and its alteration, without the lock
+    // It ends, and its alteration, without the lock.
+    std::map<ShardGroup, Prepared>::node_type over;
     MutexLock lock(mutex_);
     over = prepared_.extract(group);
   }

@@ -381,7 +381,7 @@ TEST_F(ShardCommitsTest, WhatIsCalledOffWhileItIsAtTheDiskIsNotPrepared) {
   const auto outcome = Transfer(1);
   EXPECT_TRUE(called_off);
   EXPECT_TRUE(absl::IsUnavailable(outcome.status())) << outcome.status();
-  EXPECT_THAT(std::string(outcome.status().message()), HasSubstr("shard 1"));
+  EXPECT_THAT(outcome.status().ToString(), HasSubstr("shard 1"));
   ExpectTransferred(0);
   ExpectNothingHeld();
 }
