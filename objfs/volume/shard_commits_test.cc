@@ -494,7 +494,6 @@ TEST_F(ShardCommitsTest, WhatManyDoAtOnceIsDoneOnceEach) {
   const int clients = 4;
   const int times = runtime::testing::LongRun() ? 3000 : runtime::testing::kSanitized ? 60 : 200;
   std::atomic<int64_t> moved[kWorldShards] = {};
-  std::atomic<uint64_t> come_again{0};
   std::atomic<bool> stopping{false};
   std::vector<std::thread> tickers, workers;
   for (uint32_t s = 0; s < kWorldShards; ++s) {
@@ -517,7 +516,6 @@ TEST_F(ShardCommitsTest, WhatManyDoAtOnceIsDoneOnceEach) {
         if (random() % 3 == 0) others.push_back(World::At(third, world_.Changes(third, 0)));
         const auto outcome = world_.Commit(from, world_.Changes(from, -count), others);
         if (IsWouldBlock(outcome.status())) {
-          ++come_again;
           // Two that want each other's directories do not meet in step for ever.
           for (uint64_t turns = random() % 64; turns > 0; --turns) std::this_thread::yield();
           continue;
