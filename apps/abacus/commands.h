@@ -142,15 +142,21 @@ struct StackOptions {
 };
 int StackCommand(const StackOptions& options);
 
-struct RunGrepOptions {
+// What the commands that run an application on files have in common.
+struct RunOptions {
   ClientOptions client;
-  std::string pattern;
-  std::string name;  // "[VOLUME:]PATH"
-  std::string pin;   // "", "client" or "server"
+  std::string pin;  // "", "client" or "server"
   uint64_t block_bytes = uint64_t{64} << 10;
   std::string json;
   bool quiet = false;
 };
+
+struct RunGrepOptions {
+  RunOptions run;
+  std::string pattern;
+  std::string name;  // "[VOLUME:]PATH"
+};
+// kExitNo: no line matched.
 int RunGrep(const RunGrepOptions& options);
 
 // What the commands that talk to a server's control plane have in common.

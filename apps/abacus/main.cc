@@ -59,6 +59,9 @@ class CommandLine {
   void AddRules();
   void AddConfig();
   static void AddClientOptions(CLI::App* command, ClientOptions* options);
+  // A sub-command of `run`.
+  CLI::App* AddApplication(CLI::App* run, const std::string& name, const std::string& what,
+                           RunOptions* options, std::function<int()> command);
   // "[VOLUME:]PATH".
   static CLI::Option* AddFileName(CLI::App* command, std::string* name, const std::string& what);
   static void AddControlOptions(CLI::App* command, ControlOptions* options, bool has_table);
@@ -385,26 +388,33 @@ void CommandLine::AddFsck() {
   AddJson(fsck, &fsck_.json);
 }
 
+CLI::App* CommandLine::AddApplication(CLI::App* run, const std::string& name,
+                                      const std::string& what, RunOptions* options,
+                                      std::function<int()> command) {
+  CLI::App* added = Add(run, name, what, std::move(command));
+  AddClientOptions(added, &options->client);
+  added->add_option("--pin", options->pin, "hold its object there; else the engine decides")
+      ->check(CLI::IsMember({"client", "server"}));
+  added->add_option("--block", options->block_bytes, "bytes of the file that are read at once")
+      ->transform(CLI::AsSizeValue(false))
+      ->type_name("SIZE")
+      ->default_str("64KiB");
+  added->add_flag("-q,--quiet", options->quiet, "no progress on standard error");
+  AddJson(added, &options->json);
+  return added;
+}
+
 void CommandLine::AddRun() {
   CLI::App* run = app_.add_subcommand("run", "run an application on files of a volume");
   run->require_subcommand(1);
-  CLI::App* grep = Add(run, "grep", "print the lines that match, as grep -n prints them",
-                       [this] { return RunGrep(grep_); });
+  CLI::App* grep = AddApplication(run, "grep", "print the lines that match, as grep -n prints them",
+                                  &grep_.run, [this] { return RunGrep(grep_); });
   grep->footer(
       "\nPATTERN is a basic regular expression, as grep takes it, in the C locale. The exit code "
       "is\n"
       "grep's: 0 where a line matched, 1 where none did, 2 on errors. Write -- before a PATTERN "
       "that\n"
       "begins with a dash.\n");
-  AddClientOptions(grep, &grep_.client);
-  grep->add_option("--pin", grep_.pin, "hold the grep object there; else the engine decides")
-      ->check(CLI::IsMember({"client", "server"}));
-  grep->add_option("--block", grep_.block_bytes, "bytes of the file that are read at once")
-      ->transform(CLI::AsSizeValue(false))
-      ->type_name("SIZE")
-      ->default_str("64KiB");
-  grep->add_flag("-q,--quiet", grep_.quiet, "no progress on standard error");
-  AddJson(grep, &grep_.json);
   grep->add_option("PATTERN", grep_.pattern, "what to search for")->required();
   AddFileName(grep, &grep_.name, "the file")->required();
 }
