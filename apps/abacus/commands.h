@@ -159,6 +159,24 @@ struct RunGrepOptions {
 // kExitNo: no line matched.
 int RunGrep(const RunGrepOptions& options);
 
+struct RunWordCountOptions {
+  RunOptions run;
+  std::vector<std::string> names;  // each "[VOLUME:]PATH"
+};
+int RunWordCount(const RunWordCountOptions& options);
+
+// A column is its number, counted from 1, or with `header` its name.
+struct RunAggregateOptions {
+  RunOptions run;
+  std::string name;             // "[VOLUME:]PATH"
+  std::string sum;              // the column that is added up
+  std::string where;            // "COLUMN=VALUE": of these rows; empty: of all
+  std::string separator = ",";  // one character
+  bool header = false;          // the first line has the columns' names
+};
+// kExitNo: no row counts.
+int RunAggregate(const RunAggregateOptions& options);
+
 // What the commands that talk to a server's control plane have in common.
 struct ControlOptions {
   std::string server = kDefaultServer;  // one
