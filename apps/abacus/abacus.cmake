@@ -7,12 +7,14 @@ abacus_library(abacus_command
        abacus/fsck_online.cc abacus/fsck_report.cc abacus/local_store.cc
        abacus/interrupt.cc abacus/log_setup.cc abacus/map_health.cc abacus/mount_command.cc
        abacus/output.cc
-       abacus/monitor_of.cc abacus/repair_command.cc abacus/run_grep.cc abacus/scrub.cc
+       abacus/monitor_of.cc abacus/repair_command.cc abacus/run_aggregate.cc
+       abacus/run_console.cc abacus/run_grep.cc abacus/run_word_count.cc abacus/scrub.cc
        abacus/serve.cc abacus/status.cc
        abacus/top.cc abacus/top_view.cc abacus/volume_command.cc abacus/volume_files.cc
        abacus/volumes.cc
-  DEPS abacus_cli abacus_config abacus_grep_object abacus_bpf_monitor abacus_cache abacus_check abacus_file_system
-    abacus_fuse abacus_node abacus_mirror_layer abacus_raid5_layer absl::cleanup
+  DEPS abacus_cli abacus_column_aggregate abacus_config abacus_grep_object abacus_bpf_monitor abacus_cache
+    abacus_check abacus_file_system abacus_fuse abacus_node abacus_mirror_layer abacus_raid5_layer
+    abacus_word_count absl::cleanup
   PRIVATE_DEPS abacus_etcd_proto gRPC::grpc++ nlohmann_json::nlohmann_json spdlog::spdlog)
 abacus_program(abacus SRCS abacus/main.cc DEPS abacus_command abacus_memory CLI11::CLI11)
 target_compile_definitions(abacus PRIVATE ABACUS_VERSION="${PROJECT_VERSION}")
@@ -31,7 +33,7 @@ abacus_test(abacus_command_line_test
   SRCS abacus/command_line_test.cc
   DEPS abacus_command_testing)
 abacus_test(abacus_end_to_end_test
-  SRCS abacus/end_to_end_test.cc
+  SRCS abacus/end_to_end_test.cc abacus/run_end_to_end_test.cc
   DEPS abacus_command_testing nlohmann_json::nlohmann_json
   LABELS serial TIMEOUT 300)
 abacus_test(abacus_fsck_end_to_end_test

@@ -6,7 +6,9 @@
 #include "apps/abacus/monitor_of.h"
 #include "apps/abacus/scrub.h"
 #include "apps/abacus/volumes.h"
+#include "apps/column_aggregate/column_aggregate.h"
 #include "apps/grep/grep_object.h"
+#include "apps/word_count/word_count.h"
 #include "runtime/base/status.h"
 
 namespace abacus::apps {
@@ -14,7 +16,7 @@ namespace abacus::apps {
 runtime::ObjectTypes Classes(std::shared_ptr<objfs::BlockPool> cache,
                              const objfs::ParityWork& parity_work) {
   runtime::ObjectTypes types;
-  types.Add<Grep>();
+  types.Add<Grep>().Add<WordCount>().Add<ColumnAggregate>();
   types.Add<ScrubStates>();
   AddFileSystemClasses(types, std::move(cache), parity_work);
   return types;

@@ -39,6 +39,8 @@ TEST(CommandLineTest, EverySubCommandHasHelp) {
     EXPECT_THAT(help.out, HasSubstr("Usage: abacus " + std::string(command)));
   }
   EXPECT_THAT(RunAbacus({"run", "grep", "--help"}).out, HasSubstr("PATTERN"));
+  EXPECT_THAT(RunAbacus({"run", "word-count", "--help"}).out, HasSubstr("as wc does"));
+  EXPECT_THAT(RunAbacus({"run", "aggregate", "--help"}).out, HasSubstr("COLUMN=VALUE"));
 }
 
 TEST(CommandLineTest, VersionIsPrinted) {
@@ -82,12 +84,36 @@ TEST(CommandLineTest, AMissingArgumentIsAnError) {
   const Outcome outcome = RunAbacus({"run", "grep", "kernel"});
   EXPECT_EQ(outcome.code, 2);
   EXPECT_THAT(outcome.err, HasSubstr("FILE"));
+  EXPECT_THAT(RunAbacus({"run", "word-count"}).err, HasSubstr("FILE"));
+  EXPECT_THAT(RunAbacus({"run", "aggregate", "sales.csv"}).err, HasSubstr("--sum"));
 }
 
 TEST(CommandLineTest, AValueThatIsNotAllowedIsAnError) {
   EXPECT_EQ(RunAbacus({"run", "grep", "--pin", "moon", "kernel", "Bible.txt"}).code, 2);
+  EXPECT_EQ(RunAbacus({"run", "word-count", "--pin", "moon", "Bible.txt"}).code, 2);
   EXPECT_EQ(RunAbacus({"run", "grep", "--block", "many", "kernel", "Bible.txt"}).code, 2);
   EXPECT_EQ(RunAbacus({"status", "--objects", "-3"}).code, 2);
+}
+
+// None of these needs the server, which is not there.
+TEST(CommandLineTest, MistakesOfARunThatShowWithoutAServerAreTold) {
+  const auto error = [](std::vector<std::string> words) {
+    words.insert(words.begin(), {"run", "aggregate", kNobodyThere});
+    words.push_back("sales.csv");
+    const Outcome outcome = RunAbacus(words);
+    EXPECT_EQ(outcome.code, 2);
+    EXPECT_THAT(outcome.out, IsEmpty());
+    return outcome.err;
+  };
+  EXPECT_EQ(error({"--sum", "units"}),
+            "abacus: --sum: 'units' is no column: they are counted from 1; with --header the first "
+            "line has their names\n");
+  EXPECT_THAT(error({"--sum", "0"}), HasSubstr("--sum: '0' is no column"));
+  EXPECT_THAT(error({"--sum", "2", "--where", "region=north"}),
+              HasSubstr("--where: 'region' is no column"));
+  EXPECT_EQ(error({"--sum", "2", "--where", "north"}),
+            "abacus: --where: 'north' has no '=': say COLUMN=VALUE\n");
+  EXPECT_THAT(error({"--sum", "2", "--block", "0"}), HasSubstr("--block: a block of 0 bytes"));
 }
 
 TEST(CommandLineTest, AServerThatIsNotThereIsNamed) {
@@ -102,7 +128,9 @@ TEST(CommandLineTest, AServerThatIsNotThereIsNamed) {
                                                   {"get", "f"},
                                                   {"rm", "f"},
                                                   {"put", "f", "/dev/null"},
-                                                  {"run", "grep", "kernel", "Bible.txt"}}) {
+                                                  {"run", "grep", "kernel", "Bible.txt"},
+                                                  {"run", "word-count", "Bible.txt"},
+                                                  {"run", "aggregate", "--sum", "1", "f"}}) {
     std::vector<std::string> arguments = command;
     arguments.insert(arguments.begin() + (command[0] == "run" ? 2 : 1), kNobodyThere);
     commands.emplace_back(std::piecewise_construct, std::forward_as_tuple(command[0]),
@@ -193,7 +221,8 @@ TEST(CommandLineTest, AMissingConfigurationIsAnErrorOfEveryCommandThatTakesOne) 
        {std::vector<std::string>{"config", "show", "/nowhere.toml"},
         {"serve", "--config", "/nowhere.toml"},
         {"ls", "--config", "/nowhere.toml"},
-        {"run", "grep", "--config", "/nowhere.toml", "kernel", "Bible.txt"}}) {
+        {"run", "grep", "--config", "/nowhere.toml", "kernel", "Bible.txt"},
+        {"run", "word-count", "--config", "/nowhere.toml", "Bible.txt"}}) {
     const Outcome outcome = RunAbacus(command);
     EXPECT_EQ(outcome.code, 2) << command[0];
     EXPECT_THAT(outcome.err, HasSubstr("/nowhere.toml")) << command[0];

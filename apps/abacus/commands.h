@@ -143,16 +143,40 @@ struct StackOptions {
 };
 int StackCommand(const StackOptions& options);
 
-struct RunGrepOptions {
+// What the commands that run an application on files have in common.
+struct RunOptions {
   ClientOptions client;
-  std::string pattern;
-  std::string name;  // "[VOLUME:]PATH"
-  std::string pin;   // "", "client" or "server"
+  std::string pin;  // "", "client" or "server"
   uint64_t block_bytes = uint64_t{64} << 10;
   std::string json;
   bool quiet = false;
 };
+
+struct RunGrepOptions {
+  RunOptions run;
+  std::string pattern;
+  std::string name;  // "[VOLUME:]PATH"
+};
+// kExitNo: no line matched.
 int RunGrep(const RunGrepOptions& options);
+
+struct RunWordCountOptions {
+  RunOptions run;
+  std::vector<std::string> names;  // each "[VOLUME:]PATH"
+};
+int RunWordCount(const RunWordCountOptions& options);
+
+// A column is its number, counted from 1, or with `header` its name.
+struct RunAggregateOptions {
+  RunOptions run;
+  std::string name;             // "[VOLUME:]PATH"
+  std::string sum;              // the column that is added up
+  std::string where;            // "COLUMN=VALUE": of these rows; empty: of all
+  std::string separator = ",";  // one character
+  bool header = false;          // the first line has the columns' names
+};
+// kExitNo: no row counts.
+int RunAggregate(const RunAggregateOptions& options);
 
 // What the commands that talk to a server's control plane have in common.
 struct ControlOptions {

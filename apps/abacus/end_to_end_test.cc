@@ -1,5 +1,7 @@
 // A server and clients as processes of their own, and what a user of `abacus` gets from them.
 
+#include "apps/abacus/testing/end_to_end.h"
+
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +12,6 @@
 #include <array>
 #include <cerrno>
 #include <cstdlib>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <string>
@@ -25,40 +26,6 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using Json = nlohmann::json;
-
-// A server with a directory of its own, for as long as the object lives.
-class Server {
- public:
-  // `config` is put into a file for it.
-  explicit Server(const std::string& data_dir, const std::string& config = "") {
-    std::array<int, 2> ready;
-    if (pipe2(ready.data(), O_CLOEXEC) != 0) std::abort();
-    command_ = std::make_unique<Command>(
-        std::vector<std::string>{"serve", "--config", folder_.Write("server.toml", config),
-                                 "--data", data_dir, "--listen", "127.0.0.1:0", "--name", "server",
-                                 "--ready-fd", std::to_string(ready[1])},
-        Command::Options{.keep_fd = ready[1]});
-    close(ready[1]);
-    // Ends where the server closes its end: when it is ready, or has failed.
-    for (char c = 0; read(ready[0], &c, 1) == 1 && c != '\n';) address_ += c;
-    close(ready[0]);
-  }
-
-  // Puts another text into its configuration file and tells it so.
-  void Reconfigure(const std::string& config) const {
-    folder_.Write("server.toml", config);
-    command_->Signal(SIGHUP);
-  }
-
-  const std::string& address() const { return address_; }
-  std::string option() const { return "--server=" + address_; }
-  Command& command() { return *command_; }
-
- private:
-  const Folder folder_;
-  std::string address_;
-  std::unique_ptr<Command> command_;
-};
 
 // What GNU grep prints.
 std::string GrepOf(const Folder& folder, const std::string& pattern, const std::string& file) {
@@ -96,16 +63,8 @@ std::string ReadToEnd(int fd) {
   return text;
 }
 
-class EndToEndTest : public ::testing::Test {
+class EndToEndTest : public ServerTest {
  protected:
-  void StartServer(const std::string& config = "") {
-    server_ = std::make_unique<Server>(folder_.Path("data"), config);
-    ASSERT_NE(server_->address(), "") << server_->command().Wait().err;
-  }
-  void Store(const std::string& name, const std::string& bytes) {
-    const Outcome put = RunAbacus({"put", server_->option(), name, folder_.Write(name, bytes)});
-    ASSERT_EQ(put.code, 0) << put.err;
-  }
   // Of what is in that directory.
   std::vector<std::string> Names(const std::string& directory) const {
     std::vector<std::string> command = {"ls", server_->option(), "--json", folder_.Path("listed")};
@@ -154,13 +113,7 @@ class EndToEndTest : public ::testing::Test {
     }
     return ::testing::AssertionFailure() << "the search has ended; the last was " << last;
   }
-
-  const Folder folder_;
-  std::unique_ptr<Server> server_;
 };
-
-// Slow enough that a search lasts seconds: what a link of 8 Mbit/s lets through.
-constexpr char kSlow[] = "[transport]\nrate_limit_mbit = 8.0\n";
 
 TEST_F(EndToEndTest, SearchPrintsWhatGrepPrintsWhereverItRuns) {
   StartServer();

@@ -23,6 +23,8 @@ examples:
   abacus put LinuxBible.txt /tmp/text       store a file in its volume
   abacus run grep kernel LinuxBible.txt     search it; the engine decides where grep runs
   abacus run grep --pin client kernel LinuxBible.txt
+  abacus run word-count LinuxBible.txt      its lines, words and bytes
+  abacus run aggregate --sum 5 --where 3=north sales.csv
   abacus mount 127.0.0.1:7070/home /mnt     a directory that shows the volume
   abacus volume create work                 another one: work:PATH, 127.0.0.1:7070/work
   abacus fsck /srv/abacus                   check a server's volumes while it is stopped
@@ -54,13 +56,18 @@ class CommandLine {
   void AddVolumes();
   void AddFsck();
   void AddRun();
+  void AddReaders(CLI::App* run);
   void AddTop();
   void AddControl();
   void AddRules();
   void AddConfig();
   static void AddClientOptions(CLI::App* command, ClientOptions* options);
-  // "[VOLUME:]PATH".
-  static CLI::Option* AddFileName(CLI::App* command, std::string* name, const std::string& what);
+  // A sub-command of `run`.
+  CLI::App* AddApplication(CLI::App* run, const std::string& name, const std::string& what,
+                           RunOptions* options, std::function<int()> command);
+  // "[VOLUME:]PATH"; `Name`: a string, or a vector of them.
+  template <typename Name>
+  static CLI::Option* AddFileName(CLI::App* command, Name* name, const std::string& what);
   static void AddControlOptions(CLI::App* command, ControlOptions* options, bool has_table);
   static void AddJson(CLI::App* command, std::string* json);
   int Misused(const CLI::Error& error);
@@ -82,6 +89,8 @@ class CommandLine {
   UnmountOptions unmount_;
   StackOptions stack_;
   RunGrepOptions grep_;
+  RunWordCountOptions word_count_;
+  RunAggregateOptions aggregate_;
   StatusOptions status_;
   TopOptions top_;
   double top_interval_s_ = 1;
@@ -170,8 +179,8 @@ void CommandLine::AddServer() {
       ->capture_default_str();
 }
 
-CLI::Option* CommandLine::AddFileName(CLI::App* command, std::string* name,
-                                      const std::string& what) {
+template <typename Name>
+CLI::Option* CommandLine::AddFileName(CLI::App* command, Name* name, const std::string& what) {
   return command
       ->add_option("FILE", *name,
                    what +
@@ -393,28 +402,66 @@ void CommandLine::AddFsck() {
   AddJson(fsck, &fsck_.json);
 }
 
+CLI::App* CommandLine::AddApplication(CLI::App* run, const std::string& name,
+                                      const std::string& what, RunOptions* options,
+                                      std::function<int()> command) {
+  CLI::App* added = Add(run, name, what, std::move(command));
+  AddClientOptions(added, &options->client);
+  added->add_option("--pin", options->pin, "hold its object there; else the engine decides")
+      ->check(CLI::IsMember({"client", "server"}));
+  added->add_option("--block", options->block_bytes, "bytes of the file that are read at once")
+      ->transform(CLI::AsSizeValue(false))
+      ->type_name("SIZE")
+      ->default_str("64KiB");
+  added->add_flag("-q,--quiet", options->quiet, "no progress on standard error");
+  AddJson(added, &options->json);
+  return added;
+}
+
 void CommandLine::AddRun() {
   CLI::App* run = app_.add_subcommand("run", "run an application on files of a volume");
   run->require_subcommand(1);
-  CLI::App* grep = Add(run, "grep", "print the lines that match, as grep -n prints them",
-                       [this] { return RunGrep(grep_); });
+  CLI::App* grep = AddApplication(run, "grep", "print the lines that match, as grep -n prints them",
+                                  &grep_.run, [this] { return RunGrep(grep_); });
   grep->footer(
       "\nPATTERN is a basic regular expression, as grep takes it, in the C locale. The exit code "
       "is\n"
       "grep's: 0 where a line matched, 1 where none did, 2 on errors. Write -- before a PATTERN "
       "that\n"
       "begins with a dash.\n");
-  AddClientOptions(grep, &grep_.client);
-  grep->add_option("--pin", grep_.pin, "hold the grep object there; else the engine decides")
-      ->check(CLI::IsMember({"client", "server"}));
-  grep->add_option("--block", grep_.block_bytes, "bytes of the file that are read at once")
-      ->transform(CLI::AsSizeValue(false))
-      ->type_name("SIZE")
-      ->default_str("64KiB");
-  grep->add_flag("-q,--quiet", grep_.quiet, "no progress on standard error");
-  AddJson(grep, &grep_.json);
   grep->add_option("PATTERN", grep_.pattern, "what to search for")->required();
   AddFileName(grep, &grep_.name, "the file")->required();
+  AddReaders(run);
+}
+
+void CommandLine::AddReaders(CLI::App* run) {
+  CLI::App* count = AddApplication(run, "word-count", "count lines, words and bytes, as wc does",
+                                   &word_count_.run, [this] { return RunWordCount(word_count_); });
+  count->footer(
+      "\nIt prints what wc prints in the C locale, and a total where several files are named. A "
+      "FILE that\n"
+      "cannot be opened is told and left out, and the exit code is 2.\n");
+  AddFileName(count, &word_count_.names, "the files")->required();
+
+  CLI::App* aggregate =
+      AddApplication(run, "aggregate", "add up a column of a table in text", &aggregate_.run,
+                     [this] { return RunAggregate(aggregate_); });
+  aggregate->footer(
+      "\nA row is a line, and its columns end at each separator, which cannot be quoted. It prints "
+      "how\n"
+      "many rows count, and the sum, least and most of the column. The exit code is 1 where no row "
+      "counts.\n"
+      "COLUMN is a number, counted from 1, or with --header a name.\n");
+  aggregate->add_option("--sum", aggregate_.sum, "the column that is added up")
+      ->type_name("COLUMN")
+      ->required();
+  aggregate->add_option("--where", aggregate_.where, "only rows that have exactly this there")
+      ->type_name("COLUMN=VALUE");
+  aggregate->add_option("--separator", aggregate_.separator, "what columns end at, one character")
+      ->type_name("CHARACTER")
+      ->capture_default_str();
+  aggregate->add_flag("--header", aggregate_.header, "the first line has the columns' names");
+  AddFileName(aggregate, &aggregate_.name, "the table")->required();
 }
 
 void CommandLine::AddTop() {

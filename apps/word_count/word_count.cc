@@ -42,6 +42,11 @@ absl::StatusOr<WordCountChunk> WordCount::Next(const objfs::Subgraph& file) {
   return WordCountChunk{.so_far = counter_.Total(), .done = read.bytes.size() < read_bytes_};
 }
 
+absl::Status WordCount::Restart() {
+  counter_ = WordCounter();
+  return absl::OkStatus();
+}
+
 void WordCount::Checkpoint(runtime::CheckpointWriter& writer) const {
   writer.Write(read_bytes_);
   writer.Write(counter_);

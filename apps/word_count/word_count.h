@@ -37,7 +37,7 @@ struct WordCountChunk {
   ABACUS_FIELDS(so_far, done)
 };
 
-// Counts the words of a file, a block at a time: of all that it reads it passes three numbers on.
+// Counts the words of files, a block at a time: of all that it reads it passes three numbers on.
 // It reads from the layers of the file's stack, which its caller appends to the graph that it is in
 // (objfs::FileSystem::WithSubgraph). Between two chunks it may move, and does not know where it is.
 // Thread-safety: one activity at a time. Blocking: as the file's layers.
@@ -50,13 +50,15 @@ class WordCount final : public runtime::MobileObject {
   // Errors: kInvalidArgument - it is 0 or more than kReadBytesMax.
   absl::Status Init(uint64_t read_bytes);
 
-  // Counts the next bytes of `file`, always the same one, by whatever layers.
+  // Counts the next bytes of `file`, the same one until Restart(), by whatever layers.
   // Errors: those of the layers, objfs::IsWouldBlock() among them: nothing was done, ask again.
   absl::StatusOr<WordCountChunk> Next(const objfs::Subgraph& file);
+  // Forgets what it has counted: another file may follow, from its beginning.
+  absl::Status Restart();
 
   void Checkpoint(runtime::CheckpointWriter& writer) const override;
   absl::Status Restore(runtime::CheckpointReader& reader) override;
-  ABACUS_OBJECT(WordCount, "apps.WordCount", 1, Next)
+  ABACUS_OBJECT(WordCount, "apps.WordCount", 1, Next, Restart)
 
  private:
   uint64_t read_bytes_ = 0;

@@ -78,6 +78,21 @@ TEST_F(WordCountTest, CountsTheSameWhenItMovesBetweenAllBlocks) {
   }
 }
 
+TEST_F(WordCountTest, AfterARestartItCountsAnotherFileWhereverItIs) {
+  // The first ends within a word, and the second begins within one.
+  const std::string first = Text(3'000, 1) + " cut", second = "off " + Text(5'000, 2);
+  const objfs::Subgraph one = Store(first), other = Store(second);
+  const auto counter = Make(uint64_t{100});
+  auto last = ReadAll(counter, one, false);
+  ASSERT_TRUE(last.ok()) << last.status();
+  EXPECT_EQ(last->so_far, Expected(first));
+  ASSERT_TRUE(cluster_->Move(counter.rid(), kClient, kServer).ok());
+  ASSERT_TRUE(counter->Restart().ok());
+  last = ReadAll(counter, other, false);
+  ASSERT_TRUE(last.ok()) << last.status();
+  EXPECT_EQ(last->so_far, Expected(second));
+}
+
 TEST_F(WordCountTest, BlocksThatMakeNoSenseAreRefused) {
   EXPECT_THAT(std::string(Refused(uint64_t{0}).message()), HasSubstr("read_bytes is 0"));
   EXPECT_THAT(std::string(Refused(WordCount::kReadBytesMax + 1).message()), HasSubstr("from 1 to"));

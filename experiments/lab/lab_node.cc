@@ -8,9 +8,7 @@
 #include "apps/abacus/log_setup.h"
 #include "apps/abacus/monitor_of.h"
 #include "apps/abacus/volumes.h"
-#include "apps/column_aggregate/column_aggregate.h"
 #include "apps/filter/filter.h"
-#include "apps/word_count/word_count.h"
 #include "experiments/lab/paper_node.h"
 #include "experiments/lab/paper_transport.h"
 #include "experiments/lab/relayed_transport.h"
@@ -29,8 +27,7 @@ runtime::ObjectTypes TypesOf(const runtime::Config& config, Processor* processor
     };
   }
   runtime::ObjectTypes types = apps::Classes(apps::CacheOf(config.cache), work);
-  types.Add<apps::Filter>().Add<apps::WordCount>().Add<apps::ColumnAggregate>();
-  types.Add<Echo>();
+  types.Add<apps::Filter>().Add<Echo>();
   return types;
 }
 

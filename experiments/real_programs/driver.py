@@ -1,4 +1,4 @@
-"""Real programs: unmodified ones on a mount, and this project's search on the same files.
+"""Real programs: unmodified ones on a mount, and this project's applications on the same files.
 
 What differs between placements: client and server have the engine suspended and what can move pinned
 there before the program begins; adaptive has neither. What a program makes while it runs is made at
@@ -27,6 +27,8 @@ LIMIT_S = 900  # of a program
 LOOK_S = 0.5   # until the server has been told of objects that are new
 LOOKS = 20
 MOVES_TOLD = 64  # a server keeps no more
+# What moves of each application of `abacus run`.
+CLASSES = {"grep": "apps.Grep", "word-count": "apps.WordCount", "aggregate": "apps.ColumnAggregate"}
 # The program has the pipe open, as its descriptor 3, until it has ended.
 STARTED = 'cd "$1" && out=$2 && shift 2 && echo ready && read -r go && exec "$@" 3>&1 >"$out"'
 
@@ -93,7 +95,7 @@ def run(lab, row, placement, seed, quick):
     console = row["console"] if topology else row["clients"][0]
     with Volume(lab, inputs.folder, row["server"], row["clients"][0], console,
                 lab.profile.stack(row["stack"])) as volume:
-        job = Search if inputs.program.app else OnMount
+        job = Application if inputs.program.app else OnMount
         return job(lab, row, placement, seed, inputs, volume).record()
 
 
@@ -221,37 +223,37 @@ class OnMount(_Job):
         return {key: text for key, text in told.items() if text}
 
 
-class Search(_Job):
-    """`abacus run grep` of the same file, whose object can go to the server; no mount."""
+class Application(_Job):
+    """`abacus run` with the same file, by an object that can go to the server; no mount."""
 
     def record(self):
-        pattern, name = self.program.app
-        told = self.volume.folder / "search.json"
-        words = [self.volume.abacus, "run", "grep", "--quiet", *self.volume.client_options(),
+        name, *arguments = self.program.app
+        told = self.volume.folder / "run.json"
+        words = [self.volume.abacus, "run", name, "--quiet", *self.volume.client_options(),
                  "--json", str(told)]
         if self.placement != "adaptive":
             words += ["--pin", self.placement]
-        words += [pattern, name]
+        words += arguments
         if self.program.pipe:
             words = ["bash", "-c", 'set -o pipefail; count=$1; shift; "${@:1:count}" | '
                      '"${@:count+1}"', "bash", str(len(words)), *words, *self.program.pipe]
         begun, _, printed = timed(self.lab, self.client, words, self.volume.folder,
                                   self.volume.folder)
         ended = time.time()
-        search = json.loads(told.read_text())
+        done = json.loads(told.read_text())
         status = self.volume.status()
         self._compare(printed)
-        at = search["moves"][-1]["to"] if search["moves"] else ""
+        at = done["moves"][-1]["to"] if done["moves"] else ""
         place = self._place(at) if at else \
             "client" if self.placement == "adaptive" else self.placement
-        # The time of the search itself: joining the server takes longer than a small search, and a
+        # The time of the work itself: joining the server takes longer than a little work, and a
         # mount has joined before. Its moves are told by the time since the program began to join.
-        elapsed_s = search["elapsed_s"]
-        key = f"{self.client}/apps.Grep"
-        explanations = {key: search["explanation"]} if self.placement == "adaptive" else {}
-        if self.placement != "adaptive":  # the pin has moved it before it began to search
+        elapsed_s = done["elapsed_s"]
+        key = f"{self.client}/{CLASSES[name]}"
+        explanations = {key: done["explanation"]} if self.placement == "adaptive" else {}
+        if self.placement != "adaptive":  # the pin has moved it before it began to work
             begun = ended - elapsed_s
-        return self._record(elapsed_s, begun, status, search["link_bytes"],
+        return self._record(elapsed_s, begun, status, done["link_bytes"],
                             {key: place}, explanations)
 
 

@@ -124,6 +124,13 @@ def empty_base(folder, row, seed):
 
 _AGGREGATE = f"""$3 == "{REGION}" {{ rows++; units += $5; turnover += $5 * $6 }}
 END {{ printf "%d %d %.2f\\n", rows, units, turnover }}"""
+# What `abacus run aggregate` prints of one column.
+_SUM = f"""$3 == "{REGION}" {{ units = $5 + 0
+  if (!rows || units < least) least = units
+  if (!rows || units > most) most = units
+  rows++; sum += units }}
+END {{ printf "rows   %d\\nsum    %.15g\\n", rows, sum
+  printf "least  %.15g\\nmost   %.15g\\n", least, most }}"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,9 +138,9 @@ class Program:
     """`inputs(folder, row, seed)` makes its files and returns what must be told of them.
 
     `words(row, seed)` is started in their folder. `held`: patterns of the files that somebody has
-    open before and while it runs, so that their objects are there and can be pinned. `app`: a
-    pattern and a file: the search of `abacus run grep` that does the same, without a mount, its
-    output being `pipe`d.
+    open before and while it runs, so that their objects are there and can be pinned. `app`: an
+    application of `abacus run` and its arguments, which does the same without a mount, its output
+    being `pipe`d.
     """
     inputs: object
     words: object
@@ -147,20 +154,31 @@ def _awk(row, seed):
     return ["awk", "-F,", _AGGREGATE, "data.csv"]
 
 
+def _sum(row, seed):
+    return ["awk", "-F,", _SUM, "data.csv"]
+
+
 def _grep(row, seed):
     return ["grep", "-n", PATTERN, "doc.txt"]
+
+
+def _wc(row, seed):
+    return ["wc", "doc.txt"]
 
 
 PROGRAMS = {
     "grep_tree": Program(documentation_tree,
                          lambda row, seed: ["grep", "-rn", PATTERN, "sources"], sorted=True),
     "grep": Program(text_file, _grep, ("doc.txt",)),
-    "grep_app": Program(text_file, _grep, app=(PATTERN, "doc.txt")),
-    "wc": Program(text_file, lambda row, seed: ["wc", "doc.txt"], ("doc.txt",)),
+    "grep_app": Program(text_file, _grep, app=("grep", PATTERN, "doc.txt")),
+    "wc": Program(text_file, _wc, ("doc.txt",)),
+    "wc_app": Program(text_file, _wc, app=("word-count", "doc.txt")),
     "csv": Program(table, _awk, ("data.csv",)),
     # The filter goes to the data, the sum stays: grep's line number joins the first column, the id.
-    "csv_app": Program(table, _awk, app=(f",{REGION},", "data.csv"),
+    "csv_app": Program(table, _awk, app=("grep", f",{REGION},", "data.csv"),
                        pipe=("awk", "-F,", _AGGREGATE)),
+    "sum_app": Program(table, _sum, app=("aggregate", "--sum", "5", "--where", f"3={REGION}",
+                                         "data.csv")),
     "thumbnails": Program(images, lambda row, seed: [sys.executable, "-B", JOBS, "thumbnails",
                                                      "images", "thumbs"], ("images/*",)),
     "sqlite": Program(empty_base, lambda row, seed: [

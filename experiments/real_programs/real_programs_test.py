@@ -93,6 +93,27 @@ class RunTest(unittest.TestCase):
         self.assertEqual(there["final_placement"], {"lan1/apps.Grep": "server"})
         self.assertLess(there["clients"][0]["link_bytes"], SMALL["bytes"] / 4)
 
+    def test_a_count_and_a_sum_send_a_few_numbers_or_all(self):
+        for name, moves in (("wc_app", "apps.WordCount"), ("sum_app", "apps.ColumnAggregate")):
+            records = {placement: self.run_row(name, placement)
+                       for placement in ("client", "server")}
+            for placement, record in records.items():
+                self.assertEqual(record["final_placement"], {f"lan1/{moves}": placement})
+                self.assertEqual(record["migrations"], [])
+            link_bytes = {placement: record["clients"][0]["link_bytes"]
+                          for placement, record in records.items()}
+            self.assertGreater(link_bytes["client"], SMALL["bytes"])
+            self.assertLess(link_bytes["server"], SMALL["bytes"] / 4)
+        self.forget()
+        self.assertEqual(left(), ([], []))
+
+    def test_an_application_that_prints_something_else_is_a_wrong_result(self):
+        with self.with_words("sum_app", ["echo", "rows   0"]), \
+                self.assertRaisesRegex(LabError, "a wrong result: line 1"):
+            self.run_row("sum_app", "client")
+        self.forget()
+        self.assertEqual(left(), ([], []))
+
     def test_programs_that_write_do_so_wherever_the_objects_are(self):
         for name in ("sqlite", "thumbnails", "grep_tree"):
             if name == "thumbnails" and subprocess.run([sys.executable, "-c", "import PIL"],
@@ -143,6 +164,18 @@ class PartsTest(unittest.TestCase):
             for key, quick in one.sizes["quick"].items():
                 self.assertLess(quick, one.sizes["full"][key], one.path)
 
+    def test_every_application_is_one_whose_class_is_known(self):
+        apps = {name: of.app for name, of in programs.PROGRAMS.items() if of.app}
+        self.assertEqual(set(apps), {"grep_app", "wc_app", "csv_app", "sum_app"})
+        for name, app in apps.items():
+            self.assertIn(app[0], driver.CLASSES, name)
+
+    def test_a_row_of_an_application_has_the_sizes_of_the_mounts(self):
+        for app, mount in (("grep_app", "grep_mount"), ("wc_app", "wc_mount"),
+                           ("csv_app", "csv_mount"), ("sum_app", "csv_mount")):
+            self.assertEqual(EXPERIMENT.row(app).sizes, EXPERIMENT.row(mount).sizes, app)
+            self.assertEqual(EXPERIMENT.row(app).claims, EXPERIMENT.row("grep_app").claims, app)
+
     def test_a_twentieth_of_a_table_is_the_regions_and_the_sum_is_right(self):
         programs.table(self.folder, {"bytes": 1 << 20}, 3)
         rows = [line.split(",") for line in (self.folder / "data.csv").read_text().splitlines()]
@@ -152,6 +185,10 @@ class PartsTest(unittest.TestCase):
         self.assertEqual((int(count), int(units)), (len(ours), sum(int(of[4]) for of in ours)))
         self.assertAlmostEqual(float(turnover),
                                sum(int(of[4]) * float(of[5]) for of in ours), delta=1)
+        all_units = [int(of[4]) for of in ours]
+        self.assertEqual(self.printed(programs._sum(None, 0)),
+                         f"rows   {len(ours)}\nsum    {sum(all_units)}\nleast  {min(all_units)}\n"
+                         f"most   {max(all_units)}\n")
 
     def test_a_text_has_its_size_and_a_tree_is_made_up_where_there_is_none(self):
         with mock.patch.object(programs, "DOCUMENTATION", self.folder / "nowhere"):
