@@ -92,7 +92,9 @@ class ShardedNamesWork {
   // Returns how long the longest change took.
   std::chrono::milliseconds ChangeAll(FileSystem& at) {
     std::chrono::steady_clock::duration longest{};
-    for (const auto& [id, mode] : modes_) {
+    std::map<ObjectId, uint32_t> all = modes_;
+    all[root_] = S_IFDIR | 0755;
+    for (const auto& [id, mode] : all) {
       const auto begun = std::chrono::steady_clock::now();
       const auto set = at.Set(whoever_, id, {.permissions = mode & 07777});
       longest = std::max(longest, std::chrono::steady_clock::now() - begun);
