@@ -322,7 +322,7 @@ TEST_F(ShardCommitsTest, WhoDoesNotServeSaysNothing) {
   EXPECT_TRUE(IsNoClient(Transfer(1).status()));
   world_[1].serves = false;
   EXPECT_TRUE(IsNoClient(world_[1].commits->Decide(group, /*commits=*/true).status()));
-  EXPECT_TRUE(IsNoClient(world_[1].commits->Settle({}).status()));
+  EXPECT_TRUE(IsNoClient(world_[1].commits->Settle({})));
   EXPECT_TRUE(IsNoClient(
       world_[1].commits->Prepare({.group = group, .coordinator = 0, .writer = kClient}).status()));
   world_[0].serves = true;
