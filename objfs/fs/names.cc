@@ -590,9 +590,15 @@ absl::StatusOr<bool> FileSystemImpl::TryRename(const Caller& caller, ObjectId fr
                                                const std::string& from_name, ObjectId to_directory,
                                                const std::string& to_name, RenameRule rule) {
   ABACUS_ASSIGN_OR_RETURN(const Named from, Find(caller, from_directory, from_name));
-  ABACUS_ASSIGN_OR_RETURN(const Named to, InShard(ShardOf(to_directory), [&](FileSystemImpl& at) {
-                            return at.Find(caller, to_directory, to_name);
-                          }));
+  // One name is looked up once: a second time it could be gone.
+  const bool is_one_name = from_directory == to_directory && from_name == to_name;
+  absl::StatusOr<Named> found = from;
+  if (!is_one_name) {
+    found = InShard(ShardOf(to_directory), [&](FileSystemImpl& at) {
+      return at.Find(caller, to_directory, to_name);
+    });
+  }
+  ABACUS_ASSIGN_OR_RETURN(const Named to, std::move(found));
   if (from.node.id == 0) return NoEntry(from_name);
   const bool exchange = rule == RenameRule::kExchange;
   if (exchange && to.node.id == 0) return NoEntry(to_name);
