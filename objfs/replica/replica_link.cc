@@ -1,10 +1,10 @@
 #include "objfs/replica/replica_link.h"
 
-#include <atomic>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "objfs/raid/alarm.h"
+#include "objfs/raid/timed_call.h"
 #include "runtime/object/timed_branch.h"
 
 namespace abacus::objfs {
@@ -37,16 +37,8 @@ class RefLink final : public ReplicaLink {
  private:
   template <auto kMethod, typename... Args>
   typename runtime::TimedBranch<kMethod>::Result Call(const Args&... args) {
-    runtime::TimedBranch<kMethod> branch(copy_.base(), args...);
-    std::atomic<bool> is_late{false};
-    {
-      const Alarm::Set alarm(alarm_, answer_max_, [&] {
-        is_late = true;
-        branch.Interrupt();
-      });
-      while (!branch.Answered() && !is_late) branch.Wait();
-    }
-    if (branch.Answered()) return branch.Join();
+    auto answer = CallWithin<kMethod>(alarm_, answer_max_, copy_.base(), args...);
+    if (answer.has_value()) return *std::move(answer);
     return absl::DeadlineExceededError(absl::StrCat("the copy of the volume has not answered for ",
                                                     absl::FormatDuration(answer_max_)));
   }

@@ -11,6 +11,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/time.h"
+#include "objfs/raid/alarm.h"
+#include "objfs/raid/timed_call.h"
 #include "objfs/store/local_disk.h"
 #include "objfs/store/local_object_store.h"
 #include "objfs/store/object_id.h"
@@ -35,6 +38,14 @@ struct StoreOnDisk {
 };
 
 constexpr char kDeleted[] = ".deleted-";
+
+// How long a server is waited for that may have another shard: it says what it knows.
+constexpr absl::Duration kFinderAnswerMax = absl::Seconds(3);
+
+absl::Status HasNotAnswered(const std::string& address) {
+  return runtime::MakeError(runtime::ErrorKind::kNodeUnreachable,
+                            absl::StrCat("server ", address, " has not answered in time"));
+}
 
 absl::Status OsError(const std::error_code& error, const std::string& what) {
   return absl::ErrnoToStatus(error.value(), what);
@@ -184,21 +195,27 @@ std::function<absl::StatusOr<Ref<Volume>>(uint32_t)> VolumeSet::ShardFinderOf(
     reach(address);
     return find(address);
   };
+  const auto alarm = std::make_shared<Alarm>();
   ShardFinder::Host host;
-  host.open = [set_at](const std::string& address,
-                       const std::string& shard) -> absl::StatusOr<Ref<Volume>> {
+  host.open = [set_at, alarm](const std::string& address,
+                              const std::string& shard) -> absl::StatusOr<Ref<Volume>> {
     ABACUS_ASSIGN_OR_RETURN(const Ref<VolumeSet> set, set_at(address));
-    return set->Open(shard);
+    auto opened = CallWithin<&VolumeSet::Open>(*alarm, kFinderAnswerMax, set.base(), shard);
+    if (!opened.has_value()) return HasNotAnswered(address);
+    return *std::move(opened);
   };
   host.open_here = [here = here_](const std::string& shard) -> absl::StatusOr<Ref<Volume>> {
     const Here::Use use(*here);
     if (use.set() == nullptr) return absl::UnavailableError("the server is being stopped");
     return use.set()->Open(shard);
   };
-  host.servers = [set_at](const std::string& address,
-                          const std::string& shard) -> absl::StatusOr<std::vector<std::string>> {
+  host.servers = [set_at, alarm](
+                     const std::string& address,
+                     const std::string& shard) -> absl::StatusOr<std::vector<std::string>> {
     ABACUS_ASSIGN_OR_RETURN(const Ref<VolumeSet> set, set_at(address));
-    return set->Servers(shard);
+    auto named = CallWithin<&VolumeSet::Servers>(*alarm, kFinderAnswerMax, set.base(), shard);
+    if (!named.has_value()) return HasNotAnswered(address);
+    return *std::move(named);
   };
   host.steady_ns = host_.volume.steady_ns;
   auto finder = std::make_shared<ShardFinder>(name, own, std::move(servers), std::move(host));

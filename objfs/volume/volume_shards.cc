@@ -9,8 +9,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "objfs/raid/alarm.h"
+#include "objfs/raid/timed_call.h"
 #include "objfs/volume/volume.h"
 #include "runtime/base/status.h"
+#include "runtime/object/timed_branch.h"
 
 namespace abacus::objfs {
 
@@ -23,31 +27,48 @@ namespace {
 constexpr std::chrono::milliseconds kResolveEvery{500}, kLookForWork{1000};
 // With so many records the look comes at once: there are kSlots of them.
 constexpr size_t kRecordsWaitingMax = ShardRecords::kSlots / 4;
+// How long another shard's server is waited for, which may live and answer nothing: where its disk
+// has to sync something, and where it has not.
+constexpr absl::Duration kSyncedAnswerMax = absl::Seconds(15), kAnswerMax = absl::Seconds(3);
 
 class PeersByName final : public ShardPeers {
  public:
   using FindShard = std::function<absl::StatusOr<Ref<Volume>>(uint32_t shard)>;
 
-  explicit PeersByName(FindShard find) : find_(std::move(find)) {}
+  // `ends`: nobody is to be waited for any more.
+  PeersByName(FindShard find, std::function<bool()> ends)
+      : find_(std::move(find)), ends_(std::move(ends)) {}
 
   absl::StatusOr<Outcome> Prepare(uint32_t shard, const ShardPrepare& prepare) override {
-    ABACUS_ASSIGN_OR_RETURN(const Ref<Volume> volume, Find(shard));
-    return volume->PrepareShard(prepare);
+    return Ask<&Volume::PrepareShard>(shard, kSyncedAnswerMax, prepare);
   }
   absl::StatusOr<Outcome> Decide(uint32_t shard, ShardGroup group, bool commits) override {
-    ABACUS_ASSIGN_OR_RETURN(const Ref<Volume> volume, Find(shard));
-    return volume->DecideShard(group, commits);
+    return Ask<&Volume::DecideShard>(shard, kAnswerMax, group, commits);
   }
   absl::StatusOr<ShardDecision> DecisionOf(uint32_t shard, ShardGroup group) override {
-    ABACUS_ASSIGN_OR_RETURN(const Ref<Volume> volume, Find(shard));
-    return volume->DecisionOfShards(group);
+    return Ask<&Volume::DecisionOfShards>(shard, kAnswerMax, group);
   }
   absl::Status Settle(uint32_t shard, const std::vector<ShardGroup>& groups) override {
-    ABACUS_ASSIGN_OR_RETURN(const Ref<Volume> volume, Find(shard));
-    return volume->SettleShards(groups);
+    return Ask<&Volume::SettleShards>(shard, kSyncedAnswerMax, groups);
   }
 
  private:
+  // What is given up may be done there yet, and none of it does harm: who prepares late is told to
+  // abort, or asks and hears that; what was decided is decided, and is done once.
+  template <auto kMethod, typename... Args>
+  typename runtime::TimedBranch<kMethod>::Result Ask(uint32_t shard, absl::Duration answer_max,
+                                                     const Args&... args) {
+    if (ends_()) {
+      return runtime::MakeError(runtime::ErrorKind::kNodeUnreachable,
+                                "the volume is being closed here");
+    }
+    ABACUS_ASSIGN_OR_RETURN(const Ref<Volume> volume, Find(shard));
+    auto answer = CallWithin<kMethod>(alarm_, answer_max, volume.base(), args...);
+    if (answer.has_value()) return *std::move(answer);
+    return runtime::MakeError(runtime::ErrorKind::kNodeUnreachable,
+                              absl::StrCat("shard ", shard, " has not answered in time"));
+  }
+
   // What is not found is as far away as what does not answer.
   absl::StatusOr<Ref<Volume>> Find(uint32_t shard) const {
     if (find_ == nullptr) {
@@ -61,6 +82,8 @@ class PeersByName final : public ShardPeers {
   }
 
   const FindShard find_;
+  const std::function<bool()> ends_;
+  Alarm alarm_;
 };
 
 }  // namespace
@@ -91,7 +114,10 @@ absl::Status Volume::BeginShards() {
 
 ShardCommits::Host Volume::ShardsHost() {
   ShardCommits::Host host;
-  host.peers = std::make_shared<PeersByName>(host_.find_shard);
+  host.peers = std::make_shared<PeersByName>(host_.find_shard, [this] {
+    MutexLock lock(mutex_);
+    return stopping_;
+  });
   host.serves = [this] { return Serves(0); };
   host.begin_alter = [this](std::vector<ObjectId> ids, uint16_t writer) {
     return callbacks_->BeginAlter(std::move(ids), writer);
