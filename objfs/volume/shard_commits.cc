@@ -525,13 +525,14 @@ size_t ShardCommits::in_doubt() {
 
 void ShardCommits::Tick() {
   if (!host_.serves().ok()) return;  // another server does all this
-  AskForWhatIsInDoubt();
+  std::set<uint32_t> silent;
+  AskForWhatIsInDoubt(&silent);
   MakeDecisionsDurable().IgnoreError();  // it is tried again
-  TellWhatIsUntold();
-  ForgetWhatIsSettled();
+  TellWhatIsUntold(&silent);
+  ForgetWhatIsSettled(silent);
 }
 
-void ShardCommits::AskForWhatIsInDoubt() {
+void ShardCommits::AskForWhatIsInDoubt(std::set<uint32_t>* silent) {
   const int64_t before_ns = host_.steady_ns() - absl::ToInt64Nanoseconds(options_.ask_after);
   struct Doubt {
     ShardGroup group = 0;
@@ -547,13 +548,12 @@ void ShardCommits::AskForWhatIsInDoubt() {
       doubts.push_back({group, prepared.prepare.coordinator, prepared.called_off});
     }
   }
-  std::set<uint32_t> silent;
   for (const Doubt& doubt : doubts) {
     auto decision = absl::StatusOr<ShardDecision>(ShardDecision::kAborted);
     if (!doubt.called_off) {
-      if (silent.contains(doubt.coordinator)) continue;
+      if (silent->contains(doubt.coordinator)) continue;
       decision = host_.peers->DecisionOf(doubt.coordinator, doubt.group);
-      if (!decision.ok()) silent.insert(doubt.coordinator);
+      if (IsSilent(decision.status())) silent->insert(doubt.coordinator);
     }
     const bool commits = decision.ok() && *decision == ShardDecision::kCommitted;
     const bool aborts = decision.ok() && *decision == ShardDecision::kAborted;
@@ -562,7 +562,7 @@ void ShardCommits::AskForWhatIsInDoubt() {
   }
 }
 
-void ShardCommits::TellWhatIsUntold() {
+void ShardCommits::TellWhatIsUntold(std::set<uint32_t>* silent) {
   std::map<uint32_t, std::vector<ShardGroup>> untold;  // by shard
   {
     MutexLock lock(mutex_);
@@ -573,13 +573,14 @@ void ShardCommits::TellWhatIsUntold() {
   }
   for (const auto& [shard, groups] : untold) {
     for (const ShardGroup group : groups) {
+      if (silent->contains(shard)) break;
       // One that has no room for this group may have some for the next.
-      if (IsSilent(TellOne(group, shard, nullptr))) break;
+      if (IsSilent(TellOne(group, shard, nullptr))) silent->insert(shard);
     }
   }
 }
 
-void ShardCommits::ForgetWhatIsSettled() {
+void ShardCommits::ForgetWhatIsSettled(const std::set<uint32_t>& silent) {
   std::map<ShardGroup, size_t> to_settle;             // at so many shards
   std::map<uint32_t, std::vector<ShardGroup>> there;  // by shard
   {
@@ -591,6 +592,7 @@ void ShardCommits::ForgetWhatIsSettled() {
     }
   }
   for (const auto& [shard, groups] : there) {
+    if (silent.contains(shard)) continue;
     for (const ShardGroup group : SettledAt(shard, groups)) --to_settle[group];
   }
   for (const auto& [group, shards] : to_settle) {

@@ -227,9 +227,10 @@ class ShardCommits {
   absl::StatusOr<Outcome> DoPart(const Prepared& prepared, bool commits);
   absl::StatusOr<Outcome> CarryOut(ShardGroup group, bool commits);
 
-  void AskForWhatIsInDoubt();
-  void TellWhatIsUntold();
-  void ForgetWhatIsSettled();
+  // The steps of a look. `silent`: shards that did not answer in it, and are asked no more.
+  void AskForWhatIsInDoubt(std::set<uint32_t>* silent);
+  void TellWhatIsUntold(std::set<uint32_t>* silent);
+  void ForgetWhatIsSettled(const std::set<uint32_t>& silent);
   // Those of `groups` that this shard has settled.
   std::vector<ShardGroup> SettledAt(uint32_t shard, const std::vector<ShardGroup>& groups);
   void Forget(ShardGroup group);

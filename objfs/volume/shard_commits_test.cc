@@ -288,6 +288,35 @@ TEST_F(ShardCommitsTest, WhoHearsLateThatItIsCommittedDoesItLate) {
   ExpectTransferred(3);
 }
 
+// Each question to a server that answers nothing may take its time.
+TEST_F(ShardCommitsTest, WhoIsSilentIsAskedOnceInALook) {
+  ASSERT_TRUE(Transfer(1).ok());  // it is to be settled
+  const uint64_t second = world_.messages();
+  world_.fate = [&](uint64_t message, uint32_t, uint32_t) {
+    return message == second ? Fate::kArrives : Fate::kIsLost;
+  };
+  ASSERT_TRUE(Transfer(1).ok());  // this is to be told
+  world_.Pass(absl::Seconds(3));
+  uint64_t before = world_.messages();
+  world_.Tick(0);
+  EXPECT_EQ(world_.messages(), before + 1);
+  // And these are to be asked for.
+  for (int i = 0; i < 2; ++i) {
+    const auto group = world_[1].table->NewGroup();
+    ASSERT_TRUE(group.ok()) << group.status();
+    ASSERT_TRUE(
+        world_[0].commits->Prepare({.group = *group, .coordinator = 1, .writer = kClient}).ok());
+  }
+  world_.Pass(absl::Seconds(3));
+  before = world_.messages();
+  world_.Tick(0);
+  EXPECT_EQ(world_.messages(), before + 1);
+  world_.fate = nullptr;
+  ASSERT_TRUE(world_.TickUntilQuiet());
+  ExpectTransferred(2);
+  ExpectNothingHeld();
+}
+
 TEST_F(ShardCommitsTest, WhatWasDoneIsNotDoneAgain) {
   const uint64_t first = world_.messages();
   world_.fate = [&](uint64_t message, uint32_t, uint32_t) {
