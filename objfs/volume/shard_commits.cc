@@ -385,7 +385,9 @@ absl::StatusOr<Outcome> ShardCommits::Prepare(const ShardPrepare& prepare) {
     return held;
   }
   absl::Status durable = table_->Flush(std::span<const ObjectId>());
-  durable.Update(host_.serves());
+  // Before what the flush says: who is deposed is looked for elsewhere, whatever its disk or its
+  // copies do then.
+  if (absl::Status serves = host_.serves(); !serves.ok()) durable = std::move(serves);
   ABACUS_RETURN_IF_ERROR(EndPrepare(prepare.group, std::move(durable)));
   return held;
 }

@@ -428,6 +428,25 @@ TEST_F(ShardCommitsTest, WhatIsPreparedIsHeldOverARestart) {
   EXPECT_TRUE(world_[1].commits->Settle({group}).ok());
 }
 
+// Its flush fails for that, as no copy answers it any more.
+TEST_F(ShardCommitsTest, WhoIsDeposedWhileItPreparesIsAway) {
+  world_.at_disk = [&](uint32_t shard, std::string_view call, uint64_t) {
+    if (shard != 1 || call != "sync" || world_.last_group == 0) return absl::OkStatus();
+    world_[1].serves = false;
+    return absl::UnavailableError("no copy answers");
+  };
+  const auto outcome = Transfer(1);
+  world_.at_disk = nullptr;
+  EXPECT_FALSE(world_[1].serves);
+  EXPECT_EQ(ShardThatIsAway(outcome.status()), 1u) << outcome.status();
+  EXPECT_TRUE(world_.IsFree(0));
+  world_.Kill(1);
+  world_.Restart(1, /*seed=*/1);
+  ASSERT_TRUE(world_.TickUntilQuiet());
+  ExpectTransferred(0);
+  ExpectNothingHeld();
+}
+
 // The commit point is not reached, and it is not known whether it will be.
 TEST_F(ShardCommitsTest, WhatCannotBeMadeDurableIsNotDecided) {
   for (uint64_t seed = 1; seed <= 6; ++seed) {
