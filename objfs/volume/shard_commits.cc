@@ -211,6 +211,10 @@ absl::StatusOr<Outcome> ShardCommits::CommitHere(ShardGroup group, uint16_t writ
   absl::StatusOr<Outcome> outcome = table_->Hold(writer, own, group);
   if (!IsCommitted(outcome)) return outcome;
   outcome = AskOthers(group, others, asked);
+  if (IsCommitted(outcome)) {
+    // While it is certain: of what is committed after that nobody can tell the end here.
+    if (absl::Status serves = host_.serves(); !serves.ok()) outcome = std::move(serves);
+  }
   if (IsCommitted(outcome)) outcome = CommitOwn(group, writer, own, others);
   if (!IsCommitted(outcome)) table_->Release(own, group);
   host_.released(ids);

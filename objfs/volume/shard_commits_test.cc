@@ -475,11 +475,29 @@ TEST_F(ShardCommitsTest, WhatCannotBeMadeDurableIsNotDecided) {
   }
 }
 
-TEST_F(ShardCommitsTest, WhoIsDeposedBeforeItHasDecidedTellsNobody) {
+TEST_F(ShardCommitsTest, WhoIsDeposedBeforeItCommitsItsPartAborts) {
   world_.answered = [&](uint64_t message) {
     if (message == 0) world_[0].serves = false;
   };
   const auto outcome = Transfer(1);
+  world_.answered = nullptr;
+  EXPECT_TRUE(IsNoClient(outcome.status())) << outcome.status();
+  EXPECT_EQ(world_[0].commits->records_used(), 0u);
+  world_[0].serves = true;
+  ExpectTransferred(0);
+  ExpectNothingHeld();
+}
+
+TEST_F(ShardCommitsTest, WhoIsDeposedBeforeItHasDecidedTellsNobody) {
+  std::atomic<bool> prepared{false};
+  world_.answered = [&](uint64_t) { prepared = true; };
+  world_.at_disk = [&](uint32_t shard, std::string_view call, uint64_t) {
+    if (shard == 0 && call == "sync" && prepared) world_[0].serves = false;
+    return absl::OkStatus();
+  };
+  const auto outcome = Transfer(1);
+  world_.answered = nullptr;
+  world_.at_disk = nullptr;
   EXPECT_TRUE(IsOutcomeUnknown(outcome.status())) << outcome.status();
   world_.Pass(absl::Seconds(3));
   world_.Tick(0);
