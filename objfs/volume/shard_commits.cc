@@ -137,6 +137,7 @@ absl::Status ShardCommits::TakeUp() {
                         .transaction = std::move(record.transaction)};
     prepared.slot = slot;
     prepared.since_ns = asked_at_once_ns;
+    prepared.from_before = true;
     prepared.alteration.emplace(std::move(lasting));
   }
   return absl::OkStatus();
@@ -526,6 +527,13 @@ size_t ShardCommits::in_doubt() {
   MutexLock lock(mutex_);
   size_t count = 0;
   for (const auto& [group, prepared] : prepared_) count += prepared.preparing ? 0 : 1;
+  return count;
+}
+
+size_t ShardCommits::in_doubt_from_before() {
+  MutexLock lock(mutex_);
+  size_t count = 0;
+  for (const auto& [group, prepared] : prepared_) count += prepared.from_before ? 1 : 0;
   return count;
 }
 

@@ -167,6 +167,8 @@ class ShardCommits {
   void Tick();
   // Groups that this shard has prepared, and of which it does not know the end.
   size_t in_doubt();
+  // Those of them that were prepared before its store was opened.
+  size_t in_doubt_from_before();
   size_t records_used() { return records_->used(); }
 
  private:
@@ -175,9 +177,10 @@ class ShardCommits {
     ShardRecords::Slot slot = 0;
     int64_t since_ns = 0;
     std::optional<Callbacks::Alteration> alteration;
-    bool preparing = false;   // Prepare() has not answered yet
-    bool called_off = false;  // it is aborted, and that is to be carried out
-    bool deciding = false;    // somebody carries the decision out
+    bool from_before = false;  // the store was opened with it
+    bool preparing = false;    // Prepare() has not answered yet
+    bool called_off = false;   // it is aborted, and that is to be carried out
+    bool deciding = false;     // somebody carries the decision out
   };
   struct Decided {
     ShardRecords::Slot slot = 0;

@@ -260,7 +260,8 @@ absl::StatusOr<ShardDecision> Volume::DecisionOfShards(uint64_t group) {
 // -- the resolver ---------------------------------------------------------------------------------
 
 bool Volume::IsInDoubt() {
-  return shards_ > 1 && callbacks_->Now() < doubt_ends_ns_ && shard_commits_->in_doubt() > 0;
+  return shards_ > 1 && callbacks_->Now() < doubt_ends_ns_ &&
+         shard_commits_->in_doubt_from_before() > 0;
 }
 
 bool Volume::RestBetweenTries(absl::Duration time) {

@@ -150,6 +150,7 @@ TEST_F(VolumeShardsTest, NobodyJoinsForAWhileWhileItIsInDoubt) {
   ASSERT_TRUE(info.ok()) << info.status();
   const ShardPrepare prepare = RootOf(*info);
   ASSERT_TRUE(volume_->PrepareShard(prepare).ok());
+  EXPECT_TRUE(Join().ok()) << "it began after the volume was opened";
   Open("home~1");
   EXPECT_TRUE(absl::IsUnavailable(Join().status()));
   steady_ns_ += int64_t{6} * 1'000'000'000;
