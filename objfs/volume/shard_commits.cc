@@ -372,7 +372,11 @@ absl::StatusOr<bool> ShardCommits::BeginPrepare(const ShardPrepare& prepare) {
     if (found->second.preparing || found->second.called_off) return ComeAgain(prepare.group);
     return false;
   }
-  if (prepared_.size() >= kPreparedMax) return TooMany();
+  const auto of_it = std::count_if(prepared_.begin(), prepared_.end(), [&](const auto& one) {
+    return ShardOf(one.first) == prepare.coordinator;
+  });
+  const bool is_too_much_of_it = static_cast<size_t>(of_it) >= kPreparedOfOneMax;
+  if (prepared_.size() >= kPreparedMax || is_too_much_of_it) return TooMany();
   Prepared& prepared = prepared_[prepare.group];
   prepared.prepare = prepare;
   prepared.preparing = true;

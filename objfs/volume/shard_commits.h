@@ -107,6 +107,8 @@ class ShardCommits {
   // Of the slots for records. Each kind has its share: else shards that wait for slots of each
   // other could have all of their own taken.
   static constexpr size_t kPreparedMax = 24;
+  // Of one coordinator: others find some where it is away, and its groups stay.
+  static constexpr size_t kPreparedOfOneMax = kPreparedMax / 2;
   static constexpr size_t kCoordinatedMax = ShardRecords::kSlots - kPreparedMax;
 
   struct Options {

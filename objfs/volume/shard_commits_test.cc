@@ -209,15 +209,27 @@ TEST_F(ShardCommitsTest, ShardsThatCannotBeAreMistakes) {
   ExpectNothingHeld();
 }
 
-// Each kind of record has its share of the slots.
+// Each kind of record has its share of the slots, and so has each coordinator.
 TEST_F(ShardCommitsTest, NoMoreAreUnderWayThanThereAreSlotsFor) {
   std::vector<ShardGroup> groups;
-  for (size_t i = 0; i < ShardCommits::kPreparedMax; ++i) {
-    groups.push_back(*world_[2].table->NewGroup());
-    ASSERT_TRUE(world_[1]
-                    .commits->Prepare({.group = groups.back(), .coordinator = 2, .writer = kClient})
-                    .ok());
+  const auto prepare = [&](uint32_t coordinator) {
+    const auto group = world_[coordinator].table->NewGroup();
+    EXPECT_TRUE(group.ok()) << group.status();
+    groups.push_back(*group);
+    return world_[1]
+        .commits->Prepare({.group = *group, .coordinator = coordinator, .writer = kClient})
+        .status();
+  };
+  for (const uint32_t coordinator : {2u, 0u}) {
+    EXPECT_TRUE(Transfer(0).ok()) << "the other coordinator's are not its own";
+    for (size_t i = 0; i < ShardCommits::kPreparedOfOneMax; ++i) {
+      const absl::Status prepared = prepare(coordinator);
+      ASSERT_TRUE(prepared.ok()) << prepared;
+    }
+    EXPECT_TRUE(IsWouldBlock(prepare(coordinator)));
+    groups.pop_back();
   }
+  EXPECT_EQ(groups.size(), ShardCommits::kPreparedMax);
   EXPECT_TRUE(IsWouldBlock(Transfer(1).status()));
   // It coordinates as many as before.
   EXPECT_TRUE(world_.Commit(1, world_.Changes(1, 0), {World::At(2, world_.Changes(2, 0))}).ok());
