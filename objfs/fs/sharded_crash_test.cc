@@ -46,8 +46,8 @@ class ShardedCrashTest : public ::testing::Test {
       const uint64_t before = disks.calls(disk);
       disks.At(disk, call, [&] {
         disks.CutPower(disk);
-        // A shard that is told what was decided, and cannot write it, is told again for 10 s.
-        world.LetPass(std::chrono::seconds(11));
+        // A shard that is told what was decided, and cannot write it, is told again for 5 s.
+        world.LetPass(std::chrono::seconds(6));
       });
       is_whole_ = work->Work(kChanges);
       EXPECT_TRUE(is_whole_ || disks.IsOver()) << "it failed by itself";

@@ -325,12 +325,13 @@ absl::Status ShardCommits::TellOne(ShardGroup group, uint32_t shard, Outcome* ou
 void ShardCommits::Tell(ShardGroup group, absl::Duration patience, Outcome* outcome) {
   const int64_t until_ns = host_.steady_ns() + absl::ToInt64Nanoseconds(patience);
   for (absl::Duration rest = kTellRestMin;; rest = std::min(2 * rest, kTellRestMax)) {
-    bool all = true;
+    bool is_silent = false;  // one of them
     for (const uint32_t shard : Untold(group)) {
-      if (!TellOne(group, shard, outcome).ok()) all = false;
+      if (IsSilent(TellOne(group, shard, outcome))) is_silent = true;
     }
-    // Where another server answers for this shard, that one tells the rest.
-    const bool goes_on = !all && host_.steady_ns() < until_ns && host_.serves().ok();
+    // What refuses it, as a disk that is full, does so for longer: Tick() tells it. Where another
+    // server answers for this shard, that one tells the rest.
+    const bool goes_on = is_silent && host_.steady_ns() < until_ns && host_.serves().ok();
     if (!goes_on || !host_.rest(rest)) break;
   }
   EndTelling(group);
@@ -645,11 +646,10 @@ void ShardCommits::Forget(ShardGroup group) {
   absl::Status put = table_->Put(emptied.update());
   if (MadeRoom(put)) put = table_->Put(emptied.update());
   if (!put.ok()) return;  // it is tried again
-  {
-    MutexLock lock(mutex_);
-    decided_.erase(group);
-  }
+  // Before it is counted no more: who begins then finds a slot.
   records_->GiveBack(slot);
+  MutexLock lock(mutex_);
+  decided_.erase(group);
 }
 
 }  // namespace abacus::objfs

@@ -114,8 +114,8 @@ class ShardCommits {
   struct Options {
     uint32_t shard = 0;
     // Another shard that does not answer is told for so long that a group is committed, before the
-    // client is; it will hear of it later.
-    absl::Duration patience = absl::Seconds(10);
+    // client is; it will hear of it later. A server that ends may have to wait for that.
+    absl::Duration patience = absl::Seconds(5);
     // Who has prepared and hears nothing asks after this time.
     absl::Duration ask_after = absl::Seconds(2);
   };

@@ -547,6 +547,7 @@ TEST_F(ShardCommitsTest, WhoHasNoRoomForWhatItPreparedDoesItWhenThereIsSome) {
       world_.Commit(0, world_.Marks(0, 1, 3, "x"), {World::At(1, world_.Marks(1, -1, 3, "y"))});
   ASSERT_TRUE(outcome.ok()) << outcome.status();
   EXPECT_EQ(outcome->nodes.size(), 1u);
+  EXPECT_EQ(world_.messages(), first + 2) << "its client waits for no space";
   EXPECT_EQ(world_[1].commits->in_doubt(), 1u);
   EXPECT_EQ(world_.MarkAt(1, 3), "");
   world_.Pass(absl::Seconds(3));
