@@ -19,6 +19,7 @@
 #include "gtest/gtest.h"
 #include "objfs/fs/testing/sharded_fixture.h"
 #include "objfs/volume/shard.h"
+#include "runtime/testing/cluster.h"
 
 namespace abacus::objfs {
 namespace {
@@ -490,7 +491,13 @@ TEST_F(ShardedTest, AChangeIsSeenByWhoKnewTheNamesOfTheShards) {
     }
     return frames;
   };
-  ASSERT_NO_FATAL_FAILURE(look(in_[1], in_[2]));
+  // What was just changed, while others knew it, is promised to nobody for a second.
+  ASSERT_TRUE(runtime::testing::Eventually([&] {
+    const uint64_t before_look = frames_sent();
+    look(in_[1], in_[2]);
+    return HasFatalFailure() || frames_sent() == before_look;
+  }));
+  ASSERT_FALSE(HasFatalFailure());
   constexpr uint64_t kRounds = 200;
   const uint64_t before = frames_sent();
   for (uint64_t i = 0; i < kRounds; ++i) ASSERT_NO_FATAL_FAILURE(look(in_[1], in_[2]));
