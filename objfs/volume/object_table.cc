@@ -507,6 +507,10 @@ absl::Status ObjectTable::FlushAndRemove() {
 
 absl::StatusOr<std::optional<ObjectId>> ObjectTable::CollectOrphans(ObjectId after,
                                                                     uint64_t count_max) {
+  {
+    MutexLock lock(mutex_);
+    awaited_.clear();  // whoever had one of them open has had the time to say so
+  }
   ABACUS_ASSIGN_OR_RETURN(const std::vector<ObjectId> ids, store_->List(after, count_max));
   for (const ObjectId id : ids) {
     const auto node = Load(id);
@@ -522,7 +526,7 @@ absl::Status ObjectTable::RemoveNow(ObjectId id) {
   {
     MutexLock lock(mutex_);
     if (opened_.contains(id)) return absl::OkStatus();  // its last Close() will see to it
-    if (held_.contains(id)) {
+    if (held_.contains(id) || awaited_.contains(id)) {
       removals_.insert(id);  // it is looked at again
       return absl::OkStatus();
     }

@@ -64,7 +64,8 @@ class ObjectTable {
   // changed. One state of the outcome refuses it, as of Commit(), and no more is in there.
   // Errors: IsWouldBlock() - one of its objects is held for another group.
   absl::StatusOr<Outcome> Hold(uint16_t writer, const Transaction& transaction, uint64_t group);
-  // Of a transaction that was held when the store was closed: no question is asked.
+  // Of a transaction that was held when the store was closed: no question is asked. What loses its
+  // name by it may have been open then, and is not removed before CollectOrphans() is called.
   void HoldAgain(const Transaction& transaction, uint64_t group);
   // Commits what is held for `group`, as Commit() does, with `beside` in the same step of the
   // store; what it holds is held no more. Where the store refuses it, it is held as before.
@@ -191,7 +192,7 @@ class ObjectTable {
   // In the object's turn.
   absl::Status SaveTimes(ObjectId id);
   absl::Status SaveAllTimes();
-  // Unless it is open or has a name by now; what is held waits.
+  // Unless it is open or has a name by now; what is held, or awaited, stays for later.
   absl::Status RemoveNow(ObjectId id);
   absl::Status RemoveFromStore(ObjectId id, const std::vector<uint32_t>& columns);
 
@@ -209,6 +210,8 @@ class ObjectTable {
   absl::flat_hash_set<ObjectId> removals_ ABSL_GUARDED_BY(mutex_);
   Removed on_removed_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<ObjectId, uint64_t> held_ ABSL_GUARDED_BY(mutex_);  // for which group
+  // By HoldAgain(): clients may open them again.
+  absl::flat_hash_set<ObjectId> awaited_ ABSL_GUARDED_BY(mutex_);
   std::map<ObjectId, std::set<uint16_t>> refused_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -101,7 +101,10 @@ absl::StatusOr<Outcome> ObjectTable::Hold(uint16_t writer, const Transaction& tr
 
 void ObjectTable::HoldAgain(const Transaction& transaction, uint64_t group) {
   MutexLock lock(mutex_);
-  for (const ObjectId id : TurnsOf(transaction)) held_[id] = group;
+  for (const ObjectId id : TurnsOf(transaction)) {
+    held_[id] = group;
+    awaited_.insert(id);
+  }
 }
 
 absl::StatusOr<Outcome> ObjectTable::CommitHeld(uint16_t writer, const Transaction& transaction,

@@ -256,6 +256,29 @@ TEST_F(HeldTest, WhatIsHeldIsNotRemovedBeforeItIsFree) {
   EXPECT_EQ(table_->waiting_removals(), 0u);
 }
 
+// Who had it open when the server died comes back within a lease, and may come after the outcome.
+TEST_F(HeldTest, WhatLosesItsNameAfterARestartWaitsForThoseWhoHadItOpen) {
+  const ObjectId other = Make(S_IFREG | 0644, 1);
+  ASSERT_TRUE(table_->FlushAndRemove().ok());
+  const Transaction unlinked = Of({Linked(file_, -1), Linked(other, -1)});
+  Restart();
+  table_->HoldAgain(unlinked, kGroup);
+  ASSERT_TRUE(CommitHeld(unlinked).ok());
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(table_->FlushAndRemove().ok());
+    EXPECT_EQ(table_->Stat(file_)->id, file_);
+    EXPECT_EQ(table_->waiting_removals(), 2u) << "it is looked at again";
+  }
+  ASSERT_TRUE(table_->Open(kClient, file_).ok());
+  ASSERT_TRUE(table_->CollectOrphans(0, 100).ok());
+  ASSERT_TRUE(table_->FlushAndRemove().ok());
+  EXPECT_EQ(table_->Stat(file_)->id, file_);
+  EXPECT_EQ(table_->Stat(other)->id, 0u) << "nobody came for it";
+  ASSERT_TRUE(table_->Close(kClient, file_).ok());
+  ASSERT_TRUE(table_->FlushAndRemove().ok());
+  EXPECT_EQ(table_->Stat(file_)->id, 0u);
+}
+
 TEST_F(HeldTest, WhatGetsANameWhileItWaitsForItsRemovalStays) {
   ASSERT_TRUE(Commit(kOther, Of({Linked(file_, -1)})).ok());
   const Transaction linked = Of({Linked(file_)});
