@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 #include "objfs/raid/alarm.h"
 #include "objfs/raid/timed_call.h"
+#include "objfs/store/object_id.h"
 #include "objfs/volume/volume.h"
 #include "runtime/base/status.h"
 #include "runtime/object/timed_branch.h"
@@ -97,7 +98,8 @@ absl::Status Volume::BeginShards() {
   const absl::StatusOr<ShardState> state = ShardState::Parse(found->second);
   ShardCommits::Options options;
   options.shard = PlaceOfShard(options_.name).shard;
-  if (!state.ok() || options.shard >= state->count) {
+  const bool is_another = ShardOf(root_) != options.shard;  // by its name, of the same volume
+  if (!state.ok() || options.shard >= state->count || is_another) {
     return absl::DataLossError(absl::StrCat(
         "the root of volume '", options_.name, "' says '", found->second,
         "' of the volume's shards, which is not true of this one. Nothing was changed: move it ",

@@ -78,6 +78,8 @@ TEST_F(VolumeShardsTest, IsOneFromThenOn) {
   EXPECT_NE(second->life, first->life);
   // Under another name it would take itself for another shard.
   EXPECT_TRUE(absl::IsDataLoss(TryOpen("home~3")));
+  EXPECT_TRUE(absl::IsDataLoss(TryOpen("home~2")));
+  EXPECT_TRUE(absl::IsDataLoss(TryOpen("home")));
   Open("home~1");
 }
 
