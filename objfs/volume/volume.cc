@@ -380,7 +380,10 @@ absl::StatusOr<Outcome> Volume::CommitBy(uint16_t writer, const Transaction& tra
 absl::StatusOr<Outcome> Volume::CommitMaking(uint16_t writer, const Transaction& transaction,
                                              const Part& made, Committing commit) {
   ABACUS_RETURN_IF_ERROR(callbacks_->Check(writer));
-  const ColumnServers::Making making(servers_.get());
+  // Who waits for those that choose columns waits for disks only: files that have some are made by
+  // no transaction that waits for other shards.
+  std::optional<ColumnServers::Making> making;
+  if (made.creation->inode.IsRegular()) making.emplace(servers_.get());
   Transaction whole = transaction;
   ABACUS_ASSIGN_OR_RETURN(whole.parts[&made - transaction.parts.data()].creation->inode,
                           WithColumns(made.creation->inode));

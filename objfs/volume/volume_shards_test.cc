@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -32,6 +33,12 @@ class VolumeShardsTest : public ::testing::Test {
     Volume::Host host;
     host.now_ns = [] { return int64_t{1'700'000'000} * 1'000'000'000; };
     host.steady_ns = [this] { return steady_ns_.load(); };
+    if (at_search_) {
+      host.find_shard = [this](uint32_t) -> absl::StatusOr<runtime::Ref<Volume>> {
+        at_search_();
+        return absl::UnavailableError("there is none");
+      };
+    }
     auto volume = Volume::Make(*std::move(store), {.name = name}, std::move(host));
     if (!volume.ok()) return volume.status();
     volume_ = *std::move(volume);
@@ -56,6 +63,7 @@ class VolumeShardsTest : public ::testing::Test {
 
   MemoryDisk disk_;
   std::atomic<int64_t> steady_ns_{1'000'000'000};
+  std::function<void()> at_search_;  // for another shard, by what is opened from now on
   std::unique_ptr<Volume> volume_;
 };
 
@@ -132,6 +140,25 @@ TEST_F(VolumeShardsTest, WhatCannotBeDoneTogetherMakesNothing) {
   EXPECT_EQ(volume_->Stat(*ids)->front().inode.links, 2u);
   own.parts.back().creation->opens = true;
   EXPECT_TRUE(absl::IsInvalidArgument(volume_->CommitTogether(info->writer, own, others).status()));
+}
+
+TEST_F(VolumeShardsTest, WhoWaitsForColumnsToBeChosenWaitsForNoShard) {
+  std::atomic<bool> avoided{false};
+  at_search_ = [&] { avoided = avoided || volume_->AvoidServer(1).ok(); };
+  Open("home~1");
+  ASSERT_TRUE(volume_->BecomeShard(2).ok());
+  const auto info = Join();
+  ASSERT_TRUE(info.ok()) << info.status();
+  const auto ids = volume_->Reserve(info->writer, 1);
+  ASSERT_TRUE(ids.ok()) << ids.status();
+  Transaction own;
+  own.parts.push_back({.id = ids->front()});
+  own.parts.back().creation.emplace().inode.mode = S_IFDIR | 0755;
+  const auto outcome =
+      volume_->CommitTogether(info->writer, own, {{.shard = 0, .writer = 1, .transaction = {}}});
+  EXPECT_EQ(ShardThatIsAway(outcome.status()), 0u) << outcome.status();
+  EXPECT_TRUE(avoided);
+  volume_.reset();
 }
 
 TEST_F(VolumeShardsTest, AClientOfAnotherLifeIsNone) {
