@@ -28,6 +28,10 @@ add_dependencies(abacus_command_testing abacus)
 abacus_test(abacus_command_test
   SRCS abacus/command_test.cc abacus/scrub_test.cc abacus/top_view_test.cc
   DEPS abacus_command abacus_command_testing)
+abacus_test(abacus_volumes_test
+  SRCS abacus/volumes_test.cc
+  DEPS abacus_command abacus_monitor abacus_testing
+  LABELS serial)
 # These run the program: in sanitizer builds, the instrumented one.
 abacus_test(abacus_command_line_test
   SRCS abacus/command_line_test.cc

@@ -58,6 +58,7 @@ absl::StatusOr<objfs::VolumeSummary> SummaryOf(runtime::Node& node, const std::s
 // All that the sets have, and the other shards of these wherever they are.
 absl::StatusOr<std::vector<ListedVolume>> AllVolumes(runtime::Node& node, const VolumeSets& sets) {
   std::vector<ListedVolume> all;
+  std::set<std::string> unfinished;
   for (const auto& set : sets) {
     ABACUS_ASSIGN_OR_RETURN(const auto its, set->List());
     for (const objfs::VolumeSummary& summary : its) {
@@ -69,15 +70,19 @@ absl::StatusOr<std::vector<ListedVolume>> AllVolumes(runtime::Node& node, const 
       ListedVolume& volume =
           same != all.end() ? *same : all.emplace_back(ListedVolume{place.volume, summary.shards});
       volume.there[place.shard] = summary;
+      const bool is_alone = place.shard == 0 && summary.shards == 1;
+      if (is_alone && IsUnfinished(set, summary.name)) unfinished.insert(summary.name);
     }
   }
   for (ListedVolume& volume : all) {
     for (uint32_t shard = 0; volume.shards > 1 && shard < volume.shards; ++shard) {
       if (volume.there.contains(shard)) continue;
       const auto summary = SummaryOf(node, objfs::ShardName(volume.name, shard));
-      if (summary.ok()) volume.there[shard] = *summary;
+      // One that says that it is alone is listed by itself.
+      if (summary.ok() && summary->shards > 1) volume.there[shard] = *summary;
       // Without its first shard there is no volume, whatever is left of the others.
-      if (shard == 0 && absl::IsNotFound(summary.status())) volume.shards = 1;
+      const bool is_left = absl::IsNotFound(summary.status()) || unfinished.contains(volume.name);
+      if (shard == 0 && is_left) volume.shards = 1;
     }
   }
   return all;
@@ -311,7 +316,9 @@ absl::Status DeleteShard(runtime::Node& node, const std::string& name, bool* is_
   *is_gone = absl::IsNotFound(set.status());
   if (!set.ok()) return set.status();
   const absl::Status deleted = (*set)->Delete(name);
-  *is_gone = deleted.ok() || absl::IsNotFound((*set)->Open(name).status());
+  // Not where this server had none to delete any more: another one may have taken over meanwhile.
+  const bool had_it = !absl::IsNotFound(deleted);
+  *is_gone = deleted.ok() || (had_it && HasNone((*set)->Open(name).status()));
   return deleted;
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -60,30 +61,102 @@ void End(runtime::Node& node, const runtime::Rid& rid) {
   if (moved.ok()) node.binding().Destroy(rid).IgnoreError();
 }
 
-// Of the volume, as the first that knows them says; empty: nobody does, and `why` is what one of
-// them said.
+// Of the volume, as all that know some say. `silent`: of one that does not say.
 std::vector<std::string> ServersOf(const VolumeSets& sets, const std::string& name,
-                                   absl::Status* why) {
+                                   absl::Status* silent) {
+  std::vector<std::string> servers;
   for (const Ref<VolumeSet>& set : sets) {
-    absl::StatusOr<std::vector<std::string>> its = set->Servers(name);
+    const absl::StatusOr<std::vector<std::string>> its = set->Servers(name);
     if (!its.ok()) {
-      *why = its.status();
-    } else if (!its->empty()) {
-      return *std::move(its);
+      if (!HasNone(its.status())) silent->Update(its.status());
+      continue;
+    }
+    for (const std::string& server : *its) {
+      const bool is_new = std::find(servers.begin(), servers.end(), server) == servers.end();
+      if (is_new && !objfs::IsVacant(server)) servers.push_back(server);
     }
   }
-  return {};
+  return servers;
 }
 
-// That a server answers that it has no such volume, and not that it could not be asked.
-bool HasNone(const absl::Status& status) {
-  return absl::IsNotFound(status) && runtime::KindOf(status) == runtime::ErrorKind::kNone;
+bool IsKnown(const VolumeSets& sets, const std::string& name) {
+  absl::Status ignored;
+  return !ServersOf(sets, name, &ignored).empty();
+}
+
+// All shards of a volume have the same servers, but where a change of them was broken off: then
+// there are some that know of another shard only.
+std::vector<std::string> ServersThatMayHave(const VolumeSets& sets, const std::string& name,
+                                            absl::Status* silent) {
+  const std::string volume = objfs::PlaceOfShard(name).volume;
+  std::vector<std::string> servers = ServersOf(sets, name, silent);
+  for (uint32_t shard = 0; servers.empty() && shard < objfs::kShardsMax; ++shard) {
+    servers = ServersOf(sets, objfs::ShardName(volume, shard), silent);
+  }
+  return servers;
+}
+
+// That all servers that live tell of their volumes. One that has just been started does not yet, or
+// is not joined yet.
+absl::Status AllPublish(const runtime::Node& node, const VolumeSets& sets) {
+  for (const runtime::Node::Member& member : node.Members()) {
+    const bool does =
+        !member.server || std::any_of(sets.begin(), sets.end(), [&](const Ref<VolumeSet>& set) {
+          return set.rid().home == member.instance;
+        });
+    if (does) continue;
+    return absl::UnavailableError(
+        absl::StrCat("server ", member.name, " does not tell of its volumes yet"));
+  }
+  return absl::OkStatus();
+}
+
+// As FirstServerOf(), without patience.
+absl::StatusOr<Ref<VolumeSet>> LookForFirstServer(runtime::Node& node, const std::string& name) {
+  const absl::StatusOr<VolumeSets> sets = VolumesOf(node);
+  if (!sets.ok()) return absl::UnavailableError(sets.status().message());
+  std::map<runtime::Rid, absl::Status> said;  // OK: that it has none
+  for (const Ref<VolumeSet>& set : *sets) {
+    const absl::Status opened = set->Open(name).status();
+    if (opened.ok()) return set;
+    said[set.rid()] = HasNone(opened) ? absl::OkStatus() : opened;
+  }
+  // Of those that may have it and did not say; the first in the volume's list, which mostly has it.
+  absl::Status silent, of_lists;
+  for (const std::string& server : ServersThatMayHave(*sets, name, &of_lists)) {
+    node.Reach(server);
+    const absl::StatusOr<runtime::Rid> found = node.LookupAt(server, kVolumesName);
+    if (!found.ok()) {
+      silent.Update(found.status());
+    } else if (const auto its = said.find(*found); its != said.end()) {
+      silent.Update(its->second);
+    } else {
+      silent.Update(absl::UnavailableError(absl::StrCat("server ", server, " is not asked yet")));
+    }
+  }
+  for (const auto& [rid, answer] : said) silent.Update(answer);
+  silent.Update(of_lists);
+  silent.Update(AllPublish(node, *sets));
+  if (silent.ok()) return absl::NotFoundError(absl::StrCat("there is no volume '", name, "'"));
+  return absl::IsUnavailable(silent) ? silent : absl::UnavailableError(silent.message());
 }
 
 // How many the volume has. Errors: as VolumeSet::Open().
 absl::StatusOr<uint32_t> ShardsOf(const Ref<VolumeSet>& set, const std::string& name) {
   ABACUS_ASSIGN_OR_RETURN(const Ref<Volume> volume, set->Open(name));
   return volume->Shards();
+}
+
+// `set` has the first one, by which there are so many.
+absl::StatusOr<std::vector<std::string>> NamesOfShards(const Ref<VolumeSet>& set,
+                                                       const std::string& name, uint32_t shards) {
+  if (shards == 1 && IsUnfinished(set, name)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("volume '", name, "' was not made to its end: ", LeftShardsText(name)));
+  }
+  std::vector<std::string> names;
+  for (uint32_t shard = 0; shard < shards; ++shard) names.push_back(objfs::ShardName(name, shard));
+  return names;
 }
 
 // What volumes over several servers need.
@@ -244,35 +317,14 @@ absl::StatusOr<Ref<Volume>> VolumeOf(runtime::Node& node, const std::string& nam
   return (*first)->Open(name);
 }
 
+bool HasNone(const absl::Status& status) {
+  return absl::IsNotFound(status) && runtime::KindOf(status) == runtime::ErrorKind::kNone;
+}
+
 absl::StatusOr<Ref<VolumeSet>> FirstServerOf(runtime::Node& node, const std::string& name) {
-  ABACUS_ASSIGN_OR_RETURN(const VolumeSets sets, VolumesOf(node));
-  absl::Status none = absl::NotFoundError(absl::StrCat("there is no volume '", name, "'"));
-  for (const Ref<VolumeSet>& set : sets) {
-    if (set->Open(name).ok()) return set;
-  }
-  // A server that keeps columns of it knows who may have its inodes. All shards of a volume have
-  // the same servers, of which these may know another one only.
-  std::vector<std::string> servers = ServersOf(sets, name, &none);
-  absl::Status ignored;
-  if (servers.empty()) servers = ServersOf(sets, objfs::PlaceOfShard(name).volume, &ignored);
-  if (servers.empty()) return none;
-  std::erase_if(servers, [](const std::string& server) { return objfs::IsVacant(server); });
-  for (const std::string& server : servers) node.Reach(server);
   for (const absl::Time end = absl::Now() + kFirstServerPatience;;) {
-    absl::Status why;  // that of the first, which mostly has them
-    bool is_nowhere = true;
-    for (const std::string& server : servers) {
-      const absl::StatusOr<runtime::Rid> found = node.LookupAt(server, kVolumesName);
-      why.Update(found.status());
-      is_nowhere = is_nowhere && found.ok();
-      if (!found.ok()) continue;
-      const Ref<VolumeSet> set = node.binding().RefTo<VolumeSet>(*found);
-      const absl::Status opened = set->Open(name).status();
-      if (opened.ok()) return set;
-      why.Update(opened);
-      is_nowhere = is_nowhere && HasNone(opened);
-    }
-    if (is_nowhere || absl::Now() >= end) return why;
+    absl::StatusOr<Ref<VolumeSet>> found = LookForFirstServer(node, name);
+    if (found.ok() || absl::IsNotFound(found.status()) || absl::Now() >= end) return found;
     absl::SleepFor(absl::Milliseconds(50));
   }
 }
@@ -299,12 +351,15 @@ absl::Status CheckNoShard(const std::string& name) {
 
 std::vector<std::string> OtherShardsAt(const VolumeSets& sets, const std::string& name) {
   std::vector<std::string> names;
-  absl::Status ignored;
   for (uint32_t shard = 1; shard < objfs::kShardsMax; ++shard) {
     const std::string other = objfs::ShardName(name, shard);
-    if (!ServersOf(sets, other, &ignored).empty()) names.push_back(other);
+    if (IsKnown(sets, other)) names.push_back(other);
   }
   return names;
+}
+
+bool IsUnfinished(const Ref<VolumeSet>& set, const std::string& name) {
+  return IsKnown({set}, objfs::ShardName(name, 1));
 }
 
 std::string LeftShardsText(const std::string& name) {
@@ -315,29 +370,31 @@ std::string LeftShardsText(const std::string& name) {
 
 absl::StatusOr<std::vector<std::string>> ShardNames(runtime::Node& node, const std::string& name) {
   ABACUS_RETURN_IF_ERROR(CheckNoShard(name));
-  ABACUS_ASSIGN_OR_RETURN(const VolumeSets sets, VolumesOf(node));
-  absl::StatusOr<uint32_t> shards = absl::UnavailableError("nobody was asked yet");
+  ABACUS_ASSIGN_OR_RETURN(VolumeSets sets, VolumesOf(node));
   for (const Ref<VolumeSet>& set : sets) {
-    if (!shards.ok()) shards = ShardsOf(set, name);
+    const absl::StatusOr<uint32_t> shards = ShardsOf(set, name);
+    if (shards.ok()) return NamesOfShards(set, name, *shards);
   }
   std::vector<std::string> names = {name};
   // All servers of a volume keep something of each of its shards.
-  absl::Status ignored;
-  const std::string second = objfs::ShardName(name, 1);
-  if (!shards.ok() && ServersOf(sets, second, &ignored).empty()) return names;
-  if (!shards.ok()) {
-    const absl::StatusOr<Ref<VolumeSet>> first = FirstServerOf(node, name);
-    shards = first.ok() ? ShardsOf(*first, name) : absl::StatusOr<uint32_t>(first.status());
+  const bool is_alone = IsKnown(sets, name) && !IsKnown(sets, objfs::ShardName(name, 1));
+  if (is_alone && AllPublish(node, sets).ok()) return names;
+  const absl::StatusOr<Ref<VolumeSet>> first = FirstServerOf(node, name);
+  absl::Status why = first.status();
+  if (first.ok()) {
+    const absl::StatusOr<uint32_t> shards = ShardsOf(*first, name);
+    if (shards.ok()) return NamesOfShards(*first, name, *shards);
+    why = shards.status();
   }
-  if (HasNone(shards.status())) {
+  ABACUS_ASSIGN_OR_RETURN(sets, VolumesOf(node));  // more may have been met meanwhile
+  const std::vector<std::string> others = OtherShardsAt(sets, name);
+  if (HasNone(first.status())) {
+    if (others.empty()) return names;
     return absl::NotFoundError(
         absl::StrCat("there is no volume '", name, "', but ", LeftShardsText(name)));
   }
-  for (uint32_t shard = 1; shards.ok() && shard < *shards; ++shard) {
-    names.push_back(objfs::ShardName(name, shard));
-  }
-  if (shards.ok()) return names;
-  const std::vector<std::string> others = OtherShardsAt(sets, name);
+  // It may have others, of which nobody knows who answers.
+  if (others.empty() && !IsKnown(sets, name)) return why;
   names.insert(names.end(), others.begin(), others.end());
   return names;
 }
@@ -393,6 +450,12 @@ absl::StatusOr<Ref<Volume>> VolumeIn(const VolumeSets& sets, const std::string& 
   if (is_clear) return of_the_last->Open(names[0]);
   ABACUS_RETURN_IF_ERROR(silent);
   const std::string listed = absl::StrJoin(names, ", ");
+  if (of_shards.contains(name)) {
+    return absl::NotFoundError(absl::StrCat(
+        "of volume '", name, "' there are other shards only: its first one is at another server, ",
+        "or these are left of a creation or a deletion that was broken off, and go by: ",
+        "abacus volume delete ", name));
+  }
   if (names.empty()) {
     return absl::NotFoundError(absl::StrCat(
         name.empty() ? "there is no volume" : absl::StrCat("there is no volume '", name, "'"),

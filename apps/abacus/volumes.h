@@ -66,8 +66,13 @@ absl::StatusOr<VolumeSets> VolumesOf(runtime::Node& node);
 // A volume of theirs, or a shard of one, wherever it is served; where `name` is empty, the only
 // volume that there is.
 absl::StatusOr<runtime::Ref<objfs::Volume>> VolumeOf(runtime::Node& node, const std::string& name);
+// That a server says that it has no such volume, and not that it could not be asked.
+bool HasNone(const absl::Status& status);
 // The set of the server that has a volume's inodes, whichever of its servers `node` has joined.
-// Errors: kNotFound. kUnavailable - that server does not answer.
+// Errors: kNotFound - all that may have it say that they have none. kUnavailable - one of these
+// does
+//         not say, and none of the others has it.
+// Blocking: as long as one does not say, for 5 s.
 absl::StatusOr<runtime::Ref<objfs::VolumeSet>> FirstServerOf(runtime::Node& node,
                                                              const std::string& name);
 // `way_to_say`: how the user names one of several.
@@ -88,11 +93,16 @@ absl::Status CheckNoShard(const std::string& name);
 // The names of a volume's shards, the first of which is its own; that one alone where it has no
 // others, or is not there. Where nobody answers for the first, those that the joined servers keep
 // something of.
-// Errors: as CheckNoShard(). kNotFound - others are there, and the first is not: the message tells
-//         the way out.
+// Errors: as CheckNoShard(). kNotFound - others are there, and the first is not;
+// kFailedPrecondition
+//         - as IsUnfinished(): the message tells the way out. kUnavailable - nobody that was asked
+//         knows the volume, and one does not say.
 absl::StatusOr<std::vector<std::string>> ShardNames(runtime::Node& node, const std::string& name);
 // Shards beside the first that servers of `sets` have, or keep something of.
 std::vector<std::string> OtherShardsAt(const VolumeSets& sets, const std::string& name);
+// Whether a volume that `set` has, and that says that it is alone, is the first shard of one whose
+// creation did not come to its end: its others are made before it.
+bool IsUnfinished(const runtime::Ref<objfs::VolumeSet>& set, const std::string& name);
 // That of an interrupted creation or deletion something is left, and the way out.
 std::string LeftShardsText(const std::string& name);
 // Calls `work` with the name of each shard of the volume in turn; where there are several, says

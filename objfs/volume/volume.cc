@@ -359,11 +359,26 @@ absl::Status Volume::CheckChange(const InodeChange& change) {
   return absl::OkStatus();
 }
 
+// Who could change the records of transactions could have half of one done.
+absl::Status Volume::CheckObject(ObjectId id) const {
+  if (id == 0 || id != records_) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "object ", id, " is the volume's own: clients name those that they were told of"));
+}
+
+absl::Status Volume::CheckParts(const Transaction& transaction) const {
+  for (const Part& part : transaction.parts) {
+    ABACUS_RETURN_IF_ERROR(CheckObject(part.id));
+    ABACUS_RETURN_IF_ERROR(CheckChange(part.change));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Outcome> Volume::CommitBy(uint16_t writer, const Transaction& transaction,
                                          Committing commit) {
   const auto makes = [](const Part& part) { return part.creation.has_value(); };
   const auto& parts = transaction.parts;
-  for (const Part& part : parts) ABACUS_RETURN_IF_ERROR(CheckChange(part.change));
+  ABACUS_RETURN_IF_ERROR(CheckParts(transaction));
   const auto made = std::find_if(parts.begin(), parts.end(), makes);
   if (made != parts.end() && std::any_of(std::next(made), parts.end(), makes)) {
     return absl::InvalidArgumentError("a transaction makes one object at most");
@@ -453,6 +468,7 @@ void Volume::HurryRemovals() {
 
 absl::StatusOr<Node> Volume::Change(uint16_t writer, ObjectId id, const InodeChange& change) {
   ABACUS_RETURN_IF_ERROR(Serves(writer));
+  ABACUS_RETURN_IF_ERROR(CheckObject(id));
   ABACUS_RETURN_IF_ERROR(CheckChange(change));
   ABACUS_ASSIGN_OR_RETURN(const Callbacks::Alteration lasting,
                           callbacks_->BeginAlter({id}, writer));
@@ -460,6 +476,7 @@ absl::StatusOr<Node> Volume::Change(uint16_t writer, ObjectId id, const InodeCha
 }
 
 absl::Status Volume::TellWhenWritten(uint16_t writer, ObjectId id, int64_t when_ns) {
+  ABACUS_RETURN_IF_ERROR(CheckObject(id));
   ABACUS_ASSIGN_OR_RETURN(const Callbacks::Alteration lasting,
                           callbacks_->BeginAlter({id}, writer));
   return table_->ToldWhenWritten(writer, id, when_ns);
@@ -508,6 +525,7 @@ void Volume::EndBottom(ObjectId id) {
 
 absl::StatusOr<Ref<Layer>> Volume::Open(uint16_t writer, ObjectId id) {
   ABACUS_RETURN_IF_ERROR(Serves(writer));
+  ABACUS_RETURN_IF_ERROR(CheckObject(id));
   const Turns::Turn turn(openings_, id);
   ABACUS_RETURN_IF_ERROR(callbacks_->Check(writer));
   ABACUS_ASSIGN_OR_RETURN(const bool first, table_->Open(writer, id));

@@ -390,8 +390,10 @@ class Volume final : public runtime::AnchoredObject {
   void Count(const absl::StatusOr<Outcome>& outcome);
   // Where many removals wait, has them done now.
   void HurryRemovals();
-  // Errors: kInvalidArgument - it changes what no client may.
+  // Errors, of these: kInvalidArgument - it changes what no client may, or is of such an object.
   static absl::Status CheckChange(const InodeChange& change);
+  absl::Status CheckObject(ObjectId id) const;
+  absl::Status CheckParts(const Transaction& transaction) const;
   // The layers of an object that was just made and is open. In its turn of `openings_`.
   runtime::Ref<Layer> LayerOfMade(uint16_t writer, ObjectId id);
   // volume_shards.cc: where its root says that it is a shard of several.
@@ -419,7 +421,8 @@ class Volume final : public runtime::AnchoredObject {
   std::atomic<uint64_t> column_openings_{0};
   std::atomic<uint32_t> shards_{1};  // others than 1: there are shard_commits_, and they stay
   std::unique_ptr<ShardCommits> shard_commits_;
-  const uint64_t life_;  // VolumeInfo::life
+  std::atomic<ObjectId> records_{0};  // the object with their records
+  const uint64_t life_;               // VolumeInfo::life
   ObjectId root_ = 0;
   int64_t born_ns_ = 0;                        // the root's
   const int64_t orphans_due_ns_;               // steady

@@ -109,6 +109,7 @@ absl::Status Volume::BeginShards() {
                           ShardRecords::Open(table_->shared_store(), state->records));
   ABACUS_ASSIGN_OR_RETURN(shard_commits_,
                           ShardCommits::Make(options, ShardsHost(), table_, std::move(records)));
+  records_ = state->records;
   shards_ = state->count;  // from here on others see them
   resolver_ = std::thread([this] { ResolveShards(); });
   return absl::OkStatus();
@@ -236,9 +237,7 @@ absl::StatusOr<Outcome> Volume::PrepareShard(const ShardPrepare& prepare) {
   ABACUS_ASSIGN_OR_RETURN(ShardCommits* const together, Together());
   // It has not joined this volume since it was opened, and its number may be another one's.
   if (prepare.life != 0 && prepare.life != life_) return NoClient(prepare.writer);
-  for (const Part& part : prepare.transaction.parts) {
-    ABACUS_RETURN_IF_ERROR(CheckChange(part.change));
-  }
+  ABACUS_RETURN_IF_ERROR(CheckParts(prepare.transaction));
   return together->Prepare(prepare);
 }
 

@@ -114,6 +114,35 @@ TEST_F(VolumeShardsTest, NoClientSaysThatItIsOne) {
   EXPECT_TRUE(absl::IsInvalidArgument(volume_->PrepareShard(prepare).status()));
 }
 
+TEST_F(VolumeShardsTest, NoClientNamesTheObjectWithItsRecords) {
+  ASSERT_TRUE(volume_->BecomeShard(2).ok());
+  const auto info = Join();
+  ASSERT_TRUE(info.ok()) << info.status();
+  const auto root = volume_->Stat({info->root});
+  ASSERT_TRUE(root.ok()) << root.status();
+  const auto state = ShardState::Parse(root->front().inode.xattrs.at(kShardsXattr));
+  ASSERT_TRUE(state.ok()) << state.status();
+  const ObjectId records = state->records;
+  EXPECT_EQ(volume_->Stat({records})->front().id, records);
+  const uint16_t writer = info->writer;
+  EXPECT_TRUE(absl::IsInvalidArgument(volume_->Open(writer, records).status()));
+  EXPECT_TRUE(
+      absl::IsInvalidArgument(volume_->Change(writer, records, {.permissions = 0600}).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(volume_->TellWhenWritten(writer, records, 1)));
+  Transaction transaction;
+  transaction.parts.push_back({.id = records});
+  EXPECT_TRUE(absl::IsInvalidArgument(volume_->Commit(writer, transaction).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(volume_->CommitTogether(writer, transaction, {}).status()));
+  ShardPrepare prepare = RootOf(*info);
+  prepare.transaction = transaction;
+  EXPECT_TRUE(absl::IsInvalidArgument(volume_->PrepareShard(prepare).status()));
+  // Also after a restart.
+  Open("home~1");
+  const auto again = Join();
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_TRUE(absl::IsInvalidArgument(volume_->Open(again->writer, records).status()));
+}
+
 TEST_F(VolumeShardsTest, WhatCannotBeDoneTogetherMakesNothing) {
   ASSERT_TRUE(volume_->BecomeShard(2).ok());
   const auto info = Join();

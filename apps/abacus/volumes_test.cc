@@ -1,0 +1,133 @@
+// Who is taken to have a volume: by servers of this process.
+
+#include "apps/abacus/volumes.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/node/testing/node_fixture.h"
+
+namespace abacus::apps {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class VolumesTest : public runtime::testing::NodeFixture {
+ protected:
+  VolumesTest() { AddFileSystemClasses(types_, nullptr); }
+  void TearDown() override {
+    sets_.clear();
+    client_.reset();
+    servers_.clear();
+  }
+
+  // Servers that know each other, and whose volumes nobody sees yet; a client.
+  void Begin(size_t servers) {
+    sets_.resize(servers);
+    for (size_t i = 0; i < servers; ++i) {
+      runtime::NodeOptions options = ServerOptions(absl::StrCat("server", i));
+      if (i > 0) options.servers = {AddressOf(0)};
+      servers_.push_back(Start(options));
+      ASSERT_NE(servers_.back(), nullptr);
+    }
+    client_ = Start(ClientOptions("client", *servers_[0]));
+    ASSERT_NE(client_, nullptr);
+  }
+  void Publish(size_t server) {
+    auto set = PublishVolumes(*servers_[server], absl::StrCat(directory_, "/volumes", server), {});
+    ASSERT_TRUE(set.ok()) << set.status();
+    sets_[server] = *std::move(set);
+  }
+  void BeginAll(size_t servers) {
+    ASSERT_NO_FATAL_FAILURE(Begin(servers));
+    for (size_t i = 0; i < servers; ++i) ASSERT_NO_FATAL_FAILURE(Publish(i));
+  }
+  void End(size_t server) {
+    sets_[server] = runtime::Ref<objfs::VolumeSet>();
+    servers_[server].reset();
+  }
+  std::string AddressOf(size_t server) const { return servers_[server]->control_address(); }
+  // Of two servers; the one at `first` is to have its inodes.
+  void Create(const std::string& name, size_t first) {
+    const std::vector<std::string> servers = {AddressOf(first), AddressOf(1 - first)};
+    const absl::Status created = sets_[first]->CreateSpread(name, 0, servers);
+    ASSERT_TRUE(created.ok()) << created;
+  }
+
+  std::vector<std::unique_ptr<runtime::Node>> servers_;
+  std::vector<runtime::Ref<objfs::VolumeSet>> sets_;
+};
+
+TEST_F(VolumesTest, ThereIsNoVolumeWhereAllServersSaySoAndNotBefore) {
+  ASSERT_NO_FATAL_FAILURE(Begin(2));
+  ASSERT_NO_FATAL_FAILURE(Publish(0));
+  const absl::Status silent = FirstServerOf(*client_, "home").status();
+  EXPECT_TRUE(absl::IsUnavailable(silent)) << silent;
+  EXPECT_THAT(Message(silent), HasSubstr("server1 does not tell of its volumes yet"));
+  ASSERT_NO_FATAL_FAILURE(Publish(1));
+  const absl::Status none = FirstServerOf(*client_, "home").status();
+  EXPECT_TRUE(absl::IsNotFound(none)) << none;
+  EXPECT_TRUE(HasNone(none));
+  const auto names = ShardNames(*client_, "home");
+  ASSERT_TRUE(names.ok()) << names.status();
+  EXPECT_THAT(*names, ElementsAre("home"));
+}
+
+TEST_F(VolumesTest, AVolumeIsNotGoneWithItsFirstServer) {
+  ASSERT_NO_FATAL_FAILURE(BeginAll(2));
+  ASSERT_NO_FATAL_FAILURE(Create("home", 1));
+  {
+    const auto found = FirstServerOf(*client_, "home");
+    ASSERT_TRUE(found.ok()) << found.status();
+    EXPECT_EQ(found->rid(), sets_[1].rid());
+  }
+  const std::string address = AddressOf(1);
+  End(1);
+  const absl::Status away = FirstServerOf(*client_, "home").status();
+  EXPECT_TRUE(absl::IsUnavailable(away)) << away;
+  EXPECT_THAT(Message(away), HasSubstr(address + " does not answer"));
+  // The other one would keep something of other shards too.
+  const auto names = ShardNames(*client_, "home");
+  ASSERT_TRUE(names.ok()) << names.status();
+  EXPECT_THAT(*names, ElementsAre("home"));
+  // Who knows of one shard only, by a change of servers that was broken off, knows who may have the
+  // others.
+  EXPECT_TRUE(absl::IsUnavailable(FirstServerOf(*client_, "home~1").status()));
+}
+
+TEST_F(VolumesTest, ShardsOfACreationThatWasBrokenOffAreNoVolume) {
+  ASSERT_NO_FATAL_FAILURE(BeginAll(2));
+  ASSERT_NO_FATAL_FAILURE(Create("home~1", 1));
+  const absl::Status left = ShardNames(*client_, "home").status();
+  EXPECT_TRUE(absl::IsNotFound(left)) << left;
+  EXPECT_THAT(Message(left), HasSubstr("there is no volume 'home', but"));
+  EXPECT_THAT(Message(left), HasSubstr("abacus volume delete home"));
+  const absl::Status other = VolumeIn({sets_[1]}, "home", "SERVER/VOLUME").status();
+  EXPECT_TRUE(absl::IsNotFound(other)) << other;
+  EXPECT_THAT(Message(other), HasSubstr("its first one is at another server"));
+  EXPECT_THAT(Message(other), HasSubstr("abacus volume delete home"));
+
+  // The first one was made, and not told yet that it is one of several.
+  ASSERT_NO_FATAL_FAILURE(Create("home", 0));
+  EXPECT_TRUE(IsUnfinished(sets_[0], "home"));
+  const absl::Status unfinished = ShardNames(*client_, "home").status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(unfinished)) << unfinished;
+  EXPECT_THAT(Message(unfinished), HasSubstr("abacus volume delete home"));
+
+  ASSERT_NO_FATAL_FAILURE(Create("pair", 0));
+  EXPECT_FALSE(IsUnfinished(sets_[0], "pair"));
+  const auto names = ShardNames(*client_, "pair");
+  ASSERT_TRUE(names.ok()) << names.status();
+  EXPECT_THAT(*names, ElementsAre("pair"));
+}
+
+}  // namespace
+}  // namespace abacus::apps
