@@ -53,6 +53,8 @@ class Drain {
   ~Drain() { Leave(); }
 
   absl::Status Run();
+  // After Run(). False: the server had left before.
+  bool HasServer() const { return map_.servers.empty() || IsServer(options_.before); }
 
  private:
   absl::Status Find();
@@ -352,15 +354,28 @@ absl::Status Drain::MoveNow(ObjectId id, const objfs::ColumnMove& move) {
   }
 }
 
+absl::Status DrainAll(runtime::Node& node, const VolumeOptions& options) {
+  bool has_server = true;  // the shard that was worked on last
+  ShardWork work;
+  work.run = [&](const std::string& shard) {
+    Drain drain(node, shard, options);
+    const absl::Status status = drain.Run();
+    has_server = drain.HasServer();
+    return status;
+  };
+  // And no other error: what is not moved is there alone.
+  work.was_done = [&](const absl::Status& status) {
+    return !has_server && absl::IsInvalidArgument(status);
+  };
+  return WithEachShard(node, options.name, work);
+}
+
 }  // namespace
 
 int DrainCommand(const VolumeOptions& options) {
   const auto client = ClientNode::Start(options.client);
   if (!client.ok()) return Fail(client.status());
-  runtime::Node& node = (*client)->node();
-  const absl::Status status = WithEachShard(node, options.name, [&](const std::string& shard) {
-    return Drain(node, shard, options).Run();
-  });
+  const absl::Status status = DrainAll((*client)->node(), options);
   if (!status.ok()) return Fail(status);
   printf("%s can be switched off\n", options.before.c_str());
   return kExitOk;

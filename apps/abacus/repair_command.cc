@@ -433,12 +433,14 @@ int TellShard(runtime::Node& node, const std::string& name, nlohmann::json* told
 int TellStatus(runtime::Node& node, const RepairOptions& options) {
   int code = kExitOk;
   nlohmann::json shards = nlohmann::json::array();
-  const absl::Status status = WithEachShard(node, options.name, [&](const std::string& shard) {
+  ShardWork work;
+  work.run = [&](const std::string& shard) {
     nlohmann::json told = {{"shard", objfs::PlaceOfShard(shard).shard}};
     code = std::max(code, TellShard(node, shard, &told));
     shards.push_back(std::move(told));
     return absl::OkStatus();
-  });
+  };
+  const absl::Status status = WithEachShard(node, options.name, work);
   if (!status.ok()) return Fail(status);
   nlohmann::json all = {{"volume", options.name}, {"shards", shards}};
   if (shards.size() == 1) {
@@ -517,9 +519,9 @@ int RepairCommand(const RepairOptions& options) {
   runtime::Node& node = (*client)->node();
   if (options.what == RepairOptions::What::kStatus) return TellStatus(node, options);
   int code = kExitOk;
-  const absl::Status status = WithEachShard(node, options.name, [&](const std::string& shard) {
-    return RepairShard(node, shard, options, &code);
-  });
+  ShardWork work;
+  work.run = [&](const std::string& shard) { return RepairShard(node, shard, options, &code); };
+  const absl::Status status = WithEachShard(node, options.name, work);
   return status.ok() ? code : Fail(status);
 }
 

@@ -293,11 +293,16 @@ absl::Status CreateVolume(runtime::Node& node, const VolumeSets& sets,
 }
 
 absl::Status ChangeServer(runtime::Node& node, const VolumeOptions& options) {
-  ABACUS_RETURN_IF_ERROR(
-      WithEachShard(node, options.name, [&](const std::string& shard) -> absl::Status {
-        ABACUS_ASSIGN_OR_RETURN(const auto set, FirstServerOf(node, shard));
-        return set->ChangeServer(shard, options.before, options.now, options.force);
-      }));
+  ShardWork work;
+  work.run = [&](const std::string& shard) -> absl::Status {
+    ABACUS_ASSIGN_OR_RETURN(const auto set, FirstServerOf(node, shard));
+    return set->ChangeServer(shard, options.before, options.now, options.force);
+  };
+  work.was_done = absl::IsInvalidArgument;  // `now` is one already, and `before` is none
+  // A shard whose server is away, or that cannot do without the one that goes, is no reason to
+  // leave the others without another one.
+  work.goes_on = true;
+  ABACUS_RETURN_IF_ERROR(WithEachShard(node, options.name, work));
   if (options.before.empty()) {
     printf("new files of volume '%s' may be spread over %s too\n", options.name.c_str(),
            options.now.c_str());
@@ -313,7 +318,7 @@ absl::Status ChangeServer(runtime::Node& node, const VolumeOptions& options) {
 // `is_gone`: nobody can use it any more, whatever is left of it.
 absl::Status DeleteShard(runtime::Node& node, const std::string& name, bool* is_gone) {
   const auto set = FirstServerOf(node, name);
-  *is_gone = absl::IsNotFound(set.status());
+  *is_gone = HasNone(set.status());
   if (!set.ok()) return set.status();
   const absl::Status deleted = (*set)->Delete(name);
   // Not where this server had none to delete any more: another one may have taken over meanwhile.
@@ -391,6 +396,14 @@ absl::Status RestoreRow(runtime::Node& node, const VolumeSets& sets, const std::
       restored.url.c_str(), shard.c_str(), static_cast<unsigned long long>(restored.epoch),
       restored.primary.c_str(), options.name.c_str());
   return absl::OkStatus();
+}
+
+absl::Status RestoreRows(runtime::Node& node, const VolumeSets& sets,
+                         const VolumeOptions& options) {
+  ShardWork work;
+  work.run = [&](const std::string& shard) { return RestoreRow(node, sets, shard, options); };
+  work.was_done = absl::IsAlreadyExists;  // the map has its row
+  return WithEachShard(node, options.name, work);
 }
 
 // An extended attribute; nullopt where there is none.
@@ -505,9 +518,7 @@ int VolumeCommand(const VolumeOptions& options) {
       status = ChangeServer((*client)->node(), options);
       break;
     case VolumeOptions::What::kRestoreMap:
-      status = WithEachShard((*client)->node(), options.name, [&](const std::string& shard) {
-        return RestoreRow((*client)->node(), *volumes, shard, options);
-      });
+      status = RestoreRows((*client)->node(), *volumes, options);
       break;
     case VolumeOptions::What::kDrain:  // above
       break;

@@ -362,6 +362,11 @@ bool IsUnfinished(const Ref<VolumeSet>& set, const std::string& name) {
   return IsKnown({set}, objfs::ShardName(name, 1));
 }
 
+std::string ShardText(const std::string& name) {
+  const objfs::ShardPlace place = objfs::PlaceOfShard(name);
+  return absl::StrCat("shard ", place.shard, " of volume '", place.volume, "'");
+}
+
 std::string LeftShardsText(const std::string& name) {
   return absl::StrCat("shards of a volume '", name,
                       "' are there that a creation or a deletion has left which was broken off: ",
@@ -399,23 +404,34 @@ absl::StatusOr<std::vector<std::string>> ShardNames(runtime::Node& node, const s
   return names;
 }
 
-absl::Status WithEachShard(runtime::Node& node, const std::string& name,
-                           const std::function<absl::Status(const std::string& shard)>& work) {
+absl::Status WithEachShard(runtime::Node& node, const std::string& name, const ShardWork& work) {
   ABACUS_ASSIGN_OR_RETURN(const std::vector<std::string> names, ShardNames(node, name));
-  if (names.size() == 1) return work(name);
-  std::vector<absl::Status> refused;
+  return WithShards(names, work);
+}
+
+absl::Status WithShards(const std::vector<std::string>& names, const ShardWork& work) {
+  if (names.size() == 1) return work.run(names[0]);
+  absl::Status failed;
+  std::vector<absl::Status> done_before;
   for (const std::string& shard : names) {
-    const std::string which =
-        absl::StrCat("shard ", objfs::PlaceOfShard(shard).shard, " of volume '", name, "'");
+    const std::string which = ShardText(shard);
     printf("%s\n", which.c_str());
-    const absl::Status status = work(shard);
+    const absl::Status status = work.run(shard);
     if (status.ok()) continue;
     const absl::Status told(status.code(), absl::StrCat(which, ": ", status.message()));
-    if (!absl::IsInvalidArgument(status) && !absl::IsAlreadyExists(status)) return told;
-    refused.push_back(told);
+    // Not where that is an error of the call, and not the shard's answer.
+    if (work.was_done && runtime::KindOf(status) == runtime::ErrorKind::kNone &&
+        work.was_done(status)) {
+      done_before.push_back(told);
+      continue;
+    }
+    if (!work.goes_on) return told;
+    if (!failed.ok()) fprintf(stderr, "%s\n", std::string(told.message()).c_str());
+    failed.Update(told);
   }
-  if (refused.size() == names.size()) return refused.front();
-  for (const absl::Status& status : refused) {
+  ABACUS_RETURN_IF_ERROR(failed);
+  if (done_before.size() == names.size()) return done_before.front();
+  for (const absl::Status& status : done_before) {
     fprintf(stderr, "%s\n", std::string(status.message()).c_str());
   }
   return absl::OkStatus();

@@ -69,8 +69,7 @@ absl::StatusOr<runtime::Ref<objfs::Volume>> VolumeOf(runtime::Node& node, const 
 // That a server says that it has no such volume, and not that it could not be asked.
 bool HasNone(const absl::Status& status);
 // The set of the server that has a volume's inodes, whichever of its servers `node` has joined.
-// Errors: kNotFound - all that may have it say that they have none. kUnavailable - one of these
-// does
+// Errors: kNotFound - all that may have it say that they have none. kUnavailable - one of them does
 //         not say, and none of the others has it.
 // Blocking: as long as one does not say, for 5 s.
 absl::StatusOr<runtime::Ref<objfs::VolumeSet>> FirstServerOf(runtime::Node& node,
@@ -93,10 +92,9 @@ absl::Status CheckNoShard(const std::string& name);
 // The names of a volume's shards, the first of which is its own; that one alone where it has no
 // others, or is not there. Where nobody answers for the first, those that the joined servers keep
 // something of.
-// Errors: as CheckNoShard(). kNotFound - others are there, and the first is not;
-// kFailedPrecondition
-//         - as IsUnfinished(): the message tells the way out. kUnavailable - nobody that was asked
-//         knows the volume, and one does not say.
+// Errors: as CheckNoShard(). kNotFound - others are there, and the first is not; the message tells
+//         the way out, as that of kFailedPrecondition - it is as IsUnfinished() says.
+//         kUnavailable - nobody that was asked knows the volume, and one does not say.
 absl::StatusOr<std::vector<std::string>> ShardNames(runtime::Node& node, const std::string& name);
 // Shards beside the first that servers of `sets` have, or keep something of.
 std::vector<std::string> OtherShardsAt(const VolumeSets& sets, const std::string& name);
@@ -105,14 +103,25 @@ std::vector<std::string> OtherShardsAt(const VolumeSets& sets, const std::string
 bool IsUnfinished(const runtime::Ref<objfs::VolumeSet>& set, const std::string& name);
 // That of an interrupted creation or deletion something is left, and the way out.
 std::string LeftShardsText(const std::string& name);
-// Calls `work` with the name of each shard of the volume in turn; where there are several, says
-// which before it, and in its error.
-// Errors: as ShardNames(). The first one of `work`, after which no other shard is worked on. But
-//         kInvalidArgument and kAlreadyExists, which are what a change of a volume's servers or map
-//         is answered with that is said again, after it had failed at another shard: they are told,
-//         and an error only where it is so of all shards.
-absl::Status WithEachShard(runtime::Node& node, const std::string& name,
-                           const std::function<absl::Status(const std::string& shard)>& work);
+// What people are told of a shard: "shard 1 of volume 'home'".
+std::string ShardText(const std::string& name);
+
+struct ShardWork {
+  std::function<absl::Status(const std::string& shard)> run;
+  // Whether an error of `run` says no more than that this was done before, and what is wanted is
+  // so: it had come so far when it failed at another shard, and is said again. Empty: no error
+  // does.
+  std::function<bool(const absl::Status& error)> was_done = {};
+  bool goes_on = false;  // with the other shards after an error of one
+};
+// Does it for each shard of the volume in turn; where there are several, says which before it, and
+// in its error.
+// Errors: as ShardNames(). The first of `work`, after which no other shard is worked on, or, where
+//         it goes on, all others were. What was done before is told, and an error only where it is
+//         so of all shards.
+absl::Status WithEachShard(runtime::Node& node, const std::string& name, const ShardWork& work);
+// The same for these shards. REQUIRES: one at least.
+absl::Status WithShards(const std::vector<std::string>& names, const ShardWork& work);
 
 // How a file system brings its objects into `node`, which outlives it.
 objfs::FileSystem::Host HostOf(runtime::Node& node);

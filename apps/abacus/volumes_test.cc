@@ -1,4 +1,5 @@
-// Who is taken to have a volume: by servers of this process.
+// Who is taken to have a volume, and what is done for each of its shards: by servers of this
+// process.
 
 #include "apps/abacus/volumes.h"
 
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
 #include "runtime/node/testing/node_fixture.h"
 
 namespace abacus::apps {
@@ -127,6 +129,77 @@ TEST_F(VolumesTest, ShardsOfACreationThatWasBrokenOffAreNoVolume) {
   const auto names = ShardNames(*client_, "pair");
   ASSERT_TRUE(names.ok()) << names.status();
   EXPECT_THAT(*names, ElementsAre("pair"));
+}
+
+// -- work for each shard --------------------------------------------------------------------------
+
+// Answers so for the shards in turn.
+class Answers {
+ public:
+  explicit Answers(std::vector<absl::Status> answers) : answers_(std::move(answers)) {}
+
+  absl::Status Run(const ShardWork& rules = {}) {
+    std::vector<std::string> names = {"home"};
+    for (size_t i = 1; i < answers_.size(); ++i) names.push_back(absl::StrCat("home~", i));
+    ShardWork work = rules;
+    work.run = [this](const std::string& shard) {
+      asked_.push_back(shard);
+      return answers_[asked_.size() - 1];
+    };
+    return WithShards(names, work);
+  }
+  const std::vector<std::string>& asked() const { return asked_; }
+
+ private:
+  const std::vector<absl::Status> answers_;
+  std::vector<std::string> asked_;
+};
+
+absl::Status Done() { return absl::OkStatus(); }
+absl::Status Away() { return absl::UnavailableError("away"); }
+absl::Status Known() { return absl::InvalidArgumentError("known"); }
+ShardWork KnownWasDone() { return {.run = {}, .was_done = absl::IsInvalidArgument}; }
+
+std::string Text(const absl::Status& status) {
+  return std::string(runtime::ToStd(status.message()));
+}
+
+TEST(WithShardsTest, AnErrorNamesItsShardAndEndsTheWork) {
+  Answers answers({Done(), Away(), Done()});
+  const absl::Status status = answers.Run();
+  EXPECT_TRUE(absl::IsUnavailable(status));
+  EXPECT_EQ(Text(status), "shard 1 of volume 'home': away");
+  EXPECT_THAT(answers.asked(), ElementsAre("home", "home~1"));
+}
+
+TEST(WithShardsTest, AVolumeWithOneShardIsNamedAsItIs) {
+  Answers answers({Known()});
+  EXPECT_EQ(Text(answers.Run(KnownWasDone())), "known");
+}
+
+TEST(WithShardsTest, WorkThatGoesOnTellsTheFirstErrorAtTheEnd) {
+  Answers answers({Away(), Known(), absl::AbortedError("changed")});
+  ShardWork rules = KnownWasDone();
+  rules.goes_on = true;
+  EXPECT_EQ(Text(answers.Run(rules)), "shard 0 of volume 'home': away");
+  EXPECT_THAT(answers.asked(), ElementsAre("home", "home~1", "home~2"));
+}
+
+TEST(WithShardsTest, WhatWasDoneBeforeIsNoErrorWhereSomethingWasToBeDone) {
+  EXPECT_TRUE(Answers({Known(), Done()}).Run(KnownWasDone()).ok());
+  EXPECT_TRUE(Answers({Done(), Known()}).Run(KnownWasDone()).ok());
+  EXPECT_EQ(Text(Answers({Known(), Known()}).Run(KnownWasDone())),
+            "shard 0 of volume 'home': known");
+  EXPECT_TRUE(absl::IsUnavailable(Answers({Known(), Away()}).Run(KnownWasDone())));
+}
+
+TEST(WithShardsTest, NoOtherErrorIsTakenForThat) {
+  EXPECT_TRUE(absl::IsInvalidArgument(Answers({Done(), Known()}).Run()));
+  EXPECT_TRUE(absl::IsAlreadyExists(
+      Answers({Done(), absl::AlreadyExistsError("it cannot keep the copy")}).Run(KnownWasDone())));
+  const absl::Status other_build =
+      runtime::MakeError(runtime::ErrorKind::kBadArguments, "the arguments do not decode");
+  EXPECT_TRUE(absl::IsInvalidArgument(Answers({Done(), other_build}).Run(KnownWasDone())));
 }
 
 }  // namespace
