@@ -52,8 +52,10 @@ class Drain {
       : node_(node), name_(std::move(name)), options_(options) {}
   ~Drain() { Leave(); }
 
+  // Whether Run() could begin. Errors: those of CheckItCanGo(), or where the shard is not found.
+  absl::Status CanGo();
   absl::Status Run();
-  // After Run(). False: the server had left before.
+  // After one of these. False: the server had left before.
   bool HasServer() const { return map_.servers.empty() || IsServer(options_.before); }
 
  private:
@@ -116,7 +118,7 @@ absl::Status Drain::CheckItCanGo() {
                                       [&](uint32_t place) { return place != map_.primary; });
   if (map_.primary == from_ && !other_copy) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "server ", options_.before, " answers for volume '", name_, "', and ",
+        "server ", options_.before, " answers for volume '", options_.name, "', and ",
         map_.copies.size() > 1
             ? "the other copy of its names and inodes is not current: see abacus volume status"
             : "alone has its names and inodes: it cannot be drained (a volume made with --map and "
@@ -131,6 +133,11 @@ absl::Status Drain::CheckItCanGo() {
                    options_.name, " ", options_.before, " ",
                    IsServer(options_.now) ? "HOST:PORT (none of its servers)" : options_.now,
                    ", then abacus rebuild ", options_.name));
+}
+
+absl::Status Drain::CanGo() {
+  ABACUS_RETURN_IF_ERROR(Find());
+  return IsServer(options_.before) ? CheckItCanGo() : absl::OkStatus();
 }
 
 absl::Status Drain::Run() {
@@ -354,7 +361,20 @@ absl::Status Drain::MoveNow(ObjectId id, const objfs::ColumnMove& move) {
   }
 }
 
+// A shard that the server cannot leave keeps it in the volume: nothing is moved of the others then.
+absl::Status CheckAllCanGo(runtime::Node& node, const VolumeOptions& options) {
+  ABACUS_ASSIGN_OR_RETURN(const std::vector<std::string> shards, ShardNames(node, options.name));
+  if (shards.size() == 1) return absl::OkStatus();
+  for (const std::string& shard : shards) {
+    const absl::Status can = Drain(node, shard, options).CanGo();
+    if (can.ok()) continue;
+    return absl::Status(can.code(), absl::StrCat(ShardText(shard), ": ", can.message()));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status DrainAll(runtime::Node& node, const VolumeOptions& options) {
+  ABACUS_RETURN_IF_ERROR(CheckAllCanGo(node, options));
   bool has_server = true;  // the shard that was worked on last
   ShardWork work;
   work.run = [&](const std::string& shard) {
