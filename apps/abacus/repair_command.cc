@@ -452,21 +452,37 @@ int TellStatus(runtime::Node& node, const RepairOptions& options) {
   return written.ok() ? code : Fail(written);
 }
 
+absl::Status IsOneAlready(const RepairOptions& options) {
+  return absl::InvalidArgumentError(absl::StrCat("server ", options.to, " is one of volume '",
+                                                 options.name,
+                                                 "' already; without --to it is rebuilt as it is"));
+}
+
+// Before anything is rebuilt: it can be put into no place. Where it is one of some shards only, it
+// is said again, after it had failed at the others.
+absl::Status CheckIsNew(runtime::Node& node, const RepairOptions& options) {
+  ABACUS_ASSIGN_OR_RETURN(const std::vector<std::string> shards, ShardNames(node, options.name));
+  for (const std::string& shard : shards) {
+    ABACUS_ASSIGN_OR_RETURN(const FoundSpread found, FindSpread(node, shard));
+    const auto& servers = found.servers;
+    if (std::find(servers.begin(), servers.end(), options.to) == servers.end()) {
+      return absl::OkStatus();
+    }
+  }
+  return IsOneAlready(options);
+}
+
 // The server that does not answer is lost: another one comes into its place, to be rebuilt.
 absl::Status ReplaceLost(runtime::Node& node, const RepairOptions& options, FoundSpread* found) {
   ABACUS_ASSIGN_OR_RETURN(const VolumeHealth health, LookAtFiles(found->volume, found->servers));
-  ABACUS_ASSIGN_OR_RETURN(const uint32_t shards, found->volume->Shards());
+  bool is_known = false;
   std::vector<std::string> lost;
   for (const ServerHealth& server : health.servers) {
-    if (server.address == options.to) {
-      // Said again, after it had failed at another shard.
-      if (shards > 1) return absl::OkStatus();
-      return absl::InvalidArgumentError(
-          absl::StrCat("server ", options.to, " is one of volume '", options.name,
-                       "' already; without --to it is rebuilt as it is"));
-    }
+    is_known = is_known || server.address == options.to;
     if (!server.answers && !objfs::IsVacant(server.address)) lost.push_back(server.address);
   }
+  if (is_known && !lost.empty()) return IsOneAlready(options);
+  if (is_known) return absl::OkStatus();  // of this shard, and not of all
   if (lost.size() != 1) {
     return absl::FailedPreconditionError(absl::StrCat(
         lost.empty()
@@ -521,7 +537,8 @@ int RepairCommand(const RepairOptions& options) {
   int code = kExitOk;
   ShardWork work;
   work.run = [&](const std::string& shard) { return RepairShard(node, shard, options, &code); };
-  const absl::Status status = WithEachShard(node, options.name, work);
+  absl::Status status = options.to.empty() ? absl::OkStatus() : CheckIsNew(node, options);
+  if (status.ok()) status = WithEachShard(node, options.name, work);
   return status.ok() ? code : Fail(status);
 }
 
