@@ -79,7 +79,7 @@ absl::StatusOr<Ref<objfs::Volume>> VolumeToCheck(runtime::Node& node, const std:
   for (const auto& set : sets) {
     const auto all = set->List();
     if (!all.ok()) continue;
-    for (const auto& one : *all) names.push_back(one.name);
+    for (const auto& one : *all) names.push_back(objfs::PlaceOfShard(one.name).volume);
   }
   const std::string nearest = runtime::Nearest(name, names);
   if (nearest.empty()) return volume.status();
