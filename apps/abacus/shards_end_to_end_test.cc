@@ -359,6 +359,23 @@ TEST_F(PlainShardsTest, WithoutAMapAShardIsAwayWithItsServerAndTheOthersAreNot) 
   const std::string name = "home:" + there.substr(mount.size() + 1) + "/file";
   EXPECT_EQ(RunAbacus({"get", name}, asked).out, "one");
 
+  // It alone has the names of a shard: it leaves none of them.
+  const Outcome kept = Abacus({"volume", "drain", "home", addresses_[1], "--to", addresses_[2]});
+  EXPECT_EQ(kept.code, 2);
+  EXPECT_THAT(kept.err, HasSubstr(absl::StrCat("shard 1 of volume 'home': server ", addresses_[1],
+                                               " answers for volume 'home'")));
+  EXPECT_THAT(kept.out, Not(HasSubstr("files moved")));
+  for (const nlohmann::json& shard : StatusOf(0)["shards"]) {
+    EXPECT_EQ(shard["servers"].size(), kServers) << told_;
+  }
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{"rebuild", "home", "--to", addresses_[2]},
+                                             {"volume", "add-server", "home", addresses_[2]}}) {
+    const Outcome known = Abacus(words);
+    EXPECT_EQ(known.code, 2) << words[0];
+    EXPECT_THAT(known.err, HasSubstr(addresses_[2])) << words[0];
+  }
+
   End(1, SIGKILL);
   EXPECT_TRUE(Eventually([&] { return TryPut(there + "/late", "late") != 0; }));
   EXPECT_EQ(TryPut(here + "/late", "late"), 0);
@@ -415,6 +432,12 @@ TEST_F(PlainShardsTest, WhatABrokenOffCreationLeftIsToldAndRemoved) {
   ASSERT_EQ(Create("2").code, 0);
   // As where it ended before its first shard, which is made last.
   End(0, SIGTERM);
+  // Where nobody knows yet whether it did, nothing is removed.
+  const Outcome kept =
+      RunAbacus({"volume", "delete", "home"}, {.environment = {"ABACUS_SERVER=" + addresses_[1]}});
+  EXPECT_EQ(kept.code, 2);
+  EXPECT_THAT(kept.err, HasSubstr(addresses_[0] + " does not answer"));
+  EXPECT_THAT(LeftAt(1), ::testing::Contains("home~1"));
   const std::string volumes = folder_.Path(DataOf(0)) + "/volumes";
   ASSERT_GT(std::filesystem::remove_all(volumes + "/home"), 0u);
   ASSERT_TRUE(std::filesystem::remove(volumes + "/.servers-home"));
