@@ -57,6 +57,10 @@ class ShardRecords {
   static constexpr uint32_t kSlots = 64;
   static constexpr uint64_t kSlotBytes = uint64_t{64} << 13;  // 64 blocks
   static constexpr uint64_t kRecordBytesMax = kSlotBytes - 8;
+  // Of each slot, that take their blocks before there is a record (Volume::SetShards): two, as of
+  // one that changes a block of a directory. Who removes something where the disk, or the quota, is
+  // used up finds room for the record of that.
+  static constexpr uint64_t kReadyBytes = uint64_t{2} << 13;
 
   // The records in object `id`. Errors: kDataLoss - one is damaged, or the object is gone; the
   // message says that, and the way out. kFailedPrecondition - one is of a later version. Those of

@@ -232,7 +232,8 @@ class Volume final : public runtime::AnchoredObject {
   // What the others ask it.
   absl::StatusOr<ShardDecision> DecisionOfShards(uint64_t group);
   // The volume has so many shards from now on, this one among them; durable. Once: before anybody
-  // has joined. Errors: kFailedPrecondition - it has another number, or clients.
+  // has joined. It takes 1 MiB of the volume's space, for records. Errors: kFailedPrecondition - it
+  // has another number, or clients.
   absl::Status BecomeShard(uint32_t shards);
   // How many it has.
   absl::StatusOr<uint32_t> Shards() { return shards_.load(); }

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -86,6 +87,16 @@ class PeersByName final : public ShardPeers {
   const std::function<bool()> ends_;
   Alarm alarm_;
 };
+
+// REQUIRES: it has no records.
+absl::Status MakeSlotsReady(ObjectTable& table, ObjectId records) {
+  const std::string empty(ShardRecords::kReadyBytes, '\0');
+  ObjectUpdate update{.id = records, .writes = {}, .blob = std::nullopt};
+  for (uint64_t slot = 0; slot < ShardRecords::kSlots; ++slot) {
+    update.writes.push_back({slot * ShardRecords::kSlotBytes, empty});
+  }
+  return table.Put(update);
+}
 
 }  // namespace
 
@@ -172,7 +183,10 @@ absl::Status Volume::SetShards(uint32_t shards) {
   const auto found = root.inode.xattrs.find(kShardsXattr);
   if (found != root.inode.xattrs.end()) {  // it was set, and who asked was not told
     const absl::StatusOr<ShardState> state = ShardState::Parse(found->second);
-    if (state.ok() && state->count == shards) return table_->Flush(root_);
+    if (state.ok() && state->count == shards) {
+      ABACUS_RETURN_IF_ERROR(MakeSlotsReady(*table_, state->records));
+      return table_->Flush(root_);
+    }
     return absl::FailedPreconditionError(absl::StrCat(
         "volume '", options_.name, "' has another number of shards: '", found->second, "'"));
   }
@@ -196,6 +210,7 @@ absl::Status Volume::SetShards(uint32_t shards) {
   if (outcome->state != CommitState::kCommitted) {
     return absl::DataLossError(absl::StrCat("the root of volume '", options_.name, "' is gone"));
   }
+  ABACUS_RETURN_IF_ERROR(MakeSlotsReady(*table_, records));
   ABACUS_RETURN_IF_ERROR(table_->Flush(root_));
   return Serves(0);
 }

@@ -17,6 +17,7 @@
 #include "objfs/volume/shard.h"
 #include "objfs/volume/shard_commits.h"
 #include "objfs/volume/volume.h"
+#include "runtime/base/block.h"
 
 namespace abacus::objfs {
 namespace {
@@ -28,8 +29,11 @@ class VolumeShardsTest : public ::testing::Test {
   // As after a stop of its server.
   absl::Status TryOpen(const std::string& name) {
     volume_.reset();
-    auto store = LocalObjectStore::Open(disk_, {.ids_begin = FirstIdOf(1, 1)});
+    store_.reset();
+    auto store =
+        LocalObjectStore::Open(disk_, {.quota_bytes = quota_bytes_, .ids_begin = FirstIdOf(1, 1)});
     if (!store.ok()) return store.status();
+    store_ = *std::move(store);
     Volume::Host host;
     host.now_ns = [] { return int64_t{1'700'000'000} * 1'000'000'000; };
     host.steady_ns = [this] { return steady_ns_.load(); };
@@ -39,7 +43,7 @@ class VolumeShardsTest : public ::testing::Test {
         return absl::UnavailableError("there is none");
       };
     }
-    auto volume = Volume::Make(*std::move(store), {.name = name}, std::move(host));
+    auto volume = Volume::Make(store_, {.name = name}, std::move(host));
     if (!volume.ok()) return volume.status();
     volume_ = *std::move(volume);
     return absl::OkStatus();
@@ -62,6 +66,8 @@ class VolumeShardsTest : public ::testing::Test {
   }
 
   MemoryDisk disk_;
+  uint64_t quota_bytes_ = UINT64_MAX;  // of what is opened from now on
+  std::shared_ptr<ObjectStore> store_;
   std::atomic<int64_t> steady_ns_{1'000'000'000};
   std::function<void()> at_search_;  // for another shard, by what is opened from now on
   std::unique_ptr<Volume> volume_;
@@ -112,6 +118,45 @@ TEST_F(VolumeShardsTest, NoClientSaysThatItIsOne) {
   ShardPrepare prepare = RootOf(*info);
   prepare.transaction = transaction;
   EXPECT_TRUE(absl::IsInvalidArgument(volume_->PrepareShard(prepare).status()));
+}
+
+// Or nothing could be removed that other shards have a part in.
+TEST_F(VolumeShardsTest, RecordsTakeNoSpaceFromAQuotaThatIsUsedUp) {
+  quota_bytes_ = uint64_t{2} << 20;
+  Open("home~1");
+  ASSERT_TRUE(volume_->BecomeShard(2).ok());
+  Open("home~1");
+  const auto info = Join();
+  ASSERT_TRUE(info.ok()) << info.status();
+  const auto filler = store_->Create("", 1);
+  ASSERT_TRUE(filler.ok()) << filler.status();
+  const std::string block(ObjectStore::kBlockBytes, 'f');
+  absl::Status filled;
+  for (uint64_t at = 0; filled.ok(); at += block.size()) {
+    filled = store_->Write(*filler, at, block, 1);
+  }
+  ASSERT_TRUE(absl::IsResourceExhausted(filled)) << filled;
+  // One that changes a block of a directory, which has no room for it afterwards.
+  ShardPrepare prepare = RootOf(*info);
+  prepare.transaction.parts.back().writes = {{0, runtime::Block::CopyOf(block)}};
+  const auto prepared = volume_->PrepareShard(prepare);
+  ASSERT_TRUE(prepared.ok()) << prepared.status();
+  ASSERT_TRUE(volume_->DecideShard(prepare.group, /*commits=*/false).ok());
+  prepare.transaction.parts.clear();
+  for (size_t i = 0; i < ShardCommits::kPreparedOfOneMax; ++i) {
+    prepare.group = FirstIdOf(0, 1) + i;
+    ASSERT_TRUE(volume_->PrepareShard(prepare).ok()) << i;
+  }
+  Transaction own;
+  own.parts.push_back({.id = info->root});
+  own.parts.back().change.touch_changed = true;
+  for (size_t i = 0; i < 2; ++i) {
+    const auto outcome = volume_->CommitTogether(info->writer, own, {});
+    ASSERT_TRUE(outcome.ok()) << outcome.status();
+  }
+  for (size_t i = 0; i < ShardCommits::kPreparedOfOneMax; ++i) {
+    EXPECT_TRUE(volume_->DecideShard(FirstIdOf(0, 1) + i, /*commits=*/true).ok()) << i;
+  }
 }
 
 TEST_F(VolumeShardsTest, NoClientNamesTheObjectWithItsRecords) {
