@@ -122,8 +122,12 @@ bool RejoiningFileSystem::TryWith(const std::function<void(FileSystemImpl&)>& ca
 }
 
 absl::Status RejoiningFileSystem::Look(uint64_t joining, const absl::Status& why) {
-  if (JoinedSince(joining, why)) return absl::OkStatus();
-  return Call(Repeat::kAlways, [](FileSystemImpl& joined) { return joined.RenewLease(); });
+  // First: where the server is away, or has given the client up, that looks for it, once.
+  ABACUS_RETURN_IF_ERROR(
+      Call(Repeat::kAlways, [](FileSystemImpl& joined) { return joined.RenewLease(); }));
+  // What the server cannot tell: that layers were lost, or that the joining is being taken over.
+  JoinedSince(joining, why);
+  return absl::OkStatus();
 }
 
 bool RejoiningFileSystem::JoinedSince(uint64_t joining, const absl::Status& why) {

@@ -266,6 +266,25 @@ TEST_F(ShardedKillTest, AShardThatIsAwayIsAnErrorForItsObjectsOnly) {
   EXPECT_EQ(Links(*a_, file_), 1u);
 }
 
+// Each look for a server that is away takes as long as it takes not to answer.
+TEST_F(ShardedKillTest, WhoNeedsAShardThatIsAwayLooksForItOnce) {
+  int looks = 0;  // of this thread
+  world_.change_host = [&looks, self = std::this_thread::get_id()](size_t, FileSystem::Host& host) {
+    host.find_volume = [&looks, self, find = host.find_volume](const std::string& name) {
+      if (std::this_thread::get_id() == self) ++looks;
+      return find(name);
+    };
+  };
+  const auto c = world_.Client(ShardedWorld::kTwo);
+  ASSERT_NE(c, nullptr);
+  MakeFile(*c, in_[2], "h");
+  Kill(1);
+  looks = 0;
+  EXPECT_EQ(ErrorOf(Rename(*c, in_[2], "h", in_[1], "h")), FsError::kInputOutput);
+  // None, where a thread of the client's has just looked.
+  EXPECT_LE(looks, 1);
+}
+
 // The one with the root and the tree: what is below goes on for who knows it.
 TEST_F(ShardedKillTest, WhileTheRootsShardIsAwayFilesOfOthersAreWorkedWith) {
   Kill(0);
