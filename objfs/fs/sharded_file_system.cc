@@ -7,7 +7,6 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "objfs/fs/file_system_impl.h"
-#include "objfs/volume/callbacks.h"
 #include "objfs/volume/shard.h"
 
 namespace abacus::objfs {
@@ -155,8 +154,9 @@ absl::Status ShardedFileSystem::Renew() {
 
 absl::Status ShardedFileSystem::SeesTo(const absl::Status& met, Repeat repeat, Trials* trials) {
   const std::optional<SiblingTrouble> trouble = SiblingTroubleOf(met);
-  const absl::Status& why = trouble.has_value() ? trouble->why : met;
-  if (!trouble.has_value() && !IsNoClient(why)) return met;
+  // What is met at its own joining a shard has seen to.
+  if (!trouble.has_value()) return met;
+  const absl::Status& why = trouble->why;
   if (why.ok()) {
     const auto now = std::chrono::steady_clock::now();
     if (!trials->until.has_value()) trials->until = now + kPatience;
@@ -169,21 +169,10 @@ absl::Status ShardedFileSystem::SeesTo(const absl::Status& met, Repeat repeat, T
   } else if (++trials->repeats > kRepeatsMax) {
     return why;
   }
-  // A shard that coordinates a transaction passes on what others answered: it may be one of them
-  // that knows this client no more.
-  const bool is_named = trouble.has_value() && (trials->repeats <= 1 || !IsNoClient(why));
-  if (!is_named) {
-    LookAtAll();
-    return absl::OkStatus();
-  }
   absl::Status looked = shards_[trouble->shard]->Look(trouble->joining, why);
   if (!looked.ok()) return why.ok() ? looked : why;
   if (repeat == Repeat::kWhereItDidNot && runtime::IsOutcomeUnknown(why)) return why;
   return absl::OkStatus();
-}
-
-void ShardedFileSystem::LookAtAll() {
-  for (const auto& shard : shards_) shard->Look(0, absl::OkStatus()).IgnoreError();
 }
 
 absl::Status ShardedFileSystem::NoSuchObject(ObjectId id) const {

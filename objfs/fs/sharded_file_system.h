@@ -148,10 +148,9 @@ class ShardedFileSystem final : public FileSystem {
       if (!end.ok()) return end;
     }
   }
-  // Where a call met that, has those joinings looked at that it may be of, and waits for them. OK:
-  // the call is to be made again. Else what its caller is told.
+  // Where a call met that, has that joining looked at, and waits for it. OK: the call is to be made
+  // again. Else what its caller is told.
   absl::Status SeesTo(const absl::Status& met, Repeat repeat, Trials* trials);
-  void LookAtAll();
 
   // A handle of a shard's as it is given out, and back.
   static FileHandle Outer(uint32_t shard, FileHandle inner);
