@@ -25,6 +25,13 @@ constexpr std::chrono::nanoseconds kGroupRestMax = std::chrono::milliseconds(64)
 // look for the server that answers for it now, each by itself.
 constexpr std::chrono::seconds kGroupPatience{10};
 
+// Of a question that changes nothing: what came of it is not what came of the transaction, of which
+// nothing was done.
+absl::Status AsNotDone(const absl::Status& asked) {
+  if (!runtime::IsOutcomeUnknown(asked)) return asked;
+  return runtime::MakeError(runtime::ErrorKind::kNodeUnreachable, runtime::ToStd(asked.message()));
+}
+
 }  // namespace
 
 // -- joinings -------------------------------------------------------------------------------------
@@ -210,7 +217,7 @@ absl::StatusOr<Outcome> FileSystemImpl::AskForGroup(const SharedWork& work,
     if (outcome.ok()) return outcome;
     if (const std::optional<uint32_t> away = ShardThatIsAway(outcome.status())) {
       ABACUS_RETURN_IF_ERROR(
-          InShard(*away, [](FileSystemImpl& there) { return there.RenewLease(); }));
+          InShard(*away, [](FileSystemImpl& there) { return AsNotDone(there.RenewLease()); }));
       const auto now = std::chrono::steady_clock::now();
       if (!until.has_value()) until = now + kGroupPatience;
       if (now >= *until) return outcome;
