@@ -204,6 +204,7 @@ absl::StatusOr<Outcome> FileSystemImpl::AskForGroup(const SharedWork& work,
                                                     const std::vector<ShardTransaction>& others,
                                                     const Joinings& joinings) {
   const Transaction& own = work.shards.at(work.coordinator).transaction;
+  const int64_t begun_ns = host_.steady_ns();
   std::optional<std::chrono::steady_clock::time_point> until;
   for (auto rest = kGroupRestMin;; rest = std::min(2 * rest, kGroupRestMax)) {
     absl::StatusOr<Outcome> outcome;
@@ -221,9 +222,22 @@ absl::StatusOr<Outcome> FileSystemImpl::AskForGroup(const SharedWork& work,
       const auto now = std::chrono::steady_clock::now();
       if (!until.has_value()) until = now + kGroupPatience;
       if (now >= *until) return outcome;
+    } else {
+      ABACUS_RETURN_IF_ERROR(MayWaitSince(begun_ns));
     }
     ABACUS_RETURN_IF_ERROR(RestAmong(joinings, rest / 2 + PartOf(rest / 2)));
   }
+}
+
+// Other clients have forgotten by then what they know, or their leases are over. What a shard has
+// prepared is held until the one that decides it is back, which may be never; all threads of a
+// mount would come to wait for that.
+absl::Status FileSystemImpl::MayWaitSince(int64_t begun_ns) const {
+  const bool may_wait = siblings_ == nullptr || host_.steady_ns() - begun_ns < 2 * info_.lease_ns;
+  if (may_wait) return absl::OkStatus();
+  return absl::UnavailableError(
+      "a transaction over several shards holds it, and the shard that knows its end does not "
+      "answer: try later");
 }
 
 absl::Status FileSystemImpl::RestAmong(const Joinings& joinings, std::chrono::nanoseconds time) {

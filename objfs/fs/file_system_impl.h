@@ -284,14 +284,16 @@ class FileSystemImpl final : public FileSystem {
     });
   }
   // Makes a call that changes inodes or names, again and again while other clients have yet to
-  // forget what they know of them.
+  // forget what they know of them, or a transaction over several shards holds them.
   template <typename F>
   auto WhenForgotten(F&& call) -> decltype(call()) {
+    const int64_t begun_ns = host_.steady_ns();
     for (;;) {
       const uint64_t seen = board_->Seen(kAnyObject);
       auto result = call();
       const bool waits = IsWouldBlock(StatusOf(result)) && !IsChanged(StatusOf(result));
       if (!waits) return result;
+      ABACUS_RETURN_IF_ERROR(MayWaitSince(begun_ns));
       if (!board_->Await(kAnyObject, seen)) {
         return absl::CancelledError("the file system is being ended");
       }
@@ -412,6 +414,9 @@ class FileSystemImpl final : public FileSystem {
   absl::StatusOr<Outcome> AskForGroup(const SharedWork& work,
                                       const std::vector<ShardTransaction>& others,
                                       const Joinings& joinings);
+  // Whether a call that was refused may still wait for what it needs; by Host::steady_ns.
+  // Errors: kUnavailable - no longer: nothing was done.
+  absl::Status MayWaitSince(int64_t begun_ns) const;
   // Waits for what nobody tells of. Errors: one of the joinings is being ended.
   absl::Status RestAmong(const Joinings& joinings, std::chrono::nanoseconds time);
   // A random part of it: who came at the same time does not come again at the same time.

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "objfs/fs/testing/crash_world.h"
@@ -181,6 +182,37 @@ TEST_F(ShardedKillTest, ACoordinatorDiesBeforeItDecides) {
   EXPECT_EQ(held.get(), absl::OkStatus());
   EXPECT_EQ(b_->Unlink(kRoot, in_[1], "waits"), absl::OkStatus());
   // Presumed abort: its disk has nothing of it.
+  ExpectOneOutcome(false);
+}
+
+// It may never be back: who needs what is held is told so in the end, whether another transaction
+// over shards is to change it or one of its shard alone.
+TEST_F(ShardedKillTest, NobodyWaitsForEverForWhatADeadCoordinatorKnows) {
+  const ObjectId other = MakeFile(*b_, in_[0], "h");
+  ASSERT_NO_FATAL_FAILURE(StopRenameAt(2));
+  std::array<std::future<absl::Status>, 2> held = {
+      std::async(
+          std::launch::async,
+          [this] { return b_->Make(kRoot, in_[1], "waits", S_IFREG | 0644, 0, "").status(); }),
+      std::async(std::launch::async, [this] { return Rename(*b_, in_[0], "h", in_[1], "h"); })};
+  KillAtItsDisk(2);
+  const auto begun = std::chrono::steady_clock::now();
+  EXPECT_TRUE(Eventually([&] {
+    world_.LetPass(std::chrono::seconds(10));
+    for (FileSystem* const at : {a_.get(), b_.get()}) at->Renew().IgnoreError();
+    return std::all_of(held.begin(), held.end(), [](const std::future<absl::Status>& call) {
+      return call.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+    });
+  }));
+  std::cout << "that it is held was told after " << MsSince(begun) << " ms\n";
+  BringBack(2);  // or they would not return
+  for (std::future<absl::Status>& call : held) {
+    const absl::Status told = call.get();
+    EXPECT_TRUE(absl::IsUnavailable(told)) << told;
+    EXPECT_TRUE(absl::StrContains(told.message(), "holds it")) << told;
+  }
+  EXPECT_EQ(Named(*b_, in_[1], "waits"), 0u);
+  EXPECT_EQ(Named(*b_, in_[0], "h"), other);
   ExpectOneOutcome(false);
 }
 
