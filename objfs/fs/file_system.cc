@@ -427,10 +427,6 @@ absl::StatusOr<Node> FileSystemImpl::Stat(ObjectId file) {
 }
 
 absl::StatusOr<Node> FileSystemImpl::AsWrittenHere(Node node) {
-  if (!IsOwn(node.id)) {
-    return InShard(ShardOf(node.id),
-                   [&node](FileSystemImpl& there) { return there.AsWrittenHere(node); });
-  }
   if (node.kept_by != 0 && node.kept_by != info_.writer) {
     const ObjectId file = node.id;
     ABACUS_RETURN_IF_ERROR(

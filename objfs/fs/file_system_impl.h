@@ -99,6 +99,8 @@ class FileSystemImpl final : public FileSystem {
   }
   void OnForget(ObjectId id, Version given);
 
+  // Of what is another shard's, this and Link() tell no more than the inode: it is to be asked for
+  // there (Stat).
   absl::StatusOr<Node> Lookup(const Caller& caller, ObjectId directory,
                               const std::string& name) override;
   absl::StatusOr<Node> Make(const Caller& caller, ObjectId directory, const std::string& name,
@@ -310,7 +312,8 @@ class FileSystemImpl final : public FileSystem {
   absl::StatusOr<Node> StatAtVolume(ObjectId id);
   static absl::StatusOr<Node> OnlyOf(absl::StatusOr<std::vector<Node>> nodes, ObjectId id);
   absl::StatusOr<Node> ChangeInode(ObjectId id, const InodeChange& change);
-  // The inode that the volume told, with what a layer of this client's holds back, at its shard.
+  // The inode that the volume told, with what a layer of this client's holds back. May wait for
+  // other clients. REQUIRES: it is of this shard.
   absl::StatusOr<Node> AsWrittenHere(Node node);
   friend class RejoiningFileSystem;
   absl::Status CheckStacks() const;

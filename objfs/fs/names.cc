@@ -190,6 +190,9 @@ absl::StatusOr<Node> FileSystemImpl::Lookup(const Caller& caller, ObjectId direc
   }
   ABACUS_ASSIGN_OR_RETURN(Named named, Find(caller, directory, name, /*opens=*/false));
   if (named.node.id == 0) return NoEntry(name);
+  // What is of another shard that one tells more of, to who is inside no joining: it may wait for
+  // other clients (ShardedFileSystem).
+  if (!IsOwn(named.node.id)) return std::move(named.node);
   return AsWrittenHere(std::move(named.node));
 }
 
@@ -435,7 +438,7 @@ absl::StatusOr<Node> FileSystemImpl::Link(const Caller& caller, ObjectId file, O
       return FsStatus(FsError::kExists, absl::StrCat("there is a '", name, "'"));
     }
     if (named.parent.inode.links == 0) return NoEntry(name);
-    ABACUS_ASSIGN_OR_RETURN(const Node node, Stat(file));
+    ABACUS_ASSIGN_OR_RETURN(const Node node, NodeOf(file));
     if (node.inode.IsDirectory()) {
       return FsStatus(FsError::kNotPermitted, "a directory has one name");
     }
@@ -449,10 +452,8 @@ absl::StatusOr<Node> FileSystemImpl::Link(const Caller& caller, ObjectId file, O
                                 NameChange(1, false), {linked}, {}, ShardOf(file));
     ABACUS_ASSIGN_OR_RETURN(const bool settled, Settled(outcome));
     if (!settled) continue;
-    absl::StatusOr<Node> now = Stat(file);
-    if (!SiblingTroubleOf(now.status()).has_value()) return now;
-    // It has the name, whatever its shard answers now.
-    Node then = node;
+    if (IsOwn(file)) return Stat(file);
+    Node then = node;  // as in Lookup()
     ++then.inode.links;
     return then;
   }

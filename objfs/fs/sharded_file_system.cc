@@ -194,8 +194,15 @@ absl::StatusOr<ShardedFileSystem::Inner> ShardedFileSystem::HandleOf(FileHandle 
 
 absl::StatusOr<Node> ShardedFileSystem::Lookup(const Caller& caller, ObjectId directory,
                                                const std::string& name) {
-  return Across(Repeat::kAlways, directory,
-                [&](RejoiningFileSystem& shard) { return shard.Lookup(caller, directory, name); });
+  absl::StatusOr<Node> found = Across(Repeat::kAlways, directory, [&](RejoiningFileSystem& shard) {
+    return shard.Lookup(caller, directory, name);
+  });
+  if (!found.ok() || ShardOf(found->id) == ShardOf(directory)) return found;
+  // Inside a joining nobody may wait for what other clients hold back in another one. What the
+  // inode is, its shard knows by now, and asks nobody again.
+  absl::StatusOr<Node> now = Stat(found->id);
+  if (FsErrorOf(now.status()) != FsError::kStale) return now;
+  return FsStatus(FsError::kNoEntry, absl::StrCat("'", name, "' was removed meanwhile"));
 }
 
 absl::StatusOr<FileSystem::Created> ShardedFileSystem::Create(const Caller& caller,
@@ -222,9 +229,13 @@ absl::StatusOr<Node> ShardedFileSystem::Make(const Caller& caller, ObjectId dire
 
 absl::StatusOr<Node> ShardedFileSystem::Link(const Caller& caller, ObjectId file,
                                              ObjectId directory, const std::string& name) {
-  return Across(Repeat::kWhereItDidNot, directory, [&](RejoiningFileSystem& shard) {
-    return shard.Link(caller, file, directory, name);
-  });
+  absl::StatusOr<Node> linked =
+      Across(Repeat::kWhereItDidNot, directory,
+             [&](RejoiningFileSystem& shard) { return shard.Link(caller, file, directory, name); });
+  if (!linked.ok() || ShardOf(file) == ShardOf(directory)) return linked;
+  // It has the name, whatever its shard answers now.
+  absl::StatusOr<Node> now = Stat(file);
+  return now.ok() ? now : linked;
 }
 
 absl::Status ShardedFileSystem::Unlink(const Caller& caller, ObjectId directory,

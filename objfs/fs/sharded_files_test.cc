@@ -134,6 +134,24 @@ TEST_F(ShardedFilesTest, AReadSeesWhatWasWrittenWhereverTheNameIs) {
   }
 }
 
+TEST_F(ShardedFilesTest, ANewNameInAnotherShardTellsTheSizeThatAnotherClientHoldsBack) {
+  const auto c = world_.Client(ShardedWorld::kTwo, kCachedHere);
+  ASSERT_NE(c, nullptr);
+  for (uint32_t shard = 0; shard < kShards; ++shard) {
+    SCOPED_TRACE(shard);
+    const ObjectId file = MakeFile(*c, in_[shard], "cached"), other = in_[(shard + 1) % kShards];
+    const FileHandle handle = Open(*c, file);
+    EXPECT_EQ(c->Write(handle, 0, Block::CopyOf("held back")), absl::OkStatus());
+    const auto linked = a_->Link(kRoot, file, other, "linked");
+    ASSERT_TRUE(linked.ok()) << linked.status();
+    EXPECT_EQ(linked->size, 9u);
+    EXPECT_EQ(linked->inode.links, 2u);
+    EXPECT_EQ(c->Write(handle, 9, Block::CopyOf(" again")), absl::OkStatus());
+    EXPECT_EQ(b_->Lookup(kRoot, other, "linked")->size, 15u);
+    EXPECT_EQ(c->Release(handle), absl::OkStatus());
+  }
+}
+
 // With the names that they were given in other shards.
 TEST_F(ShardedFilesTest, WhatWasSyncedIsThereAfterAPowerCutOfAllServers) {
   for (uint32_t shard = 0; shard < kShards; ++shard) {
