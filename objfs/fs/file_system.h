@@ -85,9 +85,11 @@ using FileHandle = uint64_t;
 // A volume of several shards (volume/shard.h), each with a server of its own, is one volume to all
 // who use it. Names are moved, and given to files, across shards as within one: wholly or not at
 // all, whoever dies. Who looks while that is done may see the file under both names for a moment,
-// never under none; and while the server of one shard does not answer, for so long as that. What is
-// of a shard whose server is away answers errors, and so does what changes something of it; it is
-// listed in directories of others, without attributes, and everything else goes on.
+// never under none; of two that are exchanged that is true of the one that the caller names first,
+// and the other one may be seen under none. While the server of one shard does not answer, that
+// moment is as long. What is of a shard whose server is away answers errors, and so does what
+// changes something of it; it is listed in directories of others, without attributes, and
+// everything else goes on.
 //
 // Files are named by ObjectId, which is never reused; the root's is root().
 // Errors: of every call: FsErrorOf() tells which. kStale where the file is no more.
