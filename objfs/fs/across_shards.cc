@@ -59,10 +59,6 @@ absl::Status FileSystemImpl::HoldingMore(
   return entered.ok() ? met : entered;
 }
 
-absl::StatusOr<ObjectId> FileSystemImpl::VolumeRoot() {
-  return InShard(0, [](FileSystemImpl& there) -> absl::StatusOr<ObjectId> { return there.root(); });
-}
-
 // -- looking --------------------------------------------------------------------------------------
 
 absl::StatusOr<std::vector<Node>> FileSystemImpl::NodesOfAll(const std::vector<ObjectId>& ids,

@@ -387,7 +387,6 @@ class FileSystemImpl final : public FileSystem {
   // there.
   absl::StatusOr<std::vector<Node>> NodesOfAll(const std::vector<ObjectId>& ids,
                                                bool needs_all = true);
-  absl::StatusOr<ObjectId> VolumeRoot();  // shard 0's
   // In which shard a directory is made.
   uint32_t ShardForDirectory(const Node& parent, const std::string& name) const;
   // What one shard does of a transaction over several, and what is known there of its objects.

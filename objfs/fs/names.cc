@@ -548,7 +548,7 @@ absl::Status FileSystemImpl::SeeTree(uint32_t shard, Trees* trees) {
 // looked at one that is not: two such renames would make a cycle. Where a directory is in another
 // one its own shard knows, and tells by its tree whether that was changed, or is about to be.
 absl::Status FileSystemImpl::CheckNotBelow(ObjectId directory, ObjectId above, Trees* trees) {
-  ABACUS_ASSIGN_OR_RETURN(const ObjectId root, VolumeRoot());
+  const ObjectId root = siblings_ == nullptr ? info_.root : siblings_->root();
   for (ObjectId id = directory;;) {
     if (id == above) {
       return FsStatus(FsError::kInvalid, "a directory cannot come below itself");

@@ -74,6 +74,7 @@ class ShardedFileSystem::Others final : public Siblings {
 
   uint32_t own() const override { return own_; }
   uint32_t count() const override { return static_cast<uint32_t>(all_.others_.size()); }
+  ObjectId root() const override { return all_.root_; }
   std::shared_ptr<ClientWaits> waits() override { return all_.waits_; }
 
   absl::Status With(uint32_t shard,
@@ -131,6 +132,7 @@ absl::StatusOr<std::unique_ptr<FileSystem>> ShardedFileSystem::Make(
     auto joined = FileSystemImpl::Join(*found, kinds, host, options, all->others_[shard].get());
     if (!joined.ok()) return OfJoining(name, joined.status());
     ABACUS_RETURN_IF_ERROR(CheckShard(info, shard, (*joined)->info()));
+    if (shard == 0) all->root_ = (*joined)->root();  // before anybody else is there to ask
     all->shards_.push_back(std::make_unique<RejoiningFileSystem>(
         *std::move(found), kinds, host, options, *std::move(joined), all->others_[shard].get()));
   }

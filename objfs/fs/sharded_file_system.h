@@ -48,7 +48,7 @@ class ShardedFileSystem final : public FileSystem {
                                                           const LayerKinds& kinds, Host host,
                                                           Options options);
   ~ShardedFileSystem() override;
-  ObjectId root() const override { return shards_.front()->root(); }
+  ObjectId root() const override { return root_; }
   absl::Status Renew() override;
 
   absl::StatusOr<Node> Lookup(const Caller& caller, ObjectId directory,
@@ -170,6 +170,7 @@ class ShardedFileSystem final : public FileSystem {
 
   // What the shards' joinings share, and outlives them.
   const std::shared_ptr<ClientWaits> waits_ = std::make_shared<ClientWaits>();
+  ObjectId root_ = 0;  // constant after Make()
   LockTickets tickets_;
   // Passed by whoever goes from one shard to another: shut until all are there, and again before
   // the first one ends.

@@ -319,12 +319,15 @@ TEST_F(ShardedKillTest, WhoNeedsAShardThatIsAwayLooksForItOnce) {
 
 // The one with the root and the tree: what is below goes on for who knows it.
 TEST_F(ShardedKillTest, WhileTheRootsShardIsAwayFilesOfOthersAreWorkedWith) {
+  const ObjectId directory = MakeDirectory(*b_, in_[1], "d");
   Kill(0);
   EXPECT_EQ(ErrorOf(b_->Make(kRoot, Root(), "x", S_IFREG | 0644, 0, "").status()),
             FsError::kInputOutput);
   EXPECT_EQ(Rename(*b_, in_[1], "f", in_[2], "g"), absl::OkStatus());
   EXPECT_EQ(Named(*a_, in_[2], "g"), file_);
   EXPECT_EQ(Read(*a_, file_), "bytes");
+  EXPECT_EQ(Rename(*b_, in_[1], "d", in_[2], "d"), absl::OkStatus()) << "its own is not asked";
+  EXPECT_EQ(Named(*a_, directory, ".."), in_[2]);
   MakeFile(*a_, in_[2], "new", "bytes");
   EXPECT_NE(Named(*b_, in_[2], "new"), 0u);
   BringBack(0);

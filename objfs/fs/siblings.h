@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "absl/status/status.h"
+#include "objfs/store/object_id.h"
 
 namespace abacus::objfs {
 
@@ -25,6 +26,7 @@ class Siblings {
   virtual ~Siblings() = default;
   virtual uint32_t own() const = 0;    // the shard of whoever has this
   virtual uint32_t count() const = 0;  // of the volume's shards
+  virtual ObjectId root() const = 0;   // of the volume: shard 0's
   // Calls `call` with the joining of that shard, which stays as it is meanwhile. Errors of `call`,
   // where they mean that this joining may be over; of that shard's joining that is not to be had
   // now: OfSibling(). Other errors of `call` are as they are. kStale - the volume has no such
