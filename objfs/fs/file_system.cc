@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -25,6 +26,10 @@ int64_t MachineSteadyNs() {
 // The client's view of its lease ends before the server's: it counts from before it asked, and
 // takes a tenth off for clocks that do not run alike.
 int64_t LeaseEnd(int64_t sent_ns, int64_t lease_ns) { return sent_ns + lease_ns / 10 * 9; }
+
+// A shard that is in doubt after a restart lets nobody join for 5 s at most.
+constexpr std::chrono::seconds kWholeWithin{6};
+constexpr std::chrono::milliseconds kAskWhetherWhole{100};
 
 }  // namespace
 
@@ -77,11 +82,17 @@ void EndLink::Forget(ObjectId id, Version given) {
 
 // -- beginning and end ----------------------------------------------------------------------------
 
+bool FileSystemImpl::SleepFor(std::chrono::nanoseconds time) {
+  std::this_thread::sleep_for(time);
+  return true;
+}
+
 absl::StatusOr<std::unique_ptr<FileSystem>> FileSystem::Make(Ref<Volume> volume,
                                                              const LayerKinds& kinds, Host host,
                                                              Options options) {
-  ABACUS_ASSIGN_OR_RETURN(auto joined,
-                          FileSystemImpl::Join(volume, kinds, host, options, /*siblings=*/nullptr));
+  ABACUS_ASSIGN_OR_RETURN(
+      auto joined, FileSystemImpl::JoinWhole(volume, kinds, host, options,
+                                             /*siblings=*/nullptr, FileSystemImpl::SleepFor));
   if (joined->info().shards > 1) {
     return ShardedFileSystem::Make(std::move(joined), std::move(volume), kinds, std::move(host),
                                    std::move(options));
@@ -117,6 +128,21 @@ absl::StatusOr<std::unique_ptr<FileSystemImpl>> FileSystemImpl::Join(Ref<Volume>
   ABACUS_RETURN_IF_ERROR(file_system->CheckStacks());
   ABACUS_RETURN_IF_ERROR(file_system->locks_->Listen());
   return file_system;
+}
+
+absl::StatusOr<std::unique_ptr<FileSystemImpl>> FileSystemImpl::JoinWhole(
+    const Ref<Volume>& volume, const LayerKinds& kinds, const Host& host, const Options& options,
+    Siblings* siblings, const std::function<bool(std::chrono::nanoseconds)>& rest) {
+  const auto until = std::chrono::steady_clock::now() + kWholeWithin;
+  for (;;) {
+    auto joined = Join(volume, kinds, host, options, siblings);
+    const absl::Status& status = joined.status();
+    // Of one that is away the runtime tells.
+    const bool is_being_made_whole =
+        absl::IsUnavailable(status) && runtime::KindOf(status) == runtime::ErrorKind::kNone;
+    const bool goes_on = is_being_made_whole && std::chrono::steady_clock::now() < until;
+    if (!goes_on || !rest(kAskWhetherWhole)) return joined;
+  }
 }
 
 FileSystemImpl::FileSystemImpl(Ref<Volume> volume, Joined joined, const LayerKinds& kinds,

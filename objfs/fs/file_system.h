@@ -129,7 +129,8 @@ class FileSystem {
   };
 
   // Joins the volume, and where it has several shards all of them. REQUIRES: `kinds` outlives the
-  // file system. Errors: as Volume::Join and CheckStack.
+  // file system. Blocking: for a shard that is being made whole after a restart, some seconds.
+  // Errors: as Volume::Join and CheckStack.
   static absl::StatusOr<std::unique_ptr<FileSystem>> Make(runtime::Ref<Volume> volume,
                                                           const LayerKinds& kinds, Host host,
                                                           Options options);

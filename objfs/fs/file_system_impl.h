@@ -74,6 +74,14 @@ class FileSystemImpl final : public FileSystem {
   static absl::StatusOr<std::unique_ptr<FileSystemImpl>> Join(runtime::Ref<Volume> volume,
                                                               const LayerKinds& kinds, Host host,
                                                               Options options, Siblings* siblings);
+  // The same, of a shard that may have begun again in the middle of a transaction over several:
+  // what is being made whole is asked again, for as long as that may take. `rest`: waits so long;
+  // false: it is not to go on. SleepFor(): for who has joined nothing yet, and is ended by nobody.
+  static bool SleepFor(std::chrono::nanoseconds time);
+  static absl::StatusOr<std::unique_ptr<FileSystemImpl>> JoinWhole(
+      const runtime::Ref<Volume>& volume, const LayerKinds& kinds, const Host& host,
+      const Options& options, Siblings* siblings,
+      const std::function<bool(std::chrono::nanoseconds)>& rest);
   ~FileSystemImpl() override;
 
   ObjectId root() const override { return info_.root; }

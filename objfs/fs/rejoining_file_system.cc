@@ -149,8 +149,13 @@ bool RejoiningFileSystem::WaitsForTakeover(
   const auto now = std::chrono::steady_clock::now();
   if (!until->has_value()) *until = now + takeover_;
   if (now >= **until) return false;
+  return Rest(kLookForAnother);
+}
+
+bool RejoiningFileSystem::Rest(std::chrono::nanoseconds time) {
+  const auto due = std::chrono::steady_clock::now() + time;
   MutexLock lock(mutex_);
-  while (!stopping_ && changed_.WaitUntil(mutex_, now + kLookForAnother)) {
+  while (!stopping_ && changed_.WaitUntil(mutex_, due)) {
   }
   return !stopping_;
 }
@@ -168,7 +173,8 @@ bool RejoiningFileSystem::JoinAgain(const absl::Status& why) {
   // That a server cannot be reached does not mean that it has given the client up.
   if (!server_lost && !alive.ok() && !IsNoClient(alive)) return false;
   absl::StatusOr<std::unique_ptr<FileSystemImpl>> joined =
-      FileSystemImpl::Join(*volume, kinds_, host_, options_, siblings_);
+      FileSystemImpl::JoinWhole(*volume, kinds_, host_, options_, siblings_,
+                                [this](std::chrono::nanoseconds time) { return Rest(time); });
   if (!joined.ok()) return false;
   const VolumeInfo& info = (*joined)->info();
   // Another volume of the same name: what is open here is none of its files.

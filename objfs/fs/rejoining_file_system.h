@@ -161,6 +161,8 @@ class RejoiningFileSystem final : public FileSystem {
   // for a moment, at most until `until`, which the first call sets. False: it is not worth while.
   bool WaitsForTakeover(const absl::Status& why,
                         std::optional<std::chrono::steady_clock::time_point>* until);
+  // Waits so long; false: this is being ended.
+  bool Rest(std::chrono::nanoseconds time);
   // Asks the server, and joins again where the joining is over.
   bool JoinAgain(const absl::Status& why);
   // Has `work` done once in an interval, and sooner again where it fails, until this ends.

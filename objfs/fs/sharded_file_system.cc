@@ -129,7 +129,8 @@ absl::StatusOr<std::unique_ptr<FileSystem>> ShardedFileSystem::Make(
     const std::string name = ShardName(place.volume, shard);
     absl::StatusOr<Ref<Volume>> found = shard == place.shard ? volume : host.find_volume(name);
     if (!found.ok()) return OfJoining(name, found.status());
-    auto joined = FileSystemImpl::Join(*found, kinds, host, options, all->others_[shard].get());
+    auto joined = FileSystemImpl::JoinWhole(*found, kinds, host, options, all->others_[shard].get(),
+                                            FileSystemImpl::SleepFor);
     if (!joined.ok()) return OfJoining(name, joined.status());
     ABACUS_RETURN_IF_ERROR(CheckShard(info, shard, (*joined)->info()));
     if (shard == 0) all->root_ = (*joined)->root();  // before anybody else is there to ask

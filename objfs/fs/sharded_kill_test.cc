@@ -248,6 +248,10 @@ TEST_F(ShardedKillTest, BothDieAtOnce) {
   Kill(1);
   KillAtItsDisk(2);
   BringBack(1);
+  // It lets nobody join for a while, as it cannot tell what was done: who comes waits.
+  const auto begun = std::chrono::steady_clock::now();
+  EXPECT_NE(MakeFile(*b_, beside_[1], "x"), 0u);
+  std::cout << "who came to the one that is back waited for " << MsSince(begun) << " ms\n";
   EXPECT_EQ(ErrorOf(b_->Make(kRoot, beside_[2], "x", S_IFREG | 0644, 0, "").status()),
             FsError::kInputOutput);
   std::cout << "others' work took " << WorkBeside({0}) << " ms\n";

@@ -162,18 +162,10 @@ std::unique_ptr<FileSystem> FileSystemWorld::Client(size_t node, const std::stri
                                .count();
   };
   if (change_host) change_host(node, host);
-  const auto make = [&] {
-    return FileSystem::Make((*cluster_)[node].RefTo<Volume>(servers_[0].volume.rid()), kinds_, host,
-                            {.client = absl::StrCat("client ", node), .file_stack = file_stack});
-  };
-  auto made = make();
-  // Where a server has begun again in the middle of a transaction over shards, its end comes first.
-  const bool tries = servers_.size() > 1;
-  const bool joined = runtime::testing::Eventually([&] {
-    if (tries && absl::IsUnavailable(made.status())) made = make();
-    return made.ok() || !tries || !absl::IsUnavailable(made.status());
-  });
-  EXPECT_TRUE(joined && made.ok()) << made.status();
+  auto made =
+      FileSystem::Make((*cluster_)[node].RefTo<Volume>(servers_[0].volume.rid()), kinds_, host,
+                       {.client = absl::StrCat("client ", node), .file_stack = file_stack});
+  EXPECT_TRUE(made.ok()) << made.status();
   return made.ok() ? *std::move(made) : nullptr;
 }
 
