@@ -221,8 +221,9 @@ class Volume final : public runtime::AnchoredObject {
   absl::StatusOr<Outcome> Commit(uint16_t writer, const Transaction& transaction);
   // A transaction over several shards, which this one coordinates: its own part is seen first
   // (shard_commits.h). The own part may make one object, and none is opened.
-  // Errors: as Commit(), of whichever shard; ShardThatIsAway(), IsOutcomeUnknown() - as
-  //         ShardCommits::Commit(). kFailedPrecondition - the volume has one shard only.
+  // Errors: as Commit(), of whichever shard; ShardThatIsAway() - as ShardCommits::Commit().
+  //         kUnknown - what that one calls IsOutcomeUnknown(): not to be asked again. Of the server
+  //         it says nothing. kFailedPrecondition - the volume has one shard only.
   absl::StatusOr<Outcome> CommitTogether(uint16_t writer, const Transaction& own,
                                          const std::vector<ShardTransaction>& others);
   // What a shard that coordinates one asks the others.

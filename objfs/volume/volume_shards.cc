@@ -237,6 +237,11 @@ absl::StatusOr<Outcome> Volume::CommitTogether(uint16_t writer, const Transactio
   absl::StatusOr<Outcome> outcome = CommitBy(writer, own, [&](const Transaction& whole) {
     return together->Commit(writer, whole, others);
   });
+  // To who calls it means that the server died: this one lives, and what the client has joined here
+  // goes on.
+  if (runtime::IsOutcomeUnknown(outcome.status())) {
+    outcome = absl::UnknownError(outcome.status().message());
+  }
   Count(outcome);
   HurryRemovals();
   if (together->records_used() >= kRecordsWaitingMax) {

@@ -7,17 +7,21 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "gtest/gtest.h"
 #include "objfs/store/local_object_store.h"
 #include "objfs/store/memory_disk.h"
+#include "objfs/store/model_disk.h"
 #include "objfs/store/object_id.h"
 #include "objfs/volume/shard.h"
 #include "objfs/volume/shard_commits.h"
 #include "objfs/volume/volume.h"
 #include "runtime/base/block.h"
+#include "runtime/base/status.h"
 
 namespace abacus::objfs {
 namespace {
@@ -65,7 +69,16 @@ class VolumeShardsTest : public ::testing::Test {
     return prepare;
   }
 
-  MemoryDisk disk_;
+  MemoryDisk memory_;
+  std::atomic<bool> syncs_fail_{false};
+  ModelDisk disk_{memory_,
+                  {.wait = [](absl::Duration) {},
+                   .fault =
+                       [this](std::string_view call, const std::string&) {
+                         return syncs_fail_ && call == "sync"
+                                    ? absl::UnavailableError("the disk is broken")
+                                    : absl::OkStatus();
+                       }}};
   uint64_t quota_bytes_ = UINT64_MAX;  // of what is opened from now on
   std::shared_ptr<ObjectStore> store_;
   std::atomic<int64_t> steady_ns_{1'000'000'000};
@@ -233,6 +246,21 @@ TEST_F(VolumeShardsTest, WhoWaitsForColumnsToBeChosenWaitsForNoShard) {
   EXPECT_EQ(ShardThatIsAway(outcome.status()), 0u) << outcome.status();
   EXPECT_TRUE(avoided);
   volume_.reset();
+}
+
+// A client that took its server for dead would join it anew, for nothing.
+TEST_F(VolumeShardsTest, WhatCannotBeMadeDurableIsNotTheEndOfTheServer) {
+  ASSERT_TRUE(volume_->BecomeShard(2).ok());
+  const auto info = Join();
+  ASSERT_TRUE(info.ok()) << info.status();
+  Transaction own;
+  own.parts.push_back({.id = info->root});
+  own.parts.back().change.touch_changed = true;
+  syncs_fail_ = true;
+  const absl::Status told = volume_->CommitTogether(info->writer, own, {}).status();
+  EXPECT_TRUE(absl::IsUnknown(told)) << told;
+  EXPECT_EQ(runtime::KindOf(told), runtime::ErrorKind::kNone) << told;
+  EXPECT_TRUE(volume_->Renew(info->writer).ok());
 }
 
 TEST_F(VolumeShardsTest, AClientOfAnotherLifeIsNone) {
