@@ -104,7 +104,7 @@ class HandMadeShard {
     records_ = Create(none);
     inodes[records_] = none;
     inodes[root_].xattrs[kShardsXattr] =
-        ShardState{.count = kShardCount, .records = records_}.Format();
+        ShardState{.count = kShardCount, .records = records_, .volume = 4711}.Format();
   }
 
   MemoryDisk& disk() { return disk_; }
@@ -571,7 +571,8 @@ TEST(ShardCheckTest, TheObjectOfTheRecordsIsMadeWhatItWas) {
 
 // Without what the root says nobody knows which names lead to other shards, and how many there are.
 TEST(ShardCheckTest, NothingIsRepairedWhereTheRootCannotSayWhatItIs) {
-  const std::vector<std::string> texts = {"", "3", "3 x", "17 2", "3 1", "1000 5"};
+  const std::vector<std::string> texts = {"",      "3",      "3 2",   "3 x 9",
+                                          "3 2 x", "17 2 9", "3 1 9", "1000 5 9"};
   for (uint32_t shard = 0; shard < 2; ++shard) {
     for (size_t i = 0; i <= texts.size(); ++i) {
       SCOPED_TRACE(absl::StrCat("shard ", shard, ", text ", i));

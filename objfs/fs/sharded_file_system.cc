@@ -58,6 +58,9 @@ absl::Status CheckShard(const VolumeInfo& first, uint32_t shard, const VolumeInf
     return wrong(absl::StrCat("it says that there are ", joined.shards, " shards, and '",
                               first.name, "' that there are ", first.shards));
   }
+  if (joined.volume != first.volume) {
+    return wrong(absl::StrCat("it was not made together with '", first.name, "'"));
+  }
   if (ShardOf(joined.root) != shard) {
     return wrong(absl::StrCat("its identifiers are those of shard ", ShardOf(joined.root)));
   }

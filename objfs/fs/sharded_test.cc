@@ -17,7 +17,9 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "objfs/fs/testing/file_system_world.h"
 #include "objfs/fs/testing/sharded_fixture.h"
+#include "objfs/store/memory_disk.h"
 #include "objfs/volume/shard.h"
 #include "runtime/testing/cluster.h"
 
@@ -26,6 +28,7 @@ namespace {
 
 using ::testing::AnyOf;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::ShardedWorld;
 using ::testing::UnorderedElementsAre;
@@ -135,6 +138,23 @@ TEST_F(ShardedTest, NobodySeesOrSetsHowManyShardsThereAre) {
   EXPECT_FALSE(a_->GetXattr(kRoot, Root(), kShardsXattr).ok());
   Restart();
   EXPECT_EQ(Named(*b_, in_[2], ".."), Root());
+}
+
+// A server may have what another volume of that name has left.
+TEST(ShardsOfTwoVolumesTest, AreNotJoinedAsOne) {
+  std::array<MemoryDisk, 2> these, others;
+  const auto with = [](MemoryDisk& zero, MemoryDisk& one, uint64_t volume) {
+    return testing::ShardsOptions{.count = 2, .disks = {&zero, &one}, .volume = volume};
+  };
+  for (uint64_t volume : {1, 2}) {
+    std::array<MemoryDisk, 2>& disks = volume == 1 ? these : others;
+    testing::FileSystemWorld world(3, with(disks[0], disks[1], volume));
+    EXPECT_NE(world.Client(2), nullptr);
+  }
+  testing::FileSystemWorld world(3, with(these[0], others[1], 1));
+  const auto joined = world.TryClient(2);
+  EXPECT_TRUE(absl::IsFailedPrecondition(joined.status())) << joined.status();
+  EXPECT_THAT(std::string(joined.status().message()), HasSubstr("'test~1' is not shard 1"));
 }
 
 TEST_F(ShardedTest, NamesWithTheMarkOfShardsAreNamesAsOthers) {

@@ -30,7 +30,10 @@ inline constexpr char kShardsXattr[] = "abacus.shards";
 struct ShardState {
   uint32_t count = 0;    // of the volume's shards, 2 to kShardsMax
   ObjectId records = 0;  // the object with this one's records (shard_records.h)
-  // "COUNT RECORDS", decimal.
+  // The same of all shards that were made together, and by chance of no others, which may have the
+  // same names: a shard of another volume is never taken for one of this. Not 0.
+  uint64_t volume = 0;
+  // "COUNT RECORDS VOLUME", decimal.
   std::string Format() const;
   // Errors: kDataLoss - it is no such text.
   static absl::StatusOr<ShardState> Parse(std::string_view text);

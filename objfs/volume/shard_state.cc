@@ -20,14 +20,16 @@ bool TakeDecimal(std::string_view text, Number* number) {
 
 }  // namespace
 
-std::string ShardState::Format() const { return absl::StrCat(count, " ", records); }
+std::string ShardState::Format() const {
+  return absl::StrCat(count, " ", records, " ", volume);
+}
 
 absl::StatusOr<ShardState> ShardState::Parse(std::string_view text) {
   ShardState state;
-  const size_t space = text.find(' ');
-  const bool is_one = space != std::string_view::npos &&
-                      TakeDecimal(text.substr(0, space), &state.count) &&
-                      TakeDecimal(text.substr(space + 1), &state.records);
+  const size_t first = text.find(' '), last = text.rfind(' ');
+  const bool is_one = first < last && TakeDecimal(text.substr(0, first), &state.count) &&
+                      TakeDecimal(text.substr(first + 1, last - first - 1), &state.records) &&
+                      TakeDecimal(text.substr(last + 1), &state.volume);
   if (!is_one || state.count < 2 || state.count > kShardsMax) {
     return absl::DataLossError(
         absl::StrCat("'", runtime::ToAbsl(text), "' does not say how many shards a volume has"));

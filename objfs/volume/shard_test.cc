@@ -4,9 +4,11 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "objfs/store/object_id.h"
 
 namespace abacus::objfs {
 namespace sharding {
@@ -31,6 +33,21 @@ TEST(ShardTest, WhatIsNoShardsNameIsAVolumesOwn) {
   }
   EXPECT_EQ(PlaceOfShard("a~2~15").volume, "a~2");
   EXPECT_EQ(PlaceOfShard("a~2~15").shard, 15u);
+}
+
+TEST(ShardTest, WhatAShardsRootSaysIsReadAsItWasWritten) {
+  for (const ShardState& state :
+       {ShardState{.count = 2, .records = 2, .volume = 1},
+        ShardState{.count = kShardsMax, .records = FirstIdOf(15, 7), .volume = UINT64_MAX}}) {
+    const auto parsed = ShardState::Parse(state.Format());
+    ASSERT_TRUE(parsed.ok()) << parsed.status();
+    EXPECT_EQ(*parsed, state);
+  }
+  for (const char* const text :
+       {"", "2", "2 5", "2 5 ", "2 5 9 ", " 2 5 9", "2  9", "2 5 9 1", "2 5 0", "2 0 9", "1 5 9",
+        "17 5 9", "02 5 9", "2 5 -9", "2 5 9x", "2 5 18446744073709551616"}) {
+    EXPECT_TRUE(absl::IsDataLoss(ShardState::Parse(text).status())) << "'" << text << "'";
+  }
 }
 
 // Clients of any two builds put a directory into the same shard.

@@ -164,7 +164,8 @@ absl::StatusOr<VolumeInfo> Volume::Join(const std::string& client, const Ref<Cli
       .takeover_ns = absl::ToInt64Nanoseconds(options_.takeover),
       .promised_ns = PromisesFor(),
       .shards = shards_.load(),
-      .life = life_};
+      .life = life_,
+      .volume = shards_ > 1 ? volume_number_ : 0};
 }
 
 bool Volume::AllWritersUsed() const {

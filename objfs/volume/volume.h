@@ -60,8 +60,9 @@ struct VolumeInfo {
   uint32_t shards = 1;
   // Tells the volume's openings apart: a client's number is another client's after the next one.
   uint64_t life = 0;
+  uint64_t volume = 0;  // ShardState::volume; 0: it has one shard
   ABACUS_FIELDS(name, root, writer, file_stack, directory_stack, lease_ns, born_ns, servers,
-                takeover_ns, promised_ns, shards, life)
+                takeover_ns, promised_ns, shards, life, volume)
 };
 
 // Files with columns, and where to go on looking for more.
@@ -226,16 +227,20 @@ class Volume final : public runtime::AnchoredObject {
   //         it says nothing. kFailedPrecondition - the volume has one shard only.
   absl::StatusOr<Outcome> CommitTogether(uint16_t writer, const Transaction& own,
                                          const std::vector<ShardTransaction>& others);
-  // What a shard that coordinates one asks the others.
-  absl::StatusOr<Outcome> PrepareShard(const ShardPrepare& prepare);
-  absl::StatusOr<Outcome> DecideShard(uint64_t group, bool commits);
-  absl::Status SettleShards(const std::vector<uint64_t>& groups);
+  // What a shard that coordinates one asks the others. `volume`, here and below: that of who asks
+  // (ShardState). Errors: the runtime's kObjectNotFound - it is not this one's: a shard of that
+  // volume is not here, and nothing is said of its groups.
+  absl::StatusOr<Outcome> PrepareShard(uint64_t volume, const ShardPrepare& prepare);
+  absl::StatusOr<Outcome> DecideShard(uint64_t volume, uint64_t group, bool commits);
+  absl::Status SettleShards(uint64_t volume, const std::vector<uint64_t>& groups);
   // What the others ask it.
-  absl::StatusOr<ShardDecision> DecisionOfShards(uint64_t group);
+  absl::StatusOr<ShardDecision> DecisionOfShards(uint64_t volume, uint64_t group);
   // The volume has so many shards from now on, this one among them; durable. Once: before anybody
-  // has joined. It takes 1 MiB of the volume's space, for records. Errors: kFailedPrecondition - it
-  // has another number, or clients.
-  absl::Status BecomeShard(uint32_t shards);
+  // has joined. It takes 1 MiB of the volume's space, for records. `volume`: ShardState::volume,
+  // the same for all of them. Errors: kFailedPrecondition - it has others of these numbers, or
+  // clients. kInvalidArgument - it
+  //         can have no such numbers.
+  absl::Status BecomeShard(uint32_t shards, uint64_t volume);
   // How many it has.
   absl::StatusOr<uint32_t> Shards() { return shards_.load(); }
 
@@ -400,10 +405,12 @@ class Volume final : public runtime::AnchoredObject {
   runtime::Ref<Layer> LayerOfMade(uint16_t writer, ObjectId id);
   // volume_shards.cc: where its root says that it is a shard of several.
   absl::Status BeginShards();
-  absl::Status SetShards(uint32_t shards);
+  absl::Status SetShards(uint32_t shards, uint64_t volume);
   ShardCommits::Host ShardsHost();
   // Errors: kFailedPrecondition - it is no shard.
   absl::StatusOr<ShardCommits*> Together();
+  // The same for a shard of that volume; as PrepareShard().
+  absl::StatusOr<ShardCommits*> TogetherIn(uint64_t volume);
   // Whether it is not known yet what came of transactions from before it was opened.
   bool IsInDoubt();
   // False: there is no time for more, as the volume is being ended here.
@@ -421,9 +428,11 @@ class Volume final : public runtime::AnchoredObject {
   std::unique_ptr<ColumnServers> servers_;  // constant after Make()
   std::atomic<uint64_t> committed_{0}, stale_{0};
   std::atomic<uint64_t> column_openings_{0};
-  std::atomic<uint32_t> shards_{1};  // others than 1: there are shard_commits_, and they stay
+  // Others than 1: there are the three below, and they stay.
+  std::atomic<uint32_t> shards_{1};
   std::unique_ptr<ShardCommits> shard_commits_;
   std::atomic<ObjectId> records_{0};  // the object with their records
+  uint64_t volume_number_ = 0;        // ShardState::volume
   const uint64_t life_;               // VolumeInfo::life
   ObjectId root_ = 0;
   int64_t born_ns_ = 0;                        // the root's

@@ -37,21 +37,21 @@ class PeersByName final : public ShardPeers {
  public:
   using FindShard = std::function<absl::StatusOr<Ref<Volume>>(uint32_t shard)>;
 
-  // `ends`: nobody is to be waited for any more.
-  PeersByName(FindShard find, std::function<bool()> ends)
-      : find_(std::move(find)), ends_(std::move(ends)) {}
+  // `volume`: whose shards they are. `ends`: nobody is to be waited for any more.
+  PeersByName(uint64_t volume, FindShard find, std::function<bool()> ends)
+      : volume_(volume), find_(std::move(find)), ends_(std::move(ends)) {}
 
   absl::StatusOr<Outcome> Prepare(uint32_t shard, const ShardPrepare& prepare) override {
-    return Ask<&Volume::PrepareShard>(shard, kSyncedAnswerMax, prepare);
+    return Ask<&Volume::PrepareShard>(shard, kSyncedAnswerMax, volume_, prepare);
   }
   absl::StatusOr<Outcome> Decide(uint32_t shard, ShardGroup group, bool commits) override {
-    return Ask<&Volume::DecideShard>(shard, kAnswerMax, group, commits);
+    return Ask<&Volume::DecideShard>(shard, kAnswerMax, volume_, group, commits);
   }
   absl::StatusOr<ShardDecision> DecisionOf(uint32_t shard, ShardGroup group) override {
-    return Ask<&Volume::DecisionOfShards>(shard, kAnswerMax, group);
+    return Ask<&Volume::DecisionOfShards>(shard, kAnswerMax, volume_, group);
   }
   absl::Status Settle(uint32_t shard, const std::vector<ShardGroup>& groups) override {
-    return Ask<&Volume::SettleShards>(shard, kSyncedAnswerMax, groups);
+    return Ask<&Volume::SettleShards>(shard, kSyncedAnswerMax, volume_, groups);
   }
 
  private:
@@ -83,6 +83,7 @@ class PeersByName final : public ShardPeers {
                               runtime::ToStd(volume.status().message()));
   }
 
+  const uint64_t volume_;
   const FindShard find_;
   const std::function<bool()> ends_;
   Alarm alarm_;
@@ -116,6 +117,7 @@ absl::Status Volume::BeginShards() {
         "' of the volume's shards, which is not true of this one. Nothing was changed: move it ",
         "back to the name that it was made with, or let a server with a copy of it take over"));
   }
+  volume_number_ = state->volume;
   ABACUS_ASSIGN_OR_RETURN(std::unique_ptr<ShardRecords> records,
                           ShardRecords::Open(table_->shared_store(), state->records));
   ABACUS_ASSIGN_OR_RETURN(shard_commits_,
@@ -128,7 +130,7 @@ absl::Status Volume::BeginShards() {
 
 ShardCommits::Host Volume::ShardsHost() {
   ShardCommits::Host host;
-  host.peers = std::make_shared<PeersByName>(host_.find_shard, [this] {
+  host.peers = std::make_shared<PeersByName>(volume_number_, host_.find_shard, [this] {
     MutexLock lock(mutex_);
     return stopping_;
   });
@@ -148,7 +150,7 @@ ShardCommits::Host Volume::ShardsHost() {
   return host;
 }
 
-absl::Status Volume::BecomeShard(uint32_t shards) {
+absl::Status Volume::BecomeShard(uint32_t shards, uint64_t volume) {
   ABACUS_RETURN_IF_ERROR(Serves(0));
   const uint32_t own = PlaceOfShard(options_.name).shard;
   if (shards < 2 || shards > kShardsMax || own >= shards) {
@@ -156,11 +158,17 @@ absl::Status Volume::BecomeShard(uint32_t shards) {
                                                    ", and cannot be one of ", shards, ": 2 to ",
                                                    kShardsMax, " can be"));
   }
+  if (volume == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("volume '", options_.name,
+                     "' cannot be a shard of volume 0: draw a number, one for all shards"));
+  }
   const Turns::Turn turn(openings_, root_);
-  if (shards_ == shards) return absl::OkStatus();
+  if (shards_ == shards && volume_number_ == volume) return absl::OkStatus();
   if (shards_ != 1) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "volume '", options_.name, "' has ", shards_.load(), " shards: their number stays"));
+    return absl::FailedPreconditionError(absl::StrCat("volume '", options_.name, "' is one of the ",
+                                                      shards_.load(), " shards of ", volume_number_,
+                                                      ": that stays"));
   }
   {
     MutexLock lock(mutex_);
@@ -171,24 +179,24 @@ absl::Status Volume::BecomeShard(uint32_t shards) {
     }
     becoming_ = true;
   }
-  absl::Status became = SetShards(shards);
+  absl::Status became = SetShards(shards, volume);
   if (became.ok()) became = BeginShards();
   MutexLock lock(mutex_);
   becoming_ = false;
   return became;
 }
 
-absl::Status Volume::SetShards(uint32_t shards) {
+absl::Status Volume::SetShards(uint32_t shards, uint64_t volume) {
   ABACUS_ASSIGN_OR_RETURN(const Node root, table_->Stat(root_));
   const auto found = root.inode.xattrs.find(kShardsXattr);
   if (found != root.inode.xattrs.end()) {  // it was set, and who asked was not told
     const absl::StatusOr<ShardState> state = ShardState::Parse(found->second);
-    if (state.ok() && state->count == shards) {
+    if (state.ok() && state->count == shards && state->volume == volume) {
       ABACUS_RETURN_IF_ERROR(MakeSlotsReady(*table_, state->records));
       return table_->Flush(root_);
     }
     return absl::FailedPreconditionError(absl::StrCat(
-        "volume '", options_.name, "' has another number of shards: '", found->second, "'"));
+        "volume '", options_.name, "' is a shard of others already: '", found->second, "'"));
   }
   ABACUS_ASSIGN_OR_RETURN(const ObjectId records, table_->Reserve());
   Transaction transaction;
@@ -198,9 +206,9 @@ absl::Status Volume::SetShards(uint32_t shards) {
   made.creation->inode.mode = ShardRecords::kMode;
   made.change.links = 1;
   Part own{.id = root_};
-  own.change.xattrs.push_back({.name = kShardsXattr,
-                               .value = ShardState{.count = shards, .records = records}.Format(),
-                               .rule = XattrRule::kMustBeNew});
+  const ShardState state{.count = shards, .records = records, .volume = volume};
+  own.change.xattrs.push_back(
+      {.name = kShardsXattr, .value = state.Format(), .rule = XattrRule::kMustBeNew});
   transaction.parts = {std::move(made), std::move(own)};
   const absl::StatusOr<Outcome> outcome = table_->Commit(0, transaction);
   if (!outcome.ok()) {
@@ -219,6 +227,16 @@ absl::StatusOr<ShardCommits*> Volume::Together() {
   if (shards_ > 1) return shard_commits_.get();
   return absl::FailedPreconditionError(
       absl::StrCat("volume '", options_.name, "' has one shard only"));
+}
+
+// A shard of another volume knows none of these groups, and to say so would be to abort them: it
+// is as if it were not there.
+absl::StatusOr<ShardCommits*> Volume::TogetherIn(uint64_t volume) {
+  ABACUS_ASSIGN_OR_RETURN(ShardCommits* const together, Together());
+  if (volume == volume_number_) return together;
+  return runtime::MakeError(
+      runtime::ErrorKind::kObjectNotFound,
+      absl::StrCat("volume '", options_.name, "' here is a shard of another one of that name"));
 }
 
 // -- transactions ---------------------------------------------------------------------------------
@@ -252,29 +270,29 @@ absl::StatusOr<Outcome> Volume::CommitTogether(uint16_t writer, const Transactio
   return outcome;
 }
 
-absl::StatusOr<Outcome> Volume::PrepareShard(const ShardPrepare& prepare) {
+absl::StatusOr<Outcome> Volume::PrepareShard(uint64_t volume, const ShardPrepare& prepare) {
   ABACUS_RETURN_IF_ERROR(Serves(prepare.writer));
-  ABACUS_ASSIGN_OR_RETURN(ShardCommits* const together, Together());
+  ABACUS_ASSIGN_OR_RETURN(ShardCommits* const together, TogetherIn(volume));
   // It has not joined this volume since it was opened, and its number may be another one's.
   if (prepare.life != 0 && prepare.life != life_) return NoClient(prepare.writer);
   ABACUS_RETURN_IF_ERROR(CheckParts(prepare.transaction));
   return together->Prepare(prepare);
 }
 
-absl::StatusOr<Outcome> Volume::DecideShard(uint64_t group, bool commits) {
-  ABACUS_ASSIGN_OR_RETURN(ShardCommits* const together, Together());
+absl::StatusOr<Outcome> Volume::DecideShard(uint64_t volume, uint64_t group, bool commits) {
+  ABACUS_ASSIGN_OR_RETURN(ShardCommits* const together, TogetherIn(volume));
   absl::StatusOr<Outcome> outcome = together->Decide(group, commits);
   HurryRemovals();
   return outcome;
 }
 
-absl::Status Volume::SettleShards(const std::vector<uint64_t>& groups) {
-  ABACUS_ASSIGN_OR_RETURN(ShardCommits* const together, Together());
+absl::Status Volume::SettleShards(uint64_t volume, const std::vector<uint64_t>& groups) {
+  ABACUS_ASSIGN_OR_RETURN(ShardCommits* const together, TogetherIn(volume));
   return together->Settle(groups);
 }
 
-absl::StatusOr<ShardDecision> Volume::DecisionOfShards(uint64_t group) {
-  ABACUS_ASSIGN_OR_RETURN(ShardCommits* const together, Together());
+absl::StatusOr<ShardDecision> Volume::DecisionOfShards(uint64_t volume, uint64_t group) {
+  ABACUS_ASSIGN_OR_RETURN(ShardCommits* const together, TogetherIn(volume));
   return together->DecisionOf(group);
 }
 

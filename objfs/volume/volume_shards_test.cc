@@ -28,6 +28,8 @@ namespace {
 
 class VolumeShardsTest : public ::testing::Test {
  protected:
+  static constexpr uint64_t kVolume = 4711;
+
   VolumeShardsTest() { Open("home~1"); }
 
   // As after a stop of its server.
@@ -59,7 +61,7 @@ class VolumeShardsTest : public ::testing::Test {
   absl::StatusOr<VolumeInfo> Join() { return volume_->Join("client", {}); }
   static InodeChange SetsShards() {
     InodeChange change;
-    change.xattrs.push_back({.name = kShardsXattr, .value = "2 1", .rule = XattrRule::kAny});
+    change.xattrs.push_back({.name = kShardsXattr, .value = "2 1 7", .rule = XattrRule::kAny});
     return change;
   }
   // Of its root, for a group of shard 0.
@@ -88,12 +90,14 @@ class VolumeShardsTest : public ::testing::Test {
 
 TEST_F(VolumeShardsTest, IsOneFromThenOn) {
   EXPECT_EQ(*volume_->Shards(), 1u);
-  EXPECT_TRUE(absl::IsFailedPrecondition(volume_->SettleShards({})));
-  EXPECT_TRUE(absl::IsInvalidArgument(volume_->BecomeShard(1)));
-  EXPECT_TRUE(absl::IsInvalidArgument(volume_->BecomeShard(kShardsMax + 1)));
-  ASSERT_TRUE(volume_->BecomeShard(3).ok());
-  EXPECT_TRUE(volume_->BecomeShard(3).ok());
-  EXPECT_TRUE(absl::IsFailedPrecondition(volume_->BecomeShard(2)));
+  EXPECT_TRUE(absl::IsFailedPrecondition(volume_->SettleShards(kVolume, {})));
+  EXPECT_TRUE(absl::IsInvalidArgument(volume_->BecomeShard(1, kVolume)));
+  EXPECT_TRUE(absl::IsInvalidArgument(volume_->BecomeShard(3, 0)));
+  EXPECT_TRUE(absl::IsInvalidArgument(volume_->BecomeShard(kShardsMax + 1, kVolume)));
+  ASSERT_TRUE(volume_->BecomeShard(3, kVolume).ok());
+  EXPECT_TRUE(volume_->BecomeShard(3, kVolume).ok());
+  EXPECT_TRUE(absl::IsFailedPrecondition(volume_->BecomeShard(2, kVolume)));
+  EXPECT_TRUE(absl::IsFailedPrecondition(volume_->BecomeShard(3, kVolume + 1)));
   const auto first = Join();
   ASSERT_TRUE(first.ok()) << first.status();
   EXPECT_EQ(first->shards, 3u);
@@ -101,6 +105,9 @@ TEST_F(VolumeShardsTest, IsOneFromThenOn) {
   const auto second = Join();
   ASSERT_TRUE(second.ok()) << second.status();
   EXPECT_EQ(second->shards, 3u);
+  for (const VolumeInfo& info : {*first, *second}) EXPECT_EQ(info.volume, kVolume);
+  EXPECT_TRUE(volume_->BecomeShard(3, kVolume).ok());
+  EXPECT_TRUE(absl::IsFailedPrecondition(volume_->BecomeShard(3, kVolume + 1)));
   EXPECT_EQ(second->root, first->root);
   EXPECT_NE(second->life, first->life);
   // Under another name it would take itself for another shard.
@@ -112,12 +119,12 @@ TEST_F(VolumeShardsTest, IsOneFromThenOn) {
 
 TEST_F(VolumeShardsTest, BecomesNoneOnceItHasClients) {
   ASSERT_TRUE(Join().ok());
-  EXPECT_TRUE(absl::IsFailedPrecondition(volume_->BecomeShard(2)));
+  EXPECT_TRUE(absl::IsFailedPrecondition(volume_->BecomeShard(2, kVolume)));
   EXPECT_EQ(*volume_->Shards(), 1u);
 }
 
 TEST_F(VolumeShardsTest, NoClientSaysThatItIsOne) {
-  ASSERT_TRUE(volume_->BecomeShard(2).ok());
+  ASSERT_TRUE(volume_->BecomeShard(2, kVolume).ok());
   const auto info = Join();
   ASSERT_TRUE(info.ok()) << info.status();
   EXPECT_TRUE(
@@ -130,14 +137,14 @@ TEST_F(VolumeShardsTest, NoClientSaysThatItIsOne) {
       absl::IsInvalidArgument(volume_->CommitTogether(info->writer, transaction, {}).status()));
   ShardPrepare prepare = RootOf(*info);
   prepare.transaction = transaction;
-  EXPECT_TRUE(absl::IsInvalidArgument(volume_->PrepareShard(prepare).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(volume_->PrepareShard(kVolume, prepare).status()));
 }
 
 // Or nothing could be removed that other shards have a part in.
 TEST_F(VolumeShardsTest, RecordsTakeNoSpaceFromAQuotaThatIsUsedUp) {
   quota_bytes_ = uint64_t{2} << 20;
   Open("home~1");
-  ASSERT_TRUE(volume_->BecomeShard(2).ok());
+  ASSERT_TRUE(volume_->BecomeShard(2, kVolume).ok());
   Open("home~1");
   const auto info = Join();
   ASSERT_TRUE(info.ok()) << info.status();
@@ -152,13 +159,13 @@ TEST_F(VolumeShardsTest, RecordsTakeNoSpaceFromAQuotaThatIsUsedUp) {
   // One that changes a block of a directory, which has no room for it afterwards.
   ShardPrepare prepare = RootOf(*info);
   prepare.transaction.parts.back().writes = {{0, runtime::Block::CopyOf(block)}};
-  const auto prepared = volume_->PrepareShard(prepare);
+  const auto prepared = volume_->PrepareShard(kVolume, prepare);
   ASSERT_TRUE(prepared.ok()) << prepared.status();
-  ASSERT_TRUE(volume_->DecideShard(prepare.group, /*commits=*/false).ok());
+  ASSERT_TRUE(volume_->DecideShard(kVolume, prepare.group, /*commits=*/false).ok());
   prepare.transaction.parts.clear();
   for (size_t i = 0; i < ShardCommits::kPreparedOfOneMax; ++i) {
     prepare.group = FirstIdOf(0, 1) + i;
-    ASSERT_TRUE(volume_->PrepareShard(prepare).ok()) << i;
+    ASSERT_TRUE(volume_->PrepareShard(kVolume, prepare).ok()) << i;
   }
   Transaction own;
   own.parts.push_back({.id = info->root});
@@ -168,12 +175,12 @@ TEST_F(VolumeShardsTest, RecordsTakeNoSpaceFromAQuotaThatIsUsedUp) {
     ASSERT_TRUE(outcome.ok()) << outcome.status();
   }
   for (size_t i = 0; i < ShardCommits::kPreparedOfOneMax; ++i) {
-    EXPECT_TRUE(volume_->DecideShard(FirstIdOf(0, 1) + i, /*commits=*/true).ok()) << i;
+    EXPECT_TRUE(volume_->DecideShard(kVolume, FirstIdOf(0, 1) + i, /*commits=*/true).ok()) << i;
   }
 }
 
 TEST_F(VolumeShardsTest, NoClientNamesTheObjectWithItsRecords) {
-  ASSERT_TRUE(volume_->BecomeShard(2).ok());
+  ASSERT_TRUE(volume_->BecomeShard(2, kVolume).ok());
   const auto info = Join();
   ASSERT_TRUE(info.ok()) << info.status();
   const auto root = volume_->Stat({info->root});
@@ -193,7 +200,7 @@ TEST_F(VolumeShardsTest, NoClientNamesTheObjectWithItsRecords) {
   EXPECT_TRUE(absl::IsInvalidArgument(volume_->CommitTogether(writer, transaction, {}).status()));
   ShardPrepare prepare = RootOf(*info);
   prepare.transaction = transaction;
-  EXPECT_TRUE(absl::IsInvalidArgument(volume_->PrepareShard(prepare).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(volume_->PrepareShard(kVolume, prepare).status()));
   // Also after a restart.
   Open("home~1");
   const auto again = Join();
@@ -202,7 +209,7 @@ TEST_F(VolumeShardsTest, NoClientNamesTheObjectWithItsRecords) {
 }
 
 TEST_F(VolumeShardsTest, WhatCannotBeDoneTogetherMakesNothing) {
-  ASSERT_TRUE(volume_->BecomeShard(2).ok());
+  ASSERT_TRUE(volume_->BecomeShard(2, kVolume).ok());
   const auto info = Join();
   ASSERT_TRUE(info.ok()) << info.status();
   const auto ids = volume_->Reserve(info->writer, 1);
@@ -233,7 +240,7 @@ TEST_F(VolumeShardsTest, WhoWaitsForColumnsToBeChosenWaitsForNoShard) {
   std::atomic<bool> avoided{false};
   at_search_ = [&] { avoided = avoided || volume_->AvoidServer(1).ok(); };
   Open("home~1");
-  ASSERT_TRUE(volume_->BecomeShard(2).ok());
+  ASSERT_TRUE(volume_->BecomeShard(2, kVolume).ok());
   const auto info = Join();
   ASSERT_TRUE(info.ok()) << info.status();
   const auto ids = volume_->Reserve(info->writer, 1);
@@ -250,7 +257,7 @@ TEST_F(VolumeShardsTest, WhoWaitsForColumnsToBeChosenWaitsForNoShard) {
 
 // A client that took its server for dead would join it anew, for nothing.
 TEST_F(VolumeShardsTest, WhatCannotBeMadeDurableIsNotTheEndOfTheServer) {
-  ASSERT_TRUE(volume_->BecomeShard(2).ok());
+  ASSERT_TRUE(volume_->BecomeShard(2, kVolume).ok());
   const auto info = Join();
   ASSERT_TRUE(info.ok()) << info.status();
   Transaction own;
@@ -264,23 +271,48 @@ TEST_F(VolumeShardsTest, WhatCannotBeMadeDurableIsNotTheEndOfTheServer) {
 }
 
 TEST_F(VolumeShardsTest, AClientOfAnotherLifeIsNone) {
-  ASSERT_TRUE(volume_->BecomeShard(2).ok());
+  ASSERT_TRUE(volume_->BecomeShard(2, kVolume).ok());
   const auto info = Join();
   ASSERT_TRUE(info.ok()) << info.status();
   ShardPrepare prepare = RootOf(*info);
   prepare.life = info->life + 1;
-  EXPECT_TRUE(IsNoClient(volume_->PrepareShard(prepare).status()));
+  EXPECT_TRUE(IsNoClient(volume_->PrepareShard(kVolume, prepare).status()));
   prepare.life = info->life;
-  EXPECT_TRUE(volume_->PrepareShard(prepare).ok());
-  EXPECT_TRUE(volume_->DecideShard(prepare.group, /*commits=*/false).ok());
+  EXPECT_TRUE(volume_->PrepareShard(kVolume, prepare).ok());
+  EXPECT_TRUE(volume_->DecideShard(kVolume, prepare.group, /*commits=*/false).ok());
 }
 
-TEST_F(VolumeShardsTest, NobodyJoinsForAWhileWhileItIsInDoubt) {
-  ASSERT_TRUE(volume_->BecomeShard(2).ok());
+// Else a coordinator that does not know a group, for it is of another volume, would abort it.
+TEST_F(VolumeShardsTest, ToShardsOfAnotherVolumeItIsNotThere) {
+  ASSERT_TRUE(volume_->BecomeShard(2, kVolume).ok());
   const auto info = Join();
   ASSERT_TRUE(info.ok()) << info.status();
   const ShardPrepare prepare = RootOf(*info);
-  ASSERT_TRUE(volume_->PrepareShard(prepare).ok());
+  const uint64_t own = FirstIdOf(1, 1) + 77;  // a group that it would coordinate
+  ASSERT_TRUE(volume_->PrepareShard(kVolume, prepare).ok());
+  ASSERT_EQ(volume_->DecisionOfShards(kVolume, own).value_or(ShardDecision::kUndecided),
+            ShardDecision::kAborted);
+  const absl::Status all[] = {
+      volume_->PrepareShard(kVolume + 1, prepare).status(),
+      volume_->DecideShard(kVolume + 1, prepare.group, /*commits=*/false).status(),
+      volume_->SettleShards(kVolume + 1, {}),
+      volume_->DecisionOfShards(kVolume + 1, own).status(),
+  };
+  for (const absl::Status& status : all) {
+    EXPECT_EQ(runtime::KindOf(status), runtime::ErrorKind::kObjectNotFound) << status;
+  }
+  EXPECT_TRUE(absl::IsFailedPrecondition(volume_->SettleShards(kVolume, {prepare.group})))
+      << "what is prepared was decided for another volume";
+  EXPECT_TRUE(volume_->DecideShard(kVolume, prepare.group, /*commits=*/false).ok());
+  EXPECT_TRUE(volume_->SettleShards(kVolume, {prepare.group}).ok());
+}
+
+TEST_F(VolumeShardsTest, NobodyJoinsForAWhileWhileItIsInDoubt) {
+  ASSERT_TRUE(volume_->BecomeShard(2, kVolume).ok());
+  const auto info = Join();
+  ASSERT_TRUE(info.ok()) << info.status();
+  const ShardPrepare prepare = RootOf(*info);
+  ASSERT_TRUE(volume_->PrepareShard(kVolume, prepare).ok());
   EXPECT_TRUE(Join().ok()) << "it began after the volume was opened";
   Open("home~1");
   EXPECT_TRUE(absl::IsUnavailable(Join().status()));
@@ -291,7 +323,7 @@ TEST_F(VolumeShardsTest, NobodyJoinsForAWhileWhileItIsInDoubt) {
   Transaction transaction;
   transaction.parts.push_back({.id = info->root});
   EXPECT_TRUE(IsWouldBlock(volume_->Commit(later->writer, transaction).status()));
-  ASSERT_TRUE(volume_->DecideShard(prepare.group, /*commits=*/true).ok());
+  ASSERT_TRUE(volume_->DecideShard(kVolume, prepare.group, /*commits=*/true).ok());
   EXPECT_TRUE(volume_->Commit(later->writer, transaction).ok());
   Open("home~1");
   EXPECT_TRUE(Join().ok());

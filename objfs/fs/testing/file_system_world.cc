@@ -69,7 +69,8 @@ FileSystemWorld::FileSystemWorld(size_t nodes, const ShardsOptions& shards,
       nodes_(nodes),
       lease_(absl::Seconds(30)),
       quiet_(quiet),
-      faults_(shards.faults) {
+      faults_(shards.faults),
+      volume_number_(shards.volume) {
   std::vector<Disk*> disks = shards.disks;
   disks.resize(shards.count);
   TakeDisks(disks);
@@ -113,6 +114,13 @@ bool FileSystemWorld::IsServing(size_t i) {
 }
 
 std::unique_ptr<FileSystem> FileSystemWorld::Client(size_t node, const std::string& file_stack) {
+  auto made = TryClient(node, file_stack);
+  EXPECT_TRUE(made.ok()) << made.status();
+  return made.ok() ? *std::move(made) : nullptr;
+}
+
+absl::StatusOr<std::unique_ptr<FileSystem>> FileSystemWorld::TryClient(
+    size_t node, const std::string& file_stack) {
   runtime::BindingManager& binding = (*cluster_)[node].binding();
   FileSystem::Host host;
   host.layers.make = [this, node, &binding](
@@ -162,11 +170,8 @@ std::unique_ptr<FileSystem> FileSystemWorld::Client(size_t node, const std::stri
                                .count();
   };
   if (change_host) change_host(node, host);
-  auto made =
-      FileSystem::Make((*cluster_)[node].RefTo<Volume>(servers_[0].volume.rid()), kinds_, host,
-                       {.client = absl::StrCat("client ", node), .file_stack = file_stack});
-  EXPECT_TRUE(made.ok()) << made.status();
-  return made.ok() ? *std::move(made) : nullptr;
+  return FileSystem::Make((*cluster_)[node].RefTo<Volume>(servers_[0].volume.rid()), kinds_, host,
+                          {.client = absl::StrCat("client ", node), .file_stack = file_stack});
 }
 
 void FileSystemWorld::Begin() {
@@ -376,7 +381,7 @@ void FileSystemWorld::BeginVolume(size_t shard) {
       VolumeHost(server.node));
   ASSERT_TRUE(volume.ok()) << volume.status();
   if (is_new_shard) {
-    const absl::Status became = (*volume)->BecomeShard(shards);
+    const absl::Status became = (*volume)->BecomeShard(shards, volume_number_);
     ASSERT_TRUE(became.ok()) << became;
   }
   ASSERT_EQ((*volume)->Shards().value_or(0), shards);

@@ -33,6 +33,7 @@ struct ShardsOptions {
   std::vector<Disk*> disks = {};  // by shard; where there is none, it is one in memory
   // What happens to the frames of all nodes; none: nothing.
   std::optional<runtime::FaultKnobs> faults = {};
+  uint64_t volume = 4711;  // ShardState::volume, of shards that are new
 };
 
 class FileSystemWorld {
@@ -80,6 +81,9 @@ class FileSystemWorld {
   bool IsServing(size_t i);
 
   std::unique_ptr<FileSystem> Client(size_t node, const std::string& file_stack = "");
+  // The same, of one that may not be able to join.
+  absl::StatusOr<std::unique_ptr<FileSystem>> TryClient(size_t node,
+                                                        const std::string& file_stack = "");
 
   runtime::testing::Cluster& cluster() { return *cluster_; }
   ObjectStore& store(size_t shard = 0) { return *servers_[shard].store; }
@@ -147,6 +151,7 @@ class FileSystemWorld {
   const std::function<void(runtime::ObjectTypes&)> more_types_;
   const std::function<std::shared_ptr<ObjectStore>()> open_store_;
   const std::optional<runtime::FaultKnobs> faults_;
+  const uint64_t volume_number_ = 0;  // ShardsOptions::volume
   const LayerKinds kinds_ = AllKinds();
   std::vector<std::unique_ptr<MemoryDisk>> memories_;
   std::vector<Server> servers_;
