@@ -10,6 +10,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <random>
 #include <set>
 #include <string>
 #include <utility>
@@ -220,17 +221,31 @@ absl::Status CreateAt(const runtime::Ref<objfs::VolumeSet>& first, const VolumeO
   return first->CreateMapped(name, quota_bytes, servers, options.map, options.metadata_copies);
 }
 
+// What is the same of all shards of a new volume.
+struct NewShards {
+  uint64_t quota_bytes = 0;  // of each
+  uint64_t volume = 0;       // ties them to each other, and to none of another volume of that name
+};
+
+NewShards DrawShards(const VolumeOptions& options, uint64_t quota_bytes) {
+  std::random_device random;
+  const uint64_t drawn = (uint64_t{random()} << 32) ^ random();
+  const uint64_t shards = options.metadata_shards;
+  return {.quota_bytes = (quota_bytes + shards - 1) / shards,
+          .volume = std::max<uint64_t>(drawn, 1)};  // 0 is none
+}
+
 // Of a volume over several servers: each with another one of them first. `made`: there is one now,
 // whatever it is.
 absl::Status CreateShard(const runtime::Ref<objfs::VolumeSet>& first, const VolumeOptions& options,
-                         uint32_t shard, uint64_t quota_bytes, bool* made) {
+                         uint32_t shard, const NewShards& all, bool* made) {
   std::vector<std::string> servers = options.servers;
   std::rotate(servers.begin(), servers.begin() + shard, servers.end());
   const std::string name = objfs::ShardName(options.name, shard);
-  ABACUS_RETURN_IF_ERROR(CreateAt(first, options, name, quota_bytes, servers));
+  ABACUS_RETURN_IF_ERROR(CreateAt(first, options, name, all.quota_bytes, servers));
   *made = true;
   ABACUS_ASSIGN_OR_RETURN(const auto volume, first->Open(name));
-  return volume->BecomeShard(options.metadata_shards);
+  return volume->BecomeShard(options.metadata_shards, all.volume);
 }
 
 // What was made goes again; empty: all of it.
@@ -255,12 +270,11 @@ absl::Status CreateShards(runtime::Node& node, const VolumeOptions& options, uin
     servers.push_back(std::move(set));
   }
   ABACUS_RETURN_IF_ERROR(CheckNothingIsThere(node, servers, options.name, 0));
-  const uint32_t shards = options.metadata_shards;
-  const uint64_t quota_of_each = (quota_bytes + shards - 1) / shards;
+  const NewShards all = DrawShards(options, quota_bytes);
   std::vector<uint32_t> all_made;
-  for (uint32_t shard = shards; shard-- > 0;) {
+  for (uint32_t shard = options.metadata_shards; shard-- > 0;) {
     bool made = false;
-    const absl::Status status = CreateShard(servers[shard], options, shard, quota_of_each, &made);
+    const absl::Status status = CreateShard(servers[shard], options, shard, all, &made);
     if (made) all_made.insert(all_made.begin(), shard);
     if (status.ok()) continue;
     const std::string left = UndoCreation(servers, options.name, all_made);
