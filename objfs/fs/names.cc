@@ -595,9 +595,8 @@ absl::StatusOr<bool> FileSystemImpl::TryRename(const Caller& caller, ObjectId fr
   const bool is_one_name = from_directory == to_directory && from_name == to_name;
   absl::StatusOr<Named> found = from;
   if (!is_one_name) {
-    found = InShard(ShardOf(to_directory), [&](FileSystemImpl& at) {
-      return at.Find(caller, to_directory, to_name);
-    });
+    found = InShard(ShardOf(to_directory),
+                    [&](FileSystemImpl& at) { return at.Find(caller, to_directory, to_name); });
   }
   ABACUS_ASSIGN_OR_RETURN(const Named to, std::move(found));
   if (from.node.id == 0) return NoEntry(from_name);

@@ -20,9 +20,7 @@ bool TakeDecimal(std::string_view text, Number* number) {
 
 }  // namespace
 
-std::string ShardState::Format() const {
-  return absl::StrCat(count, " ", records, " ", volume);
-}
+std::string ShardState::Format() const { return absl::StrCat(count, " ", records, " ", volume); }
 
 absl::StatusOr<ShardState> ShardState::Parse(std::string_view text) {
   ShardState state;
