@@ -374,7 +374,7 @@ TEST_F(SettlingTest, WhereTwoServersLackItBothAreThere) {
   ExpectWhole(Open(10));
   const Version id = clock_.Next();
   Prepare(1, id, 10);
-  const GroupFence by{kFile, Version{10}};
+  const GroupFence by{kSettled, Version{10}};
   ASSERT_TRUE(At(1).log().Settle(by, {{id, GroupFate::kCommitHeld}}).ok());
   const OpenedAtServers opened = Open(11);
   EXPECT_EQ(opened.absent, 0u);
@@ -385,8 +385,8 @@ TEST_F(SettlingTest, OrdersOfAnEarlierOpeningComeTooLate) {
   ExpectWhole(Open(10));
   const Version id = clock_.Next();
   for (const uint64_t server : {1, 2, 3}) Prepare(server, id, 10);
-  ASSERT_TRUE(At(1).ref()->Open(kFile, Version{12}).ok());
-  const GroupFence by{kFile, Version{11}};
+  ASSERT_TRUE(At(1).ref()->Open(kSettled, Version{12}).ok());
+  const GroupFence by{kSettled, Version{11}};
   EXPECT_TRUE(absl::IsUnauthenticated(At(1).log().Settle(by, {{id, GroupFate::kAbort}})));
   EXPECT_EQ(Pending(), 3u);
   ExpectWhole(Open(12));
