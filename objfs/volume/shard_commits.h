@@ -91,7 +91,8 @@ std::optional<uint32_t> ShardThatIsAway(const absl::Status& status);
 //
 // What is seen before all have committed: the coordinator's part is seen first. So the client
 // chooses it (fs/across_shards.cc): a name that comes is seen after what it leads to, and one that
-// goes is gone before that. After a rename both names are there for a moment, never none.
+// goes is gone before that. While a file is renamed both names are there for a moment, never none;
+// of two that are exchanged one may be gone.
 //
 // Invariants:
 // 1. All shards of a group come to the same end, and to commit only where all prepared.
