@@ -42,7 +42,7 @@ constexpr ObjectId Elsewhere(uint32_t shard, uint64_t number) {
   return FirstIdOf(shard, 1) + 1000 + number;
 }
 
-std::string LinesOf(const CheckReport& report) {
+std::string FaultLines(const CheckReport& report) {
   std::string lines;
   for (const Fault& fault : report.faults) absl::StrAppend(&lines, fault.Line(), "\n");
   return lines;
@@ -244,7 +244,7 @@ TEST(ShardCheckTest, WhatLeadsToOtherShardsIsNoFaultAndARepairChangesNothing) {
     for (const bool repair : {false, true}) {
       const auto before = ObjectsOn(made.disk());
       const CheckReport report = CheckShardOn(made.disk(), repair);
-      EXPECT_EQ(report.found, 0u) << LinesOf(report);
+      EXPECT_EQ(report.found, 0u) << FaultLines(report);
       EXPECT_EQ(report.elsewhere, 3u);
       EXPECT_EQ(report.in_doubt, 0u);
       EXPECT_EQ(report.unnamed, 0u);
@@ -274,7 +274,7 @@ TEST(ShardCheckTest, WhatIsInDoubtIsNotedAndItsObjectsAreLeftAsTheyAre) {
     for (const bool repair : {false, true}) {
       const auto before = ObjectsOn(made.disk());
       const CheckReport report = CheckShardOn(made.disk(), repair);
-      EXPECT_EQ(report.found, 0u) << LinesOf(report);
+      EXPECT_EQ(report.found, 0u) << FaultLines(report);
       EXPECT_EQ(report.in_doubt, 1u);
       EXPECT_EQ(ObjectsOn(made.disk()), before);
     }
@@ -294,9 +294,9 @@ TEST(ShardCheckTest, NothingIsRepairedBesideDamageOfWhatIsInDoubt) {
   const auto before = ObjectsOn(made.disk());
   const CheckReport report = CheckShardOn(made.disk(), true);
   const FoundFaults expected = {{FaultKind::kBlocks, in.below}, {FaultKind::kEntries, in.home}};
-  EXPECT_EQ(FoundIn(report), expected) << LinesOf(report);
+  EXPECT_EQ(FoundIn(report), expected) << FaultLines(report);
   EXPECT_EQ(report.repaired, 0u);
-  EXPECT_TRUE(absl::StrContains(LinesOf(report), "in doubt")) << LinesOf(report);
+  EXPECT_TRUE(absl::StrContains(FaultLines(report), "in doubt")) << FaultLines(report);
   EXPECT_EQ(ObjectsOn(made.disk()), before);
 }
 
@@ -416,14 +416,14 @@ void ExpectToldAndRepaired(const ShardDamage& damage, uint32_t shard) {
   });
   const auto before = ObjectsOn(made.disk());
   const CheckReport found = CheckShardOn(made.disk(), false);
-  EXPECT_EQ(FoundIn(found), damage.expected(made, in)) << LinesOf(found);
+  EXPECT_EQ(FoundIn(found), damage.expected(made, in)) << FaultLines(found);
   EXPECT_EQ(ObjectsOn(made.disk()), before);
   const bool is_other = shard > 0 && damage.left_in_others != UINT64_MAX;
   const uint64_t left = is_other ? damage.left_in_others : damage.left;
   const CheckReport repaired = CheckShardOn(made.disk(), true);
-  EXPECT_EQ(repaired.left(), left) << LinesOf(repaired);
+  EXPECT_EQ(repaired.left(), left) << FaultLines(repaired);
   const CheckReport again = CheckShardOn(made.disk(), false);
-  EXPECT_EQ(again.found, left) << LinesOf(repaired) << "then\n" << LinesOf(again);
+  EXPECT_EQ(again.found, left) << FaultLines(repaired) << "then\n" << FaultLines(again);
   // What leads to other shards, or is named there, is as it was.
   EXPECT_EQ(again.elsewhere, 3u);
   EXPECT_EQ(made.InodeNow(in.gone_away).links, 1u);
@@ -446,7 +446,7 @@ TEST(ShardCheckTest, TheRootOfAShardThatIsNotTheFirstHasNoNames) {
   made.Write();
   const auto before = ObjectsOn(made.disk());
   const CheckReport report = CheckShardOn(made.disk(), true);
-  EXPECT_EQ(FoundIn(report), (FoundFaults{{FaultKind::kName, made.root()}})) << LinesOf(report);
+  EXPECT_EQ(FoundIn(report), (FoundFaults{{FaultKind::kName, made.root()}})) << FaultLines(report);
   EXPECT_EQ(report.left(), 1u);
   EXPECT_EQ(ObjectsOn(made.disk()), before);
 }
@@ -464,8 +464,8 @@ TEST(ShardCheckTest, AnInodeThatIsNoneIsMadeAnewWhereItsNamesTellWhatItWas) {
   const FoundFaults expected = {{FaultKind::kInode, in.file},
                                 {FaultKind::kInode, in.gone_away},
                                 {FaultKind::kInode, in.named_elsewhere}};
-  EXPECT_EQ(FoundIn(report), expected) << LinesOf(report);
-  EXPECT_EQ(report.left(), 1u) << LinesOf(report);  // a link or a pipe, with one name or with three
+  EXPECT_EQ(FoundIn(report), expected) << FaultLines(report);
+  EXPECT_EQ(report.left(), 1u) << FaultLines(report);  // a link or a pipe, with one name or with three
   EXPECT_EQ(made.InodeNow(in.file).mode, S_IFREG | 0600u);
   EXPECT_EQ(made.InodeNow(in.file).links, 2u);  // others may have a name
   EXPECT_EQ(made.InodeNow(in.named_elsewhere).entries, 1u);
@@ -479,8 +479,8 @@ TEST(ShardCheckTest, LostAndFoundIsOneOfThisShard) {
   std::erase_if(made.names[in.home], [](const ScannedName& name) { return name.name == "below"; });
   made.Write();
   const CheckReport report = CheckShardOn(made.disk(), true);
-  EXPECT_EQ(report.left(), 0u) << LinesOf(report);
-  EXPECT_TRUE(absl::StrContains(LinesOf(report), "named /lost+found.1/#")) << LinesOf(report);
+  EXPECT_EQ(report.left(), 0u) << FaultLines(report);
+  EXPECT_TRUE(absl::StrContains(FaultLines(report), "named /lost+found.1/#")) << FaultLines(report);
   EXPECT_EQ(CheckShardOn(made.disk(), false).found, 0u);
 }
 
@@ -502,16 +502,16 @@ TEST(ShardCheckTest, ADamagedRecordIsToldAndItsSlotAloneIsEmptied) {
   const auto before = ObjectsOn(made.disk());
   const FoundFaults all = {{FaultKind::kRecords, made.records()}, {FaultKind::kEntries, in.home}};
   const CheckReport found = CheckShardOn(made.disk(), false);
-  EXPECT_EQ(FoundIn(found), all) << LinesOf(found);
+  EXPECT_EQ(FoundIn(found), all) << FaultLines(found);
   EXPECT_EQ(found.in_doubt, 1u);
-  EXPECT_TRUE(absl::StrContains(LinesOf(found), absl::StrCat("slot ", first))) << LinesOf(found);
-  EXPECT_TRUE(absl::StrContains(LinesOf(found), "promised")) << LinesOf(found);
+  EXPECT_TRUE(absl::StrContains(FaultLines(found), absl::StrCat("slot ", first))) << FaultLines(found);
+  EXPECT_TRUE(absl::StrContains(FaultLines(found), "promised")) << FaultLines(found);
   EXPECT_EQ(ObjectsOn(made.disk()), before);
 
   const CheckReport repaired = CheckShardOn(made.disk(), true);
-  EXPECT_EQ(FoundIn(repaired), all) << LinesOf(repaired);
-  EXPECT_EQ(repaired.left(), 0u) << LinesOf(repaired);
-  EXPECT_TRUE(absl::StrContains(LinesOf(repaired), "is lost")) << LinesOf(repaired);
+  EXPECT_EQ(FoundIn(repaired), all) << FaultLines(repaired);
+  EXPECT_EQ(repaired.left(), 0u) << FaultLines(repaired);
+  EXPECT_TRUE(absl::StrContains(FaultLines(repaired), "is lost")) << FaultLines(repaired);
   made.Open();
   const auto emptied = ShardRecords::ReadSlot(made.store(), made.records(), first);
   ASSERT_TRUE(emptied.ok()) << emptied.status();
@@ -531,7 +531,7 @@ TEST(ShardCheckTest, ARecordThatWaitsForNobodyIsOfAnotherVolume) {
   made.Write();
   const CheckReport repaired = CheckShardOn(made.disk(), true);
   EXPECT_EQ(FoundIn(repaired), (FoundFaults{{FaultKind::kRecords, made.records()}}))
-      << LinesOf(repaired);
+      << FaultLines(repaired);
   EXPECT_EQ(repaired.left(), 0u);
   EXPECT_EQ(CheckShardOn(made.disk(), false).found, 0u);
 }
@@ -555,7 +555,7 @@ TEST(ShardCheckTest, TheObjectOfTheRecordsIsMadeWhatItWas) {
     made.Close();
     const CheckReport repaired = CheckShardOn(made.disk(), true);
     EXPECT_EQ(FoundIn(repaired), (FoundFaults{{FaultKind::kRecords, made.records()}}))
-        << LinesOf(repaired);
+        << FaultLines(repaired);
     EXPECT_EQ(repaired.left(), 0u);
     EXPECT_EQ(CheckShardOn(made.disk(), false).found, 0u);
     const Inode inode = made.InodeNow(made.records());
@@ -589,10 +589,10 @@ TEST(ShardCheckTest, NothingIsRepairedWhereTheRootCannotSayWhatItIs) {
       made.Close();
       const auto before = ObjectsOn(made.disk());
       const CheckReport report = CheckShardOn(made.disk(), true);
-      EXPECT_TRUE(FoundIn(report).contains({FaultKind::kInode, made.root()})) << LinesOf(report);
-      EXPECT_EQ(report.repaired, 0u) << LinesOf(report);
-      EXPECT_TRUE(absl::StrContains(LinesOf(report), "from a copy")) << LinesOf(report);
-      EXPECT_FALSE(FoundIn(report).contains({FaultKind::kName, in.home})) << LinesOf(report);
+      EXPECT_TRUE(FoundIn(report).contains({FaultKind::kInode, made.root()})) << FaultLines(report);
+      EXPECT_EQ(report.repaired, 0u) << FaultLines(report);
+      EXPECT_TRUE(absl::StrContains(FaultLines(report), "from a copy")) << FaultLines(report);
+      EXPECT_FALSE(FoundIn(report).contains({FaultKind::kName, in.home})) << FaultLines(report);
       EXPECT_EQ(ObjectsOn(made.disk()), before);
     }
   }
@@ -611,7 +611,7 @@ TEST(ShardCheckTest, AShardsMakingThatACrashBrokeOffIsNoFault) {
     ASSERT_TRUE(store->FlushAll().ok());
   }
   const CheckReport report = CheckShardOn(disk, true);
-  EXPECT_EQ(report.found, 0u) << LinesOf(report);
+  EXPECT_EQ(report.found, 0u) << FaultLines(report);
   EXPECT_EQ(report.unnamed, 1u);
 }
 
@@ -628,7 +628,7 @@ TEST(ShardCheckTest, ALookSaysWhatTheOthersAreToBeAsked) {
                     [] { return absl::GetCurrentTimeNanos(); });
   const auto checked = CheckOnline(table, {});
   ASSERT_TRUE(checked.ok()) << checked.status();
-  EXPECT_EQ(checked->report.found, 0u) << LinesOf(checked->report);
+  EXPECT_EQ(checked->report.found, 0u) << FaultLines(checked->report);
   const ShardLook& look = checked->look;
   EXPECT_EQ(look.shard, 2u);
   EXPECT_EQ(look.count, kShardCount);
@@ -660,7 +660,7 @@ TEST(ShardCheckTest, ALookSaysWhatTheOthersAreToBeAsked) {
   ASSERT_TRUE(again.ok()) << again.status();
   const FoundFaults expected = {{FaultKind::kName, in.home},
                                 {FaultKind::kName, in.named_elsewhere}};
-  EXPECT_EQ(FoundIn(again->report), expected) << LinesOf(again->report);
+  EXPECT_EQ(FoundIn(again->report), expected) << FaultLines(again->report);
   EXPECT_EQ(again->repairs.size(), 2u);
   EXPECT_EQ(again->look.foreign.size(), 1u);
 }
@@ -780,7 +780,7 @@ TEST(ShardCheckTest, WhatClientsMadeInSeveralShardsIsClean) {
   EXPECT_TRUE(compared.faults.empty()) << LinesBy(compared);
   uint64_t elsewhere = 0, followed = 0;
   for (const OnlineCheck& check : checks) {
-    EXPECT_EQ(check.report.found, 0u) << LinesOf(check.report);
+    EXPECT_EQ(check.report.found, 0u) << FaultLines(check.report);
     elsewhere += check.report.elsewhere;
   }
   for (const uint64_t names : compared.followed) followed += names;
@@ -790,7 +790,7 @@ TEST(ShardCheckTest, WhatClientsMadeInSeveralShardsIsClean) {
   for (uint32_t shard = 0; shard < kShardCount; ++shard) {
     const auto before = ObjectsOn(volume.disk(shard));
     const CheckReport report = CheckShardOn(volume.disk(shard), true);
-    EXPECT_EQ(report.found, 0u) << "shard " << shard << ": " << LinesOf(report);
+    EXPECT_EQ(report.found, 0u) << "shard " << shard << ": " << FaultLines(report);
     EXPECT_EQ(ObjectsOn(volume.disk(shard)), before);
   }
 }
@@ -803,7 +803,7 @@ TEST(ShardCheckTest, WhatOnlyAllShardsTogetherTellIsToldAndRepaired) {
   volume.ChangeInode(0, volume.moved(0), [&](Inode* inode) { inode->parent = volume.folder(2); });
   for (uint32_t shard = 0; shard < kShardCount; ++shard) {
     const CheckReport alone = CheckShardOn(volume.disk(shard), true);
-    EXPECT_EQ(alone.found, 0u) << "shard " << shard << ": " << LinesOf(alone);
+    EXPECT_EQ(alone.found, 0u) << "shard " << shard << ": " << FaultLines(alone);
   }
   volume.Begin();
   std::vector<OnlineCheck> checks;
@@ -823,8 +823,8 @@ TEST(ShardCheckTest, WhatOnlyAllShardsTogetherTellIsToldAndRepaired) {
   left.erase({FaultKind::kName, volume.folder(2)});  // that shard tells it now, with its name
   EXPECT_EQ(FoundBy(still), left) << LinesBy(still);
   EXPECT_EQ(FoundIn(checks[2].report), (FoundFaults{{FaultKind::kName, volume.folder(2)}}))
-      << LinesOf(checks[2].report);
-  EXPECT_TRUE(absl::StrContains(LinesOf(checks[2].report), "'from 1'"));
+      << FaultLines(checks[2].report);
+  EXPECT_TRUE(absl::StrContains(FaultLines(checks[2].report), "'from 1'"));
 
   for (const ShardFault& found : still.faults) {
     if (!found.repair.has_value()) continue;
@@ -847,7 +847,7 @@ TEST(ShardCheckTest, WhatOnlyAllShardsTogetherTellIsToldAndRepaired) {
   EXPECT_EQ(FoundBy(after), (FoundFaults{{FaultKind::kUnreachable, volume.inside(1)}}))
       << LinesBy(after);
   for (const OnlineCheck& check : checks) {
-    EXPECT_EQ(check.report.found, 0u) << LinesOf(check.report);
+    EXPECT_EQ(check.report.found, 0u) << FaultLines(check.report);
   }
 }
 
