@@ -101,7 +101,7 @@ TEST_F(ShardedRandomTest, TwoClientsWorkOverShardsIsThatOfTheModel) {
   const auto a = world_.Client(ShardedWorld::kOne), b = world_.Client(ShardedWorld::kTwo);
   ASSERT_TRUE(a != nullptr && b != nullptr);
   RandomWork work({a.get(), b.get()}, seed, SpreadEverywhere());
-  Work(work, seed, Steps{.sanitized = 200, .many = 30'000, .few = 1500}.now(), 75);
+  Work(work, seed, Steps{.sanitized = 1000, .many = 30'000, .few = 1500}.now(), 75);
 }
 
 TEST_F(ShardedRandomTest, TwoClientsWorkThroughCachesOverShardsIsThatOfTheModel) {
@@ -110,7 +110,7 @@ TEST_F(ShardedRandomTest, TwoClientsWorkThroughCachesOverShardsIsThatOfTheModel)
              b = world_.Client(ShardedWorld::kTwo, kCachedOfShards);
   ASSERT_TRUE(a != nullptr && b != nullptr);
   RandomWork work({a.get(), b.get()}, seed, SpreadEverywhere());
-  Work(work, seed, Steps{.sanitized = 150, .many = 30'000, .few = 1000}.now(), 75);
+  Work(work, seed, Steps{.sanitized = 600, .many = 30'000, .few = 1000}.now(), 75);
   EXPECT_GT(movables_.moves(Movables::kLayer), 0u);
 }
 
@@ -128,7 +128,7 @@ TEST_F(ShardedRandomDeathsTest, WorkGoesOnOverTheDeathsOfServers) {
   const auto a = world_.Client(ShardedWorld::kOne), b = world_.Client(ShardedWorld::kTwo);
   ASSERT_TRUE(a != nullptr && b != nullptr);
   RandomWork work({a.get(), b.get()}, seed, SpreadEverywhere());
-  const int steps = Steps{.sanitized = 120, .many = 6000, .few = 600}.now();
+  const int steps = Steps{.sanitized = 600, .many = 6000, .few = 600}.now();
   const int between = steps / static_cast<int>(kDeaths);
   size_t deaths = 0;
   for (int i = 1; i <= steps; ++i) {
