@@ -465,7 +465,8 @@ TEST(ShardCheckTest, AnInodeThatIsNoneIsMadeAnewWhereItsNamesTellWhatItWas) {
                                 {FaultKind::kInode, in.gone_away},
                                 {FaultKind::kInode, in.named_elsewhere}};
   EXPECT_EQ(FoundIn(report), expected) << FaultLines(report);
-  EXPECT_EQ(report.left(), 1u) << FaultLines(report);  // a link or a pipe, with one name or with three
+  EXPECT_EQ(report.left(), 1u) << FaultLines(
+      report);  // a link or a pipe, with one name or with three
   EXPECT_EQ(made.InodeNow(in.file).mode, S_IFREG | 0600u);
   EXPECT_EQ(made.InodeNow(in.file).links, 2u);  // others may have a name
   EXPECT_EQ(made.InodeNow(in.named_elsewhere).entries, 1u);
@@ -504,7 +505,8 @@ TEST(ShardCheckTest, ADamagedRecordIsToldAndItsSlotAloneIsEmptied) {
   const CheckReport found = CheckShardOn(made.disk(), false);
   EXPECT_EQ(FoundIn(found), all) << FaultLines(found);
   EXPECT_EQ(found.in_doubt, 1u);
-  EXPECT_TRUE(absl::StrContains(FaultLines(found), absl::StrCat("slot ", first))) << FaultLines(found);
+  EXPECT_TRUE(absl::StrContains(FaultLines(found), absl::StrCat("slot ", first)))
+      << FaultLines(found);
   EXPECT_TRUE(absl::StrContains(FaultLines(found), "promised")) << FaultLines(found);
   EXPECT_EQ(ObjectsOn(made.disk()), before);
 
