@@ -121,20 +121,6 @@ class FailoverTest : public MountEndToEndTest {
     return map.value("serves", false) && current == count;
   }
 
-  // Written, and on the disks; 0, or errno of what failed.
-  static int TryPut(const std::string& path, const std::string& bytes) {
-    const int fd = open(path.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0644);
-    if (fd < 0) return errno;
-    int failed = 0;
-    for (size_t at = 0; at < bytes.size() && failed == 0;) {
-      const ssize_t put = write(fd, bytes.data() + at, bytes.size() - at);
-      if (put <= 0) failed = errno;
-      at += static_cast<size_t>(std::max<ssize_t>(put, 0));
-    }
-    if (failed == 0 && fsync(fd) != 0) failed = errno;
-    if (close(fd) != 0 && failed == 0) failed = errno;
-    return failed;
-  }
   void Put(const std::string& name, size_t bytes) {
     files_[name] = Noise(++seed_, bytes);
     EXPECT_EQ(TryPut(mount_ + "/" + name, files_[name]), 0) << name;

@@ -15,6 +15,7 @@
 
 #include "apps/abacus/testing/command.h"
 #include "apps/abacus/testing/end_to_end.h"
+#include "apps/testing/any_bytes.h"
 
 namespace abacus::apps::testing {
 namespace {
@@ -22,17 +23,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-// White space of each kind, and bytes of all kinds.
-std::string AnyBytes(size_t bytes, uint32_t seed) {
-  constexpr std::string_view kOften = " \t\n\v\f\rab.,\x01\x7f\x80\xff";
-  std::mt19937 random(seed);
-  std::string text;
-  while (text.size() < bytes) {
-    text += random() % 4 == 0 ? static_cast<char>(random()) : kOften[random() % kOften.size()];
-  }
-  return text;
-}
 
 // A table, and what `abacus run aggregate` is to print of its units in the north.
 struct Sales {

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "apps/testing/any_bytes.h"
 #include "apps/testing/file_at_server.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -22,16 +23,6 @@ using ::testing::HasSubstr;
 
 class WordCountTest : public testing::FileAtServer<WordCount> {
  protected:
-  // Bytes of all kinds, white space of each kind among them.
-  static std::string Text(size_t bytes, uint32_t seed) {
-    constexpr std::string_view kOften = " \t\n\v\f\rab.,\x01\x7f\x80\xff";
-    std::mt19937 random(seed);
-    std::string text;
-    while (text.size() < bytes) {
-      text += random() % 4 == 0 ? static_cast<char>(random()) : kOften[random() % kOften.size()];
-    }
-    return text;
-  }
   // What wc(1) counts.
   static Counts Expected(const std::string& text) {
     std::string path = ::testing::TempDir() + "abacus_word_count_XXXXXX";
@@ -52,7 +43,7 @@ class WordCountTest : public testing::FileAtServer<WordCount> {
 
 TEST_F(WordCountTest, CountsAsWcDoesHoweverTheTextIsCut) {
   for (uint32_t seed = 0; seed < 20; ++seed) {
-    const std::string text = Text(seed * 37, seed);
+    const std::string text = testing::AnyBytes(seed * 37, seed);
     const Counts expected = Expected(text);
     std::mt19937 random(seed);
     WordCounter counter;
@@ -67,7 +58,7 @@ TEST_F(WordCountTest, CountsAsWcDoesHoweverTheTextIsCut) {
 }
 
 TEST_F(WordCountTest, CountsTheSameWhenItMovesBetweenAllBlocks) {
-  const std::string text = Text(10'000, 99);
+  const std::string text = testing::AnyBytes(10'000, 99);
   const objfs::Subgraph file = Store(text);
   const Counts expected = Expected(text);
   ASSERT_GT(expected.words, 100u);
@@ -80,7 +71,8 @@ TEST_F(WordCountTest, CountsTheSameWhenItMovesBetweenAllBlocks) {
 
 TEST_F(WordCountTest, AfterARestartItCountsAnotherFileWhereverItIs) {
   // The first ends within a word, and the second begins within one.
-  const std::string first = Text(3'000, 1) + " cut", second = "off " + Text(5'000, 2);
+  const std::string first = testing::AnyBytes(3'000, 1) + " cut",
+                    second = "off " + testing::AnyBytes(5'000, 2);
   const objfs::Subgraph one = Store(first), other = Store(second);
   const auto counter = Make(uint64_t{100});
   auto last = ReadAll(counter, one, false);

@@ -8,7 +8,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <cerrno>
+#include <cstddef>
 #include <cstdlib>
 #include <fstream>
 #include <memory>
@@ -70,6 +73,20 @@ class MountEndToEndTest : public ::testing::Test {
       if (line.find(" " + directory + " ") != std::string::npos) return true;
     }
     return false;
+  }
+  // Written, and on the disks; 0, or errno of what failed.
+  static int TryPut(const std::string& path, const std::string& bytes) {
+    const int fd = open(path.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0644);
+    if (fd < 0) return errno;
+    int failed = 0;
+    for (size_t at = 0; at < bytes.size() && failed == 0;) {
+      const ssize_t put = write(fd, bytes.data() + at, bytes.size() - at);
+      if (put <= 0) failed = errno;
+      at += static_cast<size_t>(std::max<ssize_t>(put, 0));
+    }
+    if (failed == 0 && fsync(fd) != 0) failed = errno;
+    if (close(fd) != 0 && failed == 0) failed = errno;
+    return failed;
   }
   // Where it is mounted. `words`: what -o says more.
   std::string Mount(const std::string& name, const std::string& volume,
