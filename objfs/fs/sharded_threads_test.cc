@@ -51,6 +51,31 @@ TEST_F(ShardedThreadsTest, CrossingRenamesOverShardsMakeNoCycle) {
   }
 }
 
+// The same where the two have no object in common: each looks at the other's way to the root, which
+// is all in one shard, and changes its own.
+TEST_F(ShardedThreadsTest, RenamesThatMeetOnTheirWaysToTheRootMakeNoCycle) {
+  const int rounds = runtime::testing::kSanitized ? 6 : 60;
+  int first_won = 0;
+  for (int i = 0; i < rounds; ++i) {
+    SCOPED_TRACE(i);
+    const std::string name = absl::StrCat("moved ", i);
+    const ObjectId a = MakeDirectory(*a_, in_[1], name), b = MakeDirectory(*a_, in_[2], name);
+    const ObjectId below_a = MakeDirectory(*a_, a, "below"),
+                   below_b = MakeDirectory(*a_, b, "below");
+    FsError first = FsError::kNone, second = FsError::kNone;
+    std::thread one([&] { first = ErrorOf(Rename(*a_, in_[1], name, below_b, name)); });
+    std::thread two([&] { second = ErrorOf(Rename(*b_, in_[2], name, below_a, name)); });
+    one.join();
+    two.join();
+    EXPECT_NE(first == FsError::kNone, second == FsError::kNone)
+        << FsErrorName(first) << " and " << FsErrorName(second);
+    const FsError refused = first == FsError::kNone ? second : first;
+    EXPECT_EQ(refused, FsError::kInvalid) << FsErrorName(refused);
+    if (first == FsError::kNone) ++first_won;
+  }
+  std::cout << "of " << rounds << " rounds the first one won " << first_won << "\n";
+}
+
 // Something is made in it at the same time: one of the two is refused.
 TEST_F(ShardedThreadsTest, NoDirectoryIsRemovedWithWhatIsMadeInItMeanwhile) {
   const int rounds = runtime::testing::kSanitized ? 4 : 25;

@@ -434,6 +434,8 @@ TEST_F(ShardCommitsTest, WhatIsPreparedIsHeldOverARestart) {
   world_.Restart(1, /*seed=*/3);
   EXPECT_EQ(world_[1].commits->in_doubt(), 1u);
   EXPECT_FALSE(world_.IsFree(1));
+  // Nobody is promised to know what may change.
+  EXPECT_THAT(world_[1].altering_again, ElementsAre(world_[1].directory));
   EXPECT_TRUE(absl::IsFailedPrecondition(world_[1].commits->Settle({group})));
   world_.Tick(1);  // which asks at once
   ExpectNothingHeld();

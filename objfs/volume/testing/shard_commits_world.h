@@ -71,6 +71,7 @@ class ShardCommitsWorld {
     std::atomic<int> busy{0};        // calls that are inside, perhaps of one that is dead
     std::atomic<uint64_t> calls{0};  // to its disk, which change or flush something
     std::atomic<uint64_t> released{0};
+    std::vector<ObjectId> altering_again;  // since it was begun last
   };
 
   ShardCommitsWorld() {
@@ -335,8 +336,10 @@ class ShardCommitsWorld {
     host.begin_alter = [callbacks = shard.callbacks](std::vector<ObjectId> ids, uint16_t writer) {
       return callbacks->BeginAlter(std::move(ids), writer);
     };
-    host.go_on_altering = [callbacks = shard.callbacks](std::vector<ObjectId> ids) {
-      return callbacks->GoOnAltering(std::move(ids));
+    shard.altering_again.clear();
+    host.go_on_altering = [&shard](std::vector<ObjectId> ids) {
+      shard.altering_again.insert(shard.altering_again.end(), ids.begin(), ids.end());
+      return shard.callbacks->GoOnAltering(std::move(ids));
     };
     host.released = [&shard](const std::vector<ObjectId>& ids) { shard.released += ids.size(); };
     host.steady_ns = [this] { return Now(); };
