@@ -90,6 +90,12 @@ std::vector<uint32_t> VolumeRow::FreshPlaces() const {
   return fresh;
 }
 
+bool VolumeRow::IsPlacedAs(const VolumeRow& planned) const {
+  return servers == planned.servers && epoch == planned.epoch &&
+         std::equal(copies.begin(), copies.end(), planned.copies.begin(), planned.copies.end(),
+                    [](const Copy& a, const Copy& b) { return a.place == b.place; });
+}
+
 void VolumeRow::MoveCopy(uint32_t from, uint32_t to) {
   for (Copy& copy : copies) {
     if (copy.place == from) copy = {.place = to, .current = false};

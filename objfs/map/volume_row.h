@@ -37,6 +37,9 @@ struct VolumeRow {
   void SetCurrent(uint32_t place, bool current);  // REQUIRES: IsCopy(place)
   // Those that could come to keep metadata: a server is there, and none ever kept any.
   std::vector<uint32_t> FreshPlaces() const;
+  // The servers, who keeps metadata and the epoch are those of `planned`: a change that was planned
+  // by that row may be made of this one. Whether a copy is current changes by itself meanwhile.
+  bool IsPlacedAs(const VolumeRow& planned) const;
   // `to` is to keep what `from` does, and has nothing of it yet.
   // REQUIRES: IsCopy(from), which is not the primary; `to` is one of FreshPlaces().
   void MoveCopy(uint32_t from, uint32_t to);

@@ -66,6 +66,21 @@ TEST(VolumeRowTest, ACopyThatIsCurrentIsMovedToOneThatIsNot) {
   EXPECT_EQ(*VolumeRow::Decode(row.Encode()), row);
 }
 
+TEST(VolumeRowTest, AChangeIsOfARowThatIsPlacedAsItWasWhenPlanned) {
+  const VolumeRow planned = SampleRow();
+  VolumeRow row = planned;
+  row.SetCurrent(0, true);
+  EXPECT_TRUE(row.IsPlacedAs(planned)) << "a copy has caught up, which is nobody's change";
+  VolumeRow moved = planned, later = planned, more = planned, fewer = planned;
+  moved.MoveCopy(0, 2);
+  ++later.epoch;
+  more.servers.push_back("s4:7070");
+  fewer.copies.pop_back();
+  for (const VolumeRow& other : {moved, later, more, fewer}) {
+    EXPECT_FALSE(other.IsPlacedAs(planned)) << other.Encode();
+  }
+}
+
 TEST(VolumeRowTest, WhatIsCutOffOrOfALaterVersionIsRefused) {
   const std::string text = SampleRow().Encode();
   for (size_t size = 0; size < text.size(); ++size) {

@@ -100,7 +100,7 @@ absl::Status VolumeSet::MoveCopy(const std::string& name, const std::string& bef
   // What was kept for a change that did not come is in no row, and does nothing.
   ABACUS_RETURN_IF_ERROR(known.mapped->keeper().Edit([&](VolumeRow& edited) -> absl::Status {
     if (!edited.IsCopy(from) && edited.IsCopy(to)) return absl::OkStatus();
-    if (edited.servers != all || edited.copies != row.copies || edited.epoch != row.epoch) {
+    if (!edited.IsPlacedAs(row)) {
       return absl::AbortedError(
           "the volume's servers have just been changed by somebody else; try again");
     }

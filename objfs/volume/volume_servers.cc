@@ -249,7 +249,7 @@ absl::Status VolumeSet::ChangeMapped(MappedVolume& mapped, const std::string& na
                                      const VolumeRow& known, const std::string& before,
                                      const std::vector<std::string>& next) {
   const auto changes = [&](const VolumeRow& row) -> absl::Status {
-    return row.servers == known.servers && row.copies == known.copies && row.epoch == known.epoch
+    return row.IsPlacedAs(known)
                ? absl::OkStatus()
                : absl::AbortedError(
                      "the volume's servers have just been changed by somebody else; try again");
