@@ -1,6 +1,7 @@
 #include "objfs/volume/shard.h"
 
 #include "absl/strings/str_cat.h"
+#include "objfs/directory/siphash.h"
 #include "runtime/base/status.h"
 
 namespace abacus::objfs {
@@ -19,22 +20,6 @@ uint32_t ShardIn(std::string_view digits) {
   return shard < kShardsMax ? shard : 0;
 }
 
-// FNV-1a, of 64 bits.
-class NameHash {
- public:
-  void Take(uint8_t byte) { hash_ = (hash_ ^ byte) * 0x100000001b3; }
-  // Its low bits depend on the low bits of what was taken only: these depend on all of it.
-  uint64_t Mixed() const {
-    uint64_t mixed = hash_;
-    mixed = (mixed ^ (mixed >> 33)) * 0xff51afd7ed558ccd;
-    mixed = (mixed ^ (mixed >> 33)) * 0xc4ceb9fe1a85ec53;
-    return mixed ^ (mixed >> 33);
-  }
-
- private:
-  uint64_t hash_ = 0xcbf29ce484222325;
-};
-
 }  // namespace
 
 std::string ShardName(std::string_view volume, uint32_t shard) {
@@ -51,15 +36,11 @@ ShardPlace PlaceOfShard(std::string_view name) {
 }
 
 // No secret is in it: who chooses names that all come to one shard gives that one more to do, and
-// nothing goes wrong. Never another one: what is made by clients of two builds would be spread by
+// nothing goes wrong. Never another hash: what is made by clients of two builds would be spread by
 // two rules. (Where a directory is its entry tells, and not this.)
-// Source: Fowler, Noll, Vo: FNV-1a; the mixing is that of MurmurHash3 (Appleby).
 uint32_t ShardForName(ObjectId parent, std::string_view name, uint32_t shards) {
   if (shards <= 1) return 0;
-  NameHash hash;
-  for (int bit = 0; bit < 64; bit += 8) hash.Take(static_cast<uint8_t>(parent >> bit));
-  for (const char c : name) hash.Take(static_cast<uint8_t>(c));
-  return static_cast<uint32_t>(hash.Mixed() % shards);
+  return static_cast<uint32_t>(SipHash({.low = parent, .high = 0}, name) % shards);
 }
 
 }  // namespace abacus::objfs

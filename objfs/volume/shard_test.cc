@@ -60,10 +60,10 @@ TEST(ShardTest, TheShardOfANameIsTheSameForEver) {
     }
     return shards;
   };
-  EXPECT_THAT(shards_of(1), ElementsAre(0, 2, 8, 1, 0, 9, 1, 1, 13, 1, 1, 15));
-  EXPECT_THAT(shards_of(7), ElementsAre(1, 2, 5, 0, 0, 6, 1, 1, 13, 0, 1, 10));
+  EXPECT_THAT(shards_of(1), ElementsAre(0, 2, 4, 1, 0, 1, 1, 2, 1, 1, 0, 13));
+  EXPECT_THAT(shards_of(7), ElementsAre(1, 0, 7, 1, 0, 3, 0, 0, 4, 1, 2, 9));
   EXPECT_THAT(shards_of(ObjectId{3} << kIdShardShift | 9),
-              ElementsAre(1, 1, 9, 1, 2, 1, 1, 2, 13, 1, 2, 13));
+              ElementsAre(0, 0, 10, 1, 1, 13, 0, 2, 12, 1, 1, 13));
 }
 
 TEST(ShardTest, NamesAreSpreadEvenly) {
