@@ -138,7 +138,12 @@ bool RejoiningFileSystem::JoinedSince(uint64_t joining, const absl::Status& why)
   if (joining_ != joining) return true;
   // Another call has just asked the server.
   if (was_sent_away || attempts_ != attempts) return false;
+  // Where another one may answer for the volume soon, whoever asks is to find it soon.
+  const auto begun = std::chrono::steady_clock::now();
+  if (takeover_.count() == 0 && begun < silent_until_) return false;
   const bool joined = JoinAgain(why);
+  const auto ended = std::chrono::steady_clock::now();
+  if (!joined && ended - begun >= kLongLook) silent_until_ = ended + kTryAgain;
   ++attempts_;
   return joined;
 }

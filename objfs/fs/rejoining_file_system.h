@@ -40,6 +40,9 @@ class RejoiningFileSystem final : public FileSystem {
  public:
   // While the server does not answer it is asked so often, if not more often for the lease.
   static constexpr std::chrono::seconds kTryAgain{1};
+  // Who has looked for it for so long in vain is believed for kTryAgain: else each call would wait
+  // for as long.
+  static constexpr std::chrono::milliseconds kLongLook{500};
   // And where another one may answer for the volume.
   static constexpr std::chrono::milliseconds kLookForAnother{200};
 
@@ -180,7 +183,8 @@ class RejoiningFileSystem final : public FileSystem {
   // Passed by all calls, closed while joined_ changes.
   SharedGate gate_;
   std::unique_ptr<FileSystemImpl> joined_;
-  runtime::Ref<Volume> volume_;  // who holds the turn of joins_
+  runtime::Ref<Volume> volume_;  // who holds the turn of joins_; so is the next
+  std::chrono::steady_clock::time_point silent_until_;
   std::atomic<uint64_t> joining_{1};
   Turns joins_;  // one at a time
   std::atomic<uint64_t> attempts_{0};

@@ -2,9 +2,11 @@
 // outcome for all, what does not concern the dead server goes on, and nothing waits for ever.
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -23,6 +25,7 @@
 #include "objfs/fs/testing/crash_world.h"
 #include "objfs/fs/testing/sharded_fixture.h"
 #include "objfs/fs/testing/sharded_names_work.h"
+#include "runtime/base/mutex.h"
 
 namespace abacus::objfs {
 namespace {
@@ -319,6 +322,36 @@ TEST_F(ShardedKillTest, WhoNeedsAShardThatIsAwayLooksForItOnce) {
   EXPECT_EQ(ErrorOf(Rename(*c, in_[2], "h", in_[1], "h")), FsError::kInputOutput);
   // None, where a thread of the client's has just looked.
   EXPECT_LE(looks, 1);
+}
+
+// A listing with attributes looks at each of its entries.
+TEST_F(ShardedKillTest, ManyCallsWaitForAShardThatIsAwayOnce) {
+  std::atomic<bool> is_silent{false};
+  std::atomic<int> looks{0};
+  world_.change_host = [&](size_t, FileSystem::Host& host) {
+    host.find_volume = [&, find = host.find_volume](const std::string& name) {
+      if (!is_silent) return find(name);
+      ++looks;
+      runtime::Mutex mutex;
+      runtime::CondVar nothing;
+      runtime::MutexLock lock(mutex);
+      const auto due = std::chrono::steady_clock::now() + std::chrono::milliseconds(600);
+      while (nothing.WaitUntil(mutex, due)) {
+      }
+      return absl::StatusOr<runtime::Ref<Volume>>(absl::UnavailableError("nobody answers"));
+    };
+  };
+  const auto c = world_.Client(ShardedWorld::kTwo);
+  ASSERT_NE(c, nullptr);
+  EXPECT_EQ(Links(*c, file_), 1u);
+  Kill(1);
+  is_silent = true;
+  constexpr int kCalls = 40;
+  for (int i = 0; i < kCalls; ++i) {
+    EXPECT_EQ(ErrorOf(c->Access(kRoot, in_[1], R_OK)), FsError::kInputOutput);
+  }
+  std::cout << looks << " looks for the shard in " << kCalls << " calls\n";
+  EXPECT_LE(looks, kCalls / 4);
 }
 
 // The one with the root and the tree: what is below goes on for who knows it.
