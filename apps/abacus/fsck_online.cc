@@ -81,6 +81,7 @@ absl::StatusOr<Ref<objfs::Volume>> VolumeToCheck(runtime::Node& node, const std:
     if (!all.ok()) continue;
     for (const auto& one : *all) names.push_back(objfs::PlaceOfShard(one.name).volume);
   }
+  std::erase(names, name);  // shards are left of it, and no volume
   const std::string nearest = runtime::Nearest(name, names);
   if (nearest.empty()) return volume.status();
   return absl::NotFoundError(
