@@ -194,7 +194,12 @@ class Raid5Layer final : public RecordedColumns {
   // -- opening, recovery: raid5_open.cc ----------------------------------------------------------
 
   absl::Status OpenLocked(Version now) override;
-  absl::Status TakeRecords(std::vector<absl::StatusOr<ColumnRecord>> found);
+  // `is_whole`: a column that was missing and has missed nothing, where another one lacks the file.
+  absl::Status TakeRecords(std::vector<absl::StatusOr<ColumnRecord>> found,
+                           std::optional<size_t>* is_whole);
+  // What it has behind the file's end is of before the file was cut off.
+  absl::Status CutBehindEnd(size_t column, Version now);
+  absl::Status CutColumn(size_t column, uint64_t bytes, Version now);
   absl::Status FindSpills(Version now);
   absl::Status Mend(uint64_t stripe, Version now) override;
   // Takes the missing column back, which answers. REQUIRES: nobody else is inside.

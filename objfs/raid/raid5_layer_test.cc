@@ -315,6 +315,79 @@ TEST_F(Raid5Test, ASecondMissingColumnIsUnavailableAndHarmsNothing) {
   ExpectParity(columns_, model_.size(), kStripe);
 }
 
+// Who opened the file without it has it down as missing; nobody wrote.
+TEST_F(Raid5Test, OfTwoThatDiedTheFirstIsEnoughWhereNothingWasWrittenWithoutIt) {
+  for (size_t first = 0; first < 5; ++first) {
+    SCOPED_TRACE(absl::StrCat("column ", first));
+    const size_t second = (first + 2) % 5;
+    TestColumns columns;
+    std::mt19937 random(static_cast<uint32_t>(first));
+    std::string model = Noise(random, 4 * kStripe + 5000);
+    ASSERT_TRUE(columns.top()->Write(0, Block::CopyOf(model), columns.Now()).ok());
+    ASSERT_TRUE(columns.top()->Flush(columns.Now()).ok());
+    columns.column(first).dead = true;
+    columns.Restart();
+    ASSERT_NO_FATAL_FAILURE(ExpectIs(columns, model));
+    columns.column(second).dead = true;
+    columns.Restart();
+    EXPECT_TRUE(absl::IsUnavailable(columns.top()->Read(0, 1, columns.Now()).status()));
+    columns.column(first).dead = false;
+    columns.Restart();
+    ASSERT_NO_FATAL_FAILURE(ExpectIs(columns, model));
+    const std::string text = Noise(random, kStripe + 300);
+    model.replace(kStripe - 100, text.size(), text);
+    ASSERT_TRUE(columns.top()->Write(kStripe - 100, Block::CopyOf(text), columns.Now()).ok());
+    ASSERT_TRUE(columns.top()->Flush(columns.Now()).ok());
+    columns.Restart();
+    ASSERT_NO_FATAL_FAILURE(ExpectIs(columns, model));
+    columns.column(second).dead = false;
+    const auto rebuilt = columns.RebuildAll();
+    ASSERT_TRUE(rebuilt.ok()) << rebuilt.status();
+    ASSERT_NO_FATAL_FAILURE(ExpectParity(columns, model.size(), kStripe));
+    columns.column(first).dead = true;
+    columns.Restart();
+    ASSERT_NO_FATAL_FAILURE(ExpectIs(columns, model));
+  }
+}
+
+TEST_F(Raid5Test, OfTwoThatDiedTheFirstIsNotEnoughWhereSomethingWasWrittenWithoutIt) {
+  Fill(4);
+  columns_.column(1).dead = true;
+  Write(100, 100);
+  ASSERT_TRUE(columns_.top()->Flush(columns_.Now()).ok());
+  columns_.column(3).dead = true;
+  columns_.Restart();
+  columns_.column(1).dead = false;
+  columns_.Restart();
+  EXPECT_TRUE(absl::IsUnavailable(columns_.top()->Read(0, 1, columns_.Now()).status()));
+  columns_.column(3).dead = false;
+  columns_.Restart();
+  ExpectIs(columns_, model_);
+  ASSERT_TRUE(columns_.RebuildAll().ok());
+  ExpectParity(columns_, model_.size(), kStripe);
+}
+
+// What it has behind the end is of before the file was cut off.
+TEST_F(Raid5Test, OfTwoThatDiedTheFirstHasNothingBehindTheEnd) {
+  Fill(4);
+  columns_.column(1).dead = true;
+  ASSERT_TRUE(columns_.top()->Truncate(2 * kStripe, columns_.Now()).ok());
+  model_.resize(2 * kStripe);
+  ASSERT_TRUE(columns_.top()->Flush(columns_.Now()).ok());
+  columns_.column(3).dead = true;
+  columns_.column(1).dead = false;
+  columns_.Restart();
+  ExpectIs(columns_, model_);
+  model_.resize(4 * kStripe);
+  ASSERT_TRUE(columns_.top()->Truncate(4 * kStripe, columns_.Now()).ok());
+  ExpectIs(columns_, model_);
+  ASSERT_TRUE(columns_.top()->Flush(columns_.Now()).ok());
+  columns_.column(3).dead = false;
+  ASSERT_TRUE(columns_.RebuildAll().ok());
+  ExpectIs(columns_, model_);
+  ExpectParity(columns_, model_.size(), kStripe);
+}
+
 TEST_F(Raid5Test, WhatRottedIsFoundByItsChecksumAndRepairedFromTheRest) {
   Fill(3);
   // Unit 0 of stripe 0 is in column 0, stripe 1's parity in column 3, unit 2 of it in column 1.

@@ -19,7 +19,8 @@ bool Raid5Layer::Believed(const absl::StatusOr<ColumnRecord>& record, size_t col
          record->sequence <= now_.sequence;
 }
 
-absl::Status Raid5Layer::TakeRecords(std::vector<absl::StatusOr<ColumnRecord>> found) {
+absl::Status Raid5Layer::TakeRecords(std::vector<absl::StatusOr<ColumnRecord>> found,
+                                     std::optional<size_t>* is_whole) {
   std::optional<size_t> best, absent, foreign;
   for (size_t column = 0; column < found.size(); ++column) {
     const absl::Status& status = found[column].status();
@@ -72,6 +73,12 @@ absl::Status Raid5Layer::TakeRecords(std::vector<absl::StatusOr<ColumnRecord>> f
     }
     lacking = column;
   }
+  std::optional<size_t> was_missing;
+  {
+    MutexLock lock(mutex_);
+    was_missing = now_.missing;
+  }
+  const bool is_back = was_missing.has_value() && Believed(found[*was_missing], *was_missing);
   MutexLock lock(mutex_);
   // Any of these records may be what a crash leaves, until this opening has saved one.
   for (const absl::StatusOr<ColumnRecord>& record : found) {
@@ -92,6 +99,12 @@ absl::Status Raid5Layer::TakeRecords(std::vector<absl::StatusOr<ColumnRecord>> f
       now_.written.MergeTo(ColumnRecord::kWrittenRunsMax);
     }
     return absl::OkStatus();
+  }
+  // Nobody has written since it was missed: the file can do without another one instead.
+  if (is_back && now_.missed.empty() && now_.doubtful.empty() && now_.staged.empty() &&
+      !now_.ragged) {
+    *is_whole = now_.missing;
+    now_.missing.reset();
   }
   if (now_.missing.has_value()) {
     const absl::StatusOr<ColumnRecord>& has = found[*lacking];
@@ -117,7 +130,12 @@ absl::Status Raid5Layer::OpenLocked(Version now) {
     if (given_back_) return NeedsAlone("the columns that were shared have been given back");
   }
   const std::vector<absl::StatusOr<ColumnRecord>> found = ReadRecords(now);
-  ABACUS_RETURN_IF_ERROR(TakeRecords(found));
+  std::optional<size_t> is_whole;
+  ABACUS_RETURN_IF_ERROR(TakeRecords(found, &is_whole));
+  if (is_whole.has_value()) {
+    ABACUS_RETURN_IF_ERROR(CutBehindEnd(*is_whole, now));
+    ABACUS_RETURN_IF_ERROR(FlushLive(now));  // before a record says that it is whole
+  }
   // Where one was missing already, all others have it.
   const ColumnRecord* const newest = NewestOf(found);
   const size_t holders =
@@ -216,19 +234,24 @@ absl::Status Raid5Layer::Mend(uint64_t stripe, Version now) {
   return absl::IsDataLoss(status) ? absl::OkStatus() : status;
 }
 
-absl::Status Raid5Layer::BringBack(size_t column, bool believed, Version now) {
-  ABACUS_RETURN_IF_ERROR(Unstage(now));  // what it has in slots is cut off
+absl::Status Raid5Layer::CutBehindEnd(size_t column, Version now) {
   uint64_t size = 0;
   {
     MutexLock lock(mutex_);
     size = now_.size;
   }
-  const uint64_t stripes = striping_->Stripes(size);
-  // What it has behind the end is of before the file was cut off.
-  const uint64_t keep = believed ? striping_->ColumnOffsetOf(stripes) : 0;
-  const absl::Status cut = below(column)->Truncate(keep, now);
+  return CutColumn(column, striping_->ColumnOffsetOf(striping_->Stripes(size)), now);
+}
+
+absl::Status Raid5Layer::CutColumn(size_t column, uint64_t bytes, Version now) {
+  const absl::Status cut = below(column)->Truncate(bytes, now);
   ChangedIn(column);
-  ABACUS_RETURN_IF_ERROR(Note(column, cut));
+  return Note(column, cut);
+}
+
+absl::Status Raid5Layer::BringBack(size_t column, bool believed, Version now) {
+  ABACUS_RETURN_IF_ERROR(Unstage(now));  // what it has in slots is cut off
+  ABACUS_RETURN_IF_ERROR(believed ? CutBehindEnd(column, now) : CutColumn(column, 0, now));
   bool torn = false;
   {
     MutexLock lock(mutex_);
@@ -247,7 +270,7 @@ absl::Status Raid5Layer::BringBack(size_t column, bool believed, Version now) {
       ragged_ = ragged_ || torn;
     } else {
       now_.missed.clear();
-      now_.missed.Add({0, stripes});
+      now_.missed.Add({0, striping_->Stripes(now_.size)});
     }
     rebuild_at_ = 0;
     ++wanted_;
