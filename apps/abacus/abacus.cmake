@@ -26,8 +26,9 @@ target_compile_definitions(abacus_command_testing PRIVATE ABACUS_PROGRAM="$<TARG
 add_dependencies(abacus_command_testing abacus)
 
 abacus_test(abacus_command_test
-  SRCS abacus/command_test.cc abacus/scrub_test.cc abacus/top_view_test.cc
-  DEPS abacus_command abacus_command_testing)
+  SRCS abacus/command_test.cc abacus/map_health_test.cc abacus/scrub_test.cc
+       abacus/top_view_test.cc
+  DEPS abacus_command abacus_command_testing nlohmann_json::nlohmann_json)
 abacus_test(abacus_volumes_test
   SRCS abacus/volumes_test.cc
   DEPS abacus_command abacus_monitor abacus_testing

@@ -62,6 +62,15 @@ std::string MapText(const MapReport& map) {
                         : absl::StrCat(" (", map.copy_why, ")"),
                     "\n");
   }
+  if (map.repaired_blocks > 0) {
+    absl::StrAppend(&text, "  damaged blocks of names and inodes at ", AddressAt(map, map.primary),
+                    ", put back from the copy: ", map.repaired_blocks, "\n");
+  }
+  if (map.unrepaired_blocks > 0) {
+    absl::StrAppend(
+        &text, "  damaged blocks of names and inodes were met at ", AddressAt(map, map.primary),
+        " that the copy could not help with, each time counted: ", map.unrepaired_blocks, "\n");
+  }
   if (!map.reachable) {
     absl::StrAppend(&text, "  the map does not answer (", map.why, "): ",
                     map.may_serve ? "reads and writes go on, but no server can be changed or take "
@@ -89,6 +98,8 @@ std::string MapJson(const MapReport& map) {
                         {"objects_done", map.objects_done},
                         {"objects_all", map.objects_all},
                         {"copy_why", map.copy_why},
+                        {"repaired_blocks", map.repaired_blocks},
+                        {"unrepaired_blocks", map.unrepaired_blocks},
                         {"copies", copies}}
       .dump();
 }

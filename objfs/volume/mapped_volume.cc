@@ -330,7 +330,9 @@ MapReport MappedVolume::Report() {
                    .current = {},
                    .objects_done = 0,
                    .objects_all = 0,
-                   .copy_why = ""};
+                   .copy_why = "",
+                   .repaired_blocks = 0,
+                   .unrepaired_blocks = 0};
   std::shared_ptr<ReplicatedStore> replicated;
   {
     MutexLock lock(mutex_);
@@ -342,6 +344,8 @@ MapReport MappedVolume::Report() {
     report.objects_done = lasts ? replication.objects_done : 0;
     report.objects_all = lasts ? replication.objects_all : 0;
     report.copy_why = replication.why;
+    report.repaired_blocks = replication.repaired_blocks;
+    report.unrepaired_blocks = replication.unrepaired_blocks;
   }
   for (const VolumeRow::Copy& copy : state.row.copies) {
     report.copies.push_back(copy.place);

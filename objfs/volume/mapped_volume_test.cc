@@ -5,6 +5,7 @@
 #include <atomic>
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -13,6 +14,7 @@
 #include "objfs/map/testing/fake_map.h"
 #include "objfs/replica/replica_record.h"
 #include "objfs/store/memory_disk.h"
+#include "objfs/store/names.h"
 #include "runtime/testing/cluster.h"
 
 namespace abacus::objfs {
@@ -56,11 +58,12 @@ class MappedVolumeTest : public ::testing::Test {
     host.find_copy = [](const std::string&) -> absl::StatusOr<Ref<ReplicaStore>> {
       return absl::UnavailableError("there is no other server");
     };
-    host.open_volume = [this](std::shared_ptr<ObjectStore>, Volume::Options,
+    host.open_volume = [this](const std::shared_ptr<ObjectStore>& store, Volume::Options,
                               std::function<bool()> may_serve,
                               const std::function<int64_t()>&) -> absl::StatusOr<Ref<Volume>> {
       MutexLock lock(mutex_);
       may_serve_ = std::move(may_serve);
+      store_ = store;
       return absl::UnavailableError("no node here");
     };
     host.ask = [](const std::string&, uint64_t) -> absl::StatusOr<PromiseAnswer> {
@@ -73,6 +76,10 @@ class MappedVolumeTest : public ::testing::Test {
   std::function<bool()> MayServe() {
     MutexLock lock(mutex_);
     return may_serve_;
+  }
+  std::shared_ptr<ObjectStore> Store() {
+    MutexLock lock(mutex_);
+    return store_.lock();
   }
   VolumeRow Row() {
     MutexLock lock(map_->mutex);
@@ -87,6 +94,7 @@ class MappedVolumeTest : public ::testing::Test {
   bool passes_check_ = false;  // though it cannot be opened
   runtime::Mutex mutex_;
   std::function<bool()> may_serve_ ABSL_GUARDED_BY(mutex_);
+  std::weak_ptr<ObjectStore> store_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<MappedVolume> mapped_;
 };
 
@@ -149,6 +157,24 @@ TEST_F(MappedVolumeTest, APrimaryThatCannotRememberItsRowMakesWayForTheCopy) {
   EXPECT_FALSE(opened_too_early_);
   EXPECT_TRUE(MayServe() == nullptr);
   EXPECT_THAT(mapped_->volume().status().ToString(), ::testing::HasSubstr("cannot be remembered"));
+}
+
+TEST_F(MappedVolumeTest, DamageThatTheCopyCannotHelpWithIsReported) {
+  ASSERT_TRUE(OpenPrimaryStore(disk_, 1, {}).ok());
+  Begin();
+  ASSERT_TRUE(Eventually([&] { return Store() != nullptr; }));
+  const std::shared_ptr<ObjectStore> store = Store();
+  const absl::StatusOr<ObjectId> id = store->Create("", 1);
+  ASSERT_TRUE(id.ok()) << id.status();
+  ASSERT_TRUE(store->Write(*id, 0, "bytes", 2).ok());
+  EXPECT_EQ(mapped_->Report().unrepaired_blocks, 0u);
+  const auto contents = disk_.Open(DataPath(*id));
+  ASSERT_TRUE(contents.ok()) << contents.status();
+  ASSERT_TRUE((*contents)->Write(0, "rot").ok());
+  char byte;
+  EXPECT_TRUE(absl::IsDataLoss(store->Read(*id, 0, std::span(&byte, 1)).status()));
+  EXPECT_EQ(mapped_->Report().unrepaired_blocks, 1u);
+  EXPECT_EQ(mapped_->Report().repaired_blocks, 0u);
 }
 
 }  // namespace

@@ -1,0 +1,46 @@
+#include "apps/abacus/map_health.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+namespace abacus::apps {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+objfs::MapReport WithACopy() {
+  objfs::MapReport map;
+  map.url = "etcd://map:2379";
+  map.reachable = map.is_primary = map.may_serve = map.has_lease = true;
+  map.epoch = 7;
+  map.servers = {"a:1", "b:1"};
+  map.copies = map.current = {0, 1};
+  return map;
+}
+
+TEST(MapHealthTest, DamageOfNamesAndInodesIsToldWhereThereWasSome) {
+  objfs::MapReport map = WithACopy();
+  EXPECT_THAT(MapText(map), Not(HasSubstr("damaged")));
+  map.repaired_blocks = 3;
+  EXPECT_THAT(MapText(map), HasSubstr("at a:1, put back from the copy: 3\n"));
+  EXPECT_THAT(MapText(map), Not(HasSubstr("could not help")));
+  map.repaired_blocks = 0;
+  map.unrepaired_blocks = 2;
+  EXPECT_THAT(MapText(map), HasSubstr("the copy could not help with, each time counted: 2\n"));
+  EXPECT_THAT(MapText(map), Not(HasSubstr("put back")));
+}
+
+TEST(MapHealthTest, DamageOfNamesAndInodesIsInTheJson) {
+  objfs::MapReport map = WithACopy();
+  map.repaired_blocks = 3;
+  map.unrepaired_blocks = 2;
+  const auto json = nlohmann::json::parse(MapJson(map));
+  EXPECT_EQ(json["repaired_blocks"], 3);
+  EXPECT_EQ(json["unrepaired_blocks"], 2);
+}
+
+}  // namespace
+}  // namespace abacus::apps
