@@ -13,10 +13,12 @@
 #include <variant>
 
 #include "absl/status/status.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "runtime/base/byte_size.h"
 #include "runtime/base/config_schema.h"
+#include "runtime/base/status.h"
 
 namespace abacus::runtime {
 namespace {
@@ -71,6 +73,15 @@ std::string Got(const toml::node& node) {
   if (const auto* number = node.as_floating_point()) return FormatDouble(number->get());
   if (const auto* flag = node.as_boolean()) return flag->get() ? "true" : "false";
   return NodeTypeName(node);
+}
+
+// "32 B": so counts were written once.
+std::optional<int64_t> CountIn(const toml::value<std::string>* text) {
+  int64_t count = 0;
+  std::string_view digits = text != nullptr ? std::string_view(text->get()) : std::string_view();
+  if (!digits.ends_with(" B")) return std::nullopt;
+  digits.remove_suffix(2);
+  return absl::SimpleAtoi(ToAbsl(digits), &count) ? std::optional(count) : std::nullopt;
 }
 
 // Reads one text into a Config and collects everything that is wrong with it.
@@ -182,8 +193,10 @@ void Reader::ReadKey(const Row& row, const toml::node& node) {
                  },
                  [&](int64_t* value) {
                    const auto* number = node.as_integer();
-                   if (number == nullptr) return expected("an integer");
-                   if (in_range(static_cast<double>(number->get()))) *value = number->get();
+                   const std::optional<int64_t> count =
+                       number != nullptr ? number->get() : CountIn(text);
+                   if (!count) return expected("an integer");
+                   if (in_range(static_cast<double>(*count))) *value = *count;
                  },
                  [&](double* value) {
                    const std::optional<double> number =

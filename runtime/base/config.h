@@ -74,10 +74,10 @@ struct Config {
     double confidence = 1.645;
     absl::Duration quiesce_prior = absl::Milliseconds(2);
     double protocol_round_trips = 2.5;
-    uint64_t fixed_point_iterations_max = 100;
+    int64_t fixed_point_iterations_max = 100;
     double fixed_point_tolerance = 1e-9;
-    uint64_t stack_objects_max = 1024;
-    uint64_t candidates_max = 16;
+    int64_t stack_objects_max = 1024;
+    int64_t candidates_max = 16;
     double cpu_share_max = 1;
     bool client_load_constant = false;
     bool dry_run = false;
@@ -105,18 +105,18 @@ struct Config {
     double correction_max = 4;
     double correction_half_life = 120;
     double claim_windows_max = 30;
-    uint64_t graphs_max = 20000;
-    uint64_t samples_max = 32;
-    uint64_t corrections_max = 1024;
-    uint64_t errors_max = 256;
+    int64_t graphs_max = 20000;
+    int64_t samples_max = 32;
+    int64_t corrections_max = 1024;
+    int64_t errors_max = 256;
     double phase_slack_deviations = 1;
     double phase_alarm_sum = 8;
     double phase_evidence_per_sample_max = 5;
     double phase_deviation_floor = 0.03;
     double phase_deviation_prior = 0.2;
     double phase_kind_distance = 0.25;
-    uint64_t phase_kinds_max = 8;
-    uint64_t phase_lengths_max = 4;
+    int64_t phase_kinds_max = 8;
+    int64_t phase_lengths_max = 4;
     bool operator==(const Planner&) const = default;
   };
   // Of the object file system.

@@ -125,6 +125,17 @@ TEST(ConfigTest, KeyThatIsATableOrArrayIsAnError) {
               ElementsAre(HasSubstr("expected a string, got a date or time")));
 }
 
+// Profiles that are kept with their results have them so.
+TEST(ConfigTest, ACountMayBeWrittenAsBytesAsItOnceWas) {
+  EXPECT_EQ(MustParse("[planner]\nsamples_max = 7\n").planner.samples_max, 7);
+  EXPECT_EQ(MustParse("[planner]\nsamples_max = \"7 B\"\n").planner.samples_max, 7);
+  for (const char* const text : {"7 KiB", "7", " B", "seven B", "7.5 B"}) {
+    EXPECT_THAT(ErrorsOf(absl::StrCat("[planner]\nsamples_max = \"", text, "\"\n")),
+                ElementsAre(HasSubstr("planner.samples_max: expected an integer")))
+        << text;
+  }
+}
+
 TEST(ConfigTest, AllErrorsOfAFileAreReportedInItsOrder) {
   EXPECT_THAT(ErrorsOf("[transport]\nworkers_max = 0\nnonsense = 1\n"
                        "[log]\nlevel = \"loud\"\n[dedup]\nentries_per_object_max = \"x\"\n"),
