@@ -266,7 +266,7 @@ def _at(points, time_s):
 
 
 def _rises(claim, evidence):
-    """Of each client: it had a move of its own, and was faster with its object at the server."""
+    """Of each client: its object was at both places, and it was faster with that at the server."""
     factors, lacking = [], []
     for record in evidence.adaptive():
         for client in record["clients"]:
