@@ -138,7 +138,9 @@ class ReportTest(unittest.TestCase):
     def test_papers_numbers_stand_beside_ours(self):
         for number in ("26.03", "70.73", "16.30", "125.50", "27.33", "34.52"):
             self.assert_has(self.text, f">{number}<")
-        self.assert_has(self.text, "(the paper's 7.8)")
+        for windows in (r"insert at server \S+ \(the paper's 7\.8\)",
+                        r"scan at client \S+ \(the paper's 0\.4\)"):
+            self.assertTrue(re.search(windows, self.text), windows)
 
     def test_decisions_are_told_with_their_explanations(self):
         self.assert_has(self.text, 'it pays: 1 s &lt; 2 s &amp; "more"')
