@@ -53,6 +53,25 @@ class DefinitionTest(unittest.TestCase):
                                 f"{row.path} is held to nothing")
             self.assertEqual(experiment.not_runnable, "", name)
 
+    def test_what_the_paper_says_twice_of_a_row_is_the_same_number(self):
+        of_table_1 = {(row.path, claim.placement): (claim.fewer_than, claim.at_most,
+                                                    row.paper_retries[claim.placement])
+                      for row in definition.find("figure10_directory").rows
+                      for claim in row.claims if claim.kind == "retries"}
+        self.assertEqual(len(of_table_1), 4)
+        for where, (fewer_than, at_most, in_table) in of_table_1.items():
+            self.assertEqual(at_most if fewer_than is None else fewer_than, in_table, where)
+
+        row = definition.find("table2_phases").row("lan")
+        client, adaptive, server = (sum(row.paper_phases[of]) for of in definition.PLACEMENTS)
+        optimal = sum(map(min, row.paper_phases["client"], row.paper_phases["server"]))
+        words = {claim.kind: claim.paper for claim in row.claims}
+        self.assertEqual(words["total"], f"{adaptive / optimal:.1f} x optimal")
+        self.assertEqual(words["beats_statics"], f"{client / adaptive:.1f} x over client, "
+                         f"{server / adaptive:.0f} x over server")
+        self.assertEqual(definition.find("table2_phases").row("lan_no_fast_lane").paper_phases,
+                         row.paper_phases)
+
     def test_beyond_the_paper_claims_have_no_word_of_it(self):
         for name in BEYOND:
             for row in definition.find(name).rows:
