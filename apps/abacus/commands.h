@@ -87,9 +87,10 @@ struct VolumeOptions {
   std::vector<std::string> servers;  // of a new one: over which its files may be spread; none: not
   std::string map;                   // of a new one; empty: at its first server
   uint64_t metadata_copies = 1;      // of a new one with a map
-  uint32_t metadata_shards = 1;      // of a new one over several servers
-  std::string before, now;           // servers: kAddServer has only `now`
-  bool force = false;                // kReplaceServer, kRestoreMap
+  // Of a new one over several servers; nullopt: all names and inodes are together.
+  std::optional<uint32_t> metadata_shards;
+  std::string before, now;  // servers: kAddServer has only `now`
+  bool force = false;       // kReplaceServer, kRestoreMap
 };
 int VolumeCommand(const VolumeOptions& options);
 int DrainCommand(const VolumeOptions& options);  // kDrain

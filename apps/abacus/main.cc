@@ -238,24 +238,34 @@ void CommandLine::AddVolumes() {
       ->add_option(
           "--servers", volume_create_.servers,
           "servers that its files may be spread over by stacks such as "
-          "'cache/raid5/(isolation/storage)*4' or 'cache/mirror/(isolation/storage)*2'; the "
-          "first makes the volume, and has its names")
+          "'cache/raid5/(isolation/storage)*4' or 'cache/mirror/(isolation/storage)*2'; these are "
+          "asked to make it, and not --server; names and inodes are on the first, unless "
+          "--metadata-copies or --metadata-shards say otherwise")
       ->delimiter(',')
       ->type_name("HOST:PORT,...");
   create
       ->add_option("--map", volume_create_.map,
-                   "where it is kept which of the servers are alive and which of them answers for "
-                   "the volume, so that it outlives each of them; without it, at the first")
+                   "an etcd that keeps which servers the volume has, and which of them answers for "
+                   "it, so that another one can take over (--metadata-copies 2); without it, that "
+                   "is kept where the names and inodes are, and nobody takes over")
       ->type_name("etcd://HOST:PORT,...");
-  create->add_option("--metadata-copies", volume_create_.metadata_copies,
-                     "with --map: how many of the servers keep the volume's names and inodes, or "
-                     "each of their shards");
   create
-      ->add_option("--metadata-shards", volume_create_.metadata_shards,
-                   "spread names and inodes over so many of the servers, 2 to 16, as shards, each "
-                   "with another one of them first and its part of the quota; directories in the "
-                   "volume's root, and in others with user.abacus.spread=yes, are made in the "
-                   "shard that their name says, all else in its directory's")
+      ->add_option(
+          "--metadata-copies", volume_create_.metadata_copies,
+          "with --map: how many of the servers keep the names and inodes, or each shard of "
+          "them, 1 or 2; with 1, as without this, they are lost with their server")
+      ->type_name("COUNT");
+  create
+      ->add_option(
+          "--metadata-shards", volume_create_.metadata_shards,
+          "spread names and inodes over the first COUNT of --servers, 2 to 16, as shards "
+          "that stay. Each has an equal part of the quota, and one that is full has no more "
+          "room though others may. Directories in the volume's root, and where `setfattr "
+          "-n user.abacus.spread -v yes DIR` said so, go to the shard that a hash of their "
+          "name gives, everything else to that of its directory. While a shard is away, "
+          "mounts that are there go on with the rest, and nothing can be newly mounted, "
+          "stored, fetched, searched, rebuilt or scrubbed; without --metadata-copies 2 it "
+          "is away, or lost, with its server")
       ->type_name("COUNT");
   add_named("delete", "remove a volume that nobody uses, with all that is in it", &volume_delete_,
             VolumeOptions::What::kDelete);
@@ -275,13 +285,16 @@ void CommandLine::AddVolumes() {
   add_server("SERVER", &volume_replace_server_.now, replaced, "the new one");
   replaced->add_flag("--force", volume_replace_server_.force,
                      "also one that answers: what it keeps is given up");
-  CLI::App* drained = add_named("drain", "have another server keep what one keeps, which may go",
-                                &volume_drain_, VolumeOptions::What::kDrain);
-  add_server("SERVER", &volume_drain_.before, drained, "as `abacus volume status` names it");
-  add_server(
-      "--to", &volume_drain_.now, drained,
-      "the one that keeps it then; files stay as redundant as they are, of names and inodes, "
-      "if the first keeps them, there is a copy less until they are copied");
+  CLI::App* drained = add_named(
+      "drain",
+      "have another server keep what OLD, which lives, keeps of the volume, so that OLD can leave "
+      "it; the volume is used meanwhile, and what was broken off goes on when it is said again",
+      &volume_drain_, VolumeOptions::What::kDrain);
+  add_server("OLD", &volume_drain_.before, drained,
+             "the server that leaves, as `abacus volume status` names it");
+  add_server("--to", &volume_drain_.now, drained,
+             "the server that keeps it then. Meanwhile files are as redundant as before; of names "
+             "and inodes, if OLD keeps them, there is one copy less until they are copied");
   CLI::App* restored = add_named(
       "restore-map",
       "put a volume's row back into its map, which has lost it, from what the servers remember",
@@ -387,6 +400,9 @@ void CommandLine::AddFsck() {
       "server has the volume open, names that lead nowhere and counts are repaired, and the rest\n"
       "waits for a check of its directory. What a store knows of itself (superblock, journal,\n"
       "tables) is looked at first, and made right from what is left of it.\n\n"
+      "A volume with shards (volume create --metadata-shards) is checked as a whole by HOST:PORT.\n"
+      "In a DIRECTORY each shard that its server has is one of the volumes, called NAME, NAME~1\n"
+      "and so on: it is checked by itself, and --volume NAME~1 means that one.\n\n"
       "exit codes, as those of e2fsck: 0 clean, 1 repaired, 4 faults are left (5: others were\n"
       "repaired), 8 it could not be done, 16 wrong usage\n");
   AddClientOptions(fsck, &fsck_.client);

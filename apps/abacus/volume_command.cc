@@ -174,19 +174,18 @@ absl::Status CheckNewVolume(const VolumeOptions& options) {
     return absl::InvalidArgumentError(
         "--map goes with --servers: a volume on one server has no use for it");
   }
-  if (options.metadata_shards == 1) return absl::OkStatus();
+  if (!options.metadata_shards.has_value()) return absl::OkStatus();
+  const uint32_t shards = *options.metadata_shards;
   if (options.servers.empty()) {
     return absl::InvalidArgumentError(
         "--metadata-shards goes with --servers: each shard is at another one of them");
   }
-  if (options.metadata_shards >= 2 && options.metadata_shards <= objfs::kShardsMax &&
-      options.metadata_shards <= options.servers.size()) {
+  if (shards >= 2 && shards <= objfs::kShardsMax && shards <= options.servers.size()) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(absl::StrCat("--metadata-shards takes 2 to ", objfs::kShardsMax,
-                                                 ", and no more than --servers names, which are ",
-                                                 options.servers.size(), ", not ",
-                                                 options.metadata_shards));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--metadata-shards takes 2 to ", objfs::kShardsMax, ", and at most one for each of the ",
+      options.servers.size(), " servers of --servers: ", shards, " was given"));
 }
 
 // What a creation or deletion has left that was broken off would be taken for parts of a new
@@ -223,15 +222,16 @@ absl::Status CreateAt(const runtime::Ref<objfs::VolumeSet>& first, const VolumeO
 
 // What is the same of all shards of a new volume.
 struct NewShards {
+  uint32_t count = 0;
   uint64_t quota_bytes = 0;  // of each
   uint64_t volume = 0;       // ties them to each other, and to none of another volume of that name
 };
 
-NewShards DrawShards(const VolumeOptions& options, uint64_t quota_bytes) {
+NewShards DrawShards(uint32_t count, uint64_t quota_bytes) {
   std::random_device random;
   const uint64_t drawn = (uint64_t{random()} << 32) ^ random();
-  const uint64_t shards = options.metadata_shards;
-  return {.quota_bytes = (quota_bytes + shards - 1) / shards,
+  return {.count = count,
+          .quota_bytes = (quota_bytes + count - 1) / count,
           .volume = std::max<uint64_t>(drawn, 1)};  // 0 is none
 }
 
@@ -245,7 +245,7 @@ absl::Status CreateShard(const runtime::Ref<objfs::VolumeSet>& first, const Volu
   ABACUS_RETURN_IF_ERROR(CreateAt(first, options, name, all.quota_bytes, servers));
   *made = true;
   ABACUS_ASSIGN_OR_RETURN(const auto volume, first->Open(name));
-  return volume->BecomeShard(options.metadata_shards, all.volume);
+  return volume->BecomeShard(all.count, all.volume);
 }
 
 // What was made goes again; empty: all of it.
@@ -262,7 +262,8 @@ std::string UndoCreation(const VolumeSets& servers, const std::string& name,
 }
 
 // The first shard last: until it is there the volume is not.
-absl::Status CreateShards(runtime::Node& node, const VolumeOptions& options, uint64_t quota_bytes) {
+absl::Status CreateShards(runtime::Node& node, const VolumeOptions& options, uint32_t count,
+                          uint64_t quota_bytes) {
   VolumeSets servers;
   for (const std::string& address : options.servers) node.Reach(address);  // all at once
   for (const std::string& address : options.servers) {
@@ -270,9 +271,9 @@ absl::Status CreateShards(runtime::Node& node, const VolumeOptions& options, uin
     servers.push_back(std::move(set));
   }
   ABACUS_RETURN_IF_ERROR(CheckNothingIsThere(node, servers, options.name, 0));
-  const NewShards all = DrawShards(options, quota_bytes);
+  const NewShards all = DrawShards(count, quota_bytes);
   std::vector<uint32_t> all_made;
-  for (uint32_t shard = options.metadata_shards; shard-- > 0;) {
+  for (uint32_t shard = count; shard-- > 0;) {
     bool made = false;
     const absl::Status status = CreateShard(servers[shard], options, shard, all, &made);
     if (made) all_made.insert(all_made.begin(), shard);
@@ -280,11 +281,11 @@ absl::Status CreateShards(runtime::Node& node, const VolumeOptions& options, uin
     const std::string left = UndoCreation(servers, options.name, all_made);
     // One that did not answer to the end may have made something.
     const bool is_clear = left.empty() && !runtime::IsOutcomeUnknown(status);
-    return absl::Status(
-        status.code(), absl::StrCat("shard ", shard, " of volume '", options.name,
-                                    "' cannot be made: ", status.message(), left,
-                                    is_clear ? "" : ". What is left goes by: abacus volume delete ",
-                                    is_clear ? "" : options.name));
+    return absl::Status(status.code(),
+                        absl::StrCat("shard ", shard, " of volume '", options.name,
+                                     "' cannot be made: ", status.message(), left,
+                                     is_clear ? "" : ". Remove what is left: abacus volume delete ",
+                                     is_clear ? "" : options.name));
   }
   return absl::OkStatus();
 }
@@ -301,7 +302,9 @@ absl::Status CreateVolume(runtime::Node& node, const VolumeSets& sets,
     }
   }
   ABACUS_RETURN_IF_ERROR(CheckNewVolume(options));
-  if (options.metadata_shards > 1) return CreateShards(node, options, quota_bytes);
+  if (options.metadata_shards.has_value()) {
+    return CreateShards(node, options, *options.metadata_shards, quota_bytes);
+  }
   ABACUS_RETURN_IF_ERROR(CheckNothingIsThere(node, {sets.front()}, options.name, 1));
   return CreateAt(sets.front(), options, options.name, quota_bytes, options.servers);
 }
@@ -353,9 +356,11 @@ absl::Status DeleteVolume(runtime::Node& node, const VolumeSets& sets, const std
   if (others.empty() || !is_gone) return first;
   std::string left = first.ok() || absl::IsNotFound(first) ? "" : std::string(first.message());
   size_t deleted = 0;
+  bool helps_again = false;  // to say this again
   for (const std::string& other : others) {
     const absl::Status status = DeleteShard(node, other, &is_gone);
     if (status.ok()) ++deleted;
+    if (!is_gone) helps_again = true;
     // Of one that was deleted while a server was away, columns are left there: that was told then.
     if (status.ok() || absl::IsNotFound(status)) continue;
     absl::StrAppend(&left, left.empty() ? "" : "; ", "shard ", objfs::PlaceOfShard(other).shard,
@@ -364,7 +369,8 @@ absl::Status DeleteVolume(runtime::Node& node, const VolumeSets& sets, const std
   if (deleted == 0 && absl::IsNotFound(first) && left.empty()) return first;
   if (left.empty()) return absl::OkStatus();
   return absl::UnavailableError(
-      absl::StrCat("volume '", name, "' is gone, but not all of it: ", left));
+      absl::StrCat("volume '", name, "' is gone, but not all of it: ", left,
+                   helps_again ? ". Say this again when all its servers run" : ""));
 }
 
 // A server that keeps the volume's names and inodes, whoever answers for it.
