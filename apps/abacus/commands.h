@@ -101,8 +101,8 @@ struct RepairOptions {
   ClientOptions client;
   What what = What::kStatus;
   std::string name;
-  std::string json;  // kStatus
-  std::string to;    // kRebuild: a server that takes the place of the one that is lost; empty: none
+  std::string json;
+  std::string to;  // kRebuild: a server that takes the place of the one that is lost; empty: none
 };
 // kExitNo: not all files are whole.
 int RepairCommand(const RepairOptions& options);

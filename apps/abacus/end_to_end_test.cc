@@ -436,6 +436,20 @@ TEST_F(EndToEndTest, CommandsOnWhatIsNotThereAreRefusedWithReasons) {
   EXPECT_THAT(explain.err, HasSubstr("7.41.3"));
 }
 
+TEST_F(EndToEndTest, WhatIsForVolumesOverSeveralServersSaysSoOfAnotherOne) {
+  StartServer();
+  ASSERT_EQ(RunAbacus({"volume", "create", server_->option(), "alone"}).code, 0);
+  for (std::vector<std::string> command : {std::vector<std::string>{"volume", "status"},
+                                           std::vector<std::string>{"rebuild"},
+                                           std::vector<std::string>{"scrub"}}) {
+    command.insert(command.end(), {server_->option(), "alone"});
+    const Outcome outcome = RunAbacus(command);
+    EXPECT_EQ(outcome.code, 2) << command[0];
+    EXPECT_THAT(outcome.err, HasSubstr("'alone' was made without --servers")) << command[0];
+    EXPECT_THAT(outcome.err, HasSubstr("abacus fsck --volume alone")) << command[0];
+  }
+}
+
 TEST_F(EndToEndTest, TopTellsWhatASearchCostsWhileItRuns) {
   StartServer(kSlow);
   Store("text", Text(4000000));

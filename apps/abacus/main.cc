@@ -310,12 +310,12 @@ void CommandLine::AddVolumes() {
     CLI::App* added = Add(parent, name, what, [options] { return RepairCommand(*options); });
     AddClientOptions(added, &options->client);
     added->add_option("NAME", options->name, "the volume")->required();
+    AddJson(added, &options->json);
     return added;
   };
-  AddJson(add_repair(volume, "status",
-                     "of a volume over several servers: what answers, and which files are whole",
-                     &volume_status_, RepairOptions::What::kStatus),
-          &volume_status_.json);
+  add_repair(volume, "status",
+             "of a volume over several servers: what answers, and which files are whole",
+             &volume_status_, RepairOptions::What::kStatus);
   add_repair(&app_, "rebuild", "write anew what servers missed that were away", &rebuild_,
              RepairOptions::What::kRebuild)
       ->add_option("--to", rebuild_.to,

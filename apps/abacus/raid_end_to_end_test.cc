@@ -43,6 +43,13 @@ class RaidEndToEndTest : public RaidServersTest {
   nlohmann::json Status(int code) {
     return nlohmann::json::parse(StatusText(code), nullptr, false);
   }
+  // What `abacus rebuild home` or `scrub` says as JSON.
+  nlohmann::json Repaired(const std::string& command, Outcome* outcome) {
+    const std::string path = folder_.Path("repaired.json");
+    unlink(path.c_str());
+    *outcome = Abacus({command, "home", "--json", path});
+    return nlohmann::json::parse(folder_.Read("repaired.json"), nullptr, false);
+  }
 };
 
 TEST_F(RaidEndToEndTest, OneServerMayDieAndThenAnotherWhenTheFirstIsWholeAgain) {
@@ -76,10 +83,24 @@ TEST_F(RaidEndToEndTest, OneServerMayDieAndThenAnotherWhenTheFirstIsWholeAgain) 
   EXPECT_GT(Status(1)["degraded"], 0);
 
   Start(2, addresses_[2]);
-  ASSERT_TRUE(Eventually([&] { return Abacus({"rebuild", "home"}).code == 0; }));
+  Outcome repaired;
+  nlohmann::json told;
+  ASSERT_TRUE(Eventually([&] {
+    told = Repaired("rebuild", &repaired);
+    return repaired.code == 0;
+  })) << repaired.err;
+  ASSERT_TRUE(told.is_object());
+  EXPECT_EQ(told["volume"], "home");
+  EXPECT_EQ(told["failed"], 0);
+  EXPECT_TRUE(told["stripes_rebuilt"].is_number()) << told;
+  EXPECT_FALSE(told.contains("shard")) << "it has one only";
   EXPECT_EQ(Status(0)["whole"], 4);
-  const Outcome scrubbed = Abacus({"scrub", "home"});
-  EXPECT_EQ(scrubbed.code, 0) << scrubbed.out << scrubbed.err;
+  told = Repaired("scrub", &repaired);
+  EXPECT_EQ(repaired.code, 0) << repaired.out << repaired.err;
+  ASSERT_TRUE(told.is_object());
+  EXPECT_EQ(told["files"], 4);
+  EXPECT_GT(told["stripes"], 0);
+  EXPECT_EQ(told["damaged"], 0);
 
   Kill(3);
   const std::string second = Mount("second", "home");

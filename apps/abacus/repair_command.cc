@@ -314,13 +314,19 @@ absl::StatusOr<FoundSpread> FindSpread(runtime::Node& node, const std::string& n
   FoundSpread found{.name = name, .volume = {}, .servers = {}};
   ABACUS_ASSIGN_OR_RETURN(found.volume, VolumeOf(node, name));
   ABACUS_ASSIGN_OR_RETURN(const VolumeSets sets, VolumesOf(node));
+  bool is_on_one = false;
+  absl::Status silent;  // of servers that do not say
   for (const auto& set : sets) {
     const auto servers = set->Servers(name);
     if (servers.ok() && !servers->empty()) found.servers = *servers;
+    is_on_one = is_on_one || (servers.ok() && servers->empty());
+    if (!servers.ok() && !HasNone(servers.status())) silent.Update(servers.status());
   }
   if (!found.servers.empty()) return found;
-  return absl::FailedPreconditionError(
-      absl::StrCat("volume '", name, "' is on one server: it has nothing to repair"));
+  if (!is_on_one) ABACUS_RETURN_IF_ERROR(silent);
+  return absl::FailedPreconditionError(absl::StrCat(
+      "volume '", name, "' was made without --servers: status, rebuild and scrub are ",
+      "for volumes over several servers. To check it: abacus fsck --volume ", name, " HOST:PORT"));
 }
 
 // Calls `step` until it says that the file is done, and leaves the disks to others as long as it
@@ -429,6 +435,17 @@ int TellShard(runtime::Node& node, const std::string& name, nlohmann::json* told
   return files && IsMapWhole(*map) ? kExitOk : kExitNo;
 }
 
+// What was told of each shard; where there is one only, that is all.
+absl::Status SaveTold(const RepairOptions& options, const nlohmann::json& shards) {
+  nlohmann::json all = {{"volume", options.name}, {"shards", shards}};
+  if (shards.size() == 1) {
+    all = shards[0];
+    all.erase("shard");
+  }
+  if (options.json.empty() || all.empty()) return absl::OkStatus();
+  return WriteFile(options.json, all.dump(2) + "\n");
+}
+
 // Of all shards, whatever is the matter with some of them.
 int TellStatus(runtime::Node& node, const RepairOptions& options) {
   int code = kExitOk;
@@ -442,14 +459,8 @@ int TellStatus(runtime::Node& node, const RepairOptions& options) {
   };
   const absl::Status status = WithEachShard(node, options.name, work);
   if (!status.ok()) return Fail(status);
-  nlohmann::json all = {{"volume", options.name}, {"shards", shards}};
-  if (shards.size() == 1) {
-    all = shards[0];
-    all.erase("shard");
-  }
-  if (options.json.empty() || all.empty()) return code;
-  const absl::Status written = WriteFile(options.json, all.dump(2) + "\n");
-  return written.ok() ? code : Fail(written);
+  const absl::Status saved = SaveTold(options, shards);
+  return saved.ok() ? code : Fail(saved);
 }
 
 absl::Status IsOneAlready(const RepairOptions& options) {
@@ -516,13 +527,28 @@ void PrintRepaired(const RepairOptions& options, const RepairTotals& totals) {
   }
 }
 
-// `code`: the worst of all shards.
+nlohmann::json RepairedJson(const RepairOptions& options, const std::string& shard,
+                            const RepairTotals& totals) {
+  nlohmann::json json = nlohmann::json::parse(totals.Encode());
+  if (options.what == RepairOptions::What::kRebuild) {
+    json = {{"files", totals.files},
+            {"stripes_rebuilt", totals.stripes},
+            {"damaged", totals.damaged},
+            {"failed", totals.failed}};
+  }
+  json["volume"] = shard;
+  json["shard"] = objfs::PlaceOfShard(shard).shard;
+  return json;
+}
+
+// `code`: the worst of all shards. `told`: is added to.
 absl::Status RepairShard(runtime::Node& node, const std::string& shard,
-                         const RepairOptions& options, int* code) {
+                         const RepairOptions& options, int* code, nlohmann::json* told) {
   ABACUS_ASSIGN_OR_RETURN(FoundSpread found, FindSpread(node, shard));
   if (!options.to.empty()) ABACUS_RETURN_IF_ERROR(ReplaceLost(node, options, &found));
   ABACUS_ASSIGN_OR_RETURN(const RepairTotals totals, Repair(node, options, found));
   PrintRepaired(options, totals);
+  told->push_back(RepairedJson(options, shard, totals));
   if (totals.failed + totals.damaged > 0) *code = kExitNo;
   return absl::OkStatus();
 }
@@ -535,10 +561,14 @@ int RepairCommand(const RepairOptions& options) {
   runtime::Node& node = (*client)->node();
   if (options.what == RepairOptions::What::kStatus) return TellStatus(node, options);
   int code = kExitOk;
+  nlohmann::json told = nlohmann::json::array();
   ShardWork work;
-  work.run = [&](const std::string& shard) { return RepairShard(node, shard, options, &code); };
+  work.run = [&](const std::string& shard) {
+    return RepairShard(node, shard, options, &code, &told);
+  };
   absl::Status status = options.to.empty() ? absl::OkStatus() : CheckIsNew(node, options);
   if (status.ok()) status = WithEachShard(node, options.name, work);
+  if (status.ok()) status = SaveTold(options, told);
   return status.ok() ? code : Fail(status);
 }
 

@@ -120,6 +120,8 @@ absl::Status ScrubFile(objfs::FileSystem& files, ObjectId id, ScrubTotals* total
   return status;
 }
 
+std::string ScrubTotals::Encode() const { return TotalsJson(*this).dump(); }
+
 // -- how far it is --------------------------------------------------------------------------------
 
 std::string ScrubState::Encode() const {

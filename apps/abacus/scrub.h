@@ -33,6 +33,8 @@ struct ScrubTotals {
   uint64_t mismatched = 0;  // parities or copies that were made right
   uint64_t damaged = 0;     // stripes with more damage than can be repaired
   uint64_t partial = 0;     // stripes that a column was away of: not all was looked at
+
+  std::string Encode() const;  // as JSON
   bool operator==(const ScrubTotals&) const = default;
 };
 
