@@ -24,9 +24,12 @@ constexpr uint64_t kInnerHandles = (uint64_t{1} << kIdShardShift) - 1;
 // What came of joining a shard, for people who know the volume's name only.
 absl::Status OfJoining(const std::string& name, const absl::Status& status) {
   if (status.ok()) return status;
-  absl::Status of_shard(status.code(),
-                        absl::StrCat("cannot join '", name, "', a shard of the volume '",
-                                     PlaceOfShard(name).volume, "': ", status.message()));
+  const ShardPlace place = PlaceOfShard(name);
+  absl::Status of_shard(
+      status.code(),
+      absl::StrCat("cannot join shard ", place.shard, " of volume '", place.volume,
+                   "', and nobody joins the volume without it: ", status.message(),
+                   ". Which of its servers answer tells abacus volume status ", place.volume));
   status.ForEachPayload(
       [&](absl::string_view url, const absl::Cord& payload) { of_shard.SetPayload(url, payload); });
   return of_shard;
@@ -40,19 +43,21 @@ absl::Status CheckShards(const VolumeInfo& info, const FileSystem::Host& host) {
                      "this program knows 2 to ", kShardsMax, ": use the program of its servers"));
   }
   if (host.find_volume != nullptr) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("the volume '", volume, "' has ", info.shards, " shards, and whoever joins it ",
-                   "here can find none but '", info.name,
-                   "': join it by its servers, with FileSystem::Host::find_volume"));
+  return absl::FailedPreconditionError(absl::StrCat(
+      "volume '", volume, "' has ", info.shards, " shards, and this program looks for ",
+      "no others than '", info.name,
+      "': mount the volume from its servers: ", "abacus mount SERVER/", volume, " DIR"));
 }
 
 // Whether what was joined as that shard is the one that `first` is of one volume with.
 absl::Status CheckShard(const VolumeInfo& first, uint32_t shard, const VolumeInfo& joined) {
+  const std::string volume = PlaceOfShard(first.name).volume;
   const auto wrong = [&](const std::string& what) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("'", joined.name, "' is not shard ", shard, " of the volume '",
-                     PlaceOfShard(first.name).volume, "': ", what, ". Another volume was made by ",
-                     "that name, or not all shards were made: restore it, or delete the volume"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "'", joined.name, "' is not shard ", shard, " of the volume '", volume, "': ", what,
+        ". It is of another volume of that name, or of one that was not made to ",
+        "its end. Which servers have what tells abacus volume status ", volume,
+        "; what was not made to its end is removed by abacus volume delete ", volume));
   };
   if (joined.shards != first.shards) {
     return wrong(absl::StrCat("it says that there are ", joined.shards, " shards, and '",

@@ -13,6 +13,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "runtime/base/status.h"
 
@@ -35,6 +36,12 @@ absl::Status Synced(const std::string& path, int flags) {
 
 bool HasVacancy(const std::vector<std::string>& servers) {
   return std::any_of(servers.begin(), servers.end(), IsVacant);
+}
+
+std::string ServersText(const std::vector<std::string>& servers) {
+  std::vector<std::string> there = servers;
+  std::erase_if(there, IsVacant);
+  return absl::StrJoin(there, ", ");
 }
 
 absl::Status CheckServers(const std::vector<std::string>& servers, bool vacancies) {

@@ -40,6 +40,8 @@ struct ServerList {
 // Whether a volume can be over these servers. Errors: kInvalidArgument.
 // `vacancies`: places may be vacant.
 absl::Status CheckServers(const std::vector<std::string>& servers, bool vacancies = false);
+// The servers, as people are told of them: vacant places are none.
+std::string ServersText(const std::vector<std::string>& servers);
 // Whether one of the places is vacant.
 bool HasVacancy(const std::vector<std::string>& servers);
 

@@ -41,6 +41,7 @@ TEST(ServerListTest, AListWithAVacantPlaceIsOfVersionTwo) {
 
 TEST(ServerListTest, VacantPlacesAreNoServersAndNobodyNamesThem) {
   EXPECT_TRUE(CheckServers({"a:1", "-", "b:1", "-"}, /*vacancies=*/true).ok());
+  EXPECT_EQ(ServersText({"a:1", "-", "b:1", "-"}), "a:1, b:1");
   EXPECT_TRUE(absl::IsInvalidArgument(CheckServers({"a:1", "-", "b:1"})));
   EXPECT_TRUE(absl::IsInvalidArgument(CheckServers({"a:1", "-", "-"}, /*vacancies=*/true)));
 }

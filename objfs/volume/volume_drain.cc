@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "objfs/volume/shard.h"
 #include "objfs/volume/volume_set.h"
 #include "runtime/base/status.h"
@@ -134,10 +133,10 @@ absl::Status VolumeSet::DropAt(const KnownServers& known, const std::string& nam
   if (set.ok()) dropped = (*set)->DropColumns(name, key);
   if (set.ok() && known.mapped != nullptr) dropped.Update((*set)->DropCopy(name, key));
   if (dropped.ok()) return dropped;
-  return absl::UnavailableError(absl::StrCat(
-      "server ", server, " is none of volume '", name,
-      "' any more, but has not removed what it kept of it: there, remove ", name, ", .map-", name,
-      ", .row-", name, " and .columns-", name, "-* (", dropped.message(), ")"));
+  return absl::UnavailableError(absl::StrCat("server ", server, " is none of volume '", name,
+                                             "' any more, but has not removed what it kept of it: ",
+                                             LeftText(name, key, known.mapped != nullptr), " (",
+                                             dropped.message(), ")"));
 }
 
 absl::Status VolumeSet::RemoveServer(const std::string& name, const std::string& before) {
@@ -154,9 +153,8 @@ absl::Status VolumeSet::RemoveServer(const std::string& name, const std::string&
       ABACUS_RETURN_IF_ERROR(TellServers(known, name, row.servers));
       return DropAt(known, name, before);
     }
-    return absl::InvalidArgumentError(
-        absl::StrCat("'", before, "' is no server of volume '", name,
-                     "'; it has: ", absl::StrJoin(row.servers, ", ")));
+    return absl::InvalidArgumentError(absl::StrCat("'", before, "' is no server of volume '", name,
+                                                   "'; it has: ", ServersText(row.servers)));
   }
   const bool has_names = known.mapped == nullptr ? place == 0 : row.IsCopy(place);
   if (has_names) {

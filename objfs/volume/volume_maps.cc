@@ -281,9 +281,8 @@ absl::Status VolumeSet::DeleteMapped(MappedVolume& mapped, const std::string& na
     if (other.ok()) dropped.Update((*other)->DropColumns(name, key));
     if (dropped.ok()) continue;
     removed.Update(absl::UnavailableError(absl::StrCat(
-        "the volume is gone, but server ", servers[i],
-        " has not removed what it keeps of it: ", "there, remove ", name, ", .map-", name,
-        ", .row-", name, " and .columns-", name, "-* (", dropped.message(), ")")));
+        "the volume is gone, but server ", servers[i], " has not removed what it keeps of it: ",
+        LeftText(name, key, /*has_copy=*/true), " (", dropped.message(), ")")));
   }
   return removed;
 }

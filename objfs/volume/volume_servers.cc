@@ -11,7 +11,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "objfs/atomicity/log_file.h"
 #include "objfs/map/embedded_map.h"
 #include "objfs/raid/shared_columns.h"
@@ -98,6 +97,13 @@ VolumeSet::~VolumeSet() {
 
 std::string VolumeSet::ColumnsOf(const std::string& name, uint64_t key) const {
   return absl::StrCat(directory_, "/", kColumnsPrefix, name, "-", absl::Hex(key, absl::kZeroPad16));
+}
+
+std::string VolumeSet::LeftText(const std::string& name, uint64_t key, bool has_copy) {
+  const std::string copy =
+      has_copy ? absl::StrCat(name, ", .map-", name, ", .row-", name, " and ") : "";
+  return absl::StrCat("there, in the folder volumes of its --data, remove ", copy, kColumnsPrefix,
+                      name, "-", absl::Hex(key, absl::kZeroPad16), "*");
 }
 
 // Of all volumes where `name` is empty.
@@ -219,7 +225,7 @@ absl::StatusOr<std::vector<std::string>> VolumeSet::PlanServers(const std::strin
   const auto place = static_cast<uint32_t>(found - all.begin());
   if (!before.empty() && found == all.end()) {
     return absl::InvalidArgumentError(absl::StrCat("'", before, "' is no server of volume '", name,
-                                                   "'; it has: ", absl::StrJoin(all, ", ")));
+                                                   "'; it has: ", ServersText(all)));
   }
   if (found != all.end() && row.IsCopy(place)) {
     ABACUS_RETURN_IF_ERROR(CheckCopyCanGo(name, row, place));

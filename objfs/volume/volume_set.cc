@@ -185,12 +185,13 @@ absl::Status VolumeSet::OpenVolume(const std::string& name) {
 
 std::function<absl::StatusOr<Ref<Volume>>(uint32_t)> VolumeSet::ShardFinderOf(
     const std::string& name, size_t own, std::shared_ptr<const ServerAddresses> servers) {
-  const auto set_at = [reach = host_.reach, find = host_.find_set](
+  const auto set_at = [reach = host_.reach, find = host_.find_set,
+                       volume = PlaceOfShard(name).volume](
                           const std::string& address) -> absl::StatusOr<Ref<VolumeSet>> {
     if (find == nullptr) {
       return absl::FailedPreconditionError(
-          "the other shards of the volume are at servers, and a directory that no server keeps has "
-          "none");
+          absl::StrCat("the other shards of volume '", volume, "' are at its servers, and nobody ",
+                       "is asked here: mount it from them: abacus mount SERVER/", volume, " DIR"));
     }
     reach(address);
     return find(address);
@@ -342,7 +343,7 @@ absl::Status VolumeSet::Delete(const std::string& name) {
     if (dropped.ok()) continue;
     removed.Update(absl::UnavailableError(absl::StrCat(
         "the volume is gone, but server ", (*list)->servers[i], " has not removed its columns: ",
-        "there, remove ", ".columns-", name, "-* (", dropped.message(), ")")));
+        LeftText(name, (*list)->key, /*has_copy=*/false), " (", dropped.message(), ")")));
   }
   return removed;
 }

@@ -237,6 +237,9 @@ class VolumeSet final : public runtime::AnchoredObject {
   std::string QuotaOf(const std::string& name) const { return directory_ + "/.quota-" + name; }
   std::string ServersOf(const std::string& name) const { return directory_ + "/.servers-" + name; }
   std::string ColumnsOf(const std::string& name, uint64_t key) const;
+  // What people are to remove at another server, which could not: its columns, and its copy of
+  // names and inodes, where it may have one.
+  static std::string LeftText(const std::string& name, uint64_t key, bool has_copy);
   // The columns that are open here, with the log of groups on their disk.
   struct KeptColumns {
     std::shared_ptr<Disk> disk;  // these two as long as there is no log
