@@ -86,6 +86,7 @@ class Drain {
 
   runtime::Node& node_;
   const std::string name_;  // of the shard; what users are told to say has that of the volume
+  std::string what_;        // as they are told of it
   const VolumeOptions& options_;
   Ref<objfs::VolumeSet> set_;
   Ref<objfs::Volume> volume_;
@@ -105,6 +106,8 @@ class Drain {
 absl::Status Drain::Find() {
   ABACUS_ASSIGN_OR_RETURN(set_, FirstServerOf(node_, name_));
   ABACUS_ASSIGN_OR_RETURN(volume_, set_->Open(name_));
+  ABACUS_ASSIGN_OR_RETURN(const uint32_t shards, volume_->Shards());
+  what_ = shards > 1 ? ShardText(name_) : absl::StrCat("volume '", name_, "'");
   ABACUS_ASSIGN_OR_RETURN(map_, set_->Map(name_));
   from_ = PlaceOf(options_.before);
   return absl::OkStatus();
@@ -118,7 +121,7 @@ absl::Status Drain::CheckItCanGo() {
                                       [&](uint32_t place) { return place != map_.primary; });
   if (map_.primary == from_ && !other_copy) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "server ", options_.before, " answers for volume '", options_.name, "', and ",
+        "server ", options_.before, " answers for ", what_, ", and ",
         map_.copies.size() > 1
             ? "the other copy of its names and inodes is not current: see abacus volume status"
             : "alone has its names and inodes: it cannot be drained (a volume made with --map and "
@@ -144,7 +147,8 @@ absl::Status Drain::Run() {
   ABACUS_RETURN_IF_ERROR(Find());
   if (!IsServer(options_.before)) {
     ABACUS_RETURN_IF_ERROR(set_->RemoveServer(name_, options_.before));
-    printf("%s had left volume '%s'; now all know\n", options_.before.c_str(), name_.c_str());
+    printf("%s had left %s before; now its other servers know\n", options_.before.c_str(),
+           what_.c_str());
     return absl::OkStatus();
   }
   ABACUS_RETURN_IF_ERROR(CheckItCanGo());
@@ -160,20 +164,19 @@ absl::Status Drain::Run() {
   Leave();
   ABACUS_RETURN_IF_ERROR(moved);
   ABACUS_RETURN_IF_ERROR(set_->RemoveServer(name_, options_.before));
-  printf("%zu files moved; %s is none of volume '%s' any more\n", moved_, options_.before.c_str(),
-         name_.c_str());
+  printf("%zu files moved; %s is no server of %s any more\n", moved_, options_.before.c_str(),
+         what_.c_str());
   return absl::OkStatus();
 }
 
 absl::Status Drain::HandOver() {
   if (map_.primary != from_) return absl::OkStatus();
-  printf("%s answers for volume '%s': another server takes over\n", options_.before.c_str(),
-         name_.c_str());
+  printf("%s answers for %s: another server takes over\n", options_.before.c_str(), what_.c_str());
   ABACUS_RETURN_IF_ERROR(set_->HandOver(name_));
   ABACUS_RETURN_IF_ERROR(Find());
   if (map_.primary != from_) return absl::OkStatus();
   return absl::UnavailableError(
-      absl::StrCat("server ", options_.before, " answers for the volume again; try again"));
+      absl::StrCat("server ", options_.before, " answers for ", what_, " again; try again"));
 }
 
 // Until all that keep names and inodes are current again.
@@ -274,8 +277,8 @@ absl::Status Drain::MoveFiles() {
   if (files.empty()) return absl::OkStatus();
   return absl::UnavailableError(
       absl::StrCat(files.size(), " files have a column at server ", options_.before, " still, ",
-                   moved_, " were moved; it stays one of volume '", name_, "'. abacus scrub ",
-                   options_.name, " repairs what is damaged; then say this again"));
+                   moved_, " were moved; it stays one of ", what_, ". abacus scrub ", options_.name,
+                   " repairs what is damaged; then say this again"));
 }
 
 void Drain::Show(uint64_t bytes_of_this) {
@@ -397,7 +400,10 @@ int DrainCommand(const VolumeOptions& options) {
   if (!client.ok()) return Fail(client.status());
   const absl::Status status = DrainAll((*client)->node(), options);
   if (!status.ok()) return Fail(status);
-  printf("%s can be switched off\n", options.before.c_str());
+  printf(
+      "%s keeps nothing of volume '%s' any more; once that is so of all volumes, it can be "
+      "switched off\n",
+      options.before.c_str(), options.name.c_str());
   return kExitOk;
 }
 

@@ -130,7 +130,9 @@ class ShardsCheck {
       if (check->look.shard != shard || check->look.count != count_) {
         return At(shard, absl::FailedPreconditionError(absl::StrCat(
                              "it says that it is shard ", check->look.shard, " of ",
-                             check->look.count, ", and shard 0 that there are ", count_)));
+                             check->look.count, ", and shard 0 that there are ", count_,
+                             ": it is of another volume of that name. Which servers have what ",
+                             "tells abacus volume status ", options_.volume)));
       }
       looks.push_back(std::move(check->look));
       checks_.push_back(*std::move(check));
@@ -222,6 +224,27 @@ absl::Status CheckAt(ClientNode& client, const FsckOptions& options,
   return absl::OkStatus();
 }
 
+// Of the server that answers for a volume over several, or a shard of one; empty: it is not known.
+std::string AddressFor(runtime::Node& node, const std::string& name) {
+  const auto set = FirstServerOf(node, name);
+  if (!set.ok()) return "";
+  const absl::StatusOr<objfs::MapReport> map = (*set)->Map(name);
+  const bool is_known = map.ok() && map->primary < map->servers.size();
+  return is_known ? map->servers[map->primary] : "";
+}
+
+// What repairs what is left after a check of `name`.
+std::string NextStep(ClientNode& client, const FsckOptions& options, const std::string& name) {
+  if (!options.repair) {
+    return absl::StrCat("abacus fsck --repair --volume ", options.volume, " ",
+                        options.client.servers.front());
+  }
+  const std::string address = AddressFor(client.node(), name);
+  return absl::StrCat("stop its server", address.empty() ? "" : " at " + address,
+                      ", then there, with its --data as DIRECTORY: abacus fsck DIRECTORY --volume ",
+                      name, " --repair");
+}
+
 }  // namespace
 
 int FsckOnline(const FsckOptions& options) {
@@ -231,13 +254,10 @@ int FsckOnline(const FsckOptions& options) {
   const absl::Status status = CheckAt(**client, options, &checked);
   if (!status.ok()) return FailFsck(status);
   for (const CheckedVolume& volume : checked) {
-    const std::string again =
-        options.repair ? absl::StrCat("stop the server, then: abacus fsck DIRECTORY --volume ",
-                                      volume.name, " --repair")
-                       : absl::StrCat("abacus fsck --repair --volume ", options.volume, " ",
-                                      options.client.servers.front());
-    PrintTotals(volume, options, again);
-    PrintNotFollowed(volume, "they are more than are compared at once");
+    const bool is_left = volume.report.left() > 0;
+    PrintTotals(volume, options, is_left ? NextStep(**client, options, volume.name) : "");
+    PrintNotFollowed(volume, absl::StrCat("a shard tells of ", objfs::ShardLook::kToldMax,
+                                          " objects at most, and no more are compared"));
   }
   return FinishFsck(checked, options);
 }

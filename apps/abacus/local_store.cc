@@ -8,10 +8,16 @@
 #include "absl/strings/str_cat.h"
 #include "apps/abacus/client_node.h"
 #include "apps/abacus/volumes.h"
+#include "objfs/volume/shard.h"
 #include "runtime/base/status.h"
 #include "runtime/transport/no_transport.h"
 
 namespace abacus::apps {
+namespace {
+
+constexpr char kWayToSay[] = "-o volume=NAME";
+
+}  // namespace
 
 LocalStore::LocalStore(std::unique_ptr<runtime::DataDirectory> directory,
                        const runtime::Config::Cache& cache)
@@ -48,7 +54,19 @@ absl::StatusOr<std::unique_ptr<LocalStore>> LocalStore::Open(const std::string& 
 }
 
 absl::StatusOr<runtime::Ref<objfs::Volume>> LocalStore::VolumeNamed(const std::string& name) {
-  return VolumeIn({volumes_}, name, "-o volume=NAME");
+  ABACUS_ASSIGN_OR_RETURN(const std::vector<objfs::VolumeSummary> all, volumes_->List());
+  const std::string wanted = objfs::PlaceOfShard(name).volume;
+  std::string of_shards;  // of which there are shards, and not what is meant
+  for (const objfs::VolumeSummary& one : all) {
+    const objfs::ShardPlace place = objfs::PlaceOfShard(one.name);
+    const bool is_meant = name.empty() ? place.shard == 0 : one.name == name;
+    if (is_meant) return VolumeIn({volumes_}, name, kWayToSay);
+    if (name.empty() || place.volume == wanted) of_shards = place.volume;
+  }
+  if (of_shards.empty()) return VolumeIn({volumes_}, name, kWayToSay);
+  return absl::NotFoundError(absl::StrCat("this directory has some shards of volume '", of_shards,
+                                          "' only: mount it from its servers: abacus mount SERVER/",
+                                          of_shards, " DIR"));
 }
 
 objfs::FileSystem::Host LocalStore::Host() {

@@ -29,7 +29,9 @@ class LocalStore {
                                                           const runtime::Config::Cache& cache);
   ~LocalStore();
 
-  // One of its volumes; where `name` is empty, the only one that there is.
+  // One of its volumes, or shards; where `name` is empty, the only volume that there is.
+  // Errors: as VolumeIn(). kNotFound - of its shards there are others only; the message tells the
+  //         way out.
   absl::StatusOr<runtime::Ref<objfs::Volume>> VolumeNamed(const std::string& name);
   objfs::FileSystem::Host Host();
 

@@ -41,8 +41,9 @@ bool IsMapWhole(const MapReport& map) {
 
 std::string MapText(const MapReport& map) {
   if (map.url.empty()) {
-    return absl::StrCat("map: at the first server, ", AddressAt(map, 0),
-                        ", which nobody can replace: while it is down nothing is served\n");
+    return absl::StrCat("map: at its first server, ", AddressAt(map, 0),
+                        ", which nobody can replace: while that is down nothing of it is served, ",
+                        "and the volume cannot be mounted anew\n");
   }
   std::string text = absl::StrCat("map: ", map.url);
   if (map.epoch == 0) {

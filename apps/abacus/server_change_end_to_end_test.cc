@@ -229,12 +229,14 @@ TEST_F(ServerChangeTest, AServerThatLivesIsDrainedAndMayBeSwitchedOff) {
   done = true;
   writing.join();
   ASSERT_EQ(drained.code, 0) << drained.out << drained.err;
-  EXPECT_THAT(drained.out, HasSubstr("can be switched off"));
+  EXPECT_THAT(drained.out, HasSubstr(addresses_[2] + " keeps nothing of volume 'home' any more"));
   const nlohmann::json status = Status(0);
   EXPECT_EQ(status["whole"], status["files"]);
   EXPECT_EQ(status.dump().find(addresses_[2]), std::string::npos);
   EXPECT_FALSE(HasColumns(folder_.Path("columns2")));
-  EXPECT_THAT(drain(addresses_[2], spare).err, HasSubstr("no server of volume"));
+  const std::string gone = drain(addresses_[2], spare).err;
+  EXPECT_THAT(gone, HasSubstr("no server of volume"));
+  EXPECT_EQ(gone.find("-,"), std::string::npos) << "its vacant place is no server: " << gone;
 
   Kill(2);
   ExpectAll(mount);

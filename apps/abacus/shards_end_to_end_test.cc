@@ -315,7 +315,7 @@ TEST_F(MappedShardsTest, ServersAreReplacedAndDrainedForAllShards) {
   const Outcome drained = Abacus({"volume", "drain", "home", addresses_[1], "--to", spare});
   ASSERT_EQ(drained.code, 0) << drained.out << drained.err;
   EXPECT_THAT(drained.out, HasSubstr("shard 2 of volume 'home'"));
-  EXPECT_THAT(drained.out, HasSubstr("can be switched off"));
+  EXPECT_THAT(drained.out, HasSubstr(addresses_[1] + " keeps nothing of volume 'home' any more"));
   // A server reads the map at its own times, and may have read it just before.
   EXPECT_TRUE(Eventually([&] { return IsWhole(0) && !absl::StrContains(told_, addresses_[1]); }))
       << told_;
@@ -354,7 +354,7 @@ TEST_F(PlainShardsTest, WithoutAMapAShardIsAwayWithItsServerAndTheOthersAreNot) 
   const Outcome kept = Abacus({"volume", "drain", "home", addresses_[1], "--to", addresses_[2]});
   EXPECT_EQ(kept.code, 2);
   EXPECT_THAT(kept.err, HasSubstr(absl::StrCat("shard 1 of volume 'home': server ", addresses_[1],
-                                               " answers for volume 'home'")));
+                                               " answers for shard 1 of volume 'home'")));
   EXPECT_THAT(kept.out, Not(HasSubstr("files moved")));
   for (const nlohmann::json& shard : StatusOf(0)["shards"]) {
     EXPECT_EQ(shard["servers"].size(), kServers) << told_;
@@ -374,6 +374,14 @@ TEST_F(PlainShardsTest, WithoutAMapAShardIsAwayWithItsServerAndTheOthersAreNot) 
   nlohmann::json listed = ListedHome();
   EXPECT_EQ(listed["by_shard"].size(), 1u) << told_;
   EXPECT_THAT(told_, HasSubstr("1 of 2"));
+  // What its directory has of the volume is nothing to be mounted, and living.
+  for (const char* words : {"rw", "volume=home"}) {
+    const Outcome local =
+        Abacus({"mount", "--local", folder_.Path(DataOf(1)), folder_.Path("none"), "-o", words});
+    EXPECT_EQ(local.code, 2) << words;
+    EXPECT_THAT(local.err, HasSubstr("some shards of volume 'home' only")) << words;
+    EXPECT_THAT(local.err, Not(HasSubstr("delete"))) << words;
+  }
   Restart(1);
   EXPECT_TRUE(Eventually([&] { return TryPut(there + "/late", "late") == 0; }));
   EXPECT_EQ(Get(there + "/file"), "one");
@@ -385,7 +393,7 @@ TEST_F(PlainShardsTest, WithoutAMapAShardIsAwayWithItsServerAndTheOthersAreNot) 
 }
 
 TEST_F(PlainShardsTest, WhatCannotBeIsToldAndNothingIsMade) {
-  for (const char* shards : {"0", "4", "17"}) {
+  for (const char* shards : {"0", "1", "4", "17"}) {
     const Outcome refused = Create(shards);
     EXPECT_EQ(refused.code, 2) << shards;
     EXPECT_THAT(refused.err, HasSubstr("--metadata-shards takes 2 to 16")) << shards;

@@ -369,8 +369,8 @@ std::string ShardText(const std::string& name) {
 
 std::string LeftShardsText(const std::string& name) {
   return absl::StrCat("shards of a volume '", name,
-                      "' are there that a creation or a deletion has left which was broken off: ",
-                      "abacus volume delete ", name);
+                      "' are left of a creation or deletion that was interrupted. If nobody is ",
+                      "creating it now, remove them: abacus volume delete ", name);
 }
 
 absl::StatusOr<std::vector<std::string>> ShardNames(runtime::Node& node, const std::string& name) {
@@ -432,7 +432,7 @@ absl::Status WithShards(const std::vector<std::string>& names, const ShardWork& 
   ABACUS_RETURN_IF_ERROR(failed);
   if (done_before.size() == names.size()) return done_before.front();
   for (const absl::Status& status : done_before) {
-    fprintf(stderr, "%s\n", std::string(status.message()).c_str());
+    fprintf(stderr, "done before: %s\n", std::string(status.message()).c_str());
   }
   return absl::OkStatus();
 }
@@ -469,8 +469,8 @@ absl::StatusOr<Ref<Volume>> VolumeIn(const VolumeSets& sets, const std::string& 
   if (of_shards.contains(name)) {
     return absl::NotFoundError(absl::StrCat(
         "of volume '", name, "' there are other shards only: its first one is at another server, ",
-        "or these are left of a creation or a deletion that was broken off, and go by: ",
-        "abacus volume delete ", name));
+        "or these are left of a creation or deletion that was interrupted. In that case, and with ",
+        "all servers of the volume running, remove them: abacus volume delete ", name));
   }
   if (names.empty()) {
     return absl::NotFoundError(absl::StrCat(

@@ -111,10 +111,12 @@ TEST_F(VolumesTest, ShardsOfACreationThatWasBrokenOffAreNoVolume) {
   const absl::Status left = ShardNames(*client_, "home").status();
   EXPECT_TRUE(absl::IsNotFound(left)) << left;
   EXPECT_THAT(Message(left), HasSubstr("there is no volume 'home', but"));
+  EXPECT_THAT(Message(left), HasSubstr("If nobody is creating it now"));
   EXPECT_THAT(Message(left), HasSubstr("abacus volume delete home"));
   const absl::Status other = VolumeIn({sets_[1]}, "home", "SERVER/VOLUME").status();
   EXPECT_TRUE(absl::IsNotFound(other)) << other;
   EXPECT_THAT(Message(other), HasSubstr("its first one is at another server"));
+  EXPECT_THAT(Message(other), HasSubstr("all servers of the volume running"));
   EXPECT_THAT(Message(other), HasSubstr("abacus volume delete home"));
 
   // The first one was made, and not told yet that it is one of several.
@@ -186,7 +188,10 @@ TEST(WithShardsTest, WorkThatGoesOnTellsTheFirstErrorAtTheEnd) {
 }
 
 TEST(WithShardsTest, WhatWasDoneBeforeIsNoErrorWhereSomethingWasToBeDone) {
+  ::testing::internal::CaptureStderr();
   EXPECT_TRUE(Answers({Known(), Done()}).Run(KnownWasDone()).ok());
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(),
+            "done before: shard 0 of volume 'home': known\n");
   EXPECT_TRUE(Answers({Done(), Known()}).Run(KnownWasDone()).ok());
   EXPECT_EQ(Text(Answers({Known(), Known()}).Run(KnownWasDone())),
             "shard 0 of volume 'home': known");
