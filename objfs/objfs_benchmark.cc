@@ -178,7 +178,7 @@ void Store(runtime::BenchReport& report) {
 
 struct Arguments {
   std::string json, only;
-  bool quick = false;
+  bool quick = false, strict = false;
 };
 
 int Run(const Arguments& arguments) {
@@ -222,11 +222,7 @@ int Run(const Arguments& arguments) {
     std::cerr << "\n";
     return 2;
   }
-  std::cout << report.ToText();
-  if (arguments.json.empty()) return 0;
-  const absl::Status written = report.WriteJson(arguments.json);
-  if (!written.ok()) std::cerr << written << "\n";
-  return written.ok() ? 0 : 1;
+  return runtime::FinishBench(report, arguments.json, arguments.strict);
 }
 
 }  // namespace
@@ -245,10 +241,13 @@ int main(int argc, char** argv) {
     const std::string option = argv[i];
     if (option == "--quick") {
       arguments.quick = true;
+    } else if (option == "--strict") {
+      arguments.strict = true;
     } else if ((option == "--json" || option == "--only") && i + 1 < argc) {
       (option == "--json" ? arguments.json : arguments.only) = argv[++i];
     } else {
-      std::cerr << "usage: abacus_objfs_benchmark [--json FILE] [--only PART] [--quick]\n";
+      std::cerr << "usage: abacus_objfs_benchmark [--strict] [--json FILE] [--only PART] "
+                   "[--quick]\n";
       return 2;
     }
   }

@@ -139,6 +139,7 @@ class ServedDirectory final : public BenchMount {
     for (size_t i = 0; i + 1 < children_.size(); ++i) pids.push_back(children_[i]->pid());
     return pids;
   }
+  std::vector<std::string> addresses() const override { return addresses_; }
 
   std::string Under(const std::string& name) const { return absl::StrCat(folder_, "/", name); }
   absl::Status Begin(const std::vector<std::string>& words, const std::function<bool()>& is_up) {
@@ -159,12 +160,14 @@ class ServedDirectory final : public BenchMount {
                                 "--listen", "127.0.0.1:0", "--ready-file", ready},
                                [&] { return !TextOf(ready).empty(); });
     if (!begun.ok()) return begun;
-    return std::string(absl::StripAsciiWhitespace(TextOf(ready)));
+    addresses_.emplace_back(absl::StripAsciiWhitespace(TextOf(ready)));
+    return addresses_.back();
   }
 
  private:
   const std::string folder_, path_;
   std::vector<std::unique_ptr<Child>> children_;
+  std::vector<std::string> addresses_;  // of those that are servers
 };
 
 absl::StatusOr<std::unique_ptr<BenchMount>> OrError(const absl::Status& begun,
@@ -323,10 +326,11 @@ absl::StatusOr<std::unique_ptr<BenchMount>> BenchRemote(const BenchPlace& place,
   const auto address = mount->BeginServer(place.program);
   if (!address.ok()) return address.status();
   const absl::Status made =
-      RunProgram({place.program, "volume", "create", "bench", "--server", *address});
+      RunProgram({place.program, "volume", "create", kBenchVolume, "--server", *address});
   if (!made.ok()) return made;
   std::vector<std::string> words =
-      WithStack({place.program, "mount", "--foreground", *address + "/bench", mount->path()},
+      WithStack({place.program, "mount", "--foreground", absl::StrCat(*address, "/", kBenchVolume),
+                 mount->path()},
                 stack.empty() ? "isolation/storage" : stack);
   if (!option.empty()) words.insert(words.end(), {"-o", option});
   const absl::Status begun = mount->BeginMount(words);
@@ -334,19 +338,21 @@ absl::StatusOr<std::unique_ptr<BenchMount>> BenchRemote(const BenchPlace& place,
 }
 
 absl::StatusOr<std::unique_ptr<BenchMount>> BenchSpread(const BenchPlace& place, size_t servers,
-                                                        const std::string& stack) {
+                                                        const std::string& stack, size_t spares) {
   auto mount = std::make_unique<ServedDirectory>(place, "spread");
   std::vector<std::string> addresses;
-  for (size_t i = 0; i < servers; ++i) {
+  for (size_t i = 0; i < servers + spares; ++i) {
     const auto address = mount->BeginServer(place.program);
     if (!address.ok()) return address.status();
-    addresses.push_back(*address);
+    if (i < servers) addresses.push_back(*address);
   }
-  const absl::Status made = RunProgram(
-      {place.program, "volume", "create", "bench", "--servers", absl::StrJoin(addresses, ",")});
+  const absl::Status made = RunProgram({place.program, "volume", "create", kBenchVolume,
+                                        "--servers", absl::StrJoin(addresses, ",")});
   if (!made.ok()) return made;
-  const absl::Status begun = mount->BeginMount(WithStack(
-      {place.program, "mount", "--foreground", addresses[0] + "/bench", mount->path()}, stack));
+  const absl::Status begun =
+      mount->BeginMount(WithStack({place.program, "mount", "--foreground",
+                                   absl::StrCat(addresses[0], "/", kBenchVolume), mount->path()},
+                                  stack));
   return OrError(begun, std::move(mount));
 }
 

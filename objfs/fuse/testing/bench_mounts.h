@@ -24,6 +24,8 @@ class BenchMount {
   virtual pid_t server() const { return -1; }
   // The processes behind it that keep the bytes, where they are several.
   virtual std::vector<pid_t> servers() const { return {}; }
+  // Where these are asked for something, in the same order.
+  virtual std::vector<std::string> addresses() const { return {}; }
 };
 
 // Where the programs and the files of the mounts are. `folder` is on the disk that all are
@@ -46,9 +48,12 @@ absl::StatusOr<std::unique_ptr<BenchMount>> BenchLocal(const BenchPlace& place,
 absl::StatusOr<std::unique_ptr<BenchMount>> BenchRemote(const BenchPlace& place,
                                                         const std::string& stack,
                                                         const std::string& option = "");
-// `servers` server processes, a volume over them, and a mount.
+// `servers` server processes, volume kBenchVolume over them, and a mount. `spares`: so many servers
+// more, behind them, that have no part in the volume yet.
+inline constexpr char kBenchVolume[] = "bench";
 absl::StatusOr<std::unique_ptr<BenchMount>> BenchSpread(const BenchPlace& place, size_t servers,
-                                                        const std::string& stack);
+                                                        const std::string& stack,
+                                                        size_t spares = 0);
 // A brick, or dispersed ones of which any may be lost, on this machine: a server in namespaces of
 // its own (network, processes, and what is mounted over the folders where it keeps its state), so
 // that nothing of it is left. Errors: kNotFound - the programs are not installed. kPermissionDenied

@@ -2,10 +2,12 @@
 
 #include <signal.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <functional>
+#include <future>
 #include <iostream>
 #include <map>
 #include <memory>
@@ -108,6 +110,130 @@ void MeasureMounts(runtime::BenchReport& report, const BenchPlace& place,
                rows);
 }
 
+constexpr size_t kSpreadServers = 5;
+constexpr char kSpreadStack[] = "raid5/(isolation/storage)*5";
+constexpr double kMiBPerByte = 1.0 / (1 << 20);
+constexpr double kSpreadGoal = 0.5;
+
+runtime::BenchRow AtLeastHalf(std::string name, std::string unit, double value,
+                              std::string baseline_name, double baseline) {
+  return {.name = std::move(name),
+          .value = value,
+          .unit = std::move(unit),
+          .baseline_name = std::move(baseline_name),
+          .baseline = baseline,
+          .ratio = value / baseline,
+          .goal = absl::StrCat(">= ", kSpreadGoal, " x"),
+          .met = value >= kSpreadGoal * baseline};
+}
+
+void DegradedReads(runtime::BenchReport& report, const BenchPlace& place, uint64_t bytes) {
+  const Made mount = testing::BenchSpread(place, kSpreadServers, kSpreadStack);
+  if (!mount.ok()) {
+    report.Note(absl::StrCat("no degraded reads: ", mount.status().message()));
+    return;
+  }
+  const std::string file = (*mount)->path() + "/large";
+  testing::SyncedWrite(file, bytes);
+  const double healthy = testing::SequentialRead(file, bytes) * kMiBPerByte;
+  kill((*mount)->servers().back(), SIGKILL);
+  testing::SequentialRead(file, bytes);  // finds it dead
+  const double degraded = testing::SequentialRead(file, bytes) * kMiBPerByte;
+  report.Add(AtLeastHalf("sequential read of 1 MiB, one server dead, raid5 4+1", "MiB/s", degraded,
+                         "all servers there", healthy));
+}
+
+// A file over servers, one after the other of which is lost for good.
+class LosingFile {
+ public:
+  // `mount` has spare servers behind kSpreadServers, and outlives it.
+  LosingFile(const BenchPlace& place, const BenchMount& mount, uint64_t bytes)
+      : place_(place), mount_(mount), bytes_(bytes), path_(mount.path() + "/large") {
+    testing::SyncedWrite(path_, bytes_);
+  }
+
+  // Kills a server. An empty one is in its place then, so that the file lacks a column.
+  void Lose(size_t server) {
+    const std::vector<std::string> addresses = mount_.addresses();
+    kill(mount_.servers()[server], SIGKILL);
+    testing::SequentialRead(path_, bytes_);  // finds it dead, which takes seconds
+    Must(Abacus({"volume", "replace-server", testing::kBenchVolume, addresses[server],
+                 addresses.at(spare_++), "--force"}));
+    if (IsWhole()) throw testing::BenchError("a file is whole of which a server was lost");
+  }
+  absl::Status Rebuild() const { return Abacus({"rebuild", testing::kBenchVolume}); }
+  // Throws where it was not rebuilt.
+  void CheckRebuilt(const absl::Status& rebuilt) const {
+    Must(rebuilt);
+    if (!IsWhole()) throw testing::BenchError("a rebuild has left something");
+  }
+
+ private:
+  static void Must(const absl::Status& status) {
+    if (!status.ok()) throw testing::BenchError(status.ToString());
+  }
+  absl::Status Abacus(std::vector<std::string> words) const {
+    words.insert(words.begin(), place_.program);
+    words.insert(words.end(), {"--server", mount_.addresses()[0]});
+    return testing::RunProgram(words);
+  }
+  bool IsWhole() const { return Abacus({"volume", "status", testing::kBenchVolume}).ok(); }
+
+  const BenchPlace& place_;
+  const BenchMount& mount_;
+  const uint64_t bytes_;
+  const std::string path_;
+  size_t spare_ = kSpreadServers;
+};
+
+void RebuildAlone(runtime::BenchReport& report, const BenchPlace& place, LosingFile& file,
+                  uint64_t column_bytes) {
+  file.Lose(kSpreadServers - 1);
+  const auto begin = std::chrono::steady_clock::now();
+  const absl::Status rebuilt = file.Rebuild();
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  file.CheckRebuilt(rebuilt);
+  const std::string raw = place.folder + "/raw";
+  const double disk = testing::SyncedWrite(raw, column_bytes);
+  std::filesystem::remove(raw);
+  const double link = testing::LoopbackStream(column_bytes);
+  const double rate = static_cast<double>(column_bytes) / took.count();
+  report.Add(AtLeastHalf("rebuild of a column, raid5 4+1", "MiB/s", rate * kMiBPerByte,
+                         disk < link ? "raw disk, synced at the end" : "loopback link",
+                         std::min(disk, link) * kMiBPerByte));
+}
+
+void WritesBesideRebuild(runtime::BenchReport& report, const BenchMount& mount, LosingFile& file,
+                         const MountBenchSizes& sizes) {
+  file.Lose(kSpreadServers - 2);
+  // It is made with all servers there, and so lacks nothing.
+  const std::string beside = mount.path() + "/beside";
+  const uint64_t bytes = sizes.rebuilt_bytes() / 4;
+  testing::SyncedWrite(beside, bytes);
+  const double alone = testing::SyncedRandomWrites(beside, bytes, sizes.synced_writes());
+  auto rebuilt = std::async(std::launch::async, [&file] { return file.Rebuild(); });
+  const double both = testing::SyncedRandomWritesWhile(beside, bytes, [&rebuilt] {
+    return rebuilt.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
+  });
+  file.CheckRebuilt(rebuilt.get());
+  report.Add(AtLeastHalf("synced write of 4 KiB beside a rebuild, raid5 4+1", "1/s", both,
+                         "no rebuild", alone));
+}
+
+void Rebuilds(runtime::BenchReport& report, const BenchPlace& place, const MountBenchSizes& sizes) {
+  const Made mount = testing::BenchSpread(place, kSpreadServers, kSpreadStack, /*spares=*/2);
+  if (!mount.ok()) {
+    report.Note(absl::StrCat("no rebuild: ", mount.status().message()));
+    return;
+  }
+  report.Note(
+      "rebuild: abacus rebuild from its start to its end, of what an empty server lacks that is in "
+      "the place of a killed one; it rests as long as it works");
+  LosingFile file(place, **mount, sizes.rebuilt_bytes());
+  RebuildAlone(report, place, file, sizes.rebuilt_bytes() / (kSpreadServers - 1));
+  WritesBesideRebuild(report, **mount, file, sizes);
+}
+
 }  // namespace
 
 void MountReads(runtime::BenchReport& report, const BenchPlace& place,
@@ -149,19 +275,18 @@ void MountData(runtime::BenchReport& report, const BenchPlace& place,
                const MountBenchSizes& sizes) {
   const uint64_t bytes = sizes.file_bytes();
   const auto file = [](const BenchMount& mount) { return mount.path() + "/large"; };
-  constexpr double kMiB = 1.0 / (1 << 20);
   MeasureMounts(
       report, place,
       {
           {"sequential write of 1 MiB",
            "MiB/s",
-           kMiB,
+           kMiBPerByte,
            {{kLocal, 0.8}},
            true,
            [&](const BenchMount& at) { return testing::SequentialWrite(file(at), bytes); }},
           {"sequential read of 1 MiB",
            "MiB/s",
-           kMiB,
+           kMiBPerByte,
            {{kLocal, 0.8}},
            true,
            [&](const BenchMount& at) { return testing::SequentialRead(file(at), bytes); }},
@@ -233,26 +358,23 @@ void MountNames(runtime::BenchReport& report, const BenchPlace& place,
 
 void MountSpread(runtime::BenchReport& report, const BenchPlace& place,
                  const MountBenchSizes& sizes) {
-  constexpr size_t kServers = 5;
-  constexpr char kStack[] = "raid5/(isolation/storage)*5";
-  constexpr double kMiB = 1.0 / (1 << 20);
   const uint64_t bytes = sizes.file_bytes();
   const auto file = [](const BenchMount& mount) { return mount.path() + "/large"; };
   MountTable(report, kRemote, kSpread, kDispersed)
       .Measure(
           {{kRemote, [&] { return testing::BenchRemote(place, ""); }},
-           {kSpread, [&] { return testing::BenchSpread(place, kServers, kStack); }},
-           {kDispersed, [&] { return testing::BenchGluster(place, kServers); }}},
+           {kSpread, [&] { return testing::BenchSpread(place, kSpreadServers, kSpreadStack); }},
+           {kDispersed, [&] { return testing::BenchGluster(place, kSpreadServers); }}},
           {{"sequential write of 1 MiB, synced at the end",
             "MiB/s",
-            kMiB,
-            {{kSpread, 0.5}},
+            kMiBPerByte,
+            {{kSpread, kSpreadGoal}},
             true,
             [&](const BenchMount& at) { return testing::SyncedWrite(file(at), bytes); }},
            {"sequential read of 1 MiB",
             "MiB/s",
-            kMiB,
-            {{kSpread, 0.5}},
+            kMiBPerByte,
+            {{kSpread, kSpreadGoal}},
             true,
             [&](const BenchMount& at) { return testing::SequentialRead(file(at), bytes); }},
            {"random write of 4 KiB, each synced",
@@ -272,25 +394,8 @@ void MountSpread(runtime::BenchReport& report, const BenchPlace& place,
            {"create of an empty file", "1/s", 1, {}, true, [&](const BenchMount& at) {
               return testing::MakeFiles(at.path() + "/many", sizes.small_files());
             }}});
-  constexpr double kGoal = 0.5;
-  const Made mount = testing::BenchSpread(place, kServers, kStack);
-  if (!mount.ok()) {
-    report.Note(absl::StrCat("no degraded reads: ", mount.status().message()));
-    return;
-  }
-  testing::SyncedWrite(file(**mount), bytes);
-  const double healthy = testing::SequentialRead(file(**mount), bytes) * kMiB;
-  kill((*mount)->servers().back(), SIGKILL);
-  testing::SequentialRead(file(**mount), bytes);  // finds it dead
-  const double degraded = testing::SequentialRead(file(**mount), bytes) * kMiB;
-  report.Add({.name = "sequential read of 1 MiB, one server dead, raid5 4+1",
-              .value = degraded,
-              .unit = "MiB/s",
-              .baseline_name = "all servers there",
-              .baseline = healthy,
-              .ratio = degraded / healthy,
-              .goal = absl::StrCat(">= ", kGoal, " x"),
-              .met = degraded >= kGoal * healthy});
+  DegradedReads(report, place, bytes);
+  Rebuilds(report, place, sizes);
 }
 
 }  // namespace abacus::objfs

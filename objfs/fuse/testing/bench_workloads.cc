@@ -2,15 +2,19 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <functional>
+#include <future>
 #include <memory>
 #include <random>
 #include <vector>
@@ -39,6 +43,7 @@ class File {
  public:
   File(const std::string& path, int flags)
       : fd_(Checked(open(path.c_str(), flags | O_CLOEXEC, 0644), "open " + path)) {}
+  explicit File(int fd) : fd_(fd) {}
   ~File() { close(fd_); }
   File(const File&) = delete;
   File& operator=(const File&) = delete;
@@ -75,19 +80,23 @@ double WritesInOrder(const std::string& path, uint64_t file_bytes, bool synced) 
   });
 }
 
-double WritesAnywhere(const std::string& path, uint64_t file_bytes, int writes, bool synced) {
+// `goes_on`: whether there is one more, after so many.
+double WritesAnywhere(const std::string& path, uint64_t file_bytes, bool synced,
+                      const std::function<bool(int)>& goes_on) {
   const std::string bytes(kSmallBytes, 'y');
   std::minstd_rand random(19990719);
   const uint64_t places = file_bytes / kSmallBytes;
-  return PerSecond(writes, [&] {
+  int writes = 0;
+  const double passes = PerSecond(1, [&] {
     const File file(path, O_WRONLY);
-    for (int i = 0; i < writes; ++i) {
+    for (; goes_on(writes); ++writes) {
       const uint64_t at = random() % places * kSmallBytes;
       CheckWhole(pwrite(file, bytes.data(), bytes.size(), static_cast<off_t>(at)), bytes.size(),
                  "write " + path);
       if (synced) Checked(fdatasync(file), "fdatasync " + path);
     }
   });
+  return writes * passes;
 }
 
 }  // namespace
@@ -130,10 +139,14 @@ double SequentialRead(const std::string& path, uint64_t file_bytes) {
 }
 
 double RandomWrites(const std::string& path, uint64_t file_bytes, int writes) {
-  return WritesAnywhere(path, file_bytes, writes, false);
+  return WritesAnywhere(path, file_bytes, false, [writes](int done) { return done < writes; });
 }
 double SyncedRandomWrites(const std::string& path, uint64_t file_bytes, int writes) {
-  return WritesAnywhere(path, file_bytes, writes, true);
+  return WritesAnywhere(path, file_bytes, true, [writes](int done) { return done < writes; });
+}
+double SyncedRandomWritesWhile(const std::string& path, uint64_t file_bytes,
+                               const std::function<bool()>& goes_on) {
+  return WritesAnywhere(path, file_bytes, true, [&goes_on](int) { return goes_on(); });
 }
 
 double Churn(const std::string& directory, int files) {
@@ -205,6 +218,42 @@ double BytesOfAnOpenFile(const std::string& directory, int files, pid_t process)
     open_files.push_back(std::make_unique<File>(Name(directory, i), O_RDWR));
   }
   return (ResidentBytes(process) - before) / files;
+}
+
+double LoopbackStream(uint64_t bytes) {
+  sockaddr_in at{};
+  at.sin_family = AF_INET;
+  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t at_bytes = sizeof at;
+  const auto socket_of_tcp = [] {
+    return Checked(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), "socket");
+  };
+  const File listener(socket_of_tcp()), to(socket_of_tcp());
+  Checked(bind(listener, reinterpret_cast<const sockaddr*>(&at), sizeof at), "bind");
+  Checked(listen(listener, 1), "listen");
+  Checked(getsockname(listener, reinterpret_cast<sockaddr*>(&at), &at_bytes), "getsockname");
+  Checked(connect(to, reinterpret_cast<const sockaddr*>(&at), sizeof at), "connect");
+  const File from(Checked(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC), "accept"));
+  const std::string sent(kLargeBytes, 'x');
+  std::string got(kLargeBytes, '\0');
+  uint64_t arrived = 0;
+  const double rate = PerSecond(static_cast<double>(bytes), [&] {
+    const auto sender = std::async(std::launch::async, [&] {
+      ssize_t some = 0;
+      for (uint64_t left = bytes; left > 0; left -= static_cast<uint64_t>(some)) {
+        some = send(to, sent.data(), std::min<uint64_t>(left, sent.size()), MSG_NOSIGNAL);
+        if (some <= 0) return;
+      }
+    });
+    while (arrived < bytes) {
+      const ssize_t some = recv(from, got.data(), got.size(), 0);
+      if (some <= 0) break;
+      arrived += static_cast<uint64_t>(some);
+    }
+    shutdown(from, SHUT_RDWR);  // whoever still sends gives up
+  });
+  if (arrived == bytes) return rate;
+  throw BenchError(absl::StrCat("loopback: ", arrived, " of ", bytes, " bytes arrived"));
 }
 
 }  // namespace abacus::objfs::testing

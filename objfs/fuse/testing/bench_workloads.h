@@ -6,6 +6,7 @@
 // throws BenchError, so that mounts are taken away: a figure of half a workload is none.
 
 #include <cstdint>
+#include <functional>
 #include <stdexcept>
 #include <string>
 
@@ -33,6 +34,9 @@ double SyncedWrite(const std::string& file, uint64_t file_bytes);
 double RandomWrites(const std::string& file, uint64_t file_bytes, int writes);
 // Each with an fdatasync(2) of its own.
 double SyncedRandomWrites(const std::string& file, uint64_t file_bytes, int writes);
+// The same until `goes_on` is false, which is asked before each.
+double SyncedRandomWritesWhile(const std::string& file, uint64_t file_bytes,
+                               const std::function<bool()>& goes_on);
 
 // Create, write 4 KiB, close, unlink. Files a second.
 double Churn(const std::string& directory, int files);
@@ -51,6 +55,9 @@ void RemoveFiles(const std::string& directory, int files);
 // How many bytes of memory the process has more for each of `files` files (see MakeFiles) while
 // they are open.
 double BytesOfAnOpenFile(const std::string& directory, int files, pid_t process);
+
+// What the loopback link carries: bytes a second from one thread to another, by TCP.
+double LoopbackStream(uint64_t bytes);
 
 }  // namespace abacus::objfs::testing
 
