@@ -15,6 +15,7 @@ import report
 import results
 import table
 from definition import EXPERIMENTS, RUNS_MAX, ExperimentError
+from records import Store
 from runner import MachineError, Options, Runner, TopologyError, World
 from user_space import MARK
 
@@ -199,13 +200,65 @@ def select(words, root, options, say=lambda text: None):
     return pairs, not_runnable
 
 
+def _profiles(pairs, root, options):
+    """{an experiment's name: the Profile that it is run with}."""
+    return {experiment.name: definition.load_profile(options.profile or experiment.profile, root)
+            for experiment, _ in pairs}
+
+
+def _beside(pairs, root, options, say):
+    """({an experiment's name: [(experiment, row)]} that were not asked for and may have records in
+    the results folder, by whatever command; {its name: its Profile}).
+
+    What cannot be read of them is no reason not to do what was asked for: it is said.
+    """
+    asked = {row.path for _, row in pairs}
+    known = {experiment.name: experiment for experiment, _ in pairs}
+    found, profiles = {}, {}
+    for name in definition.names(root):
+        if not (Store(options.results).folder / name).is_dir():
+            continue
+        try:
+            experiment = known.get(name) or definition.load(root / name)
+            others = [(experiment, row) for row in _rows_of(experiment, [], options)
+                      if row.path not in asked]
+            profiles.update(_profiles(others, root, options))
+            found[name] = others
+        except ExperimentError as error:
+            say(f"{name} is left out of the results: {error}")
+    return found, profiles
+
+
+def _collect_beside(beside, runner, options):
+    """[RowResult] of them; what is no record is said."""
+    found = []
+    for name, pairs in beside.items():
+        try:
+            found += results.collect(pairs, runner.store, runner.wanted, options)
+        except ExperimentError as error:
+            runner.say(f"the rest of {name} is left out of the results: {error}")
+    return found
+
+
+def _in_order(found):
+    """As `all` has them, whatever was asked for."""
+    names = [of.name for of in definition.in_order(
+        {result.experiment.name: result.experiment for result in found}.values())]
+    return sorted(found, key=lambda result: (
+        names.index(result.experiment.name),
+        [row.name for row in result.experiment.rows].index(result.row.name)))
+
+
 def command_run(arguments, world, root, out):
     options = options_of(arguments)
-    pairs, not_runnable = select(arguments.words, root, options,
-                                 lambda text: print(f"experiment: {text}", file=out))
-    profiles = {experiment.name: definition.load_profile(options.profile or experiment.profile,
-                                                         root) for experiment, _ in pairs}
-    runner = Runner(world, options, profiles, manifest.commit(), out)
+
+    def say(text):
+        print(f"experiment: {text}", file=out)
+
+    pairs, not_runnable = select(arguments.words, root, options, say)
+    profiles = _profiles(pairs, root, options)
+    beside, profiles_beside = _beside(pairs, root, options, say)
+    runner = Runner(world, options, {**profiles_beside, **profiles}, manifest.commit(), out)
     jobs = [] if arguments.report_only else runner.jobs(pairs)
     used = list(dict.fromkeys(profiles.values())) or [
         definition.load_profile(options.profile or definition.PAPER_PROFILE, root)]
@@ -229,12 +282,18 @@ def command_run(arguments, world, root, out):
                               f"there are: {runner.store.told()}. Without --report-only it is run")
     have = {result.row.path for result in found}
     missing = [row.path for _, row in pairs if row.path not in have]
+    # The folder's results are those of all its records: `all` may have been run before this.
+    others = _collect_beside(beside, runner, options)
+    used = dict.fromkeys([*used, *(runner.profiles[of.experiment.name] for of in others)])
     made = results.make_manifest(options, runner, used, missing)
-    paths = report.write(options.results, found, not_runnable, made)
-    return _tell(found, runner, missing, paths, interrupted, out)
+    paths = report.write(options.results, _in_order([*found, *others]), not_runnable, made)
+    if others:
+        runner.say(f"{len(others)} row(s) that were run before are in the results too")
+    ran = f"{sum(result.whole for result in found)} of {len(pairs)} rows ran"
+    return _tell(found, runner, missing, ran, paths, interrupted, out)
 
 
-def _tell(found, runner, missing, paths, interrupted, out):
+def _tell(found, runner, missing, ran, paths, interrupted, out):
     """The end of a run: claims, what is missing, where the files are; the exit code."""
     outcomes = [(result, outcome) for result in found for outcome in result.outcomes]
     for result, outcome in outcomes:
@@ -251,7 +310,7 @@ def _tell(found, runner, missing, paths, interrupted, out):
     if missing:
         print(f"  no records: {', '.join(missing)}", file=out)
     held = sum(outcome.holds for _, outcome in outcomes)
-    print(f"{held} of {len(outcomes)} claims hold; " + ", ".join(map(str, paths)), file=out)
+    print(f"{ran}; {held} of {len(outcomes)} claims hold; " + ", ".join(map(str, paths)), file=out)
     if interrupted:
         return 128 + 2
     if runner.failures:

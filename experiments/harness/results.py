@@ -27,6 +27,11 @@ class RowResult:
     no_claim: str    # why there are none, or ""
     notes: tuple     # what a reader must know of the row's figures
 
+    @property
+    def whole(self):
+        """Whether there is a run of it at each of its placements."""
+        return all(self.evidence.records.get(placement) for placement in self.row.placements)
+
     def to_json(self):
         """The row as results.json has it."""
         placements = []

@@ -214,6 +214,52 @@ class RunnerTest(unittest.TestCase):
             check, = self.in_results()["manifest"]["testbed"]
             self.assertEqual(check["commit"], self.commit)
 
+    def rows_in_results(self):
+        return [row["name"] for row in self.in_results()["experiments"]]
+
+    def test_results_have_what_other_commands_ran_and_the_exit_code_is_of_this_one(self):
+        path = make_experiment(self.root, "other", claims=NOT) / "experiment.toml"
+        path.write_text(path.read_text() + '[[row]]\nname = "two"\nnetwork = "LAN"\n')
+        code, said, _ = self.experiment("other/two", "small", "--runs", "1", claims=SHOWN)
+        self.assertEqual((code, self.rows_in_results()), (OK, ["other/two", "small/one"]))
+        self.assertIn("2 of 2 rows ran; 1 of 1 claims hold", said)
+        code, said, _ = self.experiment("other/one", "--runs", "1")
+        self.assertEqual((code, self.rows_in_results()),
+                         (NOT_SHOWN, ["other/one", "other/two", "small/one"]))
+        self.assertIn("1 of 1 rows ran; 0 of 1 claims hold", said)
+        self.assertIn("2 row(s) that were run before are in the results too", said)
+        # What does not hold of a row that was not asked for is in the results, and no matter here.
+        code, said, world = self.experiment("small/one", "--runs", "1")
+        self.assertEqual((code, world.runs, len(self.rows_in_results())), (OK, [], 3))
+        self.assertNotIn("DOES NOT HOLD", said)
+        self.assertIn("other/one", (self.results / "report.html").read_text())
+
+    def test_records_that_belong_to_something_else_stay_out_of_the_results_and_do_no_harm(self):
+        make_experiment(self.root, "other")
+        today = make_experiment(self.root, "today", extra='profile = "modern"\nbeyond = true')
+        paper, modern = (self.root / "profiles" / f"{of}.toml" for of in ("paper", "modern"))
+        modern.write_text("H_s = 3.0\n")
+        self.experiment("today", "--runs", "1")
+        self.experiment("small", "--runs", "1")
+        self.assertEqual(self.rows_in_results(), ["small/one", "today/one"])
+        self.assertEqual(self.in_results()["manifest"]["profile"]["name"], "paper")
+        self.assertEqual(len(self.in_results()["manifest"]["other_profiles"]), 1)
+        for change, told in (
+                (lambda: setattr(self, "commit", "beef"), False),
+                (lambda: [of.write_text("H_s = 9.0\n") for of in (paper, modern)], False),
+                (modern.unlink, True),
+                (lambda: (today / "experiment.toml").write_text("no = TOML"), True)):
+            change()
+            code, said, _ = self.experiment("other", "--runs", "1")
+            self.assertEqual((code, self.rows_in_results()), (OK, ["other/one"]))
+            self.assertEqual("today is left out of the results: " in said, told, said)
+        self.experiment("small", "--runs", "1")
+        record = self.results / "raw" / "small" / "one" / "client" / "1.json"
+        record.write_text('{"half')
+        code, said, _ = self.experiment("other", "--runs", "1")
+        self.assertEqual((code, self.rows_in_results()), (OK, ["other/one"]))
+        self.assertIn(f"the rest of small is left out of the results: {record}", said)
+
     # --- what is refused -----------------------------------------------------------------------
 
     def test_a_testbed_that_is_off_is_refused_with_what_was_measured(self):
@@ -261,6 +307,7 @@ class RunnerTest(unittest.TestCase):
                                             world=FakeWorld(server_wins, measured=8.5))
         self.assertEqual((code, world.runs), (OK, []))
         self.assertIn("skipped       small/one: the testbed is off by more than 10 %: lan1", said)
+        self.assertIn("\n0 of 1 rows ran; 0 of 0 claims hold; ", said)
 
     def test_ci_looks_at_direction_of_rows_with_large_ratios_only(self):
         large = '{kind = "speedup", winner = "server", at_least = 8.0}'
@@ -355,6 +402,7 @@ class RunnerTest(unittest.TestCase):
                                                 world=FakeWorld(slow))
         self.assertEqual((code, len(world.runs)), (OK, 2))
         self.assertIn("skipped       small/one: the 240 s that CI has are over", said)
+        self.assertIn("\n0 of 1 rows ran; ", said)
         self.assertIn("no claim: CI has not run it at server", said)
         self.assertEqual(self.in_results()["experiments"][0]["claims"], [])
 
@@ -590,11 +638,10 @@ class RunnerTest(unittest.TestCase):
         self.assertEqual(len(world.runs), 3)
         self.assertIn("further is left out, as it goes beyond the paper: `further --quick`", said)
         self.assertEqual({of["name"] for of in self.in_results()["experiments"]}, {"small/one"})
-        for words in (["all", "--ci"], ["further", "--ci"]):
+        for words, ran in ((["further", "--ci"], set()), (["all", "--ci"], {"small/one"})):
             _, said, world = self.experiment(*words)
             self.assertIn("further is left out", said)
-            self.assertEqual({of["name"] for of in self.in_results()["experiments"]},
-                             {"small/one"} if words[0] == "all" else set())
+            self.assertEqual({of["name"] for of in self.in_results()["experiments"]}, ran)
         _, _, world = self.experiment("further", "--quick")
         self.assertEqual(len(world.runs), 3)
 
