@@ -239,6 +239,44 @@ TEST_F(CreateTest, AFileHasTheStackThatTheCallTheRuleOrTheDirectorySays) {
   EXPECT_EQ(stack_of(d, "c.db", ""), cached);
 }
 
+TEST_F(CreateTest, AVolumesOwnStackComesBeforeTheUsualOneAndAfterWhatAClientOrDirectorySays) {
+  const std::string own = "statistics/isolation/storage";
+  const std::string usual = "cache(block=4 KiB)/isolation/storage";
+  const std::string said = "statistics/cache(block=4 KiB)/isolation/storage";
+  const std::string plain = "isolation/storage";
+  const auto stack_of = [&](FileSystem& at, ObjectId in, const std::string& name) {
+    const auto made = at.Make(kAdmin, in, name, kFile, 0, "");
+    EXPECT_TRUE(made.ok()) << made.status();
+    return made.ok() ? made->inode.stack : std::string("none");
+  };
+  world_.usual_file_stack = usual;
+  {
+    const auto before = world_.Client(1);
+    EXPECT_EQ(stack_of(*before, before->root(), "before"), usual);
+    // It would go on without the volume's.
+    EXPECT_TRUE(absl::IsFailedPrecondition(world_.volume()->KeepFileStack(own)));
+    EXPECT_EQ(stack_of(*before, before->root(), "still"), usual);
+  }
+  ASSERT_TRUE(world_.volume()->KeepFileStack(own).ok());
+  const auto a = world_.Client(1), b = world_.Client(2, said);
+  EXPECT_EQ(stack_of(*a, a->root(), "a"), own);
+  EXPECT_EQ(stack_of(*b, b->root(), "b"), said);
+  const auto directory = a->Make(kAdmin, a->root(), "d", S_IFDIR | 0755, 0, "");
+  ASSERT_TRUE(directory.ok()) << directory.status();
+  const ObjectId d = directory->id;
+  EXPECT_EQ(stack_of(*a, d, "a"), own);
+  ASSERT_TRUE(a->SetXattr(kAdmin, d, kStackXattr, plain, XattrRule::kAny).ok());
+  EXPECT_EQ(stack_of(*a, d, "of d"), plain);
+  EXPECT_EQ(stack_of(*b, d, "of d too"), plain);
+
+  const auto listed = a->ListXattrs(kAdmin, a->root());
+  EXPECT_TRUE(listed.ok() && listed->empty());
+  EXPECT_FALSE(a->GetXattr(kAdmin, a->root(), kFileStackXattr).ok());
+  EXPECT_EQ(FsErrorOf(a->SetXattr(kAdmin, a->root(), kFileStackXattr, plain, XattrRule::kAny)),
+            FsError::kNotPermitted);
+  EXPECT_EQ(FsErrorOf(a->RemoveXattr(kAdmin, a->root(), kFileStackXattr)), FsError::kNotPermitted);
+}
+
 TEST_F(CreateTest, LayersTellOfThemselves) {
   const auto a = world_.Client(1);
   const auto made = a->Create(kAdmin, a->root(), "f", kFile, O_RDWR,

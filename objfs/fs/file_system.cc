@@ -9,6 +9,7 @@
 #include "objfs/fs/file_system_impl.h"
 #include "objfs/fs/rejoining_file_system.h"
 #include "objfs/fs/sharded_file_system.h"
+#include "objfs/fs/stack_rules.h"
 #include "runtime/base/status.h"
 #include "runtime/object/background.h"
 
@@ -30,6 +31,18 @@ int64_t LeaseEnd(int64_t sent_ns, int64_t lease_ns) { return sent_ns + lease_ns 
 // A shard that is in doubt after a restart lets nobody join for 5 s at most.
 constexpr std::chrono::seconds kWholeWithin{6};
 constexpr std::chrono::milliseconds kAskWhetherWhole{100};
+
+// Which stack files have that this client makes (`options`), and those without one of their own
+// (`info`). The volume's own is written into each file: it may have more columns by now than there
+// are servers, and whoever only reads is to join all the same.
+void ChooseFileStack(FileSystem::Options* options, VolumeInfo* info) {
+  if (options->file_stack.empty() && !info->own_file_stack.empty()) {
+    options->file_stack = info->own_file_stack;
+    return;
+  }
+  if (options->file_stack.empty()) options->file_stack = options->usual_file_stack;
+  if (!options->file_stack.empty()) info->file_stack = options->file_stack;
+}
 
 }  // namespace
 
@@ -121,7 +134,7 @@ absl::StatusOr<std::unique_ptr<FileSystemImpl>> FileSystemImpl::Join(Ref<Volume>
     return info.status();
   }
   joined.info = *std::move(info);
-  if (!options.file_stack.empty()) joined.info.file_stack = options.file_stack;
+  ChooseFileStack(&options, &joined.info);
   auto file_system = std::make_unique<FileSystemImpl>(
       volume, std::move(joined), kinds, std::move(host), std::move(options), siblings);
   // From here on its end leaves the volume.
@@ -343,16 +356,8 @@ absl::Status FileSystemImpl::CheckStacks() const {
 }
 
 absl::Status FileSystemImpl::CheckStackText(const std::string& text) const {
-  ABACUS_ASSIGN_OR_RETURN(const Stack stack, ParseStack(text));
-  ABACUS_RETURN_IF_ERROR(CheckStack(stack, kinds_));
-  ABACUS_ASSIGN_OR_RETURN(const size_t columns, ColumnsOf(stack));
   const auto vacant = std::count_if(info_.servers.begin(), info_.servers.end(), IsVacant);
-  const size_t servers = info_.servers.size() - static_cast<size_t>(vacant);
-  if (columns <= servers) return absl::OkStatus();
-  return FsStatus(FsError::kInvalid,
-                  absl::StrCat("the stack has ", columns, " columns, each on a server of its own; ",
-                               "the volume has ", info_.servers.empty() ? 1 : servers,
-                               ": abacus volume create NAME --servers HOST:PORT,HOST:PORT,..."));
+  return CheckFileStack(text, kinds_, info_.servers.size() - static_cast<size_t>(vacant));
 }
 
 // -- inodes ---------------------------------------------------------------------------------------

@@ -119,8 +119,11 @@ class FileSystem {
   };
   struct Options {
     std::string client = "client";  // for people
-    // Takes the place of the volume's for files that this client makes; empty: the volume's.
+    // Takes the place of the volume's for files that this client makes; empty: the volume's own,
+    // if it was made with one, else the usual one.
     std::string file_stack;
+    // Likewise, where nobody chose one when the volume was made; empty: the volume's standard.
+    std::string usual_file_stack = {};
     // What was written and held back for so long is pushed without being asked to, when the lease
     // is renewed the next time.
     absl::Duration push_after = absl::Seconds(5);

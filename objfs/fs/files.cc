@@ -113,7 +113,7 @@ absl::StatusOr<std::string> FileSystemImpl::GetXattr(const Caller& caller, Objec
   if (name == kStateXattr) return StateOf(node);
   if (name == kColumnsXattr && node.inode.IsSpread()) return ColumnsOfFile(node);
   const auto found = node.inode.xattrs.find(name);
-  if (found != node.inode.xattrs.end() && name != kShardsXattr) return found->second;
+  if (found != node.inode.xattrs.end() && !IsServersXattr(name)) return found->second;
   return FsStatus(FsError::kNoAttribute, absl::StrCat("there is no attribute '", name, "'"));
 }
 
@@ -126,6 +126,9 @@ absl::Status FileSystemImpl::CheckOwnXattr(const XattrChange& change) const {
   }
   if (change.name == kShardsXattr) {
     return FsStatus(FsError::kNotPermitted, "the servers alone say how many shards a volume has");
+  }
+  if (change.name == kFileStackXattr) {
+    return FsStatus(FsError::kNotPermitted, "a volume keeps the stack that it was made with");
   }
   if (!change.value.has_value()) return absl::OkStatus();
   if (change.name == kStackXattr) return CheckStackText(*change.value);
@@ -199,7 +202,7 @@ absl::StatusOr<std::vector<std::string>> FileSystemImpl::ListXattrs(const Caller
   ABACUS_ASSIGN_OR_RETURN(const Node node, NodeOf(file));
   std::vector<std::string> names;
   for (const auto& [name, value] : node.inode.xattrs) {
-    if (name == kShardsXattr) continue;  // the servers' own
+    if (IsServersXattr(name)) continue;
     if (!absl::StartsWith(name, "trusted.") || caller.uid == 0) names.push_back(name);
   }
   return names;

@@ -184,6 +184,34 @@ TEST_F(SpreadTest, AStackWithMoreColumnsThanServersIsRefusedBeforeAnythingIsMade
   EXPECT_TRUE(client->Release(four).ok());
 }
 
+TEST_F(SpreadTest, FilesHaveTheColumnsOfTheirVolumesOwnStack) {
+  ASSERT_TRUE(world_.volume()->KeepFileStack(std::string(kCachedRaid)).ok());
+  const auto client = world_.Client(1);
+  const std::string text = NoiseOf(6, 100'000);
+  const FileHandle handle = Create(*client, "file", "");
+  Write(*client, handle, 0, text);
+  ASSERT_TRUE(client->Sync(handle).ok());
+  const ObjectId id = Find(*client, "file");
+  EXPECT_EQ(*client->StackOf(id), kCachedRaid);
+  for (size_t server = 1; server < 4; ++server)
+    EXPECT_THAT(ColumnsOfServer(server), ElementsAre(id));
+  EXPECT_EQ(Read(*client, handle), text);
+  EXPECT_TRUE(client->Release(handle).ok());
+}
+
+// As where servers were drained since it was made.
+TEST_F(SpreadTest, AVolumeThatHasTooFewServersForItsOwnStackIsJoinedAndMakesNoFilesOfIt) {
+  ASSERT_TRUE(world_.volume()->KeepFileStack(std::string("raid5/(storage)*5")).ok());
+  const auto client = world_.Client(1);
+  ASSERT_NE(client, nullptr);
+  const uint64_t objects = world_.volume()->Space()->objects;
+  const auto made =
+      client->Create(kRoot, client->root(), "file", S_IFREG | 0644, O_RDWR, std::string());
+  EXPECT_THAT(std::string(made.status().message()), HasSubstr("5 columns"));
+  EXPECT_EQ(world_.volume()->Space()->objects, objects);
+  EXPECT_TRUE(client->Release(Create(*client, "file", kPlainRaid)).ok());
+}
+
 TEST_F(SpreadTest, WhatIsRemovedLeavesNoColumns) {
   const auto client = world_.Client(1);
   const FileHandle handle = Create(*client, "file", kCachedRaid);

@@ -10,6 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "objfs/fs/error.h"
+#include "objfs/spread/column_servers.h"
 #include "runtime/base/status.h"
 
 namespace abacus::objfs {
@@ -60,6 +62,17 @@ bool SetStackRule(std::vector<StackRule>* rules, const std::string& pattern,
     found->stack = *stack;
   }
   return true;
+}
+
+absl::Status CheckFileStack(std::string_view text, const LayerKinds& kinds, size_t servers) {
+  ABACUS_ASSIGN_OR_RETURN(const Stack stack, ParseStack(text));
+  ABACUS_RETURN_IF_ERROR(CheckStack(stack, kinds));
+  ABACUS_ASSIGN_OR_RETURN(const size_t columns, ColumnsOf(stack));
+  if (columns <= servers) return absl::OkStatus();
+  return FsStatus(FsError::kInvalid,
+                  absl::StrCat("the stack has ", columns, " columns, each on a server of its own; ",
+                               "the volume has ", std::max<size_t>(servers, 1),
+                               ": abacus volume create NAME --servers HOST:PORT,HOST:PORT,..."));
 }
 
 }  // namespace abacus::objfs

@@ -3,14 +3,18 @@
 
 // Which stack a new file has by its name: the rules of the directory that it is made in, as text in
 // an extended attribute of that directory. Directories hand them down to those made in them, so
-// that a rule is one on a path: a directory, and a pattern for names below it.
+// that a rule is one on a path: a directory, and a pattern for names below it. And which stacks
+// files can have at all.
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "objfs/layer/stack.h"
 
 namespace abacus::objfs {
 
@@ -32,6 +36,11 @@ const std::string* StackByRule(const std::vector<StackRule>& rules, const std::s
 // takes it away. False: there was none to take away.
 bool SetStackRule(std::vector<StackRule>* rules, const std::string& pattern,
                   const std::optional<std::string>& stack);
+
+// Whether files can have this stack, as text, in a volume over so many servers; 0: it is over none,
+// and keeps all at its own. Errors: kInvalid (FsError) or kInvalidArgument - no; the message shows
+// the place of the mistake, or says how many servers it takes, and the way out.
+absl::Status CheckFileStack(std::string_view text, const LayerKinds& kinds, size_t servers);
 
 }  // namespace abacus::objfs
 

@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "objfs/fs/error.h"
+#include "objfs/fs/testing/file_system_world.h"
 
 namespace abacus::objfs {
 namespace {
@@ -47,6 +49,21 @@ TEST(StackRulesTest, ARuleIsAddedChangedAndTakenAway) {
   EXPECT_TRUE(SetStackRule(&rules, "*.db", std::nullopt));
   EXPECT_FALSE(SetStackRule(&rules, "*.db", std::nullopt));
   EXPECT_EQ(rules, (Rules{{"*", "two"}}));
+}
+
+TEST(CheckFileStackTest, TakesAServerForEachColumn) {
+  const LayerKinds kinds = testing::AllKinds();
+  constexpr char kRaidOfThree[] = "cache/raid5/(isolation/storage)*3";
+  EXPECT_TRUE(CheckFileStack(kRaidOfThree, kinds, 3).ok());
+  EXPECT_TRUE(CheckFileStack("cache/isolation/storage", kinds, 0).ok());
+  const absl::Status few = CheckFileStack(kRaidOfThree, kinds, 2);
+  EXPECT_EQ(FsErrorOf(few), FsError::kInvalid);
+  EXPECT_NE(few.message().find("3 columns"), std::string::npos) << few;
+  EXPECT_NE(few.message().find("the volume has 2"), std::string::npos) << few;
+  const absl::Status alone = CheckFileStack(kRaidOfThree, kinds, 0);
+  EXPECT_NE(alone.message().find("the volume has 1"), std::string::npos) << alone;
+  EXPECT_TRUE(absl::IsInvalidArgument(CheckFileStack("cache/nonsense/storage", kinds, 3)));
+  EXPECT_TRUE(absl::IsInvalidArgument(CheckFileStack("cache/(storage", kinds, 3)));
 }
 
 }  // namespace

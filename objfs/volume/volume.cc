@@ -88,6 +88,9 @@ absl::Status Volume::FindRoot() {
     }
     root_ = ids[0];
     born_ns_ = node.inode.born_ns;
+    const auto stack = node.inode.xattrs.find(kFileStackXattr);
+    MutexLock lock(mutex_);
+    if (stack != node.inode.xattrs.end()) own_file_stack_ = stack->second;
     return absl::OkStatus();
   }
   Inode root;
@@ -142,7 +145,7 @@ absl::StatusOr<VolumeInfo> Volume::Join(const std::string& client, const Ref<Cli
     return absl::UnavailableError(absl::StrCat(
         "volume '", options_.name,
         is_in_doubt ? "' is being made whole after a restart: try again in some seconds"
-                    : "' is being made a shard: try again"));
+                    : "' is being made: try again"));
   }
   if (AllWritersUsed()) {
     return absl::ResourceExhaustedError(
@@ -165,7 +168,8 @@ absl::StatusOr<VolumeInfo> Volume::Join(const std::string& client, const Ref<Cli
       .promised_ns = PromisesFor(),
       .shards = shards_.load(),
       .life = life_,
-      .volume = shards_ > 1 ? volume_number_ : 0};
+      .volume = shards_ > 1 ? volume_number_ : 0,
+      .own_file_stack = own_file_stack_};
 }
 
 bool Volume::AllWritersUsed() const {
@@ -350,12 +354,12 @@ absl::StatusOr<Outcome> Volume::Commit(uint16_t writer, const Transaction& trans
                   [&](const Transaction& whole) { return CommitParts(writer, whole); });
 }
 
-// Nobody says but the server itself that it is a shard.
+// Nobody says but the server itself that it is a shard, or what its files are.
 absl::Status Volume::CheckChange(const InodeChange& change) {
   for (const XattrChange& xattr : change.xattrs) {
-    if (xattr.name != kShardsXattr) continue;
+    if (!IsServersXattr(xattr.name)) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat("'", kShardsXattr, "' is none of a client's attributes"));
+        absl::StrCat("'", xattr.name, "' is none of a client's attributes"));
   }
   return absl::OkStatus();
 }

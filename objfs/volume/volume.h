@@ -10,6 +10,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -42,6 +43,14 @@
 
 namespace abacus::objfs {
 
+// An extended attribute of a volume's root: Volume::KeepFileStack().
+inline constexpr char kFileStackXattr[] = "abacus.file-stack";
+
+// Whether it is one of those that no program can set, or sees.
+inline bool IsServersXattr(std::string_view name) {
+  return name == kShardsXattr || name == kFileStackXattr;
+}
+
 // What a client is told when it begins with a volume.
 struct VolumeInfo {
   std::string name;
@@ -61,8 +70,11 @@ struct VolumeInfo {
   // Tells the volume's openings apart: a client's number is another client's after the next one.
   uint64_t life = 0;
   uint64_t volume = 0;  // ShardState::volume; 0: it has one shard
+  // Of files that are made from now on, where nobody says another one; empty: nobody has chosen it.
+  // `file_stack` is that of files whose inode has none.
+  std::string own_file_stack;
   ABACUS_FIELDS(name, root, writer, file_stack, directory_stack, lease_ns, born_ns, servers,
-                takeover_ns, promised_ns, shards, life, volume)
+                takeover_ns, promised_ns, shards, life, volume, own_file_stack)
 };
 
 // Files with columns, and where to go on looking for more.
@@ -243,6 +255,11 @@ class Volume final : public runtime::AnchoredObject {
   absl::Status BecomeShard(uint32_t shards, uint64_t volume);
   // How many it has.
   absl::StatusOr<uint32_t> Shards() { return shards_.load(); }
+  // Keeps VolumeInfo::own_file_stack, as text, durably. Whether clients can build it, and have
+  // servers enough for it, is for who asks to know (CheckFileStack in fs/stack_rules.h).
+  // Errors: kFailedPrecondition - it has clients, who would go on without it. kInvalidArgument - it
+  //         is no stack. Those of the store.
+  absl::Status KeepFileStack(const std::string& stack);
 
   // Changes of one inode that depend on nothing that was read.
   absl::StatusOr<Node> Change(uint16_t writer, ObjectId id, const InodeChange& change);
@@ -335,7 +352,7 @@ class Volume final : public runtime::AnchoredObject {
                 WaitingLocks, Locks, Flush, Space, Clients, Retire, Settle, Pass, TellWhenWritten,
                 Commits, Know, OpenColumns, Spread, ColumnsAt, Check, Cease, MoveColumn,
                 AvoidServer, BeginShared, OpenShared, CommitTogether, PrepareShard, DecideShard,
-                SettleShards, DecisionOfShards, BecomeShard, Shards)
+                SettleShards, DecisionOfShards, BecomeShard, Shards, KeepFileStack)
 
  private:
   struct Bottom {
@@ -455,8 +472,10 @@ class Volume final : public runtime::AnchoredObject {
   std::set<uint16_t> group_writers_ ABSL_GUARDED_BY(mutex_);
   uint16_t last_group_writer_ ABSL_GUARDED_BY(mutex_);
   bool retired_ ABSL_GUARDED_BY(mutex_) = false;
-  bool becoming_ ABSL_GUARDED_BY(mutex_) = false;      // a shard: nobody joins meanwhile
-  bool resolves_now_ ABSL_GUARDED_BY(mutex_) = false;  // the resolver is to wait no longer
+  // What it is to be before it has clients, a shard for one: nobody joins meanwhile.
+  bool becoming_ ABSL_GUARDED_BY(mutex_) = false;
+  std::string own_file_stack_ ABSL_GUARDED_BY(mutex_);  // as in VolumeInfo
+  bool resolves_now_ ABSL_GUARDED_BY(mutex_) = false;   // the resolver is to wait no longer
   absl::flat_hash_map<ObjectId, Bottom> bottoms_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<ObjectId, Witness> witnesses_ ABSL_GUARDED_BY(mutex_);
   // By writer: what it may make objects as.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "objfs/layer/stack.h"
 #include "objfs/store/object_id.h"
 #include "objfs/volume/volume.h"
 #include "runtime/base/status.h"
@@ -60,6 +61,32 @@ void Volume::BeginServers() {
   table_->OnRemoved([this](ObjectId id, const std::vector<uint32_t>& columns) {
     servers_->Removed(id, columns);
   });
+}
+
+absl::Status Volume::KeepFileStack(const std::string& stack) {
+  ABACUS_RETURN_IF_ERROR(Serves(0));
+  ABACUS_RETURN_IF_ERROR(ParseStack(stack).status());
+  const Turns::Turn turn(openings_, root_);
+  {
+    MutexLock lock(mutex_);
+    // The server's own, a scrub for one, make no files.
+    const std::vector<std::string> others = OthersThanOwn();
+    if (!others.empty()) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "volume '", options_.name, "' has ", others.size(), " client(s), '", others.front(),
+          "' among them: it can be given a stack for its files before it has any"));
+    }
+    becoming_ = true;
+  }
+  InodeChange change;
+  change.xattrs.push_back({.name = kFileStackXattr, .value = stack, .rule = XattrRule::kAny});
+  absl::Status kept = table_->Change(0, root_, change).status();
+  if (kept.ok()) kept = table_->Flush(root_);
+  if (kept.ok()) kept = Serves(0);
+  MutexLock lock(mutex_);
+  becoming_ = false;
+  if (kept.ok()) own_file_stack_ = stack;
+  return kept;
 }
 
 absl::StatusOr<Inode> Volume::WithColumns(const Inode& inode) {

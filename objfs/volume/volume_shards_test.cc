@@ -6,11 +6,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
 #include "objfs/store/local_object_store.h"
@@ -115,6 +117,26 @@ TEST_F(VolumeShardsTest, IsOneFromThenOn) {
   EXPECT_TRUE(absl::IsDataLoss(TryOpen("home~2")));
   EXPECT_TRUE(absl::IsDataLoss(TryOpen("home")));
   Open("home~1");
+}
+
+TEST_F(VolumeShardsTest, HasTheStackForItsFilesAfterARestartAndNoClientSetsIt) {
+  const std::string stack = "cache/mirror/(isolation/storage)*2";
+  EXPECT_TRUE(absl::IsInvalidArgument(volume_->KeepFileStack("cache/(storage")));
+  ASSERT_TRUE(volume_->KeepFileStack(stack).ok());
+  ASSERT_TRUE(volume_->BecomeShard(2, kVolume).ok());
+  Open("home~1");
+  const auto info = Join();
+  ASSERT_TRUE(info.ok()) << info.status();
+  EXPECT_EQ(info->own_file_stack, stack);
+  EXPECT_EQ(info->file_stack, Volume::Options().file_stack);
+  InodeChange change;
+  change.xattrs.push_back({.name = kFileStackXattr, .value = std::nullopt});
+  EXPECT_TRUE(absl::IsInvalidArgument(volume_->Change(info->writer, info->root, change).status()));
+  // A client of the server's own makes no files.
+  ASSERT_TRUE(volume_->Leave(info->writer).ok());
+  ASSERT_TRUE(volume_->Join(absl::StrCat(Volume::kOwnClients, "scrub"), {}).ok());
+  EXPECT_TRUE(volume_->KeepFileStack("isolation/storage").ok());
+  EXPECT_EQ(Join()->own_file_stack, "isolation/storage");
 }
 
 TEST_F(VolumeShardsTest, BecomesNoneOnceItHasClients) {

@@ -171,7 +171,9 @@ absl::StatusOr<std::unique_ptr<FileSystem>> FileSystemWorld::TryClient(
   };
   if (change_host) change_host(node, host);
   return FileSystem::Make((*cluster_)[node].RefTo<Volume>(servers_[0].volume.rid()), kinds_, host,
-                          {.client = absl::StrCat("client ", node), .file_stack = file_stack});
+                          {.client = absl::StrCat("client ", node),
+                           .file_stack = file_stack,
+                           .usual_file_stack = usual_file_stack});
 }
 
 void FileSystemWorld::Begin() {

@@ -105,6 +105,8 @@ class FileSystemWorld {
   decltype(Volume::Host::check) check;
   // What else the host of a client that joins from now on is to be; empty: nothing.
   std::function<void(size_t node, FileSystem::Host& host)> change_host;
+  // FileSystem::Options, of clients that join from now on.
+  std::string usual_file_stack;
   // Told of each directory object of a client's, when it is made and before it is ended.
   std::function<void(size_t node, const runtime::Rid& rid)> on_directory;
   std::function<void(const runtime::Rid& rid)> on_directory_end;
