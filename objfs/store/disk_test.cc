@@ -197,6 +197,39 @@ TEST(PowerCutDiskTest, WhatWasSyncedSurvivesAndTheRestMayNot) {
   EXPECT_TRUE(lost && kept && torn && nameless) << lost << kept << torn << nameless;
 }
 
+TEST(PowerCutDiskTest, ADiskThatLiesKeepsNothingOfWhatItSaysIsSynced) {
+  PowerCutDisk disk;
+  const auto file = *disk.Create("f");
+  ASSERT_TRUE(file->Write(0, "a").ok());
+  ASSERT_TRUE(disk.SyncAll().ok());
+  disk.LieAboutSyncs(true);
+  ASSERT_TRUE(file->Write(0, "b").ok());
+  EXPECT_TRUE(file->Sync().ok());
+  ASSERT_TRUE(disk.Create("g").ok());
+  EXPECT_TRUE(disk.SyncDirectory("").ok());
+  EXPECT_TRUE(disk.SyncAll().ok());
+  EXPECT_EQ(ReadAll(*file), "b") << "until the power goes";
+  disk.PowerOnAsOf(0);
+  EXPECT_THAT(*disk.List(""), ElementsAre("f"));
+  EXPECT_EQ(ReadAll(**disk.Open("f")), "a");
+}
+
+TEST(PowerCutDiskTest, WhatACacheHadByThenIsThereAndNothingThatCameLater) {
+  PowerCutDisk disk;
+  const auto file = *disk.Create("f");
+  ASSERT_TRUE(file->Write(0, "a").ok());
+  const auto other = *disk.Create("g");
+  const uint64_t then = disk.Calls();
+  ASSERT_TRUE(file->Write(1, "b").ok());
+  ASSERT_TRUE(disk.Create("h").ok());
+  ASSERT_TRUE(other->Write(0, "c").ok());
+  ASSERT_TRUE(other->Sync().ok());
+  disk.PowerOnAsOf(then);
+  EXPECT_THAT(*disk.List(""), ElementsAre("f", "g"));
+  EXPECT_EQ(ReadAll(**disk.Open("f")), "a");
+  EXPECT_EQ(ReadAll(**disk.Open("g")), "c") << "which was synced";
+}
+
 TEST(PowerCutDiskTest, ThePowerGoesAtTheCallAskedFor) {
   PowerCutDisk disk;
   disk.CutPowerAfter(2);

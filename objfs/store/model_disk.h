@@ -86,6 +86,8 @@ class ModelDisk : public Disk {
 //   ... (the store fails)
 //   disk.PowerOn(seed);       handles from before stay dead
 //
+// It can also lie: say that something is synced and keep it in the cache only.
+//
 // Thread-safety: thread-safe. Blocking: no.
 class PowerCutDisk : public Disk {
  public:
@@ -96,6 +98,12 @@ class PowerCutDisk : public Disk {
   // Now, and with no call under way.
   void CutPower();
   void PowerOn(uint64_t seed);
+  // The same, where the cache went to the disk in the order in which it came: what the first
+  // `calls` calls changed survives, and of the rest what was synced.
+  void PowerOnAsOf(uint64_t calls);
+  // From now on, or no longer: each sync answers OK and makes nothing durable. What is durable
+  // already stays so.
+  void LieAboutSyncs(bool lies);
   // Calls since the disk was made that changed or synced something.
   uint64_t Calls();
 
@@ -116,6 +124,7 @@ class PowerCutDisk : public Disk {
     uint64_t offset;  // kTruncate: the length
     uint64_t length;  // kPunch
     std::string bytes;
+    uint64_t call = 0;  // that made it
   };
   struct Inode {
     std::shared_ptr<MemoryFile> cached, durable;
@@ -125,6 +134,7 @@ class PowerCutDisk : public Disk {
     std::string removed;  // empty: none
     std::string added;    // empty: none
     std::shared_ptr<Inode> inode;
+    uint64_t call = 0;
   };
   using Names = absl::btree_map<std::string, std::shared_ptr<Inode>>;
   enum class Keep { kNothing, kAll, kSome };
@@ -138,11 +148,14 @@ class PowerCutDisk : public Disk {
   static void Apply(const Change& change, MemoryFile& file);
   void ApplyPart(const Change& change, MemoryFile& file, std::mt19937_64& random) const;
   static void SyncInode(Inode& inode);
+  // With what is durable, and nothing else.
+  void SwitchOn() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const uint64_t sector_bytes_;
   const std::shared_ptr<MemorySpace> space_;
   runtime::Mutex mutex_;
   bool on_ ABSL_GUARDED_BY(mutex_) = true;
+  bool lies_ ABSL_GUARDED_BY(mutex_) = false;
   uint64_t epoch_ ABSL_GUARDED_BY(mutex_) = 0;  // of the power
   uint64_t calls_ ABSL_GUARDED_BY(mutex_) = 0;
   std::optional<uint64_t> cut_at_ ABSL_GUARDED_BY(mutex_);

@@ -45,7 +45,7 @@ class PowerCutFile : public DiskFile {
     MutexLock lock(disk_.mutex_);
     if (auto status = disk_.CheckPower(epoch_); !status.ok()) return status;
     if (auto status = disk_.Begin(); !status.ok()) return status;
-    PowerCutDisk::SyncInode(*inode_);
+    if (!disk_.lies_) PowerCutDisk::SyncInode(*inode_);
     return absl::OkStatus();
   }
 
@@ -54,6 +54,7 @@ class PowerCutFile : public DiskFile {
     MutexLock lock(disk_.mutex_);
     if (auto status = disk_.CheckPower(epoch_); !status.ok()) return status;
     const absl::Status power = disk_.Begin();
+    change.call = disk_.calls_;
     // What was under way when the power went may have reached the disk as well.
     PowerCutDisk::Apply(change, *inode_->cached);
     inode_->unsynced.push_back(std::move(change));
@@ -76,6 +77,11 @@ void PowerCutDisk::CutPowerAfter(uint64_t calls) {
 void PowerCutDisk::CutPower() {
   MutexLock lock(mutex_);
   on_ = false;
+}
+
+void PowerCutDisk::LieAboutSyncs(bool lies) {
+  MutexLock lock(mutex_);
+  lies_ = lies;
 }
 
 uint64_t PowerCutDisk::Calls() {
@@ -159,6 +165,27 @@ void PowerCutDisk::PowerOn(uint64_t seed) {
       if (keep == Keep::kAll) Apply(change, *inode->durable);
       if (keep == Keep::kSome) ApplyPart(change, *inode->durable, random);
     }
+  }
+  SwitchOn();
+}
+
+void PowerCutDisk::PowerOnAsOf(uint64_t calls) {
+  MutexLock lock(mutex_);
+  const auto is_later = [calls](const auto& change) { return change.call > calls; };
+  for (auto& [directory, changes] : unsynced_) {
+    const auto later = std::find_if(changes.begin(), changes.end(), is_later);
+    SyncNames(directory, static_cast<size_t>(later - changes.begin()));
+  }
+  for (const auto& [name, inode] : durable_) {
+    for (const Change& change : inode->unsynced) {
+      if (!is_later(change)) Apply(change, *inode->durable);
+    }
+  }
+  SwitchOn();
+}
+
+void PowerCutDisk::SwitchOn() {
+  for (const auto& [name, inode] : durable_) {
     inode->unsynced.clear();
     inode->cached = inode->durable->Copy();
   }
@@ -174,7 +201,7 @@ absl::Status PowerCutDisk::ChangeName(const std::string& removed, const std::str
   if (!removed.empty()) cached_.erase(removed);
   if (!added.empty()) cached_[added] = inode;
   unsynced_[FolderOf(removed.empty() ? added : removed)].push_back(
-      {.removed = removed, .added = added, .inode = std::move(inode)});
+      {.removed = removed, .added = added, .inode = std::move(inode), .call = calls_});
   return power;
 }
 
@@ -234,13 +261,14 @@ absl::StatusOr<std::vector<std::string>> PowerCutDisk::List(const std::string& d
 absl::Status PowerCutDisk::SyncDirectory(const std::string& directory) {
   MutexLock lock(mutex_);
   if (auto status = Begin(); !status.ok()) return status;
-  SyncNames(directory, unsynced_[directory].size());
+  if (!lies_) SyncNames(directory, unsynced_[directory].size());
   return absl::OkStatus();
 }
 
 absl::Status PowerCutDisk::SyncAll() {
   MutexLock lock(mutex_);
   if (auto status = Begin(); !status.ok()) return status;
+  if (lies_) return absl::OkStatus();
   for (const auto& [directory, changes] : unsynced_) SyncNames(directory, changes.size());
   for (const auto& [name, inode] : cached_) SyncInode(*inode);
   return absl::OkStatus();
