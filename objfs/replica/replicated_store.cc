@@ -229,7 +229,12 @@ absl::StatusOr<std::vector<ObjectId>> ReplicatedStore::List(ObjectId after, uint
   return local_->List(after, count_max);
 }
 absl::StatusOr<StoreSpace> ReplicatedStore::Space() { return local_->Space(); }
-StoreStatistics ReplicatedStore::Statistics() { return local_->Statistics(); }
+StoreStatistics ReplicatedStore::Statistics() {
+  StoreStatistics statistics = local_->Statistics();
+  MutexLock lock(mutex_);
+  statistics.repaired_blocks = report_.repaired_blocks;
+  return statistics;
+}
 
 // -- damage ---------------------------------------------------------------------------------------
 

@@ -1,0 +1,96 @@
+#include "objfs/replica/store_scrub.h"
+
+#include <algorithm>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "runtime/base/status.h"
+
+namespace abacus::objfs {
+
+namespace {
+
+constexpr uint64_t kScrubbedBlock = ObjectStore::kBlockBytes;
+constexpr uint64_t kScrubbedAtOnce = 8 * kScrubbedBlock;
+constexpr uint64_t kScrubbedInAStep = uint64_t{1} << 20;
+constexpr uint64_t kObjectsInAStep = 256;
+// Of an object's attributes: a page of its table, if that is not in memory.
+constexpr uint64_t kDescriptionBytes = 8192;
+
+class ScrubStep {
+ public:
+  explicit ScrubStep(ObjectStore& store) : store_(store) {}
+
+  absl::StatusOr<StoreScrub> Run(const StorePlace& from) {
+    const uint64_t repaired_before = store_.Statistics().repaired_blocks;
+    ABACUS_ASSIGN_OR_RETURN(
+        const std::vector<ObjectId> ids,
+        store_.List(from.id == 0 ? 0 : from.id - 1, kObjectsInAStep));  // those above it
+    found_.next = from;
+    found_.done = ids.size() < kObjectsInAStep;
+    for (const ObjectId id : ids) {
+      if (id != found_.next.id) found_.next = {.id = id, .offset = 0};
+      if (IsFull() || !Visit()) {
+        found_.done = false;
+        break;
+      }
+      found_.next = {.id = id + 1, .offset = 0};
+    }
+    found_.repaired = store_.Statistics().repaired_blocks - repaired_before;
+    return found_;
+  }
+
+ private:
+  bool IsFull() const { return found_.bytes >= kScrubbedInAStep; }
+
+  // The object at next, from there on. False: next is in the middle of it.
+  bool Visit() {
+    auto& [id, offset] = found_.next;
+    found_.bytes += kDescriptionBytes;
+    absl::Status status = store_.GetAttributes(id).status();
+    while (status.ok()) {
+      const auto data = store_.NextData(id, offset);
+      if (absl::IsOutOfRange(data.status())) break;
+      status = data.status();
+      if (!status.ok()) break;
+      offset = *data - *data % kScrubbedBlock;
+      if (IsFull()) return false;
+      status = ReadSome(id, offset);
+      offset += kScrubbedAtOnce;
+    }
+    if (absl::IsNotFound(status)) return true;  // it was removed
+    ++found_.objects;
+    found_.objects_failed += status.ok() ? 0 : 1;
+    return true;
+  }
+
+  absl::Status ReadSome(ObjectId id, uint64_t offset) {
+    found_.bytes += kScrubbedAtOnce;
+    const auto read = store_.Read(id, offset, std::span(buffer_.data(), buffer_.size()));
+    if (!absl::IsDataLoss(read.status())) return read.status();
+    // Which of them?
+    for (uint64_t at = 0; at < kScrubbedAtOnce; at += kScrubbedBlock) {
+      const auto block = store_.Read(id, offset + at, std::span(buffer_.data(), kScrubbedBlock));
+      if (absl::IsDataLoss(block.status())) {
+        ++found_.damaged;
+      } else if (!block.ok()) {
+        return block.status();
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  ObjectStore& store_;
+  StoreScrub found_;
+  std::string buffer_ = std::string(kScrubbedAtOnce, '\0');
+};
+
+}  // namespace
+
+absl::StatusOr<StoreScrub> ScrubSome(ObjectStore& store, const StorePlace& from) {
+  return ScrubStep(store).Run(from);
+}
+
+}  // namespace abacus::objfs
