@@ -8,7 +8,6 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -51,7 +50,7 @@ class CrashDisks {
  public:
   static constexpr size_t kServers = 4;  // the first has the inodes
 
-  CrashDisks() {
+  explicit CrashDisks(size_t servers = kServers) : disks_(1 + servers) {
     for (PowerCutDisk& disk : disks_) {
       DiskModel model;
       model.wait = [](absl::Duration) {};
@@ -62,9 +61,10 @@ class CrashDisks {
   Disk* of_inodes() { return counted_[0].get(); }
   std::vector<Disk*> of_columns() {
     std::vector<Disk*> all;
-    for (size_t i = 1; i <= kServers; ++i) all.push_back(counted_[i].get());
+    for (size_t i = 1; i < counted_.size(); ++i) all.push_back(counted_[i].get());
     return all;
   }
+  size_t servers() const { return disks_.size() - 1; }
 
   // Does `what` before that call from now which changes something.
   void At(uint64_t call, std::function<void()> what) {
@@ -87,6 +87,7 @@ class CrashDisks {
   void PowerOn(uint64_t seed) {
     for (PowerCutDisk& disk : disks_) disk.PowerOn(seed++);
   }
+  void CutPowerOfInodes() { disks_[0].CutPower(); }
   // Of one server's columns.
   void CutPowerOf(size_t server) { disks_[1 + server].CutPower(); }
   void PowerOnAt(size_t server, uint64_t seed) { disks_[1 + server].PowerOn(seed); }
@@ -101,7 +102,7 @@ class CrashDisks {
     return absl::OkStatus();
   }
 
-  std::array<PowerCutDisk, 1 + kServers> disks_;
+  std::vector<PowerCutDisk> disks_;
   std::vector<std::unique_ptr<ModelDisk>> counted_;
   runtime::Mutex mutex_;
   uint64_t calls_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -109,7 +110,7 @@ class CrashDisks {
   std::function<void()> what_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Servers over those disks: on node 0 the one with the inodes, on the last three those of columns.
+// Servers over those disks: on node 0 the one with the inodes, on the last ones those of columns.
 // Clients are on 1 and 2; servers come back on the `spares` nodes behind.
 class CrashWorld {
  public:
@@ -118,14 +119,15 @@ class CrashWorld {
   explicit CrashWorld(CrashDisks& disks, size_t spares = 0)
       : disks_(disks),
         spares_(spares),
+        nodes_(disks.servers()),
         world_(
-            kSpare + spares + CrashDisks::kServers - 1, disks.of_inodes(),
+            kSpare + spares + disks.servers() - 1, disks.of_inodes(),
             [this] {
               const auto now = std::chrono::steady_clock::now().time_since_epoch();
               return steady_ns_ + std::chrono::nanoseconds(now).count();
             },
-            kLease, absl::Seconds(1), nullptr, CrashDisks::kServers, disks.of_columns()) {
-    for (size_t i = 1; i < CrashDisks::kServers; ++i) nodes_[i] = kSpare + spares + i - 1;
+            kLease, absl::Seconds(1), nullptr, disks.servers(), disks.of_columns()) {
+    for (size_t i = 1; i < nodes_.size(); ++i) nodes_[i] = kSpare + spares + i - 1;
   }
 
   FileSystemWorld* operator->() { return &world_; }
@@ -137,7 +139,7 @@ class CrashWorld {
     const auto files = world_.volume()->Spread(0, 100);
     const uint64_t first =
         files.ok() && !files->files.empty() ? files->files.front().inode.columns.front() : 1;
-    return 1 + (first - 1 + number) % (CrashDisks::kServers - 1);
+    return 1 + (first - 1 + number) % (disks_.servers() - 1);
   }
 
   // A server of columns loses its power, or comes back with what its disk has kept.
@@ -205,7 +207,7 @@ class CrashWorld {
     const bool is_mirror = absl::StrContains(stack, "mirror");
     std::string all(size, '\0');
     bool is_first = true;
-    for (size_t i = 0; i < CrashDisks::kServers; ++i) {
+    for (size_t i = 0; i < disks_.servers(); ++i) {
       std::string bytes(size, '\0');
       const auto read = world_.column_store(i).Read(id, 0, std::span<char>(bytes));
       if (absl::IsNotFound(read.status())) continue;
@@ -221,7 +223,7 @@ class CrashWorld {
   }
   bool AllColumnsAreOfFiles() {
     const auto files = world_.store().List(0, 10'000);
-    for (size_t i = 0; i < CrashDisks::kServers; ++i) {
+    for (size_t i = 0; i < disks_.servers(); ++i) {
       const auto columns = world_.column_store(i).List(0, 10'000);
       if (!files.ok() || !columns.ok()) return false;
       for (const ObjectId id : *columns) {
@@ -234,7 +236,7 @@ class CrashWorld {
   CrashDisks& disks_;
   const size_t spares_;
   size_t used_spares_ = 0;
-  std::array<size_t, CrashDisks::kServers> nodes_ = {};
+  std::vector<size_t> nodes_;  // by server
   std::set<size_t> lost_;
   std::atomic<int64_t> steady_ns_{0};  // by how much the clock of leases is ahead
   FileSystemWorld world_;
