@@ -1,6 +1,6 @@
 // How fast LineMatcher is, beside GNU grep on the same file and pattern.
 //
-//   abacus_grep_benchmark [--json FILE] [TEXT]
+//   abacus_grep_benchmark [--strict] [--json FILE] [TEXT]
 //
 // Without TEXT a made-up one of 16 MiB is searched: lines of 0 to 79 bytes, a word in 1 of 100.
 // Blocks are 64 KiB; each figure is the best of several runs. grep's time includes its start, so
@@ -13,13 +13,14 @@
 #include <fstream>
 #include <iterator>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "apps/grep/line_matcher.h"
 #include "apps/grep/testing/gnu_grep.h"
+#include "runtime/testing/bench_report.h"
 
 namespace abacus::apps {
 namespace {
@@ -77,27 +78,19 @@ double BestGrepSeconds(const GnuGrep& grep, const std::string& pattern) {
   return best;
 }
 
-nlohmann::json MachineFacts() {
-  std::string model = "unknown";
-  std::ifstream cpuinfo("/proc/cpuinfo");
-  for (std::string line; std::getline(cpuinfo, line);) {
-    if (line.rfind("model name", 0) != 0) continue;
-    model = line.substr(line.find(':') + 2);
-    break;
-  }
-  return {{"cpu", model}, {"compiler", __VERSION__}};
-}
-
 int Main(int argc, char** argv) {
   std::string json_path;
   std::string text_path;
+  bool strict = false;
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--json") == 0 && i + 1 < argc) {
       json_path = argv[++i];
+    } else if (std::strcmp(argv[i], "--strict") == 0) {
+      strict = true;
     } else if (argv[i][0] != '-') {
       text_path = argv[i];
     } else {
-      std::fprintf(stderr, "usage: %s [--json FILE] [TEXT]\n", argv[0]);
+      std::fprintf(stderr, "usage: %s [--strict] [--json FILE] [TEXT]\n", argv[0]);
       return 2;
     }
   }
@@ -111,33 +104,26 @@ int Main(int argc, char** argv) {
     }
   }
   const GnuGrep grep;
-  nlohmann::json rows = nlohmann::json::array();
-  std::printf("%-24s %8s %8s %7s %6s\n", "search of 64 KiB blocks", "GB/s", "grep", "ratio",
-              "goal");
+  runtime::BenchReport report("grep");
+  report.Note("search of blocks of 64 KiB; grep's time includes its start");
   for (const Case& one : kCases) {
     grep.Run(one.pattern, text);  // writes the file, and warms the page cache
     const double gb = static_cast<double>(text.size()) / 1e9;
     const double ours = gb / BestSeconds(one.pattern, text);
     const double theirs = gb / BestGrepSeconds(grep, one.pattern);
-    std::printf("%-24s %8.3f %8.3f %6.2fx", one.name, ours, theirs, ours / theirs);
-    nlohmann::json row = {{"name", one.name},        {"value", ours},      {"unit", "GB/s"},
-                          {"baseline_name", "grep"}, {"baseline", theirs}, {"ratio", ours / theirs},
-                          {"goal", nullptr},         {"met", nullptr}};
+    runtime::BenchRow row{.name = one.name,
+                          .value = ours,
+                          .unit = "GB/s",
+                          .baseline_name = "grep",
+                          .baseline = theirs,
+                          .ratio = ours / theirs};
     if (one.goal_gb_s != 0) {
-      row["goal"] = one.goal_gb_s;
-      row["met"] = ours >= one.goal_gb_s;
-      std::printf(" %6.1f %s", one.goal_gb_s, ours >= one.goal_gb_s ? "met" : "MISSED");
+      row.goal = absl::StrCat(">= ", one.goal_gb_s, " GB/s");
+      row.met = ours >= one.goal_gb_s;
     }
-    std::printf("\n");
-    rows.push_back(std::move(row));
+    report.Add(row);
   }
-  if (json_path.empty()) return 0;
-  std::ofstream json(json_path);
-  json << nlohmann::json({{"machine", MachineFacts()}, {"rows", rows}}).dump(2) << '\n';
-  json.close();
-  if (json.good()) return 0;
-  std::fprintf(stderr, "%s cannot be written\n", json_path.c_str());
-  return 1;
+  return runtime::FinishBench(report, json_path, strict);
 }
 
 }  // namespace

@@ -30,5 +30,5 @@ abacus_fuzz(abacus_frame_fuzz
   CORPUS transport/frame_corpus)
 
 abacus_benchmark(abacus_transport_benchmark
-  SRCS transport/transport_benchmark.cc
-  DEPS abacus_transport)
+  SRCS transport/transport_benchmark.cc testing/bench_report.cc
+  DEPS abacus_transport nlohmann_json::nlohmann_json)

@@ -1,7 +1,7 @@
 // What the data plane costs beside bare sockets, measured in one run with the same pinning: null
 // request and reply, replies of 1 MiB, and how exactly the rate limit holds.
 //
-//   abacus_transport_benchmark [--json FILE] [--only TEXT] [--rounds N]
+//   abacus_transport_benchmark [--strict] [--json FILE] [--only TEXT] [--rounds N]
 //
 // Two processes, each pinned: "one core" has both on the same one, "two cores" apart. Rounds of the
 // two sides alternate, and the median of each is reported, because the machine is shared.
@@ -11,7 +11,6 @@
 #include <sched.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -22,7 +21,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <functional>
 #include <memory>
 #include <string>
@@ -31,6 +29,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "runtime/testing/bench_report.h"
 #include "runtime/transport/frame.h"
 #include "runtime/transport/socket_transport.h"
 #include "runtime/transport/transport.h"
@@ -285,22 +285,6 @@ class TransportClient : public FrameHandler {
 
 // ---- Rows ----
 
-struct Row {
-  std::string name;
-  double value = 0;
-  std::string unit;
-  std::string baseline_name;
-  double baseline = 0;
-  double goal = 0;             // of value / baseline, or of value where there is no baseline
-  bool goal_is_floor = false;  // else a ceiling
-
-  double ratio() const { return baseline == 0 ? 0 : value / baseline; }
-  bool met() const {
-    const double of = baseline_name.empty() ? value : ratio();
-    return goal == 0 || (goal_is_floor ? of >= goal : of <= goal);
-  }
-};
-
 double Median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   return values[values.size() / 2];
@@ -316,31 +300,40 @@ double TimeCalls(Client& client, int calls) {
 
 class Bench {
  public:
-  Bench(std::string only, int rounds) : only_(std::move(only)), rounds_(rounds) {}
+  Bench(BenchReport& report, std::string only, int rounds)
+      : report_(report), only_(std::move(only)), rounds_(rounds) {}
 
   void NullCalls(const Setting& setting, const std::string& name, double goal_us) {
     Compare(setting, name, kNullBytes, 5000, [&](double ours_us, double raw_us) {
-      Add({.name = name,
-           .value = ours_us,
-           .unit = "us",
-           .baseline_name = "bare socket",
-           .baseline = raw_us});
-      if (goal_us > 0) {
-        Add({.name = name + ", absolute", .value = ours_us, .unit = "us", .goal = goal_us});
-      }
+      report_.Add({.name = name,
+                   .value = ours_us,
+                   .unit = "us",
+                   .baseline_name = "bare socket",
+                   .baseline = raw_us,
+                   .ratio = ours_us / raw_us});
+      if (goal_us == 0) return;
+      report_.Add({.name = name + ", absolute",
+                   .value = ours_us,
+                   .unit = "us",
+                   .baseline_name = "",
+                   .goal = absl::StrCat("<= ", goal_us, " us"),
+                   .met = ours_us <= goal_us});
     });
   }
 
   void BigReplies(const Setting& setting, const std::string& name) {
     Compare(setting, name, kBigBytes, 200, [&](double ours_us, double raw_us) {
+      constexpr double kGoal = 0.8;
       const double bytes = static_cast<double>(kBigBytes) / 1e3;  // over us: GB/s
-      Add({.name = name,
-           .value = bytes / ours_us,
-           .unit = "GB/s",
-           .baseline_name = "bare socket copy loop",
-           .baseline = bytes / raw_us,
-           .goal = 0.8,
-           .goal_is_floor = true});
+      const double ratio = raw_us / ours_us;
+      report_.Add({.name = name,
+                   .value = bytes / ours_us,
+                   .unit = "GB/s",
+                   .baseline_name = "bare socket copy loop",
+                   .baseline = bytes / raw_us,
+                   .ratio = ratio,
+                   .goal = absl::StrCat(">= ", kGoal, " x"),
+                   .met = ratio >= kGoal});
     });
   }
 
@@ -354,10 +347,15 @@ class Bench {
     const int calls = std::max(1, static_cast<int>(2 * mbit / 8));  // about 2 s
     const double us = TimeCalls(client, calls);
     const double measured = 8.0 * (kBigBytes + 40) / us;
-    Add({.name = name, .value = 100 * std::abs(measured / mbit - 1), .unit = "%", .goal = 2});
+    constexpr double kGoal = 2;
+    const double error = 100 * std::abs(measured / mbit - 1);
+    report_.Add({.name = name,
+                 .value = error,
+                 .unit = "%",
+                 .baseline_name = "",
+                 .goal = absl::StrCat("<= ", kGoal, " %"),
+                 .met = error <= kGoal});
   }
-
-  const std::vector<Row>& rows() const { return rows_; }
 
  private:
   bool Skipped(const std::string& name) const { return name.find(only_) == std::string::npos; }
@@ -381,51 +379,24 @@ class Bench {
     report(Median(ours_us), Median(raw_us));
   }
 
-  void Add(Row row) {
-    std::printf("%-44s %8.2f %-5s", row.name.c_str(), row.value, row.unit.c_str());
-    if (!row.baseline_name.empty()) {
-      std::printf(" %8.2f %s, x %.2f", row.baseline, row.baseline_name.c_str(), row.ratio());
-    }
-    if (row.goal > 0) {
-      std::printf("  (goal %s %g: %s)", row.goal_is_floor ? ">=" : "<=", row.goal,
-                  row.met() ? "met" : "MISSED");
-    }
-    std::printf("\n");
-    std::fflush(stdout);
-    rows_.push_back(std::move(row));
-  }
-
+  BenchReport& report_;
   const std::string only_;
   const int rounds_;
-  std::vector<Row> rows_;
 };
-
-// Names and units are ours and need no escaping.
-void WriteJson(const std::string& path, const std::vector<Row>& rows) {
-  utsname machine;
-  uname(&machine);
-  std::ofstream out(path);
-  out << "{\"machine\": {\"kernel\": \"" << machine.release
-      << "\", \"cores\": " << std::thread::hardware_concurrency() << "}, \"rows\": [";
-  for (size_t i = 0; i < rows.size(); ++i) {
-    const Row& row = rows[i];
-    out << (i == 0 ? "\n" : ",\n") << "  {\"name\": \"" << row.name
-        << "\", \"value\": " << row.value << ", \"unit\": \"" << row.unit
-        << "\", \"baseline_name\": \"" << row.baseline_name << "\", \"baseline\": " << row.baseline
-        << ", \"ratio\": " << row.ratio() << ", \"goal\": " << row.goal
-        << ", \"met\": " << (row.met() ? "true" : "false") << "}";
-  }
-  out << "\n]}\n";
-  if (!out.flush()) Die(path.c_str());
-}
 
 int Main(int argc, char** argv) {
   std::string json, only;
   int rounds = 7;
+  bool strict = false;
   for (int i = 1; i < argc; ++i) {
     const std::string_view option = argv[i];
+    if (option == "--strict") {
+      strict = true;
+      continue;
+    }
     if (i + 1 == argc || (option != "--json" && option != "--only" && option != "--rounds")) {
-      std::fprintf(stderr, "usage: %s [--json FILE] [--only TEXT] [--rounds N]\n", argv[0]);
+      std::fprintf(stderr, "usage: %s [--strict] [--json FILE] [--only TEXT] [--rounds N]\n",
+                   argv[0]);
       return 2;
     }
     const char* const value = argv[++i];
@@ -433,7 +404,9 @@ int Main(int argc, char** argv) {
     if (option == "--only") only = value;
     if (option == "--rounds") rounds = std::max(1, std::atoi(value));
   }
-  Bench bench(only, rounds);
+  BenchReport report("transport");
+  report.Note(absl::StrCat("two processes, each pinned; medians of ", rounds, " rounds"));
+  Bench bench(report, only, rounds);
   const bool two = std::thread::hardware_concurrency() > 1;
   for (const bool unix_socket : {false, true}) {
     const std::string over = unix_socket ? "unix" : "TCP";
@@ -452,8 +425,7 @@ int Main(int argc, char** argv) {
   bench.RateLimit(10, "rate limit of 10 Mbit/s, error");
   bench.RateLimit(100, "rate limit of 100 Mbit/s, error");
   bench.RateLimit(1000, "rate limit of 1000 Mbit/s, error");
-  if (!json.empty()) WriteJson(json, bench.rows());
-  return 0;
+  return FinishBench(report, json, strict);
 }
 
 }  // namespace
