@@ -227,6 +227,11 @@ absl::StatusOr<OnlineCheck> Volume::Check(const CheckRequest& request) {
   return host_.check(*table_, whole);
 }
 
+absl::StatusOr<StoreScrub> Volume::ScrubStore(const StorePlace& from) {
+  ABACUS_RETURN_IF_ERROR(Serves(0));
+  return ScrubSome(table_->store(), from);
+}
+
 absl::Status Volume::Retire() {
   bool is_open = false;
   {

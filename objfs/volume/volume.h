@@ -22,6 +22,7 @@
 #include "objfs/check/report.h"
 #include "objfs/layer/layer.h"
 #include "objfs/raid/shared_columns.h"
+#include "objfs/replica/store_scrub.h"
 #include "objfs/spread/column_servers.h"
 #include "objfs/spread/column_store.h"
 #include "objfs/storage/storage_layer.h"
@@ -338,6 +339,10 @@ class Volume final : public runtime::AnchoredObject {
   // Looks at all of it while clients work; takes as long as that takes.
   // Errors: kUnimplemented - this server cannot. Those of the store.
   absl::StatusOr<OnlineCheck> Check(const CheckRequest& request);
+  // One step of reading all that the volume's own store has, its names and inodes above all: what
+  // is damaged is put back where another server has a copy (ScrubSome()). The caller paces.
+  // Errors: IsNoClient() - this server does not answer for the volume. Those of the store.
+  absl::StatusOr<StoreScrub> ScrubStore(const StorePlace& from);
   // From now on nobody can join; what the server's own clients have open is closed.
   // Errors: kFailedPrecondition - other clients are there.
   absl::Status Retire();
@@ -352,7 +357,7 @@ class Volume final : public runtime::AnchoredObject {
                 WaitingLocks, Locks, Flush, Space, Clients, Retire, Settle, Pass, TellWhenWritten,
                 Commits, Know, OpenColumns, Spread, ColumnsAt, Check, Cease, MoveColumn,
                 AvoidServer, BeginShared, OpenShared, CommitTogether, PrepareShard, DecideShard,
-                SettleShards, DecisionOfShards, BecomeShard, Shards, KeepFileStack)
+                SettleShards, DecisionOfShards, BecomeShard, Shards, KeepFileStack, ScrubStore)
 
  private:
   struct Bottom {
