@@ -44,13 +44,14 @@ absl::StatusOr<std::unique_ptr<BenchMount>> BenchPassThrough(const BenchPlace& p
 // The file system and its store in the mount's process. `stack`: of new files; empty: the default.
 absl::StatusOr<std::unique_ptr<BenchMount>> BenchLocal(const BenchPlace& place,
                                                        const std::string& stack);
+// What a server's volume is named.
+inline constexpr char kBenchVolume[] = "bench";
 // A server process and a mount. `option`: one more -o of the mount; empty: none.
 absl::StatusOr<std::unique_ptr<BenchMount>> BenchRemote(const BenchPlace& place,
                                                         const std::string& stack,
                                                         const std::string& option = "");
-// `servers` server processes, volume kBenchVolume over them, and a mount. `spares`: so many servers
-// more, behind them, that have no part in the volume yet.
-inline constexpr char kBenchVolume[] = "bench";
+// `servers` server processes, a volume over them, and a mount. `spares`: so many servers more,
+// behind them, that have no part in the volume yet.
 absl::StatusOr<std::unique_ptr<BenchMount>> BenchSpread(const BenchPlace& place, size_t servers,
                                                         const std::string& stack,
                                                         size_t spares = 0);
