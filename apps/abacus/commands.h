@@ -89,6 +89,7 @@ struct VolumeOptions {
   uint64_t metadata_copies = 1;      // of a new one with a map
   // Of a new one over several servers; nullopt: all names and inodes are together.
   std::optional<uint32_t> metadata_shards;
+  std::string stack;        // of a new one's files; empty: as each client has it
   std::string before, now;  // servers: kAddServer has only `now`
   bool force = false;       // kReplaceServer, kRestoreMap
 };

@@ -267,6 +267,13 @@ void CommandLine::AddVolumes() {
           "stored, fetched, searched, rebuilt or scrubbed; without --metadata-copies 2 it "
           "is away, or lost, with its server")
       ->type_name("COUNT");
+  create
+      ->add_option("--stack", volume_create_.stack,
+                   "layers of the files that are made where neither their directory (abacus stack "
+                   "--set) nor a mount's -o stack= says others, of `put` too; as "
+                   "'cache/raid5/(isolation/storage)*4' over four servers, of which one may be "
+                   "missing; it stays. Without it, one server has all of a file")
+      ->type_name("TEXT");
   add_named("delete", "remove a volume that nobody uses, with all that is in it", &volume_delete_,
             VolumeOptions::What::kDelete);
 
@@ -335,7 +342,8 @@ void CommandLine::AddVolumes() {
           "-o", mount_.options,
           "as mount(8) has them, and: exclusive (no other client changes the volume, so the kernel "
           "may keep names, attributes and pages), stack=TEXT (layers of the files that are made; "
-          "of a server's volume cache/isolation/storage, with --local the volume's own), "
+          "without it those of the volume's --stack, else of a server's volume "
+          "cache/isolation/storage, with --local isolation/storage), "
           "direct_io, attr_timeout=SECONDS and entry_timeout=SECONDS (how long the kernel may keep "
           "attributes and names without asking whether another client changed them: 0, and 30 at "
           "most; exclusive: 600), "

@@ -34,9 +34,9 @@
 namespace abacus::apps {
 namespace {
 
-// Layers of the files that are made in a server's volume: what is read again, and what is written
-// bit by bit, is not worth a round trip each time. Where the store is in the mount's own process
-// there is none to spare, and the volume's own stack holds.
+// Layers of the files that are made in a server's volume, where nobody says others: what is read
+// again, and what is written bit by bit, is not worth a round trip each time. Where the store is in
+// the mount's own process there is none to spare, and the volume's standard stack holds.
 constexpr char kServedFilesStack[] = "cache/isolation/storage";
 
 // As long as what a client keeps is promised to it by default: a mount of a client that hangs shows
@@ -50,8 +50,9 @@ constexpr size_t kKnownInodesMax = 262'144;
 struct MountWords {
   objfs::Mount::Options mount;
   size_t known_inodes_max = objfs::FileSystem::Options().known_inodes_max;
-  std::string stack;   // empty: the default
-  std::string volume;  // of a local store
+  std::string stack;        // empty: the volume's own, else the usual one
+  std::string usual_stack;  // empty: the volume's standard
+  std::string volume;       // of a local store
   bool local = false;
   std::string config;  // the file
 };
@@ -217,6 +218,7 @@ int Show(const MountOptions& options, const MountWords& words,
   auto files = objfs::FileSystem::Make(volume, Kinds(), std::move(host),
                                        {.client = client,
                                         .file_stack = words.stack,
+                                        .usual_file_stack = words.usual_stack,
                                         .push_after = config.cache.dirty_age,
                                         .known_inodes_max = words.known_inodes_max});
   if (!files.ok()) return Fail(files.status());
@@ -272,7 +274,7 @@ int Serve(const MountOptions& options, const Daemon& daemon) {
   runtime::Node& node = (*client)->node();
   const auto volume = VolumeOf(node, name);
   if (!volume.ok()) return Fail(volume.status());
-  if (words.stack.empty()) words.stack = kServedFilesStack;
+  words.usual_stack = kServedFilesStack;
   return Show(options, words, *volume, HostOf(node), node.name(), (*client)->config(), daemon);
 }
 

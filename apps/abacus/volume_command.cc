@@ -38,6 +38,9 @@ namespace {
 // Servers that are named by others may take so long to answer.
 constexpr absl::Duration kNamesServerPatience = absl::Seconds(5);
 
+// Where there are more servers, what one had can be rebuilt at another.
+constexpr size_t kColumnsOfExample = 5;
+
 // A volume, as the list shows it: what is there of its shards.
 struct ListedVolume {
   std::string name;
@@ -166,6 +169,9 @@ absl::Status ListVolumes(runtime::Node& node, const VolumeSets& sets, const std:
 // -- creation -------------------------------------------------------------------------------------
 
 absl::Status CheckNewVolume(const VolumeOptions& options) {
+  if (!options.stack.empty()) {
+    ABACUS_RETURN_IF_ERROR(objfs::CheckFileStack(options.stack, Kinds(), options.servers.size()));
+  }
   if (options.map.empty() && options.metadata_copies != 1) {
     return absl::InvalidArgumentError(
         "--metadata-copies goes with --map: without one nobody says which copy counts");
@@ -220,6 +226,44 @@ absl::Status CreateAt(const runtime::Ref<objfs::VolumeSet>& first, const VolumeO
   return first->CreateMapped(name, quota_bytes, servers, options.map, options.metadata_copies);
 }
 
+// From then on the new volume, or shard of one, has its stack.
+absl::Status KeepStack(const runtime::Ref<objfs::VolumeSet>& first, const VolumeOptions& options,
+                       const std::string& name) {
+  if (options.stack.empty()) return absl::OkStatus();
+  ABACUS_ASSIGN_OR_RETURN(const auto volume, first->Open(name));
+  return volume->KeepFileStack(options.stack);
+}
+
+// One with a single shard.
+absl::Status CreateAlone(const runtime::Ref<objfs::VolumeSet>& first, const VolumeOptions& options,
+                         uint64_t quota_bytes) {
+  const std::string& name = options.name;
+  ABACUS_RETURN_IF_ERROR(CreateAt(first, options, name, quota_bytes, options.servers));
+  const absl::Status kept = KeepStack(first, options, name);
+  if (kept.ok()) return absl::OkStatus();
+  // Its files would not be kept as was asked for.
+  const bool is_clear = first->Delete(name).ok();
+  return absl::Status(
+      kept.code(),
+      absl::StrCat("volume '", name, "' cannot be made with its stack: ", kept.message(),
+                   is_clear ? "" : ". Remove what is left: abacus volume delete ",
+                   is_clear ? "" : name));
+}
+
+// Where several servers may be taken for as many copies.
+void TellWhetherKeptOnce(const VolumeOptions& options) {
+  const size_t servers = options.servers.size();
+  // A copy of names and inodes is one of the whole store, with the bytes of files without columns.
+  if (servers < 2 || !options.stack.empty() || options.metadata_copies > 1) return;
+  const std::string example = servers == 2 ? "cache/mirror/(isolation/storage)*2"
+                                           : absl::StrCat("cache/raid5/(isolation/storage)*",
+                                                          std::min(servers, kColumnsOfExample));
+  printf(
+      "files of volume '%s' are kept once, each at one server, unless --stack here or a mount's "
+      "-o stack= says otherwise, as --stack '%s'\n",
+      options.name.c_str(), example.c_str());
+}
+
 // What is the same of all shards of a new volume.
 struct NewShards {
   uint32_t count = 0;
@@ -244,6 +288,7 @@ absl::Status CreateShard(const runtime::Ref<objfs::VolumeSet>& first, const Volu
   const std::string name = objfs::ShardName(options.name, shard);
   ABACUS_RETURN_IF_ERROR(CreateAt(first, options, name, all.quota_bytes, servers));
   *made = true;
+  ABACUS_RETURN_IF_ERROR(KeepStack(first, options, name));
   ABACUS_ASSIGN_OR_RETURN(const auto volume, first->Open(name));
   return volume->BecomeShard(all.count, all.volume);
 }
@@ -306,7 +351,7 @@ absl::Status CreateVolume(runtime::Node& node, const VolumeSets& sets,
     return CreateShards(node, options, *options.metadata_shards, quota_bytes);
   }
   ABACUS_RETURN_IF_ERROR(CheckNothingIsThere(node, {sets.front()}, options.name, 1));
-  return CreateAt(sets.front(), options, options.name, quota_bytes, options.servers);
+  return CreateAlone(sets.front(), options, quota_bytes);
 }
 
 absl::Status ChangeServer(runtime::Node& node, const VolumeOptions& options) {
@@ -529,6 +574,7 @@ int VolumeCommand(const VolumeOptions& options) {
   switch (options.what) {
     case VolumeOptions::What::kCreate:
       status = CreateVolume((*client)->node(), *volumes, options);
+      if (status.ok()) TellWhetherKeptOnce(options);
       break;
     case VolumeOptions::What::kDelete:
       status = DeleteVolume((*client)->node(), *volumes, options.name);
