@@ -36,6 +36,7 @@ namespace {
 using runtime::testing::Eventually;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class RaidEndToEndTest : public RaidServersTest {
  protected:
@@ -361,6 +362,66 @@ TEST_F(SlowScrubTest, KeepsNoVolumeFromBeingDeletedNorAServerFromStopping) {
   EXPECT_EQ(again.code, 0) << again.out << again.err;
   server_->Signal(SIGTERM);
   EXPECT_EQ(server_->Wait().code, 0);
+}
+
+TEST_F(RaidEndToEndTest, FilesOfAVolumeThatIsMadeWithAStackHaveItWhereNobodySaysAnother) {
+  const auto create = [&](const std::string& name, size_t servers,
+                          const std::vector<std::string>& more) {
+    std::string list = addresses_[0];
+    for (size_t i = 1; i < servers; ++i) absl::StrAppend(&list, ",", addresses_[i]);
+    std::vector<std::string> words = {"volume", "create", name, "--servers", list};
+    words.insert(words.end(), more.begin(), more.end());
+    return Abacus(words);
+  };
+  const Outcome few = create("home", kServers, {"--stack", "cache/raid5/(isolation/storage)*5"});
+  EXPECT_EQ(few.code, 2);
+  EXPECT_THAT(few.err, AllOf(HasSubstr("5 columns"), HasSubstr("the volume has 4")));
+  const Outcome odd = create("home", kServers, {"--stack", "cache/nonsense/storage"});
+  EXPECT_EQ(odd.code, 2);
+  EXPECT_THAT(odd.err, HasSubstr("nonsense"));
+  EXPECT_THAT(Abacus({"volume", "list"}).out, Not(HasSubstr("home")));
+
+  const Outcome created = create("home", kServers, {"--stack", kRaidStack});
+  ASSERT_EQ(created.code, 0) << created.err;
+  EXPECT_THAT(created.out, Not(HasSubstr("kept once")));
+  const std::string mount = Mount("mount", "home");
+  files_["mounted"] = RandomText(1, 300'000);
+  ASSERT_NO_FATAL_FAILURE(Put(mount + "/mounted", files_["mounted"]));
+  files_["stored"] = RandomText(2, 100'000);
+  const Outcome stored = Abacus({"put", "home:stored", folder_.Write("source", files_["stored"])});
+  ASSERT_EQ(stored.code, 0) << stored.err;
+  for (const char* name : {"/mounted", "/stored"}) {
+    EXPECT_THAT(Abacus({"stack", mount + name}).out,
+                AllOf(HasSubstr(kRaidStack), HasSubstr("column 2: object")))
+        << name;
+  }
+  const std::string other = Mount("other", "home", "stack=isolation/storage");
+  ASSERT_NO_FATAL_FAILURE(Put(other + "/plain", "plain"));
+  EXPECT_EQ(Abacus({"stack", mount + "/plain"}).out, "isolation/storage\n");
+  EXPECT_EQ(Status(0)["whole"], 2);
+  Kill(2);
+  ExpectAll(Mount("second", "home"));
+  EXPECT_TRUE(Abacus({"get", "home:stored"}).out == files_["stored"]);
+}
+
+TEST_F(RaidEndToEndTest, WhoMakesAVolumeWithoutAStackIsToldThatFilesAreKeptOnce) {
+  std::string list = addresses_[0];
+  for (size_t servers = 2; servers <= kServers; ++servers) {
+    absl::StrAppend(&list, ",", addresses_[servers - 1]);
+    const std::string name = absl::StrCat("over", servers);
+    const std::string example = servers == 2
+                                    ? "cache/mirror/(isolation/storage)*2"
+                                    : absl::StrCat("cache/raid5/(isolation/storage)*", servers);
+    const Outcome plain = Abacus({"volume", "create", name, "--servers", list});
+    ASSERT_EQ(plain.code, 0) << plain.err;
+    EXPECT_THAT(plain.out, AllOf(HasSubstr("are kept once"),
+                                 HasSubstr(absl::StrCat("--stack '", example, "'"))));
+    const Outcome taken =
+        Abacus({"volume", "create", name + "again", "--servers", list, "--stack", example});
+    EXPECT_EQ(taken.code, 0) << taken.err;
+    EXPECT_EQ(taken.out, "");
+  }
+  EXPECT_EQ(Abacus({"volume", "create", "alone"}).out, "");
 }
 
 TEST_F(RaidEndToEndTest, AVolumeOverServersThatDoNotAnswerIsNotMade) {

@@ -337,6 +337,24 @@ TEST_F(MappedShardsTest, ServersAreReplacedAndDrainedForAllShards) {
 
 class PlainShardsTest : public ShardsEndToEndTest {};
 
+TEST_F(PlainShardsTest, FilesOfAllShardsHaveTheStackThatTheVolumeWasMadeWith) {
+  const Outcome few = Create("3", {"--stack", "cache/raid5/(isolation/storage)*4"});
+  EXPECT_EQ(few.code, 2);
+  EXPECT_THAT(few.err, HasSubstr("4 columns"));
+  for (size_t i = 0; i < kServers; ++i) EXPECT_THAT(LeftAt(i), ::testing::IsEmpty()) << i;
+  const Outcome created = Create("3", {"--stack", kMirrorStack});
+  ASSERT_EQ(created.code, 0) << created.err;
+  const std::string mount = MountAll("mount", "rw");
+  for (const auto& [shard, path] : MakeOneInEach(mount, kServers)) {
+    ASSERT_EQ(TryPut(path + "/file", "text"), 0) << shard;
+    EXPECT_THAT(Abacus({"stack", path + "/file"}).out,
+                ::testing::AllOf(HasSubstr(kMirrorStack), HasSubstr("column 1: object")))
+        << shard;
+  }
+  EXPECT_EQ(Abacus({"umount", mount}).code, 0);
+  ExpectDeleted();
+}
+
 TEST_F(PlainShardsTest, WithoutAMapAShardIsAwayWithItsServerAndTheOthersAreNot) {
   const Outcome created = Create("2");
   ASSERT_EQ(created.code, 0) << created.err;
