@@ -339,7 +339,8 @@ def run(arguments, world=None, root=EXPERIMENTS, out=sys.stdout):
     if not world:
         if not arguments.program and not arguments.report_only and words != ["check-testbed"]:
             raise ExperimentError("--program is missing; ./dev experiment gives it")
-        world = World(arguments.program, arguments.user_space)
+        world = World(arguments.program, arguments.user_space,
+                      lambda text: print(f"experiment: {text}", file=out, flush=True))
     if words == ["check-testbed"]:
         return command_check(world, out)
     return command_run(arguments, world, root, out)

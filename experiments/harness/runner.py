@@ -20,7 +20,7 @@ from summary import number
 sys.path.insert(0, str(EXPERIMENTS / "testbed"))
 import machine  # noqa: E402  of the testbed's folder
 import user_space  # noqa: E402
-from machine import MachineError  # noqa: E402
+from machine import MachineError, remove_abandoned  # noqa: E402
 from topology import TopologyError  # noqa: E402
 
 # One at a time on a machine: the name is taken by whoever runs experiments.
@@ -82,8 +82,8 @@ class UnusableError(ExperimentError):
 class World:
     """The real one: ./dev testbed's, or one in user space, and the lab's processes on it."""
 
-    def __init__(self, program, user_space=False):
-        self.program, self.user_space = program, user_space
+    def __init__(self, program, user_space=False, say=lambda text: None):
+        self.program, self.user_space, self.say = program, user_space, say
         sys.path.insert(0, str(EXPERIMENTS / "lab"))  # drivers import from it
 
     def machine(self, profile):
@@ -102,7 +102,8 @@ class World:
     def testbed(self, topology, shares, machine):
         """A context: up and down, nodes with `machine` times their shares.
 
-        Raises MachineError or TopologyError.
+        What a run that was killed has left is taken down before, so that the same command goes on
+        from there. Raises MachineError or TopologyError.
         """
         from testbed import Testbed
         from topology import Topology, cpu_share
@@ -113,6 +114,8 @@ class World:
             return user_space.UserSpaceTestbed(made, f"user{os.getuid()}")
         made = made.with_cpu({name: node.cpu * machine for name, node in made.nodes.items()
                               if node.cpu})
+        if remove_abandoned(TESTBED):
+            self.say(f"a testbed {TESTBED} was left by a run that was killed: it is taken down")
         return Testbed(made, TESTBED)
 
     def null_call(self, testbed, profile, machine):

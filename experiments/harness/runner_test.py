@@ -18,7 +18,7 @@ from definition import ExperimentError
 from experiment_main import FAILED, MISUSED, NOT_SHOWN, OK
 from fake_world import Measured, DRIVER, FakeWorld, make_experiment, move, record
 from progress import Progress, duration
-from runner import MachineError
+from runner import TESTBED, MachineError, World
 
 COMMAND = [sys.executable, "-B", str(Path(__file__).with_name("experiment_main.py"))]
 SHOWN = '{kind = "direction", winner = "server"}'
@@ -291,6 +291,16 @@ class RunnerTest(unittest.TestCase):
         code, said, _ = self.experiment("small", "--ci", claims=claims, world=Bare())
         self.assertEqual(code, FAILED)
         self.assertIn("FAILED        small/one: the testbed takes root", said)
+
+    def test_what_a_run_that_was_killed_has_left_is_taken_down_and_this_is_said(self):
+        said = []
+        world = World("abacus_lab", say=said.append)
+        for left in (False, True):
+            with mock.patch("runner.remove_abandoned", return_value=left) as removed:
+                self.assertEqual(world.testbed("paper", {}, 1).name, TESTBED)
+            removed.assert_called_once_with(TESTBED)
+        self.assertEqual(said, ["a testbed experiment was left by a run that was killed: it is taken "
+                                "down"])
 
     def test_a_lab_that_cannot_be_made_is_told(self):
         class Broken(FakeWorld):

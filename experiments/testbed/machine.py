@@ -5,6 +5,7 @@ without any memory of who made it. Interfaces lie in the namespaces only and go 
 """
 
 import ctypes
+import fcntl
 import json
 import os
 import shutil
@@ -225,6 +226,29 @@ def read_state(testbed):
         return None
 
 
+def this_process():
+    """What tells this process from another one that gets its number later."""
+    return {"pid": os.getpid(), "started": _started(os.getpid()), "pids_of": _pid_namespace()}
+
+
+def _started(pid):
+    """When a process was started, in ticks of the machine's own clock; None where it has ended."""
+    try:
+        words = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if words[0] in "ZX" else int(words[19])
+
+
+def _pid_namespace():
+    return os.readlink("/proc/self/ns/pid")
+
+
+def _is_dead(holder):
+    """Of another PID namespace nobody can say: not."""
+    return holder["pids_of"] == _pid_namespace() and _started(holder["pid"]) != holder["started"]
+
+
 def _files(testbed=None):
     found = []
     for path in STATES.glob(f"{PREFIX}*"):
@@ -326,3 +350,26 @@ def remove(testbed):
         time.sleep(0.01)
     for path in _files(testbed):
         path.unlink(missing_ok=True)
+
+
+def remove_abandoned(testbed):
+    """Removes a testbed whose holder has ended without taking it down; whether it did.
+
+    A testbed without a holder, which is up until it is taken down, is not abandoned.
+    """
+    try:
+        file = open(state_file(testbed), encoding="utf-8")
+    except FileNotFoundError:
+        return False
+    with file:
+        try:
+            # Of two that find it so, the second one would remove what the first one builds next:
+            # it does not wait, and does nothing either where the file has gone meanwhile.
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            holder = json.load(file).get("holder")
+        except (BlockingIOError, ValueError):
+            return False
+        if not holder or not _is_dead(holder) or os.fstat(file.fileno()).st_nlink == 0:
+            return False
+        remove(testbed)
+    return True

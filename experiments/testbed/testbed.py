@@ -164,10 +164,11 @@ class Testbed:
         topology = Topology.parse(state["text"], machine.state_file(name), state["topology"])
         return Testbed(topology, name)
 
-    def up(self):
+    def up(self, held=False):
         """Builds it all and returns what emulates what, a line each.
 
-        Raises MachineError; nothing is left then.
+        `held`: for this process, so that it is abandoned once that has ended. Raises MachineError;
+        nothing is left then.
         """
         require_root()
         plan = _Plan(self.name, self.topology)
@@ -179,7 +180,8 @@ class Testbed:
         if self.name in machine.testbeds():
             raise refused
         state = {"status": "building", "topology": self.topology.name, "used": plan.used(version),
-                 "text": self.topology.to_text(), "pid": os.getpid()}
+                 "text": self.topology.to_text(),
+                 "holder": machine.this_process() if held else None}
         try:
             machine.write_state(self.name, state, first=True)
         except FileExistsError as error:
@@ -239,7 +241,7 @@ class Testbed:
         return check.measure(self, report, shares_of)
 
     def __enter__(self):
-        self.up()
+        self.up(held=True)
         return self
 
     def __exit__(self, *_):

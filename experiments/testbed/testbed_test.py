@@ -275,6 +275,36 @@ class Removed(unittest.TestCase):
             self.assertEqual(self.testbed.exec("x1", ["true"]).wait(), 0)
         self.assertEqual(left_of(self.name), [])
 
+    def test_what_a_holder_left_that_was_killed_is_removed_and_it_can_be_built(self):
+        script = textwrap.dedent(f"""
+            import sys, time
+            from testbed import Testbed
+            from topology import Topology
+            with Testbed(Topology.parse(sys.argv[1]), {self.name!r}) as testbed:
+                inside = testbed.exec("a", ["sleep", "1000"])
+                print(inside.pid, flush=True)
+                time.sleep(1000)
+            """)
+        testbed = Testbed(Topology.parse(TINY), self.name)
+        with subprocess.Popen([sys.executable, "-B", "-c", script, TINY],
+                              cwd=Path(__file__).parent, stdout=subprocess.PIPE) as holder:
+            inside = int(holder.stdout.readline())
+            self.assertFalse(machine.remove_abandoned(self.name))
+            with self.assertRaisesRegex(MachineError, "is there already"):
+                testbed.up()
+            holder.kill()
+            # It has ended, though nobody has asked yet how.
+            os.waitid(os.P_PID, holder.pid, os.WEXITED | os.WNOWAIT)
+            with self.assertRaisesRegex(MachineError, "is there already"):
+                testbed.up()
+            self.assertTrue(machine.remove_abandoned(self.name))
+        wait_until(lambda: not Path(f"/proc/{inside}/exe").exists())
+        self.assertEqual(left_of(self.name), [])
+        self.assertFalse(machine.remove_abandoned(self.name))
+        with testbed:
+            self.assertEqual(testbed.exec("a", ["true"]).wait(), 0)
+        self.assertEqual(left_of(self.name), [])
+
     def test_files_and_mounts_of_a_program_that_was_killed_go_with_it(self):
         outside = tempfile.TemporaryDirectory(prefix="abacus-testbed-test-")
         self.addCleanup(outside.cleanup)
@@ -355,6 +385,52 @@ class Removed(unittest.TestCase):
             with self.assertRaisesRegex(MachineError, "is not built"):
                 self.testbed.up()
         self.assertEqual(left_of(self.name), [])
+
+
+class Held(unittest.TestCase):
+    """Who holds a testbed, without one."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="abacus-testbed-test-")
+        self.addCleanup(folder.cleanup)
+        self.removed = mock.Mock()
+        patched = mock.patch.multiple(machine, STATES=Path(folder.name), remove=self.removed)
+        patched.start()
+        self.addCleanup(patched.stop)
+
+    def test_a_testbed_is_abandoned_where_its_holder_has_ended(self):
+        me = machine.this_process()
+        for holder, abandoned in (
+                (me, False), (None, False),
+                ({**me, "started": me["started"] - 1}, True),  # it had the number before
+                ({**me, "started": 1, "pids_of": "pid:[1]"}, False)):
+            machine.write_state(NAME, {"holder": holder})
+            self.assertEqual(machine.remove_abandoned(NAME), abandoned, holder)
+        self.removed.assert_called_once_with(NAME)
+
+    def test_nothing_is_abandoned_of_which_nothing_can_be_read(self):
+        self.assertFalse(machine.remove_abandoned(NAME))
+        for text in ("", "{", "{}"):
+            machine.state_file(NAME).write_text(text, encoding="utf-8")
+            self.assertFalse(machine.remove_abandoned(NAME), text)
+
+    def test_of_two_that_find_it_abandoned_one_removes_it(self):
+        machine.write_state(NAME, {"holder": {**machine.this_process(), "started": 1}})
+        self.removed.side_effect = lambda name: self.assertFalse(machine.remove_abandoned(name))
+        self.assertTrue(machine.remove_abandoned(NAME))
+        self.removed.assert_called_once_with(NAME)
+
+    def test_who_finds_it_abandoned_after_it_was_removed_leaves_what_was_built_since(self):
+        holder = {**machine.this_process(), "started": 1}
+        machine.write_state(NAME, {"holder": holder})
+
+        def removed_meanwhile(_):
+            machine.state_file(NAME).unlink()
+            return {"holder": holder}
+
+        with mock.patch.object(machine.json, "load", removed_meanwhile):
+            self.assertFalse(machine.remove_abandoned(NAME))
+        self.removed.assert_not_called()
 
 
 class Rates(unittest.TestCase):
