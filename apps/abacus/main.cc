@@ -328,7 +328,9 @@ void CommandLine::AddVolumes() {
       ->add_option("--to", rebuild_.to,
                    "first put this server, empty, in the place of the one that does not answer")
       ->type_name("HOST:PORT");
-  add_repair(&app_, "scrub", "read all files over several servers, and repair what is damaged",
+  add_repair(&app_, "scrub",
+             "read a volume's names and inodes and all its files over several servers, and repair "
+             "what is damaged",
              &scrub_, RepairOptions::What::kScrub);
 
   CLI::App* mount = Add(&app_, "mount", "show a volume as a directory of this machine",

@@ -6,9 +6,13 @@
 #include <signal.h>
 
 #include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <ios>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -71,6 +75,24 @@ class MapEndToEndTest : public MountEndToEndTest {
   }
   bool Remembers(const std::string& data, const std::string& line) const {
     return folder_.Read(data + "/volumes/.row-home").find(line) != std::string::npos;
+  }
+  // A byte of each place for a block changes that a store's objects have. Returns how many did.
+  static int Rot(const std::string& store) {
+    constexpr std::streamoff kBlock = 8192;
+    int places = 0;
+    std::error_code error;
+    std::filesystem::recursive_directory_iterator entry(store, error), end;
+    for (; !error && entry != end; entry.increment(error)) {
+      if (entry->path().extension() != ".d") continue;
+      std::fstream file(entry->path(), std::ios::in | std::ios::out | std::ios::binary);
+      for (std::streamoff at = 0;; at += kBlock) {
+        const int byte = file.seekg(at).get();
+        if (!file) break;
+        file.seekp(at).put(static_cast<char>(~byte));
+        places += file.flush().good() ? 1 : 0;
+      }
+    }
+    return places;
   }
   static void Kill(Command& server) {
     server.Signal(SIGKILL);
@@ -279,6 +301,30 @@ TEST_F(MapEndToEndTest, WithoutThePrimaryARowIsPutBackByForceOnlyAndNeverForACop
   StartServer(control);
   ASSERT_TRUE(Eventually([&] { return AreCurrent(); })) << told_;
   EXPECT_EQ(Get("a") + Get("b"), "onetwo");
+}
+
+TEST_F(MapEndToEndTest, WhatRotsOfNamesAndInodesIsPutBackFromTheCopyByAScrub) {
+  ASSERT_EQ(Create(etcd_->url(), "2").code, 0);
+  ASSERT_TRUE(Put("a", "one"));
+  ASSERT_TRUE(Eventually([&] { return AreCurrent(); })) << told_;
+  EXPECT_EQ(Map(0)["repaired_blocks"], 0);
+  ASSERT_GT(Rot(folder_.Path("data/volumes/home")), 0) << "the root has a block of names";
+  const auto scrub = [&] {
+    const Outcome scrubbed = Abacus({"scrub", "home", "--json", folder_.Path("scrub.json")});
+    EXPECT_EQ(scrubbed.code, 0) << scrubbed.out << scrubbed.err;
+    EXPECT_THAT(scrubbed.out, HasSubstr("names and inodes: "));
+    const auto told = nlohmann::json::parse(folder_.Read("scrub.json"), nullptr, false);
+    return told.is_object() ? told : nlohmann::json::object();
+  };
+  nlohmann::json found = scrub();
+  EXPECT_GE(found["objects"], 2) << "the root and the file";
+  EXPECT_GE(found["blocks_repaired"], 1) << found;
+  EXPECT_EQ(found["blocks_damaged"], 0) << found;
+  EXPECT_GE(Map(0)["repaired_blocks"], 1);
+  EXPECT_THAT(told_, HasSubstr("put back from the copy: "));
+  found = scrub();
+  EXPECT_EQ(found["blocks_repaired"], 0) << "they are whole";
+  EXPECT_EQ(Get("a"), "one");
 }
 
 }  // namespace

@@ -209,7 +209,8 @@ void PrintScrubs(const std::optional<ScrubState>& state) {
   if (!state.has_value()) return;
   const auto number = [](uint64_t n) { return static_cast<unsigned long long>(n); };
   if (state->begun.has_value()) {
-    printf("a scrub is under way since %s: %llu files so far\n", WhenText(*state->begun).c_str(),
+    printf("a scrub is under way since %s: %llu objects of names and inodes, %llu files so far\n",
+           WhenText(*state->begun).c_str(), number(state->totals.objects),
            number(state->totals.files));
   }
   if (state->finished.has_value()) {
@@ -223,6 +224,7 @@ void PrintScrubs(const std::optional<ScrubState>& state) {
       printf("%llu stripes were not, or not wholly, looked at: a column of them was away\n",
              number(last.partial));
     }
+    if (last.objects > 0) printf("%s\n", StoreScrubText(last).c_str());
   }
   if (state->every == absl::ZeroDuration()) {
     printf("no scrub is scheduled ([scrub] every of the first server's configuration)\n");
@@ -393,6 +395,12 @@ absl::StatusOr<RepairTotals> Repair(runtime::Node& node, const RepairOptions& op
   Progress progress(shown, absl::Now(),
                     [](std::string_view text) { WriteAll(STDERR_FILENO, text).IgnoreError(); });
   RepairTotals totals;
+  objfs::StorePlace place;
+  const auto rest = [&](uint64_t bytes, absl::Duration took) {
+    progress.Update(absl::Now(), 0, absl::StrCat(totals.objects, " objects of names and inodes"));
+    return RestAsLong(bytes, took);
+  };
+  if (!rebuilds) ABACUS_RETURN_IF_ERROR(ScrubStore(found.volume, &place, &totals, rest));
   uint64_t done = 0;
   for (const FileHealth& file : todo) {
     const std::string which = absl::StrCat("file ", ++totals.files, " of ", todo.size());
@@ -525,6 +533,7 @@ void PrintRepaired(const RepairOptions& options, const RepairTotals& totals) {
     printf("%llu stripes not, or not wholly, looked at: a column of them is away\n",
            number(totals.partial));
   }
+  printf("%s\n", StoreScrubText(totals).c_str());
 }
 
 nlohmann::json RepairedJson(const RepairOptions& options, const std::string& shard,
@@ -549,7 +558,7 @@ absl::Status RepairShard(runtime::Node& node, const std::string& shard,
   ABACUS_ASSIGN_OR_RETURN(const RepairTotals totals, Repair(node, options, found));
   PrintRepaired(options, totals);
   told->push_back(RepairedJson(options, shard, totals));
-  if (totals.failed + totals.damaged > 0) *code = kExitNo;
+  if (totals.HasLoss()) *code = kExitNo;
   return absl::OkStatus();
 }
 

@@ -41,10 +41,17 @@ std::string PathIn(const std::string& directory, const std::string& volume) {
 }
 
 nlohmann::json TotalsJson(const ScrubTotals& totals) {
-  return {{"files", totals.files},           {"stripes", totals.stripes},
-          {"failed", totals.failed},         {"repaired", totals.repaired},
-          {"mismatched", totals.mismatched}, {"damaged", totals.damaged},
-          {"partial", totals.partial}};
+  return {{"files", totals.files},
+          {"stripes", totals.stripes},
+          {"failed", totals.failed},
+          {"repaired", totals.repaired},
+          {"mismatched", totals.mismatched},
+          {"damaged", totals.damaged},
+          {"partial", totals.partial},
+          {"objects", totals.objects},
+          {"objects_failed", totals.objects_failed},
+          {"blocks_repaired", totals.blocks_repaired},
+          {"blocks_damaged", totals.blocks_damaged}};
 }
 
 // `good`: becomes false where it is no such number.
@@ -53,6 +60,11 @@ uint64_t NumberIn(const nlohmann::json& json, const char* key, bool* good) {
   if (found != json.end() && found->is_number_unsigned()) return found->get<uint64_t>();
   *good = false;
   return 0;
+}
+
+// The same, of what earlier versions did not write: 0 then.
+uint64_t LaterNumberIn(const nlohmann::json& json, const char* key, bool* good) {
+  return json.contains(key) ? NumberIn(json, key, good) : 0;
 }
 
 ScrubTotals TotalsIn(const nlohmann::json& json, const char* key, bool* good) {
@@ -67,7 +79,11 @@ ScrubTotals TotalsIn(const nlohmann::json& json, const char* key, bool* good) {
           .repaired = NumberIn(*found, "repaired", good),
           .mismatched = NumberIn(*found, "mismatched", good),
           .damaged = NumberIn(*found, "damaged", good),
-          .partial = NumberIn(*found, "partial", good)};
+          .partial = NumberIn(*found, "partial", good),
+          .objects = LaterNumberIn(*found, "objects", good),
+          .objects_failed = LaterNumberIn(*found, "objects_failed", good),
+          .blocks_repaired = LaterNumberIn(*found, "blocks_repaired", good),
+          .blocks_damaged = LaterNumberIn(*found, "blocks_damaged", good)};
 }
 
 nlohmann::json TimeJson(const std::optional<absl::Time>& time) {
@@ -120,6 +136,33 @@ absl::Status ScrubFile(objfs::FileSystem& files, ObjectId id, ScrubTotals* total
   return status;
 }
 
+// -- the volume's own store -----------------------------------------------------------------------
+
+absl::Status ScrubStore(const runtime::Ref<objfs::Volume>& volume, objfs::StorePlace* place,
+                        ScrubTotals* totals,
+                        const std::function<bool(uint64_t, absl::Duration)>& pace) {
+  for (;;) {
+    const absl::Time begin = absl::Now();
+    ABACUS_ASSIGN_OR_RETURN(const objfs::StoreScrub step, volume->ScrubStore(*place));
+    *place = step.next;
+    totals->objects += step.objects;
+    totals->objects_failed += step.objects_failed;
+    totals->blocks_repaired += step.repaired;
+    totals->blocks_damaged += step.damaged;
+    const bool goes_on = pace(step.bytes, absl::Now() - begin);
+    if (step.done) return absl::OkStatus();
+    if (!goes_on) return absl::CancelledError("the scrub was broken off");
+  }
+}
+
+std::string StoreScrubText(const ScrubTotals& totals) {
+  return absl::StrCat(
+      "names and inodes: ", totals.objects, " objects checked, ", totals.blocks_repaired,
+      " blocks put back from the copy, ", totals.blocks_damaged, " blocks damaged beyond repair, ",
+      totals.objects_failed, " objects could not be read",
+      totals.blocks_damaged + totals.objects_failed > 0 ? "; their server's log names them" : "");
+}
+
 std::string ScrubTotals::Encode() const { return TotalsJson(*this).dump(); }
 
 // -- how far it is --------------------------------------------------------------------------------
@@ -129,6 +172,9 @@ std::string ScrubState::Encode() const {
                          {"born_ns", born_ns},
                          {"since", TimeJson(since)},
                          {"begun", TimeJson(begun)},
+                         {"store_id", store.id},
+                         {"store_offset", store.offset},
+                         {"store_done", store_done},
                          {"next", next},
                          {"finished", TimeJson(finished)},
                          {"totals", TotalsJson(totals)},
@@ -148,6 +194,12 @@ absl::StatusOr<ScrubState> ScrubState::Decode(const std::string& text) {
   state.begun = TimeIn(json, "begun", &good);
   state.finished = TimeIn(json, "finished", &good);
   state.next = NumberIn(json, "next", &good);
+  state.store = {.id = LaterNumberIn(json, "store_id", &good),
+                 .offset = LaterNumberIn(json, "store_offset", &good)};
+  if (const auto done = json.find("store_done"); done != json.end()) {
+    good = good && done->is_boolean();
+    state.store_done = done->is_boolean() && done->get<bool>();
+  }
   state.totals = TotalsIn(json, "totals", &good);
   state.last = TotalsIn(json, "last", &good);
   if (!good || !since.has_value()) {
@@ -297,6 +349,8 @@ absl::Status ScrubSchedule::Scrub(const std::string& volume, ScrubState* state) 
   if (is_another) return state->Save(PathOf(volume));
   if (!state->begun.has_value()) {
     state->begun = absl::Now();
+    state->store = objfs::StorePlace();
+    state->store_done = false;
     state->next = 0;
     state->totals = ScrubTotals();
     ABACUS_RETURN_IF_ERROR(state->Save(PathOf(volume)));
@@ -306,12 +360,9 @@ absl::Status ScrubSchedule::Scrub(const std::string& volume, ScrubState* state) 
     const auto now = volumes_->Open(volume);
     return now.ok() && now->rid() == its.rid();
   };
-  // Others have the disks and links as long as a step had them, and longer where it read much.
-  const auto pace = [this](uint64_t bytes, absl::Duration took) {
-    const absl::Duration share =
-        absl::Seconds(static_cast<double>(bytes) / static_cast<double>(config_.rate));
-    return Rest(std::max(took, share - took));
-  };
+  // First those: the files go by them.
+  if (!state->store_done) ABACUS_RETURN_IF_ERROR(ScrubNames(volume, its, state));
+  const auto pace = [this](uint64_t bytes, absl::Duration took) { return RestAfter(bytes, took); };
   absl::Time saved = absl::Now();
   for (;;) {
     ABACUS_ASSIGN_OR_RETURN(const objfs::SpreadFiles some,
@@ -333,10 +384,38 @@ absl::Status ScrubSchedule::Scrub(const std::string& volume, ScrubState* state) 
     if (some.next == 0) break;
     state->next = some.next;
   }
+  return Finish(volume, state);
+}
+
+bool ScrubSchedule::RestAfter(uint64_t bytes, absl::Duration took) {
+  const absl::Duration share =
+      absl::Seconds(static_cast<double>(bytes) / static_cast<double>(config_.rate));
+  return Rest(std::max(took, share - took));
+}
+
+absl::Status ScrubSchedule::ScrubNames(const std::string& volume,
+                                       const runtime::Ref<objfs::Volume>& its, ScrubState* state) {
+  absl::Time saved = absl::Now();
+  const auto pace = [&](uint64_t bytes, absl::Duration took) {
+    if (absl::Now() - saved >= kSaveEvery) {
+      saved = absl::Now();
+      // Where it fails, the next saving does, and says so.
+      state->Save(PathOf(volume)).IgnoreError();
+    }
+    return RestAfter(bytes, took);
+  };
+  ABACUS_RETURN_IF_ERROR(ScrubStore(its, &state->store, &state->totals, pace));
+  state->store_done = true;
+  return state->Save(PathOf(volume));
+}
+
+absl::Status ScrubSchedule::Finish(const std::string& volume, ScrubState* state) {
   state->last = state->totals;
   state->finished = absl::Now();
   state->begun.reset();
   state->totals = ScrubTotals();
+  state->store = objfs::StorePlace();
+  state->store_done = false;
   state->next = 0;
   const ScrubTotals& last = state->last;
   if (last.repaired + last.mismatched + last.damaged + last.failed > 0) {
@@ -344,6 +423,9 @@ absl::Status ScrubSchedule::Scrub(const std::string& volume, ScrubState* state) 
         "volume {}: scrubbed {} files: {} units repaired, {} parities or copies made right, {} "
         "stripes damaged beyond repair, {} files could not be read",
         volume, last.files, last.repaired, last.mismatched, last.damaged, last.failed);
+  }
+  if (last.blocks_repaired + last.blocks_damaged + last.objects_failed > 0) {
+    spdlog::warn("volume {}: {}", volume, StoreScrubText(last));
   }
   return state->Save(PathOf(volume));
 }

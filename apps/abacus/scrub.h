@@ -17,11 +17,14 @@
 #include "absl/time/time.h"
 #include "objfs/fs/file_system.h"
 #include "objfs/raid/columns_layer.h"
+#include "objfs/replica/store_scrub.h"
+#include "objfs/volume/volume.h"
 #include "objfs/volume/volume_set.h"
 #include "runtime/base/config.h"
 #include "runtime/base/mutex.h"
 #include "runtime/node/node.h"
 #include "runtime/object/mobile_object.h"
+#include "runtime/object/ref.h"
 
 namespace abacus::apps {
 
@@ -33,6 +36,14 @@ struct ScrubTotals {
   uint64_t mismatched = 0;  // parities or copies that were made right
   uint64_t damaged = 0;     // stripes with more damage than can be repaired
   uint64_t partial = 0;     // stripes that a column was away of: not all was looked at
+  // Of the store that has the volume's names and inodes.
+  uint64_t objects = 0;          // that were looked at
+  uint64_t objects_failed = 0;   // of these, such as could not be read to their end
+  uint64_t blocks_repaired = 0;  // that were put back from the copy
+  uint64_t blocks_damaged = 0;   // that were not
+
+  // Whether there is something that could not be made right.
+  bool HasLoss() const { return failed + damaged + objects_failed + blocks_damaged > 0; }
 
   std::string Encode() const;  // as JSON
   bool operator==(const ScrubTotals&) const = default;
@@ -44,11 +55,24 @@ struct ScrubTotals {
 absl::Status ScrubFile(objfs::FileSystem& files, objfs::ObjectId id, ScrubTotals* totals,
                        const std::function<bool(uint64_t bytes, absl::Duration took)>& pace);
 
+// Reads all that the volume's own store has from `place` on, in steps, and counts it in `totals`:
+// both are as they are behind a step when `pace`, as above, is told of it. What is damaged is put
+// back where another server has a copy (Volume::ScrubStore()).
+// Errors: kCancelled - it was to be no more. The volume's. Blocking: the steps, and `pace`.
+absl::Status ScrubStore(const runtime::Ref<objfs::Volume>& volume, objfs::StorePlace* place,
+                        ScrubTotals* totals,
+                        const std::function<bool(uint64_t bytes, absl::Duration took)>& pace);
+
+// For people, without an end of line: what was found in the volume's own store.
+std::string StoreScrubText(const ScrubTotals& totals);
+
 // How far the schedule is with a volume, as it is kept in a file.
 struct ScrubState {
   int64_t born_ns = 0;                 // of the volume: which one of its name; 0: not known yet
   absl::Time since;                    // when it was first seen: its first one is due `every` later
   std::optional<absl::Time> begun;     // one is under way, `totals` and `next` are of it
+  objfs::StorePlace store;             // the volume's own store is read up to here,
+  bool store_done = false;             // or to its end; then come the files
   objfs::ObjectId next = 0;            // files up to this one are done
   std::optional<absl::Time> finished;  // the last one
   ScrubTotals totals, last;            // of that under way, of the last one
@@ -57,6 +81,7 @@ struct ScrubState {
   // When the next one is due. REQUIRES: every > 0.
   absl::Time Due() const { return finished.value_or(since) + every; }
   std::string Encode() const;  // as JSON
+  // What was written before names and inodes were scrubbed has nothing of them.
   // Errors: kDataLoss.
   static absl::StatusOr<ScrubState> Decode(const std::string& text);
   // Durable when it returns. Errors: the disk's.
@@ -102,6 +127,13 @@ class ScrubSchedule {
   void ForgetOthers();
   void LookAt(const std::string& volume);
   absl::Status Scrub(const std::string& volume, ScrubState* state);
+  // What a step may be followed by: others have the disks and links as long as it had them, and
+  // longer where it read much. False where it is to end.
+  bool RestAfter(uint64_t bytes, absl::Duration took);
+  absl::Status ScrubNames(const std::string& volume, const runtime::Ref<objfs::Volume>& its,
+                          ScrubState* state);
+  // It is done.
+  absl::Status Finish(const std::string& volume, ScrubState* state);
   // False where it is to end.
   bool Rest(absl::Duration rest);
   bool IsStopping();

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <nlohmann/json.hpp>
 #include <random>
 #include <string>
 
@@ -15,15 +17,26 @@ ScrubState Sample() {
   state.born_ns = 17;
   state.since = absl::FromUnixSeconds(1'000'000'000);
   state.begun = absl::FromUnixSeconds(1'000'700'000);
+  state.store = {.id = 12, .offset = 8192};
+  state.store_done = true;
   state.next = 4711;
-  state.totals = {.files = 3, .stripes = 40};
+  state.totals = {.files = 3,
+                  .stripes = 40,
+                  .objects = 50,
+                  .objects_failed = 6,
+                  .blocks_repaired = 7,
+                  .blocks_damaged = 8};
   state.last = {.files = 9,
                 .stripes = 100,
                 .failed = 1,
                 .repaired = 2,
                 .mismatched = 3,
                 .damaged = 4,
-                .partial = 5};
+                .partial = 5,
+                .objects = 60,
+                .objects_failed = 7,
+                .blocks_repaired = 8,
+                .blocks_damaged = 9};
   state.every = absl::Hours(7 * 24);
   return state;
 }
@@ -52,6 +65,43 @@ TEST(ScrubStateTest, WhatIsCutOffLacksAKeyOrIsOfALaterVersionIsRefused) {
   std::string later = text;
   later.replace(later.find("\"version\": 1"), 12, "\"version\": 2");
   EXPECT_TRUE(absl::IsDataLoss(ScrubState::Decode(later).status()));
+}
+
+// What it had before names and inodes were scrubbed as well.
+TEST(ScrubStateTest, WhatAnEarlierVersionWroteIsRead) {
+  nlohmann::json json = nlohmann::json::parse(Sample().Encode());
+  for (const char* key : {"store_id", "store_offset", "store_done"}) {
+    ASSERT_EQ(json.erase(key), 1u) << key;
+  }
+  for (const char* totals : {"totals", "last"}) {
+    for (const char* key : {"objects", "objects_failed", "blocks_repaired", "blocks_damaged"}) {
+      ASSERT_EQ(json[totals].erase(key), 1u) << key;
+    }
+  }
+  const auto state = ScrubState::Decode(json.dump());
+  ASSERT_TRUE(state.ok()) << state.status();
+  EXPECT_EQ(state->next, 4711u);
+  EXPECT_EQ(state->store, objfs::StorePlace());
+  EXPECT_FALSE(state->store_done) << "the scrub under way has not looked at them";
+  EXPECT_EQ(state->totals, (ScrubTotals{.files = 3, .stripes = 40}));
+  EXPECT_EQ(state->last.partial, 5u);
+  EXPECT_EQ(state->last.objects, 0u);
+  json["store_done"] = 1;
+  EXPECT_TRUE(absl::IsDataLoss(ScrubState::Decode(json.dump()).status()));
+}
+
+TEST(ScrubTotalsTest, WhatCannotBeMadeRightIsALossAndWhatWasIsNone) {
+  ScrubTotals totals{
+      .files = 3, .repaired = 2, .mismatched = 1, .objects = 9, .blocks_repaired = 4};
+  EXPECT_FALSE(totals.HasLoss());
+  EXPECT_NE(StoreScrubText(totals).find("4 blocks put back from the copy"), std::string::npos);
+  EXPECT_EQ(StoreScrubText(totals).find("log"), std::string::npos);
+  for (uint64_t ScrubTotals::*loss : {&ScrubTotals::blocks_damaged, &ScrubTotals::objects_failed,
+                                      &ScrubTotals::damaged, &ScrubTotals::failed}) {
+    ScrubTotals lost = totals;
+    lost.*loss = 1;
+    EXPECT_TRUE(lost.HasLoss());
+  }
 }
 
 // Whatever has become of the file, it is refused or read, and what is read can be written.
