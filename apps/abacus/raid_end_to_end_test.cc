@@ -365,23 +365,18 @@ TEST_F(SlowScrubTest, KeepsNoVolumeFromBeingDeletedNorAServerFromStopping) {
 }
 
 TEST_F(RaidEndToEndTest, FilesOfAVolumeThatIsMadeWithAStackHaveItWhereNobodySaysAnother) {
-  const auto create = [&](const std::string& name, size_t servers,
-                          const std::vector<std::string>& more) {
-    std::string list = addresses_[0];
-    for (size_t i = 1; i < servers; ++i) absl::StrAppend(&list, ",", addresses_[i]);
-    std::vector<std::string> words = {"volume", "create", name, "--servers", list};
-    words.insert(words.end(), more.begin(), more.end());
-    return Abacus(words);
+  const auto create = [&](const std::string& stack) {
+    return Abacus({"volume", "create", "home", "--servers", List(), "--stack", stack});
   };
-  const Outcome few = create("home", kServers, {"--stack", "cache/raid5/(isolation/storage)*5"});
+  const Outcome few = create("cache/raid5/(isolation/storage)*5");
   EXPECT_EQ(few.code, 2);
   EXPECT_THAT(few.err, AllOf(HasSubstr("5 columns"), HasSubstr("the volume has 4")));
-  const Outcome odd = create("home", kServers, {"--stack", "cache/nonsense/storage"});
+  const Outcome odd = create("cache/nonsense/storage");
   EXPECT_EQ(odd.code, 2);
   EXPECT_THAT(odd.err, HasSubstr("nonsense"));
   EXPECT_THAT(Abacus({"volume", "list"}).out, Not(HasSubstr("home")));
 
-  const Outcome created = create("home", kServers, {"--stack", kRaidStack});
+  const Outcome created = create(kRaidStack);
   ASSERT_EQ(created.code, 0) << created.err;
   EXPECT_THAT(created.out, Not(HasSubstr("kept once")));
   const std::string mount = Mount("mount", "home");
