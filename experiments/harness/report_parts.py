@@ -38,7 +38,8 @@ pre { background: var(--tint); padding: .8rem 1rem; overflow-x: auto; font-size:
   line-height: 1.4; } code { font-size: .92em; overflow-wrap: anywhere; }
 .why { font-size: .85rem; }
 @media print { body { max-width: none; padding: 0; font-size: 10pt; } a { color: inherit; }
-  h2 { break-after: avoid; } tr { break-inside: avoid; } nav { display: none; } }
+  h2 { break-after: avoid; } tr { break-inside: avoid; } nav { display: none; }
+  details::details-content { content-visibility: visible; block-size: auto; } }
 """.strip()
 
 PAPER_WINDOW_S = 1.0  # H of section 6.1
@@ -288,7 +289,10 @@ def claims_table(results):
 
 
 def decisions(results):
-    """Every move of every run, with the engine's own explanation of it."""
+    """Every move of every run, with the engine's own explanation of it.
+
+    Open: browsers that do not know ::details-content print what is open and nothing else.
+    """
     rows, count = [], 0
     for result in results:
         for placement, records in result.evidence.records.items():
@@ -306,7 +310,7 @@ def decisions(results):
                          for move in moves]
                 if placement == "adaptive":
                     rows += _last_words(record)
-    return f"<details><summary>Decision log ({_moves(count)})</summary>" + \
+    return f"<details open><summary>Decision log ({_moves(count)})</summary>" + \
         table(["at, s", "object", "move", "why"], rows, numeric=(0,)) + "</details>"
 
 

@@ -152,6 +152,12 @@ class ReportTest(unittest.TestCase):
                      if record["placement"] == "adaptive")
         self.assertEqual(self.text.count('<span class="why">'), words)
 
+    def test_what_can_be_closed_is_printed(self):
+        printed = self.text.partition("@media print")[2].partition("</style>")[0]
+        self.assertIn("details::details-content { content-visibility: visible;", printed)
+        self.assertEqual(re.findall("<details><summary>(?!Testbed)[^<]*", self.text), [])
+        self.assertEqual(self.text.count("<details open><summary>Decision log"), len(BARS))
+
     def test_manifest_tells_commit_machine_testbed_and_profile(self):
         for wanted in ("c0ffee", manifest.machine()["kernel"], "lan1 -&gt; lan2",
                        "s1 6%", "# &lt;frozen&gt; &amp; stated", "repetition</td><td>7,",
