@@ -289,9 +289,17 @@ TEST_F(MappedShardsTest, AServerIsKilledAndAllIsServedAndItComesBack) {
   })) << rebuilt.out
       << rebuilt.err;
   ASSERT_TRUE(Eventually([&] { return IsWhole(0); })) << told_;
-  const Outcome scrubbed = Abacus({"scrub", "home"});
+  const Outcome scrubbed = Abacus({"scrub", "home", "--json", folder_.Path("scrub.json")});
   EXPECT_EQ(scrubbed.code, 0) << scrubbed.out << scrubbed.err;
   EXPECT_THAT(scrubbed.out, HasSubstr("shard 2 of volume 'home'"));
+  const auto told = nlohmann::json::parse(folder_.Read("scrub.json"), nullptr, false);
+  ASSERT_TRUE(told.is_object() && told.contains("shards")) << scrubbed.out;
+  ASSERT_EQ(told["shards"].size(), kServers) << told;
+  for (size_t i = 0; i < kServers; ++i) {
+    EXPECT_EQ(told["shards"][i]["shard"], i);
+    EXPECT_GT(told["shards"][i]["files"], 0) << told;
+    EXPECT_GE(told["shards"][i]["objects"], 3) << "its root, a directory and a file: " << told;
+  }
 
   // And another one, which shard 1 is answered for by now.
   End(2, SIGKILL);
