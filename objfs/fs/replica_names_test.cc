@@ -35,7 +35,9 @@ class ReplicatedVolume {
   std::unique_ptr<FileSystemWorld> Serve() {
     return std::make_unique<FileSystemWorld>(
         2, nullptr, nullptr, absl::Seconds(30), absl::Seconds(1), nullptr, 0, std::vector<Disk*>{},
-        [this]() -> std::shared_ptr<ObjectStore> { return replicas.shared_primary(); });
+        testing::WorldParts{.open_store = [this]() -> std::shared_ptr<ObjectStore> {
+          return replicas.shared_primary();
+        }});
   }
 
   const std::shared_ptr<PowerCutDisk> of_primary = std::make_shared<PowerCutDisk>();

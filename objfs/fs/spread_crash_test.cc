@@ -1,4 +1,8 @@
 // What crashes leave of files on each stack, over several servers: of names, bytes, and columns.
+// Somebody dies at a call to a disk, or at a message.
+
+#include <fcntl.h>
+#include <sys/stat.h>
 
 #include <functional>
 #include <future>
@@ -11,6 +15,8 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "objfs/fs/testing/crash_world.h"
+#include "objfs/fs/testing/file_work.h"
+#include "objfs/fs/testing/message_points.h"
 #include "objfs/fs/testing/names_work.h"
 
 namespace abacus::objfs {
@@ -18,17 +24,24 @@ namespace {
 
 using runtime::testing::Eventually;
 using testing::CrashDisks;
+using testing::CrashOptions;
 using testing::CrashWorld;
+using testing::FileWork;
+using testing::MessagePoints;
 using testing::NamesWork;
 using testing::PointsToTry;
 
-constexpr int kNamesSteps = 40;
+constexpr int kNamesSteps = 40, kFileSteps = 15;
+constexpr int kTellsMax = 3;  // the front end, the cache and the layer over the columns
+constexpr uint64_t kNever = UINT64_MAX / 2;
 constexpr const char* kStacks[] = {"isolation/storage",
                                    "cache/isolation/storage",
                                    "mirror(unit=8 KiB)/(isolation/storage)*2",
                                    "cache/mirror(unit=8 KiB)/(isolation/storage)*2",
                                    "raid5(unit=8 KiB)/(isolation/storage)*3",
                                    "cache/raid5(unit=8 KiB)/(isolation/storage)*3"};
+constexpr const char* kRedundantStacks[] = {kStacks[2], kStacks[3], kStacks[4], kStacks[5]};
+constexpr const char* kCachedRaid = kStacks[5];
 
 class SpreadCrashTest : public ::testing::TestWithParam<const char*> {
  protected:
@@ -42,6 +55,17 @@ class SpreadCrashTest : public ::testing::TestWithParam<const char*> {
     EXPECT_TRUE(NamesWork(*client, seed_).Work(kNamesSteps));
     return disks.calls() - before;
   }
+  // And how many calls its client makes and gets.
+  uint64_t CountMessages() {
+    CrashDisks disks;
+    MessagePoints messages;
+    CrashWorld world(disks, 0, {.messages = &messages});
+    const auto client = world->Client(1, GetParam());
+    messages.At(1, kNever, /*answer=*/false, nullptr);
+    EXPECT_TRUE(NamesWork(*client, seed_).Work(kNamesSteps));
+    return messages.messages();
+  }
+  void HeirFindsAll(CrashWorld& world, NamesWork& work, FileSystem& heir);
 
   const uint64_t seed_ = runtime::testing::Seed(1);
 };
@@ -79,6 +103,18 @@ TEST_P(SpreadCrashTest, WhatWasSyncedIsThereAndTheRestIsWholeAfterAPowerCut) {
   EXPECT_GT(synced_writes, 0u);
 }
 
+// The client has died.
+void SpreadCrashTest::HeirFindsAll(CrashWorld& world, NamesWork& work, FileSystem& heir) {
+  work.LastChangeOnly();
+  world.LetLeasesRunOut(heir);
+  EXPECT_TRUE(Eventually([&] {
+    const auto clients = world->volume()->Clients();
+    return clients.ok() && clients->size() == 1;
+  }));
+  ASSERT_NO_FATAL_FAILURE(work.Check(heir, world->store(), world->volume()));
+  ASSERT_NO_FATAL_FAILURE(world.CheckColumns(heir));
+}
+
 // A client dies about when a disk gets a call. Another one finds all that was synced, and all names
 // but perhaps the last, once the dead one's lease is over.
 TEST_P(SpreadCrashTest, AnotherClientTakesOverTheFilesOfOneThatDied) {
@@ -103,19 +139,177 @@ TEST_P(SpreadCrashTest, AnotherClientTakesOverTheFilesOfOneThatDied) {
       now.set_value();
     }
     killer.join();
-    work.LastChangeOnly();
-    world.LetLeasesRunOut(*heir);
-    EXPECT_TRUE(Eventually([&] {
-      const auto clients = world->volume()->Clients();
-      return clients.ok() && clients->size() == 1;
-    }));
-    ASSERT_NO_FATAL_FAILURE(work.Check(*heir, world->store(), world->volume()));
-    ASSERT_NO_FATAL_FAILURE(world.CheckColumns(*heir));
+    ASSERT_NO_FATAL_FAILURE(HeirFindsAll(world, work, *heir));
     victim.reset();  // what it says now reaches nobody
     if (HasFailure()) return;
   }
   std::cout << GetParam() << ": the client died at " << tried.size() << " of " << points
             << " calls\n";
+}
+
+// -- at messages ----------------------------------------------------------------------------------
+
+// A call of the client's, or of one of its objects, is not sent any more; or it was executed, and
+// its answer is not sent.
+TEST_P(SpreadCrashTest, AnotherClientTakesOverTheFilesOfOneThatDiedAtAMessage) {
+  const uint64_t points = 2 * CountMessages();
+  const auto tried = PointsToTry(points, 4, seed_);
+  uint64_t died = 0;
+  for (const uint64_t point : tried) {
+    SCOPED_TRACE(absl::StrCat("ABACUS_SEED=", seed_, ", dies at message ", point / 2,
+                              point % 2 == 0 ? "" : ", when it was executed"));
+    CrashDisks disks;
+    MessagePoints messages;
+    CrashWorld world(disks, 0, {.messages = &messages});
+    auto victim = world->Client(1, GetParam());
+    const auto heir = world->Client(2);
+    NamesWork work(*victim, seed_);
+    std::promise<void> now;
+    std::thread killer([&, said = now.get_future()]() mutable {
+      said.wait();
+      world->cluster().Kill(1);
+    });
+    messages.At(1, point / 2, point % 2 == 1, [&] { now.set_value(); });
+    work.Work(kNamesSteps);
+    const bool is_dead = messages.Stop();
+    died += is_dead;
+    if (!is_dead) now.set_value();
+    killer.join();
+    ASSERT_NO_FATAL_FAILURE(HeirFindsAll(world, work, *heir));
+    victim.reset();
+    if (HasFailure()) return;
+  }
+  std::cout << GetParam() << ": the client died at " << died << " of " << points << " messages\n";
+  EXPECT_GT(died, 0u);
+}
+
+class MessageCrashTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  // A server of columns dies at that message, or none where it does not come.
+  void LoseAt(uint64_t message, bool answer);
+  void WorkUntilLost(CrashDisks& disks, MessagePoints& messages, CrashWorld& world, FileWork& work,
+                     FileSystem& client, uint64_t message, bool answer);
+
+  const uint64_t seed_ = runtime::testing::Seed(1);
+  uint64_t messages_ = 0, died_ = 0;
+};
+INSTANTIATE_TEST_SUITE_P(Stacks, MessageCrashTest, ::testing::ValuesIn(kRedundantStacks));
+
+void MessageCrashTest::WorkUntilLost(CrashDisks& disks, MessagePoints& messages, CrashWorld& world,
+                                     FileWork& work, FileSystem& client, uint64_t message,
+                                     bool answer) {
+  const size_t victim = world.Server(0);  // the first file has a column there
+  std::promise<bool> now;
+  std::thread killer([&, said = now.get_future()]() mutable {
+    if (said.get()) world.Lose(victim);
+  });
+  messages.At(world.NodeOf(victim), message, answer, [&] {
+    disks.CutPowerOf(victim);
+    now.set_value(true);
+  });
+  bool was_refused = false;
+  for (int i = 0; i < kFileSteps; ++i) was_refused |= !work.Step(client).ok();
+  messages_ = messages.messages();
+  const bool is_dead = messages.Stop();
+  if (!is_dead) now.set_value(false);
+  killer.join();
+  died_ += is_dead;
+  EXPECT_TRUE(is_dead || !was_refused);
+}
+
+void MessageCrashTest::LoseAt(uint64_t message, bool answer) {
+  CrashDisks disks;
+  MessagePoints messages;
+  FileWork work(seed_);
+  CrashWorld world(disks, 1, {.messages = &messages});
+  const auto client = world->Client(1, GetParam());
+  ASSERT_NE(client, nullptr);
+  ASSERT_NO_FATAL_FAILURE(work.Make(*client));
+  // So that there is something at the servers.
+  const absl::Status begun = work.Work(*client, 5);
+  ASSERT_TRUE(begun.ok()) << begun;
+  WorkUntilLost(disks, messages, world, work, *client, message, answer);
+  const bool is_lost = !world.lost().empty();
+  if (is_lost) work.NodeDied();
+  // What was lost is told.
+  absl::Status synced;
+  int tells = 0;
+  do {
+    synced = work.SyncAll(*client);
+  } while (!synced.ok() && is_lost && ++tells <= kTellsMax);
+  ASSERT_TRUE(synced.ok()) << synced;
+  ASSERT_NO_FATAL_FAILURE(work.Check(*client));
+  if (is_lost) world.Return(*world.lost().begin(), seed_ + message);
+  const absl::Status rebuilt = work.RebuildAll(*client);
+  ASSERT_TRUE(rebuilt.ok()) << rebuilt;
+  ASSERT_NO_FATAL_FAILURE(work.Check(*client));
+  ASSERT_NO_FATAL_FAILURE(world.CheckColumns(*client));
+}
+
+// A call to it is not sent any more, or it was executed there and is not answered.
+TEST_P(MessageCrashTest, NothingIsLostWithAServerThatDiesAtAMessage) {
+  {
+    SCOPED_TRACE("at no message");
+    ASSERT_NO_FATAL_FAILURE(LoseAt(kNever, false));
+  }
+  const uint64_t points = 2 * messages_;
+  const auto tried = PointsToTry(points, 8, seed_);
+  for (const uint64_t point : tried) {
+    SCOPED_TRACE(absl::StrCat("ABACUS_SEED=", seed_, ", dies at message ", point / 2,
+                              point % 2 == 0 ? "" : ", when it was executed"));
+    LoseAt(point / 2, point % 2 == 1);
+    if (HasFailure()) return;
+  }
+  std::cout << GetParam() << ": a server died at " << died_ << " of " << points << " messages\n";
+  EXPECT_GT(died_, 0u);
+}
+
+// -- with a copy of the inodes --------------------------------------------------------------------
+
+// The power of the server with the inodes goes before a call to a disk of whichever server; those
+// of columns live.
+TEST(CopiedSpreadCrashTest, TheCopyHasWhatWasSyncedAndColumnsAreWholeWhereverThePrimaryDies) {
+  const uint64_t seed = runtime::testing::Seed(1);
+  const CrashOptions options{.has_copy = true};
+  uint64_t points = 0, synced_writes = 0;
+  {
+    CrashDisks disks;
+    CrashWorld world(disks, 0, options);
+    const auto client = world->Client(1, kCachedRaid);
+    ASSERT_TRUE(world->store().FlushAll().ok());
+    const uint64_t before = disks.calls();
+    EXPECT_TRUE(NamesWork(*client, seed).Work(kNamesSteps));
+    points = disks.calls() - before;
+  }
+  const auto tried = PointsToTry(points, 40, seed);
+  for (const uint64_t call : tried) {
+    SCOPED_TRACE(absl::StrCat("ABACUS_SEED=", seed, ", dies at call ", call));
+    CrashDisks disks;
+    CrashWorld world(disks, 1, options);
+    auto client = world->Client(1, kCachedRaid);
+    ASSERT_TRUE(world->store().FlushAll().ok());
+    NamesWork work(*client, seed);
+    disks.At(call, [&] { disks.CutPowerOfInodes(); });
+    work.Work(kNamesSteps);
+    disks.At(0, nullptr);
+    client.reset();
+    ASSERT_NO_FATAL_FAILURE(world.TakeOver());
+    const auto heir = world->Client(2, kCachedRaid);
+    ASSERT_NE(heir, nullptr);
+    ASSERT_NO_FATAL_FAILURE(work.Check(*heir, world->store(), world->volume()));
+    // It is a volume to work on.
+    const auto made = heir->Create(Caller(), heir->root(), "after", S_IFREG | 0644, O_RDWR, "");
+    ASSERT_TRUE(made.ok()) << made.status();
+    EXPECT_TRUE(heir->Write(made->handle, 0, runtime::Block::CopyOf("text")).ok());
+    EXPECT_TRUE(heir->Sync(made->handle).ok());
+    EXPECT_TRUE(heir->Release(made->handle).ok());
+    ASSERT_NO_FATAL_FAILURE(world.CheckColumns(*heir));
+    synced_writes += work.synced_writes();
+    if (HasFailure()) return;
+  }
+  std::cout << "the primary died at " << tried.size() << " of " << points << " calls, behind "
+            << synced_writes << " synced writes\n";
+  EXPECT_GT(synced_writes, 0u);
 }
 
 }  // namespace

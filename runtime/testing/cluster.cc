@@ -142,6 +142,7 @@ ClusterNode::ClusterNode(size_t index, const ClusterOptions& options, const std:
     faults_ = faulty.get();
     transport_ = std::move(faulty);
   }
+  if (options.around) transport_ = options.around(index, std::move(transport_));
   binding_ =
       std::make_unique<BindingManager>(self_, options.binding, types_, transport_.get(), &points_);
   migrator_ = std::make_unique<Migrator>(binding_.get(), options.checkpoints);

@@ -84,6 +84,8 @@ struct ClusterOptions {
   double rate_limit_mbit = 0;  // of each node's transport; 0: none
   // Puts a FaultTransport around each node's transport, with these knobs in both directions.
   std::optional<FaultKnobs> faults;
+  // What a node's transport is to be, around that one and its faults; empty: as it is.
+  std::function<std::unique_ptr<Transport>(size_t node, std::unique_ptr<Transport> below)> around;
   uint64_t seed = 1;
   // Fills a node's classes.
   std::function<void(size_t node, TestPoints& points, ObjectTypes& types)> types;

@@ -22,7 +22,9 @@
 #include "absl/strings/match.h"
 #include "gtest/gtest.h"
 #include "objfs/fs/testing/file_system_world.h"
+#include "objfs/fs/testing/message_points.h"
 #include "objfs/raid/testing/scrub_all.h"
+#include "objfs/replica/testing/replica_world.h"
 #include "objfs/store/model_disk.h"
 #include "runtime/base/mutex.h"
 
@@ -50,7 +52,8 @@ class CrashDisks {
  public:
   static constexpr size_t kServers = 4;  // the first has the inodes
 
-  explicit CrashDisks(size_t servers = kServers) : disks_(1 + servers) {
+  // Of so many servers, and of a copy of the inodes.
+  explicit CrashDisks(size_t servers = kServers) : disks_(servers + 2) {
     for (PowerCutDisk& disk : disks_) {
       DiskModel model;
       model.wait = [](absl::Duration) {};
@@ -61,10 +64,11 @@ class CrashDisks {
   Disk* of_inodes() { return counted_[0].get(); }
   std::vector<Disk*> of_columns() {
     std::vector<Disk*> all;
-    for (size_t i = 1; i < counted_.size(); ++i) all.push_back(counted_[i].get());
+    for (size_t i = 1; i <= servers(); ++i) all.push_back(counted_[i].get());
     return all;
   }
-  size_t servers() const { return disks_.size() - 1; }
+  Disk* of_copy() { return counted_.back().get(); }
+  size_t servers() const { return disks_.size() - 2; }
 
   // Does `what` before that call from now which changes something.
   void At(uint64_t call, std::function<void()> what) {
@@ -110,23 +114,32 @@ class CrashDisks {
   std::function<void()> what_ ABSL_GUARDED_BY(mutex_);
 };
 
+struct CrashOptions {
+  // The inodes have a copy at another server, as in a volume with a map. Nobody lets it go.
+  bool has_copy = false;
+  MessagePoints* messages = nullptr;  // between all nodes; outlives the world
+};
+
 // Servers over those disks: on node 0 the one with the inodes, on the last ones those of columns.
 // Clients are on 1 and 2; servers come back on the `spares` nodes behind.
 class CrashWorld {
  public:
   static constexpr size_t kSpare = 3;
 
-  explicit CrashWorld(CrashDisks& disks, size_t spares = 0)
+  explicit CrashWorld(CrashDisks& disks, size_t spares = 0, const CrashOptions& options = {})
       : disks_(disks),
         spares_(spares),
         nodes_(disks.servers()),
+        replicas_(options.has_copy ? MakeReplicas(disks) : nullptr),
         world_(
             kSpare + spares + disks.servers() - 1, disks.of_inodes(),
             [this] {
               const auto now = std::chrono::steady_clock::now().time_since_epoch();
               return steady_ns_ + std::chrono::nanoseconds(now).count();
             },
-            kLease, absl::Seconds(1), nullptr, disks.servers(), disks.of_columns()) {
+            kLease, absl::Seconds(1), nullptr, disks.servers(), disks.of_columns(),
+            PartsOf(options)) {
+    if (replicas_ != nullptr) replicas_->map.answers = false;
     for (size_t i = 1; i < nodes_.size(); ++i) nodes_[i] = kSpare + spares + i - 1;
   }
 
@@ -156,6 +169,17 @@ class CrashWorld {
     lost_.erase(server);
   }
   const std::set<size_t>& lost() const { return lost_; }
+  // The server with the inodes loses its power, where it has not, and that of their copy answers
+  // for the volume, in the next epoch. REQUIRES: has_copy; no client is left.
+  void TakeOver() {
+    ASSERT_LT(used_spares_, spares_);
+    disks_.CutPowerOfInodes();
+    world_.LoseServer();
+    replicas_->KillPrimary();
+    const absl::Status promoted = replicas_->Promote();
+    ASSERT_TRUE(promoted.ok()) << promoted;
+    world_.StartServer(kSpare + used_spares_++);
+  }
   size_t NodeOf(size_t server) const { return nodes_[server]; }
 
   // The clients that do not renew are given up.
@@ -175,6 +199,33 @@ class CrashWorld {
 
  private:
   static constexpr absl::Duration kLease = absl::Seconds(30);
+
+  static std::unique_ptr<ReplicaWorld> MakeReplicas(CrashDisks& disks) {
+    const auto not_owned = [](Disk* disk) {
+      return std::shared_ptr<Disk>(std::shared_ptr<Disk>(), disk);
+    };
+    auto replicas =
+        std::make_unique<ReplicaWorld>(not_owned(disks.of_inodes()), not_owned(disks.of_copy()));
+    replicas->options.flush_wait = absl::Milliseconds(5);  // no test waits for what cannot be
+    replicas->Start();
+    return replicas;
+  }
+  WorldParts PartsOf(const CrashOptions& options) {
+    WorldParts parts;
+    if (replicas_ != nullptr) {
+      parts.open_store = [this]() -> std::shared_ptr<ObjectStore> {
+        return replicas_->shared_primary();
+      };
+      parts.epoch = [this] { return replicas_->options.epoch; };
+    }
+    if (options.messages != nullptr) {
+      parts.around = [messages = options.messages](size_t node,
+                                                   std::unique_ptr<runtime::Transport> below) {
+        return messages->Around(node, std::move(below));
+      };
+    }
+    return parts;
+  }
 
   void CheckBelow(FileSystem& at, ObjectId directory) {
     const auto listed = at.List(Caller(), directory, 0, 1000, false);
@@ -238,7 +289,8 @@ class CrashWorld {
   size_t used_spares_ = 0;
   std::vector<size_t> nodes_;  // by server
   std::set<size_t> lost_;
-  std::atomic<int64_t> steady_ns_{0};  // by how much the clock of leases is ahead
+  const std::unique_ptr<ReplicaWorld> replicas_;  // none: there is no copy
+  std::atomic<int64_t> steady_ns_{0};             // by how much the clock of leases is ahead
   FileSystemWorld world_;
 };
 

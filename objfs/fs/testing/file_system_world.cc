@@ -48,13 +48,13 @@ FileSystemWorld::FileSystemWorld(size_t nodes, Disk* disk, std::function<int64_t
                                  absl::Duration lease, absl::Duration quiet,
                                  std::function<void(runtime::ObjectTypes&)> more_types,
                                  size_t column_servers, std::vector<Disk*> column_disks,
-                                 std::function<std::shared_ptr<ObjectStore>()> open_store)
+                                 WorldParts parts)
     : steady_ns(std::move(steady_clock_ns)),
       nodes_(nodes),
       lease_(lease),
       quiet_(quiet),
       more_types_(std::move(more_types)),
-      open_store_(std::move(open_store)),
+      parts_(std::move(parts)),
       column_disks_(std::move(column_disks)),
       column_memories_(column_servers),
       columns_(column_servers) {
@@ -180,6 +180,7 @@ void FileSystemWorld::Begin() {
   runtime::testing::ClusterOptions options;
   options.nodes = nodes_;
   options.faults = faults_;
+  options.around = parts_.around;
   options.types = [this](size_t, runtime::testing::TestPoints&, runtime::ObjectTypes& types) {
     if (more_types_) more_types_(types);
     types.Add<Volume>().Add<IsolationLayer>().Add<StorageLayer>();
@@ -357,8 +358,8 @@ Volume::Host FileSystemWorld::VolumeHost(size_t node) {
 void FileSystemWorld::BeginVolume(size_t shard) {
   Server& server = servers_[shard];
   const auto number = static_cast<uint32_t>(shard), shards = static_cast<uint32_t>(servers_.size());
-  if (open_store_) {
-    server.store = open_store_();
+  if (parts_.open_store) {
+    server.store = parts_.open_store();
   } else {
     auto store = LocalObjectStore::Open(
         *server.disk, {.quota_bytes = quota_bytes, .ids_begin = FirstIdOf(number, 1)});
@@ -379,7 +380,8 @@ void FileSystemWorld::BeginVolume(size_t shard) {
        .flush_interval = absl::Milliseconds(100),
        .lease = lease_,
        .quiet = quiet_,
-       .servers = servers.empty() ? nullptr : std::make_shared<ServerAddresses>(servers)},
+       .servers = servers.empty() ? nullptr : std::make_shared<ServerAddresses>(servers),
+       .epoch = parts_.epoch ? parts_.epoch() : 0},
       VolumeHost(server.node));
   ASSERT_TRUE(volume.ok()) << volume.status();
   if (is_new_shard) {

@@ -36,21 +36,29 @@ struct ShardsOptions {
   uint64_t volume = 4711;  // ShardState::volume, of shards that are new
 };
 
+// What else of a world is another one than usual.
+struct WorldParts {
+  // What the inodes are in, and the epoch of the volume that begins on it (Volume::Options); empty:
+  // a store of its own on the disk, and none.
+  std::function<std::shared_ptr<ObjectStore>()> open_store = nullptr;
+  std::function<uint64_t()> epoch = nullptr;
+  decltype(runtime::testing::ClusterOptions::around) around = nullptr;
+};
+
 class FileSystemWorld {
  public:
   static constexpr size_t kServer = 0;
 
   // `steady_clock_ns`: the clock of all leases; empty: the machine's. `more_types`: classes that
   // every node knows beside the file system's. `column_disks`: of the servers of columns, where
-  // they are not to be in memory. `open_store`: what the inodes are in;
-  // empty: a store of its own on the disk.
+  // they are not to be in memory.
   explicit FileSystemWorld(size_t nodes = 3, Disk* disk = nullptr,
                            std::function<int64_t()> steady_clock_ns = nullptr,
                            absl::Duration lease = absl::Seconds(30),
                            absl::Duration quiet = absl::Seconds(1),
                            std::function<void(runtime::ObjectTypes&)> more_types = nullptr,
                            size_t column_servers = 0, std::vector<Disk*> column_disks = {},
-                           std::function<std::shared_ptr<ObjectStore>()> open_store = nullptr);
+                           WorldParts parts = {});
   // A volume of several shards: the server of shard i is on node i.
   FileSystemWorld(size_t nodes, const ShardsOptions& shards,
                   std::function<int64_t()> steady_clock_ns = nullptr,
@@ -151,7 +159,7 @@ class FileSystemWorld {
   const size_t nodes_;
   const absl::Duration lease_, quiet_;
   const std::function<void(runtime::ObjectTypes&)> more_types_;
-  const std::function<std::shared_ptr<ObjectStore>()> open_store_;
+  const WorldParts parts_ = {};
   const std::optional<runtime::FaultKnobs> faults_;
   const uint64_t volume_number_ = 0;  // ShardsOptions::volume
   const LayerKinds kinds_ = AllKinds();

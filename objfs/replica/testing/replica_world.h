@@ -50,7 +50,10 @@ class Wire {
 
 class WireLink final : public ReplicaLink {
  public:
-  WireLink(std::shared_ptr<ReplicaStore> copy, Wire& wire) : copy_(std::move(copy)), wire_(wire) {}
+  // `lives`: the primary that it is of.
+  WireLink(std::shared_ptr<ReplicaStore> copy, Wire& wire,
+           std::shared_ptr<const std::atomic<bool>> lives)
+      : copy_(std::move(copy)), wire_(wire), lives_(std::move(lives)) {}
   absl::StatusOr<ReplicaState> State() override {
     return Send("state", [&] { return copy_->State(); });
   }
@@ -78,7 +81,7 @@ class WireLink final : public ReplicaLink {
   template <typename Call>
   auto Send(const std::string& name, Call call) -> decltype(call()) {
     EXPECT_EQ(runtime::HeldLocks(), 0) << "a lock is held over a message";
-    const Fate fate = wire_.Next(name);
+    const Fate fate = *lives_ ? wire_.Next(name) : Fate::kIsLost;
     if (fate == Fate::kIsLost) return absl::UnavailableError(absl::StrCat(name, " was lost"));
     auto answer = call();
     if (fate == Fate::kArrives) return answer;
@@ -87,6 +90,7 @@ class WireLink final : public ReplicaLink {
 
   const std::shared_ptr<ReplicaStore> copy_;
   Wire& wire_;
+  const std::shared_ptr<const std::atomic<bool>> lives_;
 };
 
 // The map's row of the volume. Thread-safe.
@@ -164,11 +168,12 @@ class ReplicaWorld {
     auto opened = OpenPrimaryStore(*primary_disk_, options.epoch, store_options);
     if (!opened.ok()) return opened.status();
     local_ = *std::move(opened);
+    lives_ = std::make_shared<std::atomic<bool>>(true);
     ReplicatedStore::Host host;
-    host.find_copy = [this]() -> absl::StatusOr<std::shared_ptr<ReplicaLink>> {
+    host.find_copy = [this, lives = lives_]() -> absl::StatusOr<std::shared_ptr<ReplicaLink>> {
       auto copy = this->copy();
-      if (copy == nullptr) return absl::UnavailableError("the copy's server is down");
-      return std::make_shared<WireLink>(std::move(copy), wire);
+      if (copy == nullptr || !*lives) return absl::UnavailableError("the copy's server is down");
+      return std::make_shared<WireLink>(std::move(copy), wire, lives);
     };
     host.drop_copy = [this] { return map.Drop(); };
     host.copy_is_current = [this] { return map.Current(); };
@@ -176,8 +181,10 @@ class ReplicaWorld {
     primary_ = ReplicatedStore::Make(local_, options, std::move(host));
     return absl::OkStatus();
   }
-  // As a crash: what was not flushed is lost, and the copy is told nothing more.
+  // As a crash: what was not flushed is lost, and the copy is told nothing more, though somebody
+  // may still have the store.
   void KillPrimary() {
+    if (lives_ != nullptr) *lives_ = false;
     wire.is_cut = true;
     primary_.reset();
     local_.reset();
@@ -218,6 +225,7 @@ class ReplicaWorld {
   std::shared_ptr<Disk> primary_disk_, copy_disk_;
   runtime::Mutex mutex_;
   std::shared_ptr<ReplicaStore> copy_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<std::atomic<bool>> lives_;  // the primary
   std::shared_ptr<LocalObjectStore> local_;
   std::shared_ptr<ReplicatedStore> primary_;
 };
