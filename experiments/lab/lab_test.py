@@ -183,6 +183,14 @@ class ProfileTest(unittest.TestCase):
             for stack in ("cached", "plain", "raid"):
                 self.assertIn("storage", profile.stack(stack))
 
+    def test_raid_in_the_papers_profile_gathers_nothing_and_writes_in_place(self):
+        # Both are on by default, and the paper's has neither.
+        layer = Profile.load("paper").stack("raid").split("/")[0]
+        self.assertTrue(layer.startswith("raid5("), layer)
+        options = layer.removeprefix("raid5(").removesuffix(")").split(",")
+        self.assertIn("gather=off", options)
+        self.assertIn("journal=off", options)
+
     def test_a_hash_is_of_every_byte_and_a_name_that_is_none_is_told(self):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "mine.toml"
