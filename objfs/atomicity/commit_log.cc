@@ -65,7 +65,7 @@ absl::StatusOr<CommitReply> CommitLog::Ask(uint64_t epoch, const CommitMessage& 
 absl::StatusOr<CommitLogCounts> CommitLog::Counts() {
   MutexLock lock(mutex_);
   CommitLogCounts counts = counts_;
-  counts.pending = participant_->entries().size();
+  counts.pending = groups_->participant().entries().size();
   counts.stuck = stuck_.size();
   counts.checkpoints = log_->checkpoints();
   return counts;
@@ -107,29 +107,27 @@ absl::StatusOr<CommitReply> CommitLog::Prepare(uint64_t epoch, const CommitMessa
   // Lives until the answer may be given: who shuts others out waits for that.
   absl::StatusOr<std::shared_ptr<const void>> inside = std::shared_ptr<const void>();
   if (host_.enter) inside = host_.enter(*part);
-  bool looks_new;
+  Groups::Begun begun;
   uint64_t pending_bytes;
   {
     MutexLock lock(mutex_);
     ABACUS_RETURN_IF_ERROR(CheckEpoch(epoch));
-    looks_new = participant_->Find(key) == nullptr && participant_->Admits(key);
-    if (!inside.ok()) {
-      reply.refusal = Refusal::kShutOut;
-      reply.why = std::string(inside.status().message());
-    } else if (looks_new && !claims_.Take(key.id, *part)) {
-      reply.refusal = Refusal::kClaimed;
-      reply.why = "another group has to do with the same blocks and is not decided yet";
-    }
+    begun = groups_->Begin(key, *part, inside.ok());
     pending_bytes = state_bytes_;
   }
-  if (looks_new && reply.refusal == Refusal::kNone) {
+  reply.refusal = begun.refusal;
+  if (reply.refusal == Refusal::kShutOut) {
+    reply.why = std::string(inside.status().message());
+  } else if (reply.refusal == Refusal::kClaimed) {
+    reply.why = "another group has to do with the same blocks and is not decided yet";
+  } else if (begun.is_new) {
     reply = Validate(key.id, *part, pending_bytes);
   }
   const Version seen = reply.message.newest;
   absl::StatusOr<CommitMessage> answer = Handle(epoch, question, &reply.refusal);
   if (!answer.ok()) {
     MutexLock lock(mutex_);
-    if (participant_->Find(key) == nullptr) claims_.Release(key.id);
+    groups_->GiveUp(key);
     return answer.status();
   }
   reply.message = *std::move(answer);
@@ -165,7 +163,7 @@ absl::Status CommitLog::ValidateReads(const GroupPart& part, CommitReply* reply)
   for (const GroupRead& read : part.reads) {
     ABACUS_ASSIGN_OR_RETURN(const std::vector<VersionNumber> versions,
                             store_->ReadVersions(read.id, read.block, 1));
-    if (versions[0] == read.version.value) continue;
+    if (Groups::IsUnchanged(read, Version{versions[0]})) continue;
     reply->refusal = Refusal::kChanged;
     reply->why = absl::StrCat("block ", read.block, " of object ", read.id, " has changed since");
     return absl::OkStatus();
@@ -178,7 +176,7 @@ absl::Status CommitLog::ValidateWrites(Version id, const GroupPart& part, Commit
     ABACUS_ASSIGN_OR_RETURN(const std::vector<VersionNumber> versions,
                             store_->ReadVersions(write.id, write.block, write.blocks()));
     const Version newest{*std::max_element(versions.begin(), versions.end())};
-    if (newest < id) continue;
+    if (Groups::IsNewer(id, newest)) continue;
     // It would be written under what is there, and never seen.
     reply->refusal = Refusal::kOld;
     reply->message.newest = std::max(reply->message.newest, newest);
@@ -198,9 +196,8 @@ absl::StatusOr<CommitMessage> CommitLog::Handle(uint64_t epoch, const CommitMess
     MutexLock lock(mutex_);
     // Again: an epoch may have begun since.
     ABACUS_RETURN_IF_ERROR(CheckEpoch(epoch));
-    const Participant::Entry* const there = participant_->Find(key);
-    if (question.kind == CommitKind::kAbort && there != nullptr && !there->committed &&
-        told_.contains(key)) {
+    const Groups::Participant::Entry* const there = groups_->participant().Find(key);
+    if (groups_->IsKept(question)) {
       return absl::UnavailableError("who has opened an object of the group is settling it");
     }
     // Two writers have one number. What is there is the other one's, who was told that it is.
@@ -212,20 +209,14 @@ absl::StatusOr<CommitMessage> CommitLog::Handle(uint64_t epoch, const CommitMess
       const uint64_t bytes = RecordBytes(question);
       if (log_->IsFull(state_bytes_ + bytes + kEntrySlackBytes, bytes)) *refusal = Refusal::kFull;
     }
-    uint64_t least = 0;
-    if (holds) {
-      ABACUS_ASSIGN_OR_RETURN(least, HoldNow(key));
-    }
+    if (holds) ABACUS_RETURN_IF_ERROR(HoldNow(key));
     call = next_call_++;
-    calls_[call].least = least;
+    calls_.emplace(call, Call());
     CommitActions actions;
-    participant_->Handle(call, question, *refusal == Refusal::kNone, host_.steady_ns(), &actions);
+    groups_->Handle(call, question, *refusal == Refusal::kNone, host_.steady_ns(), &actions);
     apply = actions.apply;
     Do(std::move(actions));
-    if (prepares && participant_->Find(key) == nullptr) {
-      claims_.Release(key.id);
-      ++counts_.refused;
-    }
+    if (prepares && groups_->participant().Find(key) == nullptr) ++counts_.refused;
   }
   for (const CommitKey& committed : apply) Apply(committed);
   MutexLock lock(mutex_);
@@ -253,7 +244,7 @@ absl::StatusOr<CommitMessage> CommitLog::AwaitAnswer(uint64_t call, const Commit
   const Call answered = std::move(calls_[call]);
   calls_.erase(call);
   ABACUS_RETURN_IF_ERROR(status);
-  ABACUS_RETURN_IF_ERROR(AwaitDurable(std::max(answered.after, answered.least)));
+  ABACUS_RETURN_IF_ERROR(AwaitDurable(answered.after));
   return *answered.answer;
 }
 
@@ -275,10 +266,7 @@ void CommitLog::Do(CommitActions actions) {
     call->second.after = record == sequences_.end() ? 0 : record->second;
     call->second.answer = std::move(send.message);
   }
-  for (const CommitKey& key : actions.undone) {
-    claims_.Release(key.id);
-    ++counts_.undone;
-  }
+  counts_.undone += actions.undone.size();
   changed_.SignalAll();
 }
 
@@ -292,7 +280,6 @@ void CommitLog::Account(const CommitRecord& record) {
     }
     case CommitRecord::Kind::kAbort:
     case CommitRecord::Kind::kForget: {
-      told_.erase(record.key);
       const auto entry = entry_bytes_.find(record.key);
       if (entry == entry_bytes_.end()) return;
       state_bytes_ -= entry->second;
@@ -311,32 +298,13 @@ absl::StatusOr<std::vector<PendingGroup>> CommitLog::PendingOf(ObjectId id) {
   MutexLock lock(mutex_);
   // What is here need not be durable then.
   ABACUS_RETURN_IF_ERROR(broken_);
-  std::vector<PendingGroup> pending;
-  for (const auto& [key, entry] : participant_->entries()) {
-    ABACUS_ASSIGN_OR_RETURN(const GroupPart part, GroupPart::Decode(entry.payload));
-    for (const GroupFence& fence : part.fences) {
-      if (fence.id != id) continue;
-      PendingGroup group{.id = key.id,
-                         .group = entry.group,
-                         .opening = fence.opening,
-                         .committed = entry.committed,
-                         .held = state_.held.contains(key),
-                         .ranges = {}};
-      for (const GroupWrite& write : part.writes) {
-        if (write.id != id) continue;
-        group.ranges.push_back({write.block * ObjectStore::kBlockBytes, write.bytes.size()});
-      }
-      told_.insert(key);
-      pending.push_back(std::move(group));
-    }
-  }
-  return pending;
+  return groups_->PendingOf(id, state_.held);
 }
 
 absl::StatusOr<Version> CommitLog::NewestOpening() {
   MutexLock lock(mutex_);
   Version newest;
-  for (const auto& [key, entry] : participant_->entries()) {
+  for (const auto& [key, entry] : groups_->participant().entries()) {
     ABACUS_ASSIGN_OR_RETURN(const GroupPart part, GroupPart::Decode(entry.payload));
     for (const GroupFence& fence : part.fences) newest = std::max(newest, fence.opening);
   }
@@ -357,48 +325,48 @@ absl::Status CommitLog::Settle(const GroupFence& by, const std::vector<GroupOrde
 }
 
 absl::Status CommitLog::SettleOne(const GroupOrder& order) {
-  CommitMessage question{.kind = CommitKind::kCommit, .id = order.id, .part = {options_.server, 0}};
-  if (order.fate == GroupFate::kAbort) question.kind = CommitKind::kAbort;
-  if (order.fate == GroupFate::kForget) question.kind = CommitKind::kForget;
-  const CommitKey key{order.id, 0};
+  CommitMessage question;
   uint64_t epoch = 0;
   {
     MutexLock lock(mutex_);
     epoch = state_.epoch;
-    if (order.fate == GroupFate::kAbort) told_.erase(key);
+    question = groups_->BeginOrder(order);
   }
   Refusal refusal = Refusal::kNone;
   const absl::Status done =
       Handle(epoch, question, &refusal, order.fate == GroupFate::kCommitHeld).status();
-  bool committed = false;
+  bool is_committed = false;
   {
     MutexLock lock(mutex_);
-    told_.erase(key);
-    const Participant::Entry* entry = participant_->Find(key);
-    committed = entry != nullptr && entry->committed;
+    is_committed = groups_->EndOrder(order);
   }
-  if (!done.ok() || order.fate != GroupFate::kAbort || !committed) return done;
-  // It was committed meanwhile, as all had prepared it once. Who has opened the object writes over
-  // it next, and must not be written over.
+  if (!done.ok() || !is_committed) return done;
   question.kind = CommitKind::kCommit;
   return Handle(epoch, question, &refusal).status();
 }
 
-absl::StatusOr<uint64_t> CommitLog::HoldNow(const CommitKey& key) {
-  if (participant_->Find(key) == nullptr) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("group ", key.id.ToString(), " is not in this server's log any more"));
+absl::Status CommitLog::HoldNow(const CommitKey& key) {
+  ABACUS_RETURN_IF_ERROR(CheckThere(key));
+  uint64_t sequence = log_->appended();
+  if (!state_.held.contains(key)) {
+    state_.Hold(key);
+    sequence = Append(CommitLogState::HeldBytes(key));
   }
-  if (state_.held.contains(key)) return log_->appended();
-  state_.Hold(key);
-  return Append(CommitLogState::HeldBytes(key));
+  ABACUS_RETURN_IF_ERROR(AwaitDurable(sequence));
+  return CheckThere(key);
+}
+
+absl::Status CommitLog::CheckThere(const CommitKey& key) const {
+  if (groups_->participant().Find(key) != nullptr) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("group ", key.id.ToString(), " is not in this server's log any more"));
 }
 
 bool CommitLog::StaysHeld(const CommitKey& key) {
   absl::StatusOr<GroupPart> part = GroupPart();
   {
     MutexLock lock(mutex_);
-    const Participant::Entry* entry = participant_->Find(key);
+    const Groups::Participant::Entry* entry = groups_->participant().Find(key);
     if (entry == nullptr || !state_.held.contains(key)) return false;
     part = GroupPart::Decode(entry->payload);
   }

@@ -15,10 +15,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "objfs/atomicity/block_claims.h"
 #include "objfs/atomicity/commit_core.h"
 #include "objfs/atomicity/commit_log_state.h"
 #include "objfs/atomicity/commit_peers.h"
+#include "objfs/atomicity/group_core.h"
 #include "objfs/atomicity/group_part.h"
 #include "objfs/atomicity/log_core.h"
 #include "objfs/atomicity/log_file.h"
@@ -47,34 +47,6 @@ struct CommitLogCounts {
   uint64_t checkpoints = 0;
   ABACUS_FIELDS(prepared, applied, undone, refused, resolved, pending, stuck, dropped, records,
                 flushes, checkpoints)
-};
-
-// A group that is in a server's log, as one of the objects that it has a fence of is concerned.
-struct PendingGroup {
-  Version id;
-  std::vector<CommitPart> group;  // all its members
-  Version opening;                // of the object, in its fence
-  bool committed = false;
-  bool held = false;          // committed, without the word of all members (GroupFate)
-  std::vector<Range> ranges;  // bytes of the object that it writes here, in whole blocks
-  ABACUS_FIELDS(id, group, opening, committed, held, ranges)
-};
-
-// What becomes of a group, by the word of who has shut out all that could still prepare it at the
-// members that answer him.
-enum class GroupFate : uint8_t {
-  kCommit,  // all members have prepared it
-  // All that answer have, and one does not answer: it may have prepared the group or not. So it is
-  // told by PendingOf() and kept, whatever other servers say, until a later opening has written a
-  // record of its object here (Host::is_over): who opens it before has to know.
-  kCommitHeld,
-  kAbort,   // a member has not prepared it, and never will
-  kForget,  // all members have it in their stores, also of one that is held
-};
-struct GroupOrder {
-  Version id;
-  GroupFate fate = GroupFate::kAbort;
-  ABACUS_FIELDS(id, fate)
 };
 
 // A server's log object: all that this server does for groups of block writes (README.md), for
@@ -170,7 +142,7 @@ class CommitLog final : public runtime::AnchoredObject {
   ABACUS_OBJECT(CommitLog, "objfs.CommitLog", 1, Ask, Counts, PendingOf, Settle, NewestOpening)
 
  private:
-  using Participant = CommitParticipant<FaithfulCommitPolicy>;
+  using Groups = GroupCore<FaithfulGroupPolicy>;
   using Core = LogCore<FaithfulLogPolicy>;
   // Who asks is numbered from here, and servers below it.
   static constexpr uint64_t kFirstCall = uint64_t{1} << 63;
@@ -178,7 +150,6 @@ class CommitLog final : public runtime::AnchoredObject {
   struct Call {
     std::optional<CommitMessage> answer;
     uint64_t after = 0;  // a sequence of the log
-    uint64_t least = 0;  // likewise; its own, beside the answer's
   };
 
   CommitLog(std::shared_ptr<ObjectStore> store, const Options& options, Host host);
@@ -198,9 +169,11 @@ class CommitLog final : public runtime::AnchoredObject {
   absl::StatusOr<CommitMessage> Handle(uint64_t epoch, const CommitMessage& question,
                                        Refusal* refusal, bool holds = false);
   absl::Status SettleOne(const GroupOrder& order);
-  // The sequence of the log that has to be durable for it. Errors: kFailedPrecondition - it is not
-  // here.
-  absl::StatusOr<uint64_t> HoldNow(const CommitKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // That it is held is durable when it returns: before any of it is in the store, or who finds it
+  // only prepared after a crash could abort it. Gives the mutex up meanwhile.
+  // Errors: kFailedPrecondition - it is not here.
+  absl::Status HoldNow(const CommitKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckThere(const CommitKey& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Whether it is held, and no later opening has seen to all its objects.
   bool StaysHeld(const CommitKey& key);
   absl::StatusOr<CommitMessage> AwaitAnswer(uint64_t call, const CommitKey& key)
@@ -243,8 +216,7 @@ class CommitLog final : public runtime::AnchoredObject {
   std::map<CommitKey, uint64_t> entry_bytes_ ABSL_GUARDED_BY(mutex_);
   uint64_t state_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   std::optional<Core> log_ ABSL_GUARDED_BY(mutex_);
-  std::optional<Participant> participant_ ABSL_GUARDED_BY(mutex_);
-  BlockClaims claims_ ABSL_GUARDED_BY(mutex_);
+  std::optional<Groups> groups_ ABSL_GUARDED_BY(mutex_);
   uint64_t records_ ABSL_GUARDED_BY(mutex_) = 0;  // as the participant counts them
   // Sequences of its records that are not durable yet.
   std::map<uint64_t, uint64_t> sequences_ ABSL_GUARDED_BY(mutex_);
@@ -255,8 +227,6 @@ class CommitLog final : public runtime::AnchoredObject {
   std::vector<CommitSend> outgoing_ ABSL_GUARDED_BY(mutex_);  // of resolutions
   std::map<CommitKey, absl::Status> stuck_ ABSL_GUARDED_BY(mutex_);
   CommitLogCounts counts_ ABSL_GUARDED_BY(mutex_);
-  // Groups that PendingOf() has told and that are not settled yet; some may be gone.
-  std::set<CommitKey> told_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   runtime::CondVar stopped_;
   std::thread worker_;  // constant after Open()

@@ -79,18 +79,14 @@ absl::Status CommitLog::Recover(Disk& disk) {
         &found);
     ABACUS_RETURN_IF_ERROR(AwaitDurable(log_->appended()));
     state_bytes_ = kEmptySnapshotBytes;
-    participant_.emplace(options_.commit, options_.server, state_.commits, host_.steady_ns());
-    for (const auto& [key, entry] : participant_->entries()) {
+    groups_.emplace(options_.commit, options_.server, state_.commits, host_.steady_ns());
+    for (const auto& [key, entry] : groups_->participant().entries()) {
       Account({CommitRecord::Kind::kPrepare, key, entry.group, entry.payload});
-      ABACUS_ASSIGN_OR_RETURN(const GroupPart part, GroupPart::Decode(entry.payload));
-      // Of what is committed, another one may have prepared the same blocks after it was applied.
-      if (!entry.committed && !claims_.Take(key.id, part)) {
-        return absl::DataLossError("two groups in the log are to write one block");
-      }
     }
+    ABACUS_RETURN_IF_ERROR(groups_->TakeClaims());
     counts_ = CommitLogCounts();
     CommitActions actions;
-    participant_->Start(&actions);
+    groups_->Start(&actions);
     committed = actions.apply;
     Do(std::move(actions));
   }
@@ -106,13 +102,11 @@ void CommitLog::Apply(const CommitKey& key) {
   absl::StatusOr<GroupPart> part = GroupPart();
   {
     MutexLock lock(mutex_);
-    const Participant::Entry* entry = participant_->Find(key);
+    const Groups::Participant::Entry* entry = groups_->participant().Find(key);
     if (entry == nullptr || entry->applied) return;
     stuck_.erase(key);
     part = GroupPart::Decode(entry->payload);
-    // It has its blocks, but after a restart. Who has them then has prepared after this one was
-    // applied.
-    if (part.ok()) claims_.Take(key.id, *part);
+    if (part.ok()) groups_->TakeBlocks(key.id, *part);
   }
   const absl::Status written = part.ok() ? WriteToStore(key.id, *part) : part.status();
   MutexLock lock(mutex_);
@@ -122,8 +116,7 @@ void CommitLog::Apply(const CommitKey& key) {
     return;
   }
   CommitActions actions;
-  participant_->Applied(key, &actions);
-  claims_.Release(key.id);
+  groups_->Applied(key, &actions);
   ++counts_.applied;
   Do(std::move(actions));
 }
@@ -222,10 +215,10 @@ void CommitLog::Resolve() {
     MutexLock lock(mutex_);
     if (!broken_.ok()) return;
     std::set<Version> before;
-    for (const auto& [id, driver] : participant_->resolutions()) before.insert(id);
+    for (const auto& [id, driver] : groups_->participant().resolutions()) before.insert(id);
     CommitActions actions;
-    participant_->Tick(host_.steady_ns(), &actions);
-    for (const auto& [id, driver] : participant_->resolutions()) {
+    groups_->Tick(host_.steady_ns(), &actions);
+    for (const auto& [id, driver] : groups_->participant().resolutions()) {
       counts_.resolved += before.insert(id).second;
     }
     Do(std::move(actions));
@@ -267,7 +260,7 @@ void CommitLog::TakeReply(uint64_t from, const CommitReply& reply) {
   if (!IsAnswer(reply.message.kind)) return;
   MutexLock lock(mutex_);
   CommitActions actions;
-  participant_->Handle(from, reply.message, false, host_.steady_ns(), &actions);
+  groups_->Handle(from, reply.message, false, host_.steady_ns(), &actions);
   Do(std::move(actions));
 }
 
