@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "objfs/raid/stripe_set.h"
 #include "runtime/base/status.h"
 
 namespace abacus::objfs {
@@ -18,11 +17,9 @@ using runtime::Ref;
 namespace {
 constexpr uint64_t kSweepAtOnce = 1024;
 
-using Orders = std::map<uint64_t, std::vector<GroupOrder>>;  // by server
-
 // All at once; returns the servers that have not done it.
 std::set<uint64_t> Tell(const GroupFence& by, const std::vector<uint32_t>& columns,
-                        const std::vector<Ref<CommitLog>>& logs, const Orders& orders) {
+                        const std::vector<Ref<CommitLog>>& logs, const GroupOrders& orders) {
   std::deque<std::pair<uint64_t, runtime::BranchOf<absl::Status>>> branches;
   for (size_t i = 0; i < columns.size(); ++i) {
     const auto found = orders.find(columns[i]);
@@ -162,44 +159,13 @@ void ColumnServers::Settle(const GroupFence& by, const std::vector<uint32_t>& co
                            OpenedAtServers* opened) const {
   const std::set<uint64_t> servers(columns.begin(), columns.end());
   const Settlement plan = PlanSettlement(answers, servers);
-  Orders orders;
-  for (const SettledGroup& group : plan.groups) {
-    for (const uint64_t server : group.told) orders[server].push_back({group.id, group.fate});
-    for (const uint64_t server : group.finish) {
-      orders[server].push_back({group.id, GroupFate::kCommit});
-    }
-  }
-  std::set<uint64_t> gone = Tell(by, columns, opened->logs, orders);
-  // Of several nobody could make the file whole. Their stripes are told as missed nevertheless.
-  if (plan.lacking.size() == 1) gone.insert(*plan.lacking.begin());
-  // Of one whose column was moved since, the column has what it had.
-  const auto has_it = [&](uint64_t server) {
-    if (!servers.contains(server)) return true;
-    return answers.contains(server) && !gone.contains(server) && !plan.lacking.contains(server);
-  };
-  Orders forgets;
-  StripeSet missed;  // of blocks
-  for (const SettledGroup& group : plan.groups) {
-    if (group.fate == GroupFate::kAbort && !group.is_stale) continue;
-    if (!group.is_stale && std::all_of(group.members.begin(), group.members.end(), has_it)) {
-      for (const uint64_t server : group.told) {
-        forgets[server].push_back({group.id, GroupFate::kForget});
-      }
-      continue;
-    }
-    for (const Range& range : group.ranges) {
-      missed.Add({range.offset / ObjectStore::kBlockBytes,
-                  (range.offset + range.bytes) / ObjectStore::kBlockBytes});
-    }
-  }
+  const std::set<uint64_t> failed = Tell(by, columns, opened->logs, OrdersOf(plan));
+  const SettlementEnd end = EndSettlement(plan, answers, servers, failed);
   // Who does not hear it finds out by itself after a lease.
-  Tell(by, columns, opened->logs, forgets);
-  for (const auto& [begin, end] : missed.runs()) {
-    opened->missed.push_back(
-        {begin * ObjectStore::kBlockBytes, (end - begin) * ObjectStore::kBlockBytes});
-  }
+  Tell(by, columns, opened->logs, end.forgets);
+  opened->missed = end.missed;
   for (size_t i = 0; i < columns.size(); ++i) {
-    if (!gone.contains(columns[i])) continue;
+    if (!end.gone.contains(columns[i])) continue;
     opened->columns[i] = absent_;
     opened->logs[i] = Ref<CommitLog>();
   }

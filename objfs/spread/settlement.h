@@ -9,7 +9,7 @@
 #include <set>
 #include <vector>
 
-#include "objfs/atomicity/commit_log.h"
+#include "objfs/atomicity/group_core.h"
 #include "objfs/layer/layer.h"
 #include "objfs/layer/version.h"
 
@@ -50,6 +50,32 @@ struct Settlement {
 // since. Why it is right: atomicity/README.md, "Settling".
 Settlement PlanSettlement(const std::map<uint64_t, ColumnAnswer>& answers,
                           const std::set<uint64_t>& columns);
+
+// What each server is told, in this order.
+using GroupOrders = std::map<uint64_t, std::vector<GroupOrder>>;
+GroupOrders OrdersOf(const Settlement& plan);
+
+// When they have been told, or have failed.
+struct SettlementEnd {
+  // Servers whose columns do not go with the rest: those that failed, and the one that lacks
+  // something, if it is one.
+  std::set<uint64_t> gone;
+  GroupOrders forgets;        // of what all have now
+  std::vector<Range> missed;  // bytes of a column that not all have, in whole blocks
+};
+// `failed`: servers that have not done what they were told.
+SettlementEnd EndSettlement(const Settlement& plan, const std::map<uint64_t, ColumnAnswer>& answers,
+                            const std::set<uint64_t>& columns, std::set<uint64_t> failed);
+
+// The rules that the simulator of shared stripes breaks one at a time (cf. FaithfulCommitPolicy).
+struct FaithfulSettlementPolicy {
+  static constexpr bool kCommitOnlyIfAll = true;
+  static constexpr bool kKeepCommitted = true;
+};
+// PlanSettlement() by these rules or by others (settlement_inl.h).
+template <typename Policy>
+Settlement PlanSettlementBy(const std::map<uint64_t, ColumnAnswer>& answers,
+                            const std::set<uint64_t>& columns);
 
 }  // namespace abacus::objfs
 
