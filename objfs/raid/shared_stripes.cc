@@ -14,6 +14,7 @@
 #include "objfs/raid/column_reads.h"
 #include "objfs/raid/columns_layer.h"
 #include "objfs/raid/parity.h"
+#include "objfs/raid/prepare_round.h"
 #include "runtime/base/status.h"
 
 namespace abacus::objfs {
@@ -61,38 +62,33 @@ class LastWhenAllHave final : public CommitPeers {
 
   void Ask(uint64_t epoch, const std::vector<CommitSend>& sends, absl::Duration wait,
            const Take& take) override {
-    std::vector<CommitSend> first, last;
-    std::vector<size_t> are_first, are_last;  // which of `sends`
-    for (size_t i = 0; i < sends.size(); ++i) {
-      const bool waits = IsOfLast(sends[i].message);
-      (waits ? last : first).push_back(sends[i]);
-      (waits ? are_last : are_first).push_back(i);
-    }
-    // Who has prepared it is not asked again.
-    bool all_have = true;
+    PrepareRound<FaithfulRoundPolicy> round(sends);
+    const auto these = [&](const std::vector<size_t>& which) {
+      std::vector<CommitSend> some;
+      for (const size_t i : which) some.push_back(sends[i]);
+      return some;
+    };
+    const std::vector<size_t> first = round.first(), last = round.last();
     if (!first.empty()) {
-      peers_->Ask(epoch, first, wait, [&](size_t i, const absl::StatusOr<CommitReply>& reply) {
-        all_have = all_have && reply.ok() && reply->message.kind == CommitKind::kPrepared;
-        take(are_first[i], reply);
-      });
+      peers_->Ask(epoch, these(first), wait,
+                  [&](size_t i, const absl::StatusOr<CommitReply>& reply) {
+                    const bool has = reply.ok() && reply->message.kind == CommitKind::kPrepared;
+                    if (has) round.Prepared(first[i]);
+                    take(first[i], reply);
+                  });
     }
     if (last.empty()) return;
-    if (!all_have) {
-      for (const size_t i : are_last) {
+    if (!round.all_have()) {
+      for (const size_t i : last) {
         take(i, absl::NotFoundError("it is asked when the others have prepared the group"));
       }
       return;
     }
-    peers_->Ask(epoch, last, wait, [&](size_t i, const absl::StatusOr<CommitReply>& reply) {
-      take(are_last[i], reply);
-    });
+    peers_->Ask(epoch, these(last), wait,
+                [&](size_t i, const absl::StatusOr<CommitReply>& reply) { take(last[i], reply); });
   }
 
  private:
-  static bool IsOfLast(const CommitMessage& message) {
-    return message.kind == CommitKind::kPrepare && !message.group.empty() &&
-           message.part == message.group.back();
-  }
   const std::shared_ptr<CommitPeers> peers_;
 };
 
