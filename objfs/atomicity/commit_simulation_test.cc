@@ -5,13 +5,13 @@
 
 #include <cstdint>
 #include <cstdio>
-#include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
 #include "objfs/atomicity/commit_core_inl.h"
 #include "objfs/atomicity/log_core_inl.h"
 #include "objfs/atomicity/testing/commit_simulator.h"
+#include "objfs/atomicity/testing/mutations.h"
 #include "runtime/testing/sanitized.h"
 
 namespace abacus::objfs::testing {
@@ -74,12 +74,6 @@ struct SwitchedPolicy {
   static inline bool kAcknowledgeFlushed = true;
 };
 
-struct Mutation {
-  const char* name;
-  bool* rule;
-  const char* what;  // goes wrong
-};
-
 std::vector<Mutation> Mutations() {
   using P = SwitchedPolicy;
   return {
@@ -106,33 +100,19 @@ std::vector<Mutation> Mutations() {
 
 constexpr uint64_t kSeedsMax = 6000;
 
-class CommitMutation : public ::testing::TestWithParam<Mutation> {
- protected:
-  void TearDown() override { *GetParam().rule = true; }
-};
-
-TEST_P(CommitMutation, IsCaught) {
-  *GetParam().rule = false;
+SimResult RunSwitched(uint64_t seed) {
   CommitStats stats;
-  for (uint64_t seed = 1; seed <= kSeedsMax; ++seed) {
-    const SimResult result = CommitWorld<SwitchedPolicy>(seed, &stats).Run();
-    if (result.broken.empty()) continue;
-    std::printf("%s: %s. Caught by \"%s\", seed %d.\n", GetParam().name, GetParam().what,
-                result.broken.c_str(), static_cast<int>(seed));
-    return;
-  }
-  FAIL() << "nobody noticed that " << GetParam().what;
+  return CommitWorld<SwitchedPolicy>(seed, &stats).Run();
 }
 
-INSTANTIATE_TEST_SUITE_P(, CommitMutation, ::testing::ValuesIn(Mutations()),
-                         [](const auto& info) { return std::string(info.param.name); });
+class CommitMutation : public ::testing::TestWithParam<Mutation> {};
+
+TEST_P(CommitMutation, IsCaught) { ExpectCaught(GetParam(), kSeedsMax, RunSwitched); }
+
+INSTANTIATE_TEST_SUITE_P(, CommitMutation, ::testing::ValuesIn(Mutations()), NameOfMutation);
 
 TEST(CommitMutations, WithoutOneAllSeedsPass) {
-  constexpr uint64_t kSeeds = runtime::testing::kSanitized ? kSeedsMax / 30 : kSeedsMax / 3;
-  CommitStats stats;
-  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
-    ASSERT_EQ(CommitWorld<SwitchedPolicy>(seed, &stats).Run().broken, "") << "seed " << seed;
-  }
+  ExpectNothingCaught(runtime::testing::kSanitized ? kSeedsMax / 30 : kSeedsMax / 3, RunSwitched);
 }
 
 }  // namespace

@@ -2,11 +2,10 @@
 // each. The rules are the switches of FaithfulOrderPolicy and FaithfulCommitPolicy.
 
 #include <cstdint>
-#include <cstdio>
-#include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "objfs/atomicity/testing/mutations.h"
 #include "objfs/raid/small_write_inl.h"
 #include "objfs/raid/testing/order_simulator.h"
 #include "objfs/raid/timestamp_order_inl.h"
@@ -49,12 +48,6 @@ struct SwitchedPolicy {
   static inline bool kLearnFromRefusal = true;
 };
 
-struct Mutation {
-  const char* name;
-  bool* rule;
-  const char* what;  // goes wrong
-};
-
 std::vector<Mutation> Mutations() {
   using P = SwitchedPolicy;
   return {
@@ -87,33 +80,19 @@ std::vector<Mutation> Mutations() {
 
 constexpr uint64_t kSeedsMax = 4000;
 
-class OrderMutation : public ::testing::TestWithParam<Mutation> {
- protected:
-  void TearDown() override { *GetParam().rule = true; }
-};
-
-TEST_P(OrderMutation, IsCaught) {
-  *GetParam().rule = false;
+SimResult RunSwitched(uint64_t seed) {
   OrderStats stats;
-  for (uint64_t seed = 1; seed <= kSeedsMax; ++seed) {
-    const SimResult result = OrderWorld<SwitchedPolicy>(seed, &stats).Run();
-    if (result.broken.empty()) continue;
-    std::printf("%s: %s. Caught by \"%s\", seed %d.\n", GetParam().name, GetParam().what,
-                result.broken.c_str(), static_cast<int>(seed));
-    return;
-  }
-  FAIL() << "nobody noticed that " << GetParam().what;
+  return OrderWorld<SwitchedPolicy>(seed, &stats).Run();
 }
 
-INSTANTIATE_TEST_SUITE_P(, OrderMutation, ::testing::ValuesIn(Mutations()),
-                         [](const auto& info) { return std::string(info.param.name); });
+class OrderMutation : public ::testing::TestWithParam<Mutation> {};
+
+TEST_P(OrderMutation, IsCaught) { ExpectCaught(GetParam(), kSeedsMax, RunSwitched); }
+
+INSTANTIATE_TEST_SUITE_P(, OrderMutation, ::testing::ValuesIn(Mutations()), NameOfMutation);
 
 TEST(OrderMutations, WithoutOneAllSeedsPass) {
-  constexpr uint64_t kSeeds = runtime::testing::kSanitized ? kSeedsMax / 20 : kSeedsMax;
-  OrderStats stats;
-  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
-    ASSERT_EQ(OrderWorld<SwitchedPolicy>(seed, &stats).Run().broken, "") << "seed " << seed;
-  }
+  ExpectNothingCaught(runtime::testing::kSanitized ? kSeedsMax / 20 : kSeedsMax, RunSwitched);
 }
 
 }  // namespace
