@@ -247,6 +247,11 @@ bool CommitLog::AskOnce() {
     const absl::StatusOr<CommitReply> reply = Ask(epoch, send.message);
     if (reply.ok()) TakeReply(options_.server, *reply);
   }
+  // What is held is told to nobody else but by who opens the object: one that has only prepared it
+  // would write and forget it, and look like one that has nothing of it.
+  std::erase_if(elsewhere, [this](const CommitSend& send) {
+    return send.message.kind == CommitKind::kCommit && StaysHeld({send.message.id, 0});
+  });
   if (!elsewhere.empty() && host_.peers != nullptr) {
     host_.peers->Ask(epoch, elsewhere, options_.answer_wait,
                      [&](size_t i, const absl::StatusOr<CommitReply>& reply) {

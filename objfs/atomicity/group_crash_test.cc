@@ -291,5 +291,69 @@ TEST(GroupCrash, AServerThatDiesAgainWhenItComesBackLosesNothing) {
   EXPECT_GE(died, runs / 4);
 }
 
+// A write of one block, under an opening.
+constexpr uint64_t kHeldBlock = 5;
+CommitMessage PrepareAt(uint64_t server, Version id, const std::vector<CommitPart>& group) {
+  GroupPart part;
+  part.fences.push_back({GroupWorld::kObject, Version{1}});
+  part.writes.push_back(GroupWorld::WriteOf(kHeldBlock, 1));
+  CommitMessage prepare{.kind = CommitKind::kPrepare, .id = id, .part = {server, 0}};
+  prepare.group = group;
+  prepare.payload = part.Encode();
+  return prepare;
+}
+absl::Status Hold(CommitLog& log, Version id) {
+  const GroupFence by{GroupWorld::kObject, Version{2}};
+  return log.Settle(by, {{id, GroupFate::kCommitHeld}});
+}
+
+// An opening holds a group without the word of all. Who finds it only prepared after a crash may
+// abort it: nothing of it may be in the store then.
+TEST(GroupCrash, WhatIsHeldIsInTheLogBeforeItIsInTheStore) {
+  uint64_t calls = 0;
+  for (bool is_done = false; !is_done; ++calls) {
+    SCOPED_TRACE(absl::StrCat("the power goes at call ", calls));
+    GroupWorld world;
+    world.Pass(GroupWorld::kSecond);  // its log refuses what is as old as it is
+    const Version id = world.Clock(1).Next();
+    const auto reply = world[0].log->Ask(world.epoch, PrepareAt(0, id, {{0, 0}, {1, 0}}));
+    ASSERT_TRUE(reply.ok()) << reply.status();
+    ASSERT_EQ(reply->message.kind, CommitKind::kPrepared) << reply->why;
+    world[0].disk->CutPowerAfter(calls);
+    is_done = Hold(*world[0].log, id).ok();
+    world.Restart(0, calls + 1);
+    ASSERT_TRUE(world.IsUp(0));
+    const auto pending = world[0].log->PendingOf(GroupWorld::kObject);
+    ASSERT_TRUE(pending.ok()) << pending.status();
+    ASSERT_EQ(pending->size(), 1u);
+    EXPECT_EQ(world.TagAt(0, kHeldBlock) != 0, pending->front().held);
+    EXPECT_TRUE(pending->front().held || !is_done);
+  }
+  // The log is written twice and the store once, each with a sync.
+  EXPECT_GE(calls, 6u);
+}
+
+// Who opened the object has died when one of two servers held the group, and the third one never
+// prepared it. If the second one wrote it and forgot it, nobody would know that it has it.
+TEST(GroupCrash, WhatIsHeldIsPassedOnByOrdersOnly) {
+  GroupWorld world;
+  world.Pass(GroupWorld::kSecond);
+  const Version id = world.Clock(1).Next();
+  for (const uint64_t server : {0, 1}) {
+    const CommitMessage prepare = PrepareAt(server, id, {{0, 0}, {1, 0}, {2, 0}});
+    const auto reply = world[server].log->Ask(world.epoch, prepare);
+    ASSERT_TRUE(reply.ok()) << reply.status();
+    ASSERT_EQ(reply->message.kind, CommitKind::kPrepared) << reply->why;
+  }
+  ASSERT_TRUE(Hold(*world[0].log, id).ok());
+  world.PassALease();
+  EXPECT_EQ(world.TagAt(0, kHeldBlock), 1u);
+  EXPECT_EQ(world.TagAt(1, kHeldBlock), 0u);
+  const auto pending = world[0].log->PendingOf(GroupWorld::kObject);
+  ASSERT_TRUE(pending.ok()) << pending.status();
+  ASSERT_EQ(pending->size(), 1u);
+  EXPECT_TRUE(pending->front().held);
+}
+
 }  // namespace
 }  // namespace abacus::objfs
