@@ -85,7 +85,7 @@ absl::Status Raid5Layer::CutTail(Version now) {
     ABACUS_RETURN_IF_ERROR(status);
   }
   const uint64_t end = striping_->ColumnOffsetOf(stripes);
-  bool missing = false;
+  bool missing = false, flushes = false;
   {
     // Not before: the column may have been found missing just now, and its unit been put elsewhere.
     MutexLock lock(mutex_);
@@ -100,6 +100,12 @@ absl::Status Raid5Layer::CutTail(Version now) {
     }
     ABACUS_RETURN_IF_ERROR(ChangeEach<&Layer::Punch>(live, Range{kSpillAt + end, 0}, now));
   }
+  {
+    MutexLock lock(mutex_);
+    flushes = now_.written.Within({stripes, UINT64_MAX}).empty();
+  }
+  // What was cut off is durable before the record says so: a later flush flushes what was written.
+  if (flushes) ABACUS_RETURN_IF_ERROR(FlushLive(now));
   MutexLock lock(mutex_);
   spilled_.Remove({stripes, UINT64_MAX});
   now_.doubtful.Remove({stripes, UINT64_MAX});

@@ -200,6 +200,7 @@ class Raid5Layer final : public RecordedColumns {
   // What it has behind the file's end is of before the file was cut off.
   absl::Status CutBehindEnd(size_t column, Version now);
   absl::Status CutColumn(size_t column, uint64_t bytes, Version now);
+  absl::Status SaveWithout(size_t column, Version now);
   absl::Status FindSpills(Version now);
   absl::Status Mend(uint64_t stripe, Version now) override;
   // Takes the missing column back, which answers. REQUIRES: nobody else is inside.

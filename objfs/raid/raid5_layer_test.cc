@@ -2,6 +2,7 @@
 
 #include "objfs/raid/raid5_layer.h"
 
+#include <atomic>
 #include <memory>
 #include <random>
 #include <string>
@@ -315,12 +316,12 @@ TEST_F(Raid5Test, ASecondMissingColumnIsUnavailableAndHarmsNothing) {
   ExpectParity(columns_, model_.size(), kStripe);
 }
 
-// Who opened the file without it has it down as missing; nobody wrote.
+// Who opened the file without it, or read it, has it down as missing; nobody wrote.
 TEST_F(Raid5Test, OfTwoThatDiedTheFirstIsEnoughWhereNothingWasWrittenWithoutIt) {
   for (size_t first = 0; first < 5; ++first) {
     SCOPED_TRACE(absl::StrCat("column ", first));
     const size_t second = (first + 2) % 5;
-    TestColumns columns;
+    TestColumns columns(5, "32 KiB");
     std::mt19937 random(static_cast<uint32_t>(first));
     std::string model = Noise(random, 4 * kStripe + 5000);
     ASSERT_TRUE(columns.top()->Write(0, Block::CopyOf(model), columns.Now()).ok());
@@ -328,6 +329,7 @@ TEST_F(Raid5Test, OfTwoThatDiedTheFirstIsEnoughWhereNothingWasWrittenWithoutIt) 
     columns.column(first).dead = true;
     columns.Restart();
     ASSERT_NO_FATAL_FAILURE(ExpectIs(columns, model));
+    ASSERT_TRUE(columns.top()->Flush(columns.Now()).ok());
     columns.column(second).dead = true;
     columns.Restart();
     EXPECT_TRUE(absl::IsUnavailable(columns.top()->Read(0, 1, columns.Now()).status()));
@@ -353,7 +355,7 @@ TEST_F(Raid5Test, OfTwoThatDiedTheFirstIsEnoughWhereNothingWasWrittenWithoutIt) 
 TEST_F(Raid5Test, OfTwoThatDiedTheFirstIsNotEnoughWhereSomethingWasWrittenWithoutIt) {
   Fill(4);
   columns_.column(1).dead = true;
-  Write(100, 100);
+  Write(kUnit + 100, 100);
   ASSERT_TRUE(columns_.top()->Flush(columns_.Now()).ok());
   columns_.column(3).dead = true;
   columns_.Restart();
@@ -386,6 +388,72 @@ TEST_F(Raid5Test, OfTwoThatDiedTheFirstHasNothingBehindTheEnd) {
   ASSERT_TRUE(columns_.RebuildAll().ok());
   ExpectIs(columns_, model_);
   ExpectParity(columns_, model_.size(), kStripe);
+}
+
+// Its record would have it believed: the others know first that it lacks all.
+TEST_F(Raid5Test, AColumnThatCameBackEmptyIsNotBelievedByTheFirstRecordOfItsRebuild) {
+  for (size_t empty = 0; empty < 5; ++empty) {
+    SCOPED_TRACE(absl::StrCat("column ", empty));
+    TestColumns columns(5, "32 KiB");
+    std::mt19937 random(static_cast<uint32_t>(empty));
+    std::string model = Noise(random, 4 * kStripe);
+    ASSERT_TRUE(columns.top()->Write(0, Block::CopyOf(model), columns.Now()).ok());
+    ASSERT_TRUE(columns.top()->Flush(columns.Now()).ok());
+    columns.Replace(empty);
+    ASSERT_NO_FATAL_FAILURE(ExpectIs(columns, model));
+    // All others die with its first record under way.
+    std::atomic<bool> had_one{false};
+    columns.column(empty).BeforeChange([&](LayerCall call) {
+      if (call == LayerCall::kSetInode && !had_one.exchange(true)) {
+        for (size_t i = 0; i < columns.count(); ++i) columns.column(i).dead = i != empty;
+      }
+      return absl::OkStatus();
+    });
+    EXPECT_FALSE(columns.raid()->Rebuild(1, columns.Now()).ok());
+    ASSERT_TRUE(had_one);
+    columns.column(empty).BeforeChange(nullptr);
+    for (size_t i = 0; i < columns.count(); ++i) columns.column(i).dead = i == empty;
+    columns.Restart();
+    const std::string text = Noise(random, kStripe);
+    model.replace(kStripe, text.size(), text);
+    ASSERT_TRUE(columns.top()->Write(kStripe, Block::CopyOf(text), columns.Now()).ok());
+    ASSERT_TRUE(columns.top()->Flush(columns.Now()).ok());
+    columns.column(empty).dead = false;
+    columns.Restart();
+    ASSERT_NO_FATAL_FAILURE(ExpectIs(columns, model));
+    const auto rebuilt = columns.RebuildAll();
+    ASSERT_TRUE(rebuilt.ok()) << rebuilt.status();
+    ASSERT_NO_FATAL_FAILURE(ExpectParity(columns, model.size(), kStripe));
+    columns.column((empty + 1) % 5).dead = true;
+    ASSERT_NO_FATAL_FAILURE(ExpectIs(columns, model));
+  }
+}
+
+TEST_F(Raid5Test, WhatWasCutOffIsSoAfterACrashWhereTheFileGrewAgain) {
+  for (size_t full = 0; full < 5; ++full) {
+    SCOPED_TRACE(absl::StrCat("column ", full));
+    TestColumns columns(5, "32 KiB");
+    std::mt19937 random(static_cast<uint32_t>(full));
+    std::string model = Noise(random, 4 * kStripe);
+    ASSERT_TRUE(columns.top()->Write(0, Block::CopyOf(model), columns.Now()).ok());
+    ASSERT_TRUE(columns.top()->Flush(columns.Now()).ok());
+    columns.column(full).BeforeChange([](LayerCall call) {
+      return call == LayerCall::kTruncate ? absl::ResourceExhaustedError("the test has no room")
+                                          : absl::OkStatus();
+    });
+    EXPECT_FALSE(columns.top()->Truncate(2 * kStripe, columns.Now()).ok());
+    ASSERT_TRUE(columns.top()->Flush(columns.Now()).ok());
+    columns.column(full).BeforeChange(nullptr);
+    ASSERT_TRUE(columns.top()->Truncate(4 * kStripe, columns.Now()).ok());
+    ASSERT_TRUE(columns.top()->Flush(columns.Now()).ok());
+    model.replace(2 * kStripe, 2 * kStripe, 2 * kStripe, '\0');
+    for (size_t i = 0; i <= columns.count(); ++i) columns.disk(i).CutPower();
+    columns.Stop();
+    for (size_t i = 0; i <= columns.count(); ++i) columns.disk(i).PowerOn(i);
+    columns.Start();
+    ASSERT_NO_FATAL_FAILURE(ExpectIs(columns, model));
+    ASSERT_NO_FATAL_FAILURE(ExpectParity(columns, model.size(), kStripe));
+  }
 }
 
 TEST_F(Raid5Test, WhatRottedIsFoundByItsChecksumAndRepairedFromTheRest) {

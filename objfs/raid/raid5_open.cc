@@ -100,9 +100,10 @@ absl::Status Raid5Layer::TakeRecords(std::vector<absl::StatusOr<ColumnRecord>> f
     }
     return absl::OkStatus();
   }
-  // Nobody has written since it was missed: the file can do without another one instead.
-  if (is_back && now_.missed.empty() && now_.doubtful.empty() && now_.staged.empty() &&
-      !now_.ragged) {
+  // Nobody has written since it was missed, or only what is behind the end now: the file can do
+  // without another one instead.
+  if (is_back && now_.missed.Within({0, StripesIn(now_.size)}).empty() && now_.written.empty() &&
+      now_.doubtful.empty() && now_.staged.empty() && !now_.ragged) {
     *is_whole = now_.missing;
     now_.missing.reset();
   }
@@ -135,6 +136,7 @@ absl::Status Raid5Layer::OpenLocked(Version now) {
   if (is_whole.has_value()) {
     ABACUS_RETURN_IF_ERROR(CutBehindEnd(*is_whole, now));
     ABACUS_RETURN_IF_ERROR(FlushLive(now));  // before a record says that it is whole
+    ABACUS_RETURN_IF_ERROR(SaveWithout(*is_whole, now));
   }
   // Where one was missing already, all others have it.
   const ColumnRecord* const newest = NewestOf(found);
@@ -243,7 +245,22 @@ absl::Status Raid5Layer::CutBehindEnd(size_t column, Version now) {
   return CutColumn(column, striping_->ColumnOffsetOf(striping_->Stripes(size)), now);
 }
 
+// The next opening may be without that column: it is not to have the only record of this one.
+absl::Status Raid5Layer::SaveWithout(size_t column, Version now) {
+  std::vector<size_t> others = LiveColumns();
+  std::erase(others, column);
+  ColumnRecord record;
+  {
+    MutexLock lock(mutex_);
+    ABACUS_ASSIGN_OR_RETURN(record, NextRecord());
+  }
+  return GiveRecord(std::move(record), others, /*durable=*/true, now);
+}
+
 absl::Status Raid5Layer::CutColumn(size_t column, uint64_t bytes, Version now) {
+  // Not longer than it is: bytes in a column that never had a record would be nobody's.
+  const absl::StatusOr<Attributes> attributes = below(column)->GetAttributes(now);
+  if (!attributes.ok() || attributes->size <= bytes) return Note(column, attributes.status());
   const absl::Status cut = below(column)->Truncate(bytes, now);
   ChangedIn(column);
   return Note(column, cut);
@@ -251,6 +268,16 @@ absl::Status Raid5Layer::CutColumn(size_t column, uint64_t bytes, Version now) {
 
 absl::Status Raid5Layer::BringBack(size_t column, bool believed, Version now) {
   ABACUS_RETURN_IF_ERROR(Unstage(now));  // what it has in slots is cut off
+  if (!believed) {
+    // The others know that it lacks all before it has a record, which would have it believed.
+    {
+      MutexLock lock(mutex_);
+      now_.missed.clear();
+      now_.missed.Add({0, striping_->Stripes(now_.size)});
+      ++wanted_;
+    }
+    ABACUS_RETURN_IF_ERROR(Save(now));
+  }
   ABACUS_RETURN_IF_ERROR(believed ? CutBehindEnd(column, now) : CutColumn(column, 0, now));
   bool torn = false;
   {
@@ -268,9 +295,6 @@ absl::Status Raid5Layer::BringBack(size_t column, bool believed, Version now) {
       now_.doubtful.clear();
       torn = !torn_.empty();
       ragged_ = ragged_ || torn;
-    } else {
-      now_.missed.clear();
-      now_.missed.Add({0, striping_->Stripes(now_.size)});
     }
     rebuild_at_ = 0;
     ++wanted_;
