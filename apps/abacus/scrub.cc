@@ -158,8 +158,9 @@ absl::Status ScrubStore(const runtime::Ref<objfs::Volume>& volume, objfs::StoreP
 std::string StoreScrubText(const ScrubTotals& totals) {
   return absl::StrCat(
       "names and inodes: ", totals.objects, " objects checked, ", totals.blocks_repaired,
-      " blocks put back from the copy, ", totals.blocks_damaged, " blocks damaged beyond repair, ",
-      totals.objects_failed, " objects could not be read",
+      " blocks put back from the copy, ", totals.blocks_damaged,
+      " damaged blocks that no copy could put back now, ", totals.objects_failed,
+      " objects could not be read",
       totals.blocks_damaged + totals.objects_failed > 0 ? "; their server's log names them" : "");
 }
 

@@ -209,7 +209,10 @@ absl::StatusOr<CommitMessage> CommitLog::Handle(uint64_t epoch, const CommitMess
       const uint64_t bytes = RecordBytes(question);
       if (log_->IsFull(state_bytes_ + bytes + kEntrySlackBytes, bytes)) *refusal = Refusal::kFull;
     }
-    if (holds) ABACUS_RETURN_IF_ERROR(HoldNow(key));
+    if (holds) {
+      ABACUS_RETURN_IF_ERROR(HoldNow(key));
+      ABACUS_RETURN_IF_ERROR(CheckEpoch(epoch));  // it lets others in while it waits
+    }
     call = next_call_++;
     calls_.emplace(call, Call());
     CommitActions actions;
