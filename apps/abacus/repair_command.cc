@@ -325,7 +325,12 @@ absl::StatusOr<FoundSpread> FindSpread(runtime::Node& node, const std::string& n
     if (!servers.ok() && !HasNone(servers.status())) silent.Update(servers.status());
   }
   if (!found.servers.empty()) return found;
-  if (!is_on_one) ABACUS_RETURN_IF_ERROR(silent);
+  if (!is_on_one) {
+    ABACUS_RETURN_IF_ERROR(silent);
+    return absl::UnavailableError(
+        absl::StrCat("none of the servers that are known here keeps the list of volume '", name,
+                     "': name one of the volume's, --server HOST:PORT"));
+  }
   return absl::FailedPreconditionError(absl::StrCat(
       "volume '", name, "' was made without --servers: status, rebuild and scrub are ",
       "for volumes over several servers. To check it: abacus fsck --volume ", name, " HOST:PORT"));

@@ -150,8 +150,8 @@ absl::Status ScrubStore(const runtime::Ref<objfs::Volume>& volume, objfs::StoreP
     totals->blocks_repaired += step.repaired;
     totals->blocks_damaged += step.damaged;
     const bool goes_on = pace(step.bytes, absl::Now() - begin);
-    if (step.done) return absl::OkStatus();
     if (!goes_on) return absl::CancelledError("the scrub was broken off");
+    if (step.done) return absl::OkStatus();
   }
 }
 
@@ -362,7 +362,7 @@ absl::Status ScrubSchedule::Scrub(const std::string& volume, ScrubState* state) 
     return now.ok() && now->rid() == its.rid();
   };
   // First those: the files go by them.
-  if (!state->store_done) ABACUS_RETURN_IF_ERROR(ScrubNames(volume, its, state));
+  if (!state->store_done) ABACUS_RETURN_IF_ERROR(ScrubNames(volume, its, is_ours, state));
   const auto pace = [this](uint64_t bytes, absl::Duration took) { return RestAfter(bytes, took); };
   absl::Time saved = absl::Now();
   for (;;) {
@@ -395,15 +395,17 @@ bool ScrubSchedule::RestAfter(uint64_t bytes, absl::Duration took) {
 }
 
 absl::Status ScrubSchedule::ScrubNames(const std::string& volume,
-                                       const runtime::Ref<objfs::Volume>& its, ScrubState* state) {
+                                       const runtime::Ref<objfs::Volume>& its,
+                                       const std::function<bool()>& is_ours, ScrubState* state) {
   absl::Time saved = absl::Now();
   const auto pace = [&](uint64_t bytes, absl::Duration took) {
+    if (!RestAfter(bytes, took) || !is_ours()) return false;
     if (absl::Now() - saved >= kSaveEvery) {
       saved = absl::Now();
       // Where it fails, the next saving does, and says so.
       state->Save(PathOf(volume)).IgnoreError();
     }
-    return RestAfter(bytes, took);
+    return true;
   };
   ABACUS_RETURN_IF_ERROR(ScrubStore(its, &state->store, &state->totals, pace));
   state->store_done = true;

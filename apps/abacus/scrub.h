@@ -131,7 +131,7 @@ class ScrubSchedule {
   // longer where it read much. False where it is to end.
   bool RestAfter(uint64_t bytes, absl::Duration took);
   absl::Status ScrubNames(const std::string& volume, const runtime::Ref<objfs::Volume>& its,
-                          ScrubState* state);
+                          const std::function<bool()>& is_ours, ScrubState* state);
   // It is done.
   absl::Status Finish(const std::string& volume, ScrubState* state);
   // False where it is to end.

@@ -45,7 +45,7 @@ absl::StatusOr<uint64_t> CountOn(Disk& disk) {
 // Counts by a log whose disk lies from the first count on; both halves are used, and used again.
 // Returns the disk's calls when each count was acknowledged; the first: when the lie began.
 std::vector<uint64_t> Count(PowerCutDisk& disk, uint64_t counts) {
-  constexpr size_t kRecordBytes = 3'000;
+  constexpr size_t kRecordBytes = 4'000;
   uint64_t count = 0;
   const auto file = LogFile::Open(disk, kServerOfLog, LogFile::kHalfBytesMin, "0").value();
   const RecoveredLog recovered = file->TakeRecovered();

@@ -206,6 +206,11 @@ class RecordedColumns : public ColumnsLayer {
   absl::Status MendInTurns(Version now);
   // Null: none has one.
   static const ColumnRecord* NewestOf(const std::vector<absl::StatusOr<ColumnRecord>>& found);
+  // Gives these columns that record. The worst answer, as WriteColumns().
+  absl::Status GiveRecord(ColumnRecord record, const std::vector<size_t>& columns, bool durable,
+                          Version now);
+  // The record of now with its new sequence. Errors: kResourceExhausted - it is too large.
+  absl::StatusOr<ColumnRecord> NextRecord() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Where fewer than `columns` had the newest record it is saved again before anything rests on it:
   // next time they may be away. One that has no room keeps nobody from reading.
   absl::Status SaveWhatWasFound(const std::vector<absl::StatusOr<ColumnRecord>>& found,
@@ -299,11 +304,6 @@ class RecordedColumns : public ColumnsLayer {
   uint64_t repaired_ ABSL_GUARDED_BY(mutex_) = 0;  // units, for people
 
  private:
-  // Gives these columns that record. The worst answer, as WriteColumns().
-  absl::Status GiveRecord(ColumnRecord record, const std::vector<size_t>& columns, bool durable,
-                          Version now);
-  // The record of now with its new sequence. Errors: kResourceExhausted - it is too large.
-  absl::StatusOr<ColumnRecord> NextRecord() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Who gets it, of those that are live.
   std::vector<size_t> RecordHolders(const std::set<size_t>& due, uint64_t sequence) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
