@@ -517,25 +517,54 @@ absl::Status LocalObjectStore::SyncRemovals() {
 
 absl::Status LocalObjectStore::UnlinkRemoved(uint64_t journal, uint64_t durable) {
   std::vector<Removed> due;
+  uint64_t unlinker = 0;
   {
     MutexLock lock(mutex_);
-    const auto rest = std::stable_partition(
-        removed_.begin(), removed_.end(), [journal, durable](const Removed& removed) {
-          return removed.journal < journal ||
-                 (removed.journal == journal && removed.sequence <= durable);
-        });
-    due.assign(removed_.begin(), rest);
-    removed_.erase(removed_.begin(), rest);
+    unlinker = ++unlinkers_;
+    for (Removed& removed : removed_) {
+      const bool is_durable =
+          removed.journal < journal || (removed.journal == journal && removed.sequence <= durable);
+      if (!is_durable || removed.unlinker != 0) continue;
+      removed.unlinker = unlinker;
+      due.push_back(removed);
+    }
   }
+  if (due.empty()) return absl::OkStatus();
   absl::Status first;
+  absl::btree_set<ObjectId> left;
   for (const Removed& removed : due) {
     const absl::Status unlinked = RemoveFiles(removed.id, removed.data, removed.table);
     if (unlinked.ok()) continue;
     first.Update(unlinked);
-    MutexLock lock(mutex_);
-    removed_.push_back(removed);
+    left.insert(removed.id);
   }
+  MutexLock lock(mutex_);
+  std::erase_if(removed_, [&](const Removed& removed) {
+    return removed.unlinker == unlinker && !left.contains(removed.id);
+  });
+  for (Removed& removed : removed_) {
+    if (removed.unlinker == unlinker) removed.unlinker = 0;
+  }
+  unlinked_.SignalAll();
   return first;
+}
+
+absl::Status LocalObjectStore::AwaitUnlinked(ObjectId id) {
+  const auto is_it = [id](const Removed& removed) {
+    return removed.id == id && (removed.data || removed.table);
+  };
+  for (;;) {
+    {
+      MutexLock lock(mutex_);
+      auto found = std::find_if(removed_.begin(), removed_.end(), is_it);
+      while (found != removed_.end() && found->unlinker != 0) {
+        unlinked_.Wait(mutex_);
+        found = std::find_if(removed_.begin(), removed_.end(), is_it);
+      }
+      if (found == removed_.end()) return absl::OkStatus();
+    }
+    if (auto status = SyncRemovals(); !status.ok()) return status;
+  }
 }
 
 absl::Status LocalObjectStore::RemoveFiles(ObjectId id, bool data, bool table) {

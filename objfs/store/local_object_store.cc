@@ -195,6 +195,7 @@ absl::Status LocalObjectStore::CreateAs(ObjectId id, std::string_view blob, Vers
   if (id == 0) return absl::InvalidArgumentError("0 names no object");
   if (auto status = CheckBlob(blob); !status.ok()) return status;
   if (auto status = CheckVersion(version); !status.ok()) return status;
+  if (auto status = AwaitUnlinked(id); !status.ok()) return status;
   const ObjectHead head{.version = version, .blob = std::string(blob)};
   // In the journal before whatever refers to it, and in no hurry to be durable.
   const SharedGate::Pass pass(commits_);

@@ -255,6 +255,7 @@ class LocalObjectStore : public ObjectStore {
     int64_t used_blocks = 0;
     bool first = true;
     absl::btree_map<ObjectId, uint64_t> blocks;  // of objects that a record named
+    absl::btree_set<ObjectId> removed;           // at some time; they may have been made again
     // Pages of tables of which one place is damaged, by object: a checkpoint that was cut off wrote
     // those only that a record changed.
     absl::btree_map<ObjectId, std::vector<uint64_t>> torn;
@@ -282,7 +283,7 @@ class LocalObjectStore : public ObjectStore {
   absl::Status FinishRecovery(const Recovery& recovery);
   // Brings contents that only the journal may have into their data files.
   absl::Status RestoreContents(const Recovery& recovery);
-  absl::Status RemoveOrphans();
+  absl::Status RemoveOrphans(const Recovery& recovery);
 
   // table.cc
   absl::Status Load(StoredObject& object) ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
@@ -419,6 +420,8 @@ class LocalObjectStore : public ObjectStore {
   // Unlinks the files of objects whose removal is durable: that is in an older journal, or up to
   // record `durable` of this one.
   absl::Status UnlinkRemoved(uint64_t journal, uint64_t durable);
+  // Until no files are left of an object of that identifier that was removed.
+  absl::Status AwaitUnlinked(ObjectId id);
   absl::Status RemoveFiles(ObjectId id, bool data, bool table);
   void CheckpointIfLong();
   // A sync failed of what a journal may have alone: no checkpoint takes one away any more. What the
@@ -466,8 +469,11 @@ class LocalObjectStore : public ObjectStore {
     uint64_t journal, sequence;  // of the record
     ObjectId id;
     bool data, table;
+    uint64_t unlinker;  // the call that removes its files now; 0: none
   };
   std::vector<Removed> removed_ ABSL_GUARDED_BY(mutex_);
+  uint64_t unlinkers_ ABSL_GUARDED_BY(mutex_) = 0;
+  runtime::CondVar unlinked_;  // with mutex_: one of them has ended
   ObjectId next_id_ ABSL_GUARDED_BY(mutex_) = 1;
   ObjectId ids_end_ ABSL_GUARDED_BY(mutex_) = 1;  // reserved up to here
 

@@ -204,8 +204,9 @@ absl::Status LocalObjectStore::Replay(Recovery& recovery, const JournalRecord& r
     MutexLock lock(mutex_);
     objects_.erase(remove.id);
   }
-  found_data_.erase(remove.id);
-  return RemoveFiles(remove.id, true, true);
+  // Where it was made again the journals have all of its table, and the data file may be its own.
+  recovery.removed.insert(remove.id);
+  return RemoveFiles(remove.id, false, true);
 }
 
 absl::Status LocalObjectStore::ReplayUpdate(Recovery& recovery, const UpdateRecord& update) {
@@ -268,7 +269,7 @@ absl::Status LocalObjectStore::FinishRecovery(const Recovery& recovery) {
     TellDamage((*object)->damage);
   }
   if (auto status = RestoreContents(recovery); !status.ok()) return status;
-  if (auto status = RemoveOrphans(); !status.ok()) return status;
+  if (auto status = RemoveOrphans(recovery); !status.ok()) return status;
   {
     MutexLock lock(mutex_);
     const ObjectId last = objects_.empty() ? 0 : objects_.rbegin()->first;
@@ -302,15 +303,20 @@ absl::Status LocalObjectStore::RestoreContents(const Recovery& recovery) {
   return absl::OkStatus();
 }
 
-absl::Status LocalObjectStore::RemoveOrphans() {
+absl::Status LocalObjectStore::RemoveOrphans(const Recovery& recovery) {
   for (const ObjectId id : found_data_) {
     const auto object = Find(id);
     if (!object.ok()) {
-      // It was created and never flushed.
+      // It was created and never flushed, or removed.
       if (auto status = RemoveFiles(id, true, false); !status.ok()) return status;
       continue;
     }
     MutexLock lock((*object)->mutex);
+    if (recovery.removed.contains(id) && (*object)->state.block_count() == 0) {
+      // Of the one that was removed: the new one has nothing in it.
+      if (auto status = RemoveFiles(id, true, false); !status.ok()) return status;
+      continue;
+    }
     (*object)->has_data = (*object)->data_named = true;
   }
   found_data_.clear();
