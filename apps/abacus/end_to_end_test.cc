@@ -439,9 +439,9 @@ TEST_F(EndToEndTest, CommandsOnWhatIsNotThereAreRefusedWithReasons) {
 TEST_F(EndToEndTest, WhatIsForVolumesOverSeveralServersSaysSoOfAnotherOne) {
   StartServer();
   ASSERT_EQ(RunAbacus({"volume", "create", server_->option(), "alone"}).code, 0);
-  for (std::vector<std::string> command : {std::vector<std::string>{"volume", "status"},
-                                           std::vector<std::string>{"rebuild"},
-                                           std::vector<std::string>{"scrub"}}) {
+  for (std::vector<std::string> command :
+       {std::vector<std::string>{"volume", "status"}, std::vector<std::string>{"rebuild"},
+        std::vector<std::string>{"scrub"}}) {
     command.insert(command.end(), {server_->option(), "alone"});
     const Outcome outcome = RunAbacus(command);
     EXPECT_EQ(outcome.code, 2) << command[0];
