@@ -468,7 +468,11 @@ absl::Status LocalObjectStore::Remove(ObjectId id) {
     files_wait = object.durable && (object.data_named || object.has_table);
     data = object.has_data;
     table = object.has_table;
-    if (files_wait) std::tie(removed.data, removed.table) = std::pair(data, table);
+    if (files_wait) {
+      std::tie(removed.data, removed.table) = std::pair(data, table);
+    } else if (auto status = RemoveFiles(id, data, table); !status.ok()) {
+      return status;  // while it is there: who makes it again finds no file of it
+    }
     if (object.durable) {
       removed.journal = journal_->header().number;
       removed.sequence = journal_->Append(EncodePayload(
@@ -497,7 +501,7 @@ absl::Status LocalObjectStore::Remove(ObjectId id) {
   if (too_many) {
     if (auto status = SyncRemovals(); !status.ok()) return status;
   }
-  return files_wait ? absl::OkStatus() : RemoveFiles(id, data, table);
+  return absl::OkStatus();
 }
 
 absl::Status LocalObjectStore::SyncRemovals() {
@@ -506,7 +510,10 @@ absl::Status LocalObjectStore::SyncRemovals() {
     const SharedGate::Pass pass(commits_);
     {
       MutexLock lock(mutex_);
-      if (removed_.empty()) return absl::OkStatus();
+      const bool is_idle =
+          std::any_of(removed_.begin(), removed_.end(),
+                      [](const Removed& removed) { return removed.unlinker == 0; });
+      if (!is_idle) return absl::OkStatus();  // those of which somebody removes files are durable
     }
     journal = journal_->header().number;
     sequence = journal_->appended();
@@ -549,19 +556,36 @@ absl::Status LocalObjectStore::UnlinkRemoved(uint64_t journal, uint64_t durable)
   return first;
 }
 
-absl::Status LocalObjectStore::AwaitUnlinked(ObjectId id) {
-  const auto is_it = [id](const Removed& removed) {
+absl::Status LocalObjectStore::UnlinkAllUpTo(uint64_t journal) {
+  for (;;) {
+    if (auto status = UnlinkRemoved(journal + 1, 0); !status.ok()) return status;
+    MutexLock lock(mutex_);
+    // What is left others are at. Where they fail it is tried here again.
+    const bool is_done =
+        std::none_of(removed_.begin(), removed_.end(),
+                     [journal](const Removed& removed) { return removed.journal <= journal; });
+    if (is_done) return absl::OkStatus();
+    unlinked_.Wait(mutex_);
+  }
+}
+
+const LocalObjectStore::Removed* LocalObjectStore::FilesLeftOf(ObjectId id) const {
+  const auto found = std::find_if(removed_.begin(), removed_.end(), [id](const Removed& removed) {
     return removed.id == id && (removed.data || removed.table);
-  };
+  });
+  return found == removed_.end() ? nullptr : &*found;
+}
+
+absl::Status LocalObjectStore::AwaitUnlinked(ObjectId id) {
   for (;;) {
     {
       MutexLock lock(mutex_);
-      auto found = std::find_if(removed_.begin(), removed_.end(), is_it);
-      while (found != removed_.end() && found->unlinker != 0) {
+      const Removed* left = FilesLeftOf(id);
+      while (left != nullptr && left->unlinker != 0) {
         unlinked_.Wait(mutex_);
-        found = std::find_if(removed_.begin(), removed_.end(), is_it);
+        left = FilesLeftOf(id);
       }
-      if (found == removed_.end()) return absl::OkStatus();
+      if (left == nullptr) return absl::OkStatus();
     }
     if (auto status = SyncRemovals(); !status.ok()) return status;
   }

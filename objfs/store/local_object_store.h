@@ -248,6 +248,12 @@ class LocalObjectStore : public ObjectStore {
     absl::flat_hash_map<ObjectId, absl::Status> failed;  // of `ids`
   };
   // What recovery knows of the journals.
+  struct Removed {
+    uint64_t journal, sequence;  // of the record
+    ObjectId id;
+    bool data, table;
+    uint64_t unlinker;  // the call that removes its files now; 0: none
+  };
   struct Recovery {
     std::vector<uint64_t> journals;  // numbers, rising
     bool torn_tables = false;        // a checkpoint may have been under way
@@ -420,8 +426,12 @@ class LocalObjectStore : public ObjectStore {
   // Unlinks the files of objects whose removal is durable: that is in an older journal, or up to
   // record `durable` of this one.
   absl::Status UnlinkRemoved(uint64_t journal, uint64_t durable);
+  // Until none is left of a removal in that journal or an older one.
+  absl::Status UnlinkAllUpTo(uint64_t journal);
   // Until no files are left of an object of that identifier that was removed.
   absl::Status AwaitUnlinked(ObjectId id);
+  // Null: none are.
+  const Removed* FilesLeftOf(ObjectId id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status RemoveFiles(ObjectId id, bool data, bool table);
   void CheckpointIfLong();
   // A sync failed of what a journal may have alone: no checkpoint takes one away any more. What the
@@ -465,12 +475,6 @@ class LocalObjectStore : public ObjectStore {
   absl::btree_set<ObjectId> changed_tables_ ABSL_GUARDED_BY(mutex_);  // to be checkpointed
   absl::flat_hash_map<ObjectId, SalvagedTable> salvaged_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::weak_ptr<StoredObject>> open_ ABSL_GUARDED_BY(mutex_);
-  struct Removed {
-    uint64_t journal, sequence;  // of the record
-    ObjectId id;
-    bool data, table;
-    uint64_t unlinker;  // the call that removes its files now; 0: none
-  };
   std::vector<Removed> removed_ ABSL_GUARDED_BY(mutex_);
   uint64_t unlinkers_ ABSL_GUARDED_BY(mutex_) = 0;
   runtime::CondVar unlinked_;  // with mutex_: one of them has ended

@@ -203,7 +203,9 @@ absl::Status LocalObjectStore::Replay(Recovery& recovery, const JournalRecord& r
   {
     MutexLock lock(mutex_);
     objects_.erase(remove.id);
+    salvaged_.erase(remove.id);
   }
+  recovery.torn.erase(remove.id);
   // Where it was made again the journals have all of its table, and the data file may be its own.
   recovery.removed.insert(remove.id);
   return RemoveFiles(remove.id, false, true);

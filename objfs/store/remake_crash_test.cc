@@ -20,9 +20,9 @@ constexpr ObjectId kObject = 7;
 
 struct RemakeCase {
   const char* name;
-  uint64_t bytes;              // of each of the two contents
-  uint64_t logged_blocks_max;  // what is written to more goes to the data file at once
-  bool checkpoints;            // between the two
+  uint64_t first_bytes, second_bytes;  // up to 64 blocks are logged, and more in the data file
+  bool has_table;                      // the first one
+  bool checkpoints;                    // when the second one is there
 };
 
 class RemakeCrashTest : public ::testing::TestWithParam<RemakeCase> {
@@ -31,12 +31,14 @@ class RemakeCrashTest : public ::testing::TestWithParam<RemakeCase> {
 
   Store Open() {
     LocalObjectStoreOptions options;
-    options.logged_blocks_max = GetParam().logged_blocks_max;
+    options.logged_blocks_max = 64;
     auto store = LocalObjectStore::Open(*disk_, options);
     EXPECT_TRUE(store.ok()) << store.status();
     return store.ok() ? *std::move(store) : nullptr;
   }
-  static std::string Contents(char what) { return std::string(GetParam().bytes, what); }
+  static std::string Contents(char what) {
+    return std::string(what == '1' ? GetParam().first_bytes : GetParam().second_bytes, what);
+  }
   static absl::Status Write(LocalObjectStore& store, char what, uint64_t version) {
     const std::string bytes = Contents(what);
     if (auto status = store.Write(kObject, 0, bytes, version); !status.ok()) return status;
@@ -74,6 +76,7 @@ TEST_P(RemakeCrashTest, IsTheOneOrTheOtherAndWhatWasFlushed) {
       ASSERT_NE(store, nullptr);
       ASSERT_TRUE(store->CreateAs(kObject, "first", 1).ok());
       ASSERT_TRUE(Write(*store, '1', 2).ok());
+      if (GetParam().has_table) ASSERT_TRUE(store->Checkpoint().ok());
       disk_->CutPowerAfter(points);
       const absl::Status remade = Remake(*store);
       is_over = remade.ok();
@@ -101,12 +104,20 @@ TEST_P(RemakeCrashTest, IsTheOneOrTheOtherAndWhatWasFlushed) {
       }
       // It can be made anew.
       store = Open();
+      ASSERT_NE(store, nullptr);
       if (const absl::Status removed = store->Remove(kObject); !absl::IsNotFound(removed)) {
         ASSERT_TRUE(removed.ok()) << removed;
       }
       ASSERT_TRUE(store->CreateAs(kObject, "third", 20).ok());
       const absl::Status written = Write(*store, '3', 21);
       ASSERT_TRUE(written.ok()) << written;
+      store.reset();
+      store = Open();
+      ASSERT_NE(store, nullptr);
+      std::string blob;
+      ASSERT_TRUE(Read(*store, &blob) == Contents('3'));
+      EXPECT_EQ(blob, "third");
+      ASSERT_LT(points, 1000u) << remade;
     }
   }
   std::cout << GetParam().name << ": " << points << " calls; the first one " << firsts
@@ -116,11 +127,15 @@ TEST_P(RemakeCrashTest, IsTheOneOrTheOtherAndWhatWasFlushed) {
   EXPECT_GT(firsts, 0u);
   EXPECT_GT(seconds, 0u);
 }
-INSTANTIATE_TEST_SUITE_P(Contents, RemakeCrashTest,
-                         ::testing::Values(RemakeCase{"logged", 4096, 64, false},
-                                           RemakeCase{"data", 300'000, 0, false},
-                                           RemakeCase{"data_checkpoint", 300'000, 0, true}),
-                         [](const auto& tried) { return std::string(tried.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Contents, RemakeCrashTest,
+    ::testing::Values(RemakeCase{"Logged", 4096, 4096, false, false},
+                      RemakeCase{"LoggedWithTable", 4096, 4096, true, false},
+                      RemakeCase{"Data", 600'000, 400'000, false, false},
+                      RemakeCase{"DataWithTable", 600'000, 400'000, true, true},
+                      RemakeCase{"LoggedOverData", 1'200'000, 4096, true, true},
+                      RemakeCase{"DataOverLogged", 4096, 400'000, true, false}),
+    [](const auto& tried) { return std::string(tried.param.name); });
 
 }  // namespace
 }  // namespace abacus::objfs

@@ -213,7 +213,7 @@ absl::Status LocalObjectStore::CheckpointLocked() {
   }
   commits_.Open();
   // Before the old journal goes: it has the removals.
-  if (status.ok()) status = UnlinkRemoved(old + 1, 0);
+  if (status.ok()) status = UnlinkAllUpTo(old);
   if (status.ok()) {
     status = CheckpointTables(ids);
   } else if (!ids.empty()) {
