@@ -382,7 +382,10 @@ TEST_F(PlainShardsTest, WithoutAMapAShardIsAwayWithItsServerAndTheOthersAreNot) 
   EXPECT_THAT(kept.err, HasSubstr(absl::StrCat("shard 1 of volume 'home': server ", addresses_[1],
                                                " answers for shard 1 of volume 'home'")));
   EXPECT_THAT(kept.out, Not(HasSubstr("files moved")));
-  for (const nlohmann::json& shard : StatusOf(0)["shards"]) {
+  const nlohmann::json status = StatusOf(0);
+  ASSERT_TRUE(status.contains("shards")) << told_;
+  ASSERT_EQ(status["shards"].size(), 2u) << told_;
+  for (const nlohmann::json& shard : status["shards"]) {
     EXPECT_EQ(shard["servers"].size(), kServers) << told_;
   }
   for (const std::vector<std::string>& words :
