@@ -510,10 +510,10 @@ absl::Status LocalObjectStore::SyncRemovals() {
     const SharedGate::Pass pass(commits_);
     {
       MutexLock lock(mutex_);
-      const bool is_idle =
+      const bool any_wait =
           std::any_of(removed_.begin(), removed_.end(),
                       [](const Removed& removed) { return removed.unlinker == 0; });
-      if (!is_idle) return absl::OkStatus();  // those of which somebody removes files are durable
+      if (!any_wait) return absl::OkStatus();  // those of which somebody removes files are durable
     }
     journal = journal_->header().number;
     sequence = journal_->appended();
@@ -560,12 +560,13 @@ absl::Status LocalObjectStore::UnlinkAllUpTo(uint64_t journal) {
   for (;;) {
     if (auto status = UnlinkRemoved(journal + 1, 0); !status.ok()) return status;
     MutexLock lock(mutex_);
-    // What is left others are at. Where they fail it is tried here again.
-    const bool is_done =
-        std::none_of(removed_.begin(), removed_.end(),
-                     [journal](const Removed& removed) { return removed.journal <= journal; });
-    if (is_done) return absl::OkStatus();
-    unlinked_.Wait(mutex_);
+    const auto is_left = [journal](const Removed& removed) { return removed.journal <= journal; };
+    const auto is_busy = [&](const Removed& removed) {
+      return is_left(removed) && removed.unlinker != 0;
+    };
+    if (std::none_of(removed_.begin(), removed_.end(), is_left)) return absl::OkStatus();
+    // Others are at it. Where they have failed meanwhile it is tried here.
+    if (std::any_of(removed_.begin(), removed_.end(), is_busy)) unlinked_.Wait(mutex_);
   }
 }
 
