@@ -49,7 +49,9 @@ absl::StatusOr<std::unique_ptr<LocalStore>> LocalStore::Open(const std::string& 
   auto store = std::unique_ptr<LocalStore>(new LocalStore(*std::move(data), cache));
   ABACUS_ASSIGN_OR_RETURN(store->volumes_, OpenVolumes(store->binding_, whole + "/volumes"));
   ABACUS_ASSIGN_OR_RETURN(const auto all, store->volumes_->List());
-  if (all.empty()) ABACUS_RETURN_IF_ERROR(store->volumes_->Create(kFirstVolume, 0));
+  if (all.empty()) {
+    ABACUS_RETURN_IF_ERROR(store->volumes_->Create(objfs::NewVolume{.name = kFirstVolume}));
+  }
   return store;
 }
 

@@ -95,6 +95,7 @@ absl::StatusOr<std::vector<ListedVolume>> AllVolumes(runtime::Node& node, const 
 objfs::VolumeSummary SumOf(const ListedVolume& volume) {
   objfs::VolumeSummary sum{.name = volume.name, .space = {}, .clients = {}, .commits = {}};
   for (const auto& [shard, summary] : volume.there) {
+    sum.own_file_stack = summary.own_file_stack;  // all have the same
     sum.space.objects += summary.space.objects;
     sum.space.capacity_bytes += summary.space.capacity_bytes;
     sum.space.available_bytes += summary.space.available_bytes;
@@ -123,8 +124,10 @@ nlohmann::json VolumeFigures(const objfs::VolumeSummary& volume) {
 }
 
 nlohmann::json RowOf(const ListedVolume& volume) {
-  nlohmann::json row = VolumeFigures(SumOf(volume));
+  const objfs::VolumeSummary sum = SumOf(volume);
+  nlohmann::json row = VolumeFigures(sum);
   row["name"] = volume.name;
+  row["stack"] = sum.own_file_stack;
   row["shards"] = volume.shards;
   if (volume.shards == 1) return row;
   row["by_shard"] = nlohmann::json::array();
@@ -139,7 +142,7 @@ absl::Status ListVolumes(runtime::Node& node, const VolumeSets& sets, const std:
   ABACUS_ASSIGN_OR_RETURN(const std::vector<ListedVolume> all, AllVolumes(node, sets));
   nlohmann::json rows = nlohmann::json::array();
   Table table({"volume", "shards", "objects", "available", "of", "commits", "retries", "damaged",
-               "clients"});
+               "clients", "files' stack"});
   std::set<std::string> left;
   for (const ListedVolume& volume : all) {
     if (!volume.IsVolume()) {
@@ -156,7 +159,8 @@ absl::Status ListVolumes(runtime::Node& node, const VolumeSets& sets, const std:
                   runtime::FormatBytes(sum.space.capacity_bytes),
                   absl::StrCat(sum.commits.committed), absl::StrCat(sum.commits.stale),
                   absl::StrCat(sum.space.damaged),
-                  sum.clients.empty() ? "-" : absl::StrJoin(sum.clients, ", ")});
+                  sum.clients.empty() ? "-" : absl::StrJoin(sum.clients, ", "),
+                  sum.own_file_stack.empty() ? "-" : sum.own_file_stack});
   }
   if (!json.empty()) {
     ABACUS_RETURN_IF_ERROR(WriteFile(json, nlohmann::json{{"volumes", rows}}.dump(2) + "\n"));
@@ -217,37 +221,14 @@ absl::Status CheckNothingIsThere(runtime::Node& node, const VolumeSets& sets,
                                           : absl::StrCat("there is a volume '", name, "'"));
 }
 
-// At the first of `servers`, whose set is `first`.
-absl::Status CreateAt(const runtime::Ref<objfs::VolumeSet>& first, const VolumeOptions& options,
-                      const std::string& name, uint64_t quota_bytes,
-                      const std::vector<std::string>& servers) {
-  if (servers.empty()) return first->Create(name, quota_bytes);
-  if (options.map.empty()) return first->CreateSpread(name, quota_bytes, servers);
-  return first->CreateMapped(name, quota_bytes, servers, options.map, options.metadata_copies);
-}
-
-// From then on the new volume, or shard of one, has its stack.
-absl::Status KeepStack(const runtime::Ref<objfs::VolumeSet>& first, const VolumeOptions& options,
-                       const std::string& name) {
-  if (options.stack.empty()) return absl::OkStatus();
-  ABACUS_ASSIGN_OR_RETURN(const auto volume, first->Open(name));
-  return volume->KeepFileStack(options.stack);
-}
-
 // One with a single shard.
-absl::Status CreateAlone(const runtime::Ref<objfs::VolumeSet>& first, const VolumeOptions& options,
-                         uint64_t quota_bytes) {
-  const std::string& name = options.name;
-  ABACUS_RETURN_IF_ERROR(CreateAt(first, options, name, quota_bytes, options.servers));
-  const absl::Status kept = KeepStack(first, options, name);
-  if (kept.ok()) return absl::OkStatus();
-  // Its files would not be kept as was asked for.
-  const bool is_clear = first->Delete(name).ok();
-  return absl::Status(
-      kept.code(),
-      absl::StrCat("volume '", name, "' cannot be made with its stack: ", kept.message(),
-                   is_clear ? "" : ". Remove what is left: abacus volume delete ",
-                   is_clear ? "" : name));
+objfs::NewVolume WholeOf(const VolumeOptions& options, uint64_t quota_bytes) {
+  return {.name = options.name,
+          .quota_bytes = quota_bytes,
+          .servers = options.servers,
+          .map_url = options.map,
+          .metadata_copies = options.metadata_copies,
+          .own_file_stack = options.stack};
 }
 
 // Where several servers may be taken for as many copies.
@@ -264,33 +245,20 @@ void TellWhetherKeptOnce(const VolumeOptions& options) {
       options.name.c_str(), example.c_str());
 }
 
-// What is the same of all shards of a new volume.
-struct NewShards {
-  uint32_t count = 0;
-  uint64_t quota_bytes = 0;  // of each
-  uint64_t volume = 0;       // ties them to each other, and to none of another volume of that name
-};
-
-NewShards DrawShards(uint32_t count, uint64_t quota_bytes) {
+// Ties the shards of a new volume to each other, and to none of another volume of that name.
+uint64_t DrawShardsNumber() {
   std::random_device random;
   const uint64_t drawn = (uint64_t{random()} << 32) ^ random();
-  return {.count = count,
-          .quota_bytes = (quota_bytes + count - 1) / count,
-          .volume = std::max<uint64_t>(drawn, 1)};  // 0 is none
+  return std::max<uint64_t>(drawn, 1);  // 0 is none
 }
 
-// Of a volume over several servers: each with another one of them first. `made`: there is one now,
-// whatever it is.
-absl::Status CreateShard(const runtime::Ref<objfs::VolumeSet>& first, const VolumeOptions& options,
-                         uint32_t shard, const NewShards& all, bool* made) {
-  std::vector<std::string> servers = options.servers;
-  std::rotate(servers.begin(), servers.begin() + shard, servers.end());
-  const std::string name = objfs::ShardName(options.name, shard);
-  ABACUS_RETURN_IF_ERROR(CreateAt(first, options, name, all.quota_bytes, servers));
-  *made = true;
-  ABACUS_RETURN_IF_ERROR(KeepStack(first, options, name));
-  ABACUS_ASSIGN_OR_RETURN(const auto volume, first->Open(name));
-  return volume->BecomeShard(all.count, all.volume);
+// Of a volume over several servers: each with another one of them first. `all`: what is the same of
+// all of them, by the volume's name, in the servers' order.
+objfs::NewVolume ShardOfNew(const objfs::NewVolume& all, uint32_t shard) {
+  objfs::NewVolume one = all;
+  one.name = objfs::ShardName(all.name, shard);
+  std::rotate(one.servers.begin(), one.servers.begin() + shard, one.servers.end());
+  return one;
 }
 
 // What was made goes again; empty: all of it.
@@ -316,14 +284,17 @@ absl::Status CreateShards(runtime::Node& node, const VolumeOptions& options, uin
     servers.push_back(std::move(set));
   }
   ABACUS_RETURN_IF_ERROR(CheckNothingIsThere(node, servers, options.name, 0));
-  const NewShards all = DrawShards(count, quota_bytes);
-  std::vector<uint32_t> all_made;
+  objfs::NewVolume all = WholeOf(options, (quota_bytes + count - 1) / count);
+  all.shards = count;
+  all.shards_number = DrawShardsNumber();
+  std::vector<uint32_t> made;
   for (uint32_t shard = count; shard-- > 0;) {
-    bool made = false;
-    const absl::Status status = CreateShard(servers[shard], options, shard, all, &made);
-    if (made) all_made.insert(all_made.begin(), shard);
-    if (status.ok()) continue;
-    const std::string left = UndoCreation(servers, options.name, all_made);
+    const absl::Status status = servers[shard]->Create(ShardOfNew(all, shard));
+    if (status.ok()) {
+      made.insert(made.begin(), shard);
+      continue;
+    }
+    const std::string left = UndoCreation(servers, options.name, made);
     // One that did not answer to the end may have made something.
     const bool is_clear = left.empty() && !runtime::IsOutcomeUnknown(status);
     return absl::Status(status.code(),
@@ -351,7 +322,7 @@ absl::Status CreateVolume(runtime::Node& node, const VolumeSets& sets,
     return CreateShards(node, options, *options.metadata_shards, quota_bytes);
   }
   ABACUS_RETURN_IF_ERROR(CheckNothingIsThere(node, {sets.front()}, options.name, 1));
-  return CreateAlone(sets.front(), options, quota_bytes);
+  return sets.front()->Create(WholeOf(options, quota_bytes));
 }
 
 absl::Status ChangeServer(runtime::Node& node, const VolumeOptions& options) {

@@ -67,7 +67,7 @@ absl::StatusOr<std::unique_ptr<VolumeFiles>> VolumeFiles::JoinOrMakeFirst(Client
   auto joined = Join(client, name);
   if (!name.empty() || !absl::IsNotFound(joined.status())) return joined;
   ABACUS_ASSIGN_OR_RETURN(const VolumeSets sets, VolumesOf(client.node()));
-  const absl::Status made = sets.front()->Create(kFirstVolume, 0);
+  const absl::Status made = sets.front()->Create(objfs::NewVolume{.name = kFirstVolume});
   // Another client may have made it meanwhile.
   if (!made.ok() && !absl::IsAlreadyExists(made)) return made;
   return Join(client, kFirstVolume);

@@ -60,7 +60,8 @@ class VolumesTest : public runtime::testing::NodeFixture {
   // Of two servers; the one at `first` is to have its inodes.
   void Create(const std::string& name, size_t first) {
     const std::vector<std::string> servers = {AddressOf(first), AddressOf(1 - first)};
-    const absl::Status created = sets_[first]->CreateSpread(name, 0, servers);
+    const absl::Status created =
+        sets_[first]->Create(objfs::NewVolume{.name = name, .servers = servers});
     ASSERT_TRUE(created.ok()) << created;
   }
 
@@ -119,7 +120,7 @@ TEST_F(VolumesTest, ShardsOfACreationThatWasBrokenOffAreNoVolume) {
   EXPECT_THAT(Message(other), HasSubstr("all servers of the volume running"));
   EXPECT_THAT(Message(other), HasSubstr("abacus volume delete home"));
 
-  // The first one was made, and not told yet that it is one of several.
+  // The first one was made, and does not say that it is one of several.
   ASSERT_NO_FATAL_FAILURE(Create("home", 0));
   EXPECT_TRUE(IsUnfinished(sets_[0], "home"));
   const absl::Status unfinished = ShardNames(*client_, "home").status();

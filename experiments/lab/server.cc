@@ -98,9 +98,9 @@ absl::Status FailOne(LabNode& lab, Disks& disks, const ServerOptions& options) {
 absl::Status PrepareVolume(LabNode& lab, Disks& disks, const ServerOptions& options,
                            const json& what) {
   const auto& volumes = disks.first();
-  ABACUS_RETURN_IF_ERROR(options.others.empty()
-                             ? volumes->Create(kVolume, 0)
-                             : volumes->CreateSpread(kVolume, 0, ListOf(lab, disks, options)));
+  objfs::NewVolume volume{.name = kVolume};
+  if (!options.others.empty()) volume.servers = ListOf(lab, disks, options);
+  ABACUS_RETURN_IF_ERROR(volumes->Create(volume));
   try {
     ABACUS_RETURN_IF_ERROR(Prepare(lab, what));
   } catch (const json::exception& error) {

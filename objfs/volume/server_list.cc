@@ -112,12 +112,14 @@ absl::Status SaveDurably(const std::string& path, const std::string& text) {
   file.close();
   if (!file) return absl::UnavailableError(absl::StrCat("cannot write ", temporary));
   ABACUS_RETURN_IF_ERROR(Synced(temporary, O_RDONLY));
+  return RenameDurably(temporary, path);
+}
+
+absl::Status RenameDurably(const std::string& from, const std::string& to) {
   std::error_code error;
-  std::filesystem::rename(temporary, path, error);
-  if (error) {
-    return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot write ", path));
-  }
-  return Synced(std::filesystem::path(path).parent_path().string(), O_RDONLY | O_DIRECTORY);
+  std::filesystem::rename(from, to, error);
+  if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot write ", to));
+  return Synced(std::filesystem::path(to).parent_path().string(), O_RDONLY | O_DIRECTORY);
 }
 
 absl::StatusOr<std::optional<ServerList>> ServerList::Load(const std::string& path) {

@@ -47,6 +47,9 @@ bool HasVacancy(const std::vector<std::string>& servers);
 
 // A small file, durable when it returns; a crash leaves the old one or this one.
 absl::Status SaveDurably(const std::string& path, const std::string& text);
+// Within one directory; durable when it returns, and a crash leaves it done or not. What has that
+// name already is replaced, where it is no directory with something in it.
+absl::Status RenameDurably(const std::string& from, const std::string& to);
 
 }  // namespace abacus::objfs
 

@@ -256,6 +256,8 @@ class Volume final : public runtime::AnchoredObject {
   absl::Status BecomeShard(uint32_t shards, uint64_t volume);
   // How many it has.
   absl::StatusOr<uint32_t> Shards() { return shards_.load(); }
+  // VolumeInfo's.
+  absl::StatusOr<std::string> OwnFileStack();
   // Keeps VolumeInfo::own_file_stack, as text, durably. Whether clients can build it, and have
   // servers enough for it, is for who asks to know (CheckFileStack in fs/stack_rules.h).
   // Errors: kFailedPrecondition - it has clients, who would go on without it. kInvalidArgument - it
@@ -357,7 +359,7 @@ class Volume final : public runtime::AnchoredObject {
                 WaitingLocks, Locks, Flush, Space, Clients, Retire, Settle, Pass, TellWhenWritten,
                 Commits, Know, OpenColumns, Spread, ColumnsAt, Check, Cease, MoveColumn,
                 AvoidServer, BeginShared, OpenShared, CommitTogether, PrepareShard, DecideShard,
-                SettleShards, DecisionOfShards, BecomeShard, Shards, KeepFileStack, ScrubStore)
+                SettleShards, DecisionOfShards, Shards, OwnFileStack, KeepFileStack, ScrubStore)
 
  private:
   struct Bottom {

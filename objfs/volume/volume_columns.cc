@@ -89,6 +89,11 @@ absl::Status Volume::KeepFileStack(const std::string& stack) {
   return kept;
 }
 
+absl::StatusOr<std::string> Volume::OwnFileStack() {
+  MutexLock lock(mutex_);
+  return own_file_stack_;
+}
+
 absl::StatusOr<Inode> Volume::WithColumns(const Inode& inode) {
   Inode whole = inode;
   whole.columns.clear();

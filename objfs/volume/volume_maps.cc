@@ -70,10 +70,10 @@ absl::Status VolumeSet::BeginMapped(const std::string& name) {
   ABACUS_ASSIGN_OR_RETURN(auto map, host_.open_map(place->url, name, place->key));
   auto servers = std::make_shared<ServerAddresses>();
   MappedVolume::Host host;
-  host.open_store = [this, name](uint64_t epoch) { return OpenPrimary(name, epoch); };
+  host.open_store = [this, name](uint64_t epoch) { return OpenPrimary(name, PathOf(name), epoch); };
   host.check_store = [this, name] { return CheckPrimary(name); };
   host.open_copy = [this, name]() -> absl::StatusOr<std::unique_ptr<ReplicaStore>> {
-    ABACUS_ASSIGN_OR_RETURN(std::shared_ptr<Disk> disk, OpenDisk(name));
+    ABACUS_ASSIGN_OR_RETURN(std::shared_ptr<Disk> disk, OpenDisk(PathOf(name)));
     ABACUS_ASSIGN_OR_RETURN(LocalObjectStoreOptions options, StoreOptions(name));
     return ReplicaStore::Open(std::move(disk), std::move(options));
   };
@@ -114,10 +114,10 @@ absl::Status VolumeSet::BeginMapped(const std::string& name) {
   return absl::OkStatus();
 }
 
-absl::Status VolumeSet::CreateMapped(const std::string& name, uint64_t quota_bytes,
-                                     const std::vector<std::string>& servers,
-                                     const std::string& map_url, uint64_t copies) {
-  ABACUS_RETURN_IF_ERROR(CheckName(name));
+absl::Status VolumeSet::CreateMapped(const NewVolume& volume) {
+  const std::string& name = volume.name;
+  const std::vector<std::string>& servers = volume.servers;
+  const uint64_t copies = volume.metadata_copies;
   ABACUS_RETURN_IF_ERROR(CheckServers(servers));
   if (copies < 1 || copies > kMetadataCopiesMax || copies > servers.size()) {
     return absl::InvalidArgumentError(
@@ -127,7 +127,7 @@ absl::Status VolumeSet::CreateMapped(const std::string& name, uint64_t quota_byt
   }
   if (host_.find_set == nullptr || host_.open_map == nullptr) return NoMaps();
   const uint64_t key = NewVolumeKey();
-  ABACUS_ASSIGN_OR_RETURN(const auto map, host_.open_map(map_url, name, key));
+  ABACUS_ASSIGN_OR_RETURN(const auto map, host_.open_map(volume.map_url, name, key));
   for (size_t i = 1; i < servers.size(); ++i) host_.reach(servers[i]);  // all at once
   std::vector<Ref<VolumeSet>> all = {SelfRef<VolumeSet>()};
   for (size_t i = 1; i < servers.size(); ++i) {
@@ -140,10 +140,11 @@ absl::Status VolumeSet::CreateMapped(const std::string& name, uint64_t quota_byt
   ABACUS_RETURN_IF_ERROR(map->Create(row));
   absl::Status made;
   for (size_t i = 0; i < all.size() && made.ok(); ++i) {
-    made = all[i]->KeepColumns(name, key, servers, static_cast<uint32_t>(i));
-    if (made.ok() && i < copies) {
-      made = all[i]->KeepCopy(name, quota_bytes, map_url, key, static_cast<uint32_t>(i));
-    }
+    const auto place = static_cast<uint32_t>(i);
+    made = all[i]->KeepColumns(name, key, servers, place);
+    if (!made.ok() || i >= copies) continue;
+    made = i == 0 ? KeepPrimary(volume, key)
+                  : all[i]->KeepCopy(name, volume.quota_bytes, volume.map_url, key, place);
   }
   if (made.ok()) {
     const std::shared_ptr<MappedVolume> mapped = FindMapped(name);
@@ -163,9 +164,24 @@ absl::Status VolumeSet::KeepCopy(const std::string& name, uint64_t quota_bytes,
                                  const std::string& map_url, uint64_t key, uint32_t place) {
   ABACUS_RETURN_IF_ERROR(CheckName(name));
   if (host_.open_map == nullptr) return NoMaps();
+  return KeepMade(name, quota_bytes, {.url = map_url, .key = key, .place = place},
+                  [] { return absl::OkStatus(); });
+}
+
+// In the row's first epoch, which is over with the first taking of it: from then on a directory
+// without a record is a lost one.
+absl::Status VolumeSet::KeepPrimary(const NewVolume& volume, uint64_t key) {
+  const auto open = [&](const std::string& path) -> absl::StatusOr<std::shared_ptr<ObjectStore>> {
+    return OpenPrimary(volume.name, path, /*epoch=*/1);
+  };
+  return KeepMade(volume.name, volume.quota_bytes, {.url = volume.map_url, .key = key, .place = 0},
+                  [&] { return MakeStore(volume, open); });
+}
+
+absl::Status VolumeSet::KeepMade(const std::string& name, uint64_t quota_bytes,
+                                 const MapPlace& here, absl::FunctionRef<absl::Status()> make) {
   const Turns::Turn turn(names_, kTheMapsTurn);
   std::error_code error;
-  const MapPlace here{.url = map_url, .key = key, .place = place};
   // Asked once more, as the answer was lost or what came after it failed.
   if (const auto kept = FindMapped(name); kept != nullptr && kept->place() == here) {
     return absl::OkStatus();
@@ -176,16 +192,10 @@ absl::Status VolumeSet::KeepCopy(const std::string& name, uint64_t quota_bytes,
   }
   ABACUS_RETURN_IF_ERROR(SetQuota(name, quota_bytes));
   ABACUS_RETURN_IF_ERROR(SaveDurably(MapOf(name), here.Encode()));
-  absl::Status kept = place == 0 ? MakePrimary(name) : absl::OkStatus();
+  const absl::Status kept = make();
   if (kept.ok()) return BeginMapped(name);
   std::filesystem::remove(MapOf(name), error);
   return kept;
-}
-
-// In the row's first epoch, which is over with the first taking of it: from then on a directory
-// without a record is a lost one.
-absl::Status VolumeSet::MakePrimary(const std::string& name) {
-  return OpenPrimary(name, /*epoch=*/1).status();
 }
 
 absl::Status VolumeSet::DropCopy(const std::string& name, uint64_t key) {
@@ -231,9 +241,10 @@ absl::StatusOr<Ref<ReplicaStore>> VolumeSet::Copy(const std::string& name, uint6
 }
 
 absl::StatusOr<std::shared_ptr<LocalObjectStore>> VolumeSet::OpenPrimary(const std::string& name,
+                                                                         const std::string& path,
                                                                          uint64_t epoch) {
   auto both = std::make_shared<PrimaryOnDisk>();
-  ABACUS_ASSIGN_OR_RETURN(both->disk, OpenDisk(name));
+  ABACUS_ASSIGN_OR_RETURN(both->disk, OpenDisk(path));
   ABACUS_ASSIGN_OR_RETURN(LocalObjectStoreOptions options, StoreOptions(name));
   ABACUS_ASSIGN_OR_RETURN(both->store, OpenPrimaryStore(*both->disk, epoch, std::move(options),
                                                         PlaceOfShard(name).shard));
@@ -241,7 +252,7 @@ absl::StatusOr<std::shared_ptr<LocalObjectStore>> VolumeSet::OpenPrimary(const s
 }
 
 absl::Status VolumeSet::CheckPrimary(const std::string& name) {
-  ABACUS_ASSIGN_OR_RETURN(const std::unique_ptr<Disk> disk, OpenDisk(name));
+  ABACUS_ASSIGN_OR_RETURN(const std::unique_ptr<Disk> disk, OpenDisk(PathOf(name)));
   ABACUS_ASSIGN_OR_RETURN(LocalObjectStoreOptions options, StoreOptions(name));
   return CheckPrimaryStore(*disk, std::move(options));
 }

@@ -143,9 +143,9 @@ absl::StatusOr<std::vector<std::string>> VolumeSet::Servers(const std::string& n
   return NoSuch(name);
 }
 
-absl::Status VolumeSet::CreateSpread(const std::string& name, uint64_t quota_bytes,
-                                     const std::vector<std::string>& servers) {
-  ABACUS_RETURN_IF_ERROR(CheckName(name));
+absl::Status VolumeSet::CreateSpread(const NewVolume& made) {
+  const std::string& name = made.name;
+  const std::vector<std::string>& servers = made.servers;
   ABACUS_RETURN_IF_ERROR(CheckServers(servers));
   if (host_.find_set == nullptr) return NoNetwork();
   const ServerList list{.key = NewVolumeKey(), .servers = servers};
@@ -158,7 +158,7 @@ absl::Status VolumeSet::CreateSpread(const std::string& name, uint64_t quota_byt
   }
   const Turns::Turn turn(names_, kTheColumnsTurn);
   size_t kept = 0;
-  absl::Status created = CreateLocked(name, quota_bytes, [&]() -> absl::Status {
+  absl::Status created = CreateLocked(made, [&]() -> absl::Status {
     for (; kept < others.size(); ++kept) {
       ABACUS_RETURN_IF_ERROR(
           others[kept]->KeepColumns(name, list.key, servers, static_cast<uint32_t>(kept + 1)));

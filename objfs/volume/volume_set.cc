@@ -37,7 +37,7 @@ struct StoreOnDisk {
   std::unique_ptr<ObjectStore> store;
 };
 
-constexpr char kDeleted[] = ".deleted-";
+constexpr char kDeleted[] = ".deleted-", kMaking[] = ".making-";
 
 // How long a server is waited for that may have another shard: it says what it knows.
 constexpr absl::Duration kFinderAnswerMax = absl::Seconds(3);
@@ -112,7 +112,8 @@ absl::StatusOr<std::unique_ptr<VolumeSet>> VolumeSet::Make(const std::string& di
   for (auto it = std::filesystem::directory_iterator(directory, error);
        !error && it != std::filesystem::directory_iterator(); it.increment(error)) {
     const std::string name = it->path().filename().string();
-    if (name.rfind(kDeleted, 0) == 0) {  // what a crash left of a deletion
+    // What a crash left of a deletion, or of a creation.
+    if (name.rfind(kDeleted, 0) == 0 || name.rfind(kMaking, 0) == 0) {
       ABACUS_RETURN_IF_ERROR(RemoveAll(it->path().string()));
     }
     if (!CheckName(name).ok() || std::filesystem::exists(set->MapOf(name), error)) continue;
@@ -128,8 +129,8 @@ absl::StatusOr<std::unique_ptr<VolumeSet>> VolumeSet::Make(const std::string& di
   return set;
 }
 
-absl::StatusOr<std::unique_ptr<Disk>> VolumeSet::OpenDisk(const std::string& name) {
-  ABACUS_ASSIGN_OR_RETURN(std::unique_ptr<Disk> disk, LocalDisk::At(PathOf(name)));
+absl::StatusOr<std::unique_ptr<Disk>> VolumeSet::OpenDisk(const std::string& path) {
+  ABACUS_ASSIGN_OR_RETURN(std::unique_ptr<Disk> disk, LocalDisk::At(path));
   return host_.wrap_disk ? host_.wrap_disk(std::move(disk)) : std::move(disk);
 }
 
@@ -144,9 +145,10 @@ absl::StatusOr<LocalObjectStoreOptions> VolumeSet::StoreOptions(const std::strin
   return options;
 }
 
-absl::StatusOr<std::shared_ptr<ObjectStore>> VolumeSet::OpenStore(const std::string& name) {
+absl::StatusOr<std::shared_ptr<ObjectStore>> VolumeSet::OpenStore(const std::string& name,
+                                                                  const std::string& path) {
   auto both = std::make_shared<StoreOnDisk>();
-  ABACUS_ASSIGN_OR_RETURN(both->disk, OpenDisk(name));
+  ABACUS_ASSIGN_OR_RETURN(both->disk, OpenDisk(path));
   ABACUS_ASSIGN_OR_RETURN(LocalObjectStoreOptions options, StoreOptions(name));
   options.ids_begin = FirstIdOf(PlaceOfShard(name).shard, /*epoch=*/1);
   auto opened = LocalObjectStore::Open(*both->disk, std::move(options));
@@ -161,7 +163,7 @@ absl::StatusOr<std::shared_ptr<ObjectStore>> VolumeSet::OpenStore(const std::str
 }
 
 absl::Status VolumeSet::OpenVolume(const std::string& name) {
-  ABACUS_ASSIGN_OR_RETURN(std::shared_ptr<ObjectStore> store, OpenStore(name));
+  ABACUS_ASSIGN_OR_RETURN(std::shared_ptr<ObjectStore> store, OpenStore(name, PathOf(name)));
   ABACUS_ASSIGN_OR_RETURN(const std::optional<ServerList> list, ServerList::Load(ServersOf(name)));
   Volume::Host volume_host = host_.volume;
   std::shared_ptr<ServerAddresses> servers;
@@ -237,14 +239,17 @@ absl::Status VolumeSet::NoSuch(const std::string& name) {
       absl::StrCat("there is no volume '", name, "'; there are: ", absl::StrJoin(others, ", ")));
 }
 
-absl::Status VolumeSet::Create(const std::string& name, uint64_t quota_bytes) {
-  ABACUS_RETURN_IF_ERROR(CheckName(name));
+absl::Status VolumeSet::Create(const NewVolume& volume) {
+  ABACUS_RETURN_IF_ERROR(CheckName(volume.name));
+  if (!volume.map_url.empty()) return CreateMapped(volume);
+  if (!volume.servers.empty()) return CreateSpread(volume);
   const Turns::Turn turn(names_, kTheTurn);
-  return CreateLocked(name, quota_bytes, [] { return absl::OkStatus(); });
+  return CreateLocked(volume, [] { return absl::OkStatus(); });
 }
 
-absl::Status VolumeSet::CreateLocked(const std::string& name, uint64_t quota_bytes,
-                                     const std::function<absl::Status()>& before) {
+absl::Status VolumeSet::CreateLocked(const NewVolume& made,
+                                     absl::FunctionRef<absl::Status()> before) {
+  const std::string& name = made.name;
   {
     MutexLock lock(mutex_);
     if (volumes_.contains(name) || mapped_.contains(name)) {
@@ -259,9 +264,41 @@ absl::Status VolumeSet::CreateLocked(const std::string& name, uint64_t quota_byt
   }
   // Of a creation or deletion that was cut off.
   std::filesystem::remove(ServersOf(name), error);
-  ABACUS_RETURN_IF_ERROR(SetQuota(name, quota_bytes));
+  ABACUS_RETURN_IF_ERROR(SetQuota(name, made.quota_bytes));
   ABACUS_RETURN_IF_ERROR(before());
-  return OpenVolume(name);
+  ABACUS_RETURN_IF_ERROR(
+      MakeStore(made, [&](const std::string& path) { return OpenStore(name, path); }));
+  const absl::Status opened = OpenVolume(name);
+  if (!opened.ok()) RemoveStore(name).IgnoreError();
+  return opened;
+}
+
+absl::Status VolumeSet::MakeStore(
+    const NewVolume& made,
+    absl::FunctionRef<absl::StatusOr<std::shared_ptr<ObjectStore>>(const std::string& path)> open) {
+  const std::string path = absl::StrCat(directory_, "/", kMaking, made.name);
+  ABACUS_RETURN_IF_ERROR(RemoveAll(path));  // what an earlier creation left
+  absl::StatusOr<std::shared_ptr<ObjectStore>> store = open(path);
+  absl::Status filled = store.status();
+  if (store.ok()) filled = FillStore(made, *std::move(store));
+  if (filled.ok()) return RenameDurably(path, PathOf(made.name));
+  RemoveAll(path).IgnoreError();
+  return filled;
+}
+
+// As a volume that nobody finds; it is closed when this returns.
+absl::Status VolumeSet::FillStore(const NewVolume& made, std::shared_ptr<ObjectStore> store) {
+  Volume::Host host;
+  host.now_ns = host_.volume.now_ns;
+  host.steady_ns = host_.volume.steady_ns;
+  ABACUS_ASSIGN_OR_RETURN(
+      const std::unique_ptr<Volume> volume,
+      Volume::Make(std::move(store), {.name = made.name, .servers = nullptr}, std::move(host)));
+  if (!made.own_file_stack.empty()) {
+    ABACUS_RETURN_IF_ERROR(volume->KeepFileStack(made.own_file_stack));
+  }
+  if (made.shards == 1) return absl::OkStatus();
+  return volume->BecomeShard(made.shards, made.shards_number);
 }
 
 absl::Status VolumeSet::SetQuota(const std::string& name, uint64_t bytes) const {
@@ -295,6 +332,7 @@ absl::StatusOr<std::vector<VolumeSummary>> VolumeSet::List() {
     ABACUS_ASSIGN_OR_RETURN(summary.clients, volume->Clients());
     ABACUS_ASSIGN_OR_RETURN(summary.commits, volume->Commits());
     ABACUS_ASSIGN_OR_RETURN(summary.shards, volume->Shards());
+    ABACUS_ASSIGN_OR_RETURN(summary.own_file_stack, volume->OwnFileStack());
     summaries.push_back(std::move(summary));
   }
   return summaries;

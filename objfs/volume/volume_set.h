@@ -9,10 +9,12 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "objfs/atomicity/commit_link.h"
 #include "objfs/atomicity/commit_log.h"
+#include "objfs/map/map_place.h"
 #include "objfs/map/map_store.h"
 #include "objfs/spread/column_store.h"
 #include "objfs/store/disk.h"
@@ -31,8 +33,25 @@ struct VolumeSummary {
   VolumeSpace space;
   std::vector<std::string> clients;
   CommitCounts commits;
-  uint32_t shards = 1;  // of the volume that it is one of
-  ABACUS_FIELDS(name, space, clients, commits, shards)
+  uint32_t shards = 1;              // of the volume that it is one of
+  std::string own_file_stack = {};  // VolumeInfo's
+  ABACUS_FIELDS(name, space, clients, commits, shards, own_file_stack)
+};
+
+// A volume that is to be made, or a shard of one, by its name.
+struct NewVolume {
+  std::string name;
+  uint64_t quota_bytes = 0;  // what its files may hold, kept beside it; 0: as much as the disk has
+  // Over which its files may be spread, by the addresses by which they reach each other; the first
+  // is the one that is asked. None: it stays on this one.
+  std::vector<std::string> servers = {};
+  std::string map_url = {};         // of a map elsewhere; empty: it is at the first server
+  uint64_t metadata_copies = 1;     // with such a map: its first servers keep names and inodes
+  std::string own_file_stack = {};  // VolumeInfo's
+  uint32_t shards = 1;              // of the volume that it is one of
+  uint64_t shards_number = 0;       // ShardState::volume, where there are several
+  ABACUS_FIELDS(name, quota_bytes, servers, map_url, metadata_copies, own_file_stack, shards,
+                shards_number)
 };
 
 // A server's volumes, by name: each in a directory of its own with a store of its own. A quota is
@@ -102,21 +121,13 @@ class VolumeSet final : public runtime::AnchoredObject {
   // Errors: those of the first volume that cannot be opened.
   static absl::StatusOr<std::unique_ptr<VolumeSet>> Make(const std::string& directory, Host host);
 
-  // `quota_bytes`: how much its files may hold, kept beside it; 0: as much as the disk has.
-  // Errors: kAlreadyExists.
-  absl::Status Create(const std::string& name, uint64_t quota_bytes);
-  // A volume whose files may be spread over these servers; the first of them is this one, by the
-  // address by which the others reach it.
-  // Errors: kInvalidArgument - fewer than two, or one twice. kUnavailable - one does not answer;
-  //         nothing was made.
-  absl::Status CreateSpread(const std::string& name, uint64_t quota_bytes,
-                            const std::vector<std::string>& servers);
-  // One whose map is at `map_url`, and whose inodes are kept by the first `copies` of its servers.
-  // Errors: as CreateSpread(), and kInvalidArgument - no address of a map, or more copies than
-  //         servers. kUnavailable - the map does not answer.
-  absl::Status CreateMapped(const std::string& name, uint64_t quota_bytes,
-                            const std::vector<std::string>& servers, const std::string& map_url,
-                            uint64_t copies);
+  // Whoever finds the volume finds all of it that `volume` says, also where this server is killed
+  // meanwhile. Whether clients can build its stack, and it has servers enough for it, is for who
+  // asks to know (CheckFileStack in fs/stack_rules.h).
+  // Errors: kAlreadyExists. kInvalidArgument - fewer than two servers, or one twice; no address of
+  //         a map, or more copies than servers; it is no stack; it can be no such shard.
+  //         kUnavailable - a server or the map does not answer. Nothing was made.
+  absl::Status Create(const NewVolume& volume);
   static constexpr uint64_t kMetadataCopiesMax = 2;
   // What this server knows of the map of a volume whose inodes it keeps. Errors: kNotFound.
   absl::StatusOr<MapReport> Map(const std::string& name);
@@ -207,10 +218,9 @@ class VolumeSet final : public runtime::AnchoredObject {
   // primary, or has not opened it yet.
   absl::StatusOr<runtime::Ref<ReplicaStore>> Copy(const std::string& name, uint64_t key);
 
-  ABACUS_OBJECT(VolumeSet, "objfs.VolumeSet", 1, Create, Open, List, Delete, CreateSpread, Servers,
-                KeepColumns, DropColumns, Columns, ChangeServer, CreateMapped, Map, KeepCopy,
-                DropCopy, Promise, Copy, LetGo, HandOver, MoveCopy, RemoveServer, RestoreMap,
-                Remembered)
+  ABACUS_OBJECT(VolumeSet, "objfs.VolumeSet", 1, Create, Open, List, Delete, Servers, KeepColumns,
+                DropColumns, Columns, ChangeServer, Map, KeepCopy, DropCopy, Promise, Copy, LetGo,
+                HandOver, MoveCopy, RemoveServer, RestoreMap, Remembered)
 
  private:
   // Volumes look for columns here while they end, which may be after their set has.
@@ -266,14 +276,30 @@ class VolumeSet final : public runtime::AnchoredObject {
   static absl::Status CheckName(const std::string& name);
   static uint64_t NewVolumeKey();
   absl::Status SetQuota(const std::string& name, uint64_t bytes) const;
-  absl::StatusOr<std::unique_ptr<Disk>> OpenDisk(const std::string& name);
+  absl::StatusOr<std::unique_ptr<Disk>> OpenDisk(const std::string& path);
   absl::StatusOr<LocalObjectStoreOptions> StoreOptions(const std::string& name);
-  absl::StatusOr<std::shared_ptr<ObjectStore>> OpenStore(const std::string& name);
-  // Of a volume with a map: as its first primary; in an epoch that is new.
-  absl::Status MakePrimary(const std::string& name);
-  absl::Status CheckPrimary(const std::string& name);
+  // The volume's store, in the directory `path`.
+  absl::StatusOr<std::shared_ptr<ObjectStore>> OpenStore(const std::string& name,
+                                                         const std::string& path);
+  // Of a volume with a map; in an epoch that is new.
   absl::StatusOr<std::shared_ptr<LocalObjectStore>> OpenPrimary(const std::string& name,
+                                                                const std::string& path,
                                                                 uint64_t epoch);
+  absl::Status CheckPrimary(const std::string& name);
+  absl::Status CreateSpread(const NewVolume& made);
+  absl::Status CreateMapped(const NewVolume& made);
+  // The volume's directory, in one step with all that it begins with. `open`: the store in `path`,
+  // which is another directory as long as it is being made.
+  absl::Status MakeStore(
+      const NewVolume& made,
+      absl::FunctionRef<absl::StatusOr<std::shared_ptr<ObjectStore>>(const std::string& path)>
+          open);
+  absl::Status FillStore(const NewVolume& made, std::shared_ptr<ObjectStore> store);
+  // As the first primary of a volume with a map.
+  absl::Status KeepPrimary(const NewVolume& volume, uint64_t key);
+  // KeepCopy(); `make` makes what it begins with, before anybody finds it.
+  absl::Status KeepMade(const std::string& name, uint64_t quota_bytes, const MapPlace& here,
+                        absl::FunctionRef<absl::Status()> make);
   // All servers that any of them names are asked what they remember.
   absl::StatusOr<std::vector<ServerMemory>> AskAllWhatTheyRemember(const std::string& name,
                                                                    const MapPlace& place);
@@ -336,8 +362,7 @@ class VolumeSet final : public runtime::AnchoredObject {
                             std::shared_ptr<const ServerAddresses> servers);
   // The set of a server that may just have been named, which is given time to answer.
   absl::StatusOr<runtime::Ref<VolumeSet>> Meet(const std::string& address);
-  absl::Status CreateLocked(const std::string& name, uint64_t quota_bytes,
-                            const std::function<absl::Status()>& before);
+  absl::Status CreateLocked(const NewVolume& made, absl::FunctionRef<absl::Status()> before);
   absl::Status NoSuch(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::string directory_;
