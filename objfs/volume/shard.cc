@@ -35,6 +35,12 @@ ShardPlace PlaceOfShard(std::string_view name) {
   return {std::string(name.substr(0, mark)), shard};
 }
 
+std::string VolumeText(std::string_view name) {
+  const ShardPlace place = PlaceOfShard(name);
+  const std::string volume = absl::StrCat("volume '", place.volume, "'");
+  return place.shard == 0 ? volume : absl::StrCat("shard ", place.shard, " of ", volume);
+}
+
 // No secret is in it: who chooses names that all come to one shard gives that one more to do, and
 // nothing goes wrong. Never another hash: what is made by clients of two builds would be spread by
 // two rules. (Where a directory is its entry tells, and not this.)

@@ -48,6 +48,8 @@ struct ShardPlace {
 std::string ShardName(std::string_view volume, uint32_t shard);
 // What a volume's name says; `volume` is all of it where it is none of a shard.
 ShardPlace PlaceOfShard(std::string_view name);
+// What people are told of it: "volume 'home'", or "shard 2 of volume 'home'".
+std::string VolumeText(std::string_view name);
 
 // In which shard a directory of this name is made, where the one that it is made in spreads them.
 uint32_t ShardForName(ObjectId parent, std::string_view name, uint32_t shards);

@@ -35,6 +35,12 @@ TEST(ShardTest, WhatIsNoShardsNameIsAVolumesOwn) {
   EXPECT_EQ(PlaceOfShard("a~2~15").shard, 15u);
 }
 
+TEST(ShardTest, PeopleAreToldOfAShardAndNotOfItsName) {
+  EXPECT_EQ(VolumeText("home"), "volume 'home'");
+  EXPECT_EQ(VolumeText("home~15"), "shard 15 of volume 'home'");
+  EXPECT_EQ(VolumeText("home~16"), "volume 'home~16'");
+}
+
 TEST(ShardTest, WhatAShardsRootSaysIsReadAsItWasWritten) {
   for (const ShardState& state :
        {ShardState{.count = 2, .records = 2, .volume = 1},

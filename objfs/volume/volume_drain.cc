@@ -27,8 +27,8 @@ constexpr uint64_t kFilesLookedAtOnce = 1000;
 
 absl::Status KeepsTheNames(const std::string& server, const std::string& name) {
   return absl::FailedPreconditionError(
-      absl::StrCat("server ", server, " alone has the names and inodes of volume '", name,
-                   "', and cannot leave it: only of a volume with a map in etcd and a second copy "
+      absl::StrCat("server ", server, " alone has the names and inodes of ", VolumeText(name),
+                   ", and cannot leave it: only of a volume with a map in etcd and a second copy "
                    "of them that is current (--map, --metadata-copies 2) can it"));
 }
 
@@ -71,8 +71,8 @@ absl::Status VolumeSet::HandOver(const std::string& name) {
   }
   ABACUS_RETURN_IF_ERROR(BeginMapped(name));
   if (now.primary != place.place) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat("no other server has taken over volume '", name,
-                                             "' in time; ", row.servers[place.place],
+  return absl::UnavailableError(absl::StrCat("no other server has taken over ", VolumeText(name),
+                                             " in time; ", row.servers[place.place],
                                              " answers for it again"));
 }
 
@@ -91,9 +91,10 @@ absl::Status VolumeSet::MoveCopy(const std::string& name, const std::string& bef
   std::stable_partition(places.begin(), places.end(),
                         [&](uint32_t place) { return all[place] == preferred; });
   if (places.empty()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "all other servers of volume '", name, "' keep its names and inodes, or did once: add one ",
-        "first, abacus volume add-server ", PlaceOfShard(name).volume, " HOST:PORT"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("all other servers of ", VolumeText(name),
+                     " keep its names and inodes, or did once: add one ",
+                     "first, abacus volume add-server ", PlaceOfShard(name).volume, " HOST:PORT"));
   }
   ABACUS_ASSIGN_OR_RETURN(const uint32_t to, KeepCopyAnywhere(*known.mapped, name, places, all));
   // What was kept for a change that did not come is in no row, and does nothing.
@@ -133,8 +134,8 @@ absl::Status VolumeSet::DropAt(const KnownServers& known, const std::string& nam
   if (set.ok()) dropped = (*set)->DropColumns(name, key);
   if (set.ok() && known.mapped != nullptr) dropped.Update((*set)->DropCopy(name, key));
   if (dropped.ok()) return dropped;
-  return absl::UnavailableError(absl::StrCat("server ", server, " is none of volume '", name,
-                                             "' any more, but has not removed what it kept of it: ",
+  return absl::UnavailableError(absl::StrCat("server ", server, " is none of ", VolumeText(name),
+                                             " any more, but has not removed what it kept of it: ",
                                              LeftText(name, key, known.mapped != nullptr), " (",
                                              dropped.message(), ")"));
 }
@@ -153,13 +154,14 @@ absl::Status VolumeSet::RemoveServer(const std::string& name, const std::string&
       ABACUS_RETURN_IF_ERROR(TellServers(known, name, row.servers));
       return DropAt(known, name, before);
     }
-    return absl::InvalidArgumentError(absl::StrCat("'", before, "' is no server of volume '", name,
-                                                   "'; it has: ", ServersText(row.servers)));
+    return absl::InvalidArgumentError(absl::StrCat("'", before, "' is no server of ",
+                                                   VolumeText(name),
+                                                   "; it has: ", ServersText(row.servers)));
   }
   const bool has_names = known.mapped == nullptr ? place == 0 : row.IsCopy(place);
   if (has_names) {
     return absl::FailedPreconditionError(
-        absl::StrCat("server ", before, " keeps the names and inodes of volume '", name, "'"));
+        absl::StrCat("server ", before, " keeps the names and inodes of ", VolumeText(name)));
   }
   std::vector<std::string> next = row.servers;
   next[place] = kVacant;
@@ -169,7 +171,7 @@ absl::Status VolumeSet::RemoveServer(const std::string& name, const std::string&
   ABACUS_ASSIGN_OR_RETURN(const uint64_t left, CountColumnsAt(known.volume, place));
   if (left > 0) {
     return absl::FailedPreconditionError(absl::StrCat(
-        left, " files of volume '", name, "' have a column at server ", before,
+        left, " files of ", VolumeText(name), " have a column at server ", before,
         ": abacus volume drain ", PlaceOfShard(name).volume, " ", before, " --to HOST:PORT"));
   }
   ABACUS_RETURN_IF_ERROR(known.volume->Flush(std::vector<ObjectId>()));

@@ -195,23 +195,23 @@ absl::Status VolumeSet::CheckCopyCanGo(const std::string& name, const VolumeRow&
   const std::string& before = row.servers[place];
   if (row.copies.size() == 1) {
     return absl::FailedPreconditionError(
-        absl::StrCat("server ", before, " alone has the names and inodes of volume '", name,
-                     "': only servers of columns can be replaced"));
+        absl::StrCat("server ", before, " alone has the names and inodes of ", VolumeText(name),
+                     ": only servers of columns can be replaced"));
   }
   if (place == row.primary) {
     return absl::FailedPreconditionError(
-        absl::StrCat("server ", before, " answers for volume '", name, "': it can be replaced ",
+        absl::StrCat("server ", before, " answers for ", VolumeText(name), ": it can be replaced ",
                      "when another one has taken over that keeps its names and inodes too"));
   }
   if (row.IsCurrent(place) || host_.find_set(before).ok()) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "server ", before, " keeps a copy of the names and inodes of volume '", name,
-        "', and is in use. Stop it first; once the volume's status calls it behind, it ",
+        "server ", before, " keeps a copy of the names and inodes of ", VolumeText(name),
+        ", and is in use. Stop it first; once the volume's status calls it behind, it ",
         "can be replaced"));
   }
   if (!row.FreshPlaces().empty()) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
-      "all other servers of volume '", name, "' keep its names and inodes, or did ",
+      "all other servers of ", VolumeText(name), " keep its names and inodes, or did ",
       "once: add one first, abacus volume add-server ", PlaceOfShard(name).volume, " HOST:PORT"));
 }
 
@@ -224,8 +224,8 @@ absl::StatusOr<std::vector<std::string>> VolumeSet::PlanServers(const std::strin
   const auto found = before.empty() ? all.end() : std::find(all.begin(), all.end(), before);
   const auto place = static_cast<uint32_t>(found - all.begin());
   if (!before.empty() && found == all.end()) {
-    return absl::InvalidArgumentError(absl::StrCat("'", before, "' is no server of volume '", name,
-                                                   "'; it has: ", ServersText(all)));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "'", before, "' is no server of ", VolumeText(name), "; it has: ", ServersText(all)));
   }
   if (found != all.end() && row.IsCopy(place)) {
     ABACUS_RETURN_IF_ERROR(CheckCopyCanGo(name, row, place));
@@ -324,7 +324,7 @@ absl::StatusOr<VolumeSet::KnownServers> VolumeSet::Know(const std::string& name)
   }
   if (known.addresses == nullptr) {
     return absl::FailedPreconditionError(
-        absl::StrCat("volume '", name, "' was made without --servers, and stays on this server"));
+        absl::StrCat(VolumeText(name), " was made without --servers, and stays on this server"));
   }
   EmbeddedMap embedded(ServersOf(name));
   ABACUS_ASSIGN_OR_RETURN(const MapAnswer answer, embedded.Call({.kind = MapCall::Kind::kRead}));
@@ -468,8 +468,8 @@ absl::Status VolumeSet::OpenLog(const std::string& name, uint64_t key, uint32_t 
   if (number.has_value() && place != kPlaceUnknown && *number != place) {
     if (!is_told || kept->log) {
       return absl::FailedPreconditionError(
-          absl::StrCat("this server is at place ", *number, " of volume '", name,
-                       "', and is asked ", "for the columns of the one at place ", place,
+          absl::StrCat("this server is at place ", *number, " of ", VolumeText(name),
+                       ", and is asked ", "for the columns of the one at place ", place,
                        ": the list of servers of who asks is not the volume's any more, or this ",
                        "server has come to another place, and is to be started again"));
     }
@@ -514,7 +514,7 @@ absl::Status VolumeSet::OpenColumnsDisk(const std::string& name, const std::stri
   ABACUS_ASSIGN_OR_RETURN(const auto list, ServerList::Load(path + kServersSuffix));
   if (!list.has_value()) {
     return absl::NotFoundError(
-        absl::StrCat("this server keeps no columns of that volume '", name, "'"));
+        absl::StrCat("this server keeps no columns of that ", VolumeText(name)));
   }
   auto both = std::make_shared<ColumnsOnDisk>();
   ABACUS_ASSIGN_OR_RETURN(both->disk, LocalDisk::At(path));
