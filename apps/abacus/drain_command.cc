@@ -19,6 +19,7 @@
 #include "apps/abacus/output.h"
 #include "apps/abacus/volumes.h"
 #include "apps/cli/progress.h"
+#include "objfs/volume/shard.h"
 #include "runtime/base/status.h"
 
 namespace abacus::apps {
@@ -67,6 +68,8 @@ class Drain {
   }
   // Before anything is changed.
   absl::Status CheckItCanGo();
+  // Where fewer servers will be left than new files need.
+  absl::Status WarnOfTheStack();
   absl::Status HandOver();
   absl::Status MoveNames();
   absl::Status Join();
@@ -152,6 +155,7 @@ absl::Status Drain::Run() {
     return absl::OkStatus();
   }
   ABACUS_RETURN_IF_ERROR(CheckItCanGo());
+  ABACUS_RETURN_IF_ERROR(WarnOfTheStack());
   if (!IsServer(options_.now)) {
     ABACUS_RETURN_IF_ERROR(set_->ChangeServer(name_, std::string(), options_.now, false));
     ABACUS_RETURN_IF_ERROR(Find());
@@ -166,6 +170,15 @@ absl::Status Drain::Run() {
   ABACUS_RETURN_IF_ERROR(set_->RemoveServer(name_, options_.before));
   printf("%zu files moved; %s is no server of %s any more\n", moved_, options_.before.c_str(),
          what_.c_str());
+  return absl::OkStatus();
+}
+
+absl::Status Drain::WarnOfTheStack() {
+  if (objfs::PlaceOfShard(name_).shard > 0) return absl::OkStatus();  // all have the same
+  ABACUS_ASSIGN_OR_RETURN(const std::string stack, volume_->OwnFileStack());
+  const size_t left = CountServers(map_.servers) - (IsServer(options_.now) ? 1 : 0);
+  const std::string text = TooFewServersText(options_.name, stack, left);
+  if (!text.empty()) fprintf(stderr, "%s\n", text.c_str());
   return absl::OkStatus();
 }
 

@@ -39,11 +39,11 @@ bool IsMapWhole(const MapReport& map) {
          map.current.size() == map.copies.size();
 }
 
-std::string MapText(const MapReport& map) {
+std::string MapText(const std::string& what, const MapReport& map) {
   if (map.url.empty()) {
     return absl::StrCat("map: at its first server, ", AddressAt(map, 0),
-                        ", which nobody can replace: while that is down nothing of it is served, ",
-                        "and the volume cannot be mounted anew\n");
+                        ", which nobody can replace: while that is down nothing of ", what,
+                        " is served, and the volume cannot be mounted anew\n");
   }
   std::string text = absl::StrCat("map: ", map.url);
   if (map.epoch == 0) {
@@ -78,7 +78,7 @@ std::string MapText(const MapReport& map) {
                                     "over until it does\n"
                                   : "nothing is served until it does\n");
   } else if (!map.may_serve) {
-    absl::StrAppend(&text, "  nobody answers for the volume now\n");
+    absl::StrAppend(&text, "  nobody answers for ", what, " now\n");
   }
   return text;
 }

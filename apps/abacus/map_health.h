@@ -14,8 +14,8 @@ namespace abacus::apps {
 absl::StatusOr<objfs::MapReport> MapOfVolume(runtime::Node& node, const std::string& name);
 // The map answers, the volume is answered for, and all copies of its metadata have everything.
 bool IsMapWhole(const objfs::MapReport& map);
-// For people, some lines.
-std::string MapText(const objfs::MapReport& map);
+// For people, some lines. `what`: the volume, or the shard of one, as people are told of it.
+std::string MapText(const std::string& what, const objfs::MapReport& map);
 std::string MapJson(const objfs::MapReport& map);  // an object
 
 }  // namespace abacus::apps

@@ -11,6 +11,8 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
+constexpr char kShard[] = "shard 1 of volume 'home'";
+
 objfs::MapReport WithACopy() {
   objfs::MapReport map;
   map.url = "etcd://map:2379";
@@ -23,14 +25,24 @@ objfs::MapReport WithACopy() {
 
 TEST(MapHealthTest, DamageOfNamesAndInodesIsToldWhereThereWasSome) {
   objfs::MapReport map = WithACopy();
-  EXPECT_THAT(MapText(map), Not(HasSubstr("damaged")));
+  EXPECT_THAT(MapText(kShard, map), Not(HasSubstr("damaged")));
   map.repaired_blocks = 3;
-  EXPECT_THAT(MapText(map), HasSubstr("at a:1, put back from the copy: 3\n"));
-  EXPECT_THAT(MapText(map), Not(HasSubstr("could not help")));
+  EXPECT_THAT(MapText(kShard, map), HasSubstr("at a:1, put back from the copy: 3\n"));
+  EXPECT_THAT(MapText(kShard, map), Not(HasSubstr("could not help")));
   map.repaired_blocks = 0;
   map.unrepaired_blocks = 2;
-  EXPECT_THAT(MapText(map), HasSubstr("the copy could not help with, each time counted: 2\n"));
-  EXPECT_THAT(MapText(map), Not(HasSubstr("put back")));
+  EXPECT_THAT(MapText(kShard, map),
+              HasSubstr("the copy could not help with, each time counted: 2\n"));
+  EXPECT_THAT(MapText(kShard, map), Not(HasSubstr("put back")));
+}
+
+TEST(MapHealthTest, WhatNobodyAnswersForIsNamed) {
+  objfs::MapReport map = WithACopy();
+  EXPECT_THAT(MapText(kShard, map), Not(HasSubstr("nobody answers")));
+  map.may_serve = false;
+  EXPECT_THAT(MapText(kShard, map), HasSubstr("nobody answers for shard 1 of volume 'home' now\n"));
+  map.url.clear();
+  EXPECT_THAT(MapText(kShard, map), HasSubstr("nothing of shard 1 of volume 'home' is served"));
 }
 
 TEST(MapHealthTest, DamageOfNamesAndInodesIsInTheJson) {

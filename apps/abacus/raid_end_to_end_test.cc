@@ -379,6 +379,9 @@ TEST_F(RaidEndToEndTest, FilesOfAVolumeThatIsMadeWithAStackHaveItWhereNobodySays
   const Outcome created = create(kRaidStack);
   ASSERT_EQ(created.code, 0) << created.err;
   EXPECT_THAT(created.out, Not(HasSubstr("kept once")));
+  EXPECT_THAT(Abacus({"volume", "list"}).out, HasSubstr(kRaidStack));
+  EXPECT_THAT(Abacus({"volume", "status", "home"}).out,
+              HasSubstr(absl::StrCat("new files have ", kRaidStack, "\n")));
   const std::string mount = Mount("mount", "home");
   files_["mounted"] = RandomText(1, 300'000);
   ASSERT_NO_FATAL_FAILURE(Put(mount + "/mounted", files_["mounted"]));
@@ -393,7 +396,9 @@ TEST_F(RaidEndToEndTest, FilesOfAVolumeThatIsMadeWithAStackHaveItWhereNobodySays
   const std::string other = Mount("other", "home", "stack=isolation/storage");
   ASSERT_NO_FATAL_FAILURE(Put(other + "/plain", "plain"));
   EXPECT_EQ(Abacus({"stack", mount + "/plain"}).out, "isolation/storage\n");
-  EXPECT_EQ(Status(0)["whole"], 2);
+  nlohmann::json status = Status(0);
+  EXPECT_EQ(status["whole"], 2);
+  EXPECT_EQ(status["stack"], kRaidStack);
   Kill(2);
   ExpectAll(Mount("second", "home"));
   EXPECT_TRUE(Abacus({"get", "home:stored"}).out == files_["stored"]);
@@ -417,6 +422,21 @@ TEST_F(RaidEndToEndTest, WhoMakesAVolumeWithoutAStackIsToldThatFilesAreKeptOnce)
     EXPECT_EQ(taken.out, "");
   }
   EXPECT_EQ(Abacus({"volume", "create", "alone"}).out, "");
+}
+
+TEST_F(RaidEndToEndTest, WhoDrainsAServerThatTheStackNeedsIsToldSo) {
+  const auto drain = [&](const std::string& name) {
+    return Abacus({"volume", "drain", name, addresses_[3], "--to", addresses_[2]});
+  };
+  const std::string whole = absl::StrCat("cache/raid5/(isolation/storage)*", kServers);
+  ASSERT_EQ(Abacus({"volume", "create", "full", "--servers", List(), "--stack", whole}).code, 0);
+  const Outcome full = drain("full");
+  EXPECT_EQ(full.code, 0) << full.err;
+  EXPECT_THAT(full.err, AllOf(HasSubstr("volume 'full' is to have 3 servers"), HasSubstr(whole)));
+  ASSERT_EQ(Abacus({"volume", "create", "plain", "--servers", List()}).code, 0);
+  const Outcome plain = drain("plain");
+  EXPECT_EQ(plain.code, 0) << plain.err;
+  EXPECT_THAT(plain.err, Not(HasSubstr("is to have")));
 }
 
 TEST_F(RaidEndToEndTest, AVolumeOverServersThatDoNotAnswerIsNotMade) {

@@ -428,52 +428,62 @@ absl::StatusOr<RepairTotals> Repair(runtime::Node& node, const RepairOptions& op
   return totals;
 }
 
-// The map is told even where nobody answers for the volume. `told`: is added to.
-int TellShard(runtime::Node& node, const std::string& name, nlohmann::json* told) {
+// The map is told even where nobody answers for it. `what`: as people are told of it. `told`: is
+// added to.
+int TellShard(runtime::Node& node, const std::string& name, const std::string& what,
+              nlohmann::json* told) {
   const absl::StatusOr<FoundSpread> found = FindSpread(node, name);
   const auto map = MapOfVolume(node, name);
   if (map.ok()) {
-    printf("%s", MapText(*map).c_str());
+    printf("%s", MapText(what, *map).c_str());
     (*told)["map"] = nlohmann::json::parse(MapJson(*map));
   }
   if (!found.ok() || !map.ok()) return Fail(found.ok() ? map.status() : found.status());
   const auto health = LookAtFiles(found->volume, found->servers);
   if (!health.ok()) return Fail(health.status());
+  const auto stack = found->volume->OwnFileStack();
+  if (!stack.ok()) return Fail(stack.status());
   const size_t primary = map->primary < found->servers.size() ? map->primary : 0;
   const auto scrub = ScrubStateOf(node, name, found->servers[primary]);
   told->update(HealthJson(name, *health, *map, scrub));
+  (*told)["stack"] = *stack;
   PrintHealth(name, *health, map->primary);
+  if (!stack->empty()) printf("where nobody says another, new files have %s\n", stack->c_str());
   PrintScrubs(scrub);
   const bool files = health->Count(FileHealth::State::kWhole) == health->files.size();
   return files && IsMapWhole(*map) ? kExitOk : kExitNo;
 }
 
-// What was told of each shard; where there is one only, that is all.
-absl::Status SaveTold(const RepairOptions& options, const nlohmann::json& shards) {
-  nlohmann::json all = {{"volume", options.name}, {"shards", shards}};
-  if (shards.size() == 1) {
-    all = shards[0];
+// What was told of each shard that was come to; where the volume has one only, that is all.
+absl::Status SaveTold(const RepairOptions& options, bool has_several, const nlohmann::json& told) {
+  if (options.json.empty() || told.empty()) return absl::OkStatus();
+  nlohmann::json all = {{"volume", options.name}, {"shards", told}};
+  if (!has_several) {
+    all = told[0];
     all.erase("shard");
   }
-  if (options.json.empty() || all.empty()) return absl::OkStatus();
+  if (all.empty()) return absl::OkStatus();
   return WriteFile(options.json, all.dump(2) + "\n");
 }
 
 // Of all shards, whatever is the matter with some of them.
 int TellStatus(runtime::Node& node, const RepairOptions& options) {
+  const auto names = ShardNames(node, options.name);
+  if (!names.ok()) return Fail(names.status());
+  const bool has_several = names->size() > 1;
   int code = kExitOk;
   nlohmann::json shards = nlohmann::json::array();
   ShardWork work;
   work.run = [&](const std::string& shard) {
     nlohmann::json told = {{"shard", objfs::PlaceOfShard(shard).shard}};
-    code = std::max(code, TellShard(node, shard, &told));
+    const std::string what = has_several ? ShardText(shard) : objfs::VolumeText(shard);
+    code = std::max(code, TellShard(node, shard, what, &told));
     shards.push_back(std::move(told));
     return absl::OkStatus();
   };
-  const absl::Status status = WithEachShard(node, options.name, work);
-  if (!status.ok()) return Fail(status);
-  const absl::Status saved = SaveTold(options, shards);
-  return saved.ok() ? code : Fail(saved);
+  absl::Status status = WithShards(*names, work);
+  status.Update(SaveTold(options, has_several, shards));
+  return status.ok() ? code : Fail(status);
 }
 
 absl::Status IsOneAlready(const RepairOptions& options) {
@@ -567,6 +577,20 @@ absl::Status RepairShard(runtime::Node& node, const std::string& shard,
   return absl::OkStatus();
 }
 
+// Where a shard fails, what was done of those before it is saved too.
+absl::Status RepairAll(runtime::Node& node, const RepairOptions& options, int* code) {
+  if (!options.to.empty()) ABACUS_RETURN_IF_ERROR(CheckIsNew(node, options));
+  ABACUS_ASSIGN_OR_RETURN(const std::vector<std::string> names, ShardNames(node, options.name));
+  nlohmann::json told = nlohmann::json::array();
+  ShardWork work;
+  work.run = [&](const std::string& shard) {
+    return RepairShard(node, shard, options, code, &told);
+  };
+  absl::Status status = WithShards(names, work);
+  status.Update(SaveTold(options, names.size() > 1, told));
+  return status;
+}
+
 }  // namespace
 
 int RepairCommand(const RepairOptions& options) {
@@ -575,14 +599,7 @@ int RepairCommand(const RepairOptions& options) {
   runtime::Node& node = (*client)->node();
   if (options.what == RepairOptions::What::kStatus) return TellStatus(node, options);
   int code = kExitOk;
-  nlohmann::json told = nlohmann::json::array();
-  ShardWork work;
-  work.run = [&](const std::string& shard) {
-    return RepairShard(node, shard, options, &code, &told);
-  };
-  absl::Status status = options.to.empty() ? absl::OkStatus() : CheckIsNew(node, options);
-  if (status.ok()) status = WithEachShard(node, options.name, work);
-  if (status.ok()) status = SaveTold(options, told);
+  const absl::Status status = RepairAll(node, options, &code);
   return status.ok() ? code : Fail(status);
 }
 

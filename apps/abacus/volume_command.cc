@@ -325,6 +325,19 @@ absl::Status CreateVolume(runtime::Node& node, const VolumeSets& sets,
   return sets.front()->Create(WholeOf(options, quota_bytes));
 }
 
+// What it cannot find out is told by whoever makes files.
+void WarnOfTheStack(runtime::Node& node, const std::string& name) {
+  const auto set = FirstServerOf(node, name);
+  if (!set.ok()) return;
+  const auto servers = (*set)->Servers(name);
+  const auto volume = (*set)->Open(name);
+  if (!servers.ok() || !volume.ok()) return;
+  const auto stack = (*volume)->OwnFileStack();
+  if (!stack.ok()) return;
+  const std::string text = TooFewServersText(name, *stack, CountServers(*servers));
+  if (!text.empty()) fprintf(stderr, "%s\n", text.c_str());
+}
+
 absl::Status ChangeServer(runtime::Node& node, const VolumeOptions& options) {
   ShardWork work;
   work.run = [&](const std::string& shard) -> absl::Status {
@@ -343,6 +356,7 @@ absl::Status ChangeServer(runtime::Node& node, const VolumeOptions& options) {
     printf("%s is in the place of %s, and empty; next: abacus rebuild %s\n", options.now.c_str(),
            options.before.c_str(), options.name.c_str());
   }
+  WarnOfTheStack(node, options.name);
   return absl::OkStatus();
 }
 

@@ -20,6 +20,7 @@
 #include "objfs/layer/probe_layer.h"
 #include "objfs/raid/mirror_layer.h"
 #include "objfs/raid/raid5_manager.h"
+#include "objfs/spread/column_servers.h"
 #include "objfs/spread/column_store.h"
 #include "objfs/spread/spread_layer.h"
 #include "objfs/volume/shard.h"
@@ -365,6 +366,23 @@ bool IsUnfinished(const Ref<VolumeSet>& set, const std::string& name) {
 std::string ShardText(const std::string& name) {
   const objfs::ShardPlace place = objfs::PlaceOfShard(name);
   return absl::StrCat("shard ", place.shard, " of volume '", place.volume, "'");
+}
+
+std::string TooFewServersText(const std::string& volume, const std::string& own_stack,
+                              size_t servers) {
+  const auto stack = objfs::ParseStack(own_stack);
+  if (own_stack.empty() || !stack.ok()) return "";
+  const auto columns = objfs::ColumnsOf(*stack);
+  if (!columns.ok() || *columns <= servers) return "";
+  return absl::StrCat("volume '", volume, "' is to have ", servers, " servers, and the stack of ",
+                      "its files, ", own_stack, ", takes ", *columns, ": files that have it are ",
+                      "read and written as before, and none is made with it until there are ",
+                      "more: abacus volume add-server ", volume, " HOST:PORT");
+}
+
+size_t CountServers(const std::vector<std::string>& servers) {
+  const auto vacant = std::count_if(servers.begin(), servers.end(), objfs::IsVacant);
+  return servers.size() - static_cast<size_t>(vacant);
 }
 
 std::string LeftShardsText(const std::string& name) {

@@ -3,6 +3,7 @@
 
 // Ties the file system to a node: what it leaves to others by its hosts.
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -105,6 +106,12 @@ bool IsUnfinished(const runtime::Ref<objfs::VolumeSet>& set, const std::string& 
 std::string LeftShardsText(const std::string& name);
 // What people are told of a shard: "shard 1 of volume 'home'".
 std::string ShardText(const std::string& name);
+
+// That a volume over so many servers (a list of them may have vacancies) has too few for the stack
+// that it was made with, and the way out; empty: it has enough, or no stack of its own.
+std::string TooFewServersText(const std::string& volume, const std::string& own_stack,
+                              size_t servers);
+size_t CountServers(const std::vector<std::string>& servers);
 
 struct ShardWork {
   std::function<absl::Status(const std::string& shard)> run;

@@ -19,6 +19,7 @@
 namespace abacus::apps {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -132,6 +133,17 @@ TEST_F(VolumesTest, ShardsOfACreationThatWasBrokenOffAreNoVolume) {
   const auto names = ShardNames(*client_, "pair");
   ASSERT_TRUE(names.ok()) << names.status();
   EXPECT_THAT(*names, ElementsAre("pair"));
+}
+
+TEST(VolumeTextsTest, TooFewServersForTheStackAreTold) {
+  const std::string raid = "cache/raid5/(isolation/storage)*4";
+  EXPECT_THAT(TooFewServersText("home", raid, 3),
+              AllOf(HasSubstr("volume 'home' is to have 3 servers"), HasSubstr("takes 4"),
+                    HasSubstr("abacus volume add-server home HOST:PORT")));
+  EXPECT_EQ(TooFewServersText("home", raid, 4), "");
+  EXPECT_EQ(TooFewServersText("home", "cache/isolation/storage", 1), "");
+  EXPECT_EQ(TooFewServersText("home", "", 1), "");
+  EXPECT_EQ(CountServers({"a:1", "-", "b:1"}), 2u);
 }
 
 // -- work for each shard --------------------------------------------------------------------------
