@@ -1,4 +1,5 @@
-// What counting adds to malloc and free, beside glibc's own in the same run (.../glibc).
+// ./dev bench memory: what counting adds to malloc and free, beside glibc's own in the same run
+// (.../glibc). It has no goals.
 //
 // A pair is one malloc and one free. "InEachOf" moves to a random object for each pair and frees
 // what it allocated 4,096 pairs before, so that hardly an entry of the thread's cache is ever met
@@ -8,9 +9,13 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <map>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "monitor-ebpf/memory.h"
+#include "runtime/testing/bench_report.h"
 
 extern "C" {
 void* __libc_malloc(size_t size);  // NOLINT(bugprone-reserved-identifier)
@@ -91,5 +96,48 @@ BENCHMARK(PairInEachOf<Counted>)->Name("PairInEachOf/counted")->Arg(1)->Arg(100)
 BENCHMARK(ReadOne);
 BENCHMARK(ReadAll)->Arg(100'000);
 
+// The CPU time of each, in ns, by its name.
+class CpuTimes : public benchmark::BenchmarkReporter {
+ public:
+  bool ReportContext(const Context&) override { return true; }
+  void ReportRuns(const std::vector<Run>& runs) override {
+    for (const Run& run : runs) times_[run.benchmark_name()] = run.GetAdjustedCPUTime();
+  }
+  const std::map<std::string, double>& times() const { return times_; }
+
+ private:
+  std::map<std::string, double> times_;
+};
+
+void MeasureMemory(runtime::BenchReport& report) {
+  CpuTimes cpu;
+  benchmark::RunSpecifiedBenchmarks(&cpu);
+  report.Note("CPU time of one pair of malloc and free, or of one reading");
+  const std::string counted = "/counted", glibc = "/glibc";
+  for (const auto& [name, ns] : cpu.times()) {
+    if (name.find(glibc) != std::string::npos) continue;
+    runtime::BenchRow row;
+    row.name = name;
+    row.value = ns;
+    row.unit = "ns";
+    if (const size_t at = name.find(counted); at != std::string::npos) {
+      std::string beside = name;
+      row.baseline_name = beside.replace(at, counted.size(), glibc);
+      row.baseline = cpu.times().at(row.baseline_name);
+      row.ratio = ns / row.baseline;
+    }
+    report.Add(std::move(row));
+  }
+}
+
 }  // namespace
 }  // namespace abacus::monitor
+
+int main(int argc, char** argv) {
+  // The library wants to be told something; everything else is fixed, so that runs compare.
+  char name[] = "abacus_memory_benchmark";
+  char* arguments[] = {name, nullptr};
+  int count = 1;
+  benchmark::Initialize(&count, arguments);
+  return abacus::runtime::BenchMain(argc, argv, "memory", abacus::monitor::MeasureMemory);
+}

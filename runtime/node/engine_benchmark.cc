@@ -303,8 +303,9 @@ void AddAnswers(BenchReport& report, const Bench::Answers& by_workload) {
   row("95th percentile", Quantile(after, 0.95), "<= 1.2 x the window", 1.2 * window_s);
 }
 
-absl::Status Measure(int hello_from, const MovedAt& moved_at, const std::string& where,
-                     const std::string& json, bool strict) {
+// FinishBench()'s.
+absl::StatusOr<int> Measure(int hello_from, const MovedAt& moved_at, const std::string& where,
+                            const std::string& json, bool strict) {
   Bench bench(moved_at);
   ABACUS_RETURN_IF_ERROR(bench.Start(hello_from));
   const double load_before = LoadAverage();
@@ -332,28 +333,28 @@ absl::Status Measure(int hello_from, const MovedAt& moved_at, const std::string&
   Add(report, "placement moved to", state.move_error);
   Add(report, "placement as it is", state.present_error);
   AddAnswers(report, bench.answered_after());
-  if (FinishBench(report, json, strict) == 0) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      "the report was not written, or says that a goal was missed");
+  return FinishBench(report, json, strict);
 }
 
 // -- the processes --------------------------------------------------------------------------------
 
-// Forks; the child does what it is given, in the cgroup where there is one, and ends.
+// Forks; the child does what it is given, in the cgroup where there is one, and ends with the code
+// that comes of that.
 template <typename Work>
 pid_t Fork(const CpuCgroup* cgroup, Work work) {
   const pid_t pid = fork();
   if (pid != 0) return pid;
   prctl(PR_SET_PDEATHSIG, SIGTERM);
-  absl::Status status = cgroup == nullptr ? absl::OkStatus() : cgroup->Enter();
-  if (status.ok()) status = work();
-  if (!status.ok()) std::cerr << status << "\n";
+  const absl::Status entered = cgroup == nullptr ? absl::OkStatus() : cgroup->Enter();
+  const absl::StatusOr<int> code = entered.ok() ? work() : absl::StatusOr<int>(entered);
+  if (!code.ok()) std::cerr << code.status() << "\n";
   std::cout.flush();
-  _exit(status.ok() ? 0 : 1);
+  _exit(code.ok() ? *code : 1);
 }
 
 // Each node is a process in a cgroup of its own: what one of them uses is no load of the other.
-absl::StatusOr<bool> Run(const std::string& json, bool strict) {
+// Returns main()'s result.
+absl::StatusOr<int> Run(const std::string& json, bool strict) {
   const std::string name = absl::StrCat("abacus-bench-", getpid());
   const auto server_cgroup = CpuCgroup::Make(name + "-s");
   const auto client_cgroup = CpuCgroup::Make(name + "-c");
@@ -368,10 +369,11 @@ absl::StatusOr<bool> Run(const std::string& json, bool strict) {
   auto& moved_at = *new (shared) MovedAt{0};
   ABACUS_ASSIGN_OR_RETURN(const Pipe hello, MakePipe());
   ABACUS_ASSIGN_OR_RETURN(const Pipe alive, MakePipe());
-  const pid_t server = Fork(apart ? server_cgroup->get() : nullptr, [&] {
+  const pid_t server = Fork(apart ? server_cgroup->get() : nullptr, [&]() -> absl::StatusOr<int> {
     close(alive.write_end);
     close(hello.read_end);
-    return Serve(hello.write_end, alive.read_end, moved_at);
+    ABACUS_RETURN_IF_ERROR(Serve(hello.write_end, alive.read_end, moved_at));
+    return 0;
   });
   const pid_t client = Fork(apart ? client_cgroup->get() : nullptr, [&] {
     close(hello.write_end);
@@ -381,12 +383,13 @@ absl::StatusOr<bool> Run(const std::string& json, bool strict) {
     close(end);
   }
   signal(SIGINT, SIG_IGN);  // the others end of it, and the cgroups are removed
-  bool ok = server > 0 && client > 0;
+  int code = 0;  // the client's, which has measured, unless only the server's tells of an error
   for (const pid_t pid : {client, server}) {
     int status = 0;
-    ok = pid > 0 && waitpid(pid, &status, 0) == pid && status == 0 && ok;
+    const bool ended = pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status);
+    if (code == 0) code = ended ? WEXITSTATUS(status) : 1;
   }
-  return ok;
+  return code;
 }
 
 }  // namespace
@@ -396,10 +399,16 @@ int main(int argc, char** argv) {
   std::string json;
   bool strict = false;
   for (int i = 1; i < argc; ++i) {
-    if (std::string(argv[i]) == "--json" && i + 1 < argc) json = argv[i + 1];
-    if (std::string(argv[i]) == "--strict") strict = true;
+    if (std::strcmp(argv[i], "--strict") == 0) {
+      strict = true;
+    } else if (std::strcmp(argv[i], "--json") == 0 && i + 1 < argc) {
+      json = argv[++i];
+    } else {
+      std::cerr << "usage: abacus_engine_benchmark [--strict] [--json FILE]\n";
+      return 2;
+    }
   }
-  const absl::StatusOr<bool> ok = abacus::runtime::Run(json, strict);
-  if (!ok.ok()) std::cerr << ok.status() << "\n";
-  return ok.ok() && *ok ? 0 : 1;
+  const absl::StatusOr<int> code = abacus::runtime::Run(json, strict);
+  if (!code.ok()) std::cerr << code.status() << "\n";
+  return code.ok() ? *code : 1;
 }
