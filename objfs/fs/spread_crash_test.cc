@@ -7,6 +7,7 @@
 #include <functional>
 #include <future>
 #include <iostream>
+#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
@@ -34,6 +35,7 @@ using testing::PointsToTry;
 constexpr int kNamesSteps = 40, kFileSteps = 15;
 constexpr int kTellsMax = 3;  // the front end, the cache and the layer over the columns
 constexpr uint64_t kNever = UINT64_MAX / 2;
+constexpr size_t kInodes = 0;  // the server that has them
 constexpr const char* kStacks[] = {"isolation/storage",
                                    "cache/isolation/storage",
                                    "mirror(unit=8 KiB)/(isolation/storage)*2",
@@ -187,8 +189,12 @@ class MessageCrashTest : public ::testing::TestWithParam<const char*> {
  protected:
   // A server of columns dies at that message, or none where it does not come.
   void LoseAt(uint64_t message, bool answer);
+  // The server with the inodes does, and then the power of all others goes.
+  void LoseInodesAt(uint64_t message, bool answer);
+  // A client that has made the files, so that there is something at the servers.
+  std::unique_ptr<FileSystem> Begin(CrashWorld& world, FileWork& work);
   void WorkUntilLost(CrashDisks& disks, MessagePoints& messages, CrashWorld& world, FileWork& work,
-                     FileSystem& client, uint64_t message, bool answer);
+                     FileSystem& client, size_t victim, uint64_t message, bool answer);
 
   const uint64_t seed_ = runtime::testing::Seed(1);
   uint64_t messages_ = 0, died_ = 0;
@@ -196,15 +202,20 @@ class MessageCrashTest : public ::testing::TestWithParam<const char*> {
 INSTANTIATE_TEST_SUITE_P(Stacks, MessageCrashTest, ::testing::ValuesIn(kRedundantStacks));
 
 void MessageCrashTest::WorkUntilLost(CrashDisks& disks, MessagePoints& messages, CrashWorld& world,
-                                     FileWork& work, FileSystem& client, uint64_t message,
-                                     bool answer) {
-  const size_t victim = world.Server(0);  // the first file has a column there
+                                     FileWork& work, FileSystem& client, size_t victim,
+                                     uint64_t message, bool answer) {
   std::promise<bool> now;
   std::thread killer([&, said = now.get_future()]() mutable {
-    if (said.get()) world.Lose(victim);
+    if (!said.get()) return;
+    if (victim == kInodes) {
+      world->cluster().Kill(world.NodeOf(kInodes));
+    } else {
+      world.Lose(victim);
+    }
   });
   messages.At(world.NodeOf(victim), message, answer, [&] {
     disks.CutPowerOf(victim);
+    if (victim == kInodes) disks.CutPowerOfInodes();
     now.set_value(true);
   });
   bool was_refused = false;
@@ -217,18 +228,25 @@ void MessageCrashTest::WorkUntilLost(CrashDisks& disks, MessagePoints& messages,
   EXPECT_TRUE(is_dead || !was_refused);
 }
 
+std::unique_ptr<FileSystem> MessageCrashTest::Begin(CrashWorld& world, FileWork& work) {
+  auto client = world->Client(1, GetParam());
+  if (client == nullptr) return nullptr;
+  work.Make(*client);
+  if (HasFatalFailure()) return nullptr;
+  const absl::Status begun = work.Work(*client, 5);
+  EXPECT_TRUE(begun.ok()) << begun;
+  return client;
+}
+
 void MessageCrashTest::LoseAt(uint64_t message, bool answer) {
   CrashDisks disks;
   MessagePoints messages;
   FileWork work(seed_);
   CrashWorld world(disks, 1, {.messages = &messages});
-  const auto client = world->Client(1, GetParam());
+  const auto client = Begin(world, work);
   ASSERT_NE(client, nullptr);
-  ASSERT_NO_FATAL_FAILURE(work.Make(*client));
-  // So that there is something at the servers.
-  const absl::Status begun = work.Work(*client, 5);
-  ASSERT_TRUE(begun.ok()) << begun;
-  WorkUntilLost(disks, messages, world, work, *client, message, answer);
+  const size_t victim = world.Server(0);  // the first file has a column there
+  WorkUntilLost(disks, messages, world, work, *client, victim, message, answer);
   const bool is_lost = !world.lost().empty();
   if (is_lost) work.NodeDied();
   // What was lost is told.
@@ -242,6 +260,27 @@ void MessageCrashTest::LoseAt(uint64_t message, bool answer) {
   if (is_lost) world.Return(*world.lost().begin(), seed_ + message);
   const absl::Status rebuilt = work.RebuildAll(*client);
   ASSERT_TRUE(rebuilt.ok()) << rebuilt;
+  ASSERT_NO_FATAL_FAILURE(work.Check(*client));
+  ASSERT_NO_FATAL_FAILURE(world.CheckColumns(*client));
+}
+
+void MessageCrashTest::LoseInodesAt(uint64_t message, bool answer) {
+  CrashDisks disks;
+  FileWork work(seed_);
+  {
+    MessagePoints messages;
+    CrashWorld world(disks, 0, {.messages = &messages});
+    auto client = Begin(world, work);
+    ASSERT_NE(client, nullptr);
+    WorkUntilLost(disks, messages, world, work, *client, kInodes, message, answer);
+    client.reset();
+    disks.CutPower();
+  }
+  disks.PowerOn(seed_ + message);
+  work.Crashed();
+  CrashWorld world(disks);
+  const auto client = world->Client(2, GetParam());
+  ASSERT_NE(client, nullptr);
   ASSERT_NO_FATAL_FAILURE(work.Check(*client));
   ASSERT_NO_FATAL_FAILURE(world.CheckColumns(*client));
 }
@@ -261,6 +300,25 @@ TEST_P(MessageCrashTest, NothingIsLostWithAServerThatDiesAtAMessage) {
     if (HasFailure()) return;
   }
   std::cout << GetParam() << ": a server died at " << died_ << " of " << points << " messages\n";
+  EXPECT_GT(died_, 0u);
+}
+
+// At a call that it gets or makes, or at the answer to one.
+TEST_P(MessageCrashTest, WhatWasSyncedIsThereWhenTheServerWithTheInodesDiesAtAMessage) {
+  {
+    SCOPED_TRACE("at no message");
+    ASSERT_NO_FATAL_FAILURE(LoseInodesAt(kNever, false));
+  }
+  const uint64_t points = 2 * messages_;
+  const auto tried = PointsToTry(points, 8, seed_);
+  for (const uint64_t point : tried) {
+    SCOPED_TRACE(absl::StrCat("ABACUS_SEED=", seed_, ", dies at message ", point / 2,
+                              point % 2 == 0 ? "" : ", when it was executed"));
+    LoseInodesAt(point / 2, point % 2 == 1);
+    if (HasFailure()) return;
+  }
+  std::cout << GetParam() << ": the server with the inodes died at " << died_ << " of " << points
+            << " messages\n";
   EXPECT_GT(died_, 0u);
 }
 
