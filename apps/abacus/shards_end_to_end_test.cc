@@ -352,6 +352,10 @@ TEST_F(PlainShardsTest, FilesOfAllShardsHaveTheStackThatTheVolumeWasMadeWith) {
   for (size_t i = 0; i < kServers; ++i) EXPECT_THAT(LeftAt(i), ::testing::IsEmpty()) << i;
   const Outcome created = Create("3", {"--stack", kMirrorStack});
   ASSERT_EQ(created.code, 0) << created.err;
+  EXPECT_EQ(ListedHome()["stack"], kMirrorStack) << told_;
+  for (const nlohmann::json& shard : StatusOf(0)["shards"]) {
+    EXPECT_EQ(shard["stack"], kMirrorStack) << told_;
+  }
   const std::string mount = MountAll("mount", "rw");
   for (const auto& [shard, path] : MakeOneInEach(mount, kServers)) {
     ASSERT_EQ(TryPut(path + "/file", "text"), 0) << shard;

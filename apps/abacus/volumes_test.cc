@@ -7,12 +7,21 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "objfs/store/disk.h"
+#include "objfs/store/model_disk.h"
+#include "objfs/volume/volume_set.h"
+#include "runtime/base/mutex.h"
 #include "runtime/base/status.h"
 #include "runtime/node/testing/node_fixture.h"
 
@@ -22,6 +31,49 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+
+// What a server would leave of its volumes that is killed at a call to one of their disks.
+// Thread-safety: thread-safe.
+class Leftovers {
+ public:
+  explicit Leftovers(std::string of) : of_(std::move(of)) {}
+
+  // Which every third call from now on leaves, a folder each.
+  void Begin() {
+    runtime::MutexLock lock(mutex_);
+    is_on_ = true;
+  }
+  std::vector<std::string> End() {
+    runtime::MutexLock lock(mutex_);
+    is_on_ = false;
+    return all_;
+  }
+  absl::Status Take() {
+    runtime::MutexLock lock(mutex_);
+    if (!is_on_ || calls_++ % 3 != 0) return absl::OkStatus();
+    all_.push_back(absl::StrCat(of_, "-left", all_.size()));
+    std::error_code error;
+    std::filesystem::copy(of_, all_.back(), std::filesystem::copy_options::recursive, error);
+    EXPECT_FALSE(error) << error.message();
+    return absl::OkStatus();
+  }
+
+ private:
+  const std::string of_;
+  runtime::Mutex mutex_;
+  bool is_on_ ABSL_GUARDED_BY(mutex_) = false;
+  int calls_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::vector<std::string> all_ ABSL_GUARDED_BY(mutex_);
+};
+
+struct DiskBelow {
+  std::unique_ptr<objfs::Disk> below;
+};
+class WatchedDisk final : private DiskBelow, public objfs::ModelDisk {
+ public:
+  WatchedDisk(std::unique_ptr<objfs::Disk> disk, objfs::DiskModel model)
+      : DiskBelow{std::move(disk)}, ModelDisk(*below, std::move(model)) {}
+};
 
 class VolumesTest : public runtime::testing::NodeFixture {
  protected:
@@ -144,6 +196,51 @@ TEST(VolumeTextsTest, TooFewServersForTheStackAreTold) {
   EXPECT_EQ(TooFewServersText("home", "cache/isolation/storage", 1), "");
   EXPECT_EQ(TooFewServersText("home", "", 1), "");
   EXPECT_EQ(CountServers({"a:1", "-", "b:1"}), 2u);
+}
+
+// Wherever the server is killed meanwhile.
+TEST_F(VolumesTest, AVolumeIsFoundWithAllThatItIsMadeWithOrNotAtAll) {
+  ASSERT_NO_FATAL_FAILURE(Begin(1));
+  const std::string path = absl::StrCat(directory_, "/volumes");
+  const auto left = std::make_shared<Leftovers>(path);
+  VolumesOptions options;
+  options.wrap_disk = [left](std::unique_ptr<objfs::Disk> disk) -> std::unique_ptr<objfs::Disk> {
+    objfs::DiskModel model;
+    model.wait = [](absl::Duration) {};
+    model.fault = [left](std::string_view, const std::string&) { return left->Take(); };
+    return std::make_unique<WatchedDisk>(std::move(disk), std::move(model));
+  };
+  auto set = PublishVolumes(*servers_[0], path, options);
+  ASSERT_TRUE(set.ok()) << set.status();
+  sets_[0] = *std::move(set);
+
+  objfs::NewVolume made{.name = "home~1"};
+  made.own_file_stack = "cache/(storage";
+  made.shards = 2;
+  made.shards_number = 4711;
+  EXPECT_TRUE(absl::IsInvalidArgument(sets_[0]->Create(made)));
+  EXPECT_TRUE(std::filesystem::is_empty(path)) << "something is left of it";
+  made.own_file_stack = "cache/isolation/storage";
+  left->Begin();
+  const absl::Status created = sets_[0]->Create(made);
+  const std::vector<std::string> all_left = left->End();
+  ASSERT_TRUE(created.ok()) << created;
+  size_t found = 0;
+  for (const std::string& folder : all_left) {
+    SCOPED_TRACE(folder);
+    const auto opened = OpenVolumes(servers_[0]->binding(), folder);
+    ASSERT_TRUE(opened.ok()) << opened.status();
+    const auto volumes = (*opened)->List();
+    ASSERT_TRUE(volumes.ok()) << volumes.status();
+    for (const objfs::VolumeSummary& volume : *volumes) {
+      ++found;
+      EXPECT_EQ(volume.name, made.name);
+      EXPECT_EQ(volume.own_file_stack, made.own_file_stack);
+      EXPECT_EQ(volume.shards, made.shards);
+    }
+  }
+  EXPECT_GT(found, 0u);
+  EXPECT_LT(found, all_left.size());
 }
 
 // -- work for each shard --------------------------------------------------------------------------
