@@ -74,6 +74,7 @@ absl::Status LocalObjectStore::ExamineTable(StoredObject& object, bool repair,
                                             std::vector<StoreFault>* faults) {
   MutexLock lock(object.mutex);
   if (object.removed || !object.has_table || !object.damage.ok()) return absl::OkStatus();
+  if (object.table_anew) return absl::OkStatus();  // nobody will read it
   // Those that are not in memory are read when they are used, which tells.
   if (!object.loaded && !repair) return absl::OkStatus();
   const auto table = disk_.Open(TablePath(object.id));

@@ -129,7 +129,12 @@ absl::Status LocalObjectStore::SyncData(StoredObject& object) {
     data = *std::move(opened);
     named = object.data_named;
   }
-  absl::Status synced = data->Sync();
+  return SyncFile(object, *data, named, written);
+}
+
+absl::Status LocalObjectStore::SyncFile(StoredObject& object, DiskFile& data, bool named,
+                                        uint64_t written) {
+  absl::Status synced = data.Sync();
   if (synced.ok() && !named) synced = disk_.SyncDirectory(FolderName(object.id));
   const LockFirst lock(object);
   if (synced.ok()) {

@@ -749,7 +749,8 @@ StoreStatistics LocalObjectStore::Statistics() {
           .damaged_tables = damaged_tables_.load(),
           .checkpoints = checkpoints_.load(),
           .checkpoints_failed = checkpoints_failed_.load(),
-          .refused_for_space = refused_for_space_.load()};
+          .refused_for_space = refused_for_space_.load(),
+          .repaired_objects = repaired_objects_.load()};
 }
 
 }  // namespace abacus::objfs

@@ -5,7 +5,9 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -60,6 +62,22 @@ struct SalvagedTable {
   uint64_t lost_blocks = 0;  // others that do: two had one place, and the older one gave way
 };
 
+// All of an object, wherever it was kept, for LocalObjectStore::MakeWhole().
+struct KeptTable {
+  struct Block {
+    uint64_t number = 0;
+    VersionNumber version = 0;
+    uint32_t crc = 0;  // CRC32C of its 8192 bytes
+  };
+  ObjectHead head;
+  std::vector<Block> blocks;  // that are no holes, rising
+};
+struct KeptObject {
+  std::function<absl::StatusOr<KeptTable>()> table;
+  // All 8192 bytes of a block of the table.
+  std::function<absl::StatusOr<std::string>(uint64_t number)> block;
+};
+
 // An ObjectStore in a directory of a local disk; FORMAT.md describes the files and argues why a
 // crash at any moment leaves each block old or new.
 //
@@ -86,6 +104,8 @@ struct SalvagedTable {
 class LocalObjectStore : public ObjectStore {
  public:
   static constexpr uint64_t kWriteBytesMax = uint64_t{1} << 30;
+  // Of an object that MakeWhole() can help: 64 MiB.
+  static constexpr uint64_t kMadeWholeBlocksMax = 8192;
 
   // Opens the store of the disk, after a crash too, or makes one where the disk is empty.
   // REQUIRES: the disk outlives the store, and no other store uses it.
@@ -129,6 +149,20 @@ class LocalObjectStore : public ObjectStore {
   // next flush. Errors: kFailedPrecondition - these are not the contents, or the block is a hole.
   absl::Status PutBack(ObjectId id, uint64_t block, std::string_view bytes);
 
+  // Makes an object whole again whose table is damaged, from what was kept of it elsewhere. Only
+  // what it had is taken: of a table that was in memory since the store was opened, and was given
+  // back as it was on the disk, a checksum is known. In one step: until then each call is told of
+  // the damage, and after it has the object as it was, durably; a crash leaves it damaged or whole.
+  // That it is not damaged (any more) is no error.
+  // Errors: kNotFound - there is none, or it was removed meanwhile.
+  //         kDataLoss - the damage stays, as nothing is known of what the table had: it was not in
+  //         memory since the store was opened, or has more than kMadeWholeBlocksMax blocks.
+  //         kFailedPrecondition - what was kept is not what the object had.
+  //         kUnavailable - a sync failed. Those of `kept`; the disk's.
+  // Blocking: disk I/O, and for `kept`, which is called without locks, a block at a time. Who calls
+  // it for an object that somebody is making whole waits for that, and has its outcome.
+  absl::Status MakeWhole(ObjectId id, const KeptObject& kept);
+
   // Reads again what the disk has of the superblock, of the journal as far as it is durable, and of
   // the tables that are in memory, in both places of each page, and tells what is damaged
   // (store_scan.h). The store goes on with what it has in memory; its next opening would not. With
@@ -169,11 +203,15 @@ class LocalObjectStore : public ObjectStore {
     bool has_data ABSL_GUARDED_BY(mutex) = false;        // there is a data file,
     bool data_named ABSL_GUARDED_BY(mutex) = false;      // and its name is durable
     bool has_table ABSL_GUARDED_BY(mutex) = false;
-    bool table_unsynced ABSL_GUARDED_BY(mutex) = false;     // a checkpoint is under way
-    bool logged ABSL_GUARDED_BY(mutex) = false;             // some of its contents, since Open
-    uint64_t data_written ABSL_GUARDED_BY(mutex) = 0;       // bytes, to the data file since Open,
-    uint64_t data_synced ABSL_GUARDED_BY(mutex) = 0;        // and how many of them were synced
-    absl::Status damage ABSL_GUARDED_BY(mutex);             // of the table: no call can use it
+    bool table_unsynced ABSL_GUARDED_BY(mutex) = false;  // a checkpoint is under way
+    bool logged ABSL_GUARDED_BY(mutex) = false;          // some of its contents, since Open
+    uint64_t data_written ABSL_GUARDED_BY(mutex) = 0;    // bytes, to the data file since Open,
+    uint64_t data_synced ABSL_GUARDED_BY(mutex) = 0;     // and how many of them were synced
+    absl::Status damage ABSL_GUARDED_BY(mutex);          // of the table: no call can use it
+    bool mending ABSL_GUARDED_BY(mutex) = false;         // a call makes it whole
+    bool table_anew ABSL_GUARDED_BY(mutex) = false;      // none of the table file's pages count
+    // What the table had when its memory was given back; what it has on the disk until it is read.
+    std::optional<TableDigest> unloaded ABSL_GUARDED_BY(mutex);
     absl::Status unsynced ABSL_GUARDED_BY(mutex);           // a sync failed: no more changes
     std::shared_ptr<DiskFile> data ABSL_GUARDED_BY(mutex);  // while it is open
     // The place (0 or 1) of the table file where each page that was written is.
@@ -246,6 +284,12 @@ class LocalObjectStore : public ObjectStore {
     absl::Status status;                                 // of the updates and of the journal
     absl::Status lost;                                   // contents that kept nothing back
     absl::flat_hash_map<ObjectId, absl::Status> failed;  // of `ids`
+  };
+  // An object that is made whole: its table, with slots behind all that the data file has.
+  struct Remade {
+    UpdateRecord table;
+    std::shared_ptr<DiskFile> data;  // null: it has no blocks
+    uint64_t first_slot = 0;
   };
   // What recovery knows of the journals.
   struct Removed {
@@ -388,6 +432,17 @@ class LocalObjectStore : public ObjectStore {
   void SetHoles(StoredObject& object, uint64_t first, uint64_t end)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
 
+  // make_whole.cc
+  absl::Status MakeWholeAlone(StoredObject& object, const KeptObject& kept);
+  absl::StatusOr<Remade> PlanRemade(StoredObject& object, const KeptTable& table)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
+  // Contents into their slots, durably.
+  absl::Status WriteRemade(StoredObject& object, const Remade& remade, const KeptObject& kept);
+  absl::Status WriteRemadeBlocks(const Remade& remade, const KeptObject& kept);
+  // The step.
+  absl::Status LogRemade(StoredObject& object, const UpdateRecord& table);
+  void InstallRemade(StoredObject& object, const UpdateRecord& table);
+
   // flush.cc
   // How many blocks a flush of the object now would have to log; nullopt: its data file is to be
   // synced.
@@ -396,6 +451,8 @@ class LocalObjectStore : public ObjectStore {
   std::optional<std::vector<ContentsRecord>> ReadContents(const Member& member);
   // Syncs the data file where it has unsynced bytes.
   absl::Status SyncData(StoredObject& object);
+  absl::Status SyncFile(StoredObject& object, DiskFile& data, bool named, uint64_t written)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.sync_mutex);
   // Syncs it so far that a step has little to do, while other flushes go on.
   absl::Status SyncBeforeStep(StoredObject& object);
   // `heard`: whether somebody who asked for it to be durable is told of the error.
@@ -484,7 +541,7 @@ class LocalObjectStore : public ObjectStore {
   std::atomic<int64_t> used_blocks_{0};
   std::atomic<int64_t> durable_blocks_{0};
   std::atomic<uint64_t> checksum_errors_{0}, damaged_tables_{0}, checkpoints_{0},
-      checkpoints_failed_{0}, refused_for_space_{0};
+      checkpoints_failed_{0}, refused_for_space_{0}, repaired_objects_{0};
 };
 
 }  // namespace abacus::objfs

@@ -1,7 +1,9 @@
 #include "objfs/store/object_state.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 namespace abacus::objfs {
@@ -224,6 +226,17 @@ void ObjectState::Commit(const AttributesRecord& attributes) {
   Replay(attributes);
   // Where a batch may be durable, one that is has to follow, though nothing seems to have changed.
   if (!uncertain_) head_changed_ = head_ != durable_head_;
+}
+
+TableDigest ObjectState::DurableDigest() const {
+  uint32_t crc = Crc32c(durable_head_.blob);
+  const auto add = [&crc](const std::array<uint64_t, 3>& numbers) {
+    const auto* const bytes = reinterpret_cast<const char*>(numbers.data());
+    crc = Crc32c(std::string_view(bytes, sizeof(numbers)), crc);
+  };
+  add({durable_head_.size_bytes, durable_head_.version, durable_head_.blob.size()});
+  for (const auto& [block, entry] : durable_) add({block, entry.version, entry.crc});
+  return {.version = durable_head_.version, .blocks = durable_.size(), .crc = crc};
 }
 
 TablePage ObjectState::MakePage(ObjectId id, uint64_t page) const {

@@ -23,6 +23,14 @@ struct FlushBatch {
   UpdateRecord ToRecord(ObjectId id) const;
 };
 
+// What a table has, but for where the blocks are: whether another one has the same.
+struct TableDigest {
+  VersionNumber version = 0;
+  uint64_t blocks = 0;
+  uint32_t crc = 0;  // of size and attributes, and of each block's number, version and checksum
+  friend bool operator==(const TableDigest&, const TableDigest&) = default;
+};
+
 // An object's table in memory: what is durable, and what has changed since.
 //
 // Invariants: 1. A slot that the durable table or a batch under way names is not free, so that a
@@ -98,6 +106,7 @@ class ObjectState {
 
   const ObjectHead& durable_head() const { return durable_head_; }
   uint64_t durable_block_count() const { return durable_.size(); }
+  TableDigest DurableDigest() const;
   // Pages of the table that differ from what the last checkpoint wrote, and their contents.
   absl::btree_set<uint64_t> TakeChangedPages() { return std::exchange(changed_pages_, {}); }
   void ChangedPages(const absl::btree_set<uint64_t>& pages) {

@@ -57,6 +57,7 @@ struct StoreStatistics {
   uint64_t checkpoints_failed = 0;  // they are tried again later; the journal grows meanwhile
   uint64_t refused_for_space = 0;   // calls that ended with kResourceExhausted
   uint64_t repaired_blocks = 0;     // found damaged, and put back from a copy where there is one
+  uint64_t repaired_objects = 0;    // whose table was damaged, and that are whole from a copy
 };
 
 // Flat objects of bytes with attributes: the lowest layer of the file system, on one server.

@@ -136,6 +136,10 @@ void LocalObjectStore::Unload(StoredObject& object) {
   const bool is_on_disk = object.loaded && object.has_table && !object.listed_changed &&
                           !object.table_unsynced && !object.state.has_changed_pages();
   if (!is_on_disk) return;
+  object.unloaded.reset();
+  if (object.state.durable_block_count() <= kMadeWholeBlocksMax) {
+    object.unloaded = object.state.DurableDigest();
+  }
   object.loaded = false;
   object.state.Unload();
   object.places.clear();
@@ -286,6 +290,12 @@ absl::Status LocalObjectStore::WriteTable(const ObjectPtr& pointer, uint64_t seq
     return absl::OkStatus();
   }
   const std::string path = TablePath(object.id);
+  if (object.table_anew) {
+    // Where that fails the journals stay, which have the object as it is.
+    const absl::Status removed = disk_.Remove(path);
+    if (!removed.ok() && !absl::IsNotFound(removed)) return removed;
+    object.table_anew = false;
+  }
   auto table = disk_.Open(path);
   if (absl::IsNotFound(table.status())) table = disk_.Create(path);
   if (!table.ok()) return table.status();
