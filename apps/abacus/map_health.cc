@@ -67,6 +67,10 @@ std::string MapText(const std::string& what, const MapReport& map) {
     absl::StrAppend(&text, "  damaged blocks of names and inodes at ", AddressAt(map, map.primary),
                     ", put back from the copy: ", map.repaired_blocks, "\n");
   }
+  if (map.repaired_objects > 0) {
+    absl::StrAppend(&text, "  objects with damaged tables at ", AddressAt(map, map.primary),
+                    ", made whole from the copy: ", map.repaired_objects, "\n");
+  }
   if (map.unrepaired_blocks > 0) {
     absl::StrAppend(
         &text, "  damaged blocks of names and inodes were met at ", AddressAt(map, map.primary),
@@ -101,6 +105,7 @@ std::string MapJson(const MapReport& map) {
                         {"copy_why", map.copy_why},
                         {"repaired_blocks", map.repaired_blocks},
                         {"unrepaired_blocks", map.unrepaired_blocks},
+                        {"repaired_objects", map.repaired_objects},
                         {"copies", copies}}
       .dump();
 }

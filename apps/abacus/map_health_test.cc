@@ -34,6 +34,9 @@ TEST(MapHealthTest, DamageOfNamesAndInodesIsToldWhereThereWasSome) {
   EXPECT_THAT(MapText(kShard, map),
               HasSubstr("the copy could not help with, each time counted: 2\n"));
   EXPECT_THAT(MapText(kShard, map), Not(HasSubstr("put back")));
+  EXPECT_THAT(MapText(kShard, map), Not(HasSubstr("made whole")));
+  map.repaired_objects = 4;
+  EXPECT_THAT(MapText(kShard, map), HasSubstr("at a:1, made whole from the copy: 4\n"));
 }
 
 TEST(MapHealthTest, WhatNobodyAnswersForIsNamed) {
@@ -49,9 +52,11 @@ TEST(MapHealthTest, DamageOfNamesAndInodesIsInTheJson) {
   objfs::MapReport map = WithACopy();
   map.repaired_blocks = 3;
   map.unrepaired_blocks = 2;
+  map.repaired_objects = 4;
   const auto json = nlohmann::json::parse(MapJson(map));
   EXPECT_EQ(json["repaired_blocks"], 3);
   EXPECT_EQ(json["unrepaired_blocks"], 2);
+  EXPECT_EQ(json["repaired_objects"], 4);
 }
 
 }  // namespace

@@ -50,6 +50,7 @@ nlohmann::json TotalsJson(const ScrubTotals& totals) {
           {"partial", totals.partial},
           {"objects", totals.objects},
           {"objects_failed", totals.objects_failed},
+          {"objects_repaired", totals.objects_repaired},
           {"blocks_repaired", totals.blocks_repaired},
           {"blocks_damaged", totals.blocks_damaged}};
 }
@@ -82,6 +83,7 @@ ScrubTotals TotalsIn(const nlohmann::json& json, const char* key, bool* good) {
           .partial = NumberIn(*found, "partial", good),
           .objects = LaterNumberIn(*found, "objects", good),
           .objects_failed = LaterNumberIn(*found, "objects_failed", good),
+          .objects_repaired = LaterNumberIn(*found, "objects_repaired", good),
           .blocks_repaired = LaterNumberIn(*found, "blocks_repaired", good),
           .blocks_damaged = LaterNumberIn(*found, "blocks_damaged", good)};
 }
@@ -147,6 +149,7 @@ absl::Status ScrubStore(const runtime::Ref<objfs::Volume>& volume, objfs::StoreP
     *place = step.next;
     totals->objects += step.objects;
     totals->objects_failed += step.objects_failed;
+    totals->objects_repaired += step.objects_repaired;
     totals->blocks_repaired += step.repaired;
     totals->blocks_damaged += step.damaged;
     const bool goes_on = pace(step.bytes, absl::Now() - begin);
@@ -159,7 +162,8 @@ std::string StoreScrubText(const ScrubTotals& totals) {
   return absl::StrCat(
       "names and inodes: ", totals.objects, " objects checked, ", totals.blocks_repaired,
       " blocks put back from the copy, ", totals.blocks_damaged,
-      " damaged blocks that no copy could put back now, ", totals.objects_failed,
+      " damaged blocks that no copy could put back now, ", totals.objects_repaired,
+      " objects with damaged tables made whole from the copy, ", totals.objects_failed,
       " objects could not be read",
       totals.blocks_damaged + totals.objects_failed > 0 ? "; their server's log names them" : "");
 }
@@ -427,7 +431,9 @@ absl::Status ScrubSchedule::Finish(const std::string& volume, ScrubState* state)
         "stripes damaged beyond repair, {} files could not be read",
         volume, last.files, last.repaired, last.mismatched, last.damaged, last.failed);
   }
-  if (last.blocks_repaired + last.blocks_damaged + last.objects_failed > 0) {
+  const uint64_t of_names =
+      last.blocks_repaired + last.blocks_damaged + last.objects_repaired + last.objects_failed;
+  if (of_names > 0) {
     spdlog::warn("volume {}: {}", volume, StoreScrubText(last));
   }
   return state->Save(PathOf(volume));

@@ -37,10 +37,11 @@ struct ScrubTotals {
   uint64_t damaged = 0;     // stripes with more damage than can be repaired
   uint64_t partial = 0;     // stripes that a column was away of: not all was looked at
   // Of the store that has the volume's names and inodes.
-  uint64_t objects = 0;          // that were looked at
-  uint64_t objects_failed = 0;   // of these, such as could not be read to their end
-  uint64_t blocks_repaired = 0;  // that were put back from the copy
-  uint64_t blocks_damaged = 0;   // that were not
+  uint64_t objects = 0;           // that were looked at
+  uint64_t objects_failed = 0;    // of these, such as could not be read to their end
+  uint64_t objects_repaired = 0;  // of damaged tables, that were made whole from the copy
+  uint64_t blocks_repaired = 0;   // that were put back from the copy
+  uint64_t blocks_damaged = 0;    // that were not
 
   // Whether there is something that could not be made right.
   bool HasLoss() const { return failed + damaged + objects_failed + blocks_damaged > 0; }

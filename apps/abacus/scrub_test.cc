@@ -24,6 +24,7 @@ ScrubState Sample() {
                   .stripes = 40,
                   .objects = 50,
                   .objects_failed = 6,
+                  .objects_repaired = 9,
                   .blocks_repaired = 7,
                   .blocks_damaged = 8};
   state.last = {.files = 9,
@@ -35,6 +36,7 @@ ScrubState Sample() {
                 .partial = 5,
                 .objects = 60,
                 .objects_failed = 7,
+                .objects_repaired = 10,
                 .blocks_repaired = 8,
                 .blocks_damaged = 9};
   state.every = absl::Hours(7 * 24);
@@ -74,7 +76,8 @@ TEST(ScrubStateTest, WhatAnEarlierVersionWroteIsRead) {
     ASSERT_EQ(json.erase(key), 1u) << key;
   }
   for (const char* totals : {"totals", "last"}) {
-    for (const char* key : {"objects", "objects_failed", "blocks_repaired", "blocks_damaged"}) {
+    for (const char* key :
+         {"objects", "objects_failed", "objects_repaired", "blocks_repaired", "blocks_damaged"}) {
       ASSERT_EQ(json[totals].erase(key), 1u) << key;
     }
   }
@@ -91,10 +94,16 @@ TEST(ScrubStateTest, WhatAnEarlierVersionWroteIsRead) {
 }
 
 TEST(ScrubTotalsTest, WhatCannotBeMadeRightIsALossAndWhatWasIsNone) {
-  ScrubTotals totals{
-      .files = 3, .repaired = 2, .mismatched = 1, .objects = 9, .blocks_repaired = 4};
+  ScrubTotals totals{.files = 3,
+                     .repaired = 2,
+                     .mismatched = 1,
+                     .objects = 9,
+                     .objects_repaired = 5,
+                     .blocks_repaired = 4};
   EXPECT_FALSE(totals.HasLoss());
   EXPECT_NE(StoreScrubText(totals).find("4 blocks put back from the copy"), std::string::npos);
+  EXPECT_NE(StoreScrubText(totals).find("5 objects with damaged tables made whole"),
+            std::string::npos);
   EXPECT_EQ(StoreScrubText(totals).find("log"), std::string::npos);
   for (uint64_t ScrubTotals::*loss : {&ScrubTotals::blocks_damaged, &ScrubTotals::objects_failed,
                                       &ScrubTotals::damaged, &ScrubTotals::failed}) {

@@ -36,6 +36,30 @@ ReplicaOperation UpdateOf(std::span<const ObjectUpdate> updates, VersionNumber v
   return operation;
 }
 
+absl::StatusOr<KeptTable> TableAtCopy(ReplicaLink& copy, ObjectId id) {
+  constexpr uint64_t kAtOnce = ReplicaStore::kDescribedMax;
+  KeptTable table;
+  for (uint64_t first = 0; first != UINT64_MAX;) {
+    ABACUS_ASSIGN_OR_RETURN(const ReplicaObject there, copy.Describe(id, first, kAtOnce, true));
+    if (!there.is_there || there.is_damaged || !there.damaged.empty()) {
+      return absl::DataLossError(absl::StrCat("object ", id, ": the copy lacks it, or some of it"));
+    }
+    const bool is_answer = there.versions.size() == kAtOnce && there.digests.size() == kAtOnce &&
+                           there.next >= first + kAtOnce;
+    if (!is_answer) return absl::InternalError("the copy describes other blocks than these");
+    table.head = {.size_bytes = there.size, .version = there.version, .blob = there.blob};
+    for (uint64_t i = 0; i < kAtOnce; ++i) {
+      if (there.versions[i] == 0) continue;
+      table.blocks.push_back({first + i, there.versions[i], there.digests[i]});
+    }
+    if (table.blocks.size() > LocalObjectStore::kMadeWholeBlocksMax) {
+      return absl::OutOfRangeError(absl::StrCat("object ", id, " is too large to be made whole"));
+    }
+    first = there.next;
+  }
+  return table;
+}
+
 }  // namespace
 
 std::shared_ptr<ReplicatedStore> ReplicatedStore::Make(std::shared_ptr<LocalObjectStore> local,
@@ -82,7 +106,7 @@ absl::Status ReplicatedStore::ChangeBytes(std::span<const ObjectId> ids,
                                           std::span<const Extent> extents, Local local,
                                           Operation operation) {
   absl::Status changed = Change(ids, local, operation);
-  if (!absl::IsDataLoss(changed) || !Repair(extents)) return changed;
+  if (!absl::IsDataLoss(changed) || !Repair(ids, extents)) return changed;
   return Change(ids, local, operation);
 }
 
@@ -191,8 +215,8 @@ absl::Status ReplicatedStore::Punch(ObjectId id, uint64_t offset, uint64_t bytes
 
 absl::Status ReplicatedStore::SetAttributes(ObjectId id, std::string_view blob,
                                             VersionNumber version) {
-  return Change(
-      std::span(&id, 1), [&] { return local_->SetAttributes(id, blob, version); },
+  return ChangeBytes(
+      std::span(&id, 1), {}, [&] { return local_->SetAttributes(id, blob, version); },
       [&] {
         ReplicaOperation operation = OperationOn(Kind::kSetAttributes, id, version);
         operation.parts.front().blob = std::string(blob);
@@ -207,23 +231,30 @@ absl::StatusOr<uint64_t> ReplicatedStore::Read(ObjectId id, uint64_t offset,
   absl::StatusOr<uint64_t> read = local_->Read(id, offset, bytes);
   if (!absl::IsDataLoss(read.status())) return read;
   const Extent extent{id, offset, bytes.size()};
-  if (!Repair(std::span(&extent, 1))) return read;
+  if (!Repair(std::span(&id, 1), std::span(&extent, 1))) return read;
   return local_->Read(id, offset, bytes);
 }
 
+template <typename Call>
+auto ReplicatedStore::WithTable(ObjectId id, Call call) -> decltype(call()) {
+  auto result = call();
+  if (!absl::IsDataLoss(result.status()) || !Repair(std::span(&id, 1), {})) return result;
+  return call();
+}
+
 absl::StatusOr<uint64_t> ReplicatedStore::NextData(ObjectId id, uint64_t offset) {
-  return local_->NextData(id, offset);
+  return WithTable(id, [&] { return local_->NextData(id, offset); });
 }
 absl::StatusOr<uint64_t> ReplicatedStore::NextHole(ObjectId id, uint64_t offset) {
-  return local_->NextHole(id, offset);
+  return WithTable(id, [&] { return local_->NextHole(id, offset); });
 }
 absl::StatusOr<std::vector<VersionNumber>> ReplicatedStore::ReadVersions(ObjectId id,
                                                                          uint64_t first,
                                                                          uint64_t count) {
-  return local_->ReadVersions(id, first, count);
+  return WithTable(id, [&] { return local_->ReadVersions(id, first, count); });
 }
 absl::StatusOr<ObjectAttributes> ReplicatedStore::GetAttributes(ObjectId id) {
-  return local_->GetAttributes(id);
+  return WithTable(id, [&] { return local_->GetAttributes(id); });
 }
 absl::StatusOr<std::vector<ObjectId>> ReplicatedStore::List(ObjectId after, uint64_t count_max) {
   return local_->List(after, count_max);
@@ -238,11 +269,15 @@ StoreStatistics ReplicatedStore::Statistics() {
 
 // -- damage ---------------------------------------------------------------------------------------
 
-bool ReplicatedStore::Repair(std::span<const Extent> extents) {
+bool ReplicatedStore::Repair(std::span<const ObjectId> ids, std::span<const Extent> extents) {
+  for (const ObjectId id : ids) {
+    const bool is_damaged = absl::IsDataLoss(local_->GetAttributes(id).status());
+    if (is_damaged && !RepairObject(id).ok()) return false;
+  }
   uint64_t repaired = 0, unrepaired = 0;
   for (const Extent& extent : extents) {
     const auto attributes = local_->GetAttributes(extent.id);
-    if (!attributes.ok()) return false;  // its table is damaged
+    if (!attributes.ok()) return false;
     const uint64_t end = std::min(attributes->size_bytes, extent.offset + extent.bytes);
     for (uint64_t block = extent.offset / kBlockBytes; block * kBlockBytes < end; ++block) {
       char byte;
@@ -259,12 +294,7 @@ bool ReplicatedStore::Repair(std::span<const Extent> extents) {
 
 absl::Status ReplicatedStore::RepairBlock(ObjectId id, uint64_t block) {
   for (bool is_first : {true, false}) {
-    std::shared_ptr<ReplicaLink> link;
-    {
-      MutexLock lock(mutex_);
-      link = link_;
-    }
-    if (link == nullptr) return absl::UnavailableError("there is no copy to repair it from");
+    ABACUS_ASSIGN_OR_RETURN(const std::shared_ptr<ReplicaLink> link, LinkToRepairFrom());
     ABACUS_ASSIGN_OR_RETURN(const Block bytes, link->ReadBlock(id, block));
     absl::Status put_back = local_->PutBack(id, block, bytes.view());
     if (!absl::IsFailedPrecondition(put_back) || !is_first) return put_back;
@@ -272,6 +302,29 @@ absl::Status ReplicatedStore::RepairBlock(ObjectId id, uint64_t block) {
     ABACUS_RETURN_IF_ERROR(stream_.Await(stream_.Ask(ReplicaFlush::kNone, {})));
   }
   return absl::InternalError("not reached");
+}
+
+// The store takes only what the object had: where the copy is ahead, or behind, it is not that.
+absl::Status ReplicatedStore::RepairObject(ObjectId id) {
+  for (bool is_first : {true, false}) {
+    ABACUS_ASSIGN_OR_RETURN(const std::shared_ptr<ReplicaLink> link, LinkToRepairFrom());
+    const KeptObject kept{.table = [&] { return TableAtCopy(*link, id); },
+                          .block = [&](uint64_t block) -> absl::StatusOr<std::string> {
+                            ABACUS_ASSIGN_OR_RETURN(const Block bytes, link->ReadBlock(id, block));
+                            return std::string(bytes.view());
+                          }};
+    absl::Status made = local_->MakeWhole(id, kept);
+    if (!absl::IsFailedPrecondition(made) || !is_first) return made;
+    // What it was last changed by may be on its way to the copy.
+    ABACUS_RETURN_IF_ERROR(stream_.Await(stream_.Ask(ReplicaFlush::kNone, {})));
+  }
+  return absl::InternalError("not reached");
+}
+
+absl::StatusOr<std::shared_ptr<ReplicaLink>> ReplicatedStore::LinkToRepairFrom() {
+  MutexLock lock(mutex_);
+  if (link_ == nullptr) return absl::UnavailableError("there is no copy to repair it from");
+  return link_;
 }
 
 // -- flushes --------------------------------------------------------------------------------------
@@ -339,6 +392,7 @@ ReplicationReport ReplicatedStore::Report() {
   report.epoch = options_.epoch;
   report.operations = stream_.put();
   report.answered = stream_.answered();
+  report.repaired_objects = local_->Statistics().repaired_objects;
   if (!fenced_.ok()) report.link = ReplicationReport::Link::kFenced;
   return report;
 }

@@ -57,6 +57,7 @@ struct ReplicationReport {
   uint64_t operations = 0, answered = 0;       // put into the session's stream, and applied
   uint64_t repaired_blocks = 0;                // damaged here, and put back from the copy
   uint64_t unrepaired_blocks = 0;              // damaged here, and the copy could not help
+  uint64_t repaired_objects = 0;               // of damaged tables here, made whole from the copy
   std::string why;  // there is no copy, or what failed last; empty: nothing did
 };
 
@@ -163,7 +164,8 @@ class ReplicatedStore final : public ObjectStore {
   // Makes the change here in the turns of `ids`, then puts what `operation` gives into the stream.
   template <typename Local, typename Operation>
   absl::Status Change(std::span<const ObjectId> ids, Local local, Operation operation);
-  // The same, and once more where damaged blocks of `extents` were in its way and were put back.
+  // The same, and once more where damage of `ids`' tables or of blocks of `extents` was in its way
+  // and was repaired.
   template <typename Local, typename Operation>
   absl::Status ChangeBytes(std::span<const ObjectId> ids, std::span<const Extent> extents,
                            Local local, Operation operation);
@@ -204,9 +206,15 @@ class ReplicatedStore final : public ObjectStore {
 
   // -- damage ------------------------------------------------------------------------------------
 
-  // Puts damaged blocks back; true where there were any and all of them are whole now.
-  bool Repair(std::span<const Extent> extents);
+  // Makes objects whole whose tables are damaged, and puts damaged blocks back; true where all of
+  // these are whole now.
+  bool Repair(std::span<const ObjectId> ids, std::span<const Extent> extents);
   absl::Status RepairBlock(ObjectId id, uint64_t block);
+  absl::Status RepairObject(ObjectId id);
+  // What `call` says of the object, and once more where its table was damaged and was repaired.
+  template <typename Call>
+  auto WithTable(ObjectId id, Call call) -> decltype(call());
+  absl::StatusOr<std::shared_ptr<ReplicaLink>> LinkToRepairFrom();
 
   const std::shared_ptr<LocalObjectStore> local_;
   const Options options_;

@@ -7,8 +7,10 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -17,8 +19,10 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "objfs/replica/testing/replica_world.h"
+#include "objfs/store/format.h"
 #include "objfs/store/memory_disk.h"
 #include "objfs/store/model_disk.h"
+#include "objfs/store/names.h"
 #include "runtime/testing/cluster.h"
 
 namespace abacus::objfs {
@@ -314,6 +318,19 @@ class RepairTest : public ::testing::Test {
     ASSERT_TRUE(file.ok());
     ASSERT_TRUE((*file)->Write(block * kBlock + 50, "rot").ok());
   }
+  // The primary has the table on its disk only, where it rots. What it was last changed by may be
+  // on its way to the copy.
+  void RotTable(uint64_t page, const std::vector<int>& places) {
+    ASSERT_TRUE(world_.local().FlushAll().ok());
+    ASSERT_TRUE(world_.local().Checkpoint().ok());
+    world_.local().Rest(id_);
+    const auto table = of_primary_->Open(TablePath(id_));
+    ASSERT_TRUE(table.ok()) << table.status();
+    for (const int place : places) {
+      ASSERT_TRUE((*table)->Write(OffsetOfPage(page, place) + 20, "rot").ok());
+    }
+    ASSERT_TRUE(absl::IsDataLoss(world_.local().GetAttributes(id_).status()));
+  }
   absl::StatusOr<std::string> ReadAll() {
     std::string read(bytes_.size(), '?');
     const auto count = store().Read(id_, 0, std::span(read.data(), read.size()));
@@ -371,6 +388,95 @@ TEST_F(RepairTest, WithoutACopyDamageIsAnError) {
   world_.wire.is_cut = true;
   Damage(*of_primary_, 1);
   EXPECT_TRUE(absl::IsDataLoss(ReadAll().status()));
+}
+
+TEST_F(RepairTest, AnObjectWithADamagedTableIsMadeWholeFromTheCopyByWhoeverCallsIt) {
+  char byte;
+  const ObjectUpdate update{id_, {}, "updated"};
+  const std::vector<std::function<absl::Status()>> calls = {
+      [&] { return store().GetAttributes(id_).status(); },
+      [&] { return store().Read(id_, 0, std::span(&byte, 1)).status(); },
+      [&] { return store().ReadVersions(id_, 0, 1).status(); },
+      [&] { return store().NextData(id_, 0).status(); },
+      [&] { return store().NextHole(id_, 0).status(); },
+      [&] { return store().SetAttributes(id_, "set", 11); },
+      [&] { return store().Write(id_, 10, "written", 12); },
+      [&] { return store().Truncate(id_, kBlock + 50, 13); },
+      [&] { return store().Punch(id_, 0, 20, 14); },
+      [&] { return store().Update(std::span(&update, 1), 15); }};
+  for (size_t i = 0; i < calls.size(); ++i) {
+    SCOPED_TRACE(i);
+    ASSERT_NO_FATAL_FAILURE(RotTable(0, {0, 1}));
+    const absl::Status called = calls[i]();
+    EXPECT_TRUE(called.ok()) << called;
+    EXPECT_EQ(store().Report().repaired_objects, i + 1);
+    EXPECT_EQ(store().Statistics().repaired_objects, i + 1);
+  }
+  EXPECT_EQ(store().Report().resyncs, 1u) << "the copy was told of all of it";
+  ASSERT_TRUE(store().FlushAll().ok());
+  world_.KillPrimary();
+  world_.KillCopy();
+  const auto primary = LocalObjectStore::Open(*of_primary_, {});
+  const auto copy = LocalObjectStore::Open(*of_copy_, {});
+  ASSERT_TRUE(primary.ok() && copy.ok());
+  EXPECT_EQ((*primary)->GetAttributes(id_)->blob, "updated");
+  testing::ExpectSame(**primary, **copy);
+}
+
+TEST_F(RepairTest, WhicheverPageOfATableRotsAndInWhicheverPlaces) {
+  ASSERT_TRUE(store().Write(id_, (kHeadPageEntries + 50) * kBlock, "of its second page", 3).ok());
+  const auto before = testing::ReadObject(store(), id_);
+  ASSERT_TRUE(before.ok()) << before.status();
+  uint64_t repaired = 0;
+  for (const uint64_t page : {0, 1}) {
+    for (const std::vector<int>& places :
+         {std::vector<int>{0}, std::vector<int>{1}, std::vector<int>{0, 1}}) {
+      SCOPED_TRACE(absl::StrCat("page ", page, ", place ", places.front(), " of ", places.size()));
+      ASSERT_NO_FATAL_FAILURE(RotTable(page, places));
+      const auto after = testing::ReadObject(store(), id_);
+      ASSERT_TRUE(after.ok()) << after.status();
+      EXPECT_TRUE(*after == *before);
+      EXPECT_EQ(store().Report().repaired_objects, ++repaired);
+    }
+  }
+}
+
+TEST_F(RepairTest, WhileTheCopyIsAwayADamagedTableIsAnErrorAndTheResyncMakesItWhole) {
+  world_.wire.is_cut = true;
+  ASSERT_NO_FATAL_FAILURE(RotTable(0, {0}));
+  EXPECT_TRUE(absl::IsDataLoss(store().GetAttributes(id_).status()));
+  ASSERT_TRUE(store().FlushAll().ok()) << "the copy is let go";
+  ASSERT_TRUE(SoonHolds([&] { return store().Report().link == ReplicationReport::Link::kAbsent; }));
+  EXPECT_TRUE(absl::IsDataLoss(ReadAll().status()));
+  EXPECT_TRUE(absl::IsDataLoss(store().SetAttributes(id_, "set", 11)));
+  EXPECT_EQ(store().Report().repaired_objects, 0u);
+  world_.wire.is_cut = false;
+  ASSERT_TRUE(world_.AwaitCurrent()) << store().Report().why;
+  EXPECT_EQ(store().Report().repaired_objects, 1u) << "nobody else has called it since";
+  EXPECT_EQ(*ReadAll(), bytes_);
+}
+
+TEST_F(RepairTest, WhereTheCopyHasLostABlockOfItTooADamagedTableStaysAnError) {
+  ASSERT_NO_FATAL_FAILURE(RotTable(0, {0}));
+  Damage(*of_copy_, 1);
+  EXPECT_TRUE(absl::IsDataLoss(store().GetAttributes(id_).status()));
+  EXPECT_EQ(store().Report().repaired_objects, 0u);
+}
+
+// It may have had changes that the copy lacks, or lack some that the copy has.
+TEST_F(RepairTest, AfterARestartADamagedTableStaysAnErrorThoughTheCopyHasTheObject) {
+  ASSERT_NO_FATAL_FAILURE(RotTable(0, {0}));
+  world_.KillPrimary();
+  ++world_.options.epoch;
+  ASSERT_TRUE(world_.StartPrimary().ok());
+  EXPECT_TRUE(SoonHolds([&] {
+    return store().Report().why.find("of its table is damaged") != std::string::npos;
+  })) << "the resync names it";
+  EXPECT_TRUE(absl::IsDataLoss(store().GetAttributes(id_).status()));
+  EXPECT_EQ(store().Report().repaired_objects, 0u);
+  EXPECT_EQ(store().Report().resyncs, 0u);
+  ASSERT_TRUE(store().Remove(id_).ok());
+  EXPECT_TRUE(world_.AwaitCurrent()) << "and goes on where it is removed";
 }
 
 // -- a copy that is lost at any message -----------------------------------------------------------

@@ -87,6 +87,9 @@ bool ReplicatedStore::Resync::IsBorn(ObjectId id) {
 
 absl::Status ReplicatedStore::Resync::Visit(ObjectId id) {
   if (IsBorn(id)) return absl::OkStatus();
+  // Through the store, and not in the turn: what is damaged is made whole from the copy.
+  const auto here = store_.GetAttributes(id);
+  if (absl::IsDataLoss(here.status())) return here.status();
   ABACUS_RETURN_IF_ERROR(Begin(id));
   if (IsBorn(id)) return absl::OkStatus();
   ABACUS_RETURN_IF_ERROR(Compare(id));

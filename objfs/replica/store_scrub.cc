@@ -24,7 +24,7 @@ class ScrubStep {
   explicit ScrubStep(ObjectStore& store) : store_(store) {}
 
   absl::StatusOr<StoreScrub> Run(const StorePlace& from) {
-    const uint64_t repaired_before = store_.Statistics().repaired_blocks;
+    const StoreStatistics before = store_.Statistics();
     ABACUS_ASSIGN_OR_RETURN(
         const std::vector<ObjectId> ids,
         store_.List(from.id == 0 ? 0 : from.id - 1, kObjectsInAStep));  // those above it
@@ -38,7 +38,9 @@ class ScrubStep {
       }
       found_.next = {.id = id + 1, .offset = 0};
     }
-    found_.repaired = store_.Statistics().repaired_blocks - repaired_before;
+    const StoreStatistics after = store_.Statistics();
+    found_.repaired = after.repaired_blocks - before.repaired_blocks;
+    found_.objects_repaired = after.repaired_objects - before.repaired_objects;
     return found_;
   }
 

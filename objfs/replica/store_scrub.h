@@ -23,19 +23,20 @@ struct StorePlace {
 
 // What a step of it found.
 struct StoreScrub {
-  StorePlace next;              // where to go on
-  bool done = false;            // there is nothing behind it
-  uint64_t bytes = 0;           // that it read, or may have read, of the disk
-  uint64_t objects = 0;         // whose end it came to
-  uint64_t repaired = 0;        // blocks that were put back meanwhile, by it or by another reader
-  uint64_t damaged = 0;         // blocks that are damaged and were not put back
-  uint64_t objects_failed = 0;  // that cannot be used, or could not be read to their end
-  ABACUS_FIELDS(next, done, bytes, objects, repaired, damaged, objects_failed)
+  StorePlace next;                // where to go on
+  bool done = false;              // there is nothing behind it
+  uint64_t bytes = 0;             // that it read, or may have read, of the disk
+  uint64_t objects = 0;           // whose end it came to
+  uint64_t repaired = 0;          // blocks that were put back meanwhile, by it or by another reader
+  uint64_t damaged = 0;           // blocks that are damaged and were not put back
+  uint64_t objects_failed = 0;    // that cannot be used, or could not be read to their end
+  uint64_t objects_repaired = 0;  // of damaged tables, as blocks in `repaired`
+  ABACUS_FIELDS(next, done, bytes, objects, repaired, damaged, objects_failed, objects_repaired)
 };
 
 // Reads some of what the store has from `from` on: attributes and blocks. A ReplicatedStore puts
-// back what is damaged, where its copy has it; what it puts back is durable with the object's next
-// flush. What is removed meanwhile is passed over.
+// back what is damaged, where its copy has it; blocks that it puts back are durable with the
+// object's next flush. What is removed meanwhile is passed over.
 // Errors: those of ObjectStore::List(); what is the matter with an object is counted.
 // Thread-safety: thread-safe. Blocking: disk I/O, and calls to the copy where there is damage.
 // Limits: it reads some 1 MiB; its caller paces.

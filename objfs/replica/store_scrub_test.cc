@@ -29,6 +29,7 @@ std::pair<StoreScrub, int> ScrubAll(ObjectStore& store) {
     all.repaired += step->repaired;
     all.damaged += step->damaged;
     all.objects_failed += step->objects_failed;
+    all.objects_repaired += step->objects_repaired;
     all.next = step->next;
     if (step->done) return {all, steps};
   }
@@ -91,6 +92,26 @@ TEST_F(StoreScrubTest, WhatBothHaveLostIsCountedAndTheRestIsRepaired) {
   EXPECT_EQ(found.objects, 3u);
   EXPECT_EQ(found.repaired, 2u);
   EXPECT_EQ(found.damaged, 1u);
+}
+
+TEST_F(StoreScrubTest, WhoseTableRottedAtThePrimaryIsMadeWholeFromTheCopy) {
+  ASSERT_TRUE(world_.local().Checkpoint().ok());
+  for (const ObjectId id : {first_, long_}) {
+    world_.local().Rest(id);
+    const auto table = of_primary_->Open(TablePath(id));
+    ASSERT_TRUE(table.ok()) << table.status();
+    ASSERT_TRUE((*table)->Write(20, "rot").ok());
+  }
+  RotBlock(*of_primary_, last_, 0);
+  const auto [found, steps] = ScrubAll(store());
+  EXPECT_EQ(found.objects, 3u);
+  EXPECT_EQ(found.objects_repaired, 2u);
+  EXPECT_EQ(found.objects_failed, 0u);
+  EXPECT_EQ(found.repaired, 1u);
+  EXPECT_EQ(found.damaged, 0u);
+  const auto [again, more_steps] = ScrubAll(store());
+  EXPECT_EQ(again.objects_repaired, 0u) << "they are whole";
+  EXPECT_EQ(testing::ReadObject(store(), long_)->bytes, std::string(kBlocks * kBlockOfScrub, 'a'));
 }
 
 TEST(LocalStoreScrubTest, AnObjectWithoutAUsableTableFailsAndTheOthersAreRead) {

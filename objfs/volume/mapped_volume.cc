@@ -332,7 +332,8 @@ MapReport MappedVolume::Report() {
                    .objects_all = 0,
                    .copy_why = "",
                    .repaired_blocks = 0,
-                   .unrepaired_blocks = 0};
+                   .unrepaired_blocks = 0,
+                   .repaired_objects = 0};
   std::shared_ptr<ReplicatedStore> replicated;
   {
     MutexLock lock(mutex_);
@@ -346,6 +347,7 @@ MapReport MappedVolume::Report() {
     report.copy_why = replication.why;
     report.repaired_blocks = replication.repaired_blocks;
     report.unrepaired_blocks = replication.unrepaired_blocks;
+    report.repaired_objects = replication.repaired_objects;
   }
   for (const VolumeRow::Copy& copy : state.row.copies) {
     report.copies.push_back(copy.place);

@@ -43,11 +43,12 @@ struct MapReport {
   uint64_t objects_done = 0, objects_all = 0;
   std::string copy_why;  // it cannot be brought up to date, or what failed last of that
   // Of the primary, since it opened its store: blocks of names and inodes found damaged there and
-  // put back from the other copy, and how often that could not help.
-  uint64_t repaired_blocks = 0, unrepaired_blocks = 0;
+  // put back from the other copy, and how often that could not help; and objects with a damaged
+  // table that were made whole from it.
+  uint64_t repaired_blocks = 0, unrepaired_blocks = 0, repaired_objects = 0;
   ABACUS_FIELDS(url, reachable, why, epoch, place, primary, is_primary, may_serve, has_lease,
                 servers, copies, current, objects_done, objects_all, copy_why, repaired_blocks,
-                unrepaired_blocks)
+                unrepaired_blocks, repaired_objects)
 };
 
 // A volume whose map is elsewhere, at one of the servers that keep its metadata: opens it while the
