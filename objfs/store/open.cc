@@ -200,7 +200,6 @@ absl::Status LocalObjectStore::Replay(Recovery& recovery, const JournalRecord& r
   const bool is_known = known != recovery.blocks.end();
   recovery.used_blocks -= static_cast<int64_t>(is_known ? known->second : remove.blocks_before);
   if (is_known) recovery.blocks.erase(known);
-  recovery.torn.erase(remove.id);  // of a table that goes
   {
     MutexLock lock(mutex_);
     objects_.erase(remove.id);
