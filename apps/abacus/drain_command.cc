@@ -68,8 +68,8 @@ class Drain {
   }
   // Before anything is changed.
   absl::Status CheckItCanGo();
-  // Where fewer servers will be left than new files need.
-  absl::Status WarnOfTheStack();
+  // Where fewer servers will be left than new files need; advice, which may be left out.
+  void WarnOfTheStack();
   absl::Status HandOver();
   absl::Status MoveNames();
   absl::Status Join();
@@ -155,7 +155,7 @@ absl::Status Drain::Run() {
     return absl::OkStatus();
   }
   ABACUS_RETURN_IF_ERROR(CheckItCanGo());
-  ABACUS_RETURN_IF_ERROR(WarnOfTheStack());
+  WarnOfTheStack();
   if (!IsServer(options_.now)) {
     ABACUS_RETURN_IF_ERROR(set_->ChangeServer(name_, std::string(), options_.now, false));
     ABACUS_RETURN_IF_ERROR(Find());
@@ -173,13 +173,13 @@ absl::Status Drain::Run() {
   return absl::OkStatus();
 }
 
-absl::Status Drain::WarnOfTheStack() {
-  if (objfs::PlaceOfShard(name_).shard > 0) return absl::OkStatus();  // all have the same
-  ABACUS_ASSIGN_OR_RETURN(const std::string stack, volume_->OwnFileStack());
+void Drain::WarnOfTheStack() {
+  if (objfs::PlaceOfShard(name_).shard > 0) return;  // all have the same
+  const absl::StatusOr<std::string> stack = volume_->OwnFileStack();
+  if (!stack.ok()) return;
   const size_t left = CountServers(map_.servers) - (IsServer(options_.now) ? 1 : 0);
-  const std::string text = TooFewServersText(options_.name, stack, left);
+  const std::string text = TooFewServersText(options_.name, *stack, left);
   if (!text.empty()) fprintf(stderr, "%s\n", text.c_str());
-  return absl::OkStatus();
 }
 
 absl::Status Drain::HandOver() {
