@@ -128,12 +128,7 @@ absl::Status VolumeSet::CreateMapped(const NewVolume& volume) {
   if (host_.find_set == nullptr || host_.open_map == nullptr) return NoMaps();
   const uint64_t key = NewVolumeKey();
   ABACUS_ASSIGN_OR_RETURN(const auto map, host_.open_map(volume.map_url, name, key));
-  for (size_t i = 1; i < servers.size(); ++i) host_.reach(servers[i]);  // all at once
-  std::vector<Ref<VolumeSet>> all = {SelfRef<VolumeSet>()};
-  for (size_t i = 1; i < servers.size(); ++i) {
-    ABACUS_ASSIGN_OR_RETURN(Ref<VolumeSet> other, Meet(servers[i]));
-    all.push_back(std::move(other));
-  }
+  ABACUS_ASSIGN_OR_RETURN(const std::vector<Ref<VolumeSet>> all, MeetAll(servers));
   const Turns::Turn turn(names_, kTheMapsTurn + 1);  // KeepCopy() takes the other one
   VolumeRow row{.key = key, .epoch = 1, .primary = 0, .servers = servers, .copies = {}};
   for (uint32_t i = 0; i < copies; ++i) row.copies.push_back({i, i == 0});
@@ -191,10 +186,12 @@ absl::Status VolumeSet::KeepMade(const std::string& name, uint64_t quota_bytes,
         absl::StrCat("a server that is to keep its metadata has a volume '", name, "' already"));
   }
   ABACUS_RETURN_IF_ERROR(SetQuota(name, quota_bytes));
-  ABACUS_RETURN_IF_ERROR(SaveDurably(MapOf(name), here.Encode()));
-  const absl::Status kept = make();
-  if (kept.ok()) return BeginMapped(name);
-  std::filesystem::remove(MapOf(name), error);
+  absl::Status kept = SaveDurably(MapOf(name), here.Encode());
+  if (kept.ok()) kept = make();
+  if (kept.ok()) kept = BeginMapped(name);
+  if (kept.ok()) return kept;
+  RemoveStore(name).IgnoreError();
+  std::filesystem::remove(MapOf(name), error);  // last: a directory alone is a volume without a map
   return kept;
 }
 

@@ -148,28 +148,43 @@ absl::Status VolumeSet::CreateSpread(const NewVolume& made) {
   const std::vector<std::string>& servers = made.servers;
   ABACUS_RETURN_IF_ERROR(CheckServers(servers));
   if (host_.find_set == nullptr) return NoNetwork();
-  const ServerList list{.key = NewVolumeKey(), .servers = servers};
-  for (size_t i = 1; i < servers.size(); ++i) host_.reach(servers[i]);  // all at once
   // All are asked before anything is made anywhere.
-  std::vector<Ref<VolumeSet>> others;
-  for (size_t i = 1; i < servers.size(); ++i) {
-    ABACUS_ASSIGN_OR_RETURN(Ref<VolumeSet> other, Meet(servers[i]));
-    others.push_back(std::move(other));
-  }
+  ABACUS_ASSIGN_OR_RETURN(const std::vector<Ref<VolumeSet>> all, MeetAll(servers));
   const Turns::Turn turn(names_, kTheColumnsTurn);
-  size_t kept = 0;
-  absl::Status created = CreateLocked(made, [&]() -> absl::Status {
-    for (; kept < others.size(); ++kept) {
-      ABACUS_RETURN_IF_ERROR(
-          others[kept]->KeepColumns(name, list.key, servers, static_cast<uint32_t>(kept + 1)));
+  return CreateLocked(made, [&]() -> absl::Status {
+    const ServerList list{.key = NewVolumeKey(), .servers = servers};
+    // First: whatever ends this from here on, DropSpread() finds the columns by it.
+    ABACUS_RETURN_IF_ERROR(list.Save(ServersOf(name)));
+    for (uint32_t place = 0; place < all.size(); ++place) {
+      ABACUS_RETURN_IF_ERROR(all[place]->KeepColumns(name, list.key, servers, place));
     }
-    ABACUS_RETURN_IF_ERROR(KeepColumns(name, list.key, servers, 0));
-    return list.Save(ServersOf(name));
+    return absl::OkStatus();
   });
-  if (created.ok()) return created;
-  for (size_t i = 0; i < kept; ++i) others[i]->DropColumns(name, list.key).IgnoreError();
-  if (kept > 0) DropColumns(name, list.key).IgnoreError();
-  return created;
+}
+
+absl::Status VolumeSet::DropSpread(const std::string& name) {
+  const absl::StatusOr<std::optional<ServerList>> list = ServerList::Load(ServersOf(name));
+  absl::Status dropped;
+  if (list.ok() && list->has_value()) {
+    const uint64_t key = (*list)->key;
+    dropped = DropColumns(name, key);
+    const std::vector<std::string>& servers = (*list)->servers;
+    for (size_t i = 1; i < servers.size(); ++i) {
+      if (IsVacant(servers[i])) continue;
+      absl::Status there = NoNetwork();
+      if (host_.find_set != nullptr) {
+        const absl::StatusOr<Ref<VolumeSet>> other = host_.find_set(servers[i]);
+        there = other.ok() ? (*other)->DropColumns(name, key) : other.status();
+      }
+      if (there.ok()) continue;
+      dropped.Update(absl::UnavailableError(absl::StrCat(
+          "the volume is gone, but server ", servers[i], " has not removed its columns: ",
+          LeftText(name, key, /*has_copy=*/false), " (", there.message(), ")")));
+    }
+  }
+  std::error_code error;
+  std::filesystem::remove(ServersOf(name), error);
+  return dropped;
 }
 
 void VolumeSet::Reach(const std::string& server) {
@@ -187,6 +202,17 @@ absl::StatusOr<Ref<VolumeSet>> VolumeSet::Meet(const std::string& address) {
   if (!other.ok() || !(other->rid() == SelfRef<VolumeSet>().rid())) return other;
   return absl::InvalidArgumentError(
       absl::StrCat("server ", address, " is the one that is asked, which is the first"));
+}
+
+absl::StatusOr<std::vector<Ref<VolumeSet>>> VolumeSet::MeetAll(
+    const std::vector<std::string>& servers) {
+  for (size_t i = 1; i < servers.size(); ++i) host_.reach(servers[i]);  // all at once
+  std::vector<Ref<VolumeSet>> all = {SelfRef<VolumeSet>()};
+  for (size_t i = 1; i < servers.size(); ++i) {
+    ABACUS_ASSIGN_OR_RETURN(Ref<VolumeSet> other, Meet(servers[i]));
+    all.push_back(std::move(other));
+  }
+  return all;
 }
 
 // A server that keeps the volume's names and inodes is to be replaced.

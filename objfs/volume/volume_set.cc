@@ -262,15 +262,18 @@ absl::Status VolumeSet::CreateLocked(const NewVolume& made,
         absl::StrCat(PathOf(name), " is there, and not a volume since the server was started: ",
                      "start it again to have it served, or remove it"));
   }
-  // Of a creation or deletion that was cut off.
-  std::filesystem::remove(ServersOf(name), error);
+  // Of a creation or deletion that was cut off, at those servers that answer.
+  DropSpread(name).IgnoreError();
   ABACUS_RETURN_IF_ERROR(SetQuota(name, made.quota_bytes));
-  ABACUS_RETURN_IF_ERROR(before());
-  ABACUS_RETURN_IF_ERROR(
-      MakeStore(made, [&](const std::string& path) { return OpenStore(name, path); }));
-  const absl::Status opened = OpenVolume(name);
-  if (!opened.ok()) RemoveStore(name).IgnoreError();
-  return opened;
+  absl::Status created = before();
+  if (created.ok()) {
+    created = MakeStore(made, [&](const std::string& path) { return OpenStore(name, path); });
+  }
+  if (created.ok()) created = OpenVolume(name);
+  if (created.ok()) return created;
+  RemoveStore(name).IgnoreError();
+  DropSpread(name).IgnoreError();
+  return created;
 }
 
 absl::Status VolumeSet::MakeStore(
@@ -278,12 +281,9 @@ absl::Status VolumeSet::MakeStore(
     absl::FunctionRef<absl::StatusOr<std::shared_ptr<ObjectStore>>(const std::string& path)> open) {
   const std::string path = absl::StrCat(directory_, "/", kMaking, made.name);
   ABACUS_RETURN_IF_ERROR(RemoveAll(path));  // what an earlier creation left
-  absl::StatusOr<std::shared_ptr<ObjectStore>> store = open(path);
-  absl::Status filled = store.status();
-  if (store.ok()) filled = FillStore(made, *std::move(store));
-  if (filled.ok()) return RenameDurably(path, PathOf(made.name));
-  RemoveAll(path).IgnoreError();
-  return filled;
+  ABACUS_ASSIGN_OR_RETURN(std::shared_ptr<ObjectStore> store, open(path));
+  ABACUS_RETURN_IF_ERROR(FillStore(made, std::move(store)));
+  return RenameDurably(path, PathOf(made.name));
 }
 
 // As a volume that nobody finds; it is closed when this returns.
@@ -347,42 +347,39 @@ absl::Status VolumeSet::RemoveStore(const std::string& name) {
   const bool is_there = error != std::errc::no_such_file_or_directory;
   if (error && is_there) return OsError(error, absl::StrCat("cannot remove ", PathOf(name)));
   std::filesystem::remove(QuotaOf(name), error);
-  return RemoveAll(deleted);
+  absl::Status removed = RemoveAll(deleted);
+  removed.Update(RemoveAll(absl::StrCat(directory_, "/", kMaking, name)));
+  return removed;
 }
 
 absl::Status VolumeSet::Delete(const std::string& name) {
   if (const auto mapped = FindMapped(name); mapped != nullptr) return DeleteMapped(*mapped, name);
   const Turns::Turn turn(names_, kTheTurn);
+  std::error_code error;
+  // Of a creation or deletion that was cut off.
+  const bool has_list_only = CheckName(name).ok() &&
+                             std::filesystem::exists(ServersOf(name), error) &&
+                             !std::filesystem::exists(PathOf(name), error);
   Ref<Volume> volume;
   {
     MutexLock lock(mutex_);
     const auto found = volumes_.find(name);
-    if (found == volumes_.end()) return NoSuch(name);
-    volume = found->second;
+    if (found != volumes_.end()) {
+      volume = found->second;
+    } else if (!has_list_only) {
+      return NoSuch(name);
+    }
   }
-  // From here on nobody joins it.
-  ABACUS_RETURN_IF_ERROR(volume->Retire());
-  host_.end(volume);
-  {
+  if (volume) {
+    // From here on nobody joins it.
+    ABACUS_RETURN_IF_ERROR(volume->Retire());
+    host_.end(volume);
     MutexLock lock(mutex_);
     volumes_.erase(name);
     servers_.erase(name);
   }
   absl::Status removed = RemoveStore(name);
-  std::error_code error;
-  const absl::StatusOr<std::optional<ServerList>> list = ServerList::Load(ServersOf(name));
-  std::filesystem::remove(ServersOf(name), error);
-  if (!list.ok() || !list->has_value()) return removed;
-  removed.Update(DropColumns(name, (*list)->key));
-  for (size_t i = 1; i < (*list)->servers.size(); ++i) {
-    if (IsVacant((*list)->servers[i])) continue;
-    const auto other = host_.find_set((*list)->servers[i]);
-    absl::Status dropped = other.ok() ? (*other)->DropColumns(name, (*list)->key) : other.status();
-    if (dropped.ok()) continue;
-    removed.Update(absl::UnavailableError(absl::StrCat(
-        "the volume is gone, but server ", (*list)->servers[i], " has not removed its columns: ",
-        LeftText(name, (*list)->key, /*has_copy=*/false), " (", dropped.message(), ")")));
-  }
+  removed.Update(DropSpread(name));
   return removed;
 }
 

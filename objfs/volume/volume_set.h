@@ -64,7 +64,9 @@ struct NewVolume {
 // number of the server's place in the list. Which servers these are is in
 // ".servers-NAME" at the first and in ".columns-NAME-KEY.servers" at all: the line
 // "abacus servers 1", the key in hexadecimal digits, and the servers' addresses, a line each; with
-// a 2 there, "-" for a server that was drained.
+// a 2 there, "-" for a server that was drained. The list ".servers-NAME" is made before the columns
+// and removed after them: where there is no directory NAME beside it, a creation or deletion was
+// cut off, and the next of either removes what that left.
 //
 // Where such a volume is to outlive each of its servers, its map is elsewhere (map/README.md): then
 // several of its servers keep a copy of its inodes, each in the directory NAME, and which of them
@@ -180,8 +182,9 @@ class VolumeSet final : public runtime::AnchoredObject {
   // Over which servers a volume is spread that this one has, or keeps columns of; none: it is not.
   absl::StatusOr<std::vector<std::string>> Servers(const std::string& name);
   absl::StatusOr<std::vector<VolumeSummary>> List();
-  // Removes the volume with all that is in it.
-  // Errors: kFailedPrecondition - clients are using it.
+  // Removes the volume with all that is in it, or what its creation or deletion has left that was
+  // cut off. Errors: kFailedPrecondition - clients are using it. kUnavailable - it is gone, but
+  //         another server has not removed its columns: the message says what to remove there.
   absl::Status Delete(const std::string& name);
 
   // For the server itself, before it stops: volumes with a map are closed here, with all that they
@@ -287,9 +290,13 @@ class VolumeSet final : public runtime::AnchoredObject {
                                                                 uint64_t epoch);
   absl::Status CheckPrimary(const std::string& name);
   absl::Status CreateSpread(const NewVolume& made);
+  // The columns of the volume, at all servers of its list, and then that list; none: nothing.
+  // Errors: kUnavailable - as Delete().
+  absl::Status DropSpread(const std::string& name);
   absl::Status CreateMapped(const NewVolume& made);
   // The volume's directory, in one step with all that it begins with. `open`: the store in `path`,
-  // which is another directory as long as it is being made.
+  // which is another directory as long as it is being made. After an error either may be there:
+  // RemoveStore().
   absl::Status MakeStore(
       const NewVolume& made,
       absl::FunctionRef<absl::StatusOr<std::shared_ptr<ObjectStore>>(const std::string& path)>
@@ -303,7 +310,7 @@ class VolumeSet final : public runtime::AnchoredObject {
   // All servers that any of them names are asked what they remember.
   absl::StatusOr<std::vector<ServerMemory>> AskAllWhatTheyRemember(const std::string& name,
                                                                    const MapPlace& place);
-  // The volume's directory, and what is beside it.
+  // The volume's directory, or where it was being made, and what is beside it.
   absl::Status RemoveStore(const std::string& name);
   absl::Status OpenVolume(const std::string& name);
   absl::Status BeginAllMapped();
@@ -362,6 +369,9 @@ class VolumeSet final : public runtime::AnchoredObject {
                             std::shared_ptr<const ServerAddresses> servers);
   // The set of a server that may just have been named, which is given time to answer.
   absl::StatusOr<runtime::Ref<VolumeSet>> Meet(const std::string& address);
+  // Those of a volume's servers, of which this one is the first.
+  absl::StatusOr<std::vector<runtime::Ref<VolumeSet>>> MeetAll(
+      const std::vector<std::string>& servers);
   absl::Status CreateLocked(const NewVolume& made, absl::FunctionRef<absl::Status()> before);
   absl::Status NoSuch(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
