@@ -202,7 +202,8 @@ absl::Status CheckNewVolume(const VolumeOptions& options) {
 // volume. `first`: of the shards that are looked for at `sets`.
 absl::Status CheckNothingIsThere(runtime::Node& node, const VolumeSets& sets,
                                  const std::string& name, uint32_t first) {
-  bool has_others = false;
+  // A new one with a single shard would be taken for one that was not made to its end.
+  bool has_others = first > 0 && IsUnfinished(sets.front(), name);
   for (const auto& set : sets) {
     for (uint32_t shard = first; shard < objfs::kShardsMax; ++shard) {
       const absl::Status there = set->Open(objfs::ShardName(name, shard)).status();
@@ -362,10 +363,27 @@ absl::Status ChangeServer(runtime::Node& node, const VolumeOptions& options) {
 
 // -- deletion -------------------------------------------------------------------------------------
 
+// What a creation or deletion that was cut off has left of a volume that no server has.
+// Errors: kNotFound - nothing. As VolumeSet::Delete().
+absl::Status DeleteLeft(runtime::Node& node, const std::string& name) {
+  ABACUS_ASSIGN_OR_RETURN(const VolumeSets sets, VolumesOf(node));
+  absl::Status deleted;
+  bool is_found = false;
+  for (const auto& set : sets) {
+    const absl::Status status = set->Delete(name);
+    if (HasNone(status)) continue;
+    is_found = true;
+    deleted.Update(status);
+  }
+  if (is_found) return deleted;
+  return absl::NotFoundError(absl::StrCat("there is no volume '", name, "'"));
+}
+
 // `is_gone`: nobody can use it any more, whatever is left of it.
 absl::Status DeleteShard(runtime::Node& node, const std::string& name, bool* is_gone) {
   const auto set = FirstServerOf(node, name);
   *is_gone = HasNone(set.status());
+  if (*is_gone) return DeleteLeft(node, name);
   if (!set.ok()) return set.status();
   const absl::Status deleted = (*set)->Delete(name);
   // Not where this server had none to delete any more: another one may have taken over meanwhile.
