@@ -353,8 +353,11 @@ TEST_F(PlainShardsTest, FilesOfAllShardsHaveTheStackThatTheVolumeWasMadeWith) {
   const Outcome created = Create("3", {"--stack", kMirrorStack});
   ASSERT_EQ(created.code, 0) << created.err;
   EXPECT_EQ(ListedHome()["stack"], kMirrorStack) << told_;
-  for (const nlohmann::json& shard : StatusOf(0)["shards"]) {
-    EXPECT_EQ(shard["stack"], kMirrorStack) << told_;
+  const nlohmann::json status = StatusOf(0);
+  ASSERT_TRUE(status.contains("shards")) << told_;
+  ASSERT_EQ(status["shards"].size(), kServers) << told_;
+  for (const nlohmann::json& shard : status["shards"]) {
+    EXPECT_EQ(shard.value("stack", ""), kMirrorStack) << told_;
   }
   const std::string mount = MountAll("mount", "rw");
   for (const auto& [shard, path] : MakeOneInEach(mount, kServers)) {
@@ -491,6 +494,32 @@ TEST_F(PlainShardsTest, WhatABrokenOffCreationLeftIsToldAndRemoved) {
   const Outcome nothing = Abacus({"volume", "delete", "home"});
   EXPECT_EQ(nothing.code, 2);
   EXPECT_THAT(nothing.err, HasSubstr("there is no volume 'home'"));
+  const Outcome created = Create("3");
+  EXPECT_EQ(created.code, 0) << created.err;
+  EXPECT_EQ(ListedHome()["by_shard"].size(), 3u) << told_;
+}
+
+TEST_F(PlainShardsTest, WhatAKilledDeletionLeftIsToldAndRemoved) {
+  ASSERT_EQ(Create("2").code, 0);
+  // As where each shard's server was killed when it had removed names and inodes only.
+  for (size_t i = 0; i < 2; ++i) {
+    End(i, SIGTERM);
+    const std::string shard = i == 0 ? "home" : "home~1";
+    const std::string path = absl::StrCat(folder_.Path(DataOf(i)), "/volumes/", shard);
+    ASSERT_GT(std::filesystem::remove_all(path), 0u);
+  }
+  for (size_t i = 0; i < 2; ++i) Restart(i);
+  Outcome told;
+  ASSERT_TRUE(Eventually([&] {
+    told = Abacus({"volume", "create", "home"});
+    return absl::StrContains(told.err, "abacus volume delete home");
+  })) << told.err;
+  // They may not have met each other again yet.
+  const Outcome removed = Abacus({"volume", "delete", "home"});
+  EXPECT_TRUE(removed.code == 0 || absl::StrContains(removed.err, "has not removed its columns"))
+      << removed.err;
+  EXPECT_THAT(LeftAt(0), Not(::testing::Contains(".servers-home")));
+  EXPECT_THAT(LeftAt(1), Not(::testing::Contains(".servers-home~1")));
   const Outcome created = Create("3");
   EXPECT_EQ(created.code, 0) << created.err;
   EXPECT_EQ(ListedHome()["by_shard"].size(), 3u) << told_;

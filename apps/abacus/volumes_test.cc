@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -20,6 +21,7 @@
 #include "absl/time/time.h"
 #include "objfs/store/disk.h"
 #include "objfs/store/model_disk.h"
+#include "objfs/volume/server_list.h"
 #include "objfs/volume/volume_set.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/status.h"
@@ -29,8 +31,12 @@ namespace abacus::apps {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::SizeIs;
 
 // What a server would leave of its volumes that is killed at a call to one of their disks.
 // Thread-safety: thread-safe.
@@ -116,6 +122,17 @@ class VolumesTest : public runtime::testing::NodeFixture {
     const absl::Status created =
         sets_[first]->Create(objfs::NewVolume{.name = name, .servers = servers});
     ASSERT_TRUE(created.ok()) << created;
+  }
+  // What is in a server's folder of volumes, by name.
+  std::vector<std::string> LeftAt(size_t server) const {
+    std::vector<std::string> names;
+    std::error_code error;
+    for (const auto& entry :
+         std::filesystem::directory_iterator(absl::StrCat(directory_, "/volumes", server), error)) {
+      names.push_back(entry.path().filename().string());
+    }
+    EXPECT_FALSE(error) << error.message();
+    return names;
   }
 
   std::vector<std::unique_ptr<runtime::Node>> servers_;
@@ -241,6 +258,51 @@ TEST_F(VolumesTest, AVolumeIsFoundWithAllThatItIsMadeWithOrNotAtAll) {
   }
   EXPECT_GT(found, 0u);
   EXPECT_LT(found, all_left.size());
+}
+
+TEST_F(VolumesTest, ACreationThatFailsLeavesNothingAtAnyServer) {
+  ASSERT_NO_FATAL_FAILURE(BeginAll(2));
+  objfs::NewVolume made{.name = "home~1", .servers = {AddressOf(1), AddressOf(0)}};
+  made.shards = 2;
+  made.shards_number = 4711;
+  made.quota_bytes = 1;  // a shard's records alone take more
+  const absl::Status failed = sets_[1]->Create(made);
+  EXPECT_TRUE(absl::IsResourceExhausted(failed)) << failed;
+  for (size_t i = 0; i < 2; ++i) EXPECT_THAT(LeftAt(i), IsEmpty()) << i;
+  made.quota_bytes = uint64_t{2} << 20;
+  const absl::Status created = sets_[1]->Create(made);
+  ASSERT_TRUE(created.ok()) << created;
+  EXPECT_THAT(LeftAt(0), SizeIs(2)) << "its columns, and the list of its servers";
+  EXPECT_THAT(LeftAt(1), AllOf(Contains("home~1"), Contains(".servers-home~1")));
+}
+
+TEST_F(VolumesTest, WhatAKilledCreationLeftIsRemovedByADeletionAndByTheNextCreation) {
+  ASSERT_NO_FATAL_FAILURE(BeginAll(2));
+  // The servers have met then.
+  ASSERT_NO_FATAL_FAILURE(Create("home", 0));
+  const absl::Status whole = sets_[0]->Delete("home");
+  ASSERT_TRUE(whole.ok()) << whole;
+  const objfs::ServerList list{.key = 4711, .servers = {AddressOf(0), AddressOf(1)}};
+  const auto leave = [&] {
+    ASSERT_TRUE(list.Save(absl::StrCat(directory_, "/volumes0/.servers-home")).ok());
+    for (uint32_t place = 0; place < 2; ++place) {
+      const absl::Status kept = sets_[place]->KeepColumns("home", list.key, list.servers, place);
+      ASSERT_TRUE(kept.ok()) << kept;
+    }
+  };
+
+  ASSERT_NO_FATAL_FAILURE(leave());
+  EXPECT_TRUE(absl::IsNotFound(sets_[1]->Delete("home"))) << "it keeps columns only";
+  const absl::Status deleted = sets_[0]->Delete("home");
+  EXPECT_TRUE(deleted.ok()) << deleted;
+  for (size_t i = 0; i < 2; ++i) EXPECT_THAT(LeftAt(i), IsEmpty()) << i;
+  EXPECT_TRUE(absl::IsNotFound(sets_[0]->Delete("home")));
+
+  ASSERT_NO_FATAL_FAILURE(leave());
+  ASSERT_NO_FATAL_FAILURE(Create("home", 0));
+  const std::string key = absl::StrCat(absl::Hex(list.key, absl::kZeroPad16));
+  for (size_t i = 0; i < 2; ++i) EXPECT_THAT(LeftAt(i), Not(Contains(HasSubstr(key)))) << i;
+  EXPECT_THAT(LeftAt(1), SizeIs(2));
 }
 
 // -- work for each shard --------------------------------------------------------------------------
