@@ -4,6 +4,8 @@
 #include <span>
 #include <string_view>
 #include <utility>
+#include <variant>
+#include <vector>
 
 #include "absl/container/btree_map.h"
 #include "absl/strings/str_cat.h"
@@ -87,6 +89,14 @@ struct ScannedJournal {
 
   std::string_view Payload(size_t i) const {
     return std::string_view(bytes).substr(payloads[i].first, payloads[i].second);
+  }
+  // A removal of an object that its step made again, where the record of that is lost. The table is
+  // there, as good as it was.
+  bool IsHalfOfRemaking(size_t i) const {
+    const uint64_t next = payloads[i].first + payloads[i].second + kRecordHeaderBytes;
+    if (i + 1 < payloads.size() && payloads[i + 1].first == next) return false;
+    const auto payload = DecodePayload(Payload(i));
+    return payload->more && std::holds_alternative<RemoveRecord>(payload->record);
   }
 };
 
@@ -319,18 +329,23 @@ void StoreScan::RewriteJournal(const ScannedJournal& journal, uint64_t at, uint6
       "What they changed is nowhere else here: the objects of these changes, which are not known, ",
       "are as they were before. The other ", journal.payloads.size(), " records are whole");
   std::string bytes = journal.bytes.substr(0, kJournalHeaderBytes);
-  // Of a step that lost a record all that is left counts.
+  // Of a step that lost a record all that is left counts, but for half of one that made an object
+  // again.
+  std::vector<std::string_view> kept;
   for (size_t i = 0; i < journal.payloads.size(); ++i) {
-    std::string payload(journal.Payload(i));
-    const bool is_last = i + 1 == journal.payloads.size();
+    if (!journal.IsHalfOfRemaking(i)) kept.push_back(journal.Payload(i));
+  }
+  for (size_t i = 0; i < kept.size(); ++i) {
+    std::string payload(kept[i]);
+    const bool is_last = i + 1 == kept.size();
     if (is_last) payload = EncodePayload(DecodePayload(payload)->record);
     bytes += EncodeRecord(*journal.header, i + 1, i, payload);
   }
-  fault.fix = StoreFix{.anew = true,
-                       .loses = true,
-                       .bytes = std::move(bytes),
-                       .done = absl::StrCat("written anew with the ", journal.payloads.size(),
-                                            " records that are whole")};
+  fault.fix = StoreFix{
+      .anew = true,
+      .loses = true,
+      .bytes = std::move(bytes),
+      .done = absl::StrCat("written anew with ", kept.size(), " of the records that are whole")};
   result_.faults.push_back(std::move(fault));
 }
 

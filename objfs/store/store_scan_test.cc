@@ -419,7 +419,8 @@ class WrittenJournal {
       : header_(header), bytes_(EncodeJournalHeader(header)) {}
   void Add(const JournalRecord& record, bool more = false) {
     begins_ = bytes_.size();
-    bytes_ += EncodeRecord(header_, ++records_, records_ - 1, EncodePayload(record, more));
+    const uint64_t before = records_++;
+    bytes_ += EncodeRecord(header_, records_, before, EncodePayload(record, more));
   }
   const std::string& bytes() const { return bytes_; }
   uint64_t last_begins() const { return begins_; }
@@ -505,6 +506,44 @@ TEST(StoreScanTest, WhatIsLeftOfAStepThatLostItsEndCounts) {
   ASSERT_TRUE(store.ok()) << store.status();
   EXPECT_EQ((*store)->GetAttributes(whole.ids()[0])->blob, "of a step");
   EXPECT_EQ((*store)->GetAttributes(whole.ids()[3])->blob, "of the next journal");
+}
+
+// As LocalObjectStore::MakeWhole() does, a step removes an object and makes it again.
+TEST(StoreScanTest, OfAStepThatLostWhatItMadeAgainTheRemovalDoesNotCount) {
+  const ScannedStore whole;
+  const ObjectId made_again = whole.ids()[0], before = whole.ids()[1], behind = whole.ids()[3];
+  const JournalHeader header = *DecodeJournalHeader(whole.files().at(whole.journal()));
+  JournalHeader next_header = header;
+  ++next_header.number;
+  for (const bool is_at_end : {false, true}) {
+    SCOPED_TRACE(is_at_end ? "at the end of its journal" : "with a record behind it");
+    WrittenJournal journal(header), next(next_header);
+    journal.Add(AttributesRecord{.id = before, .version = 9, .blob = "before it"});
+    journal.Add(RemoveRecord{.id = made_again, .blocks_before = 2}, /*more=*/true);
+    journal.Add(UpdateRecord{.id = made_again, .head = {.version = 9, .blob = "made again"}});
+    const uint64_t lost_at = journal.last_begins(), lost_end = journal.bytes().size();
+    (is_at_end ? next : journal)
+        .Add(AttributesRecord{.id = behind, .version = 9, .blob = "behind it"});
+    std::string bytes = journal.bytes();
+    Garble(&bytes, lost_at, lost_end - lost_at);
+    MemoryDisk disk;
+    const auto result = whole.Scan(
+        [&](StoreFiles* files) {
+          files->at(whole.journal()) = bytes;
+          if (is_at_end) (*files)[JournalName(next_header.number)] = next.bytes();
+        },
+        &disk);
+    ASSERT_EQ(result.faults.size(), 1u);
+    ASSERT_TRUE(result.faults[0].fix.has_value());
+    EXPECT_TRUE(result.faults[0].fix->loses);
+    auto store = LocalObjectStore::Open(disk, {});
+    ASSERT_TRUE(store.ok()) << store.status();
+    const auto attributes = (*store)->GetAttributes(made_again);
+    ASSERT_TRUE(attributes.ok()) << attributes.status();
+    EXPECT_EQ(attributes->blob, "blob0") << "as its table has it";
+    EXPECT_EQ((*store)->GetAttributes(before)->blob, "before it");
+    EXPECT_EQ((*store)->GetAttributes(behind)->blob, "behind it");
+  }
 }
 
 // A journal that was just begun has no more than a header. One that has zeros instead is not it.
