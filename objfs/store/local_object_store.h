@@ -160,8 +160,11 @@ class LocalObjectStore : public ObjectStore {
   //         kFailedPrecondition - what was kept is not what the object had.
   //         kUnavailable - a sync failed. Those of `kept`; the disk's.
   // Blocking: disk I/O, and for `kept`, which is called without locks, a block at a time. Who calls
-  // it for an object that somebody is making whole waits for that, and has its outcome.
+  // it for an object that somebody is making whole waits for that, and does it where they failed.
   absl::Status MakeWhole(ObjectId id, const KeptObject& kept);
+  // What the table of an object had that MakeWhole() may help. nullopt: the table is not damaged,
+  // or nothing is known of it. A hint to who has to fetch what was kept: it may be whole by then.
+  std::optional<TableDigest> DigestOfDamaged(ObjectId id);
 
   // Reads again what the disk has of the superblock, of the journal as far as it is durable, and of
   // the tables that are in memory, in both places of each page, and tells what is damaged
@@ -290,6 +293,7 @@ class LocalObjectStore : public ObjectStore {
     UpdateRecord table;
     std::shared_ptr<DiskFile> data;  // null: it has no blocks
     uint64_t first_slot = 0;
+    bool is_logged = false;  // or may be
   };
   // What recovery knows of the journals.
   struct Removed {
@@ -434,14 +438,12 @@ class LocalObjectStore : public ObjectStore {
 
   // make_whole.cc
   absl::Status MakeWholeAlone(StoredObject& object, const KeptObject& kept);
-  absl::StatusOr<Remade> PlanRemade(StoredObject& object, const KeptTable& table)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
+  absl::StatusOr<Remade> PlanRemade(StoredObject& object, const KeptTable& table);
   // Contents into their slots, durably.
   absl::Status WriteRemade(StoredObject& object, const Remade& remade, const KeptObject& kept);
-  absl::Status WriteRemadeBlocks(const Remade& remade, const KeptObject& kept);
   // The step.
-  absl::Status LogRemade(StoredObject& object, const UpdateRecord& table);
-  void InstallRemade(StoredObject& object, const UpdateRecord& table);
+  absl::Status LogRemade(StoredObject& object, Remade& remade);
+  void InstallRemade(StoredObject& object, const Remade& remade);
 
   // flush.cc
   // How many blocks a flush of the object now would have to log; nullopt: its data file is to be

@@ -1,8 +1,8 @@
 // LocalObjectStore: an object whose table is damaged is made whole from what was kept elsewhere.
 
 #include <memory>
+#include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -15,7 +15,7 @@ using runtime::MutexLock;
 
 namespace {
 
-absl::Status IsNotWhatItHad(ObjectId id, std::string_view what) {
+absl::Status IsNotWhatItHad(ObjectId id, const std::string& what) {
   return absl::FailedPreconditionError(
       absl::StrCat("object ", id, ": what was kept of it is not what it had: ", what));
 }
@@ -28,14 +28,14 @@ absl::Status LocalObjectStore::MakeWhole(ObjectId id, const KeptObject& kept) {
   StoredObject& object = **found;
   {
     MutexLock lock(object.mutex);
-    const absl::Status damage = Prepare(object);
-    if (!absl::IsDataLoss(damage)) return damage;
-    if (!object.unsynced.ok()) return object.unsynced;
-    if (!object.unloaded.has_value()) return damage;
-    if (object.mending) {
+    for (;;) {
+      const absl::Status damage = Prepare(object);
+      if (!absl::IsDataLoss(damage)) return damage;
+      if (!object.unsynced.ok()) return object.unsynced;
+      if (!object.unloaded.has_value()) return damage;
+      if (!object.mending) break;
       // Two would write to the same slots, and the slower one to those of a whole object.
-      while (object.mending) object.passed.Wait(object.mutex);
-      return Prepare(object);
+      object.passed.Wait(object.mutex);
     }
     object.mending = true;
   }
@@ -51,40 +51,45 @@ absl::Status LocalObjectStore::MakeWhole(ObjectId id, const KeptObject& kept) {
   return absl::OkStatus();
 }
 
+std::optional<TableDigest> LocalObjectStore::DigestOfDamaged(ObjectId id) {
+  const auto found = Find(id);
+  if (!found.ok()) return std::nullopt;
+  StoredObject& object = **found;
+  MutexLock lock(object.mutex);
+  if (!absl::IsDataLoss(Prepare(object))) return std::nullopt;
+  return object.unloaded;
+}
+
 absl::Status LocalObjectStore::MakeWholeAlone(StoredObject& object, const KeptObject& kept) {
+  {
+    // Else all would be fetched and written in vain.
+    const SharedGate::Pass pass(commits_);
+    if (auto status = journal_->Ready(); !status.ok()) return status;
+  }
   const absl::StatusOr<KeptTable> table = kept.table();
   if (!table.ok()) return table.status();
-  Remade remade;
-  {
-    MutexLock lock(object.mutex);
-    absl::StatusOr<Remade> planned = PlanRemade(object, *table);
-    if (!planned.ok()) return planned.status();
-    remade = *std::move(planned);
+  absl::StatusOr<Remade> remade = PlanRemade(object, *table);
+  if (!remade.ok()) return remade.status();
+  absl::Status status = WriteRemade(object, *remade, kept);
+  if (status.ok()) status = LogRemade(object, *remade);
+  // Nothing names what was written; once it is logged the journal may.
+  if (!remade->is_logged && remade->data != nullptr) {
+    remade->data->Truncate(remade->first_slot * kBlockBytes).IgnoreError();
   }
-  if (auto status = WriteRemade(object, remade, kept); !status.ok()) return status;
-  return LogRemade(object, remade.table);
+  return status;
 }
 
 absl::StatusOr<LocalObjectStore::Remade> LocalObjectStore::PlanRemade(StoredObject& object,
                                                                       const KeptTable& table) {
+  MutexLock lock(object.mutex);
   // The files under its name may be another one's.
   if (object.removed) return Prepare(object);
-  Remade remade;
-  if (!table.blocks.empty()) {
-    const auto data = DataFile(object, /*make=*/true);
-    if (!data.ok()) return data.status();
-    const auto size = (*data)->Size();
-    if (!size.ok()) return size.status();
-    remade.data = *data;
-    // Which slots it had in use nobody knows, but that they are no others.
-    remade.first_slot = (*size + kBlockBytes - 1) / kBlockBytes;
-  }
   FlushBatch batch{.head = table.head, .blocks_after = table.blocks.size()};
-  uint64_t slot = remade.first_slot;
-  for (const KeptTable::Block& block : table.blocks) {
-    batch.blocks.emplace_back(
-        block.number, BlockEntry{.slot = slot++, .version = block.version, .crc = block.crc});
+  for (uint64_t i = 0; i < table.blocks.size(); ++i) {
+    const auto& [number, version, crc] = table.blocks[i];
+    batch.blocks.emplace_back(number, BlockEntry{.slot = i, .version = version, .crc = crc});
   }
+  Remade remade;
   remade.table = batch.ToRecord(object.id);
   ObjectState state;
   state.Replay(remade.table);
@@ -92,45 +97,44 @@ absl::StatusOr<LocalObjectStore::Remade> LocalObjectStore::PlanRemade(StoredObje
   const bool is_it = state.durable_block_count() == table.blocks.size() &&
                      object.unloaded == state.DurableDigest();
   if (!is_it) return IsNotWhatItHad(object.id, "its attributes or its blocks' checksums");
+  if (table.blocks.empty()) return remade;
+  const auto data = DataFile(object, /*make=*/true);
+  if (!data.ok()) return data.status();
+  const auto size = (*data)->Size();
+  if (!size.ok()) return size.status();
+  remade.data = *data;
+  // Which slots it had in use nobody knows, but that they are no others.
+  remade.first_slot = (*size + kBlockBytes - 1) / kBlockBytes;
+  for (BlockRun& run : remade.table.runs) *run.slot += remade.first_slot;
   return remade;
 }
 
 absl::Status LocalObjectStore::WriteRemade(StoredObject& object, const Remade& remade,
                                            const KeptObject& kept) {
-  if (remade.data == nullptr) return absl::OkStatus();
-  absl::Status status = WriteRemadeBlocks(remade, kept);
-  if (status.ok()) {
-    MutexLock sync_lock(object.sync_mutex);
-    bool named;
-    uint64_t written;
-    {
-      MutexLock lock(object.mutex);
-      named = object.data_named;
-      written = object.data_written;
-    }
-    status = SyncFile(object, *remade.data, named, written);
-  }
-  // Nothing names them yet.
-  if (!status.ok()) remade.data->Truncate(remade.first_slot * kBlockBytes).IgnoreError();
-  return status;
-}
-
-absl::Status LocalObjectStore::WriteRemadeBlocks(const Remade& remade, const KeptObject& kept) {
   for (const BlockRun& run : remade.table.runs) {
     for (uint64_t i = 0; i < run.count; ++i) {
       const absl::StatusOr<std::string> bytes = kept.block(run.first + i);
       if (!bytes.ok()) return bytes.status();
       if (bytes->size() != kBlockBytes || Crc32c(*bytes) != run.crcs[i]) {
-        return IsNotWhatItHad(remade.table.id, absl::StrCat("block ", run.first + i));
+        return IsNotWhatItHad(object.id, absl::StrCat("block ", run.first + i));
       }
       const absl::Status written = remade.data->Write((*run.slot + i) * kBlockBytes, *bytes);
       if (!written.ok()) return Counted(written);
     }
   }
-  return absl::OkStatus();
+  if (remade.data == nullptr) return absl::OkStatus();
+  MutexLock sync_lock(object.sync_mutex);
+  bool named;
+  uint64_t written;
+  {
+    MutexLock lock(object.mutex);
+    named = object.data_named;
+    written = object.data_written;
+  }
+  return SyncFile(object, *remade.data, named, written);
 }
 
-absl::Status LocalObjectStore::LogRemade(StoredObject& object, const UpdateRecord& table) {
+absl::Status LocalObjectStore::LogRemade(StoredObject& object, Remade& remade) {
   // Against a removal of it, as no step has it.
   const Turns::Turn turn(flush_turns_, object.id);
   const SharedGate::Pass pass(commits_);
@@ -142,27 +146,28 @@ absl::Status LocalObjectStore::LogRemade(StoredObject& object, const UpdateRecor
   // A removal and what comes after it under the same name, of which a crash leaves both or neither:
   // what a replay of both leaves has nothing of the table that is damaged.
   const std::vector<std::string> payloads = {
-      EncodePayload(RemoveRecord{.id = object.id, .blocks_before = table.blocks_after},
+      EncodePayload(RemoveRecord{.id = object.id, .blocks_before = remade.table.blocks_after},
                     /*more=*/true),
-      EncodePayload(table)};
+      EncodePayload(remade.table)};
+  remade.is_logged = true;
   if (auto status = journal_->Sync(journal_->Append(payloads)); !status.ok()) return status;
-  InstallRemade(object, table);
+  InstallRemade(object, remade);
   return absl::OkStatus();
 }
 
-void LocalObjectStore::InstallRemade(StoredObject& object, const UpdateRecord& table) {
+void LocalObjectStore::InstallRemade(StoredObject& object, const Remade& remade) {
   const LockFirst lock(object);
   object.state.Unload();
-  object.state.Replay(table);
+  object.state.Replay(remade.table);
   object.state.Recovered();
   object.damage = absl::OkStatus();
   object.loaded = true;
   object.places.clear();
   // Not now: where it could not be removed, only the next checkpoint may not be made.
   object.table_anew = object.has_table;
-  if (object.data != nullptr) {
+  if (remade.data != nullptr) {
     for (const SlotRange& range : object.state.slots().FreeRanges()) {
-      object.data->Punch(range.first * kBlockBytes, range.count * kBlockBytes).IgnoreError();
+      remade.data->Punch(range.first * kBlockBytes, range.count * kBlockBytes).IgnoreError();
     }
   }
   ++repaired_objects_;

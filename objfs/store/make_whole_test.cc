@@ -208,7 +208,7 @@ class MakeWholeTest : public ::testing::Test {
 
   void Open() {
     store_.reset();
-    auto store = LocalObjectStore::Open(disk_, {});
+    auto store = LocalObjectStore::Open(disk_, options_);
     ASSERT_TRUE(store.ok()) << store.status();
     store_ = *std::move(store);
   }
@@ -233,7 +233,27 @@ class MakeWholeTest : public ::testing::Test {
                  std::string_view a, const std::string& b) { return a == call && b == path; };
   }
 
+  void FailWritesToTheJournal() {
+    fails_ = [](std::string_view call, const std::string& path) {
+      return call == "write" && path.starts_with(kJournalPrefix);
+    };
+  }
+  // Calls in a thread of its own, and returns when that waits: it would have asked for the table
+  // long before so much other work was done.
+  std::thread CallMeanwhile(KeptObject kept) {
+    std::atomic<bool> has_begun{false};
+    std::thread other([this, &has_begun, kept = std::move(kept)] {
+      has_begun = true;
+      const absl::Status made = store_->MakeWhole(kWholeId, kept);
+      EXPECT_TRUE(made.ok()) << made;
+    });
+    while (!has_begun) std::this_thread::yield();
+    for (int i = 0; i < 200; ++i) EXPECT_TRUE(store_->Checkpoint().ok());
+    return other;
+  }
+
   std::function<bool(std::string_view call, const std::string& path)> fails_;
+  LocalObjectStoreOptions options_;
   MemoryDisk below_;
   ModelDisk disk_{below_, Model()};
   std::unique_ptr<LocalObjectStore> store_;
@@ -395,23 +415,60 @@ TEST_F(MakeWholeTest, WhatIsRemovedMeanwhileStaysSo) {
 
 TEST_F(MakeWholeTest, WhoComesMeanwhileWaitsAndAsksNobody) {
   ASSERT_NO_FATAL_FAILURE(MakeDamaged());
-  std::atomic<bool> has_begun{false};
   std::thread other;
   KeptObject kept = KeptOf(object_);
   kept.table = [&] {
-    other = std::thread([&] {
-      has_begun = true;
-      EXPECT_TRUE(store_->MakeWhole(kWholeId, KeptNowhere()).ok());
-    });
-    while (!has_begun) std::this_thread::yield();
-    // It would have asked long before so much other work was done.
-    for (int i = 0; i < 200; ++i) EXPECT_TRUE(store_->Checkpoint().ok());
+    other = CallMeanwhile(KeptNowhere());
     return KeptTableOf(object_);
   };
   EXPECT_TRUE(store_->MakeWhole(kWholeId, kept).ok());
   other.join();
   EXPECT_EQ(store_->Statistics().repaired_objects, 1u);
   ASSERT_NO_FATAL_FAILURE(ExpectWhole());
+}
+
+TEST_F(MakeWholeTest, WhereTheFirstOneFailsWhoWaitedMakesItWhole) {
+  ASSERT_NO_FATAL_FAILURE(MakeDamaged());
+  std::thread other;
+  KeptObject kept = KeptOf(object_);
+  kept.table = [&] {
+    other = CallMeanwhile(KeptOf(object_));
+    return absl::AbortedError("the copy is away");
+  };
+  EXPECT_TRUE(absl::IsAborted(store_->MakeWhole(kWholeId, kept)));
+  other.join();
+  ASSERT_NO_FATAL_FAILURE(ExpectWhole());
+}
+
+TEST_F(MakeWholeTest, WhatIsNotTakenMakesNoFile) {
+  ASSERT_NO_FATAL_FAILURE(MakeDamaged(/*bytes=*/0));
+  KeptObject other = KeptOf(object_);
+  other.table = [&] {
+    KeptTable table = KeptTableOf(object_);
+    table.blocks.push_back({0, table.head.version, 0});
+    return table;
+  };
+  EXPECT_TRUE(absl::IsFailedPrecondition(store_->MakeWhole(kWholeId, other)));
+  EXPECT_TRUE(absl::IsNotFound(below_.Open(DataPath(kWholeId)).status()));
+}
+
+TEST_F(MakeWholeTest, TheSpaceOfItsOldSlotsIsGivenBackThoughItsFileIsClosedMeanwhile) {
+  options_.open_files_max = 1;
+  ASSERT_NO_FATAL_FAILURE(MakeDamaged());
+  const uint64_t bytes_before = DataBytes(below_);
+  KeptObject kept = KeptOf(object_);
+  kept.block = [&](uint64_t number) {
+    if (number == 0) {
+      EXPECT_TRUE(store_->CreateAs(kWholeId + 1, "another", 1).ok());
+      EXPECT_TRUE(store_->Write(kWholeId + 1, 0, "in a file", 2).ok());
+    }
+    return KeptBlockOf(object_, number);
+  };
+  ASSERT_TRUE(store_->MakeWhole(kWholeId, kept).ok());
+  const auto data = below_.Open(DataPath(kWholeId));
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_EQ((*data)->NextData(0).value_or(0), bytes_before);
+  EXPECT_EQ(testing::ReadObject(*store_, kWholeId)->bytes, object_.bytes);
 }
 
 // -- a disk that fails ----------------------------------------------------------------------------
@@ -440,6 +497,39 @@ TEST_F(MakeWholeTest, TheNextCheckpointRemovesADamagedTableThatCouldNotBeRemoved
   ASSERT_TRUE(store_->Checkpoint().ok());
   store_->Rest(kWholeId);
   ASSERT_NO_FATAL_FAILURE(ExpectWhole());
+  ASSERT_NO_FATAL_FAILURE(Open());
+  ASSERT_NO_FATAL_FAILURE(ExpectWhole());
+}
+
+TEST_F(MakeWholeTest, WhereTheJournalTakesNothingMoreNothingThatWasWrittenIsLeft) {
+  ASSERT_NO_FATAL_FAILURE(MakeDamaged());
+  const uint64_t bytes_before = DataBytes(below_);
+  KeptObject kept = KeptOf(object_);
+  kept.block = [&](uint64_t number) {
+    if (number == 3) {
+      FailWritesToTheJournal();
+      EXPECT_TRUE(store_->CreateAs(kWholeId + 1, "another", 1).ok());
+      EXPECT_FALSE(store_->FlushAll().ok());
+    }
+    return KeptBlockOf(object_, number);
+  };
+  EXPECT_TRUE(absl::IsInternal(store_->MakeWhole(kWholeId, kept)));
+  EXPECT_EQ(DataBytes(below_), bytes_before);
+  EXPECT_TRUE(absl::IsInternal(store_->MakeWhole(kWholeId, KeptNowhere()))) << "it is in vain";
+  EXPECT_TRUE(IsDamaged());
+  fails_ = nullptr;
+  ASSERT_TRUE(store_->MakeWhole(kWholeId, KeptOf(object_)).ok());
+  ASSERT_NO_FATAL_FAILURE(ExpectWhole());
+}
+
+TEST_F(MakeWholeTest, WhatTheJournalTakesLaterHasItsContents) {
+  ASSERT_NO_FATAL_FAILURE(MakeDamaged());
+  FailWritesToTheJournal();
+  EXPECT_TRUE(absl::IsInternal(store_->MakeWhole(kWholeId, KeptOf(object_))));
+  EXPECT_TRUE(IsDamaged());
+  fails_ = nullptr;
+  ASSERT_TRUE(store_->CreateAs(kWholeId + 1, "another", 1).ok());
+  ASSERT_TRUE(store_->FlushAll().ok());
   ASSERT_NO_FATAL_FAILURE(Open());
   ASSERT_NO_FATAL_FAILURE(ExpectWhole());
 }
