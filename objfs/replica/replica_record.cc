@@ -2,6 +2,7 @@
 
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "objfs/store/format.h"
@@ -17,6 +18,7 @@ constexpr char kNewRecordName[] = "replica.new";
 constexpr std::string_view kRecordMagic = "ABACUSRP";
 constexpr uint32_t kRecordVersion = 1;
 constexpr uint32_t kWholeFlag = 1, kPrimaryFlag = 2;
+constexpr uint64_t kTablesAtOnce = 256;
 
 absl::Status CheckRecord(const std::optional<ReplicaRecord>& record, uint64_t epoch) {
   // Whoever made the volume has left one, and so has every opening. An empty store in the place of
@@ -32,6 +34,21 @@ absl::Status CheckRecord(const std::optional<ReplicaRecord>& record, uint64_t ep
         "this copy of the volume is not whole: it missed something, or was being brought up to ",
         "date when that ended. A server that has the volume whole must serve it, and bring this ",
         "copy up to date"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadTables(LocalObjectStore& store, const std::function<bool()>& reads_on) {
+  for (ObjectId after = 0; reads_on();) {
+    ABACUS_ASSIGN_OR_RETURN(const std::vector<ObjectId> ids, store.List(after, kTablesAtOnce));
+    for (const ObjectId id : ids) {
+      const absl::Status read = store.GetAttributes(id).status();
+      // A disk that does not give the table has lost it as well as one that gives others' bytes.
+      if (!read.ok()) return absl::DataLossError(read.message());
+      store.Rest(id);
+    }
+    if (ids.size() < kTablesAtOnce) break;
+    after = ids.back();
   }
   return absl::OkStatus();
 }
@@ -116,11 +133,13 @@ absl::StatusOr<std::unique_ptr<LocalObjectStore>> OpenPrimaryStore(Disk& disk, u
   return store;
 }
 
-absl::Status CheckPrimaryStore(Disk& disk, LocalObjectStoreOptions options) {
+absl::Status CheckPrimaryStore(Disk& disk, LocalObjectStoreOptions options,
+                               const std::function<bool()>& reads_on) {
   ABACUS_ASSIGN_OR_RETURN(const std::optional<ReplicaRecord> record, ReplicaRecord::Load(disk));
   // Of some epoch that is not the first.
   ABACUS_RETURN_IF_ERROR(CheckRecord(record, kIdEpochMax));
-  return LocalObjectStore::Open(disk, std::move(options)).status();
+  ABACUS_ASSIGN_OR_RETURN(const auto store, LocalObjectStore::Open(disk, std::move(options)));
+  return reads_on ? ReadTables(*store, reads_on) : absl::OkStatus();
 }
 
 }  // namespace abacus::objfs

@@ -2,6 +2,7 @@
 #define ABACUS_OBJFS_REPLICA_REPLICA_RECORD_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -57,8 +58,12 @@ absl::StatusOr<std::unique_ptr<LocalObjectStore>> OpenPrimaryStore(Disk& disk, u
                                                                    uint32_t shard = 0);
 
 // Whether a directory that was the volume's own store could be opened as that again, in a later
-// epoch. Opens it and closes it. Errors: as of OpenPrimaryStore().
-absl::Status CheckPrimaryStore(Disk& disk, LocalObjectStoreOptions options);
+// epoch. Opens it and closes it. Where `reads_on` is not empty the tables of its objects are read
+// too, until one is damaged or it says no; it is asked before each 256 of them.
+// Errors: as of OpenPrimaryStore(). kDataLoss - also of a table that cannot be read: but for that
+//         object it could be opened.
+absl::Status CheckPrimaryStore(Disk& disk, LocalObjectStoreOptions options,
+                               const std::function<bool()>& reads_on = nullptr);
 
 }  // namespace abacus::objfs
 

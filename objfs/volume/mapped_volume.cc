@@ -19,9 +19,8 @@ namespace {
 // What failed is tried again so often.
 constexpr std::chrono::milliseconds kRetry{500};
 // A store that cannot be opened so often in a row is left to the copies; then nothing is tried here
-// for so long, in which one of them sees the lease end, and takes over.
+// for Host::stays_out.
 constexpr int kOpeningsMax = 4;
-constexpr std::chrono::seconds kStaysOut{20};
 // Of one call of the copy; then it is lost.
 constexpr absl::Duration kCopyPatience = absl::Seconds(3);
 // Until a copy answers for the volume: a lease or a promise is over in 5 s at most, and clients may
@@ -104,7 +103,7 @@ bool MappedVolume::Follow() {
   // What the row calls this server's is not opened as a copy of another one's. Where it is open as
   // that already, as a row that was put back may find it, the copy says what it is worth.
   if (!is_primary && state.row.primary == place_.place) {
-    return (copy_here_ != nullptr || CheckStore()) && remembered.ok();
+    return (copy_here_ != nullptr || CheckStore(state.row)) && remembered.ok();
   }
   {
     MutexLock lock(mutex_);
@@ -124,13 +123,36 @@ bool MappedVolume::Follow() {
   return begun.ok();
 }
 
-bool MappedVolume::CheckStore() {
+bool MappedVolume::CheckStore(const VolumeRow& row) {
   {
     MutexLock lock(mutex_);
     if (opens_) return true;
   }
-  if (std::chrono::steady_clock::now() < stands_after_) return false;
-  const absl::Status checked = host_.check_store();
+  const auto begun = std::chrono::steady_clock::now();
+  if (begun < stands_after_) return false;
+  // An object with a damaged table would be an error here, and keep the copy from being current.
+  // What that has is believed, as a whole, only before anything is acknowledged without it
+  // (replica/README.md). Once in an epoch: where it does not take over, the rest is served.
+  const std::optional<VolumeRow::Copy> other = OtherCopy(row, place_.place);
+  const bool may_leave = other.has_value() && other->current && left_epoch_ != row.epoch;
+  std::function<bool()> reads_on;
+  if (may_leave) {
+    reads_on = [this, epoch = row.epoch, end = begun + host_.stays_out] {
+      if (std::chrono::steady_clock::now() >= end || keeper_->Get().row.epoch != epoch) {
+        return false;
+      }
+      MutexLock lock(mutex_);
+      return !stopping_;
+    };
+  }
+  absl::Status checked = host_.check_store(reads_on);
+  if (may_leave && absl::IsDataLoss(checked)) {
+    left_epoch_ = row.epoch;
+    stands_after_ = std::chrono::steady_clock::now() + host_.stays_out;
+    checked = absl::DataLossError(absl::StrCat(
+        "what this server has of the volume is damaged (", checked.message(), "): server ",
+        row.servers[other->place], " has a current copy, is let take over, and repairs this one"));
+  }
   MutexLock lock(mutex_);
   opens_ = checked.ok();
   why_ = checked;
@@ -142,7 +164,7 @@ void MappedVolume::Failed(const VolumeRow& row) {
   // Once the store is open its copy may have been told of it.
   if (store_epoch_ == row.epoch || ++failures_ < kOpeningsMax || !keeper_->Yield()) return;
   failures_ = 0;
-  stands_after_ = std::chrono::steady_clock::now() + kStaysOut;
+  stands_after_ = std::chrono::steady_clock::now() + host_.stays_out;
 }
 
 absl::Status MappedVolume::Begin(const VolumeRow& row) {

@@ -60,8 +60,10 @@ class MappedVolume {
   struct Host {
     // The store in the volume's directory, in an epoch that is new.
     std::function<absl::StatusOr<std::shared_ptr<LocalObjectStore>>(uint64_t epoch)> open_store;
-    // Whether it could be opened, by whom the row calls the primary. May block.
-    std::function<absl::Status()> check_store;
+    // Whether it could be opened, by whom the row calls the primary. `reads_on`: not empty: the
+    // tables of its objects are read too, as long as it says so. Errors: as CheckPrimaryStore().
+    // May block.
+    std::function<absl::Status(const std::function<bool()>& reads_on)> check_store;
     // The same directory, as the copy of another server's: how it ends for a promotion, and how
     // others reach it.
     std::function<absl::StatusOr<std::unique_ptr<ReplicaStore>>()> open_copy;
@@ -79,6 +81,9 @@ class MappedVolume {
     // without a copy that it has come to call behind, before it is there.
     std::shared_ptr<RowMemory> memory;
     decltype(MapKeeper::Host::ask) ask;
+    // How long this server leaves it to the copies to take over from a store that cannot be opened,
+    // or not all of it: one of them sees the lease end meanwhile.
+    std::chrono::milliseconds stays_out{20'000};
   };
 
   // `servers`: filled from the map's row.
@@ -111,7 +116,7 @@ class MappedVolume {
   void End();
   absl::Status BeginCopy();
   // Of whom the row calls the primary, before it goes on as that. True: it could.
-  bool CheckStore();
+  bool CheckStore(const VolumeRow& row);
   // The primary of the row cannot open its store: after some times others are to try.
   void Failed(const VolumeRow& row);
   // What is here may be served from here.
@@ -142,6 +147,7 @@ class MappedVolume {
   uint64_t store_epoch_ = 0;
   int failures_ = 0;  // to open the store in this epoch
   std::chrono::steady_clock::time_point stands_after_;
+  uint64_t left_epoch_ = 0;             // in which a damaged store was left to the copy
   std::shared_ptr<ObjectStore> store_;  // opened, and no volume on it yet
   ReplicaStore* copy_here_ = nullptr;   // as long as there is copy_
 

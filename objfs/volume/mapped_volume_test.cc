@@ -3,7 +3,9 @@
 #include "objfs/volume/mapped_volume.h"
 
 #include <atomic>
+#include <chrono>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -49,8 +51,9 @@ class MappedVolumeTest : public ::testing::Test {
       ABACUS_ASSIGN_OR_RETURN(auto store, OpenPrimaryStore(disk_, epoch, {}));
       return std::shared_ptr<LocalObjectStore>(std::move(store));
     };
-    host.check_store = [this] {
-      return passes_check_ ? absl::OkStatus() : CheckPrimaryStore(disk_, {});
+    host.stays_out = stays_out_;
+    host.check_store = [this](const std::function<bool()>& reads_on) {
+      return passes_check_ ? absl::OkStatus() : CheckPrimaryStore(disk_, {}, reads_on);
     };
     host.open_copy = []() -> absl::StatusOr<std::unique_ptr<ReplicaStore>> {
       return absl::UnavailableError("no copy here");
@@ -85,6 +88,26 @@ class MappedVolumeTest : public ::testing::Test {
     MutexLock lock(map_->mutex);
     return map_->row;
   }
+  // What this server has of the first epoch: two objects. The table of the second has rotted since.
+  void LeaveADamagedTable() {
+    const auto store = OpenPrimaryStore(disk_, 1, {});
+    ASSERT_TRUE(store.ok()) << store.status();
+    whole_ = *(*store)->Create("whole", 1);
+    damaged_ = *(*store)->Create("damaged", 2);
+    ASSERT_TRUE((*store)->FlushAll().ok());
+    ASSERT_TRUE((*store)->Checkpoint().ok());
+    const auto table = disk_.Open(TablePath(damaged_));
+    ASSERT_TRUE(table.ok()) << table.status();
+    ASSERT_TRUE((*table)->Write(20, "rot").ok());
+  }
+  void ExpectToServeTheRest() {
+    ASSERT_TRUE(Eventually([&] { return MayServe() != nullptr; }));
+    EXPECT_EQ(Row().epoch, 2u);
+    const std::shared_ptr<ObjectStore> store = Store();
+    ASSERT_TRUE(store != nullptr);
+    EXPECT_EQ(store->GetAttributes(whole_)->blob, "whole");
+    EXPECT_TRUE(absl::IsDataLoss(store->GetAttributes(damaged_).status()));
+  }
 
   const std::shared_ptr<FakeMap::State> map_ = std::make_shared<FakeMap::State>();
   std::string row_path_ = ::testing::TempDir() + "/" +
@@ -92,9 +115,11 @@ class MappedVolumeTest : public ::testing::Test {
   std::atomic<bool> opened_too_early_{false};
   MemoryDisk disk_;
   bool passes_check_ = false;  // though it cannot be opened
+  std::chrono::milliseconds stays_out_{20'000};
   runtime::Mutex mutex_;
   std::function<bool()> may_serve_ ABSL_GUARDED_BY(mutex_);
   std::weak_ptr<ObjectStore> store_ ABSL_GUARDED_BY(mutex_);
+  ObjectId whole_ = 0, damaged_ = 0;
   std::unique_ptr<MappedVolume> mapped_;
 };
 
@@ -136,6 +161,37 @@ TEST_F(MappedVolumeTest, APrimaryThatCannotOpenItsStoreMakesWayForTheCopy) {
   ASSERT_TRUE(Eventually([&] { return mapped_->keeper().Get().role == LeaseCore::Role::kCopy; }));
   EXPECT_FALSE(mapped_->keeper().MayServe());
   EXPECT_EQ(Row().epoch, 2u) << "it does not try again at once";
+}
+
+TEST_F(MappedVolumeTest, WhoseTableIsDamagedLeavesItToTheCopyThatIsCurrent) {
+  ASSERT_NO_FATAL_FAILURE(LeaveADamagedTable());
+  const VolumeRow before = Row();
+  Begin();
+  std::string told;
+  ASSERT_TRUE(Eventually([&] {
+    told = std::string(mapped_->volume().status().message());
+    return told.find("its table is damaged") != std::string::npos;
+  })) << told;
+  EXPECT_THAT(told, ::testing::HasSubstr("b:1 has a current copy"));
+  EXPECT_EQ(Row(), before) << "the copy stays current, and can take over";
+}
+
+TEST_F(MappedVolumeTest, WhereTheCopyDoesNotTakeOverAllButTheDamagedObjectIsServed) {
+  ASSERT_NO_FATAL_FAILURE(LeaveADamagedTable());
+  stays_out_ = std::chrono::milliseconds(200);
+  Begin();
+  ASSERT_NO_FATAL_FAILURE(ExpectToServeTheRest());
+}
+
+TEST_F(MappedVolumeTest, ADamagedTableIsNotLeftToACopyThatIsBehind) {
+  ASSERT_NO_FATAL_FAILURE(LeaveADamagedTable());
+  stays_out_ = std::chrono::hours(1);
+  {
+    MutexLock lock(map_->mutex);
+    map_->row.SetCurrent(1, false);
+  }
+  Begin();
+  ASSERT_NO_FATAL_FAILURE(ExpectToServeTheRest());
 }
 
 TEST_F(MappedVolumeTest, ARowIsRememberedBeforeAnythingIsOpenedByIt) {

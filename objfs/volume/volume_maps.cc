@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <system_error>
 #include <utility>
 
@@ -71,7 +72,9 @@ absl::Status VolumeSet::BeginMapped(const std::string& name) {
   auto servers = std::make_shared<ServerAddresses>();
   MappedVolume::Host host;
   host.open_store = [this, name](uint64_t epoch) { return OpenPrimary(name, PathOf(name), epoch); };
-  host.check_store = [this, name] { return CheckPrimary(name); };
+  host.check_store = [this, name](const std::function<bool()>& reads_on) {
+    return CheckPrimary(name, reads_on);
+  };
   host.open_copy = [this, name]() -> absl::StatusOr<std::unique_ptr<ReplicaStore>> {
     ABACUS_ASSIGN_OR_RETURN(std::shared_ptr<Disk> disk, OpenDisk(PathOf(name)));
     ABACUS_ASSIGN_OR_RETURN(LocalObjectStoreOptions options, StoreOptions(name));
@@ -248,10 +251,11 @@ absl::StatusOr<std::shared_ptr<LocalObjectStore>> VolumeSet::OpenPrimary(const s
   return std::shared_ptr<LocalObjectStore>(both, both->store.get());
 }
 
-absl::Status VolumeSet::CheckPrimary(const std::string& name) {
+absl::Status VolumeSet::CheckPrimary(const std::string& name,
+                                     const std::function<bool()>& reads_on) {
   ABACUS_ASSIGN_OR_RETURN(const std::unique_ptr<Disk> disk, OpenDisk(PathOf(name)));
   ABACUS_ASSIGN_OR_RETURN(LocalObjectStoreOptions options, StoreOptions(name));
-  return CheckPrimaryStore(*disk, std::move(options));
+  return CheckPrimaryStore(*disk, std::move(options), reads_on);
 }
 
 absl::StatusOr<MapReport> VolumeSet::Map(const std::string& name) {

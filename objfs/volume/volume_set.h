@@ -288,7 +288,7 @@ class VolumeSet final : public runtime::AnchoredObject {
   absl::StatusOr<std::shared_ptr<LocalObjectStore>> OpenPrimary(const std::string& name,
                                                                 const std::string& path,
                                                                 uint64_t epoch);
-  absl::Status CheckPrimary(const std::string& name);
+  absl::Status CheckPrimary(const std::string& name, const std::function<bool()>& reads_on);
   absl::Status CreateSpread(const NewVolume& made);
   // The columns of the volume, at all servers of its list, and then that list; none: nothing.
   // Errors: kUnavailable - as Delete().
