@@ -1,9 +1,11 @@
 #include "objfs/replica/replicated_store.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "objfs/store/object_state.h"
 #include "runtime/base/status.h"
 
 namespace abacus::objfs {
@@ -36,21 +38,23 @@ ReplicaOperation UpdateOf(std::span<const ObjectUpdate> updates, VersionNumber v
   return operation;
 }
 
-absl::StatusOr<KeptTable> TableAtCopy(ReplicaLink& copy, ObjectId id) {
+// Without `digests` the copy need not read its blocks, and their checksums are 0.
+absl::StatusOr<KeptTable> TableAtCopy(ReplicaLink& copy, ObjectId id, bool digests) {
   constexpr uint64_t kAtOnce = ReplicaStore::kDescribedMax;
   KeptTable table;
   for (uint64_t first = 0; first != UINT64_MAX;) {
-    ABACUS_ASSIGN_OR_RETURN(const ReplicaObject there, copy.Describe(id, first, kAtOnce, true));
+    ABACUS_ASSIGN_OR_RETURN(const ReplicaObject there, copy.Describe(id, first, kAtOnce, digests));
     if (!there.is_there || there.is_damaged || !there.damaged.empty()) {
       return absl::DataLossError(absl::StrCat("object ", id, ": the copy lacks it, or some of it"));
     }
-    const bool is_answer = there.versions.size() == kAtOnce && there.digests.size() == kAtOnce &&
+    const bool is_answer = there.versions.size() == kAtOnce &&
+                           there.digests.size() == (digests ? kAtOnce : 0) &&
                            there.next >= first + kAtOnce;
     if (!is_answer) return absl::InternalError("the copy describes other blocks than these");
     table.head = {.size_bytes = there.size, .version = there.version, .blob = there.blob};
     for (uint64_t i = 0; i < kAtOnce; ++i) {
       if (there.versions[i] == 0) continue;
-      table.blocks.push_back({first + i, there.versions[i], there.digests[i]});
+      table.blocks.push_back({first + i, there.versions[i], digests ? there.digests[i] : 0});
     }
     if (table.blocks.size() > LocalObjectStore::kMadeWholeBlocksMax) {
       return absl::OutOfRangeError(absl::StrCat("object ", id, " is too large to be made whole"));
@@ -58,6 +62,16 @@ absl::StatusOr<KeptTable> TableAtCopy(ReplicaLink& copy, ObjectId id) {
     first = there.next;
   }
   return table;
+}
+
+// Of a copy that is ahead, or behind, no block is read.
+absl::StatusOr<KeptTable> TableLike(const TableDigest& had, ReplicaLink& copy, ObjectId id) {
+  ABACUS_ASSIGN_OR_RETURN(const KeptTable there, TableAtCopy(copy, id, /*digests=*/false));
+  if (there.head.version != had.version || there.blocks.size() != had.blocks) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("object ", id, ": the copy has another version of it"));
+  }
+  return TableAtCopy(copy, id, /*digests=*/true);
 }
 
 }  // namespace
@@ -306,9 +320,11 @@ absl::Status ReplicatedStore::RepairBlock(ObjectId id, uint64_t block) {
 
 // The store takes only what the object had: where the copy is ahead, or behind, it is not that.
 absl::Status ReplicatedStore::RepairObject(ObjectId id) {
+  const std::optional<TableDigest> had = local_->DigestOfDamaged(id);
+  if (!had.has_value()) return local_->GetAttributes(id).status();
   for (bool is_first : {true, false}) {
     ABACUS_ASSIGN_OR_RETURN(const std::shared_ptr<ReplicaLink> link, LinkToRepairFrom());
-    const KeptObject kept{.table = [&] { return TableAtCopy(*link, id); },
+    const KeptObject kept{.table = [&] { return TableLike(*had, *link, id); },
                           .block = [&](uint64_t block) -> absl::StatusOr<std::string> {
                             ABACUS_ASSIGN_OR_RETURN(const Block bytes, link->ReadBlock(id, block));
                             return std::string(bytes.view());

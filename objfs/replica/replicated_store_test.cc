@@ -463,6 +463,20 @@ TEST_F(RepairTest, WhereTheCopyHasLostABlockOfItTooADamagedTableStaysAnError) {
   EXPECT_EQ(store().Report().repaired_objects, 0u);
 }
 
+TEST_F(RepairTest, OfACopyThatHasAnotherVersionOfADamagedObjectNoBlockIsRead) {
+  ASSERT_TRUE(world_.local().SetAttributes(id_, "the copy is not told", 9).ok());
+  ASSERT_NO_FATAL_FAILURE(RotTable(0, {0, 1}));
+  std::atomic<int> described{0}, read{0};
+  world_.wire.fate = [&](uint64_t, std::string_view call) {
+    described += call == "describe" ? 1 : 0;
+    read += call == "digests" || call == "read" ? 1 : 0;
+    return Fate::kArrives;
+  };
+  EXPECT_TRUE(absl::IsDataLoss(store().GetAttributes(id_).status()));
+  EXPECT_EQ(described, 2) << "and once more when the copy has all that was on its way";
+  EXPECT_EQ(read, 0);
+}
+
 // It may have had changes that the copy lacks, or lack some that the copy has.
 TEST_F(RepairTest, AfterARestartADamagedTableStaysAnErrorThoughTheCopyHasTheObject) {
   ASSERT_NO_FATAL_FAILURE(RotTable(0, {0}));
@@ -477,6 +491,30 @@ TEST_F(RepairTest, AfterARestartADamagedTableStaysAnErrorThoughTheCopyHasTheObje
   EXPECT_EQ(store().Report().resyncs, 0u);
   ASSERT_TRUE(store().Remove(id_).ok());
   EXPECT_TRUE(world_.AwaitCurrent()) << "and goes on where it is removed";
+}
+
+// All of what the copy has is as it was at one time, so nothing is half an update.
+TEST_F(RepairTest, WhereTheCopyTakesOverAfterwardsAnObjectWithADamagedTableIsWholeAtBoth) {
+  ASSERT_NO_FATAL_FAILURE(RotTable(0, {0, 1}));
+  world_.KillPrimary();
+  EXPECT_TRUE(CheckPrimaryStore(*of_primary_, {}).ok()) << "it can be opened";
+  const absl::Status checked = CheckPrimaryStore(*of_primary_, {}, [] { return true; });
+  EXPECT_TRUE(absl::IsDataLoss(checked)) << checked;
+  EXPECT_THAT(std::string(checked.message()),
+              HasSubstr("object 1: page 0 of its table is damaged"));
+  EXPECT_TRUE(CheckPrimaryStore(*of_primary_, {}, [] { return false; }).ok()) << "it is let be";
+  ASSERT_TRUE(world_.Promote().ok());
+  EXPECT_EQ(*ReadAll(), bytes_);
+  ASSERT_TRUE(world_.StartCopy().ok());
+  ASSERT_TRUE(world_.AwaitCurrent()) << store().Report().why;
+  world_.KillPrimary();
+  world_.KillCopy();
+  EXPECT_TRUE(CheckPrimaryStore(*of_primary_, {}, [] { return true; }).ok());
+  const auto first = LocalObjectStore::Open(*of_primary_, {});
+  const auto second = LocalObjectStore::Open(*of_copy_, {});
+  ASSERT_TRUE(first.ok() && second.ok());
+  EXPECT_EQ(testing::ReadObject(**first, id_)->bytes, bytes_);
+  testing::ExpectSame(**first, **second);
 }
 
 // -- a copy that is lost at any message -----------------------------------------------------------

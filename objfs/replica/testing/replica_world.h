@@ -71,7 +71,8 @@ class WireLink final : public ReplicaLink {
   }
   absl::StatusOr<ReplicaObject> Describe(ObjectId id, uint64_t first, uint64_t count,
                                          bool digests) override {
-    return Send("describe", [&] { return copy_->Describe(id, first, count, digests); });
+    return Send(digests ? "digests" : "describe",
+                [&] { return copy_->Describe(id, first, count, digests); });
   }
   absl::StatusOr<runtime::Block> ReadBlock(ObjectId id, uint64_t block) override {
     return Send("read", [&] { return copy_->ReadBlock(id, block); });
