@@ -26,6 +26,9 @@ struct MapReading {
   VolumeRow row;
   std::string holder;           // of the lease; empty: there is none
   int64_t holder_revision = 0;  // of that; 0: there is none
+  ABACUS_FIELDS(revision, row, holder, holder_revision)
+
+  friend bool operator==(const MapReading&, const MapReading&) = default;
 };
 
 // What to ask the map for; one at a time.
@@ -43,6 +46,7 @@ struct MapCall {
   uint64_t lease = 0;           // kGrant, kRenew, kTake
   std::string holder;           // kTake
   VolumeRow row;                // kTake, kSet
+  ABACUS_FIELDS(kind, revision, holder_revision, lease, holder, row)
 };
 
 struct MapAnswer {
@@ -53,6 +57,7 @@ struct MapAnswer {
   };
   State state = State::kUnknown;
   MapReading reading;  // kRead: of that; kTake, kSet: its revisions, those of now
+  ABACUS_FIELDS(state, reading)
 };
 
 // A copy's answer to whether it promises not to become the primary.

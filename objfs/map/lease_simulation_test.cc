@@ -53,7 +53,8 @@ TEST(LeaseSimulation, ARowThatTheMapLostIsPutBackAndNothingIsLostWithIt) {
   LeaseStats stats;
   uint64_t steps = 0, seed = 0;
   while (steps < steps_min) {
-    const auto result = LeaseWorld<FaithfulLeasePolicy>(++seed, &stats, /*loses_rows=*/true).Run();
+    const auto result =
+        LeaseWorld<FaithfulLeasePolicy>(++seed, &stats, SimulatedMap::kLosesRows).Run();
     ASSERT_EQ(result.broken, "") << "seed " << seed;
     steps += result.steps;
   }
@@ -63,6 +64,29 @@ TEST(LeaseSimulation, ARowThatTheMapLostIsPutBackAndNothingIsLostWithIt) {
               static_cast<int>(stats.takeovers));
   EXPECT_GE(stats.restored, steps_min / 100'000);
   EXPECT_GE(stats.acknowledged, steps_min / 200);
+}
+
+TEST(LeaseSimulation, AMapThatAServerKeepsMayDieWithItAndComeBack) {
+  constexpr uint64_t kStepsUsually = runtime::testing::kSanitized ? 100'000 : 500'000;
+  const uint64_t steps_min = std::getenv("ABACUS_LONG") != nullptr ? 30'000'000 : kStepsUsually;
+  LeaseStats stats;
+  uint64_t steps = 0, seed = 0;
+  while (steps < steps_min) {
+    const auto result = LeaseWorld<FaithfulLeasePolicy>(++seed, &stats, SimulatedMap::kKept).Run();
+    ASSERT_EQ(result.broken, "") << "seed " << seed;
+    steps += result.steps;
+  }
+  std::printf(
+      "%d steps, %d seeds: %d restarts of the map, %d acknowledged, %d of them by promise alone, "
+      "%d beginnings, %d times a copy became current\n",
+      static_cast<int>(steps), static_cast<int>(seed), static_cast<int>(stats.map_restarts),
+      static_cast<int>(stats.acknowledged), static_cast<int>(stats.by_promise),
+      static_cast<int>(stats.takeovers), static_cast<int>(stats.rejoined));
+  EXPECT_GE(stats.map_restarts, steps_min / 20'000);
+  EXPECT_GE(stats.acknowledged, steps_min / 200);
+  for (const uint64_t count : {stats.by_promise, stats.takeovers, stats.rejoined}) {
+    EXPECT_GE(count, steps_min / 20'000);
+  }
 }
 
 // Not constants as in the faithful ones: one build serves for all mutations.

@@ -14,8 +14,21 @@ namespace {
 
 constexpr char kPlaceBegin[] = "abacus map ";
 constexpr int kPlaceVersion = 1;
+constexpr char kServerScheme[] = "abacus://";
 
 }  // namespace
+
+std::string MapServerOf(std::string_view url) {
+  if (!url.starts_with(kServerScheme)) return "";
+  return std::string(url.substr(sizeof(kServerScheme) - 1));
+}
+
+std::vector<uint32_t> MapPlace::PlacesForNames(const VolumeRow& row) const {
+  std::vector<uint32_t> places = row.FreshPlaces();
+  const std::string keeper = MapServerOf(url);
+  std::erase_if(places, [&](uint32_t place) { return row.servers[place] == keeper; });
+  return places;
+}
 
 std::string MapPlace::Encode() const {
   return absl::StrCat(kPlaceBegin, kPlaceVersion, "\n", url, "\n", absl::Hex(key, absl::kZeroPad16),

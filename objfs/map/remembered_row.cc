@@ -5,9 +5,8 @@
 #include <iterator>
 #include <system_error>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "objfs/store/format.h"
+#include "objfs/map/sealed_text.h"
 #include "objfs/volume/server_list.h"
 #include "runtime/base/status.h"
 
@@ -19,55 +18,35 @@ namespace {
 
 constexpr char kRememberedBegin[] = "abacus remembered row ";
 constexpr int kRememberedVersion = 1;
-constexpr char kRevisionBegin[] = "revision ", kCrcBegin[] = "crc ";
-
-std::string CrcLine(std::string_view text) {
-  return absl::StrCat(kCrcBegin, absl::Hex(Crc32c(text), absl::kZeroPad8), "\n");
-}
+constexpr char kRememberedRevision[] = "revision ";
 
 absl::Status DamagedMemory() {
   return absl::DataLossError("what was remembered of a volume's row is cut off or damaged");
 }
 
-// The line that `text` begins with, which is taken from it; "" where there is none.
-std::string_view TakeLine(std::string_view* text) {
-  const size_t end = text->find('\n');
-  if (end == std::string_view::npos) return {};
-  const std::string_view line = text->substr(0, end);
-  text->remove_prefix(end + 1);
-  return line;
-}
-
 }  // namespace
 
 std::string RememberedRow::Encode() const {
-  const std::string text = absl::StrCat(kRememberedBegin, kRememberedVersion, "\n", kRevisionBegin,
-                                        revision, "\n", row.Encode());
-  return text + CrcLine(text);
+  return Sealed(absl::StrCat(kRememberedBegin, kRememberedVersion, "\n", kRememberedRevision,
+                             revision, "\n", row.Encode()));
 }
 
 absl::StatusOr<RememberedRow> RememberedRow::Decode(std::string_view text) {
   std::string_view rest = text;
-  const std::string_view first = TakeLine(&rest);
-  int version = 0;
-  if (!first.starts_with(kRememberedBegin) ||
-      !absl::SimpleAtoi(runtime::ToAbsl(first.substr(sizeof(kRememberedBegin) - 1)), &version)) {
+  int64_t version = 0;
+  if (!NumberBehind(kRememberedBegin, TakeLine(&rest), &version)) {
     return absl::DataLossError("it is no row of a volume's map that was remembered");
   }
   if (version != kRememberedVersion) {
     return absl::FailedPreconditionError(absl::StrCat("a row is remembered in version ", version,
                                                       "; this build knows ", kRememberedVersion));
   }
-  const size_t crc_bytes = CrcLine("").size();
-  if (rest.size() < crc_bytes) return DamagedMemory();
-  const size_t crc_at = text.size() - crc_bytes;
-  if (text.substr(crc_at) != CrcLine(text.substr(0, crc_at))) return DamagedMemory();
-  rest.remove_suffix(crc_bytes);
-  const std::string_view second = TakeLine(&rest);
+  const std::optional<std::string_view> sealed = Unsealed(text);
+  if (!sealed.has_value()) return DamagedMemory();
+  rest = *sealed;
+  TakeLine(&rest);
   RememberedRow remembered;
-  if (!second.starts_with(kRevisionBegin) ||
-      !absl::SimpleAtoi(runtime::ToAbsl(second.substr(sizeof(kRevisionBegin) - 1)),
-                        &remembered.revision)) {
+  if (!NumberBehind(kRememberedRevision, TakeLine(&rest), &remembered.revision)) {
     return DamagedMemory();
   }
   ABACUS_ASSIGN_OR_RETURN(remembered.row, VolumeRow::Decode(rest));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -140,3 +141,28 @@ absl::StatusOr<VolumeRow> VolumeRow::Decode(std::string_view text) {
 }
 
 }  // namespace abacus::objfs
+
+namespace abacus::runtime {
+
+namespace {
+std::string TextOf(const objfs::VolumeRow& row) {
+  return row.servers.empty() ? std::string() : row.Encode();
+}
+}  // namespace
+
+void Codec<objfs::VolumeRow>::Encode(Writer& w, const objfs::VolumeRow& v) {
+  w.PutString(TextOf(v));
+}
+
+void Codec<objfs::VolumeRow>::Decode(Reader& r, objfs::VolumeRow& v) {
+  v = objfs::VolumeRow();
+  const std::string_view text = r.TakeView();
+  if (text.empty()) return;
+  absl::StatusOr<objfs::VolumeRow> row = objfs::VolumeRow::Decode(text);
+  if (!row.ok()) return r.Fail("a volume's row does not parse");
+  v = *std::move(row);
+}
+
+size_t Codec<objfs::VolumeRow>::Bytes(const objfs::VolumeRow& v) { return TextOf(v).size(); }
+
+}  // namespace abacus::runtime

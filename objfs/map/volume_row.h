@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "runtime/base/codec.h"
 
 namespace abacus::objfs {
 
@@ -53,5 +54,19 @@ struct VolumeRow {
 };
 
 }  // namespace abacus::objfs
+
+namespace abacus::runtime {
+
+// As its text, so that no row comes from another server that makes no sense. One without servers is
+// none, and comes as one that was just made.
+template <>
+struct Codec<objfs::VolumeRow> {
+  static void Encode(Writer& w, const objfs::VolumeRow& v);
+  static void Decode(Reader& r, objfs::VolumeRow& v);
+  static size_t Bytes(const objfs::VolumeRow& v);
+  static std::string Name() { return "s"; }
+};
+
+}  // namespace abacus::runtime
 
 #endif  // ABACUS_OBJFS_MAP_VOLUME_ROW_H_

@@ -1,10 +1,12 @@
 #include "objfs/map/volume_row.h"
 
 #include <string>
+#include <utility>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "objfs/volume/server_list.h"
+#include "runtime/base/codec.h"
 
 namespace abacus::objfs {
 namespace {
@@ -24,6 +26,20 @@ TEST(VolumeRowTest, TheTextIsThatOfVersionOne) {
             "abacus volume map 1\nkey 0000000000000abc\nepoch 7\nprimary 1\ncopy 0 behind\n"
             "copy 1 current\nserver 127.0.0.1:7070\nserver s2:7070\nserver s3:7070\nend\n");
   EXPECT_EQ(*VolumeRow::Decode(SampleRow().Encode()), SampleRow());
+}
+
+TEST(VolumeRowTest, TravelsAsItsTextAndComesAsNoRowThatMakesNoSense) {
+  runtime::Writer writer;
+  runtime::Encode(writer, SampleRow());
+  runtime::Encode(writer, VolumeRow());
+  writer.PutString("abacus volume map 1\nkey 0000000000000abc\nepoch 7\nprimary 9\nend\n");
+  const runtime::Payload payload = std::move(writer).Finish();
+  runtime::Reader reader(payload);
+  EXPECT_EQ(runtime::Decoded<VolumeRow>(reader), SampleRow());
+  EXPECT_EQ(runtime::Decoded<VolumeRow>(reader), VolumeRow());
+  EXPECT_TRUE(reader.ok());
+  EXPECT_EQ(runtime::Decoded<VolumeRow>(reader), VolumeRow());
+  EXPECT_FALSE(reader.ok());
 }
 
 TEST(VolumeRowTest, APlaceThatKeptMetadataOnceKeepsItNeverAgain) {

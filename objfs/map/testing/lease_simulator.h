@@ -17,7 +17,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "objfs/map/kept_map.h"
 #include "objfs/map/lease_core_inl.h"
+#include "objfs/store/model_disk.h"
 #include "objfs/volume/restore_plan.h"
 #include "runtime/testing/sim_random.h"
 
@@ -35,6 +37,14 @@ struct LeaseStats {
   uint64_t moved = 0;               // copies, to another server
   uint64_t told = 0;                // to a client, for how long nobody else will serve
   uint64_t lost = 0, restored = 0;  // rows, by the map
+  uint64_t map_restarts = 0;
+};
+
+// What the map of a simulated volume is.
+enum class SimulatedMap : uint8_t {
+  kSteady,     // is away now and then, and forgets nothing
+  kLosesRows,  // and is begun anew now and then; its row is put back when all servers answer
+  kKept,       // a KeptMap on a disk: its server dies, with or without its power, and comes back
 };
 
 template <typename Policy>
@@ -45,9 +55,8 @@ class LeaseWorld {
     uint64_t steps = 0;
   };
 
-  // `loses_rows`: the map is begun anew now and then, and its row put back when all servers answer.
-  LeaseWorld(uint64_t seed, LeaseStats* stats, bool loses_rows = false)
-      : random_(seed), stats_(stats), loses_rows_(loses_rows) {
+  LeaseWorld(uint64_t seed, LeaseStats* stats, SimulatedMap kind = SimulatedMap::kSteady)
+      : random_(seed), stats_(stats), kind_(kind) {
     map_.clock = Clock(random_);
     client_.clock = Clock(random_);
     row_.key = 1;
@@ -60,7 +69,8 @@ class LeaseWorld {
       nodes_[i].remembered = row_;
       Start(i);
     }
-    if (loses_rows_) After(0, [this] { Restore(); });
+    if (kind_ == SimulatedMap::kKept) MakeKeptMap();
+    if (kind_ == SimulatedMap::kLosesRows) After(0, [this] { Restore(); });
     for (uint32_t i = 0; i < nodes_.size(); ++i) After(0, [this, i] { Turn(i); });
     After(0, [this] { Trouble(); });
   }
@@ -152,7 +162,7 @@ class LeaseWorld {
     // Mostly of those that count.
     uint32_t i = static_cast<uint32_t>(random_.Below(nodes_.size()));
     if (!random_.Chance(100)) i = row_.copies[random_.Below(row_.copies.size())].place;
-    switch (random_.Below(loses_rows_ ? 10 : 8)) {
+    switch (random_.Below(kind_ == SimulatedMap::kSteady ? 8 : 10)) {
       case 0:
       case 1:
         if (nodes_[i].core) {
@@ -184,7 +194,11 @@ class LeaseWorld {
         FailToOpen(i);
         break;
       default:
-        LoseRow();
+        if (kind_ == SimulatedMap::kKept) {
+          KillMap();
+        } else {
+          LoseRow();
+        }
     }
     loss_permille_ = random_.Chance(300) ? 250 : 20;
     After(random_.Between(kSecond / 2, 7 * kSecond), [this] { Trouble(); });
@@ -258,6 +272,10 @@ class LeaseWorld {
     calm_ = true;
     cut_.reset();
     loss_permille_ = 0;
+    if (kind_ == SimulatedMap::kKept) {
+      EndMap();
+      StartMap();
+    }
     MapReturns();
     for (uint32_t i = 0; i < nodes_.size(); ++i) {
       if (!nodes_[i].core) Start(i);
@@ -407,6 +425,7 @@ class LeaseWorld {
     if (!Lost()) After(Delay(), [answer, reply] { answer(reply); });
   }
   MapAnswer Serve(const MapCall& call) {
+    if (kind_ == SimulatedMap::kKept) return ServeKept(call);
     const int64_t now = map_.clock.At(now_);
     const auto alive = [&](uint64_t lease) {
       const auto found = map_.leases.find(lease);
@@ -457,6 +476,57 @@ class LeaseWorld {
     return answer;
   }
 
+  // -- a KeptMap ----------------------------------------------------------------------------------
+
+  MapAnswer ServeKept(const MapCall& call) {
+    if (kept_ == nullptr) return MapAnswer();
+    const absl::StatusOr<MapAnswer> answer = kept_->Call(call);
+    if (!answer.ok()) return MapAnswer();
+    const bool changes = call.kind == MapCall::Kind::kTake || call.kind == MapCall::Kind::kSet;
+    if (changes && answer->state == MapAnswer::State::kDone) row_ = call.row;
+    return *answer;
+  }
+  void OpenKeptMap() {
+    kept_ = std::make_unique<KeptMap>(map_disk_, "map", [this] { return map_.clock.At(now_); });
+  }
+  void MakeKeptMap() {
+    map_disk_ = std::make_shared<PowerCutDisk>();
+    OpenKeptMap();
+    if (!kept_->Create(row_).ok()) broken_ = "the map cannot be made";
+  }
+  // At some call to its disk, as a change makes, or between changes.
+  void KillMap() {
+    map_disk_->CutPowerAfter(random_.Below(7));
+    After(random_.Between(0, 3 * kSecond), [this] {
+      if (!calm_) EndMap();
+      After(random_.Between(0, 8 * kSecond), [this] { StartMap(); });
+    });
+  }
+  void EndMap() {
+    kept_.reset();
+    ++map_.life;
+    map_.waiting.clear();
+  }
+  void StartMap() {
+    if (kept_ != nullptr) return;
+    // Only what was synced is there for sure, or, where the power has not gone, all.
+    if (random_.Chance(500)) {
+      map_disk_->CutPower();
+      map_disk_->PowerOn(random_.Next());
+    } else {
+      map_disk_->PowerOnAsOf(map_disk_->Calls());
+    }
+    OpenKeptMap();
+    ++stats_->map_restarts;
+    // As a server does when it starts; and a change that was not answered may have been made.
+    const absl::StatusOr<MapAnswer> read = kept_->Call({.kind = MapCall::Kind::kRead});
+    if (read.ok()) {
+      row_ = read->reading.row;
+    } else {
+      broken_ = absl::StrCat("the map cannot be read: ", read.status().message());
+    }
+  }
+
   // -- what must hold -----------------------------------------------------------------------------
 
   void NoteEpoch(Node& node) {
@@ -493,13 +563,15 @@ class LeaseWorld {
 
   runtime::sim::SimRandom random_;
   LeaseStats* const stats_;
-  const bool loses_rows_;
+  const SimulatedMap kind_;
   int64_t now_ = 0;
   uint64_t event_ = 0, life_ = 0, calls_ = 0, values_ = 0;
   std::map<std::pair<int64_t, uint64_t>, std::function<void()>> events_;
   std::array<Node, 3> nodes_;
   VolumeRow row_;
   Map map_;
+  std::shared_ptr<PowerCutDisk> map_disk_;  // of a KeptMap, as the next
+  std::unique_ptr<KeptMap> kept_;           // null: its server is down
   Client client_;
   bool calm_ = false;
   uint32_t loss_permille_ = 20;
