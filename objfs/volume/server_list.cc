@@ -44,6 +44,14 @@ std::string ServersText(const std::vector<std::string>& servers) {
   return absl::StrJoin(there, ", ");
 }
 
+bool IsServerAddress(const std::string& address) {
+  const size_t colon = address.rfind(':');
+  uint32_t port = 0;
+  return colon != std::string::npos && colon > 0 &&
+         address.find_first_of(" \t\r\n,/") == std::string::npos &&
+         absl::SimpleAtoi(address.substr(colon + 1), &port) && port > 0 && port <= 65535;
+}
+
 absl::Status CheckServers(const std::vector<std::string>& servers, bool vacancies) {
   const auto vacant = vacancies ? std::count_if(servers.begin(), servers.end(), IsVacant) : 0;
   const size_t count = servers.size() - static_cast<size_t>(vacant);
@@ -55,11 +63,7 @@ absl::Status CheckServers(const std::vector<std::string>& servers, bool vacancie
   std::set<std::string> seen;
   for (const std::string& server : servers) {
     if (vacancies && IsVacant(server)) continue;
-    const size_t colon = server.rfind(':');
-    uint32_t port = 0;
-    if (colon == std::string::npos || colon == 0 ||
-        server.find_first_of(" \t\r\n,/") != std::string::npos ||
-        !absl::SimpleAtoi(server.substr(colon + 1), &port) || port == 0 || port > 65535) {
+    if (!IsServerAddress(server)) {
       return absl::InvalidArgumentError(
           absl::StrCat("'", server, "' is no server's address: HOST:PORT"));
     }
@@ -115,11 +119,15 @@ absl::Status SaveDurably(const std::string& path, const std::string& text) {
   return RenameDurably(temporary, path);
 }
 
+absl::Status SyncNames(const std::string& directory) {
+  return Synced(directory, O_RDONLY | O_DIRECTORY);
+}
+
 absl::Status RenameDurably(const std::string& from, const std::string& to) {
   std::error_code error;
   std::filesystem::rename(from, to, error);
   if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot write ", to));
-  return Synced(std::filesystem::path(to).parent_path().string(), O_RDONLY | O_DIRECTORY);
+  return SyncNames(std::filesystem::path(to).parent_path().string());
 }
 
 absl::StatusOr<std::optional<ServerList>> ServerList::Load(const std::string& path) {

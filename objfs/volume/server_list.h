@@ -37,6 +37,8 @@ struct ServerList {
   friend bool operator==(const ServerList&, const ServerList&) = default;
 };
 
+// HOST:PORT, as servers are named.
+bool IsServerAddress(const std::string& address);
 // Whether a volume can be over these servers. Errors: kInvalidArgument.
 // `vacancies`: places may be vacant.
 absl::Status CheckServers(const std::vector<std::string>& servers, bool vacancies = false);
@@ -47,6 +49,8 @@ bool HasVacancy(const std::vector<std::string>& servers);
 
 // A small file, durable when it returns; a crash leaves the old one or this one.
 absl::Status SaveDurably(const std::string& path, const std::string& text);
+// The names of the files in a directory are durable when it returns.
+absl::Status SyncNames(const std::string& directory);
 // Within one directory; durable when it returns, and a crash leaves it done or not. What has that
 // name already is replaced, where it is no directory with something in it.
 absl::Status RenameDurably(const std::string& from, const std::string& to);

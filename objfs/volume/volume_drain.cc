@@ -28,7 +28,7 @@ constexpr uint64_t kFilesLookedAtOnce = 1000;
 absl::Status KeepsTheNames(const std::string& server, const std::string& name) {
   return absl::FailedPreconditionError(
       absl::StrCat("server ", server, " alone has the names and inodes of ", VolumeText(name),
-                   ", and cannot leave it: only of a volume with a map in etcd and a second copy "
+                   ", and cannot leave it: only of a volume with a map elsewhere and a second copy "
                    "of them that is current (--map, --metadata-copies 2) can it"));
 }
 
@@ -87,15 +87,10 @@ absl::Status VolumeSet::MoveCopy(const std::string& name, const std::string& bef
   if (known.mapped == nullptr) return from == 0 ? KeepsTheNames(before, name) : absl::OkStatus();
   if (!row.IsCopy(from)) return absl::OkStatus();
   if (row.primary == from) return KeepsTheNames(before, name);
-  std::vector<uint32_t> places = row.FreshPlaces();
+  std::vector<uint32_t> places = known.mapped->place().PlacesForNames(row);
   std::stable_partition(places.begin(), places.end(),
                         [&](uint32_t place) { return all[place] == preferred; });
-  if (places.empty()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("all other servers of ", VolumeText(name),
-                     " keep its names and inodes, or did once: add one ",
-                     "first, abacus volume add-server ", PlaceOfShard(name).volume, " HOST:PORT"));
-  }
+  if (places.empty()) return NobodyLeftForNames(name);
   ABACUS_ASSIGN_OR_RETURN(const uint32_t to, KeepCopyAnywhere(*known.mapped, name, places, all));
   // What was kept for a change that did not come is in no row, and does nothing.
   ABACUS_RETURN_IF_ERROR(known.mapped->keeper().Edit([&](VolumeRow& edited) -> absl::Status {

@@ -1,5 +1,6 @@
 // VolumeSet: volumes whose map is elsewhere, so that they outlive each of their servers.
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <functional>
@@ -32,6 +33,33 @@ struct PrimaryOnDisk {
 
 // How long a volume that was just made may take to be open.
 constexpr std::chrono::seconds kOpenPatience{10};
+
+// Whether there are servers for so many copies of the names and inodes, and those that are to keep
+// them can.
+absl::Status CheckCopies(const NewVolume& volume) {
+  const std::vector<std::string>& servers = volume.servers;
+  const uint64_t copies = volume.metadata_copies;
+  if (copies < 1 || copies > VolumeSet::kMetadataCopiesMax || copies > servers.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a volume over ", servers.size(), " servers has 1 to ",
+                     std::min<uint64_t>(VolumeSet::kMetadataCopiesMax, servers.size()),
+                     " copies of its metadata, not ", copies));
+  }
+  const std::string keeper = MapServerOf(volume.map_url);
+  const auto found = std::find(servers.begin(), servers.end(), keeper);
+  if (found == servers.end()) return absl::OkStatus();
+  if (copies == servers.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        copies, " copies of the names and inodes of ", VolumeText(volume.name),
+        " need one server more than ", ServersText(servers), ": ", keeper,
+        ", which keeps its map, keeps none of them, so that the others go on when it dies"));
+  }
+  if (static_cast<uint64_t>(found - servers.begin()) >= copies) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("server ", keeper, " keeps the map of ", VolumeText(volume.name),
+                   ", and cannot be among the first ", copies,
+                   " of its servers, which keep its names and inodes"));
+}
 
 absl::Status NoMaps() {
   return absl::FailedPreconditionError(
@@ -122,16 +150,12 @@ absl::Status VolumeSet::CreateMapped(const NewVolume& volume) {
   const std::vector<std::string>& servers = volume.servers;
   const uint64_t copies = volume.metadata_copies;
   ABACUS_RETURN_IF_ERROR(CheckServers(servers));
-  if (copies < 1 || copies > kMetadataCopiesMax || copies > servers.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a volume over ", servers.size(), " servers has 1 to ",
-                     std::min<uint64_t>(kMetadataCopiesMax, servers.size()),
-                     " copies of its metadata, not ", copies));
-  }
+  ABACUS_RETURN_IF_ERROR(CheckCopies(volume));
   if (host_.find_set == nullptr || host_.open_map == nullptr) return NoMaps();
   const uint64_t key = NewVolumeKey();
   ABACUS_ASSIGN_OR_RETURN(const auto map, host_.open_map(volume.map_url, name, key));
   ABACUS_ASSIGN_OR_RETURN(const std::vector<Ref<VolumeSet>> all, MeetAll(servers));
+  ABACUS_RETURN_IF_ERROR(CheckKeeper(volume, all));
   const Turns::Turn turn(names_, kTheMapsTurn + 1);  // KeepCopy() takes the other one
   VolumeRow row{.key = key, .epoch = 1, .primary = 0, .servers = servers, .copies = {}};
   for (uint32_t i = 0; i < copies; ++i) row.copies.push_back({i, i == 0});
@@ -156,6 +180,21 @@ absl::Status VolumeSet::CreateMapped(const NewVolume& volume) {
   }
   map->Remove().IgnoreError();
   return made;
+}
+
+absl::Status VolumeSet::CheckKeeper(const NewVolume& volume,
+                                    const std::vector<Ref<VolumeSet>>& all) {
+  const std::string address = MapServerOf(volume.map_url);
+  if (address.empty()) return absl::OkStatus();
+  ABACUS_ASSIGN_OR_RETURN(const Ref<VolumeSet> keeper, MeetAny(address));
+  for (size_t i = 0; i < volume.metadata_copies; ++i) {
+    if (!(all[i].rid() == keeper.rid())) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("server ", volume.servers[i], " is ", address, ", which keeps the map of ",
+                     VolumeText(volume.name), ", by another address: it keeps no names and inodes ",
+                     "of it, so that the others go on when it dies"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status VolumeSet::KeepCopy(const std::string& name, uint64_t quota_bytes,

@@ -191,7 +191,7 @@ void VolumeSet::Reach(const std::string& server) {
   if (!IsVacant(server)) host_.reach(server);
 }
 
-absl::StatusOr<Ref<VolumeSet>> VolumeSet::Meet(const std::string& address) {
+absl::StatusOr<Ref<VolumeSet>> VolumeSet::MeetAny(const std::string& address) {
   host_.reach(address);
   const auto end = std::chrono::steady_clock::now() + kPatience;
   absl::StatusOr<Ref<VolumeSet>> other = host_.find_set(address);
@@ -199,6 +199,11 @@ absl::StatusOr<Ref<VolumeSet>> VolumeSet::Meet(const std::string& address) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     other = host_.find_set(address);
   }
+  return other;
+}
+
+absl::StatusOr<Ref<VolumeSet>> VolumeSet::Meet(const std::string& address) {
+  absl::StatusOr<Ref<VolumeSet>> other = MeetAny(address);
   if (!other.ok() || !(other->rid() == SelfRef<VolumeSet>().rid())) return other;
   return absl::InvalidArgumentError(
       absl::StrCat("server ", address, " is the one that is asked, which is the first"));
@@ -213,6 +218,13 @@ absl::StatusOr<std::vector<Ref<VolumeSet>>> VolumeSet::MeetAll(
     all.push_back(std::move(other));
   }
   return all;
+}
+
+absl::Status VolumeSet::NobodyLeftForNames(const std::string& name) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("all other servers of ", VolumeText(name), " keep its names and inodes, or did ",
+                   "once, or keep its map: add one first, abacus volume add-server ",
+                   PlaceOfShard(name).volume, " HOST:PORT"));
 }
 
 // A server that keeps the volume's names and inodes is to be replaced.
@@ -235,10 +247,9 @@ absl::Status VolumeSet::CheckCopyCanGo(const std::string& name, const VolumeRow&
         ", and is in use. Stop it first; once the volume's status calls it behind, it ",
         "can be replaced"));
   }
-  if (!row.FreshPlaces().empty()) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      "all other servers of ", VolumeText(name), " keep its names and inodes, or did ",
-      "once: add one first, abacus volume add-server ", PlaceOfShard(name).volume, " HOST:PORT"));
+  const std::shared_ptr<MappedVolume> mapped = FindMapped(name);
+  if (mapped != nullptr && !mapped->place().PlacesForNames(row).empty()) return absl::OkStatus();
+  return NobodyLeftForNames(name);
 }
 
 absl::StatusOr<std::vector<std::string>> VolumeSet::PlanServers(const std::string& name,
@@ -300,8 +311,9 @@ absl::Status VolumeSet::ChangeMapped(MappedVolume& mapped, const std::string& na
   }
   // Another of the volume's servers comes to keep its metadata: what is at the place of the lost
   // one may come back, and must not be taken for the new copy.
-  ABACUS_ASSIGN_OR_RETURN(const uint32_t to,
-                          KeepCopyAnywhere(mapped, name, known.FreshPlaces(), next));
+  ABACUS_ASSIGN_OR_RETURN(
+      const uint32_t to,
+      KeepCopyAnywhere(mapped, name, mapped.place().PlacesForNames(known), next));
   // What was kept for a change that did not come is in no row, and does nothing.
   return mapped.keeper().Edit([&](VolumeRow& row) -> absl::Status {
     if (row.servers == next && row.IsCopy(to)) return absl::OkStatus();

@@ -125,6 +125,7 @@ absl::StatusOr<std::unique_ptr<VolumeSet>> VolumeSet::Make(const std::string& di
     for (const std::string& server : list->servers) set->Reach(server);
   }
   if (error) return OsError(error, absl::StrCat("cannot read ", directory));
+  ABACUS_RETURN_IF_ERROR(set->OpenKeptMaps());
   ABACUS_RETURN_IF_ERROR(set->BeginAllMapped());
   return set;
 }

@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "objfs/atomicity/commit_link.h"
 #include "objfs/atomicity/commit_log.h"
+#include "objfs/map/kept_map.h"
 #include "objfs/map/map_place.h"
 #include "objfs/map/map_store.h"
 #include "objfs/spread/column_store.h"
@@ -45,8 +46,9 @@ struct NewVolume {
   // Over which its files may be spread, by the addresses by which they reach each other; the first
   // is the one that is asked. None: it stays on this one.
   std::vector<std::string> servers = {};
-  std::string map_url = {};         // of a map elsewhere; empty: it is at the first server
-  uint64_t metadata_copies = 1;     // with such a map: its first servers keep names and inodes
+  std::string map_url = {};  // of a map elsewhere; empty: it is at the first server
+  // With such a map: its first servers keep names and inodes. None of them keeps the map.
+  uint64_t metadata_copies = 1;
   std::string own_file_stack = {};  // VolumeInfo's
   uint32_t shards = 1;              // of the volume that it is one of
   uint64_t shards_number = 0;       // ShardState::volume, where there are several
@@ -72,6 +74,9 @@ struct NewVolume {
 // several of its servers keep a copy of its inodes, each in the directory NAME, and which of them
 // answers for it changes. Each of these has the file ".map-NAME" (map/map_place.h), in ".row-NAME"
 // the map's row as it has seen it last (map/remembered_row.h), and no ".servers-NAME".
+//
+// Such a map may be kept here, be this one of the volume's servers or not: in the file
+// ".kept-maps/NAME-KEY" (map/kept_map.h), which stays, and says so, when the volume is no more.
 //
 // A shard of a volume (shard.h) is a volume here like any other, and knows the others by the
 // servers that it has.
@@ -105,7 +110,8 @@ class VolumeSet final : public runtime::AnchoredObject {
     std::function<void(const runtime::Ref<CommitLog>&)> end_log;
     // Is told of wrong bytes on a disk, whenever they are met; empty: nobody is. May not block.
     std::function<void(const std::string& volume, const absl::Status& damage)> on_damage;
-    // The map of a volume at an address such as "etcd://HOST:PORT". Empty: there are none such.
+    // The map of a volume at an address such as "etcd://HOST:PORT" or "abacus://HOST:PORT". Empty:
+    // there are none such, nor is one kept here.
     std::function<absl::StatusOr<std::unique_ptr<MapStore>>(const std::string& url,
                                                             const std::string& name, uint64_t key)>
         open_map;
@@ -127,7 +133,8 @@ class VolumeSet final : public runtime::AnchoredObject {
   // meanwhile. Whether clients can build its stack, and it has servers enough for it, is for who
   // asks to know (CheckFileStack in fs/stack_rules.h).
   // Errors: kAlreadyExists. kInvalidArgument - fewer than two servers, or one twice; no address of
-  //         a map, or more copies than servers; it is no stack; it can be no such shard.
+  //         a map, or more copies than servers; one of those that are to keep copies keeps the map,
+  //         or too few are left besides; it is no stack; it can be no such shard.
   //         kUnavailable - a server or the map does not answer. Nothing was made.
   absl::Status Create(const NewVolume& volume);
   static constexpr uint64_t kMetadataCopiesMax = 2;
@@ -221,9 +228,20 @@ class VolumeSet final : public runtime::AnchoredObject {
   // primary, or has not opened it yet.
   absl::StatusOr<runtime::Ref<ReplicaStore>> Copy(const std::string& name, uint64_t key);
 
+  // -- asked by the servers of a volume whose map is kept here; `key` is the volume's ------------
+
+  // Errors: as KeptMap::Call(); kNotFound - this server keeps no map of that volume.
+  absl::StatusOr<MapAnswer> AskMap(const std::string& name, uint64_t key, const MapCall& call);
+  // Errors: as KeptMap::Create(). kInvalidArgument - a name, or another volume's row.
+  //         kFailedPrecondition - there is no server here.
+  absl::Status CreateMap(const std::string& name, uint64_t key, const VolumeRow& row);
+  // Errors: as KeptMap::Remove(). None is no error.
+  absl::Status RemoveMap(const std::string& name, uint64_t key);
+
   ABACUS_OBJECT(VolumeSet, "objfs.VolumeSet", 1, Create, Open, List, Delete, Servers, KeepColumns,
                 DropColumns, Columns, ChangeServer, Map, KeepCopy, DropCopy, Promise, Copy, LetGo,
-                HandOver, MoveCopy, RemoveServer, RestoreMap, Remembered)
+                HandOver, MoveCopy, RemoveServer, RestoreMap, Remembered, AskMap, CreateMap,
+                RemoveMap)
 
  private:
   // Volumes look for columns here while they end, which may be after their set has.
@@ -316,6 +334,17 @@ class VolumeSet final : public runtime::AnchoredObject {
   absl::Status BeginAllMapped();
   absl::Status BeginMapped(const std::string& name);
   std::shared_ptr<MappedVolume> FindMapped(const std::string& name);
+  absl::Status OpenKeptMaps();
+  absl::Status OpenKeptMapsDisk();
+  // REQUIRES: their disk is open.
+  std::shared_ptr<KeptMap> OpenKeptMap(const std::string& file);
+  // null: none is kept here.
+  std::shared_ptr<KeptMap> FindKeptMap(const std::string& name, uint64_t key);
+  // With the way out, where the file is damaged.
+  absl::Status OfKeptMap(const std::string& file, const absl::Status& answer) const;
+  // Names and inodes are to be where the map of the volume is not. `all`: its servers.
+  absl::Status CheckKeeper(const NewVolume& volume,
+                           const std::vector<runtime::Ref<VolumeSet>>& all);
   absl::Status DeleteMapped(MappedVolume& mapped, const std::string& name);
   // What is known here of a volume's servers.
   struct KnownServers {
@@ -347,6 +376,8 @@ class VolumeSet final : public runtime::AnchoredObject {
                                                        const VolumeRow& row,
                                                        const std::string& before,
                                                        const std::string& now, bool forced);
+  // No server can come to keep names and inodes; with the way out.
+  static absl::Status NobodyLeftForNames(const std::string& name);
   absl::Status CheckCopyCanGo(const std::string& name, const VolumeRow& row, uint32_t place);
   // In the row: the server at `before` is another one in `next`, and what it keeps of the metadata
   // is another's to keep.
@@ -368,6 +399,8 @@ class VolumeSet final : public runtime::AnchoredObject {
   FindCommitLog LogFinderOf(const std::string& name, uint64_t key, size_t own,
                             std::shared_ptr<const ServerAddresses> servers);
   // The set of a server that may just have been named, which is given time to answer.
+  absl::StatusOr<runtime::Ref<VolumeSet>> MeetAny(const std::string& address);
+  // The same, of another server than this one.
   absl::StatusOr<runtime::Ref<VolumeSet>> Meet(const std::string& address);
   // Those of a volume's servers, of which this one is the first.
   absl::StatusOr<std::vector<runtime::Ref<VolumeSet>>> MeetAll(
@@ -389,6 +422,9 @@ class VolumeSet final : public runtime::AnchoredObject {
   // Of the volumes that have several.
   std::map<std::string, std::shared_ptr<ServerAddresses>> servers_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, std::shared_ptr<MappedVolume>> mapped_ ABSL_GUARDED_BY(mutex_);
+  // Where maps are kept; null: none ever was. And they, by file.
+  std::shared_ptr<Disk> kept_maps_disk_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, std::shared_ptr<KeptMap>> kept_maps_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace abacus::objfs
