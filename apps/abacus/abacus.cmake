@@ -7,7 +7,7 @@ abacus_library(abacus_command
        abacus/fsck_online.cc abacus/fsck_report.cc abacus/local_store.cc
        abacus/interrupt.cc abacus/log_setup.cc abacus/map_health.cc abacus/mount_command.cc
        abacus/output.cc
-       abacus/monitor_of.cc abacus/repair_command.cc abacus/run_aggregate.cc
+       abacus/monitor_of.cc abacus/open_map.cc abacus/repair_command.cc abacus/run_aggregate.cc
        abacus/run_console.cc abacus/run_grep.cc abacus/run_word_count.cc abacus/scrub.cc
        abacus/serve.cc abacus/status.cc
        abacus/top.cc abacus/top_view.cc abacus/volume_command.cc abacus/volume_files.cc

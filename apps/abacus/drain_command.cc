@@ -16,9 +16,11 @@
 #include "absl/time/clock.h"
 #include "apps/abacus/client_node.h"
 #include "apps/abacus/commands.h"
+#include "apps/abacus/map_health.h"
 #include "apps/abacus/output.h"
 #include "apps/abacus/volumes.h"
 #include "apps/cli/progress.h"
+#include "objfs/map/map_place.h"
 #include "objfs/volume/shard.h"
 #include "runtime/base/status.h"
 
@@ -406,6 +408,12 @@ absl::Status DrainAll(runtime::Node& node, const VolumeOptions& options) {
   return WithEachShard(node, options.name, work);
 }
 
+// A map stays where it was made.
+bool KeepsTheMap(runtime::Node& node, const VolumeOptions& options) {
+  const auto map = MapOfVolume(node, options.name);
+  return map.ok() && objfs::MapServerOf(map->url) == options.before;
+}
+
 }  // namespace
 
 int DrainCommand(const VolumeOptions& options) {
@@ -413,6 +421,13 @@ int DrainCommand(const VolumeOptions& options) {
   if (!client.ok()) return Fail(client.status());
   const absl::Status status = DrainAll((*client)->node(), options);
   if (!status.ok()) return Fail(status);
+  if (KeepsTheMap((*client)->node(), options)) {
+    printf(
+        "%s keeps nothing of volume '%s' any more but its map, which stays there: while it is down "
+        "the map cannot change, and nobody takes over\n",
+        options.before.c_str(), options.name.c_str());
+    return kExitOk;
+  }
   printf(
       "%s keeps nothing of volume '%s' any more; once that is so of all volumes, it can be "
       "switched off\n",

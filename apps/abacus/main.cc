@@ -245,24 +245,27 @@ void CommandLine::AddVolumes() {
       ->type_name("HOST:PORT,...");
   create
       ->add_option("--map", volume_create_.map,
-                   "an etcd that keeps which servers the volume has, and which of them answers for "
-                   "it, so that another one can take over (--metadata-copies 2); without it, that "
-                   "is kept where the names and inodes are, and nobody takes over")
-      ->type_name("etcd://HOST:PORT,...");
+                   "what keeps which servers the volume has, and which of them answers for it, so "
+                   "that another one can take over (--metadata-copies 2): an etcd, or a server of "
+                   "this program, mostly one of --servers, which keeps no names and inodes of the "
+                   "volume then: with two copies there are three. Without it, that is kept where "
+                   "the names and inodes are, and nobody takes over")
+      ->type_name("etcd://HOST:PORT,... or abacus://HOST:PORT");
   create
       ->add_option(
           "--metadata-copies", volume_create_.metadata_copies,
-          "with --map: how many of the servers keep the names and inodes, or each shard of "
-          "them, 1 or 2; with 1, as without this, they are lost with their server")
+          "with --map: how many of the servers, the first that do not keep the map, keep the "
+          "names and inodes, or each shard of them, 1 or 2; with 1, as without this, they are "
+          "lost with their server")
       ->type_name("COUNT");
   create
       ->add_option(
           "--metadata-shards", volume_create_.metadata_shards,
-          "spread names and inodes over the first COUNT of --servers, 2 to 16, as shards "
-          "that stay. Each has an equal part of the quota, and one that is full has no more "
-          "room though others may. Directories in the volume's root, and where `setfattr "
-          "-n user.abacus.spread -v yes DIR` said so, go to the shard that a hash of their "
-          "name gives, everything else to that of its directory. While a shard is away, "
+          "spread names and inodes over the first COUNT of --servers that do not keep the map, "
+          "2 to 16, as shards that stay. Each has an equal part of the quota, and one that is full "
+          "has no more room though others may. Directories in the volume's root, and where "
+          "`setfattr -n user.abacus.spread -v yes DIR` said so, go to the shard that a hash of "
+          "their name gives, everything else to that of its directory. While a shard is away, "
           "mounts that are there go on with the rest, and nothing can be newly mounted, "
           "stored, fetched, searched, rebuilt or scrubbed; without --metadata-copies 2 it "
           "is away, or lost, with its server")

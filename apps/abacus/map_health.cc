@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "apps/abacus/volumes.h"
+#include "objfs/map/map_place.h"
 #include "objfs/volume/volume_set.h"
 #include "runtime/base/status.h"
 
@@ -15,6 +16,20 @@ using objfs::MapReport;
 
 bool IsCurrentAt(const MapReport& map, uint32_t place) {
   return std::count(map.current.begin(), map.current.end(), place) > 0;
+}
+
+std::string KindOfMap(const MapReport& map) {
+  if (map.url.empty()) return "embedded";
+  return objfs::MapServerOf(map.url).empty() ? "etcd" : "server";
+}
+
+// One that was drained may be taken for one that is not needed.
+std::string KeeperText(const MapReport& map) {
+  const std::string keeper = objfs::MapServerOf(map.url);
+  if (keeper.empty() || std::count(map.servers.begin(), map.servers.end(), keeper) > 0) return "";
+  return absl::StrCat("  ", keeper,
+                      " is none of the volume's servers, and keeps its map: while it ",
+                      "is down the map cannot change, and nobody takes over\n");
 }
 
 std::string AddressAt(const MapReport& map, uint64_t place) {
@@ -50,7 +65,7 @@ std::string MapText(const std::string& what, const MapReport& map) {
     return absl::StrCat(text, " has not been read yet: ", map.why, "\n");
   }
   absl::StrAppend(&text, ", epoch ", map.epoch, ", answered for by ", AddressAt(map, map.primary),
-                  "\n");
+                  "\n", KeeperText(map));
   for (const uint32_t place : map.copies) {
     absl::StrAppend(&text, "  names and inodes at ", AddressAt(map, place), ": ",
                     IsCurrentAt(map, place) ? "current" : "behind, cannot take over",
@@ -92,7 +107,7 @@ std::string MapJson(const MapReport& map) {
   for (const uint32_t place : map.copies) {
     copies.push_back({{"server", AddressAt(map, place)}, {"current", IsCurrentAt(map, place)}});
   }
-  return nlohmann::json{{"kind", map.url.empty() ? "embedded" : "etcd"},
+  return nlohmann::json{{"kind", KindOfMap(map)},
                         {"address", map.url},
                         {"reachable", map.reachable},
                         {"why", map.why},

@@ -48,6 +48,21 @@ TEST(MapHealthTest, WhatNobodyAnswersForIsNamed) {
   EXPECT_THAT(MapText(kShard, map), HasSubstr("nothing of shard 1 of volume 'home' is served"));
 }
 
+TEST(MapHealthTest, WhatKeepsTheMapIsTold) {
+  objfs::MapReport map = WithACopy();
+  EXPECT_EQ(nlohmann::json::parse(MapJson(map))["kind"], "etcd");
+  EXPECT_THAT(MapText(kShard, map), Not(HasSubstr("keeps its map")));
+  map.url = "abacus://c:1";
+  EXPECT_EQ(nlohmann::json::parse(MapJson(map))["kind"], "server");
+  EXPECT_THAT(MapText(kShard, map),
+              HasSubstr("c:1 is none of the volume's servers, and keeps its map"));
+  map.servers.push_back("c:1");
+  EXPECT_THAT(MapText(kShard, map), HasSubstr("map: abacus://c:1, epoch 7"));
+  EXPECT_THAT(MapText(kShard, map), Not(HasSubstr("keeps its map")));
+  map.url.clear();
+  EXPECT_EQ(nlohmann::json::parse(MapJson(map))["kind"], "embedded");
+}
+
 TEST(MapHealthTest, DamageOfNamesAndInodesIsInTheJson) {
   objfs::MapReport map = WithACopy();
   map.repaired_blocks = 3;

@@ -28,6 +28,7 @@
 #include "objfs/fs/stack_rules.h"
 #include "objfs/fuse/mount.h"
 #include "objfs/layer/stack.h"
+#include "objfs/map/map_place.h"
 #include "objfs/volume/shard.h"
 #include "runtime/base/byte_size.h"
 #include "runtime/base/status.h"
@@ -172,6 +173,23 @@ absl::Status ListVolumes(runtime::Node& node, const VolumeSets& sets, const std:
 
 // -- creation -------------------------------------------------------------------------------------
 
+// The servers in the order of a volume's places: the first of them keep its names and inodes, and
+// the one that keeps its map none of these.
+VolumeOptions WithTheMapsServerLast(const VolumeOptions& options) {
+  VolumeOptions ordered = options;
+  const std::string keeper = objfs::MapServerOf(options.map);
+  std::stable_partition(ordered.servers.begin(), ordered.servers.end(),
+                        [&](const std::string& server) { return server != keeper; });
+  return ordered;
+}
+
+// Of these, how many may keep names and inodes.
+size_t CountForNames(const VolumeOptions& options) {
+  const std::vector<std::string>& all = options.servers;
+  const std::string keeper = objfs::MapServerOf(options.map);
+  return all.size() - static_cast<size_t>(std::count(all.begin(), all.end(), keeper));
+}
+
 absl::Status CheckNewVolume(const VolumeOptions& options) {
   if (!options.stack.empty()) {
     ABACUS_RETURN_IF_ERROR(objfs::CheckFileStack(options.stack, Kinds(), options.servers.size()));
@@ -190,12 +208,13 @@ absl::Status CheckNewVolume(const VolumeOptions& options) {
     return absl::InvalidArgumentError(
         "--metadata-shards goes with --servers: each shard is at another one of them");
   }
-  if (shards >= 2 && shards <= objfs::kShardsMax && shards <= options.servers.size()) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "--metadata-shards takes 2 to ", objfs::kShardsMax, ", and at most one for each of the ",
-      options.servers.size(), " servers of --servers: ", shards, " was given"));
+  const size_t servers = CountForNames(options);
+  if (shards >= 2 && shards <= objfs::kShardsMax && shards <= servers) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--metadata-shards takes 2 to ", objfs::kShardsMax,
+                   ", and at most one for each of the ", servers, " servers of --servers",
+                   servers < options.servers.size() ? " that do not keep the map" : "", ": ",
+                   shards, " was given"));
 }
 
 // What a creation or deletion has left that was broken off would be taken for parts of a new
@@ -246,6 +265,19 @@ void TellWhetherKeptOnce(const VolumeOptions& options) {
       options.name.c_str(), example.c_str());
 }
 
+// Of one over more servers than two, which could outlive each of them.
+void TellWhoIsIrreplaceable(const VolumeOptions& options) {
+  if (options.servers.size() < 3 || !options.map.empty()) return;
+  const std::string what = options.metadata_shards.has_value()
+                               ? "each part of the names and inodes of volume '"
+                               : "names and inodes of volume '";
+  const std::string where = options.metadata_shards.has_value() ? "one server" : options.servers[0];
+  fprintf(stderr,
+          "%s%s' are at %s alone, and while that is down nobody serves them: a volume made with "
+          "--map abacus://%s --metadata-copies 2 goes on with another server\n",
+          what.c_str(), options.name.c_str(), where.c_str(), options.servers.back().c_str());
+}
+
 // Ties the shards of a new volume to each other, and to none of another volume of that name.
 uint64_t DrawShardsNumber() {
   std::random_device random;
@@ -254,11 +286,13 @@ uint64_t DrawShardsNumber() {
 }
 
 // Of a volume over several servers: each with another one of them first. `all`: what is the same of
-// all of them, by the volume's name, in the servers' order.
+// all of them, by the volume's name, in the servers' order, with the one that keeps the map last.
 objfs::NewVolume ShardOfNew(const objfs::NewVolume& all, uint32_t shard) {
   objfs::NewVolume one = all;
   one.name = objfs::ShardName(all.name, shard);
-  std::rotate(one.servers.begin(), one.servers.begin() + shard, one.servers.end());
+  const auto end =
+      std::find(one.servers.begin(), one.servers.end(), objfs::MapServerOf(all.map_url));
+  std::rotate(one.servers.begin(), one.servers.begin() + shard, end);
   return one;
 }
 
@@ -563,9 +597,10 @@ void PrintKinds() {
 
 }  // namespace
 
-int VolumeCommand(const VolumeOptions& options) {
-  if (auto status = CheckNoShard(options.name); !status.ok()) return Fail(status);
-  if (options.what == VolumeOptions::What::kDrain) return DrainCommand(options);
+int VolumeCommand(const VolumeOptions& asked) {
+  if (auto status = CheckNoShard(asked.name); !status.ok()) return Fail(status);
+  if (asked.what == VolumeOptions::What::kDrain) return DrainCommand(asked);
+  const VolumeOptions options = WithTheMapsServerLast(asked);
   ClientOptions joined = options.client;
   // The first of a volume's servers is the one that is asked to make it.
   if (!options.servers.empty()) joined.servers = {options.servers.front()};
@@ -578,6 +613,7 @@ int VolumeCommand(const VolumeOptions& options) {
     case VolumeOptions::What::kCreate:
       status = CreateVolume((*client)->node(), *volumes, options);
       if (status.ok()) TellWhetherKeptOnce(options);
+      if (status.ok()) TellWhoIsIrreplaceable(options);
       break;
     case VolumeOptions::What::kDelete:
       status = DeleteVolume((*client)->node(), *volumes, options.name);

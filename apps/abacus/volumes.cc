@@ -13,16 +13,18 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
-#include "apps/abacus/etcd_map.h"
+#include "apps/abacus/open_map.h"
 #include "objfs/atomicity/commit_log.h"
 #include "objfs/cache/cache_layer.h"
 #include "objfs/check/checker.h"
 #include "objfs/layer/probe_layer.h"
+#include "objfs/raid/alarm.h"
 #include "objfs/raid/mirror_layer.h"
 #include "objfs/raid/raid5_manager.h"
 #include "objfs/spread/column_servers.h"
 #include "objfs/spread/column_store.h"
 #include "objfs/spread/spread_layer.h"
+#include "objfs/volume/server_map.h"
 #include "objfs/volume/shard.h"
 #include "runtime/base/log_limit.h"
 #include "runtime/base/status.h"
@@ -172,8 +174,10 @@ void AddColumnHost(runtime::Node& node, const StandIns& stand_ins, VolumeSet::Ho
     ABACUS_ASSIGN_OR_RETURN(const runtime::Rid rid, node.LookupAt(address, kVolumesName));
     return node.binding().RefTo<VolumeSet>(rid);
   };
-  host->open_map = [](const std::string& url, const std::string& name, uint64_t key) {
-    return OpenEtcdMap(url, name, key);
+  const objfs::ServerMap::Host of_server{
+      .reach = host->reach, .find_set = host->find_set, .alarm = std::make_shared<objfs::Alarm>()};
+  host->open_map = [of_server](const std::string& url, const std::string& name, uint64_t key) {
+    return OpenMap(url, name, key, of_server);
   };
   runtime::BindingManager& binding = node.binding();
   host->adopt_copy = [&binding](std::unique_ptr<objfs::ReplicaStore> copy) {
