@@ -69,6 +69,11 @@ abacus_test(abacus_map_end_to_end_test
   DEPS abacus_command abacus_command_testing abacus_testing nlohmann_json::nlohmann_json
   NOASAN "not yet run whole with the address sanitizer since the mount keeps its open handles"
   LABELS serial TIMEOUT 300 SHARDS 2)
+abacus_test(abacus_server_map_end_to_end_test
+  SRCS abacus/server_map_end_to_end_test.cc
+  DEPS abacus_command_testing abacus_testing nlohmann_json::nlohmann_json
+  NOASAN "not yet run whole with the address sanitizer since the mount keeps its open handles"
+  LABELS serial TIMEOUT 300 SHARDS 3)
 abacus_test(abacus_failover_end_to_end_test
   SRCS abacus/failover_end_to_end_test.cc
   DEPS abacus_command_testing abacus_testing nlohmann_json::nlohmann_json
