@@ -7,11 +7,11 @@
 #include <chrono>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "etcd/v3/etcd.grpc.pb.h"
+#include "objfs/volume/server_list.h"
 #include "objfs/volume/shard.h"
 #include "runtime/base/status.h"
 
@@ -27,14 +27,6 @@ constexpr char kEtcdScheme[] = "etcd://";
 // Of one call to one member. Less than half of a lease: a member that hangs costs no lease where
 // another one answers.
 constexpr std::chrono::milliseconds kEtcdPatience{1000};
-
-bool IsAddress(const std::string& address) {
-  const size_t colon = address.rfind(':');
-  uint32_t port = 0;
-  return colon != std::string::npos && colon > 0 &&
-         address.find_first_of("/ \t\r\n") == std::string::npos &&
-         absl::SimpleAtoi(address.substr(colon + 1), &port) && port > 0 && port <= 65535;
-}
 
 grpc::ChannelArguments EtcdArguments() {
   grpc::ChannelArguments arguments;
@@ -233,7 +225,7 @@ absl::StatusOr<std::vector<std::string>> EtcdMembers(const std::string& url) {
   const size_t scheme = sizeof(kEtcdScheme) - 1;
   if (url.rfind(kEtcdScheme, 0) == 0) {
     std::vector<std::string> members = absl::StrSplit(url.substr(scheme), ',');
-    if (std::all_of(members.begin(), members.end(), IsAddress)) return members;
+    if (std::all_of(members.begin(), members.end(), objfs::IsServerAddress)) return members;
   }
   return absl::InvalidArgumentError(
       absl::StrCat("'", url, "' is no map of volumes: etcd://HOST:PORT[,HOST:PORT...]"));
