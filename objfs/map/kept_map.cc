@@ -167,12 +167,13 @@ absl::Status KeptMap::Save(const KeptRow& next) {
 
 // -- the map --------------------------------------------------------------------------------------
 
-MapReading KeptMap::Reading() const {
-  MapReading reading = kept_.reading;
-  if (reading.holder.empty() || leases_.contains(kept_.lease)) return reading;
-  reading.holder.clear();
-  reading.holder_revision = 0;
-  return reading;
+void KeptMap::Expire(int64_t now) {
+  std::erase_if(leases_, [&](const auto& lease) { return lease.second <= now; });
+  if (leases_.contains(kept_.lease)) return;
+  // In memory only. A later lease of the same number is another one.
+  kept_.lease = 0;
+  kept_.reading.holder.clear();
+  kept_.reading.holder_revision = 0;
 }
 
 absl::StatusOr<bool> KeptMap::Grant(uint64_t lease, int64_t now) {
@@ -188,8 +189,6 @@ absl::StatusOr<bool> KeptMap::Grant(uint64_t lease, int64_t now) {
 absl::StatusOr<bool> KeptMap::Swap(const MapCall& call) {
   const bool takes = call.kind == MapCall::Kind::kTake;
   KeptRow next = kept_;
-  next.reading = Reading();
-  if (next.reading.holder.empty()) next.lease = 0;
   const bool is_as_it_was = kept_.is_there && call.revision == next.reading.revision &&
                             (!takes || (call.holder_revision == next.reading.holder_revision &&
                                         leases_.contains(call.lease)));
@@ -209,7 +208,7 @@ absl::StatusOr<MapAnswer> KeptMap::Call(const MapCall& call) {
   MutexLock lock(mutex_);
   ABACUS_RETURN_IF_ERROR(Know());
   const int64_t now = now_ns_();
-  std::erase_if(leases_, [&](const auto& lease) { return lease.second <= now; });
+  Expire(now);
   absl::StatusOr<bool> done = true;
   switch (call.kind) {
     case MapCall::Kind::kRead:
@@ -231,7 +230,7 @@ absl::StatusOr<MapAnswer> KeptMap::Call(const MapCall& call) {
   }
   ABACUS_RETURN_IF_ERROR(done.status());
   if (!*done) return MapAnswer{.state = MapAnswer::State::kRefused, .reading = {}};
-  return MapAnswer{.state = MapAnswer::State::kDone, .reading = Reading()};
+  return MapAnswer{.state = MapAnswer::State::kDone, .reading = kept_.reading};
 }
 
 absl::Status KeptMap::Create(const VolumeRow& row) {

@@ -79,8 +79,8 @@ class KeptMap final : public MapStore {
   absl::Status WriteFile(const std::string& text) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Save(const KeptRow& next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status OfDisk(const char* what, const absl::Status& why) const;
-  // The row as it is to readers, without a holder whose lease is over.
-  MapReading Reading() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Leases that are over, and the row's holder with its own.
+  void Expire(int64_t now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<bool> Grant(uint64_t lease, int64_t now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<bool> Swap(const MapCall& call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -91,6 +91,7 @@ class KeptMap final : public MapStore {
 
   runtime::Mutex mutex_;  // held while the file is written: one change at a time
   Known known_ ABSL_GUARDED_BY(mutex_) = Known::kNothing;
+  // As in the file, but for a holder whose lease is over.
   KeptRow kept_ ABSL_GUARDED_BY(mutex_);
   std::map<uint64_t, int64_t> leases_ ABSL_GUARDED_BY(mutex_);  // until when
 };
