@@ -320,11 +320,17 @@ absl::Status ReplicatedStore::RepairBlock(ObjectId id, uint64_t block) {
 
 // The store takes only what the object had: where the copy is ahead, or behind, it is not that.
 absl::Status ReplicatedStore::RepairObject(ObjectId id) {
-  const std::optional<TableDigest> had = local_->DigestOfDamaged(id);
-  if (!had.has_value()) return local_->GetAttributes(id).status();
+  if (!local_->DigestOfDamaged(id).has_value()) return local_->GetAttributes(id).status();
   for (bool is_first : {true, false}) {
-    ABACUS_ASSIGN_OR_RETURN(const std::shared_ptr<ReplicaLink> link, LinkToRepairFrom());
-    const KeptObject kept{.table = [&] { return TableLike(*had, *link, id); },
+    // Whoever waited for others at this object goes by what is so then: a copy that hung is lost,
+    // and not asked by each of them once more.
+    std::shared_ptr<ReplicaLink> link;
+    const KeptObject kept{.table = [&]() -> absl::StatusOr<KeptTable> {
+                            ABACUS_ASSIGN_OR_RETURN(link, LinkToRepairFrom());
+                            const auto had = local_->DigestOfDamaged(id);
+                            if (had.has_value()) return TableLike(*had, *link, id);
+                            return absl::AbortedError("it is damaged no more, or was removed");
+                          },
                           .block = [&](uint64_t block) -> absl::StatusOr<std::string> {
                             ABACUS_ASSIGN_OR_RETURN(const Block bytes, link->ReadBlock(id, block));
                             return std::string(bytes.view());

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <functional>
+#include <latch>
 #include <memory>
 #include <optional>
 #include <span>
@@ -454,6 +455,37 @@ TEST_F(RepairTest, WhileTheCopyIsAwayADamagedTableIsAnErrorAndTheResyncMakesItWh
   ASSERT_TRUE(world_.AwaitCurrent()) << store().Report().why;
   EXPECT_EQ(store().Report().repaired_objects, 1u) << "nobody else has called it since";
   EXPECT_EQ(*ReadAll(), bytes_);
+}
+
+// As one that hangs: a call of it is over when it has lasted too long.
+TEST_F(RepairTest, WhoWaitedAtADamagedTableForACallThatWasLostDoesNotAskTheLostCopyToo) {
+  ASSERT_NO_FATAL_FAILURE(RotTable(0, {0, 1}));
+  constexpr int kCallers = 4;
+  std::latch over(1);
+  std::atomic<int> asked{0}, failed{0};
+  std::atomic<bool> is_gone{false};
+  world_.wire.fate = [&](uint64_t, std::string_view call) {
+    if (call == "describe") {
+      ++asked;
+      over.wait();
+      return Fate::kIsLost;
+    }
+    return is_gone ? Fate::kIsLost : Fate::kArrives;
+  };
+  std::vector<std::thread> callers;
+  for (int i = 0; i < kCallers; ++i) {
+    callers.emplace_back(
+        [&] { failed += absl::IsDataLoss(store().GetAttributes(id_).status()) ? 1 : 0; });
+  }
+  EXPECT_TRUE(SoonHolds([&] { return asked == 1; }));
+  is_gone = true;
+  EXPECT_TRUE(store().FlushAll().ok()) << "the copy is let go";
+  EXPECT_TRUE(SoonHolds([&] { return store().Report().link == ReplicationReport::Link::kAbsent; }));
+  over.count_down();
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_EQ(failed, kCallers);
+  EXPECT_EQ(asked, 1);
+  world_.KillPrimary();  // which uses the wire
 }
 
 TEST_F(RepairTest, WhereTheCopyHasLostABlockOfItTooADamagedTableStaysAnError) {
