@@ -150,7 +150,8 @@ absl::StatusOr<ReplicaState> ReplicaStore::Begin(uint64_t epoch, uint64_t sessio
     is_broken_ = true;
   }
   record.epoch = epoch;
-  record.was_primary = false;
+  // Whatever the map said of what was left here, this primary may have gone on without it.
+  if (std::exchange(record.was_primary, false)) record.is_whole = false;
   ABACUS_RETURN_IF_ERROR(SetRecord(record));
   MutexLock lock(mutex_);
   session_ = session;
@@ -174,6 +175,7 @@ absl::Status ReplicaStore::Retire(uint64_t epoch) {
   }
   if (status.ok() && epoch <= record.epoch) status = Superseded(epoch, record.epoch);
   record.epoch = epoch;
+  record.was_primary = false;  // in this epoch
   if (status.ok()) status = SetRecord(record);
   if (status.ok()) {
     // What it has beyond what was acknowledged is nobody's due.
@@ -184,6 +186,12 @@ absl::Status ReplicaStore::Retire(uint64_t epoch) {
   }
   users_.Open();
   return status;
+}
+
+void ReplicaStore::BelieveWhatWasLeft() {
+  MutexLock lock(mutex_);
+  // A session that begins at the same time has the last word.
+  if (record_.was_primary) record_.is_whole = true;
 }
 
 // -- changes --------------------------------------------------------------------------------------

@@ -56,6 +56,10 @@ class ReplicaStore final : public runtime::AnchoredObject {
   // Errors: kFailedPrecondition - not whole, or `epoch` is not above all that were seen; the copy
   //         goes on.
   absl::Status Retire(uint64_t epoch);
+  // The map calls this copy current, and another server the primary. What this server left when it
+  // was the primary itself is whole then: whoever began after it has given up, and acknowledged
+  // nothing. Does nothing where a primary has begun a session here since. Blocking: no.
+  void BelieveWhatWasLeft();
 
   // -- for anybody -------------------------------------------------------------------------------
 
@@ -101,7 +105,7 @@ class ReplicaStore final : public runtime::AnchoredObject {
   SharedGate users_;                         // exclusive: the store is closed
   Turns changes_;                            // one turn for all
   runtime::Mutex mutex_;
-  ReplicaRecord record_ ABSL_GUARDED_BY(mutex_);  // changed in the turn
+  ReplicaRecord record_ ABSL_GUARDED_BY(mutex_);  // changed in the turn; believed at any time
   uint64_t session_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t applied_ ABSL_GUARDED_BY(mutex_) = 0;
   bool is_broken_ ABSL_GUARDED_BY(mutex_) = true;  // until Begin()

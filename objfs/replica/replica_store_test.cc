@@ -292,6 +292,31 @@ TEST_F(ReplicaStoreTest, WhatAPrimaryLeftIsNoWholeCopyButCanBeServedFromAgain) {
   EXPECT_TRUE(absl::IsFailedPrecondition(OpenPrimaryStore(*disk_, 5, {}).status()));
 }
 
+// Where whoever took its place has given up.
+TEST_F(ReplicaStoreTest, WhatAPrimaryLeftTakesOverWhereTheMapBelievesItAndNobodyHasBegunSince) {
+  MakeWhole();
+  ASSERT_TRUE(copy_->Retire(2).ok());
+  copy_.reset();
+  ASSERT_TRUE(OpenPrimaryStore(*disk_, 2, {}).ok());
+  Open();
+  EXPECT_TRUE(absl::IsFailedPrecondition(copy_->Retire(4)));
+  copy_->BelieveWhatWasLeft();
+  EXPECT_TRUE(IsWhole());
+  EXPECT_TRUE(absl::IsPermissionDenied(copy_->Retire(2)));
+  ASSERT_TRUE(copy_->Retire(4).ok());
+  copy_.reset();
+  ASSERT_TRUE(OpenPrimaryStore(*disk_, 4, {}).ok());
+  Open();
+  copy_->BelieveWhatWasLeft();
+  ASSERT_TRUE(copy_->Begin(5, 1).ok());
+  EXPECT_FALSE(IsWhole()) << "this primary may have gone on without it";
+  copy_->BelieveWhatWasLeft();
+  EXPECT_FALSE(IsWhole());
+  CrashAndOpen();
+  copy_->BelieveWhatWasLeft();
+  EXPECT_FALSE(IsWhole());
+}
+
 TEST_F(ReplicaStoreTest, ADamagedObjectIsMadeAnewAndItsFilesSurviveAReplay) {
   MakeWhole();
   const std::string bytes(20'000, 'x');

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "objfs/replica/replica_link.h"
 #include "runtime/base/status.h"
 
 namespace abacus::objfs {
@@ -109,9 +110,12 @@ bool MappedVolume::Follow() {
     MutexLock lock(mutex_);
     opens_ = false;  // what comes after this is another time
   }
-  if (!is_primary && copy_here_ != nullptr) return remembered.ok();
+  if (!is_primary && copy_here_ != nullptr) {
+    BelieveRow(state.row);
+    return remembered.ok();
+  }
   absl::Status begun = remembered;
-  if (begun.ok()) begun = is_primary ? Begin(state.row) : BeginCopy();
+  if (begun.ok()) begun = is_primary ? Begin(state.row) : BeginCopy(state.row);
   if (begun.ok() || !is_primary) {
     failures_ = 0;
   } else {
@@ -132,32 +136,55 @@ bool MappedVolume::CheckStore(const VolumeRow& row) {
   if (begun < stands_after_) return false;
   // An object with a damaged table would be an error here, and keep the copy from being current.
   // What that has is believed, as a whole, only before anything is acknowledged without it
-  // (replica/README.md). Once in an epoch: where it does not take over, the rest is served.
+  // (replica/README.md). Once in an epoch: where it does not take over, the rest is served. The row
+  // calls it current also while its server is down, or its store cannot be opened.
   const std::optional<VolumeRow::Copy> other = OtherCopy(row, place_.place);
   const bool may_leave = other.has_value() && other->current && left_epoch_ != row.epoch;
   std::function<bool()> reads_on;
   if (may_leave) {
-    reads_on = [this, epoch = row.epoch, end = begun + host_.stays_out] {
-      if (std::chrono::steady_clock::now() >= end || keeper_->Get().row.epoch != epoch) {
-        return false;
-      }
-      MutexLock lock(mutex_);
-      return !stopping_;
+    reads_on = [this, epoch = row.epoch, end = begun + host_.reads_tables] {
+      return std::chrono::steady_clock::now() < end && IsStill(epoch);
     };
   }
   absl::Status checked = host_.check_store(reads_on);
   if (may_leave && absl::IsDataLoss(checked)) {
     left_epoch_ = row.epoch;
-    stands_after_ = std::chrono::steady_clock::now() + host_.stays_out;
-    checked = absl::DataLossError(absl::StrCat(
-        "what this server has of the volume is damaged (", checked.message(), "): server ",
-        row.servers[other->place], " has a current copy, is let take over, and repairs this one"));
+    const std::string& address = row.servers[other->place];
+    if (CopyCanTakeOver(address, row.epoch)) {
+      stands_after_ = std::chrono::steady_clock::now() + host_.stays_out;
+      checked = absl::DataLossError(absl::StrCat(
+          "what this server has of the volume is damaged (", checked.message(), "): server ",
+          address, " has a current copy, is let take over, and repairs this one"));
+    }
   }
+  if (!IsStill(row.epoch)) return false;  // it may have been broken off, and says nothing
   MutexLock lock(mutex_);
   opens_ = checked.ok();
   why_ = checked;
   changed_.SignalAll();
   return opens_;
+}
+
+bool MappedVolume::IsStill(uint64_t epoch) {
+  if (keeper_->Get().row.epoch != epoch) return false;
+  MutexLock lock(mutex_);
+  return !stopping_;
+}
+
+bool MappedVolume::CopyCanTakeOver(const std::string& address, uint64_t epoch) {
+  const auto end = std::chrono::steady_clock::now() + host_.asks_copy;
+  for (;;) {
+    absl::StatusOr<Ref<ReplicaStore>> copy = host_.find_copy(address);
+    if (copy.ok()) {
+      const absl::StatusOr<ReplicaState> state = LinkTo(*std::move(copy), kCopyPatience)->State();
+      if (state.ok() && state->is_whole) return true;
+    }
+    const auto due = std::chrono::steady_clock::now() + kRetry;
+    if (due >= end || !IsStill(epoch)) return false;
+    MutexLock lock(mutex_);
+    while (!stopping_ && changed_.WaitUntil(mutex_, due)) {
+    }
+  }
 }
 
 void MappedVolume::Failed(const VolumeRow& row) {
@@ -249,13 +276,20 @@ ReplicatedStore::Host MappedVolume::ReplicationHost(uint64_t epoch) {
   return host;
 }
 
-absl::Status MappedVolume::BeginCopy() {
+absl::Status MappedVolume::BeginCopy(const VolumeRow& row) {
   ABACUS_ASSIGN_OR_RETURN(std::unique_ptr<ReplicaStore> copy, host_.open_copy());
   copy_here_ = copy.get();
+  BelieveRow(row);
   Ref<ReplicaStore> adopted = host_.adopt_copy(std::move(copy));
   MutexLock lock(mutex_);
   copy_ = std::move(adopted);
   return absl::OkStatus();
+}
+
+// A primary that begins calls this copy behind, and makes it current by a session alone; before
+// that only one that yields does.
+void MappedVolume::BelieveRow(const VolumeRow& row) {
+  if (row.IsCurrent(place_.place)) copy_here_->BelieveWhatWasLeft();
 }
 
 absl::Status MappedVolume::EndCopy(uint64_t epoch) {

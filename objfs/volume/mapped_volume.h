@@ -84,6 +84,12 @@ class MappedVolume {
     // How long this server leaves it to the copies to take over from a store that cannot be opened,
     // or not all of it: one of them sees the lease end meanwhile.
     std::chrono::milliseconds stays_out{20'000};
+    // How long a primary that is started again reads tables at most: a copy that is there has taken
+    // over by then.
+    std::chrono::milliseconds reads_tables{8'000};
+    // How long it asks for the copy that it would leave a damaged store to: after a start the
+    // servers may not have met yet.
+    std::chrono::milliseconds asks_copy{5'000};
   };
 
   // `servers`: filled from the map's row.
@@ -114,9 +120,14 @@ class MappedVolume {
   absl::Status Begin(const VolumeRow& row);
   absl::Status OpenStore(const VolumeRow& row);
   void End();
-  absl::Status BeginCopy();
+  absl::Status BeginCopy(const VolumeRow& row);
+  void BelieveRow(const VolumeRow& row);  // what it says of the copy here
   // Of whom the row calls the primary, before it goes on as that. True: it could.
   bool CheckStore(const VolumeRow& row);
+  // The row is of that epoch still, and nobody waits for the worker to end.
+  bool IsStill(uint64_t epoch);
+  // Whether the server at the address has its copy open, whole. Asks again for a while.
+  bool CopyCanTakeOver(const std::string& address, uint64_t epoch);
   // The primary of the row cannot open its store: after some times others are to try.
   void Failed(const VolumeRow& row);
   // What is here may be served from here.
@@ -147,7 +158,7 @@ class MappedVolume {
   uint64_t store_epoch_ = 0;
   int failures_ = 0;  // to open the store in this epoch
   std::chrono::steady_clock::time_point stands_after_;
-  uint64_t left_epoch_ = 0;             // in which a damaged store was left to the copy
+  uint64_t left_epoch_ = 0;             // in which a damaged store was to be left to the copy
   std::shared_ptr<ObjectStore> store_;  // opened, and no volume on it yet
   ReplicaStore* copy_here_ = nullptr;   // as long as there is copy_
 

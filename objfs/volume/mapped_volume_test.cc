@@ -15,6 +15,7 @@
 #include "gtest/gtest.h"
 #include "objfs/map/testing/fake_map.h"
 #include "objfs/replica/replica_record.h"
+#include "objfs/replica/replica_store.h"
 #include "objfs/store/memory_disk.h"
 #include "objfs/store/names.h"
 #include "runtime/testing/cluster.h"
@@ -26,6 +27,15 @@ using runtime::MutexLock;
 using runtime::Ref;
 using runtime::testing::Eventually;
 using testing::FakeMap;
+
+runtime::testing::ClusterOptions OneNodeOfCopies() {
+  runtime::testing::ClusterOptions options;
+  options.nodes = 1;
+  options.types = [](size_t, runtime::testing::TestPoints&, runtime::ObjectTypes& types) {
+    types.Add<ReplicaStore>();
+  };
+  return options;
+}
 
 class MappedVolumeTest : public ::testing::Test {
  protected:
@@ -52,13 +62,25 @@ class MappedVolumeTest : public ::testing::Test {
       return std::shared_ptr<LocalObjectStore>(std::move(store));
     };
     host.stays_out = stays_out_;
+    host.reads_tables = reads_tables_;
+    host.asks_copy = asks_copy_;
     host.check_store = [this](const std::function<bool()>& reads_on) {
-      return passes_check_ ? absl::OkStatus() : CheckPrimaryStore(disk_, {}, reads_on);
+      return check_ ? check_(reads_on) : CheckPrimaryStore(disk_, {}, reads_on);
     };
-    host.open_copy = []() -> absl::StatusOr<std::unique_ptr<ReplicaStore>> {
-      return absl::UnavailableError("no copy here");
+    host.open_copy = [this]() -> absl::StatusOr<std::unique_ptr<ReplicaStore>> {
+      if (!opens_copy_) return absl::UnavailableError("no copy here");
+      return ReplicaStore::Open(std::shared_ptr<Disk>(std::shared_ptr<Disk>(), &disk_), {});
     };
-    host.find_copy = [](const std::string&) -> absl::StatusOr<Ref<ReplicaStore>> {
+    host.adopt_copy = [this](std::unique_ptr<ReplicaStore> copy) {
+      return cluster_[0].binding().Adopt(std::move(copy));
+    };
+    host.end_copy = [this](const Ref<ReplicaStore>& copy) {
+      cluster_[0].binding().Destroy(copy.rid()).IgnoreError();
+    };
+    host.find_copy = [this](const std::string&) -> absl::StatusOr<Ref<ReplicaStore>> {
+      ++asked_for_copy_;
+      MutexLock lock(mutex_);
+      if (other_) return other_;
       return absl::UnavailableError("there is no other server");
     };
     host.open_volume = [this](const std::shared_ptr<ObjectStore>& store, Volume::Options,
@@ -100,9 +122,33 @@ class MappedVolumeTest : public ::testing::Test {
     ASSERT_TRUE(table.ok()) << table.status();
     ASSERT_TRUE((*table)->Write(20, "rot").ok());
   }
-  void ExpectToServeTheRest() {
+  // The other server has opened its copy.
+  void BeginOther(bool is_whole) {
+    auto opened = ReplicaStore::Open(std::make_shared<MemoryDisk>(), {});
+    ASSERT_TRUE(opened.ok()) << opened.status();
+    if (is_whole) {
+      ASSERT_TRUE((*opened)->Begin(1, 1).ok());
+      const ReplicaBatch end{
+          .first = 1, .operations = {}, .flush = ReplicaFlush::kFinish, .ids = {}};
+      ASSERT_TRUE((*opened)->Apply(1, 1, end).ok());
+    }
+    Ref<ReplicaStore> adopted = cluster_[0].binding().Adopt(*std::move(opened));
+    MutexLock lock(mutex_);
+    other_ = std::move(adopted);
+  }
+  void ExpectToLeaveItToTheCopy() {
+    const VolumeRow before = Row();
+    std::string told;
+    ASSERT_TRUE(Eventually([&] {
+      told = std::string(mapped_->volume().status().message());
+      return told.find("b:1 has a current copy") != std::string::npos;
+    })) << told;
+    EXPECT_THAT(told, ::testing::HasSubstr("its table is damaged"));
+    EXPECT_EQ(Row(), before) << "the copy stays current, and can take over";
+  }
+  void ExpectToServeTheRest(uint64_t epoch = 2) {
     ASSERT_TRUE(Eventually([&] { return MayServe() != nullptr; }));
-    EXPECT_EQ(Row().epoch, 2u);
+    EXPECT_EQ(Row().epoch, epoch);
     const std::shared_ptr<ObjectStore> store = Store();
     ASSERT_TRUE(store != nullptr);
     EXPECT_EQ(store->GetAttributes(whole_)->blob, "whole");
@@ -114,9 +160,13 @@ class MappedVolumeTest : public ::testing::Test {
                           ::testing::UnitTest::GetInstance()->current_test_info()->name() + ".row";
   std::atomic<bool> opened_too_early_{false};
   MemoryDisk disk_;
-  bool passes_check_ = false;  // though it cannot be opened
-  std::chrono::milliseconds stays_out_{20'000};
+  runtime::testing::Cluster cluster_{OneNodeOfCopies()};
+  std::function<absl::Status(const std::function<bool()>& reads_on)> check_;  // empty: the real one
+  bool opens_copy_ = false;
+  std::chrono::milliseconds stays_out_{20'000}, reads_tables_{8'000}, asks_copy_{5'000};
+  std::atomic<int> checks_{0}, asked_for_copy_{0};
   runtime::Mutex mutex_;
+  Ref<ReplicaStore> other_ ABSL_GUARDED_BY(mutex_);
   std::function<bool()> may_serve_ ABSL_GUARDED_BY(mutex_);
   std::weak_ptr<ObjectStore> store_ ABSL_GUARDED_BY(mutex_);
   ObjectId whole_ = 0, damaged_ = 0;
@@ -155,7 +205,7 @@ TEST_F(MappedVolumeTest, WhoHasNothingToServeFromDoesNotGoOnAsThePrimary) {
 }
 
 TEST_F(MappedVolumeTest, APrimaryThatCannotOpenItsStoreMakesWayForTheCopy) {
-  passes_check_ = true;
+  check_ = [](const std::function<bool()>&) { return absl::OkStatus(); };
   Begin();
   ASSERT_TRUE(Eventually([&] { return Row().epoch == 2 && Row().IsCurrent(1); }));
   ASSERT_TRUE(Eventually([&] { return mapped_->keeper().Get().role == LeaseCore::Role::kCopy; }));
@@ -165,19 +215,85 @@ TEST_F(MappedVolumeTest, APrimaryThatCannotOpenItsStoreMakesWayForTheCopy) {
 
 TEST_F(MappedVolumeTest, WhoseTableIsDamagedLeavesItToTheCopyThatIsCurrent) {
   ASSERT_NO_FATAL_FAILURE(LeaveADamagedTable());
-  const VolumeRow before = Row();
+  ASSERT_NO_FATAL_FAILURE(BeginOther(/*is_whole=*/true));
   Begin();
-  std::string told;
-  ASSERT_TRUE(Eventually([&] {
-    told = std::string(mapped_->volume().status().message());
-    return told.find("its table is damaged") != std::string::npos;
-  })) << told;
-  EXPECT_THAT(told, ::testing::HasSubstr("b:1 has a current copy"));
-  EXPECT_EQ(Row(), before) << "the copy stays current, and can take over";
+  ASSERT_NO_FATAL_FAILURE(ExpectToLeaveItToTheCopy());
+}
+
+// The two have not met yet.
+TEST_F(MappedVolumeTest, WhoseTableIsDamagedAsksAgainForTheCopy) {
+  ASSERT_NO_FATAL_FAILURE(LeaveADamagedTable());
+  asks_copy_ = std::chrono::hours(1);
+  Begin();
+  ASSERT_TRUE(Eventually([&] { return asked_for_copy_ > 0; }));
+  ASSERT_NO_FATAL_FAILURE(BeginOther(/*is_whole=*/true));
+  ASSERT_NO_FATAL_FAILURE(ExpectToLeaveItToTheCopy());
+}
+
+// The row calls it current also where its server is down, or has a store that it cannot open.
+TEST_F(MappedVolumeTest, ADamagedTableIsNotLeftToACopyThatDoesNotAnswer) {
+  ASSERT_NO_FATAL_FAILURE(LeaveADamagedTable());
+  stays_out_ = std::chrono::hours(1);
+  asks_copy_ = std::chrono::milliseconds(0);
+  Begin();
+  ASSERT_NO_FATAL_FAILURE(ExpectToServeTheRest());
+}
+
+TEST_F(MappedVolumeTest, ADamagedTableIsNotLeftToACopyThatIsNotWhole) {
+  ASSERT_NO_FATAL_FAILURE(LeaveADamagedTable());
+  ASSERT_NO_FATAL_FAILURE(BeginOther(/*is_whole=*/false));
+  stays_out_ = std::chrono::hours(1);
+  asks_copy_ = std::chrono::milliseconds(0);
+  Begin();
+  ASSERT_NO_FATAL_FAILURE(ExpectToServeTheRest());
+}
+
+TEST_F(MappedVolumeTest, TablesAreReadForAWhileOnlyAndThenWhatIsThereIsServed) {
+  ASSERT_NO_FATAL_FAILURE(LeaveADamagedTable());
+  ASSERT_NO_FATAL_FAILURE(BeginOther(/*is_whole=*/true));
+  stays_out_ = std::chrono::hours(1);
+  reads_tables_ = std::chrono::milliseconds(0);
+  Begin();
+  ASSERT_NO_FATAL_FAILURE(ExpectToServeTheRest());
+}
+
+// As where the row was put back meanwhile.
+TEST_F(MappedVolumeTest, AReadingThatAnotherEpochBreaksOffSaysNothing) {
+  ASSERT_NO_FATAL_FAILURE(LeaveADamagedTable());
+  ASSERT_NO_FATAL_FAILURE(BeginOther(/*is_whole=*/true));
+  reads_tables_ = std::chrono::hours(1);
+  check_ = [this](const std::function<bool()>& reads_on) -> absl::Status {
+    if (++checks_ > 1) return CheckPrimaryStore(disk_, {}, reads_on);
+    {
+      MutexLock lock(map_->mutex);
+      map_->row.epoch = 5;
+      ++map_->revision;
+    }
+    EXPECT_TRUE(Eventually([&] { return !reads_on(); }));
+    return absl::OkStatus();
+  };
+  Begin();
+  ASSERT_TRUE(Eventually([&] { return Row().epoch >= 5; }));
+  ASSERT_NO_FATAL_FAILURE(ExpectToLeaveItToTheCopy());
+  EXPECT_EQ(Row().epoch, 5u);
+}
+
+// It made way, and the other server could not open its store after all.
+TEST_F(MappedVolumeTest, WhoWasThePrimaryServesAgainWhereTheNextOneHasYielded) {
+  ASSERT_NO_FATAL_FAILURE(LeaveADamagedTable());
+  opens_copy_ = true;
+  {
+    MutexLock lock(map_->mutex);
+    map_->row.epoch = 2;
+    map_->row.primary = 1;
+  }
+  Begin();
+  ASSERT_NO_FATAL_FAILURE(ExpectToServeTheRest(/*epoch=*/3));
 }
 
 TEST_F(MappedVolumeTest, WhereTheCopyDoesNotTakeOverAllButTheDamagedObjectIsServed) {
   ASSERT_NO_FATAL_FAILURE(LeaveADamagedTable());
+  ASSERT_NO_FATAL_FAILURE(BeginOther(/*is_whole=*/true));
   stays_out_ = std::chrono::milliseconds(200);
   Begin();
   ASSERT_NO_FATAL_FAILURE(ExpectToServeTheRest());
@@ -185,6 +301,7 @@ TEST_F(MappedVolumeTest, WhereTheCopyDoesNotTakeOverAllButTheDamagedObjectIsServ
 
 TEST_F(MappedVolumeTest, ADamagedTableIsNotLeftToACopyThatIsBehind) {
   ASSERT_NO_FATAL_FAILURE(LeaveADamagedTable());
+  ASSERT_NO_FATAL_FAILURE(BeginOther(/*is_whole=*/true));
   stays_out_ = std::chrono::hours(1);
   {
     MutexLock lock(map_->mutex);
