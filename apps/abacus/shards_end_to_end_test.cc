@@ -473,9 +473,8 @@ TEST_F(PlainShardsTest, WhatABrokenOffCreationLeftIsToldAndRemoved) {
   EXPECT_EQ(kept.code, 2);
   EXPECT_THAT(kept.err, HasSubstr(addresses_[0] + " does not answer"));
   EXPECT_THAT(LeftAt(1), ::testing::Contains("home~1"));
-  const std::string volumes = folder_.Path(DataOf(0)) + "/volumes";
-  ASSERT_GT(std::filesystem::remove_all(volumes + "/home"), 0u);
-  ASSERT_TRUE(std::filesystem::remove(volumes + "/.servers-home"));
+  // The columns and the list are there when the directory comes to be.
+  ASSERT_GT(std::filesystem::remove_all(folder_.Path(DataOf(0)) + "/volumes/home"), 0u);
   Restart(0);
   Outcome told;
   for (const char* shards : {"2", "3"}) {
@@ -488,9 +487,7 @@ TEST_F(PlainShardsTest, WhatABrokenOffCreationLeftIsToldAndRemoved) {
   EXPECT_THAT(Abacus({"volume", "status", "home"}).err,
               HasSubstr("there is no volume 'home', but"));
   // The other server may not have met the one that was started again yet.
-  const Outcome removed = Abacus({"volume", "delete", "home"});
-  EXPECT_TRUE(removed.code == 0 || absl::StrContains(removed.err, "has not removed its columns"))
-      << removed.err;
+  ExpectDeleted();
   const Outcome nothing = Abacus({"volume", "delete", "home"});
   EXPECT_EQ(nothing.code, 2);
   EXPECT_THAT(nothing.err, HasSubstr("there is no volume 'home'"));
@@ -515,14 +512,67 @@ TEST_F(PlainShardsTest, WhatAKilledDeletionLeftIsToldAndRemoved) {
     return absl::StrContains(told.err, "abacus volume delete home");
   })) << told.err;
   // They may not have met each other again yet.
-  const Outcome removed = Abacus({"volume", "delete", "home"});
-  EXPECT_TRUE(removed.code == 0 || absl::StrContains(removed.err, "has not removed its columns"))
-      << removed.err;
-  EXPECT_THAT(LeftAt(0), Not(::testing::Contains(".servers-home")));
-  EXPECT_THAT(LeftAt(1), Not(::testing::Contains(".servers-home~1")));
+  ExpectDeleted();
   const Outcome created = Create("3");
   EXPECT_EQ(created.code, 0) << created.err;
   EXPECT_EQ(ListedHome()["by_shard"].size(), 3u) << told_;
+}
+
+TEST_F(PlainShardsTest, WhatNoListTellsOfIsNamedWhereItIsAndIsInNobodysWayThen) {
+  ASSERT_EQ(Create("2").code, 0);
+  // As where its server's disk is a new one.
+  End(1, SIGTERM);
+  const std::string volumes = folder_.Path(DataOf(1)) + "/volumes";
+  ASSERT_GT(std::filesystem::remove_all(volumes + "/home~1"), 0u);
+  ASSERT_TRUE(std::filesystem::remove(volumes + "/.servers-home~1"));
+  Restart(1);
+  Outcome named;
+  ASSERT_TRUE(Eventually([&] {
+    named = Abacus({"volume", "delete", "home"});
+    if (absl::StrContains(named.err, ".servers-home")) return false;  // they have not met yet
+    return std::all_of(addresses_.begin(), addresses_.end(), [&](const std::string& address) {
+      return absl::StrContains(named.err, absl::StrCat("at ", address, " .columns-home~1-"));
+    });
+  })) << named.err;
+  EXPECT_EQ(named.code, 2);
+  for (size_t i = 0; i < kServers; ++i) {
+    EXPECT_THAT(LeftAt(i), ::testing::AllOf(Not(::testing::IsEmpty()),
+                                            ::testing::Each(HasSubstr(".columns-home~1-"))))
+        << i;
+  }
+  EXPECT_THAT(Abacus({"volume", "create", "home"}).err, HasSubstr("abacus volume delete home"));
+  for (size_t i = 0; i < kServers; ++i) {
+    for (const std::string& left : LeftAt(i)) {
+      std::filesystem::remove_all(absl::StrCat(folder_.Path(DataOf(i)), "/volumes/", left));
+    }
+  }
+  EXPECT_THAT(Abacus({"volume", "delete", "home"}).err, HasSubstr("there is no volume 'home'"));
+  EXPECT_EQ(Create("3").code, 0);
+  ExpectDeleted();
+}
+
+TEST_F(PlainShardsTest, AServerThatIsGoneForGoodIsInNobodysWayForEver) {
+  ASSERT_EQ(Create("2").code, 0);
+  End(2, SIGKILL);
+  const Outcome told = Abacus({"volume", "delete", "home"});
+  EXPECT_EQ(told.code, 2);
+  EXPECT_THAT(told.err, ::testing::AllOf(HasSubstr("remove .servers-home;"),
+                                         HasSubstr("remove .servers-home~1;")));
+  EXPECT_THAT(LeftAt(0), ::testing::ElementsAre(".servers-home"));
+  EXPECT_THAT(LeftAt(1), ::testing::ElementsAre(".servers-home~1"));
+  // Said again it is told again.
+  const Outcome again = Abacus({"volume", "delete", "home"});
+  EXPECT_EQ(again.code, 2);
+  EXPECT_THAT(again.err, HasSubstr("remove .servers-home;"));
+  for (size_t i = 0; i < 2; ++i) {
+    const std::string list = i == 0 ? "/.servers-home" : "/.servers-home~1";
+    ASSERT_TRUE(std::filesystem::remove(folder_.Path(DataOf(i)) + "/volumes" + list));
+  }
+  Outcome made;
+  EXPECT_TRUE(Eventually([&] {
+    made = Abacus({"volume", "create", "home", "--servers", Servers(2)});
+    return made.code == 0;
+  })) << made.err;
 }
 
 }  // namespace

@@ -413,16 +413,69 @@ absl::Status DeleteLeft(runtime::Node& node, const std::string& name) {
   return absl::NotFoundError(absl::StrCat("there is no volume '", name, "'"));
 }
 
-// `is_gone`: nobody can use it any more, whatever is left of it.
-absl::Status DeleteShard(runtime::Node& node, const std::string& name, bool* is_gone) {
+// What people are to remove of columns of these volumes and shards, which no list tells of; empty:
+// nothing. Asks the servers that these columns' lists name, where they answer.
+std::string LeftColumnsText(runtime::Node& node, std::set<std::string> names) {
+  const absl::StatusOr<VolumeSets> sets = VolumesOf(node);
+  if (!sets.ok()) return "";
+  // Not those that a server has, be it that it does not serve them now.
+  std::erase_if(names, [&](const std::string& name) {
+    return std::any_of(sets->begin(), sets->end(), [&](const auto& set) {
+      const absl::Status opened = set->Open(name).status();
+      return runtime::KindOf(opened) == runtime::ErrorKind::kNone && !HasNone(opened);
+    });
+  });
+  std::set<std::string> servers;
+  for (const auto& set : *sets) {
+    for (const std::string& name : names) {
+      const auto its = set->Servers(name);
+      if (its.ok()) servers.insert(its->begin(), its->end());
+    }
+  }
+  std::vector<std::string> left;
+  for (const std::string& server : servers) {
+    if (objfs::IsVacant(server)) continue;
+    const auto found = node.LookupAt(server, kVolumesName);
+    if (!found.ok()) continue;
+    const auto set = node.binding().RefTo<objfs::VolumeSet>(*found);
+    std::vector<std::string> files;
+    for (const std::string& name : names) {
+      const auto its = set->LeftColumns(name);
+      if (its.ok()) files.insert(files.end(), its->begin(), its->end());
+    }
+    if (!files.empty()) {
+      left.push_back(absl::StrCat("at ", server, " ", absl::StrJoin(files, " ")));
+    }
+  }
+  if (left.empty()) return "";
+  return absl::StrCat("columns are left (", absl::StrJoin(left, "; "),
+                      "), and no server that answers has their names and inodes: if these are not ",
+                      "to come back, remove the columns there, in the folder volumes of --data");
+}
+
+// Whether nobody can use it any more, whatever is left of it. kUnknown: who may have it does not
+// answer.
+enum class Gone { kNo, kYes, kUnknown };
+
+absl::Status DeleteShard(runtime::Node& node, const std::string& name, Gone* gone) {
   const auto set = FirstServerOf(node, name);
-  *is_gone = HasNone(set.status());
-  if (*is_gone) return DeleteLeft(node, name);
-  if (!set.ok()) return set.status();
+  if (!set.ok()) {
+    // Also where somebody does not answer: a server that has gone for good never does.
+    const absl::Status left = DeleteLeft(node, name);
+    const bool has_no_more = left.ok() || absl::IsNotFound(left);
+    if (HasNone(set.status())) {
+      *gone = has_no_more || absl::IsUnavailable(left) ? Gone::kYes : Gone::kNo;
+      return left;
+    }
+    *gone = Gone::kUnknown;
+    if (has_no_more) return set.status();
+    return absl::UnavailableError(absl::StrCat(set.status().message(), "; ", left.message()));
+  }
   const absl::Status deleted = (*set)->Delete(name);
   // Not where this server had none to delete any more: another one may have taken over meanwhile.
   const bool had_it = !absl::IsNotFound(deleted);
-  *is_gone = deleted.ok() || (had_it && HasNone((*set)->Open(name).status()));
+  const bool is_gone = deleted.ok() || (had_it && HasNone((*set)->Open(name).status()));
+  *gone = is_gone ? Gone::kYes : Gone::kNo;
   return deleted;
 }
 
@@ -433,25 +486,37 @@ absl::Status DeleteVolume(runtime::Node& node, const VolumeSets& sets, const std
   std::set<std::string> others;
   if (known.ok()) others.insert(known->begin() + 1, known->end());
   for (const std::string& other : OtherShardsAt(sets, name)) others.insert(other);
-  bool is_gone = false;
-  const absl::Status first = DeleteShard(node, name, &is_gone);
-  if (others.empty() || !is_gone) return first;
-  std::string left = first.ok() || absl::IsNotFound(first) ? "" : std::string(first.message());
+  Gone gone = Gone::kNo;
+  const absl::Status first = DeleteShard(node, name, &gone);
+  if (gone == Gone::kNo) return first;
+  if (gone == Gone::kUnknown) {
+    others.insert(name);
+    const std::string columns = LeftColumnsText(node, others);
+    if (columns.empty()) return first;
+    return absl::UnavailableError(absl::StrCat(first.message(), "; ", columns));
+  }
+  std::set<std::string> nobodys;  // of these there was nothing to be deleted
+  if (absl::IsNotFound(first)) nobodys.insert(name);
+  std::vector<std::string> left;
+  if (!first.ok() && !absl::IsNotFound(first)) left.push_back(std::string(first.message()));
   size_t deleted = 0;
   bool helps_again = false;  // to say this again
   for (const std::string& other : others) {
-    const absl::Status status = DeleteShard(node, other, &is_gone);
+    const absl::Status status = DeleteShard(node, other, &gone);
     if (status.ok()) ++deleted;
-    if (!is_gone) helps_again = true;
-    // Of one that was deleted while a server was away, columns are left there: that was told then.
-    if (status.ok() || absl::IsNotFound(status)) continue;
-    absl::StrAppend(&left, left.empty() ? "" : "; ", "shard ", objfs::PlaceOfShard(other).shard,
-                    ": ", status.message());
+    if (gone != Gone::kYes) helps_again = true;
+    const bool was_none = gone == Gone::kYes && absl::IsNotFound(status);
+    if (was_none || gone == Gone::kUnknown) nobodys.insert(other);
+    if (status.ok() || was_none) continue;
+    left.push_back(
+        absl::StrCat("shard ", objfs::PlaceOfShard(other).shard, ": ", status.message()));
   }
-  if (deleted == 0 && absl::IsNotFound(first) && left.empty()) return first;
-  if (left.empty()) return absl::OkStatus();
+  const std::string columns = LeftColumnsText(node, nobodys);
+  if (!columns.empty()) left.push_back(columns);
+  if (left.empty()) return deleted == 0 ? first : absl::OkStatus();
+  if (others.empty() && columns.empty()) return first;
   return absl::UnavailableError(
-      absl::StrCat("volume '", name, "' is gone, but not all of it: ", left,
+      absl::StrCat("volume '", name, "' is gone, but not all of it: ", absl::StrJoin(left, "; "),
                    helps_again ? ". Say this again when all its servers run" : ""));
 }
 

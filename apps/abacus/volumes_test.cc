@@ -26,6 +26,7 @@
 #include "runtime/base/mutex.h"
 #include "runtime/base/status.h"
 #include "runtime/node/testing/node_fixture.h"
+#include "runtime/testing/cluster.h"
 
 namespace abacus::apps {
 namespace {
@@ -276,33 +277,135 @@ TEST_F(VolumesTest, ACreationThatFailsLeavesNothingAtAnyServer) {
   EXPECT_THAT(LeftAt(1), AllOf(Contains("home~1"), Contains(".servers-home~1")));
 }
 
-TEST_F(VolumesTest, WhatAKilledCreationLeftIsRemovedByADeletionAndByTheNextCreation) {
-  ASSERT_NO_FATAL_FAILURE(BeginAll(2));
-  // The servers have met then.
-  ASSERT_NO_FATAL_FAILURE(Create("home", 0));
-  const absl::Status whole = sets_[0]->Delete("home");
-  ASSERT_TRUE(whole.ok()) << whole;
-  const objfs::ServerList list{.key = 4711, .servers = {AddressOf(0), AddressOf(1)}};
-  const auto leave = [&] {
-    ASSERT_TRUE(list.Save(absl::StrCat(directory_, "/volumes0/.servers-home")).ok());
+// What a creation or deletion leaves of the volume `home` of two servers that is killed before the
+// directory is there, or when it is no more.
+class LeftListTest : public VolumesTest {
+ protected:
+  void SetUp() override {
+    ASSERT_NO_FATAL_FAILURE(BeginAll(2));
+    list_ = {.key = 4711, .servers = {AddressOf(0), AddressOf(1)}};
+    ASSERT_TRUE(list_.Save(ListPath()).ok());
     for (uint32_t place = 0; place < 2; ++place) {
-      const absl::Status kept = sets_[place]->KeepColumns("home", list.key, list.servers, place);
+      const absl::Status kept = sets_[place]->KeepColumns("home", list_.key, list_.servers, place);
       ASSERT_TRUE(kept.ok()) << kept;
     }
-  };
+  }
+  std::string ListPath() const { return absl::StrCat(directory_, "/volumes0/.servers-home"); }
+  std::string Columns() const {
+    return absl::StrCat(".columns-home-", absl::Hex(list_.key, absl::kZeroPad16));
+  }
+  void ExpectColumnsAtBoth() const {
+    for (size_t i = 0; i < 2; ++i) {
+      EXPECT_THAT(LeftAt(i), AllOf(Contains(Columns()), Contains(Columns() + ".servers"))) << i;
+    }
+  }
+  void ExpectNothingLeft() const {
+    for (size_t i = 0; i < 2; ++i) EXPECT_THAT(LeftAt(i), IsEmpty()) << i;
+  }
 
-  ASSERT_NO_FATAL_FAILURE(leave());
+  objfs::ServerList list_;
+};
+
+TEST_F(LeftListTest, IsRemovedByADeletionWithAllColumns) {
   EXPECT_TRUE(absl::IsNotFound(sets_[1]->Delete("home"))) << "it keeps columns only";
+  ExpectColumnsAtBoth();
   const absl::Status deleted = sets_[0]->Delete("home");
   EXPECT_TRUE(deleted.ok()) << deleted;
-  for (size_t i = 0; i < 2; ++i) EXPECT_THAT(LeftAt(i), IsEmpty()) << i;
+  ExpectNothingLeft();
   EXPECT_TRUE(absl::IsNotFound(sets_[0]->Delete("home")));
+}
 
-  ASSERT_NO_FATAL_FAILURE(leave());
+// The directory may only be away.
+TEST_F(LeftListTest, IsInTheWayOfACreationWhichChangesNothing) {
+  const std::vector<std::string> before = LeftAt(0);
+  objfs::NewVolume made{.name = "home"};
+  for (const bool is_spread : {true, false}) {
+    if (is_spread) made.servers = list_.servers;
+    const absl::Status refused = sets_[0]->Create(made);
+    EXPECT_TRUE(absl::IsAlreadyExists(refused)) << refused;
+    EXPECT_THAT(Message(refused),
+                AllOf(HasSubstr(ListPath()), HasSubstr("abacus volume delete home")));
+    made.servers.clear();
+  }
+  const absl::Status copy =
+      sets_[0]->KeepCopy("home", 0, "etcd://127.0.0.1:1", /*key=*/7, /*place=*/1);
+  EXPECT_TRUE(absl::IsAlreadyExists(copy)) << copy;
+  EXPECT_THAT(Message(copy), HasSubstr(ListPath()));
+  EXPECT_THAT(LeftAt(0), ::testing::UnorderedElementsAreArray(before));
+  ExpectColumnsAtBoth();
+  ASSERT_TRUE(sets_[0]->Delete("home").ok());
   ASSERT_NO_FATAL_FAILURE(Create("home", 0));
-  const std::string key = absl::StrCat(absl::Hex(list.key, absl::kZeroPad16));
-  for (size_t i = 0; i < 2; ++i) EXPECT_THAT(LeftAt(i), Not(Contains(HasSubstr(key)))) << i;
-  EXPECT_THAT(LeftAt(1), SizeIs(2));
+  for (size_t i = 0; i < 2; ++i) EXPECT_THAT(LeftAt(i), Not(Contains(HasSubstr(Columns())))) << i;
+}
+
+TEST_F(LeftListTest, StaysUntilTheColumnsAreGoneAtAServerThatWasAway) {
+  const std::string address = AddressOf(1);
+  End(1);
+  const absl::Status away = sets_[0]->Delete("home");
+  EXPECT_TRUE(absl::IsUnavailable(away)) << away;
+  EXPECT_THAT(Message(away),
+              AllOf(HasSubstr("left at " + address + " ("), HasSubstr("abacus volume delete home"),
+                    HasSubstr("at " + AddressOf(0) + ", in the folder volumes"),
+                    HasSubstr("remove .servers-home"), HasSubstr(Columns() + "*")));
+  EXPECT_THAT(LeftAt(0), ElementsAre(".servers-home"));
+  EXPECT_THAT(LeftAt(1), Contains(Columns()));
+  runtime::NodeOptions options = ServerOptions("server1");
+  options.config.node.control_address = address;
+  options.servers = {AddressOf(0)};
+  servers_[1] = Start(options);
+  ASSERT_NE(servers_[1], nullptr);
+  ASSERT_NO_FATAL_FAILURE(Publish(1));
+  absl::Status deleted;
+  EXPECT_TRUE(runtime::testing::Eventually([&] {
+    deleted = sets_[0]->Delete("home");
+    return deleted.ok();
+  })) << deleted;
+  ExpectNothingLeft();
+}
+
+TEST_F(LeftListTest, IsKeptWithTheColumnsWhereItCannotBeRead) {
+  for (const bool is_later : {false, true}) {
+    std::string text = list_.Encode();
+    if (is_later) {
+      text.replace(text.find(" 1\n"), 3, " 9\n");
+    } else {
+      text.resize(text.size() / 2);
+    }
+    ASSERT_TRUE(objfs::SaveDurably(ListPath(), text).ok());
+    const absl::Status kept = sets_[0]->Delete("home");
+    EXPECT_EQ(kept.code(),
+              is_later ? absl::StatusCode::kFailedPrecondition : absl::StatusCode::kDataLoss)
+        << kept;
+    EXPECT_THAT(Message(kept), HasSubstr(ListPath()));
+    if (!is_later) {
+      EXPECT_THAT(Message(kept), HasSubstr(Columns() + ".servers"));
+    }
+    EXPECT_THAT(LeftAt(0), Contains(".servers-home"));
+    ExpectColumnsAtBoth();
+  }
+  // The way out.
+  const std::string folder = absl::StrCat(directory_, "/volumes0/");
+  ASSERT_TRUE(std::filesystem::copy_file(folder + Columns() + ".servers", ListPath(),
+                                         std::filesystem::copy_options::overwrite_existing));
+  const absl::Status deleted = sets_[0]->Delete("home");
+  EXPECT_TRUE(deleted.ok()) << deleted;
+  ExpectNothingLeft();
+}
+
+TEST_F(LeftListTest, WhereItIsNoMoreTheColumnsAreNamedByTheServersThatHaveThem) {
+  const auto with_list = sets_[0]->LeftColumns("home");
+  ASSERT_TRUE(with_list.ok()) << with_list.status();
+  EXPECT_THAT(*with_list, IsEmpty());
+  ASSERT_TRUE(std::filesystem::remove(ListPath()));
+  for (size_t i = 0; i < 2; ++i) {
+    const auto left = sets_[i]->LeftColumns("home");
+    ASSERT_TRUE(left.ok()) << left.status();
+    EXPECT_THAT(*left, ElementsAre(Columns() + "*")) << i;
+  }
+  ASSERT_NO_FATAL_FAILURE(Create("other", 0));
+  const auto others = sets_[0]->LeftColumns("other");
+  ASSERT_TRUE(others.ok()) << others.status();
+  EXPECT_THAT(*others, IsEmpty()) << "it has their names and inodes";
 }
 
 // -- work for each shard --------------------------------------------------------------------------

@@ -9,6 +9,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "objfs/map/embedded_map.h"
 #include "objfs/replica/replica_record.h"
 #include "objfs/volume/shard.h"
@@ -174,12 +175,17 @@ absl::Status VolumeSet::CreateMapped(const NewVolume& volume) {
                              : mapped->AwaitVolume(kOpenPatience);
   }
   if (made.ok()) return made;
+  std::vector<std::string> left;
   for (size_t i = 0; i < all.size(); ++i) {
-    if (i < copies) all[i]->DropCopy(name, key).IgnoreError();
-    all[i]->DropColumns(name, key).IgnoreError();
+    absl::Status dropped = i < copies ? all[i]->DropCopy(name, key) : absl::OkStatus();
+    dropped.Update(all[i]->DropColumns(name, key));
+    if (!dropped.ok()) left.push_back(servers[i]);
   }
   map->Remove().IgnoreError();
-  return made;
+  if (left.empty()) return made;
+  return absl::Status(made.code(), absl::StrCat(made.message(), "; something of it may be left at ",
+                                                absl::StrJoin(left, ", "), ": ",
+                                                LeftText(name, key, /*has_copy=*/true)));
 }
 
 absl::Status VolumeSet::CheckKeeper(const NewVolume& volume,
@@ -227,6 +233,7 @@ absl::Status VolumeSet::KeepMade(const std::string& name, uint64_t quota_bytes,
     return absl::AlreadyExistsError(
         absl::StrCat("a server that is to keep its metadata has a volume '", name, "' already"));
   }
+  ABACUS_RETURN_IF_ERROR(CheckNoListIsLeft(name));
   ABACUS_RETURN_IF_ERROR(SetQuota(name, quota_bytes));
   absl::Status kept = SaveDurably(MapOf(name), here.Encode());
   if (kept.ok()) kept = make();

@@ -11,6 +11,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "objfs/atomicity/log_file.h"
 #include "objfs/map/embedded_map.h"
 #include "objfs/raid/shared_columns.h"
@@ -125,6 +126,21 @@ std::vector<std::string> VolumeSet::KeptServers(const std::string& name) const {
   return paths;
 }
 
+absl::StatusOr<std::vector<std::string>> VolumeSet::LeftColumns(const std::string& name) {
+  std::vector<std::string> files;
+  std::error_code error;
+  if (std::filesystem::exists(ServersOf(name), error)) return files;
+  {
+    MutexLock lock(mutex_);
+    if (volumes_.contains(name) || mapped_.contains(name)) return files;
+  }
+  for (const std::string& path : KeptServers(name)) {
+    const std::string file = std::filesystem::path(path).filename().string();
+    files.push_back(file.substr(0, file.size() - (sizeof(kServersSuffix) - 1)) + "*");
+  }
+  return files;
+}
+
 absl::StatusOr<std::vector<std::string>> VolumeSet::Servers(const std::string& name) {
   if (const auto mapped = FindMapped(name); mapped != nullptr) {
     if (auto servers = mapped->servers()->All(); !servers.empty()) return servers;
@@ -162,29 +178,62 @@ absl::Status VolumeSet::CreateSpread(const NewVolume& made) {
   });
 }
 
+absl::StatusOr<std::optional<ServerList>> VolumeSet::LoadList(const std::string& name) {
+  absl::StatusOr<std::optional<ServerList>> list = ServerList::Load(ServersOf(name));
+  if (!absl::IsDataLoss(list.status())) return list;
+  // Each server with columns has the same list, this one too.
+  const std::vector<std::string> same = KeptServers(name);
+  const std::string way_out =
+      same.empty() ? absl::StrCat("remove it and, at each of the volume's servers, in the folder ",
+                                  "volumes of its --data, ", kColumnsPrefix, name, "-KEY*")
+                   : absl::StrCat("copy over it the one in ", absl::StrJoin(same, " or "));
+  return absl::DataLossError(absl::StrCat(
+      list.status().message(), ". No columns were removed, as it says who has them: ", way_out));
+}
+
+absl::Status VolumeSet::CheckNoListIsLeft(const std::string& name) {
+  std::error_code error;
+  if (!std::filesystem::exists(ServersOf(name), error)) return absl::OkStatus();
+  return absl::AlreadyExistsError(absl::StrCat(
+      ServersOf(name), " is left of ", VolumeText(name), ", with its columns, and its names and ",
+      "inodes are not there: of a creation or deletion that was interrupted, or they are lost. If ",
+      "they are not to come back, and no volume of that name is in use, remove what is left: ",
+      "abacus volume delete ", PlaceOfShard(name).volume));
+}
+
 absl::Status VolumeSet::DropSpread(const std::string& name) {
-  const absl::StatusOr<std::optional<ServerList>> list = ServerList::Load(ServersOf(name));
-  absl::Status dropped;
-  if (list.ok() && list->has_value()) {
-    const uint64_t key = (*list)->key;
-    dropped = DropColumns(name, key);
-    const std::vector<std::string>& servers = (*list)->servers;
-    for (size_t i = 1; i < servers.size(); ++i) {
-      if (IsVacant(servers[i])) continue;
-      absl::Status there = NoNetwork();
-      if (host_.find_set != nullptr) {
-        const absl::StatusOr<Ref<VolumeSet>> other = host_.find_set(servers[i]);
-        there = other.ok() ? (*other)->DropColumns(name, key) : other.status();
-      }
-      if (there.ok()) continue;
-      dropped.Update(absl::UnavailableError(absl::StrCat(
-          "the volume is gone, but server ", servers[i], " has not removed its columns: ",
-          LeftText(name, key, /*has_copy=*/false), " (", there.message(), ")")));
-    }
+  ABACUS_ASSIGN_OR_RETURN(const std::optional<ServerList> list, LoadList(name));
+  if (!list.has_value()) return absl::OkStatus();
+  const std::vector<std::string>& servers = list->servers;
+  const auto drop_at = [&](const std::string& server,
+                           std::chrono::steady_clock::time_point end) -> absl::Status {
+    if (host_.find_set == nullptr) return NoNetwork();
+    ABACUS_ASSIGN_OR_RETURN(const Ref<VolumeSet> other, MeetUntil(server, end));
+    return other->DropColumns(name, list->key);
+  };
+  for (size_t i = 1; host_.find_set != nullptr && i < servers.size(); ++i) Reach(servers[i]);
+  const auto end = std::chrono::steady_clock::now() + kPatience;  // for all of them
+  absl::Status why;
+  std::vector<std::string> left;
+  for (size_t i = 0; i < servers.size(); ++i) {
+    if (IsVacant(servers[i])) continue;
+    const absl::Status dropped = i == 0 ? DropColumns(name, list->key) : drop_at(servers[i], end);
+    if (dropped.ok()) continue;
+    why.Update(dropped);
+    left.push_back(servers[i]);
+  }
+  if (!left.empty()) {
+    return absl::UnavailableError(absl::StrCat(
+        "columns of ", VolumeText(name), " are left at ", absl::StrJoin(left, ", "), " (",
+        why.message(), "). When that runs, remove them: abacus volume delete ",
+        PlaceOfShard(name).volume, ". If it is gone for good, at ", servers[0],
+        ", in the folder volumes of its --data, remove .servers-", name,
+        "; and if it comes back after all, ", LeftText(name, list->key, /*has_copy=*/false)));
   }
   std::error_code error;
   std::filesystem::remove(ServersOf(name), error);
-  return dropped;
+  if (!error) return absl::OkStatus();
+  return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot remove ", ServersOf(name)));
 }
 
 void VolumeSet::Reach(const std::string& server) {
@@ -192,8 +241,12 @@ void VolumeSet::Reach(const std::string& server) {
 }
 
 absl::StatusOr<Ref<VolumeSet>> VolumeSet::MeetAny(const std::string& address) {
+  return MeetUntil(address, std::chrono::steady_clock::now() + kPatience);
+}
+
+absl::StatusOr<Ref<VolumeSet>> VolumeSet::MeetUntil(const std::string& address,
+                                                    std::chrono::steady_clock::time_point end) {
   host_.reach(address);
-  const auto end = std::chrono::steady_clock::now() + kPatience;
   absl::StatusOr<Ref<VolumeSet>> other = host_.find_set(address);
   while (!other.ok() && std::chrono::steady_clock::now() < end) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));

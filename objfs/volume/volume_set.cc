@@ -263,8 +263,7 @@ absl::Status VolumeSet::CreateLocked(const NewVolume& made,
         absl::StrCat(PathOf(name), " is there, and not a volume since the server was started: ",
                      "start it again to have it served, or remove it"));
   }
-  // Of a creation or deletion that was cut off, at those servers that answer.
-  DropSpread(name).IgnoreError();
+  ABACUS_RETURN_IF_ERROR(CheckNoListIsLeft(name));
   ABACUS_RETURN_IF_ERROR(SetQuota(name, made.quota_bytes));
   absl::Status created = before();
   if (created.ok()) {
@@ -272,9 +271,11 @@ absl::Status VolumeSet::CreateLocked(const NewVolume& made,
   }
   if (created.ok()) created = OpenVolume(name);
   if (created.ok()) return created;
-  RemoveStore(name).IgnoreError();
-  DropSpread(name).IgnoreError();
-  return created;
+  // The list last: a directory alone is a volume on this server.
+  absl::Status undone = RemoveStore(name);
+  if (undone.ok()) undone = DropSpread(name);
+  if (undone.ok()) return created;
+  return absl::Status(created.code(), absl::StrCat(created.message(), "; ", undone.message()));
 }
 
 absl::Status VolumeSet::MakeStore(
@@ -357,13 +358,16 @@ absl::Status VolumeSet::Delete(const std::string& name) {
   if (const auto mapped = FindMapped(name); mapped != nullptr) return DeleteMapped(*mapped, name);
   const Turns::Turn turn(names_, kTheTurn);
   std::error_code error;
-  // Of a creation or deletion that was cut off.
   const bool has_list_only = CheckName(name).ok() &&
                              std::filesystem::exists(ServersOf(name), error) &&
                              !std::filesystem::exists(PathOf(name), error);
   Ref<Volume> volume;
   {
     MutexLock lock(mutex_);
+    if (mapped_.contains(name)) {
+      return absl::AbortedError(absl::StrCat(
+          VolumeText(name), " was made here just now: to delete that, say this again"));
+    }
     const auto found = volumes_.find(name);
     if (found != volumes_.end()) {
       volume = found->second;
@@ -371,6 +375,8 @@ absl::Status VolumeSet::Delete(const std::string& name) {
       return NoSuch(name);
     }
   }
+  // Without it nobody finds the columns.
+  ABACUS_RETURN_IF_ERROR(LoadList(name).status());
   if (volume) {
     // From here on nobody joins it.
     ABACUS_RETURN_IF_ERROR(volume->Retire());
@@ -379,9 +385,10 @@ absl::Status VolumeSet::Delete(const std::string& name) {
     volumes_.erase(name);
     servers_.erase(name);
   }
-  absl::Status removed = RemoveStore(name);
-  removed.Update(DropSpread(name));
-  return removed;
+  ABACUS_RETURN_IF_ERROR(RemoveStore(name));
+  const absl::Status dropped = DropSpread(name);
+  if (dropped.ok()) return dropped;
+  return absl::Status(dropped.code(), absl::StrCat("the volume is gone, but ", dropped.message()));
 }
 
 }  // namespace abacus::objfs

@@ -1,10 +1,12 @@
 #ifndef ABACUS_OBJFS_VOLUME_VOLUME_SET_H_
 #define ABACUS_OBJFS_VOLUME_VOLUME_SET_H_
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -67,8 +69,9 @@ struct NewVolume {
 // ".servers-NAME" at the first and in ".columns-NAME-KEY.servers" at all: the line
 // "abacus servers 1", the key in hexadecimal digits, and the servers' addresses, a line each; with
 // a 2 there, "-" for a server that was drained. The list ".servers-NAME" is made before the columns
-// and removed after them: where there is no directory NAME beside it, a creation or deletion was
-// cut off, and the next of either removes what that left.
+// and removed when no server has any: where there is no directory NAME beside it, a creation or
+// deletion was cut off, or that directory is lost or away. Only Delete() removes columns then; none
+// of that name is made here before.
 //
 // Where such a volume is to outlive each of its servers, its map is elsewhere (map/README.md): then
 // several of its servers keep a copy of its inodes, each in the directory NAME, and which of them
@@ -132,10 +135,12 @@ class VolumeSet final : public runtime::AnchoredObject {
   // Whoever finds the volume finds all of it that `volume` says, also where this server is killed
   // meanwhile. Whether clients can build its stack, and it has servers enough for it, is for who
   // asks to know (CheckFileStack in fs/stack_rules.h).
-  // Errors: kAlreadyExists. kInvalidArgument - fewer than two servers, or one twice; no address of
+  // Errors: kAlreadyExists - it is there, or the list of servers of one whose names and inodes are
+  //         not. kInvalidArgument - fewer than two servers, or one twice; no address of
   //         a map, or more copies than servers; one of those that are to keep copies keeps the map,
   //         or too few are left besides; it is no stack; it can be no such shard.
-  //         kUnavailable - a server or the map does not answer. Nothing was made.
+  //         kUnavailable - a server or the map does not answer. Nothing is left of it after an
+  //         error, or the message says what is, and how it is removed.
   absl::Status Create(const NewVolume& volume);
   static constexpr uint64_t kMetadataCopiesMax = 2;
   // What this server knows of the map of a volume whose inodes it keeps. Errors: kNotFound.
@@ -191,8 +196,14 @@ class VolumeSet final : public runtime::AnchoredObject {
   absl::StatusOr<std::vector<VolumeSummary>> List();
   // Removes the volume with all that is in it, or what its creation or deletion has left that was
   // cut off. Errors: kFailedPrecondition - clients are using it. kUnavailable - it is gone, but
-  //         another server has not removed its columns: the message says what to remove there.
+  //         another server has not removed its columns: said again when that runs, this does it, or
+  //         the message says what to remove where. kDataLoss - its list of servers is damaged:
+  //         nothing was removed. kAborted - a volume of that name was made meanwhile.
+  // Blocking: 5 s where servers do not answer.
   absl::Status Delete(const std::string& name);
+  // Which files, in the folder of the volumes, are columns of a volume of that name that Delete()
+  // does not find by this server, as "FILE*": neither its names and inodes nor its list is here.
+  absl::StatusOr<std::vector<std::string>> LeftColumns(const std::string& name);
 
   // For the server itself, before it stops: volumes with a map are closed here, with all that they
   // have written at their copies too, so that another server can answer for them. They are served
@@ -213,7 +224,8 @@ class VolumeSet final : public runtime::AnchoredObject {
                                                     uint32_t place);
   static constexpr uint32_t kPlaceUnknown = UINT32_MAX;  // its log says so, where there is one
   // From now on this server keeps a copy of that volume's inodes, and may come to answer for it.
-  // A second time it does nothing. Errors: kAlreadyExists - it has another volume of that name.
+  // A second time it does nothing. Errors: kAlreadyExists - it has another volume of that name, or
+  //         the list of servers of one.
   absl::Status KeepCopy(const std::string& name, uint64_t quota_bytes, const std::string& map_url,
                         uint64_t key, uint32_t place);
   // And no more, with all that is in it. Where it does not, does nothing.
@@ -241,7 +253,7 @@ class VolumeSet final : public runtime::AnchoredObject {
   ABACUS_OBJECT(VolumeSet, "objfs.VolumeSet", 1, Create, Open, List, Delete, Servers, KeepColumns,
                 DropColumns, Columns, ChangeServer, Map, KeepCopy, DropCopy, Promise, Copy, LetGo,
                 HandOver, MoveCopy, RemoveServer, RestoreMap, Remembered, AskMap, CreateMap,
-                RemoveMap)
+                RemoveMap, LeftColumns)
 
  private:
   // Volumes look for columns here while they end, which may be after their set has.
@@ -308,8 +320,12 @@ class VolumeSet final : public runtime::AnchoredObject {
                                                                 uint64_t epoch);
   absl::Status CheckPrimary(const std::string& name, const std::function<bool()>& reads_on);
   absl::Status CreateSpread(const NewVolume& made);
-  // The columns of the volume, at all servers of its list, and then that list; none: nothing.
-  // Errors: kUnavailable - as Delete().
+  // The list ".servers-NAME", where there is one. Errors: those of the list, with the way out.
+  absl::StatusOr<std::optional<ServerList>> LoadList(const std::string& name);
+  // That there is none of a volume whose names and inodes are not here. REQUIRES: these are not.
+  absl::Status CheckNoListIsLeft(const std::string& name);
+  // The columns of the volume, at all servers of its list, and where all of these are gone, that
+  // list; none: nothing. Errors: kUnavailable - as Delete(). Those of LoadList().
   absl::Status DropSpread(const std::string& name);
   absl::Status CreateMapped(const NewVolume& made);
   // The volume's directory, in one step with all that it begins with. `open`: the store in `path`,
@@ -400,6 +416,8 @@ class VolumeSet final : public runtime::AnchoredObject {
                             std::shared_ptr<const ServerAddresses> servers);
   // The set of a server that may just have been named, which is given time to answer.
   absl::StatusOr<runtime::Ref<VolumeSet>> MeetAny(const std::string& address);
+  absl::StatusOr<runtime::Ref<VolumeSet>> MeetUntil(const std::string& address,
+                                                    std::chrono::steady_clock::time_point end);
   // The same, of another server than this one.
   absl::StatusOr<runtime::Ref<VolumeSet>> Meet(const std::string& address);
   // Those of a volume's servers, of which this one is the first.
