@@ -136,6 +136,12 @@ TEST_F(RaidEndToEndTest, AServerWhoseLogOfGroupsIsDamagedSaysSoAndIsMadeAnew) {
   }
   Start(2, addresses_[2]);
   ExpectAll(Mount("second", "home"));
+  // The first server has met it again, and asked it.
+  EXPECT_TRUE(Eventually([&] {
+    const nlohmann::json servers = Status(1)["servers"];
+    const std::string why = servers.size() > 2 ? servers[2].value("why", "") : "";
+    return why.find("is damaged") != std::string::npos;
+  }));
   EXPECT_EQ(Status(1)["degraded"], 1);
   others_[2]->Signal(SIGTERM);
   EXPECT_THAT(others_[2]->Wait().err,

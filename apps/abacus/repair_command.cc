@@ -59,7 +59,7 @@ struct FileHealth {
 struct ServerHealth {
   std::string address;
   bool answers = false;
-  std::string why;
+  std::string why;  // it does not
   std::map<ObjectId, ColumnState> columns;
 };
 
@@ -240,6 +240,7 @@ nlohmann::json HealthJson(const std::string& name, const VolumeHealth& health,
     if (objfs::IsVacant(server.address)) continue;
     servers.push_back({{"address", server.address},
                        {"answers", server.answers},
+                       {"why", server.why},
                        {"columns", server.columns.size()}});
   }
   for (const FileHealth& file : health.files) {
@@ -275,6 +276,10 @@ void PrintHealth(const std::string& name, const VolumeHealth& health, uint64_t p
                   server.answers ? runtime::FormatBytes(bytes) : "?"});
   }
   printf("%s\n", table.ToString().c_str());
+  for (const ServerHealth& server : health.servers) {
+    if (server.why.empty()) continue;
+    printf("%s does not answer: %s\n", server.address.c_str(), server.why.c_str());
+  }
   const size_t degraded = health.Count(FileHealth::State::kDegraded);
   const size_t unavailable = health.Count(FileHealth::State::kUnavailable);
   printf("%s: %zu files over several servers, %zu of them whole\n", name.c_str(),

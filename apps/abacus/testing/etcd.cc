@@ -70,7 +70,11 @@ Etcd::~Etcd() { Kill(); }
 
 std::string Etcd::url() const { return absl::StrCat("etcd://127.0.0.1:", client_port_); }
 
-void Etcd::Signal(int signal) const { kill(pid_, signal); }
+void Etcd::Signal(int signal) const {
+  kill(pid_, signal);
+  // Its threads stop one by one, and may answer until the last has.
+  if (signal == SIGSTOP) waitpid(pid_, nullptr, WUNTRACED);
+}
 
 void Etcd::Kill() {
   if (pid_ <= 0) return;
