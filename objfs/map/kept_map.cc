@@ -144,8 +144,10 @@ absl::Status KeptMap::Know() {
   // are durable, and its name may not be; a sync that failed is not repeated, but written anew.
   if (known_ == Known::kInDoubt && text.has_value()) {
     ABACUS_RETURN_IF_ERROR(WriteFile(*text));
-  } else if (const absl::Status synced = disk_->SyncDirectory(""); !synced.ok()) {
-    return OfDisk("synced", synced);
+  } else {
+    known_ = Known::kInDoubt;
+    const absl::Status synced = disk_->SyncDirectory("");
+    if (!synced.ok()) return OfDisk("synced", synced);
   }
   known_ = Known::kAll;
   kept_ = std::move(kept);

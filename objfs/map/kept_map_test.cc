@@ -414,6 +414,38 @@ TEST(KeptMapFaultTest, WhatAKilledServerLeftIsDurableBeforeItIsTold) {
   EXPECT_EQ(start()->Call(read)->reading, found);
 }
 
+// A sync that failed may have lost what it was to keep, and one that is repeated says nothing of it.
+TEST(KeptMapFaultTest, AFirstSyncThatFailedIsNotRepeatedButTheFileWrittenAnew) {
+  MemoryDisk below;
+  bool fails = false;
+  int syncs = 0, renames = 0;
+  DiskModel model;
+  model.fault = [&](std::string_view call, const std::string& path) -> absl::Status {
+    if (call == "rename") ++renames;
+    if (call != "sync" || !path.empty()) return absl::OkStatus();
+    ++syncs;
+    return fails ? absl::UnavailableError("the disk is ill") : absl::OkStatus();
+  };
+  const auto disk = std::make_shared<ModelDisk>(below, model);
+  const auto start = [&] {
+    return std::make_unique<KeptMap>(
+        disk, kFile, [] { return kKeptSecond; }, kKeptLease);
+  };
+  ASSERT_TRUE(start()->Create(KeptRowOfEpoch(1)).ok());
+  const std::unique_ptr<KeptMap> map = start();
+  const MapCall read{.kind = Kind::kRead};
+  fails = true;
+  syncs = renames = 0;
+  EXPECT_TRUE(absl::IsUnavailable(map->Call(read).status()));
+  EXPECT_EQ(syncs, 1);
+  EXPECT_EQ(renames, 0);
+  fails = false;
+  const absl::StatusOr<MapAnswer> after = map->Call(read);
+  ASSERT_TRUE(after.ok()) << after.status();
+  EXPECT_EQ(after->reading.row, KeptRowOfEpoch(1));
+  EXPECT_EQ(renames, 1) << "what the sync may have lost is written anew";
+}
+
 // -- what it is held against ----------------------------------------------------------------------
 
 // An etcd that has the two keys of a volume, and forgets its leases with a restart, but for the
