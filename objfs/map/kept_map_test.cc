@@ -414,7 +414,8 @@ TEST(KeptMapFaultTest, WhatAKilledServerLeftIsDurableBeforeItIsTold) {
   EXPECT_EQ(start()->Call(read)->reading, found);
 }
 
-// A sync that failed may have lost what it was to keep, and one that is repeated says nothing of it.
+// A sync that failed may have lost what it was to keep, and one that is repeated says nothing of
+// it.
 TEST(KeptMapFaultTest, AFirstSyncThatFailedIsNotRepeatedButTheFileWrittenAnew) {
   MemoryDisk below;
   bool fails = false;
