@@ -207,6 +207,12 @@ absl::Status VolumeSet::KeepCopy(const std::string& name, uint64_t quota_bytes,
                                  const std::string& map_url, uint64_t key, uint32_t place) {
   ABACUS_RETURN_IF_ERROR(CheckName(name));
   if (host_.open_map == nullptr) return NoMaps();
+  // By another address than that of the map, or its place would have been left out.
+  if (FindKeptMap(name, key) != nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("this server keeps the map of ", VolumeText(name), ", by another address: it ",
+                     "keeps no names and inodes of it, so that the others go on when it dies"));
+  }
   return KeepMade(name, quota_bytes, {.url = map_url, .key = key, .place = place},
                   [] { return absl::OkStatus(); });
 }
