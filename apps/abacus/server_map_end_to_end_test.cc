@@ -166,7 +166,8 @@ TEST_F(ServerMapTest, TheMapsServerMayDieAndWhenItIsBackTheOneThatAnswersForTheV
   EXPECT_EQ(before["kind"], "server");
   EXPECT_EQ(before["address"], Url());
   EXPECT_EQ(before["primary"], addresses_[1]) << "the first that does not keep the map";
-  EXPECT_EQ(before.dump().find("\"server\":\"" + addresses_[0] + "\""), std::string::npos) << before;
+  EXPECT_EQ(before.dump().find("\"server\":\"" + addresses_[0] + "\""), std::string::npos)
+      << before;
 
   Kill(0);
   ASSERT_TRUE(Eventually([&] { return GoesOnByPromise(2); })) << told_;
@@ -240,6 +241,27 @@ TEST_F(ServerMapTest, AMapThatWasLostGetsItsRowBackAndAServerMayDieThen) {
   ASSERT_TRUE(Eventually([&] { return TryPut(mount_ + "/file2", "text") == 0; })) << told_;
   files_["file2"] = "text";
   ExpectAll(mount_);
+}
+
+// As where a deletion has removed it, and was not told so.
+TEST_F(ServerMapTest, AVolumeWhoseRowIsGoneCanBeDeleted) {
+  const std::vector<std::string> words = {
+      "--servers", absl::StrJoin(addresses_, ","), "--map", Url(), "--metadata-copies", "2"};
+  const Outcome created = Create(words);
+  ASSERT_EQ(created.code, 0) << created.err;
+  ASSERT_TRUE(Eventually([&] { return IsWhole(1); })) << told_;
+  Kill(0);
+  ASSERT_GT(std::filesystem::remove_all(folder_.Path(DataOf(0)) + "/volumes/.kept-maps"), 0u);
+  Restart(0);
+  ASSERT_TRUE(Eventually([&] {
+    Map(1);
+    return told_.find("abacus volume restore-map home") != std::string::npos;
+  })) << told_;
+  const Outcome deleted = At(1, {"volume", "delete", "home"});
+  EXPECT_EQ(deleted.code, 0) << deleted.err;
+  EXPECT_FALSE(std::filesystem::exists(folder_.Path(DataOf(2)) + "/volumes/home"));
+  const Outcome again = Create(words);
+  EXPECT_EQ(again.code, 0) << again.err;
 }
 
 TEST_F(ServerMapTest, AServerThatKeepsTheMapKeepsItWhenItIsDrained) {

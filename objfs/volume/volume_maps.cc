@@ -62,6 +62,23 @@ absl::Status CheckCopies(const NewVolume& volume) {
                    " of its servers, which keep its names and inodes"));
 }
 
+// Its map has answered that it has no row of it: one that was removed, be it that this was not
+// told.
+bool HasNoRow(MapStore& map) {
+  return absl::IsNotFound(map.Call({.kind = MapCall::Kind::kRead}).status());
+}
+
+// Of a volume that is not to be; what is left of it, for people. Empty: nothing.
+std::string RemoveRow(MapStore& map, const NewVolume& volume, uint64_t key) {
+  if (map.Remove().ok()) return "";
+  return absl::StrCat("; its row may be left in the map at ", volume.map_url,
+                      ", where nobody uses ", "it: ", volume.name, "-",
+                      absl::Hex(key, absl::kZeroPad16),
+                      MapServerOf(volume.map_url).empty()
+                          ? ""
+                          : ", in the folder volumes/.kept-maps of that server's --data");
+}
+
 absl::Status NoMaps() {
   return absl::FailedPreconditionError(
       "a volume with a map needs a server: a directory that no server keeps has none");
@@ -160,8 +177,10 @@ absl::Status VolumeSet::CreateMapped(const NewVolume& volume) {
   const Turns::Turn turn(names_, kTheMapsTurn + 1);  // KeepCopy() takes the other one
   VolumeRow row{.key = key, .epoch = 1, .primary = 0, .servers = servers, .copies = {}};
   for (uint32_t i = 0; i < copies; ++i) row.copies.push_back({i, i == 0});
-  ABACUS_RETURN_IF_ERROR(map->Create(row));
-  absl::Status made;
+  absl::Status made = map->Create(row);
+  if (!made.ok()) {  // without an answer it may be there
+    return absl::Status(made.code(), absl::StrCat(made.message(), RemoveRow(*map, volume, key)));
+  }
   for (size_t i = 0; i < all.size() && made.ok(); ++i) {
     const auto place = static_cast<uint32_t>(i);
     made = all[i]->KeepColumns(name, key, servers, place);
@@ -181,11 +200,12 @@ absl::Status VolumeSet::CreateMapped(const NewVolume& volume) {
     dropped.Update(all[i]->DropColumns(name, key));
     if (!dropped.ok()) left.push_back(servers[i]);
   }
-  map->Remove().IgnoreError();
-  if (left.empty()) return made;
-  return absl::Status(made.code(), absl::StrCat(made.message(), "; something of it may be left at ",
-                                                absl::StrJoin(left, ", "), ": ",
-                                                LeftText(name, key, /*has_copy=*/true)));
+  std::string left_text = RemoveRow(*map, volume, key);
+  if (!left.empty()) {
+    absl::StrAppend(&left_text, "; something of it may be left at ", absl::StrJoin(left, ", "),
+                    ": ", LeftText(name, key, /*has_copy=*/true));
+  }
+  return absl::Status(made.code(), absl::StrCat(made.message(), left_text));
 }
 
 absl::Status VolumeSet::CheckKeeper(const NewVolume& volume,
@@ -327,13 +347,16 @@ absl::StatusOr<MapReport> VolumeSet::Map(const std::string& name) {
 absl::Status VolumeSet::DeleteMapped(MappedVolume& mapped, const std::string& name) {
   ABACUS_ASSIGN_OR_RETURN(const Ref<Volume> volume, mapped.volume());
   const MapKeeper::State state = mapped.keeper().Get();
-  if (!state.reachable) {
+  MapStore& map = mapped.keeper().store();
+  // A row that is gone is of a deletion that was not told so, or lost: deleted it is to be anyway.
+  if (!state.reachable && !HasNoRow(map)) {
     return absl::UnavailableError(absl::StrCat("the volume's map does not answer: ", state.why));
   }
   const uint64_t key = mapped.place().key;
   ABACUS_RETURN_IF_ERROR(volume->Retire());
   // Nobody begins with it any more, whatever is left of it.
-  ABACUS_RETURN_IF_ERROR(mapped.keeper().store().Remove());
+  const absl::Status row_removed = map.Remove();
+  if (!row_removed.ok() && !HasNoRow(map)) return row_removed;
   absl::Status removed = DropCopy(name, key);
   removed.Update(DropColumns(name, key));
   const std::vector<std::string>& servers = state.row.servers;
