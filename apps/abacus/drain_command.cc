@@ -20,7 +20,6 @@
 #include "apps/abacus/output.h"
 #include "apps/abacus/volumes.h"
 #include "apps/cli/progress.h"
-#include "objfs/map/map_place.h"
 #include "objfs/volume/shard.h"
 #include "runtime/base/status.h"
 
@@ -408,12 +407,6 @@ absl::Status DrainAll(runtime::Node& node, const VolumeOptions& options) {
   return WithEachShard(node, options.name, work);
 }
 
-// A map stays where it was made.
-bool KeepsTheMap(runtime::Node& node, const VolumeOptions& options) {
-  const auto map = MapOfVolume(node, options.name);
-  return map.ok() && objfs::MapServerOf(map->url) == options.before;
-}
-
 }  // namespace
 
 int DrainCommand(const VolumeOptions& options) {
@@ -421,7 +414,7 @@ int DrainCommand(const VolumeOptions& options) {
   if (!client.ok()) return Fail(client.status());
   const absl::Status status = DrainAll((*client)->node(), options);
   if (!status.ok()) return Fail(status);
-  if (KeepsTheMap((*client)->node(), options)) {
+  if (KeepsTheMap((*client)->node(), options.name, options.before)) {
     printf(
         "%s keeps nothing of volume '%s' any more but its map, which stays there: while it is down "
         "the map cannot change, and nobody takes over\n",

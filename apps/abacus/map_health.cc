@@ -38,6 +38,11 @@ std::string AddressAt(const MapReport& map, uint64_t place) {
 
 }  // namespace
 
+bool KeepsTheMap(runtime::Node& node, const std::string& name, const std::string& address) {
+  const absl::StatusOr<MapReport> map = MapOfVolume(node, name);
+  return map.ok() && objfs::MapServerOf(map->url) == address;
+}
+
 absl::StatusOr<MapReport> MapOfVolume(runtime::Node& node, const std::string& name) {
   const auto first = FirstServerOf(node, name);
   if (first.ok()) return (*first)->Map(name);

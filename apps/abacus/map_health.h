@@ -12,6 +12,9 @@ namespace abacus::apps {
 // What the servers of a volume know of its map: the one that answers for it, else any that keeps
 // its metadata.
 absl::StatusOr<objfs::MapReport> MapOfVolume(runtime::Node& node, const std::string& name);
+// It stays where it was made, also where that server is none of the volume's any more. False: the
+// server at `address` does not keep it, or nobody answered.
+bool KeepsTheMap(runtime::Node& node, const std::string& name, const std::string& address);
 // The map answers, the volume is answered for, and all copies of its metadata have everything.
 bool IsMapWhole(const objfs::MapReport& map);
 // For people, some lines. `what`: the volume, or the shard of one, as people are told of it.

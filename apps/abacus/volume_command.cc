@@ -21,6 +21,7 @@
 #include "absl/time/clock.h"
 #include "apps/abacus/client_node.h"
 #include "apps/abacus/commands.h"
+#include "apps/abacus/map_health.h"
 #include "apps/abacus/output.h"
 #include "apps/abacus/volumes.h"
 #include "apps/cli/table.h"
@@ -390,6 +391,13 @@ absl::Status ChangeServer(runtime::Node& node, const VolumeOptions& options) {
   } else {
     printf("%s is in the place of %s, and empty; next: abacus rebuild %s\n", options.now.c_str(),
            options.before.c_str(), options.name.c_str());
+    if (KeepsTheMap(node, options.name, options.before)) {
+      printf(
+          "the map of volume '%s' stays at %s: while that is down the map cannot change, and "
+          "nobody "
+          "takes over\n",
+          options.name.c_str(), options.before.c_str());
+    }
   }
   WarnOfTheStack(node, options.name);
   return absl::OkStatus();
