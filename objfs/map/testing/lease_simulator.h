@@ -482,9 +482,15 @@ class LeaseWorld {
     if (kept_ == nullptr) return MapAnswer();
     const absl::StatusOr<MapAnswer> answer = kept_->Call(call);
     if (!answer.ok()) return MapAnswer();
+    CheckNothingIsTakenBack(*answer);
     const bool changes = call.kind == MapCall::Kind::kTake || call.kind == MapCall::Kind::kSet;
     if (changes && answer->state == MapAnswer::State::kDone) row_ = call.row;
     return *answer;
+  }
+  void CheckNothingIsTakenBack(const MapAnswer& answer) {
+    if (answer.state != MapAnswer::State::kDone) return;
+    if (answer.reading.revision < told_revision_) broken_ = "the map has taken back what it told";
+    told_revision_ = std::max(told_revision_, answer.reading.revision);
   }
   void OpenKeptMap() {
     kept_ = std::make_unique<KeptMap>(map_disk_, "map", [this] { return map_.clock.At(now_); });
@@ -521,6 +527,7 @@ class LeaseWorld {
     // As a server does when it starts; and a change that was not answered may have been made.
     const absl::StatusOr<MapAnswer> read = kept_->Call({.kind = MapCall::Kind::kRead});
     if (read.ok()) {
+      CheckNothingIsTakenBack(*read);
       row_ = read->reading.row;
     } else {
       broken_ = absl::StrCat("the map cannot be read: ", read.status().message());
@@ -572,6 +579,7 @@ class LeaseWorld {
   Map map_;
   std::shared_ptr<PowerCutDisk> map_disk_;  // of a KeptMap, as the next
   std::unique_ptr<KeptMap> kept_;           // null: its server is down
+  int64_t told_revision_ = 0;               // the greatest that it has answered
   Client client_;
   bool calm_ = false;
   uint32_t loss_permille_ = 20;
