@@ -10,7 +10,8 @@
 namespace abacus::objfs {
 
 // Where one volume's row is kept, and the lease of its primary.
-// Thread-safety: thread-safe. Blocking: up to a few seconds, and never longer.
+// Thread-safety: thread-safe. Blocking: up to a few seconds; for a map that a server keeps also as
+// long as its call cannot be sent (volume/server_map.h).
 class MapStore {
  public:
   virtual ~MapStore() = default;

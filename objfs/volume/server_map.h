@@ -20,7 +20,8 @@ namespace abacus::objfs {
 // The map of a volume that the server at an address keeps (VolumeSet::AskMap()), and that may be
 // this one.
 // Blocking: a call of another server for kCallPatience, less than half of a lease, also where that
-// one hangs; one of this server for its disk.
+// one hangs, and before that until the data plane takes it, where much is on the way to that
+// server; one of this server for its disk.
 class ServerMap final : public MapStore {
  public:
   struct Host {
