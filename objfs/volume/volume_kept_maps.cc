@@ -86,7 +86,8 @@ absl::Status VolumeSet::OpenKeptMaps() {
     const std::string name = NameInKeptMapFile(file);
     if (!CheckName(name).ok()) continue;
     const absl::Status read = OpenKeptMap(file)->Call({.kind = MapCall::Kind::kRead}).status();
-    if (absl::IsDataLoss(read) && host_.on_damage) host_.on_damage(name, OfKeptMap(file, read));
+    const bool is_told = absl::IsDataLoss(read) || absl::IsFailedPrecondition(read);
+    if (is_told && host_.on_damage) host_.on_damage(name, OfKeptMap(file, read));
   }
   return absl::OkStatus();
 }
