@@ -264,6 +264,34 @@ TEST_F(ServerMapTest, AVolumeWhoseRowIsGoneCanBeDeleted) {
   EXPECT_EQ(again.code, 0) << again.err;
 }
 
+// A server in the place of a lost copy keeps its columns, and another one the names and inodes.
+TEST_F(ServerMapTest, ACopyThatIsLostIsReplacedWithTwoNewServers) {
+  ASSERT_NO_FATAL_FAILURE(CreateAll());
+  Put("file0", 100'000);
+  std::string added, put;
+  const auto first = BeginServer("first", "127.0.0.1:0", {}, &added);
+  const auto second = BeginServer("second", "127.0.0.1:0", {}, &put);
+  Kill(2);
+  Outcome outcome;
+  const auto replaced_by = [&](const std::string& now) {
+    outcome = At(1, {"volume", "replace-server", "home", addresses_[2], now});
+    return outcome;
+  };
+  ASSERT_TRUE(Eventually([&] {
+    return replaced_by(added).err.find("two new servers are needed") != std::string::npos;
+  })) << outcome.err;
+  outcome = At(1, {"volume", "add-server", "home", added});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(replaced_by(added).err, HasSubstr("comes one that is none of them"));
+  ASSERT_TRUE(Eventually([&] { return replaced_by(put).code == 0; })) << outcome.err;
+  ASSERT_TRUE(Eventually([&] { return IsWhole(1); })) << told_;
+  ASSERT_TRUE(Eventually([&] {
+    outcome = At(1, {"rebuild", "home"});
+    return outcome.code == 0;
+  })) << outcome.err;
+  ExpectAll(mount_);
+}
+
 TEST_F(ServerMapTest, AServerThatKeepsTheMapKeepsItWhenItIsDrained) {
   ASSERT_NO_FATAL_FAILURE(CreateAll());
   for (int i = 0; i < 3; ++i) Put(absl::StrCat("file", i), 50'000);

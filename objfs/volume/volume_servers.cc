@@ -302,7 +302,14 @@ absl::Status VolumeSet::CheckCopyCanGo(const std::string& name, const VolumeRow&
   }
   const std::shared_ptr<MappedVolume> mapped = FindMapped(name);
   if (mapped != nullptr && !mapped->place().PlacesForNames(row).empty()) return absl::OkStatus();
-  return NobodyLeftForNames(name);
+  // Who comes in its place keeps its columns; the names and inodes go to yet another one.
+  const std::string volume = PlaceOfShard(name).volume;
+  return absl::FailedPreconditionError(absl::StrCat(
+      "what ", before, " kept of names and inodes of ", VolumeText(name),
+      " goes to one of its other servers, and these all keep some, or did once, or keep its map: ",
+      "two new servers are needed, which may be on one machine. The one is added first, abacus ",
+      "volume add-server ", volume, " HOST:PORT, and the other comes in its place then, abacus ",
+      "volume replace-server ", volume, " ", before, " HOST:PORT"));
 }
 
 absl::StatusOr<std::vector<std::string>> VolumeSet::PlanServers(const std::string& name,
@@ -319,6 +326,11 @@ absl::StatusOr<std::vector<std::string>> VolumeSet::PlanServers(const std::strin
   }
   if (found != all.end() && row.IsCopy(place)) {
     ABACUS_RETURN_IF_ERROR(CheckCopyCanGo(name, row, place));
+    if (!IsVacant(now) && std::find(all.begin(), all.end(), now) != all.end()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "server ", now, " is one of ", VolumeText(name), " already, and stays at its own place: ",
+          "in that of ", before, " comes one that is none of them"));
+    }
   }
   std::vector<std::string> next = all;
   if (found != all.end()) {
