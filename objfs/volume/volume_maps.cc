@@ -205,6 +205,7 @@ absl::Status VolumeSet::CreateMapped(const NewVolume& volume) {
     absl::StrAppend(&left_text, "; something of it may be left at ", absl::StrJoin(left, ", "),
                     ": ", LeftText(name, key, /*has_copy=*/true));
   }
+  if (left_text.empty()) return made;
   return absl::Status(made.code(), absl::StrCat(made.message(), left_text));
 }
 
