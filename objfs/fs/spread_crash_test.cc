@@ -80,7 +80,7 @@ TEST_P(SpreadCrashTest, WhatWasSyncedIsThereAndTheRestIsWholeAfterAPowerCut) {
   const uint64_t points = CountCalls();
   const auto tried = PointsToTry(points, 40, seed_);
   for (const uint64_t call : tried) {
-    SCOPED_TRACE(absl::StrCat("ABACUS_SEED=", seed_, ", cut at call ", call));
+    SCOPED_TRACE(absl::StrCat("ABACUS_SEED=", seed_, " ABACUS_POINT=", call, ", cut at that call"));
     CrashDisks disks;
     std::optional<NamesWork> work;
     {
@@ -123,7 +123,8 @@ TEST_P(SpreadCrashTest, AnotherClientTakesOverTheFilesOfOneThatDied) {
   const uint64_t points = CountCalls();
   const auto tried = PointsToTry(points, 4, seed_);
   for (const uint64_t call : tried) {
-    SCOPED_TRACE(absl::StrCat("ABACUS_SEED=", seed_, ", dies at call ", call));
+    SCOPED_TRACE(
+        absl::StrCat("ABACUS_SEED=", seed_, " ABACUS_POINT=", call, ", dies at that call"));
     CrashDisks disks;
     CrashWorld world(disks);
     auto victim = world->Client(1, GetParam());
@@ -158,8 +159,8 @@ TEST_P(SpreadCrashTest, AnotherClientTakesOverTheFilesOfOneThatDiedAtAMessage) {
   const auto tried = PointsToTry(points, 4, seed_);
   uint64_t died = 0;
   for (const uint64_t point : tried) {
-    SCOPED_TRACE(absl::StrCat("ABACUS_SEED=", seed_, ", dies at message ", point / 2,
-                              point % 2 == 0 ? "" : ", when it was executed"));
+    SCOPED_TRACE(absl::StrCat("ABACUS_SEED=", seed_, " ABACUS_POINT=", point, ", dies at message ",
+                              point / 2, point % 2 == 0 ? "" : ", when it was executed"));
     CrashDisks disks;
     MessagePoints messages;
     CrashWorld world(disks, 0, {.messages = &messages});
@@ -294,8 +295,8 @@ TEST_P(MessageCrashTest, NothingIsLostWithAServerThatDiesAtAMessage) {
   const uint64_t points = 2 * messages_;
   const auto tried = PointsToTry(points, 8, seed_);
   for (const uint64_t point : tried) {
-    SCOPED_TRACE(absl::StrCat("ABACUS_SEED=", seed_, ", dies at message ", point / 2,
-                              point % 2 == 0 ? "" : ", when it was executed"));
+    SCOPED_TRACE(absl::StrCat("ABACUS_SEED=", seed_, " ABACUS_POINT=", point, ", dies at message ",
+                              point / 2, point % 2 == 0 ? "" : ", when it was executed"));
     LoseAt(point / 2, point % 2 == 1);
     if (HasFailure()) return;
   }
@@ -312,8 +313,8 @@ TEST_P(MessageCrashTest, WhatWasSyncedIsThereWhenTheServerWithTheInodesDiesAtAMe
   const uint64_t points = 2 * messages_;
   const auto tried = PointsToTry(points, 8, seed_);
   for (const uint64_t point : tried) {
-    SCOPED_TRACE(absl::StrCat("ABACUS_SEED=", seed_, ", dies at message ", point / 2,
-                              point % 2 == 0 ? "" : ", when it was executed"));
+    SCOPED_TRACE(absl::StrCat("ABACUS_SEED=", seed_, " ABACUS_POINT=", point, ", dies at message ",
+                              point / 2, point % 2 == 0 ? "" : ", when it was executed"));
     LoseInodesAt(point / 2, point % 2 == 1);
     if (HasFailure()) return;
   }
@@ -341,7 +342,7 @@ TEST(CopiedSpreadCrashTest, TheCopyHasWhatWasSyncedAndColumnsAreWholeWhereverThe
   }
   const auto tried = PointsToTry(points, 40, seed);
   for (const uint64_t call : tried) {
-    SCOPED_TRACE(absl::StrCat("ABACUS_SEED=", seed, ", dies at call ", call));
+    SCOPED_TRACE(absl::StrCat("ABACUS_SEED=", seed, " ABACUS_POINT=", call, ", dies at that call"));
     CrashDisks disks;
     CrashWorld world(disks, 1, options);
     auto client = world->Client(1, kCachedRaid);

@@ -148,6 +148,8 @@ absl::StatusOr<OpenedAtServers> ColumnServers::Open(ObjectId id,
       refused.Update(column.status());  // it answers: nothing is to be done without it
     }
   }
+  // It may be gone since, and its columns have been removed before this made them again.
+  if (!host_.exists(id)) Removed(id, columns);
   ABACUS_RETURN_IF_ERROR(refused);
   Settle({id, epoch}, columns, answers, &opened);
   for (const Ref<Layer>& column : opened.columns) opened.absent += column == absent_ ? 1 : 0;

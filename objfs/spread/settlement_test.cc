@@ -2,6 +2,8 @@
 
 #include "objfs/spread/settlement.h"
 
+#include <algorithm>
+#include <atomic>
 #include <map>
 #include <memory>
 #include <set>
@@ -200,7 +202,7 @@ class SettlingTest : public ::testing::Test {
       return Ref<Layer>(binding().Adopt(std::move(column)).base());
     };
     host.end = [this](const Ref<Layer>& layer) { binding().Destroy(layer.rid()).IgnoreError(); };
-    host.exists = [](ObjectId) { return true; };
+    host.exists = [this](ObjectId) { return exists_.load(); };
     volume_ = std::make_unique<ColumnServers>(
         std::make_shared<ServerAddresses>(std::vector<std::string>{"a:1", "b:1", "c:1", "d:1"}),
         std::move(host));
@@ -265,11 +267,30 @@ class SettlingTest : public ::testing::Test {
     return options;
   }()};
   std::vector<std::unique_ptr<ColumnServer>> servers_;
+  std::atomic<bool> exists_ = true;  // the file
   runtime::Mutex mutex_;
   std::map<size_t, Ref<ColumnStore>> published_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<ColumnServers> volume_;
   HybridClock clock_{9, ColumnServer::NowUs};
 };
+
+// The removal came first, and found none.
+TEST_F(SettlingTest, ColumnsThatAnOpeningMadeOfAFileThatIsGoneAreRemoved) {
+  const auto has_none = [this] {
+    return std::all_of(servers_.begin(), servers_.end(), [](const auto& server) {
+      const auto columns = server->ref()->List(0, 10);
+      return columns.ok() && columns->empty();
+    });
+  };
+  // Once they have been gone through nobody looks at them again.
+  Open(10);
+  EXPECT_FALSE(has_none());
+  volume_->Removed(kSettled, {1, 2, 3});
+  ASSERT_TRUE(runtime::testing::Eventually(has_none));
+  exists_ = false;
+  Open(11);
+  EXPECT_TRUE(runtime::testing::Eventually(has_none));
+}
 
 TEST_F(SettlingTest, WhatAllHavePreparedIsWritten) {
   ExpectWhole(Open(10));

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <random>
@@ -32,8 +33,11 @@ namespace abacus::objfs::testing {
 
 // Which of a workload's points are tried: all of them in a long run, else `most`, one drawn by
 // `seed` from each of so many equal parts: so some are early and some late, however often points
-// differ.
+// differ. ABACUS_POINT=n: that one alone.
 inline std::vector<uint64_t> PointsToTry(uint64_t points, uint64_t most, uint64_t seed) {
+  if (const char* only = std::getenv("ABACUS_POINT"); only != nullptr) {
+    return {std::strtoull(only, nullptr, 10)};
+  }
   if (runtime::testing::kSanitized) most = std::max<uint64_t>(4, most / 8);
   most = runtime::testing::LongRun() ? points : std::min(most, points);
   std::mt19937_64 random(seed);
