@@ -277,8 +277,7 @@ void PrintHealth(const std::string& name, const VolumeHealth& health, uint64_t p
   }
   printf("%s\n", table.ToString().c_str());
   for (const ServerHealth& server : health.servers) {
-    if (server.why.empty()) continue;
-    printf("%s does not answer: %s\n", server.address.c_str(), server.why.c_str());
+    if (!server.why.empty()) printf("%s: %s\n", server.address.c_str(), server.why.c_str());
   }
   const size_t degraded = health.Count(FileHealth::State::kDegraded);
   const size_t unavailable = health.Count(FileHealth::State::kUnavailable);

@@ -39,6 +39,8 @@ namespace {
 
 // Servers that are named by others may take so long to answer.
 constexpr absl::Duration kNamesServerPatience = absl::Seconds(5);
+// The copies of a new volume's names and inodes are filled within some seconds.
+constexpr absl::Duration kCopiesPatience = absl::Seconds(10);
 
 // Where there are more servers, what one had can be rebuilt at another.
 constexpr size_t kColumnsOfExample = 5;
@@ -359,6 +361,28 @@ absl::Status CreateVolume(runtime::Node& node, const VolumeSets& sets,
   }
   ABACUS_RETURN_IF_ERROR(CheckNothingIsThere(node, {sets.front()}, options.name, 1));
   return sets.front()->Create(WholeOf(options, quota_bytes));
+}
+
+// From here on any one server may die, or else that is told.
+void AwaitCopies(runtime::Node& node, const VolumeOptions& options) {
+  if (options.metadata_copies < 2) return;
+  const absl::Time end = absl::Now() + kCopiesPatience;
+  for (uint32_t shard = 0; shard < options.metadata_shards.value_or(1);) {
+    const std::string name = objfs::ShardName(options.name, shard);
+    const auto set = FirstServerOf(node, name);
+    const auto map = set.ok() ? (*set)->Map(name) : absl::StatusOr<objfs::MapReport>(set.status());
+    if (map.ok() && map->current.size() == map->copies.size()) {
+      ++shard;
+    } else if (absl::Now() < end) {
+      absl::SleepFor(absl::Milliseconds(50));
+    } else {
+      fprintf(stderr,
+              "not every copy of the names and inodes of volume '%s' has everything yet: until "
+              "`abacus volume status %s` calls them current, the volume is away with one server\n",
+              options.name.c_str(), options.name.c_str());
+      return;
+    }
+  }
 }
 
 // What it cannot find out is told by whoever makes files.
@@ -687,6 +711,7 @@ int VolumeCommand(const VolumeOptions& asked) {
       status = CreateVolume((*client)->node(), *volumes, options);
       if (status.ok()) TellWhetherKeptOnce(options);
       if (status.ok()) TellWhoIsIrreplaceable(options);
+      if (status.ok()) AwaitCopies((*client)->node(), options);
       break;
     case VolumeOptions::What::kDelete:
       status = DeleteVolume((*client)->node(), *volumes, options.name);
