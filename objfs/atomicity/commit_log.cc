@@ -324,7 +324,11 @@ absl::Status CommitLog::Settle(const GroupFence& by, const std::vector<GroupOrde
     ABACUS_RETURN_IF_ERROR(inside.status());
   }
   for (const GroupOrder& order : orders) ABACUS_RETURN_IF_ERROR(SettleOne(order));
-  return absl::OkStatus();
+  if (orders.empty()) return absl::OkStatus();
+  // Also what was aborted: else it is back after a crash, and a later opening, without those who
+  // have nothing of it, may commit it.
+  MutexLock lock(mutex_);
+  return AwaitDurable(log_->appended());
 }
 
 absl::Status CommitLog::SettleOne(const GroupOrder& order) {
@@ -374,8 +378,10 @@ bool CommitLog::StaysHeld(const CommitKey& key) {
     part = GroupPart::Decode(entry->payload);
   }
   if (!part.ok()) return true;
-  const absl::StatusOr<std::set<ObjectId>> over = ObjectsOver(*part);
-  return !over.ok() || over->size() < part->fences.size();
+  // Nobody opens here any more what was removed, or moved to another server.
+  return !std::all_of(part->fences.begin(), part->fences.end(), [this](const GroupFence& fence) {
+    return absl::IsNotFound(store_->GetAttributes(fence.id).status());
+  });
 }
 
 // -- the log --------------------------------------------------------------------------------------

@@ -123,8 +123,8 @@ class CommitLog final : public runtime::AnchoredObject {
   // made of this answer, and another one not.
   absl::StatusOr<std::vector<PendingGroup>> PendingOf(ObjectId id);
   // Does so, for the opening `by`; returns when what is committed is durable in the store, and what
-  // is aborted undone. What was to be aborted, and is committed by now, is so, and is written when
-  // it returns. A later opening waits for it, and so finds each order done or not.
+  // is aborted undone, durably. What was to be aborted, and is committed by now, is so, and is
+  // written when it returns. A later opening waits for it, and so finds each order done or not.
   // Stops at the first error. Errors: kFailedPrecondition - a group that is to be held is not here.
   // Those of Host::enter - there is a later opening, which settles what is left.
   absl::Status Settle(const GroupFence& by, const std::vector<GroupOrder>& orders);
@@ -174,7 +174,7 @@ class CommitLog final : public runtime::AnchoredObject {
   // Errors: kFailedPrecondition - it is not here.
   absl::Status HoldNow(const CommitKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckThere(const CommitKey& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Whether it is held, and no later opening has seen to all its objects.
+  // Whether it is held, and one of its objects is here.
   bool StaysHeld(const CommitKey& key);
   absl::StatusOr<CommitMessage> AwaitAnswer(uint64_t call, const CommitKey& key)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

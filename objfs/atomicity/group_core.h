@@ -37,11 +37,13 @@ struct PendingGroup {
 enum class GroupFate : uint8_t {
   kCommit,  // all members have prepared it
   // All that answer have, and one does not answer: it may have prepared the group or not. So it is
-  // told by PendingOf() and kept, whatever other servers say, until a later opening has written a
-  // record of its object here (Host::is_over): who opens it before has to know.
+  // told by PendingOf() and kept, whatever other servers say, until kForget, or its object is gone:
+  // who opens it before has to know.
   kCommitHeld,
-  kAbort,   // a member has not prepared it, and never will
-  kForget,  // all members have it in their stores, also of one that is held
+  kAbort,  // a member has not prepared it, and never will
+  // All members have it in their stores, or records of the object tell who may not, and are seen by
+  // whoever opens it. Also of one that is held.
+  kForget,
 };
 struct GroupOrder {
   Version id;

@@ -24,20 +24,35 @@ GroupOrders OrdersOf(const Settlement& plan) {
     for (const uint64_t server : group.finish) {
       orders[server].push_back({group.id, GroupFate::kCommit});
     }
+    for (const uint64_t server : group.done) {
+      orders[server].push_back({group.id, GroupFate::kForget});
+    }
   }
   return orders;
 }
 
 SettlementEnd EndSettlement(const Settlement& plan, const std::map<uint64_t, ColumnAnswer>& answers,
                             const std::set<uint64_t>& columns, std::set<uint64_t> failed) {
+  // Who fails is as one that has not answered. Its record may have been the only one to tell that a
+  // later opening has settled a group, and which column lacks it; nobody reads it now. Then who has
+  // nothing of a group that is held lacks it.
+  std::map<uint64_t, ColumnAnswer> left = answers;
+  for (const uint64_t server : failed) left.erase(server);
+  const Settlement without = PlanSettlement(left, columns);
+  std::set<uint64_t> lacking = plan.lacking;
+  lacking.insert(without.lacking.begin(), without.lacking.end());
+  const bool all_there = std::all_of(columns.begin(), columns.end(),
+                                     [&](uint64_t server) { return left.contains(server); });
+
   SettlementEnd end;
   end.gone = std::move(failed);
-  // Of several nobody could make the file whole. Their stripes are told as missed nevertheless.
-  if (plan.lacking.size() == 1) end.gone.insert(*plan.lacking.begin());
+  // Of several nobody could make the file whole. Their stripes are told as missed nevertheless; but
+  // a column that is not there cannot be computed from such ones.
+  if (lacking.size() == 1 || !all_there) end.gone.insert(lacking.begin(), lacking.end());
   // Of one whose column was moved since, the column has what it had.
   const auto has_it = [&](uint64_t server) {
     if (!columns.contains(server)) return true;
-    return answers.contains(server) && !end.gone.contains(server) && !plan.lacking.contains(server);
+    return answers.contains(server) && !end.gone.contains(server) && !lacking.contains(server);
   };
   StripeSet missed;  // of blocks
   for (const SettledGroup& group : plan.groups) {

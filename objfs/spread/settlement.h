@@ -26,15 +26,18 @@ struct SettledGroup {
   Version id;
   GroupFate fate = GroupFate::kAbort;  // never kForget
   std::vector<uint64_t> members;       // servers
-  std::vector<uint64_t> told;          // those of them that answer and have it
+  std::vector<uint64_t> told;          // those of them that answer, have it, and are told `fate`
   std::vector<Range> ranges;           // bytes of a column that it writes, by those that have it
 
-  // Of one that a later opening has settled: who has committed it nevertheless. It is waited for
-  // until it has written it or never will, or it could write over what comes now.
+  // Of one that a later opening has settled, and that somebody has committed: who has it. It is
+  // waited for until it has written it or never will, or it could write over what comes now.
   std::vector<uint64_t> finish;
   // Likewise: one of them wrote it, and was away when the others were settled, which may have
   // nothing of it. What that one has of these bytes may not go with the rest.
   bool is_stale = false;
+  // Likewise: who holds it and no longer needs to, as whoever opens the file will see a record that
+  // tells of it.
+  std::vector<uint64_t> done;
 };
 
 struct Settlement {
@@ -57,8 +60,8 @@ GroupOrders OrdersOf(const Settlement& plan);
 
 // When they have been told, or have failed.
 struct SettlementEnd {
-  // Servers whose columns do not go with the rest: those that failed, and the one that lacks
-  // something, if it is one.
+  // Servers whose columns do not go with the rest: those that failed, and those that lack
+  // something. Where all others are there, and more than one lacks something, these stay.
   std::set<uint64_t> gone;
   GroupOrders forgets;        // of what all have now
   std::vector<Range> missed;  // bytes of a column that not all have, in whole blocks

@@ -47,11 +47,33 @@ inline bool IsSettled(const FoundGroup& group, const ColumnAnswers& answers) {
                      [&](const auto& answer) { return group.opening < answer.second.recorded; });
 }
 
-// Of one that a later opening has settled, in which somebody was away that had written it.
+inline Version NewestRecord(const ColumnAnswers& answers) {
+  Version newest;
+  for (const auto& [server, answer] : answers) newest = std::max(newest, answer.recorded);
+  return newest;
+}
+
+// Of one that a later opening has settled: who holds it has no record of the newest opening, as it
+// was away, or its writer died. A record of an opening in between does not help: it may be the only
+// one, and the newest opening, without this column, have known nothing of it.
 inline bool IsStale(const FoundGroup& group, const ColumnAnswers& answers) {
-  return std::any_of(group.held.begin(), group.held.end(), [&](uint64_t server) {
-    return !(group.opening < answers.at(server).recorded);
-  });
+  const Version newest = NewestRecord(answers);
+  return std::any_of(group.held.begin(), group.held.end(),
+                     [&](uint64_t server) { return answers.at(server).recorded < newest; });
+}
+
+// Likewise: who holds it and has the newest opening's record, where another column has that, too.
+// All but one answer whenever the file is used, so one of the two will be seen, or a later record
+// that follows from it.
+inline std::vector<uint64_t> DoneAt(const FoundGroup& group, const ColumnAnswers& answers) {
+  const Version newest = NewestRecord(answers);
+  const auto has_it = [&](const auto& answer) { return answer.second.recorded == newest; };
+  std::vector<uint64_t> done;
+  if (std::count_if(answers.begin(), answers.end(), has_it) < 2) return done;
+  for (const uint64_t server : group.held) {
+    if (answers.at(server).recorded == newest) done.push_back(server);
+  }
+  return done;
 }
 
 // One alone has it, and all others are there and of one mind: they go together, and not with that
@@ -91,10 +113,19 @@ Settlement PlanSettlementBy(const settlement::ColumnAnswers& answers,
                          .ranges = std::move(group.ranges),
                          .finish = {}};
     if (settlement::IsSettled(group, answers)) {
-      // What is committed is forgotten when all have been asked; what is prepared was not to be.
-      settled.told.assign(group.prepared.begin(), group.prepared.end());
-      settled.finish.assign(group.committed.begin(), group.committed.end());
+      // Who has yet only prepared it was away, and the newest record says what it lacks. But one
+      // column alone may have that record, if its writer died, and be away next time: then this one
+      // has to go with the others. So it commits what one of them has committed; where only one
+      // that does not answer could have, it waits (such a file lacks two columns, and is not used);
+      // and it aborts what one of them has not prepared, and never will.
+      if (!group.committed.empty()) {
+        settled.finish.assign(group.committed.begin(), group.committed.end());
+        settled.finish.insert(settled.finish.end(), group.prepared.begin(), group.prepared.end());
+      } else if (!lack.empty() || away.empty()) {
+        settled.told.assign(group.prepared.begin(), group.prepared.end());
+      }
       settled.is_stale = settlement::IsStale(group, answers);
+      settled.done = settlement::DoneAt(group, answers);
       plan.groups.push_back(std::move(settled));
       continue;
     }

@@ -115,14 +115,60 @@ TEST_F(SettlementTest, OfWhatIsHeldWhoHasNothingLacksIt) {
   EXPECT_THAT(plan_.lacking, IsEmpty());
 }
 
-TEST_F(SettlementTest, WhatALaterOpeningHasWrittenDownIsSettled) {
+TEST_F(SettlementTest, WhatALaterOpeningHasWrittenDownIsWrittenByWhoWasAway) {
   Answer(1, Has::kHeld, /*recorded=*/11);
   Answer(2, Has::kCommitted);
-  Answer(3, Has::kPrepared);  // it was away, and is written anew
-  const SettledGroup group = Plan();
+  Answer(3, Has::kPrepared);  // it was away
+  SettledGroup group = Plan();
   EXPECT_EQ(group.fate, GroupFate::kAbort);
-  EXPECT_THAT(group.told, ElementsAre(3u));
+  EXPECT_THAT(group.told, IsEmpty());
+  EXPECT_THAT(group.finish, UnorderedElementsAre(1u, 2u, 3u));
+  EXPECT_FALSE(group.is_stale);
+  EXPECT_THAT(group.done, IsEmpty()) << "the one record may be away next time";
   EXPECT_THAT(plan_.lacking, IsEmpty());
+  answers_.at(2).recorded = {11};
+  group = Plan();
+  EXPECT_THAT(group.done, ElementsAre(1u));
+}
+
+TEST_F(SettlementTest, WhatNobodyHasWrittenIsUndoneOnceSomebodyIsKnownToHaveNone) {
+  Answer(1, /*recorded=*/11);
+  Answer(2, Has::kPrepared);
+  EXPECT_THAT(Plan().told, ElementsAre(2u)) << "the first has none";
+  answers_.clear();
+  Answer(2, Has::kPrepared, /*recorded=*/11);
+  Answer(3, Has::kPrepared);
+  EXPECT_THAT(Plan().told, IsEmpty()) << "the first, which is away, may have written it";
+  EXPECT_THAT(Plan().finish, IsEmpty());
+}
+
+// That opening was without this column, and knew nothing of the record.
+TEST_F(SettlementTest, WhoHasARecordOfAnOpeningInBetweenDoesNotGoWithTheRest) {
+  Answer(1, Has::kHeld, /*recorded=*/11);
+  Answer(2, /*recorded=*/12);
+  Answer(3, /*recorded=*/12);
+  SettledGroup group = Plan();
+  EXPECT_TRUE(group.is_stale);
+  EXPECT_THAT(group.done, IsEmpty());
+  answers_.at(1).recorded = {12};
+  group = Plan();
+  EXPECT_FALSE(group.is_stale);
+  EXPECT_THAT(group.done, ElementsAre(1u));
+}
+
+// It alone had the record of the later opening.
+TEST_F(SettlementTest, WithWhoFailsGoesWhatItsRecordTold) {
+  Answer(1, /*recorded=*/11);
+  Answer(2, Has::kHeld, /*recorded=*/11);
+  Answer(3);
+  Plan();
+  EXPECT_THAT(plan_.lacking, IsEmpty());
+  EXPECT_THAT(EndSettlement(plan_, answers_, {1, 2, 3}, {}).gone, IsEmpty());
+  answers_.at(2).recorded = {5};
+  Plan();
+  const SettlementEnd end = EndSettlement(plan_, answers_, {1, 2, 3}, {1});
+  EXPECT_THAT(end.gone, UnorderedElementsAre(1u, 3u));
+  EXPECT_THAT(end.missed, ElementsAre(Range{2 * kBlock, kBlock}));
 }
 
 TEST_F(SettlementTest, WhatIsCommittedAndSettledIsWaitedFor) {

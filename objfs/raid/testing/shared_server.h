@@ -207,9 +207,8 @@ class SharedServer {
     return std::any_of(part.fences.begin(), part.fences.end(),
                        [this](const GroupFence& fence) { return fence.opening < record_.opening; });
   }
-  bool StaysHeld(const CommitKey& key) {
-    const auto* const entry = core_->participant().Find(key);
-    return entry != nullptr && state_.held.contains(key) && !IsOver(PartOf(entry->payload));
+  bool StaysHeld(const CommitKey& key) const {
+    return core_->participant().Find(key) != nullptr && state_.held.contains(key);
   }
 
   void Prepare(uint64_t from, const CommitMessage& message) {
@@ -306,8 +305,11 @@ class SharedServer {
 
   void NextOrder(const std::shared_ptr<Batch>& batch) {
     if (batch->next == batch->orders.size()) {
-      batch->inside.reset();
-      return batch->done();
+      // Also what is aborted: else it is back after a crash, and a later opening may commit it.
+      return WhenDurable(appended_, [batch] {
+        batch->inside.reset();
+        batch->done();
+      });
     }
     const GroupOrder order = batch->orders[batch->next++];
     if (order.fate != GroupFate::kCommitHeld) return DoOrder(batch, order);

@@ -443,7 +443,9 @@ class StripesWorld {
         if (opening.waiting.empty()) {
           ++stats_.shared;
           shared_ = std::max(shared_, Version{epoch});
-          is_open_ = is_open_ || calm_;
+          // What is held goes with the next opening, which finds the records of this one; and a
+          // later one that began before it was calm may go on without a column.
+          is_open_ = is_open_ || (calm_ && epoch == last_epoch_ && opening.plan.groups.empty());
         }
         return End(epoch);
     }
