@@ -305,7 +305,7 @@ class SharedServer {
 
   void NextOrder(const std::shared_ptr<Batch>& batch) {
     if (batch->next == batch->orders.size()) {
-      // Also what is aborted: else it is back after a crash, and a later opening may commit it.
+      // As CommitLog::Settle(): also what is aborted.
       return WhenDurable(appended_, [batch] {
         batch->inside.reset();
         batch->done();
