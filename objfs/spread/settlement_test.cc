@@ -115,60 +115,38 @@ TEST_F(SettlementTest, OfWhatIsHeldWhoHasNothingLacksIt) {
   EXPECT_THAT(plan_.lacking, IsEmpty());
 }
 
-TEST_F(SettlementTest, WhatALaterOpeningHasWrittenDownIsWrittenByWhoWasAway) {
+TEST_F(SettlementTest, WhatALaterOpeningHasWrittenDownIsSettled) {
+  Answer(1, /*recorded=*/11);
+  Answer(2);
+  Answer(3, Has::kPrepared);  // it was away
+  const SettledGroup group = Plan();
+  EXPECT_EQ(group.fate, GroupFate::kAbort);
+  EXPECT_THAT(group.told, ElementsAre(3u));
+  EXPECT_THAT(plan_.lacking, IsEmpty());
+}
+
+// The one record that tells what it lacks may be away next time, and it would go with the others.
+TEST_F(SettlementTest, WhoWasAwayCommitsWhatOthersHaveCommitted) {
   Answer(1, Has::kHeld, /*recorded=*/11);
   Answer(2, Has::kCommitted);
-  Answer(3, Has::kPrepared);  // it was away
-  SettledGroup group = Plan();
-  EXPECT_EQ(group.fate, GroupFate::kAbort);
+  Answer(3, Has::kPrepared);
+  const SettledGroup group = Plan();
   EXPECT_THAT(group.told, IsEmpty());
   EXPECT_THAT(group.finish, UnorderedElementsAre(1u, 2u, 3u));
-  EXPECT_FALSE(group.is_stale);
-  EXPECT_THAT(group.done, IsEmpty()) << "the one record may be away next time";
   EXPECT_THAT(plan_.lacking, IsEmpty());
-  answers_.at(2).recorded = {11};
-  group = Plan();
-  EXPECT_THAT(group.done, ElementsAre(1u));
 }
 
-TEST_F(SettlementTest, WhatNobodyHasWrittenIsUndoneOnceSomebodyIsKnownToHaveNone) {
-  Answer(1, /*recorded=*/11);
+TEST_F(SettlementTest, WhatOnlyOneThatIsAwayCouldHaveCommittedStaysAsItIs) {
+  const std::set<uint64_t> columns = {1, 2, 3, 4};
+  Answer(1, Has::kPrepared);
   Answer(2, Has::kPrepared);
-  EXPECT_THAT(Plan().told, ElementsAre(2u)) << "the first has none";
-  answers_.clear();
-  Answer(2, Has::kPrepared, /*recorded=*/11);
-  Answer(3, Has::kPrepared);
-  EXPECT_THAT(Plan().told, IsEmpty()) << "the first, which is away, may have written it";
-  EXPECT_THAT(Plan().finish, IsEmpty());
-}
-
-// That opening was without this column, and knew nothing of the record.
-TEST_F(SettlementTest, WhoHasARecordOfAnOpeningInBetweenDoesNotGoWithTheRest) {
-  Answer(1, Has::kHeld, /*recorded=*/11);
-  Answer(2, /*recorded=*/12);
-  Answer(3, /*recorded=*/12);
-  SettledGroup group = Plan();
-  EXPECT_TRUE(group.is_stale);
-  EXPECT_THAT(group.done, IsEmpty());
-  answers_.at(1).recorded = {12};
-  group = Plan();
-  EXPECT_FALSE(group.is_stale);
-  EXPECT_THAT(group.done, ElementsAre(1u));
-}
-
-// It alone had the record of the later opening.
-TEST_F(SettlementTest, WithWhoFailsGoesWhatItsRecordTold) {
-  Answer(1, /*recorded=*/11);
-  Answer(2, Has::kHeld, /*recorded=*/11);
+  Answer(4, /*recorded=*/11);
+  const Settlement plan = PlanSettlement(answers_, columns);
+  ASSERT_EQ(plan.groups.size(), 1u);
+  EXPECT_THAT(plan.groups[0].told, IsEmpty());
+  EXPECT_THAT(plan.groups[0].finish, IsEmpty());
   Answer(3);
-  Plan();
-  EXPECT_THAT(plan_.lacking, IsEmpty());
-  EXPECT_THAT(EndSettlement(plan_, answers_, {1, 2, 3}, {}).gone, IsEmpty());
-  answers_.at(2).recorded = {5};
-  Plan();
-  const SettlementEnd end = EndSettlement(plan_, answers_, {1, 2, 3}, {1});
-  EXPECT_THAT(end.gone, UnorderedElementsAre(1u, 3u));
-  EXPECT_THAT(end.missed, ElementsAre(Range{2 * kBlock, kBlock}));
+  EXPECT_THAT(PlanSettlement(answers_, columns).groups.at(0).told, UnorderedElementsAre(1u, 2u));
 }
 
 TEST_F(SettlementTest, WhatIsCommittedAndSettledIsWaitedFor) {
@@ -191,6 +169,56 @@ TEST_F(SettlementTest, WhoHasWrittenItAndWasAwayWhenItWasSettledDoesNotGoWithThe
   EXPECT_EQ(group.fate, GroupFate::kAbort);
   EXPECT_TRUE(group.is_stale);
   EXPECT_THAT(group.ranges, ElementsAre(Range{kBlock, kBlock}));
+  // A record of its own that the others have not seen changes nothing.
+  answers_[1].recorded = Version{11};
+  for (const uint64_t server : {2, 3}) answers_[server].recorded = Version{12};
+  EXPECT_TRUE(Plan().is_stale);
+  EXPECT_THAT(Plan().done, IsEmpty());
+}
+
+TEST_F(SettlementTest, WhatIsHeldIsDoneWhenTwoColumnsHaveTheRecordThatTellsOfIt) {
+  Answer(1, Has::kHeld, /*recorded=*/11);
+  Answer(2);
+  Answer(3);
+  SettledGroup group = Plan();
+  EXPECT_FALSE(group.is_stale);
+  EXPECT_THAT(group.done, IsEmpty());
+  EXPECT_EQ(OrdersOf(plan_)[1].size(), 1u);
+  Answer(2, /*recorded=*/11);
+  group = Plan();
+  EXPECT_FALSE(group.is_stale);
+  EXPECT_THAT(group.done, ElementsAre(1u));
+  GroupOrders orders = OrdersOf(plan_);
+  ASSERT_EQ(orders[1].size(), 2u);
+  EXPECT_EQ(orders[1][0].fate, GroupFate::kCommit) << "it is in the store first";
+  EXPECT_EQ(orders[1][1].fate, GroupFate::kForget);
+}
+
+// Of the two that are left one has it and the other one has not, and nobody else says so.
+TEST_F(SettlementTest, WhoFailsTakesWhatItsRecordToldAlong) {
+  const std::set<uint64_t> columns = {1, 2, 3};
+  Answer(1, Has::kHeld, /*recorded=*/11);
+  Answer(2, Has::kHeld);
+  Answer(3);
+  Plan();
+  EXPECT_THAT(plan_.lacking, IsEmpty());
+  EXPECT_THAT(EndSettlement(plan_, answers_, columns, {}).gone, IsEmpty());
+  EXPECT_THAT(EndSettlement(plan_, answers_, columns, {1}).gone, UnorderedElementsAre(1u, 3u));
+  EXPECT_THAT(EndSettlement(plan_, answers_, columns, {3}).gone, ElementsAre(3u));
+}
+
+TEST_F(SettlementTest, WhereOneIsAwayNobodyStaysThatLacksSomething) {
+  const std::set<uint64_t> columns = {1, 2, 3, 4};
+  Answer(1, Has::kHeld);
+  Answer(2);
+  Answer(3, /*recorded=*/0);
+  Answer(4);
+  Settlement plan = PlanSettlement(answers_, columns);
+  ASSERT_THAT(plan.lacking, UnorderedElementsAre(2u, 3u));
+  EXPECT_THAT(EndSettlement(plan, answers_, columns, {}).gone, IsEmpty());
+  answers_.erase(4);
+  plan = PlanSettlement(answers_, columns);
+  EXPECT_THAT(EndSettlement(plan, answers_, columns, {}).gone, UnorderedElementsAre(2u, 3u));
 }
 
 TEST_F(SettlementTest, WhoAloneHasWhatIsHeldIsLeftOut) {
@@ -409,8 +437,10 @@ TEST_F(SettlingTest, AServerThatIsAwayHasMissedItUntilThatIsWrittenDown) {
   EXPECT_THAT(opened.missed, ElementsAre(missed));
   // Now the columns' own records tell.
   ASSERT_NO_FATAL_FAILURE(WriteRecords(opened, {0, 1}));
+  EXPECT_EQ(Pending(), 2u);
   ExpectWhole(Open(14));
   EXPECT_EQ(Bytes(), "gg-");
+  EXPECT_EQ(Pending(), 0u) << "two records tell of it";
 }
 
 TEST_F(SettlingTest, AServerThatWasAwayAndHadPreparedItWritesItWhenItIsBack) {
@@ -479,6 +509,59 @@ TEST_F(SettlingTest, WhoWroteItAndWasAwayWhenOthersOpenedTheFileHasMissedIt) {
   const OpenedAtServers opened = Open(13);
   EXPECT_EQ(opened.absent, 0u);
   EXPECT_THAT(opened.missed, ElementsAre(Range{2 * kBlock, kBlock}));
+}
+
+// Those of the opening 11 died when one column had their record, which the next ones do not see.
+TEST_F(SettlingTest, WhatOneRecordAloneTellsOfStaysHeld) {
+  ExpectWhole(Open(10));
+  const Version id = clock_.Next();
+  ASSERT_TRUE(At(1).Prepare(id, {1, 2}, BlockFor(kSettled, Version{10}, 2, 'g')).ok());
+  Lose(2);
+  ASSERT_NO_FATAL_FAILURE(WriteRecords(Open(11), {0}));
+  EXPECT_EQ(Bytes(), "g--");
+  Lose(1);
+  Publish(2, true);
+  const OpenedAtServers without = Open(12);
+  EXPECT_EQ(without.absent, 1u);
+  EXPECT_THAT(without.missed, IsEmpty());
+  ASSERT_NO_FATAL_FAILURE(WriteRecords(without, {1, 2}));
+  // The other member, which has nothing of it, has told its server so.
+  ASSERT_TRUE(At(1).Tell(CommitKind::kForget, id).ok());
+  Publish(1, true);
+  EXPECT_THAT(Open(13).missed, ElementsAre(Range{2 * kBlock, kBlock}));
+}
+
+TEST_F(SettlingTest, WhoWasAwayGoesWithTheOthersWhateverColumnIsAwayNext) {
+  ExpectWhole(Open(10));
+  const Version id = clock_.Next();
+  for (const uint64_t server : {1, 2, 3}) Prepare(server, id, 10);
+  ASSERT_TRUE(At(2).Tell(CommitKind::kCommit, id).ok());  // all have prepared it
+  Lose(1);
+  ASSERT_NO_FATAL_FAILURE(WriteRecords(Open(11), {2}));
+  EXPECT_EQ(Bytes(), "-gg");
+  Publish(1, true);
+  Open(12);
+  EXPECT_EQ(Bytes(), "ggg");
+}
+
+TEST_F(SettlingTest, WhatOnlyAServerThatIsAwayKnowsIsNotAborted) {
+  ExpectWhole(Open(10));
+  const Version id = clock_.Next();
+  for (const uint64_t server : {1, 2}) {
+    const GroupPart part = BlockFor(kSettled, Version{10}, 2, 'g');
+    ASSERT_TRUE(At(server).Prepare(id, {1, 2}, part).ok());
+  }
+  ASSERT_TRUE(At(2).Tell(CommitKind::kCommit, id).ok());
+  Lose(1);
+  ASSERT_NO_FATAL_FAILURE(WriteRecords(Open(11), {2}));
+  Lose(2);
+  Publish(1, true);
+  EXPECT_EQ(Open(12).absent, 1u);
+  EXPECT_EQ(Bytes(), "-g-");
+  Lose(3);
+  Publish(2, true);
+  EXPECT_EQ(Open(13).absent, 1u);
+  EXPECT_EQ(Bytes(), "gg-");
 }
 
 TEST_F(SettlingTest, AnEarlierOpeningSettlesNothing) {

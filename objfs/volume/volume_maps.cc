@@ -72,7 +72,7 @@ bool HasNoRow(MapStore& map) {
 std::string RemoveRow(MapStore& map, const NewVolume& volume, uint64_t key) {
   if (map.Remove().ok()) return "";
   return absl::StrCat("; its row may be left in the map at ", volume.map_url,
-                      ", where nobody uses ", "it: ", volume.name, "-",
+                      ", where nobody uses it: ", volume.name, "-",
                       absl::Hex(key, absl::kZeroPad16),
                       MapServerOf(volume.map_url).empty()
                           ? ""
