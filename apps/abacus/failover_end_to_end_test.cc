@@ -16,10 +16,8 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <random>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -28,7 +26,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "apps/abacus/testing/etcd.h"
-#include "apps/abacus/testing/mount_end_to_end.h"
+#include "apps/abacus/testing/servers_end_to_end.h"
 #include "runtime/base/mutex.h"
 #include "runtime/testing/cluster.h"
 
@@ -41,56 +39,26 @@ using ::testing::HasSubstr;
 
 constexpr char kSpreadStack[] = "cache/raid5(unit=8 KiB)/(isolation/storage)*3";
 
-std::string Noise(uint32_t seed, size_t bytes) {
-  std::mt19937 random(seed);
-  std::string text(bytes, '\0');
-  for (char& c : text) c = static_cast<char>(random());
-  return text;
-}
-
-class FailoverTest : public MountEndToEndTest {
+class FailoverTest : public ServersEndToEndTest {
  protected:
   // The first two keep names and inodes, all but the first columns.
   static constexpr size_t kServers = 4;
   // Of a lease, of a server that is taken for dead, and of looking for another one; doubled.
   static constexpr std::chrono::seconds kGap{30};
 
+  FailoverTest() : ServersEndToEndTest(kServers) {}
+
   void SetUp() override {
     if (!Etcd::IsInstalled()) GTEST_SKIP() << "no etcd (Debian's etcd-server)";
-    MountEndToEndTest::SetUp();
+    ServersEndToEndTest::SetUp();
     if (IsSkipped()) return;
     etcd_ = std::make_unique<Etcd>();
-    addresses_.assign(kServers, "");
-    servers_.resize(kServers);
-    servers_[0] = std::move(server_);
-    addresses_[0] = address_;
-    for (size_t i = 1; i < kServers; ++i) Start(i, "127.0.0.1:0");
     const Outcome created =
         Abacus({"volume", "create", "home", "--servers", absl::StrJoin(addresses_, ","), "--map",
                 etcd_->url(), "--metadata-copies", "2"});
     ASSERT_EQ(created.code, 0) << created.err;
     ASSERT_TRUE(Eventually([&] { return AreCurrent(2); })) << told_;
     mount_ = MountAll("mount");
-  }
-  void TearDown() override {
-    MountEndToEndTest::TearDown();
-    servers_.clear();
-  }
-
-  void Start(size_t server, const std::string& control) {
-    servers_[server] =
-        BeginServer(absl::StrCat("server", server), control, {}, &addresses_[server]);
-  }
-  void Restart(size_t server) {
-    if (server == 0) {
-      servers_[0] = BeginServer("data", addresses_[0], {}, &addresses_[0]);
-    } else {
-      Start(server, addresses_[server]);
-    }
-  }
-  void Kill(size_t server) {
-    servers_[server]->Signal(SIGKILL);
-    servers_[server]->Wait();
   }
   // By all of its servers, whichever of them live.
   std::string MountAll(const std::string& name) {
@@ -105,10 +73,8 @@ class FailoverTest : public MountEndToEndTest {
   // As a server tells that is not `but`.
   nlohmann::json Map(size_t but) {
     unlink(folder_.Path("status.json").c_str());
-    const std::string asked = addresses_[but == 3 ? 2 : 3];
     const Outcome outcome =
-        RunAbacus({"volume", "status", "home", "--json", folder_.Path("status.json")},
-                  {.environment = {"ABACUS_SERVER=" + asked}});
+        At(but == 3 ? 2 : 3, {"volume", "status", "home", "--json", folder_.Path("status.json")});
     told_ = outcome.out + outcome.err;
     const auto all = nlohmann::json::parse(folder_.Read("status.json"), nullptr, false);
     return all.is_object() && all.contains("map") ? all["map"] : nlohmann::json::object();
@@ -122,19 +88,6 @@ class FailoverTest : public MountEndToEndTest {
     return map.value("serves", false) && current == count;
   }
 
-  void Put(const std::string& name, size_t bytes) {
-    files_[name] = Noise(++seed_, bytes);
-    EXPECT_EQ(TryPut(mount_ + "/" + name, files_[name]), 0) << name;
-  }
-  void ExpectAll(const std::string& directory) {
-    for (const auto& [name, bytes] : files_) {
-      std::ifstream file(directory + "/" + name);
-      const std::string found((std::istreambuf_iterator<char>(file)),
-                              std::istreambuf_iterator<char>());
-      EXPECT_TRUE(found == bytes) << directory << "/" << name << " has " << found.size()
-                                  << " bytes";
-    }
-  }
   // Bytes of both places for the first page change of each table of a store. Returns of how many.
   static int RotTables(const std::string& store) {
     int tables = 0;
@@ -154,7 +107,7 @@ class FailoverTest : public MountEndToEndTest {
     std::chrono::duration<double> longest{0};
     for (int i = 0; !done; ++i) {
       const auto begin = steady_clock::now();
-      const std::string name = absl::StrCat(prefix, i), text = Noise(1000 + i, 10'000 + i);
+      const std::string name = absl::StrCat(prefix, i), text = RandomText(1000 + i, 10'000 + i);
       const std::string whole = mount_ + "/" + name;
       const int failed = TryPut(whole + ".new", text);
       const bool renamed = failed == 0 && rename((whole + ".new").c_str(), whole.c_str()) == 0;
@@ -174,12 +127,6 @@ class FailoverTest : public MountEndToEndTest {
   }
 
   std::unique_ptr<Etcd> etcd_;
-  std::vector<std::unique_ptr<Command>> servers_;
-  std::vector<std::string> addresses_;
-  std::string mount_;
-  std::map<std::string, std::string> files_;
-  std::string told_;  // by the last status
-  uint32_t seed_ = 0;
   std::atomic<int> failures_{0}, worked_{0};
 };
 
@@ -214,7 +161,7 @@ TEST_F(FailoverTest, TheCopyTakesOverAndThenTheOldPrimaryFromIt) {
     EXPECT_TRUE(Eventually([&] { return Map(dies).value("copy_why", "") != ""; })) << told_;
 
     // An open file goes on.
-    const std::string more = Noise(77, 5000);
+    const std::string more = RandomText(77, 5000);
     EXPECT_EQ(pwrite(kept, more.data(), more.size(), 20'000), 5000) << errno;
     // What was lost with the primary is told once.
     if (fsync(kept) != 0) {

@@ -12,17 +12,14 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <map>
-#include <memory>
 #include <nlohmann/json.hpp>
-#include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "apps/abacus/testing/mount_end_to_end.h"
+#include "apps/abacus/testing/servers_end_to_end.h"
 #include "runtime/testing/cluster.h"
 
 namespace abacus::apps::testing {
@@ -33,41 +30,14 @@ using ::testing::HasSubstr;
 
 constexpr char kTwoCopies[] = "cache/mirror(unit=8 KiB)/(isolation/storage)*2";
 
-class ServerMapTest : public MountEndToEndTest {
+class ServerMapTest : public ServersEndToEndTest {
  protected:
   // The first keeps the map, and so the two others the names and inodes.
   static constexpr size_t kServers = 3;
 
-  void SetUp() override {
-    MountEndToEndTest::SetUp();
-    if (IsSkipped()) return;
-    addresses_.assign(kServers, "");
-    servers_.resize(kServers);
-    servers_[0] = std::move(server_);
-    addresses_[0] = address_;
-    for (size_t i = 1; i < kServers; ++i) Start(i, "127.0.0.1:0");
-  }
-  void TearDown() override {
-    MountEndToEndTest::TearDown();
-    servers_.clear();
-  }
+  ServerMapTest() : ServersEndToEndTest(kServers) {}
 
-  void Start(size_t server, const std::string& control) {
-    servers_[server] = BeginServer(DataOf(server), control, {}, &addresses_[server]);
-  }
-  static std::string DataOf(size_t server) {
-    return server == 0 ? "data" : absl::StrCat("server", server);
-  }
-  void Restart(size_t server) { Start(server, std::string(addresses_[server])); }
-  void Kill(size_t server) {
-    servers_[server]->Signal(SIGKILL);
-    servers_[server]->Wait();
-  }
   std::string Url() const { return "abacus://" + addresses_[0]; }
-  // As it tells that is asked.
-  Outcome At(size_t server, const std::vector<std::string>& arguments) const {
-    return RunAbacus(arguments, {.environment = {"ABACUS_SERVER=" + addresses_[server]}});
-  }
   Outcome Create(const std::vector<std::string>& more) const {
     std::vector<std::string> words = {"volume", "create", "home"};
     words.insert(words.end(), more.begin(), more.end());
@@ -115,26 +85,10 @@ class ServerMapTest : public MountEndToEndTest {
            map.value("serves", false);
   }
 
-  void Put(const std::string& name, size_t bytes) {
-    std::mt19937 random(++seed_);
-    std::string text(bytes, '\0');
-    for (char& c : text) c = static_cast<char>(random());
-    files_[name] = std::move(text);
-    EXPECT_EQ(TryPut(mount_ + "/" + name, files_[name]), 0) << name;
-  }
   void Rename(const std::string& from, const std::string& to) {
     EXPECT_EQ(rename((mount_ + "/" + from).c_str(), (mount_ + "/" + to).c_str()), 0) << errno;
     files_[to] = std::move(files_[from]);
     files_.erase(from);
-  }
-  void ExpectAll(const std::string& directory) {
-    for (const auto& [name, bytes] : files_) {
-      std::ifstream file(directory + "/" + name);
-      const std::string found((std::istreambuf_iterator<char>(file)),
-                              std::istreambuf_iterator<char>());
-      EXPECT_TRUE(found == bytes) << directory << "/" << name << " has " << found.size()
-                                  << " bytes";
-    }
   }
   // Makes, changes and renames files, and reads them all, also as a client that is new.
   void Work(const std::string& prefix, size_t asked) {
@@ -150,13 +104,6 @@ class ServerMapTest : public MountEndToEndTest {
     EXPECT_EQ(stored.code, 0) << stored.err;
     files_[prefix + "stored"] = prefix;
   }
-
-  std::vector<std::unique_ptr<Command>> servers_;
-  std::vector<std::string> addresses_;
-  std::string mount_;
-  std::map<std::string, std::string> files_;
-  std::string told_;  // by the last status
-  uint32_t seed_ = 0;
 };
 
 TEST_F(ServerMapTest, TheMapsServerMayDieAndWhenItIsBackTheOneThatAnswersForTheVolume) {

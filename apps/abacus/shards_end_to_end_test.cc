@@ -29,7 +29,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "apps/abacus/testing/etcd.h"
-#include "apps/abacus/testing/mount_end_to_end.h"
+#include "apps/abacus/testing/servers_end_to_end.h"
 #include "runtime/testing/cluster.h"
 
 namespace abacus::apps::testing {
@@ -42,37 +42,14 @@ using ::testing::Not;
 
 constexpr char kMirrorStack[] = "cache/mirror(unit=8 KiB)/(isolation/storage)*2";
 
-class ShardsEndToEndTest : public MountEndToEndTest {
+class ShardsEndToEndTest : public ServersEndToEndTest {
  protected:
   static constexpr size_t kServers = 3;
   // Of a lease, of a server that is taken for dead, and of looking for another one; doubled.
   static constexpr std::chrono::seconds kGap{30};
 
-  void SetUp() override {
-    MountEndToEndTest::SetUp();
-    if (IsSkipped()) return;
-    addresses_.assign(kServers, "");
-    servers_.resize(kServers);
-    servers_[0] = std::move(server_);
-    addresses_[0] = address_;
-    for (size_t i = 1; i < kServers; ++i) Start(i, "127.0.0.1:0");
-  }
-  void TearDown() override {
-    MountEndToEndTest::TearDown();
-    servers_.clear();
-  }
+  ShardsEndToEndTest() : ServersEndToEndTest(kServers) {}
 
-  static std::string DataOf(size_t server) {
-    return server == 0 ? "data" : absl::StrCat("server", server);
-  }
-  void Start(size_t server, const std::string& control) {
-    servers_[server] = BeginServer(DataOf(server), control, {}, &addresses_[server]);
-  }
-  void Restart(size_t server) { Start(server, std::string(addresses_[server])); }
-  void End(size_t server, int signal) {
-    servers_[server]->Signal(signal);
-    servers_[server]->Wait();
-  }
   std::string Servers(size_t count = kServers) const {
     return absl::StrJoin(addresses_.begin(), addresses_.begin() + static_cast<ptrdiff_t>(count),
                          ",");
@@ -97,8 +74,7 @@ class ShardsEndToEndTest : public MountEndToEndTest {
   nlohmann::json StatusOf(size_t asked) {
     unlink(folder_.Path("status.json").c_str());
     const Outcome outcome =
-        RunAbacus({"volume", "status", "home", "--json", folder_.Path("status.json")},
-                  {.environment = {"ABACUS_SERVER=" + addresses_[asked]}});
+        At(asked, {"volume", "status", "home", "--json", folder_.Path("status.json")});
     told_ = outcome.out + outcome.err;
     code_ = outcome.code;
     auto all = nlohmann::json::parse(folder_.Read("status.json"), nullptr, false);
@@ -167,10 +143,7 @@ class ShardsEndToEndTest : public MountEndToEndTest {
     for (size_t i = 0; i < kServers; ++i) EXPECT_THAT(LeftAt(i), ::testing::IsEmpty()) << i;
   }
 
-  std::vector<std::unique_ptr<Command>> servers_;
-  std::vector<std::string> addresses_;
-  std::string told_;  // by the last status or list
-  int code_ = -1;     // of the last status
+  int code_ = -1;  // of the last status
 };
 
 class MappedShardsTest : public ShardsEndToEndTest {
@@ -191,7 +164,6 @@ class MappedShardsTest : public ShardsEndToEndTest {
   }
 
   std::unique_ptr<Etcd> etcd_;
-  std::string mount_;
   std::map<uint32_t, std::string> directories_;  // one in each shard
 };
 
@@ -468,8 +440,7 @@ TEST_F(PlainShardsTest, WhatABrokenOffCreationLeftIsToldAndRemoved) {
   // As where it ended before its first shard, which is made last.
   End(0, SIGTERM);
   // Where nobody knows yet whether it did, nothing is removed.
-  const Outcome kept =
-      RunAbacus({"volume", "delete", "home"}, {.environment = {"ABACUS_SERVER=" + addresses_[1]}});
+  const Outcome kept = At(1, {"volume", "delete", "home"});
   EXPECT_EQ(kept.code, 2);
   EXPECT_THAT(kept.err, HasSubstr(addresses_[0] + " does not answer"));
   EXPECT_THAT(LeftAt(1), ::testing::Contains("home~1"));

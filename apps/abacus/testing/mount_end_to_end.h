@@ -12,9 +12,11 @@
 #include <array>
 #include <cerrno>
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <fstream>
 #include <memory>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -22,6 +24,13 @@
 #include "runtime/testing/cluster.h"
 
 namespace abacus::apps::testing {
+
+inline std::string RandomText(uint32_t seed, size_t bytes) {
+  std::mt19937 random(seed);
+  std::string text(bytes, '\0');
+  for (char& c : text) c = static_cast<char>(random());
+  return text;
+}
 
 class MountEndToEndTest : public ::testing::Test {
  protected:

@@ -17,7 +17,6 @@
 #include <iterator>
 #include <map>
 #include <memory>
-#include <random>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -29,13 +28,6 @@ namespace abacus::apps::testing {
 
 inline constexpr char kRaidStack[] = "cache/raid5(unit=8 KiB)/(isolation/storage)*3";
 inline constexpr char kMirrorStack[] = "cache/mirror(unit=8 KiB)/(isolation/storage)*2";
-
-inline std::string RandomText(uint32_t seed, size_t bytes) {
-  std::mt19937 random(seed);
-  std::string text(bytes, '\0');
-  for (char& c : text) c = static_cast<char>(random());
-  return text;
-}
 
 class RaidServersTest : public MountEndToEndTest {
  protected:
