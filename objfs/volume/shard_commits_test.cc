@@ -142,7 +142,9 @@ TEST_F(ShardCommitsTest, WhatOneShardRefusesNoneDoes) {
                               {World::At(0, world_.Changes(0, 1)), World::At(1, one.refused(1))});
       ASSERT_TRUE(outcome.ok()) << outcome.status();
       EXPECT_EQ(outcome->state, one.state);
-      if (refuses == 0) EXPECT_EQ(world_.messages(), before);
+      if (refuses == 0) {
+        EXPECT_EQ(world_.messages(), before);
+      }
       for (uint32_t s = 0; s < kWorldShards; ++s) EXPECT_EQ(world_.EntriesOf(s), kEntries) << s;
       ExpectNothingHeld();
     }
@@ -388,7 +390,9 @@ TEST_F(ShardCommitsTest, WhoAsksWhileItIsBeingDecidedIsToAskAgain) {
     if (shard != 0 || world_.last_group == 0) return absl::OkStatus();
     const auto decision = world_[0].commits->DecisionOf(world_.last_group);
     EXPECT_TRUE(decision.ok()) << decision.status();
-    if (decision.ok()) EXPECT_EQ(*decision, ShardDecision::kUndecided);
+    if (decision.ok()) {
+      EXPECT_EQ(*decision, ShardDecision::kUndecided);
+    }
     ++asked;
     return absl::OkStatus();
   };
