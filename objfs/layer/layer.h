@@ -45,7 +45,9 @@ struct Attributes {
   uint64_t allocated = 0;  // bytes that the file takes of its stores, holes left out
   Version version;         // of the last change of size or `inode`
   std::string inode;       // the file system's own: opaque to all layers below it
-  ABACUS_FIELDS(size, allocated, version, inode)
+  // Of a column that a server keeps: by which opening `inode` was set. 0: that is not known.
+  Version opening;
+  ABACUS_FIELDS(size, allocated, version, inode, opening)
 };
 
 // A part of a file as somebody saw it or wants it.

@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -16,7 +17,8 @@
 namespace abacus::objfs {
 
 // What each column of a file keeps as its attributes: what was so when the record was made. Of
-// several columns' records the one with the highest sequence number is believed.
+// several columns' records the last one is believed: of the latest opening that made any of them
+// the one with the highest sequence number.
 //
 // The bytes, little-endian; a change of their form is a new version, and old ones stay readable.
 // Of a RAID-5 file:
@@ -66,6 +68,10 @@ struct ColumnRecord {
   size_t column = 0;  // which of them has this record
   uint64_t unit_bytes = 0;
   uint64_t sequence = 0;  // of this record
+  // By which opening of the file it was written: the column's server knows it, and it is not among
+  // the bytes. 0: not told, as of columns that are no server's. An opening that had got no further
+  // than to one column, which was away for the next one, may have counted further than that one.
+  Version opening;
   // Of each column: the sequence of the newest record that it is known to have durable; 0: none. A
   // column that comes with an older one has lost what it had.
   std::vector<uint64_t> durable;
@@ -83,6 +89,8 @@ struct ColumnRecord {
   std::vector<Staged> staged;
   std::string inode;  // the file system's
 
+  // Records of one file rise in it as they are made.
+  std::pair<Version, uint64_t> Order() const { return {opening, sequence}; }
   // REQUIRES: `durable` has a number of each column; Fits().
   std::string Encode() const;
   // Whether nothing is over its limit, nor all together, also when it grows by `spare` bytes.

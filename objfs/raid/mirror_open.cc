@@ -58,7 +58,7 @@ absl::Status MirrorLayer::TakeRecords(const std::set<size_t>& lacking, uint64_t 
     if (lacking.contains(column)) continue;
     if (!status.ok()) {
       why = status;
-    } else if (!best.has_value() || found[*best]->sequence < found[column]->sequence) {
+    } else if (!best.has_value() || found[*best]->Order() < found[column]->Order()) {
       best = column;
     }
   }

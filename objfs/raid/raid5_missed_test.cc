@@ -252,8 +252,7 @@ TEST(Raid5RecordTest, AStripeIsNotAdmittedByARecordThatWasRefused) {
   EXPECT_TRUE(absl::IsResourceExhausted(columns.top()->Write(0, text, columns.Now())));
   ASSERT_TRUE(columns.top()->Write(0, text, columns.Now()).ok());
   for (const size_t changed : {size_t{0}, size_t{1}, kColumns - 1}) {  // units', and the parity's
-    const auto record =
-        ColumnRecord::Decode(columns.store(changed).GetAttributes(columns.id(changed))->blob);
+    const auto record = columns.RecordOf(changed);
     ASSERT_TRUE(record.ok()) << record.status();
     EXPECT_TRUE(record->written.Contains(0)) << "column " << changed;
   }
@@ -331,6 +330,52 @@ TEST(Raid5RecordTest, WhatWasPutAsideForAWriteThatWasRefusedIsNotFoundLater) {
   EXPECT_TRUE(file.Read() == std::string(kSize, 'C'));
   columns.Restart();
   EXPECT_TRUE(file.Read() == std::string(kSize, 'C'));
+}
+
+// Clients die one after the other when their first record is at one column alone, and another
+// column is away. It comes back, that one goes, and somebody writes. The dead have counted further
+// than he has, who did not see it, and he is believed.
+TEST(Raid5RecordTest, OpeningsThatDiedAreNotBelievedOverALaterOneThatDidNotSeeThem) {
+  constexpr size_t kAway = kColumns - 1, kAlone = 0;
+  for (int deaths = 1; deaths <= 3; ++deaths) {
+    SCOPED_TRACE(absl::StrCat(deaths, " deaths"));
+    MissedFile file;
+    TestColumns& columns = file.columns();
+    file.Write(0, kSize, 'A');
+    ASSERT_TRUE(columns.raid()->CloseColumns(columns.Now()).ok());
+    columns.column(kAway).dead = true;
+    for (int i = 0; i < deaths; ++i) {
+      columns.Restart();
+      for (size_t column = 0; column < kColumns; ++column) {
+        columns.column(column).BeforeChange([column](LayerCall call) {
+          return column == kAlone && (call == LayerCall::kSetInode || call == LayerCall::kFlush)
+                     ? absl::OkStatus()
+                     : absl::UnavailableError("the client is dead");
+        });
+      }
+      const Block text = Block::CopyOf(std::string(kStripe, 'X'));
+      EXPECT_FALSE(columns.top()->Write(0, text, columns.Now()).ok());
+      const auto alone = columns.RecordOf(kAlone), other = columns.RecordOf(1);
+      ASSERT_TRUE(alone.ok() && other.ok()) << alone.status() << other.status();
+      EXPECT_GT(alone->sequence, other->sequence);
+      columns.Stop();
+      for (size_t column = 0; column < kColumns; ++column) {
+        columns.column(column).BeforeChange(nullptr);
+      }
+    }
+    columns.column(kAway).dead = false;
+    columns.column(kAlone).dead = true;
+    columns.Start();
+    file.Write(0, kStripe, 'B');
+    ASSERT_TRUE(columns.raid()->CloseColumns(columns.Now()).ok());
+    columns.column(kAlone).dead = false;
+    columns.Restart();
+    const std::string expected = std::string(kStripe, 'B') + std::string(kSize - kStripe, 'A');
+    EXPECT_TRUE(file.Read() == expected);
+    ASSERT_TRUE(columns.RebuildAll().ok());
+    columns.column(kAway).dead = true;
+    EXPECT_TRUE(file.Read() == expected);
+  }
 }
 
 }  // namespace

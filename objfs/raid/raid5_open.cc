@@ -36,7 +36,7 @@ absl::Status Raid5Layer::TakeRecords(std::vector<absl::StatusOr<ColumnRecord>> f
     } else if (!status.ok()) {
       return status;
     } else if (found[column]->sequence > 0 &&
-               (!best.has_value() || found[*best]->sequence < found[column]->sequence)) {
+               (!best.has_value() || found[*best]->Order() < found[column]->Order())) {
       best = column;
     }
   }

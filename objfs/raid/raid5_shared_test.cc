@@ -39,8 +39,7 @@ std::string FactOf(const Layers& layer, const std::string& name) {
 }
 
 ColumnRecord RecordOf(TestColumns& columns, size_t column) {
-  const auto kept = columns.store(column).GetAttributes(columns.id(column));
-  const auto record = ColumnRecord::Decode(kept.ok() ? kept->blob : "");
+  const auto record = columns.RecordOf(column);
   EXPECT_TRUE(record.ok()) << record.status();
   return record.ok() ? *record : ColumnRecord();
 }

@@ -489,7 +489,7 @@ TEST(Raid5StageTest, WhatIsClosedTakesNoRoomForSlotsAndNothingIsStagedThen) {
   EXPECT_GT(columns.top()->GetAttributes(columns.Now())->allocated, before);
   ASSERT_TRUE(columns.raid()->CloseColumns(columns.Now()).ok());
   for (size_t i = 0; i < kStageColumns; ++i) {
-    const auto record = ColumnRecord::Decode(columns.store(i).GetAttributes(columns.id(i))->blob);
+    const auto record = columns.RecordOf(i);
     ASSERT_TRUE(record.ok()) << record.status();
     EXPECT_TRUE(record->staged.empty()) << i;
   }

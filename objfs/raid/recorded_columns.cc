@@ -100,6 +100,7 @@ absl::StatusOr<ColumnRecord> RecordedColumns::RecordIn(
         " of ", below_count(), " with units of ", unit_bytes_,
         ": name the columns in the order, and with the options, that the file was made with"));
   }
+  record->opening = attributes->opening;
   return record;
 }
 

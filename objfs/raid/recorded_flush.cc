@@ -39,7 +39,7 @@ const ColumnRecord* RecordedColumns::NewestOf(
   const ColumnRecord* newest = nullptr;
   for (const absl::StatusOr<ColumnRecord>& record : found) {
     if (!record.ok() || record->sequence == 0) continue;
-    if (newest == nullptr || newest->sequence < record->sequence) newest = &*record;
+    if (newest == nullptr || newest->Order() < record->Order()) newest = &*record;
   }
   return newest;
 }
@@ -50,7 +50,7 @@ absl::Status RecordedColumns::SaveWhatWasFound(
   if (newest == nullptr) return absl::OkStatus();
   const auto have_it =
       std::count_if(found.begin(), found.end(), [&](const absl::StatusOr<ColumnRecord>& record) {
-        return record.ok() && record->sequence == newest->sequence;
+        return record.ok() && record->Order() == newest->Order();
       });
   if (static_cast<size_t>(have_it) >= columns) return absl::OkStatus();
   {

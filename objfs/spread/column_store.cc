@@ -54,6 +54,7 @@ absl::Status ColumnFence::Raise(Version epoch) {
   MutexLock lock(mutex_);
   if (epoch < epoch_) return ShutOut();
   const bool is_new = epoch_ < epoch;
+  uses_.openings += is_new;
   epoch_ = epoch;
   // Disk I/O, which ends; of this epoch nobody is inside yet.
   while (is_new && inside_ > 0) changed_.Wait(mutex_);
@@ -64,7 +65,13 @@ absl::StatusOr<ColumnFence::Pass> ColumnFence::Enter(Version epoch) {
   MutexLock lock(mutex_);
   if (epoch != epoch_) return ShutOut();
   ++inside_;
+  ++uses_.calls;
   return Pass(this);
+}
+
+ColumnFence::Uses ColumnFence::uses() {
+  MutexLock lock(mutex_);
+  return uses_;
 }
 
 ColumnFence::Pass::~Pass() {
@@ -83,6 +90,20 @@ std::shared_ptr<ColumnFence> ColumnFences::Make(ObjectId id) {
 void ColumnFences::Forget(ObjectId id) {
   MutexLock lock(mutex_);
   fences_.erase(id);
+}
+
+uint64_t ColumnFences::UsesBut(ObjectId id) {
+  std::vector<std::pair<ObjectId, std::shared_ptr<ColumnFence>>> fences;
+  {
+    MutexLock lock(mutex_);
+    fences.assign(fences_.begin(), fences_.end());
+  }
+  uint64_t sum = 0;
+  for (const auto& [file, fence] : fences) {
+    const ColumnFence::Uses uses = fence->uses();
+    sum += file == id ? uses.openings : uses.calls;
+  }
+  return sum;
 }
 
 std::shared_ptr<ColumnFence> ColumnFences::Find(ObjectId id) {
@@ -161,6 +182,7 @@ absl::StatusOr<Attributes> ColumnLayer::GetAttributes(Version now) {
     ABACUS_ASSIGN_OR_RETURN(Attributes attributes, storage_.GetAttributes(now));
     ABACUS_ASSIGN_OR_RETURN(FencedRecord fenced, FencedRecord::Decode(attributes.inode));
     attributes.inode = std::move(fenced.record);
+    attributes.opening = fenced.opening;
     return attributes;
   });
 }
@@ -288,11 +310,12 @@ absl::StatusOr<std::vector<ColumnState>> ColumnStore::States(ObjectId after, uin
   for (const ObjectId id : ids) {
     absl::StatusOr<ObjectAttributes> attributes = store_->GetAttributes(id);
     if (absl::IsNotFound(attributes.status())) continue;
-    ColumnState state{.id = id, .size = 0, .allocated = 0, .record = {}};
+    ColumnState state{.id = id, .size = 0, .allocated = 0, .record = {}, .opening = {}};
     if (attributes.ok()) {
       state.size = attributes->size_bytes;
       state.allocated = attributes->allocated_bytes;
       absl::StatusOr<FencedRecord> fenced = FencedRecord::Decode(attributes->blob);
+      if (fenced.ok()) state.opening = fenced->opening;
       // What is not known here is no record to who looks at it either.
       state.record = fenced.ok() ? std::move(fenced->record) : std::move(attributes->blob);
     } else {
@@ -302,6 +325,8 @@ absl::StatusOr<std::vector<ColumnState>> ColumnStore::States(ObjectId after, uin
   }
   return states;
 }
+
+absl::StatusOr<uint64_t> ColumnStore::UsesBut(ObjectId id) { return fences_->UsesBut(id); }
 
 // Openings in an epoch have it where identifiers have theirs, and no shard above it.
 absl::StatusOr<uint64_t> ColumnStore::SeenEpoch() {

@@ -45,11 +45,18 @@ class ColumnFence {
   // Errors: kUnauthenticated - the column was opened for somebody else since.
   absl::StatusOr<Pass> Enter(Version epoch);
 
+  // How often it was raised to a new epoch, and entered, so far.
+  struct Uses {
+    uint64_t openings = 0, calls = 0;
+  };
+  Uses uses();
+
  private:
   runtime::Mutex mutex_;
   runtime::CondVar changed_;
   Version epoch_ ABSL_GUARDED_BY(mutex_);
   int inside_ ABSL_GUARDED_BY(mutex_) = 0;
+  Uses uses_ ABSL_GUARDED_BY(mutex_);
 };
 
 // The fences of a server's columns that are open: for the groups that write to columns beside their
@@ -65,6 +72,8 @@ class ColumnFences {
   // Errors: kUnauthenticated - one of the columns was opened for somebody else since, or is not
   // open, as after a restart of the server; or the group names no opening of it.
   absl::StatusOr<std::shared_ptr<const void>> Enter(const GroupPart& part);
+  // Of all columns that are open: the calls, but of that file the openings.
+  uint64_t UsesBut(ObjectId id);
 
  private:
   std::shared_ptr<ColumnFence> Find(ObjectId id);
@@ -146,7 +155,8 @@ struct ColumnState {
   ObjectId id = 0;  // of the file
   uint64_t size = 0, allocated = 0;
   std::string record;  // what the layer above keeps of it (column_record.h)
-  ABACUS_FIELDS(id, size, allocated, record)
+  Version opening;     // by which it was written; 0: not told
+  ABACUS_FIELDS(id, size, allocated, record, opening)
 };
 
 // A column that was just opened, and what its server knows of what was written by groups before.
@@ -217,6 +227,10 @@ class ColumnStore final : public runtime::AnchoredObject {
   // was made, or a column here was opened, as far as is known; of groups that are not forgotten,
   // too. Reads the attributes of all columns.
   absl::StatusOr<uint64_t> SeenEpoch();
+  // For who repairs that file, and leaves the disk to others where there are any: a number that is
+  // the same as before where since then nobody opened a column here, closed one, or used another
+  // one than this file's.
+  absl::StatusOr<uint64_t> UsesBut(ObjectId id);
   // The record as it is kept, with its opening (FencedRecord): a copy refuses the same.
   absl::StatusOr<ColumnState> State(ObjectId id);
 
@@ -252,7 +266,7 @@ class ColumnStore final : public runtime::AnchoredObject {
 
   ABACUS_OBJECT(ColumnStore, "objfs.ColumnStore", 1, Open, Close, Remove, List, States, State,
                 CopyFrom, FollowFrom, FinishFrom, ReadPiece, Watch, TakeChanges, SeenEpoch, Log,
-                OpenAndTell)
+                OpenAndTell, UsesBut)
 
  private:
   // A copy that has been begun here.

@@ -327,6 +327,28 @@ TEST_F(ColumnStoreTest, WhatGroupsWriteIsToldToWhoCopiesTheColumn) {
   EXPECT_EQ(changes->ranges, (std::vector<Range>{{3 * kBytes, kBytes}}));
 }
 
+TEST_F(ColumnStoreTest, WhoRepairsAFileSeesWhetherOthersUseColumns) {
+  const auto own = Open(10);
+  const auto other = server_.ref()->Open(kFile + 1, Version{11});
+  ASSERT_TRUE(own.ok() && other.ok()) << own.status() << other.status();
+  uint64_t seen = server_.ref()->UsesBut(kFile).value_or(0);
+  const auto grows = [&] {
+    const uint64_t uses = server_.ref()->UsesBut(kFile).value_or(0);
+    return std::exchange(seen, uses) != uses;
+  };
+  ASSERT_TRUE((*own)->Write(0, runtime::Block::CopyOf("own"), kNow).ok());
+  ASSERT_TRUE((*own)->Flush(kNow).ok());
+  EXPECT_FALSE(grows());
+  ASSERT_TRUE((*other)->Read(0, 1, kNow).ok());
+  EXPECT_TRUE(grows()) << "a read of another file's";
+  EXPECT_FALSE(grows());
+  ASSERT_EQ(Prepare(clock_.Next(), BlockFor(kFile + 1, Version{11}, 0, 'a')), Refusal::kNone);
+  EXPECT_TRUE(grows()) << "a group in another file's";
+  ASSERT_TRUE(Open(12).ok());
+  EXPECT_TRUE(grows()) << "the file's own was opened for somebody else";
+  EXPECT_FALSE(grows());
+}
+
 TEST_F(ColumnStoreTest, TheEpochOfGroupsThatAreNotForgottenIsSeen) {
   const Version opening{uint64_t{5} << 40 | 1};
   ASSERT_TRUE(Open(opening.value).ok());

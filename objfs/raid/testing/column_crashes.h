@@ -149,8 +149,7 @@ class Crashes {
   std::string Records() {
     std::string all;
     for (size_t i = 0; i < kColumns; ++i) {
-      const auto kept = columns_.store(i).GetAttributes(columns_.id(i));
-      const auto record = ColumnRecord::Decode(kept.ok() ? kept->blob : "");
+      const auto record = columns_.RecordOf(i);
       absl::StrAppend(&all, "\n  column ", i, absent_ == i ? " (away): " : ": ");
       if (!record.ok()) continue;
       absl::StrAppend(

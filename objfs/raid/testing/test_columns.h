@@ -20,9 +20,12 @@
 #include "objfs/raid/mirror_layer.h"
 #include "objfs/raid/raid5_layer.h"
 #include "objfs/raid/raid5_manager.h"
+#include "objfs/spread/column_store.h"
+#include "objfs/spread/fenced_record.h"
 #include "objfs/storage/storage_layer.h"
 #include "objfs/store/local_object_store.h"
 #include "objfs/store/model_disk.h"
+#include "runtime/base/status.h"
 #include "runtime/testing/cluster.h"
 
 namespace abacus::objfs::testing {
@@ -175,12 +178,13 @@ class TestColumnsOf {
     options.nodes = 2;
     options.types = [this](size_t, runtime::testing::TestPoints&, runtime::ObjectTypes& types) {
       AddLayer(types);
-      types.Add<StorageLayer>().Add<TestColumn>();
+      types.Add<StorageLayer>().Add<ColumnLayer>().Add<TestColumn>();
       types.Add<TestWitness>();
       types.Add<CacheLayer>([] { return std::make_unique<CacheManager>(uint64_t{16} << 20); });
     };
     cluster_ = std::make_unique<runtime::testing::Cluster>(options);
     auto& binding = (*cluster_)[1].binding();
+    const Version opening = Now();
     below_.clear();
     for (size_t i = 0; i <= count(); ++i) {
       auto store = LocalObjectStore::Open(*disks_[i], {});
@@ -192,10 +196,8 @@ class TestColumnsOf {
         ASSERT_TRUE(stores_[i]->Flush(*id).ok());
         ids_[i] = *id;
       }
-      const runtime::Ref<Layer> storage(
-          binding.Adopt(std::make_unique<StorageLayer>(stores_[i], ids_[i])).base());
       auto column = std::make_unique<TestColumn>(switches_[i]);
-      ASSERT_TRUE(column->Init({storage}, {}).ok());
+      ASSERT_TRUE(column->Init({Below(binding, i, opening)}, {}).ok());
       const runtime::Ref<Layer> there(binding.Adopt(std::move(column)).base());
       if (i < count()) {
         below_.push_back((*cluster_)[0].template RefTo<Layer>(there.rid()));
@@ -251,6 +253,12 @@ class TestColumnsOf {
     EXPECT_TRUE(lacking.ok()) << lacking.status();
     return lacking.value_or(std::set<size_t>());
   }
+  absl::StatusOr<ColumnRecord> RecordOf(size_t column) {
+    ABACUS_ASSIGN_OR_RETURN(const ObjectAttributes kept,
+                            stores_[column]->GetAttributes(ids_[column]));
+    ABACUS_ASSIGN_OR_RETURN(const FencedRecord fenced, FencedRecord::Decode(kept.blob));
+    return ColumnRecord::Decode(fenced.record);
+  }
   size_t count() const { return count_; }
   PowerCutDisk& disk(size_t column) { return *disks_[column]; }
   ColumnSwitch& column(size_t column) { return *switches_[column]; }
@@ -280,6 +288,21 @@ class TestColumnsOf {
   }
 
  private:
+  // As servers open columns; each Start() is an opening.
+  runtime::Ref<Layer> Below(runtime::BindingManager& binding, size_t i, Version opening) {
+    if (i == count()) {
+      return runtime::Ref<Layer>(
+          binding.Adopt(std::make_unique<StorageLayer>(stores_[i], ids_[i])).base());
+    }
+    auto fence = std::make_shared<ColumnFence>();
+    EXPECT_TRUE(fence->Raise(opening).ok());
+    return runtime::Ref<Layer>(
+        binding
+            .Adopt(std::make_unique<ColumnLayer>(stores_[i], ids_[i], std::move(fence), opening,
+                                                 std::make_shared<ColumnWatches>()))
+            .base());
+  }
+
   const size_t count_;
   std::vector<std::pair<std::string, std::string>> options_;
   const std::shared_ptr<std::atomic<uint64_t>> size_elsewhere_ =
