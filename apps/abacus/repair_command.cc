@@ -42,7 +42,9 @@ using objfs::ObjectId;
 using runtime::Ref;
 
 constexpr uint64_t kColumnsListedAtOnce = 1000;
-constexpr uint64_t kStripesAtOnce = 32;
+// Of a rebuild, in one step: so many that it takes between these.
+constexpr uint64_t kStripesLeast = 8, kStripesMost = 4096;
+constexpr absl::Duration kStepLeast = absl::Milliseconds(50), kStepMost = absl::Milliseconds(200);
 constexpr size_t kFilesShownMax = 10;
 
 // A file, as the columns that answer tell of it.
@@ -110,6 +112,7 @@ FileHealth HealthOf(const objfs::Node& node, const VolumeHealth& volume) {
     if (column == volume.servers[server].columns.end()) continue;
     auto record = ColumnRecord::Decode(column->second.record);
     if (record.ok() && record->columns == count) {
+      record->opening = column->second.opening;
       records[i] = *std::move(record);
     } else {
       damaged[i] = !column->second.record.empty() || column->second.size > 0;
@@ -119,7 +122,7 @@ FileHealth HealthOf(const objfs::Node& node, const VolumeHealth& volume) {
   const std::set<size_t> marked(node.inode.lacking.begin(), node.inode.lacking.end());
   for (size_t i = 0; i < count; ++i) {
     if (!records[i].has_value() || marked.contains(i)) continue;
-    if (best == nullptr || best->sequence < records[i]->sequence) best = &*records[i];
+    if (best == nullptr || best->Order() < records[i]->Order()) best = &*records[i];
   }
   for (size_t i = 0; i < count; ++i) {
     const uint64_t sequence = records[i].has_value() ? records[i]->sequence : 0;
@@ -340,47 +343,79 @@ absl::StatusOr<FoundSpread> FindSpread(runtime::Node& node, const std::string& n
       "for volumes over several servers. To check it: abacus fsck --volume ", name, " HOST:PORT"));
 }
 
-// Calls `step` until it says that the file is done, and leaves the disks to others as long as it
-// had them.
-absl::Status InSteps(const std::function<absl::StatusOr<bool>()>& step) {
-  for (;;) {
-    const absl::Time begin = absl::Now();
-    ABACUS_ASSIGN_OR_RETURN(const bool done, step());
-    if (done) return absl::OkStatus();
-    absl::SleepFor(absl::Now() - begin);
-  }
-}
-
 using RepairTotals = ScrubTotals;  // a rebuild's `stripes` are those that it rebuilt
 
-absl::Status RebuildFile(objfs::FileSystem& files, const FileHealth& file, RepairTotals* totals,
-                         const std::function<void(uint64_t)>& on_left) {
+// Leaves a volume's servers to others, where there are any, as long as a step had them.
+class Courtesy {
+ public:
+  Courtesy(const Ref<objfs::Volume>& volume, const VolumeHealth& health) : volume_(volume) {
+    for (size_t i = 0; i < health.servers.size(); ++i) {
+      if (!health.servers[i].answers) continue;
+      const auto columns = volume->ColumnsAt(i);
+      if (columns.ok()) columns_.push_back(*columns);
+    }
+  }
+  // `file`: which the step repaired; 0: none.
+  void After(absl::Duration step, ObjectId file) {
+    const uint64_t uses = UsesBut(file);
+    if (uses_ == uses) return;
+    absl::SleepFor(step);
+    uses_ = uses;  // what came while it rested is seen by the next one
+  }
+
+ private:
+  // Of names what was changed, of bytes the calls. Where nobody tells nobody is served.
+  uint64_t UsesBut(ObjectId file) {
+    const auto commits = volume_->Commits();
+    uint64_t sum = commits.ok() ? commits->committed : 0;
+    // One that does not answer would be waited for after each step.
+    std::erase_if(columns_, [&](const Ref<objfs::ColumnStore>& columns) {
+      const auto uses = columns->UsesBut(file);
+      sum += uses.value_or(0);
+      return !uses.ok();
+    });
+    return sum;
+  }
+
+  const Ref<objfs::Volume> volume_;
+  std::vector<Ref<objfs::ColumnStore>> columns_;  // of servers that answer
+  std::optional<uint64_t> uses_;
+};
+
+absl::Status RebuildFile(objfs::FileSystem& files, const FileHealth& file, Courtesy* courtesy,
+                         RepairTotals* totals, const std::function<void(uint64_t)>& on_left) {
   objfs::Caller caller;
   caller.checked = true;
   ABACUS_ASSIGN_OR_RETURN(const objfs::FileHandle handle, files.Open(caller, file.id, 0));
-  absl::Status status = InSteps([&]() -> absl::StatusOr<bool> {
-    ABACUS_ASSIGN_OR_RETURN(const objfs::RebuildProgress progress,
-                            files.Rebuild(handle, kStripesAtOnce));
+  uint64_t in_vain = 0;  // stripes, since the last that was rebuilt
+  const auto step = [&](uint64_t stripes) -> absl::StatusOr<bool> {
+    ABACUS_ASSIGN_OR_RETURN(const objfs::RebuildProgress progress, files.Rebuild(handle, stripes));
     totals->stripes += progress.rebuilt;
     totals->damaged += progress.damaged;
     on_left(progress.left);
-    // What is left may be what only the missing column knows, or what is damaged elsewhere.
-    const bool stuck = progress.rebuilt == 0 && progress.left > 0;
-    if (stuck) {
+    // What is left may be what only the missing column knows, or what is damaged elsewhere. Each
+    // step goes on where the last one ended, and from the beginning after that.
+    in_vain = progress.rebuilt > 0 ? 0 : in_vain + stripes;
+    if (progress.left > 0 && in_vain >= progress.left) {
       return absl::DataLossError(absl::StrCat(progress.left,
                                               " stripes cannot be rebuilt: ", progress.doubtful,
                                               " of them only the missing column knows"));
     }
     return progress.left == 0;
-  });
+  };
+  absl::Status status;
+  for (uint64_t stripes = kStripesLeast;;) {
+    const absl::Time begin = absl::Now();
+    const absl::StatusOr<bool> done = step(stripes);
+    status = done.status();
+    if (!done.ok() || *done) break;
+    const absl::Duration took = absl::Now() - begin;
+    if (took < kStepLeast) stripes = std::min(2 * stripes, kStripesMost);
+    if (took > kStepMost) stripes = std::max(stripes / 2, kStripesLeast);
+    courtesy->After(took, file.id);
+  }
   status.Update(files.Release(handle));
   return status;
-}
-
-// Others have the disks as long as a step had them.
-bool RestAsLong(uint64_t, absl::Duration took) {
-  absl::SleepFor(took);
-  return true;
 }
 
 absl::StatusOr<RepairTotals> Repair(runtime::Node& node, const RepairOptions& options,
@@ -405,9 +440,11 @@ absl::StatusOr<RepairTotals> Repair(runtime::Node& node, const RepairOptions& op
                     [](std::string_view text) { WriteAll(STDERR_FILENO, text).IgnoreError(); });
   RepairTotals totals;
   objfs::StorePlace place;
-  const auto rest = [&](uint64_t bytes, absl::Duration took) {
+  Courtesy courtesy(found.volume, health);
+  const auto rest = [&](uint64_t, absl::Duration took) {
     progress.Update(absl::Now(), 0, absl::StrCat(totals.objects, " objects of names and inodes"));
-    return RestAsLong(bytes, took);
+    courtesy.After(took, 0);
+    return true;
   };
   if (!rebuilds) ABACUS_RETURN_IF_ERROR(ScrubStore(found.volume, &place, &totals, rest));
   uint64_t done = 0;
@@ -415,12 +452,15 @@ absl::StatusOr<RepairTotals> Repair(runtime::Node& node, const RepairOptions& op
     const std::string which = absl::StrCat("file ", ++totals.files, " of ", todo.size());
     const uint64_t each = file.stripes == 0 ? 0 : file.bytes / file.stripes;
     const absl::Status status =
-        rebuilds ? RebuildFile(*files, file, &totals,
+        rebuilds ? RebuildFile(*files, file, &courtesy, &totals,
                                [&](uint64_t left) {
                                  const uint64_t rest = std::min(left * each, file.bytes);
                                  progress.Update(absl::Now(), done + file.bytes - rest, which);
                                })
-                 : ScrubFile(*files, file.id, &totals, RestAsLong);
+                 : ScrubFile(*files, file.id, &totals, [&](uint64_t, absl::Duration took) {
+                     courtesy.After(took, file.id);
+                     return true;
+                   });
     done += rebuilds ? file.bytes : file.size;
     progress.Update(absl::Now(), done, which);
     // Who removed it meanwhile has no use for it.

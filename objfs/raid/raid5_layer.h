@@ -337,6 +337,12 @@ class Raid5Layer final : public RecordedColumns {
     return (kStageAt - kSpillAt) / unit_bytes() * stripe_bytes();
   }
 
+  // Up to so many stripes of what is missed, in runs that are rebuilt at once.
+  std::vector<StripeRun> NextToRebuild(uint64_t stripes);
+  // `done`: all but those that are damaged in another column, too. REQUIRES: the exclusive turn.
+  absl::Status RebuildRun(StripeRun run, size_t column, StripeSet* done, Version now);
+  // In one call a column. False: there are stripes among them that want a look each.
+  absl::StatusOr<bool> RebuildTogether(StripeRun run, size_t column, Version now);
   absl::Status RebuildStripe(uint64_t stripe, size_t column, Version now);
   absl::Status FinishRebuilt(const StripeSet& stripes, size_t column, Version now);
   absl::Status ScrubStripe(uint64_t stripe, ScrubProgress* progress, Version now) override;

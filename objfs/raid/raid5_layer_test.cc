@@ -65,7 +65,7 @@ TEST_P(Raid5ModelTest, IsItsModelWhicheverColumnIsMissing) {
     }
     columns.column(dead).dead = false;
     for (;;) {
-      const auto progress = columns.raid()->Rebuild(1 + random() % 3, columns.Now());
+      const auto progress = columns.raid()->Rebuild(1 + random() % 8, columns.Now());
       ASSERT_TRUE(progress.ok()) << progress.status();
       EXPECT_EQ(progress->damaged + progress->doubtful, 0u);
       if (progress->left == 0) break;
@@ -297,6 +297,49 @@ TEST_F(Raid5Test, OnlyWhatWasMissedIsRebuilt) {
   EXPECT_LE(columns_.column(2).written_bytes, 3 * kUnit);
   ExpectIs(columns_, model_);
   ExpectParity(columns_, model_.size(), kStripe);
+}
+
+TEST_F(Raid5Test, ARebuildTakesRunsOfStripesInOneCallAColumn) {
+  constexpr size_t kStripes = 20, kRuns = 3;  // of 256 KiB of a column
+  Fill(kStripes);
+  columns_.Replace(2);
+  ASSERT_TRUE(columns_.top()->GetAttributes(columns_.Now()).ok());
+  columns_.ResetCounters();
+  const auto progress = columns_.raid()->Rebuild(kStripes, columns_.Now());
+  ASSERT_TRUE(progress.ok()) << progress.status();
+  EXPECT_EQ(progress->rebuilt, kStripes);
+  EXPECT_EQ(progress->left, 0u);
+  EXPECT_EQ(columns_.Sum(&ColumnSwitch::reads), kRuns * 4);
+  EXPECT_EQ(columns_.column(2).writes, kRuns);
+  EXPECT_EQ(columns_.Sum(&ColumnSwitch::writes), kRuns);
+  columns_.column(0).dead = true;
+  ExpectIs(columns_, model_);
+}
+
+TEST_F(Raid5Test, ADamagedStripeKeepsNoneOfItsRunFromBeingRebuilt) {
+  constexpr size_t kStripes = 8, kGone = 1, kDamaged = 3;
+  Fill(kStripes);
+  const size_t other = Striping::Make(5, kUnit)->ColumnOf(kDamaged, 0);
+  ASSERT_NE(other, kGone);
+  const std::string text = model_.substr(kDamaged * kStripe, 4096);
+  columns_.Replace(kGone);
+  columns_.Stop();
+  ASSERT_TRUE(Rot(columns_, other, text));
+  columns_.Start();
+  const auto progress = columns_.raid()->Rebuild(kStripes, columns_.Now());
+  ASSERT_TRUE(progress.ok()) << progress.status();
+  EXPECT_EQ(progress->rebuilt, kStripes - 1);
+  EXPECT_EQ(progress->damaged, 1u);
+  EXPECT_EQ(progress->left, 1u);
+  for (size_t stripe = 0; stripe < kStripes; ++stripe) {
+    const auto read = columns_.top()->Read(stripe * kStripe, kStripe, columns_.Now());
+    if (stripe == kDamaged) {
+      EXPECT_TRUE(absl::IsDataLoss(read.status())) << read.status();
+      continue;
+    }
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_TRUE(read->bytes.view() == model_.substr(stripe * kStripe, kStripe)) << stripe;
+  }
 }
 
 TEST_F(Raid5Test, ASecondMissingColumnIsUnavailableAndHarmsNothing) {

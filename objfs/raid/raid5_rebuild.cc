@@ -12,6 +12,11 @@ using runtime::Block;
 using runtime::MutexLock;
 using Turn = RangeTurns::Turn;
 
+namespace {
+// Of a column, in one call. Who writes to these stripes waits for it.
+constexpr uint64_t kRunBytes = 256 << 10;
+}  // namespace
+
 absl::StatusOr<RebuildProgress> Raid5Layer::Rebuild(uint64_t stripes, Version now) {
   if (Together() != nullptr) return NeedsAlone("a rebuild");
   ABACUS_RETURN_IF_ERROR(Open(now));
@@ -33,28 +38,16 @@ absl::StatusOr<RebuildProgress> Raid5Layer::Rebuild(uint64_t stripes, Version no
     if (!record.ok() && !absl::IsDataLoss(record.status())) return record.status();
     ABACUS_RETURN_IF_ERROR(come_again(BringBack(column, Believed(record, column), now)));
   }
-  std::vector<uint64_t> todo;
-  {
-    MutexLock lock(mutex_);
-    StripeSet left = now_.missed.Within({rebuild_at_, UINT64_MAX});
-    if (left.empty()) left = now_.missed;
-    for (const auto& [begin, end] : left.runs()) {
-      for (uint64_t s = begin; s < end && todo.size() < stripes; ++s) todo.push_back(s);
-    }
-    if (!todo.empty()) rebuild_at_ = todo.back() + 1;
-  }
+  const std::vector<StripeRun> todo = NextToRebuild(stripes);
   StripeSet rebuilt;
-  for (const uint64_t stripe : todo) {
-    const Turn turn(turns_, {stripe, stripe + 1}, RangeTurns::Kind::kExclusive);
-    const absl::Status status = RebuildStripe(stripe, column, now);
-    if (absl::IsDataLoss(status)) {
-      ++progress.damaged;
-      continue;
-    }
-    ABACUS_RETURN_IF_ERROR(come_again(status));
-    rebuilt.Add({stripe, stripe + 1});
+  for (const StripeRun run : todo) {
+    const Turn turn(turns_, run, RangeTurns::Kind::kExclusive);
+    StripeSet done;
+    ABACUS_RETURN_IF_ERROR(come_again(RebuildRun(run, column, &done, now)));
+    progress.damaged += run.end - run.begin - done.count();
+    rebuilt.Add(done);
     MutexLock lock(mutex_);
-    pending_.Add({stripe, stripe + 1});
+    pending_.Add(done);
   }
   if (!todo.empty()) ABACUS_RETURN_IF_ERROR(come_again(FlushLive(now)));
   for (const auto& [begin, end] : rebuilt.runs()) {
@@ -78,6 +71,58 @@ absl::StatusOr<RebuildProgress> Raid5Layer::Rebuild(uint64_t stripes, Version no
   doubtful.Remove(now_.missed);
   progress.left += doubtful.count();
   return progress;
+}
+
+std::vector<StripeRun> Raid5Layer::NextToRebuild(uint64_t stripes) {
+  const uint64_t most = std::max<uint64_t>(kRunBytes / striping_->unit_bytes(), 1);
+  std::vector<StripeRun> runs;
+  MutexLock lock(mutex_);
+  StripeSet left = now_.missed.Within({rebuild_at_, UINT64_MAX});
+  if (left.empty()) left = now_.missed;
+  for (const auto& [begin, end] : left.runs()) {
+    for (uint64_t from = begin; from < end && stripes > 0;) {
+      const uint64_t to = from + std::min({most, end - from, stripes});
+      runs.push_back({from, to});
+      stripes -= to - from;
+      from = to;
+    }
+  }
+  if (!runs.empty()) rebuild_at_ = runs.back().end;
+  return runs;
+}
+
+absl::Status Raid5Layer::RebuildRun(StripeRun run, size_t column, StripeSet* done, Version now) {
+  ABACUS_ASSIGN_OR_RETURN(const bool together, RebuildTogether(run, column, now));
+  if (together) {
+    done->Add(run);
+    return absl::OkStatus();
+  }
+  for (uint64_t stripe = run.begin; stripe < run.end; ++stripe) {
+    const absl::Status status = RebuildStripe(stripe, column, now);
+    if (absl::IsDataLoss(status)) continue;
+    ABACUS_RETURN_IF_ERROR(status);
+    done->Add({stripe, stripe + 1});
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> Raid5Layer::RebuildTogether(StripeRun run, size_t column, Version now) {
+  {
+    MutexLock lock(mutex_);
+    if (striping_->OffsetOf(run.end - 1) >= now_.size) return false;
+    for (uint64_t stripe = run.begin; stripe < run.end; ++stripe) {
+      const Mode mode = ModeLocked(stripe);
+      if (mode.lost != column || mode.spilled || mode.doubtful) return false;
+    }
+  }
+  const uint64_t bytes = (run.end - run.begin) * striping_->unit_bytes();
+  // In each stripe it is the XOR of the others, whichever of them has the parity there.
+  absl::StatusOr<Bytes> own = XorOthers(run.begin, column, 0, bytes, now);
+  if (absl::IsDataLoss(own.status())) return false;  // a stripe of them is damaged elsewhere
+  ABACUS_RETURN_IF_ERROR(own.status());
+  ABACUS_RETURN_IF_ERROR(
+      WriteColumns({{column, striping_->ColumnOffsetOf(run.begin), std::move(own->block)}}, now));
+  return true;
 }
 
 // Writes the column's unit, and the parity where it has not been kept: nobody reads either yet.

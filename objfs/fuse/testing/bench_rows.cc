@@ -228,7 +228,7 @@ void Rebuilds(runtime::BenchReport& report, const BenchPlace& place, const Mount
   }
   report.Note(
       "rebuild: abacus rebuild from its start to its end, of what an empty server lacks that is in "
-      "the place of a killed one; it rests as long as it works");
+      "the place of a killed one; beside others it rests as long as it works");
   LosingFile file(place, **mount, sizes.rebuilt_bytes());
   RebuildAlone(report, place, file, sizes.rebuilt_bytes() / (kSpreadServers - 1));
   WritesBesideRebuild(report, **mount, file, sizes);

@@ -17,7 +17,7 @@ struct MountBenchSizes {
   static constexpr uint64_t kOtherFiles = 1'000;
   bool quick = false;
   uint64_t file_bytes() const { return uint64_t{quick ? 128u : 1024u} << 20; }
-  uint64_t rebuilt_bytes() const { return uint64_t{quick ? 64u : 256u} << 20; }  // of a file
+  uint64_t rebuilt_bytes() const { return uint64_t{quick ? 64u : 1024u} << 20; }  // of a file
   int direct_reads() const { return quick ? 5'000 : 50'000; }
   int random_writes() const { return quick ? 2'000 : 20'000; }
   int synced_writes() const { return quick ? 200 : 2'000; }
