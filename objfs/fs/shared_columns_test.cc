@@ -13,6 +13,7 @@
 
 #include "gtest/gtest.h"
 #include "objfs/fs/testing/file_system_world.h"
+#include "objfs/raid/column_record.h"
 #include "objfs/spread/fenced_record.h"
 
 namespace abacus::objfs {
@@ -45,6 +46,29 @@ class SharedColumnsTest : public ::testing::Test {
     id_ = node->id;
     while (writer_ < 100 && !world_.volume()->OpenColumns(writer_, id_).ok()) ++writer_;
     ASSERT_LT(writer_, 100);
+    ASSERT_NO_FATAL_FAILURE(GiveRecords(/*first_is_behind=*/0));
+  }
+  // All columns have the newest record, as CloseToShare() leaves them, or the first one such as was
+  // made before it.
+  void GiveRecords(uint64_t first_is_behind) {
+    const auto opened = world_.volume()->OpenColumns(writer_, id_);
+    ASSERT_TRUE(opened.ok()) << opened.status();
+    ColumnRecord newest;
+    Version now;
+    for (const Ref<Layer>& column : opened->columns) {
+      const auto attributes = column->GetAttributes(Version{1});
+      ASSERT_TRUE(attributes.ok()) << attributes.status();
+      now = std::max(now, attributes->version);
+      const auto record = ColumnRecord::Decode(attributes->inode);
+      if (record.ok() && newest.sequence < record->sequence) newest = *record;
+    }
+    ASSERT_GT(newest.sequence, first_is_behind);
+    for (size_t i = 0; i < opened->columns.size(); ++i) {
+      ColumnRecord record = newest;
+      record.column = i;
+      record.sequence -= i == 0 ? first_is_behind : 0;
+      ASSERT_TRUE(opened->columns[i]->SaveInode(record.Encode(), now).ok());
+    }
   }
   std::vector<uint32_t> Servers() {
     const auto nodes = world_.volume()->Stat(std::vector<ObjectId>{id_});
@@ -125,6 +149,12 @@ TEST_F(SharedColumnsTest, ColumnsThatAreSharedKnowTheirOpeningDurably) {
   ASSERT_TRUE(columns.ok()) << columns.status();
   const Version earlier{shared->opening.value - 1};
   EXPECT_TRUE(absl::IsUnauthenticated((*columns)->Open(id_, earlier).status()));
+}
+
+// They would all be of one opening, by which the right one could not be told any more.
+TEST_F(SharedColumnsTest, ColumnsOfWhichOneHasLostItsRecordAreNotShared) {
+  ASSERT_NO_FATAL_FAILURE(GiveRecords(/*first_is_behind=*/1));
+  EXPECT_TRUE(absl::IsUnavailable(world_.volume()->BeginShared(writer_, id_).status()));
 }
 
 TEST_F(SharedColumnsTest, WithoutAllColumnsNothingIsShared) {

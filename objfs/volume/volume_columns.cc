@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <deque>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "objfs/layer/stack.h"
+#include "objfs/raid/column_record.h"
 #include "objfs/store/object_id.h"
 #include "objfs/volume/volume.h"
 #include "runtime/base/status.h"
@@ -25,17 +27,28 @@ constexpr size_t kGroupWritersMax = UINT16_MAX / 2;
 // Has each column keep its record as one of the opening that it was opened in, durably: no earlier
 // opening gets the columns any more, whatever is started again, and each record is older than what
 // is written in this one.
+// Errors: kUnavailable - they are not of one moment, as where a server has lost one: which of them
+// is right is for who opens the file alone, by their openings, which this would make the same.
 absl::Status KeepRecordsAnew(const std::vector<Ref<Layer>>& columns, Version now) {
   std::deque<runtime::BranchOf<absl::StatusOr<Attributes>>> asked;
   for (const Ref<Layer>& column : columns) asked.push_back(column.Fork<&Layer::GetAttributes>(now));
   std::vector<std::string> records;
+  std::set<uint64_t> sequences;
   absl::Status worst;
   for (auto& branch : asked) {
     absl::StatusOr<Attributes> attributes = branch.Join();
     worst.Update(attributes.status());
-    if (attributes.ok()) records.push_back(std::move(attributes->inode));
+    if (!attributes.ok()) continue;
+    const auto record = ColumnRecord::Decode(attributes->inode);
+    sequences.insert(record.ok() ? record->sequence : 0);
+    records.push_back(std::move(attributes->inode));
   }
   ABACUS_RETURN_IF_ERROR(worst);
+  if (sequences.size() > 1) {
+    return absl::UnavailableError(
+        "the columns' records are not of one moment: the file is opened "
+        "by one client alone first");
+  }
   std::deque<runtime::BranchOf<absl::Status>> kept;
   for (size_t i = 0; i < columns.size(); ++i) {
     kept.push_back(columns[i].Fork<&Layer::SaveInode>(records[i], now));
