@@ -42,9 +42,8 @@ using objfs::ObjectId;
 using runtime::Ref;
 
 constexpr uint64_t kColumnsListedAtOnce = 1000;
-// Of a rebuild, in one step: so many that it takes between these.
-constexpr uint64_t kStripesLeast = 8, kStripesMost = 4096;
-constexpr absl::Duration kStepLeast = absl::Milliseconds(50), kStepMost = absl::Milliseconds(200);
+constexpr uint64_t kStripesAtOnce = 4096;  // of a rebuild, whose steps end by themselves
+constexpr absl::Duration kAskAgain = absl::Seconds(10);  // a server that did not tell
 constexpr size_t kFilesShownMax = 10;
 
 // A file, as the columns that answer tell of it.
@@ -345,74 +344,103 @@ absl::StatusOr<FoundSpread> FindSpread(runtime::Node& node, const std::string& n
 
 using RepairTotals = ScrubTotals;  // a rebuild's `stripes` are those that it rebuilt
 
-// Leaves a volume's servers to others, where there are any, as long as a step had them.
+// Leaves a volume's servers to others, where there are any, as long as a step had them. Others are
+// those who change names of the volume, use columns of other files of it, or open the same one;
+// other volumes are not seen, nor bytes of files that are kept once.
 class Courtesy {
  public:
-  Courtesy(const Ref<objfs::Volume>& volume, const VolumeHealth& health) : volume_(volume) {
-    for (size_t i = 0; i < health.servers.size(); ++i) {
-      if (!health.servers[i].answers) continue;
-      const auto columns = volume->ColumnsAt(i);
-      if (columns.ok()) columns_.push_back(*columns);
+  Courtesy(runtime::Node& node, const std::string& volume, const VolumeHealth& health) {
+    std::set<std::string> answering;
+    for (const ServerHealth& server : health.servers) {
+      if (server.answers) answering.insert(server.address);
+    }
+    const auto shards = ShardNames(node, volume);
+    if (!shards.ok()) return;
+    for (const std::string& name : *shards) {
+      const auto found = FindSpread(node, name);
+      if (!found.ok()) continue;
+      volumes_.push_back(found->volume);
+      for (size_t i = 0; i < found->servers.size(); ++i) {
+        if (!answering.contains(found->servers[i])) continue;
+        const auto columns = found->volume->ColumnsAt(i);
+        if (columns.ok()) columns_.push_back({*columns, absl::InfinitePast()});
+      }
     }
   }
-  // `file`: which the step repaired; 0: none.
-  void After(absl::Duration step, ObjectId file) {
-    const uint64_t uses = UsesBut(file);
-    if (uses_ == uses) return;
-    absl::SleepFor(step);
-    uses_ = uses;  // what came while it rested is seen by the next one
+
+  // A step begins. `file`: which it repairs; 0: none.
+  void Begin(ObjectId file) { uses_ = UsesBut(file); }
+  // It ended, and took so long. Who does not tell may have others.
+  void End(ObjectId file, absl::Duration took) {
+    const std::optional<uint64_t> uses = UsesBut(file);
+    if (!uses.has_value() || uses != uses_) absl::SleepFor(took);
   }
 
  private:
-  // Of names what was changed, of bytes the calls. Where nobody tells nobody is served.
-  uint64_t UsesBut(ObjectId file) {
-    const auto commits = volume_->Commits();
-    uint64_t sum = commits.ok() ? commits->committed : 0;
-    // One that does not answer would be waited for after each step.
-    std::erase_if(columns_, [&](const Ref<objfs::ColumnStore>& columns) {
-      const auto uses = columns->UsesBut(file);
-      sum += uses.value_or(0);
-      return !uses.ok();
-    });
-    return sum;
+  struct Columns {
+    Ref<objfs::ColumnStore> store;
+    absl::Time ask;  // not before; it would be waited for
+  };
+
+  std::optional<uint64_t> UsesBut(ObjectId file) {
+    uint64_t sum = 0;
+    bool tell = true;
+    for (const Ref<objfs::Volume>& volume : volumes_) {
+      const auto commits = volume->Commits();
+      tell = tell && commits.ok();
+      if (commits.ok()) sum += commits->committed;
+    }
+    for (Columns& columns : columns_) {
+      if (absl::Now() < columns.ask) continue;
+      const auto uses = columns.store->UsesBut(file);
+      tell = tell && uses.ok();
+      if (uses.ok()) {
+        sum += *uses;
+      } else {
+        columns.ask = absl::Now() + kAskAgain;
+      }
+    }
+    return tell ? std::optional<uint64_t>(sum) : std::nullopt;
   }
 
-  const Ref<objfs::Volume> volume_;
-  std::vector<Ref<objfs::ColumnStore>> columns_;  // of servers that answer
+  std::vector<Ref<objfs::Volume>> volumes_;  // its shards
+  std::vector<Columns> columns_;             // of servers that answered
   std::optional<uint64_t> uses_;
 };
 
+// Goes over what is missing again and again, until there is nothing, or until once more changes
+// nothing: that is damaged elsewhere, or what only the missing column knows.
 absl::Status RebuildFile(objfs::FileSystem& files, const FileHealth& file, Courtesy* courtesy,
                          RepairTotals* totals, const std::function<void(uint64_t)>& on_left) {
   objfs::Caller caller;
   caller.checked = true;
   ABACUS_ASSIGN_OR_RETURN(const objfs::FileHandle handle, files.Open(caller, file.id, 0));
-  uint64_t in_vain = 0;  // stripes, since the last that was rebuilt
-  const auto step = [&](uint64_t stripes) -> absl::StatusOr<bool> {
-    ABACUS_ASSIGN_OR_RETURN(const objfs::RebuildProgress progress, files.Rebuild(handle, stripes));
-    totals->stripes += progress.rebuilt;
-    totals->damaged += progress.damaged;
-    on_left(progress.left);
-    // What is left may be what only the missing column knows, or what is damaged elsewhere. Each
-    // step goes on where the last one ended, and from the beginning after that.
-    in_vain = progress.rebuilt > 0 ? 0 : in_vain + stripes;
-    if (progress.left > 0 && in_vain >= progress.left) {
-      return absl::DataLossError(absl::StrCat(progress.left,
-                                              " stripes cannot be rebuilt: ", progress.doubtful,
-                                              " of them only the missing column knows"));
-    }
-    return progress.left == 0;
-  };
   absl::Status status;
-  for (uint64_t stripes = kStripesLeast;;) {
+  uint64_t from = 0, damaged = 0;
+  std::optional<uint64_t> left;  // when all had been gone over
+  for (;;) {
+    courtesy->Begin(file.id);
     const absl::Time begin = absl::Now();
-    const absl::StatusOr<bool> done = step(stripes);
-    status = done.status();
-    if (!done.ok() || *done) break;
+    const auto progress = files.Rebuild(handle, from, kStripesAtOnce);
     const absl::Duration took = absl::Now() - begin;
-    if (took < kStepLeast) stripes = std::min(2 * stripes, kStripesMost);
-    if (took > kStepMost) stripes = std::max(stripes / 2, kStripesLeast);
-    courtesy->After(took, file.id);
+    status = progress.status();
+    if (!progress.ok()) break;
+    totals->stripes += progress->rebuilt;
+    damaged += progress->damaged;
+    on_left(progress->left);
+    courtesy->End(file.id, took);
+    if (progress->left == 0) break;
+    from = progress->next;
+    if (from != 0) continue;
+    if (left.has_value() && progress->left >= *left) {
+      totals->damaged += damaged;
+      status = absl::DataLossError(absl::StrCat(progress->left,
+                                                " stripes cannot be rebuilt: ", progress->doubtful,
+                                                " of them only the missing column knows"));
+      break;
+    }
+    left = progress->left;
+    damaged = 0;
   }
   status.Update(files.Release(handle));
   return status;
@@ -440,17 +468,20 @@ absl::StatusOr<RepairTotals> Repair(runtime::Node& node, const RepairOptions& op
                     [](std::string_view text) { WriteAll(STDERR_FILENO, text).IgnoreError(); });
   RepairTotals totals;
   objfs::StorePlace place;
-  Courtesy courtesy(found.volume, health);
+  Courtesy courtesy(node, options.name, health);
   const auto rest = [&](uint64_t, absl::Duration took) {
     progress.Update(absl::Now(), 0, absl::StrCat(totals.objects, " objects of names and inodes"));
-    courtesy.After(took, 0);
+    courtesy.End(0, took);
+    courtesy.Begin(0);
     return true;
   };
+  courtesy.Begin(0);
   if (!rebuilds) ABACUS_RETURN_IF_ERROR(ScrubStore(found.volume, &place, &totals, rest));
   uint64_t done = 0;
   for (const FileHealth& file : todo) {
     const std::string which = absl::StrCat("file ", ++totals.files, " of ", todo.size());
     const uint64_t each = file.stripes == 0 ? 0 : file.bytes / file.stripes;
+    courtesy.Begin(file.id);
     const absl::Status status =
         rebuilds ? RebuildFile(*files, file, &courtesy, &totals,
                                [&](uint64_t left) {
@@ -458,7 +489,8 @@ absl::StatusOr<RepairTotals> Repair(runtime::Node& node, const RepairOptions& op
                                  progress.Update(absl::Now(), done + file.bytes - rest, which);
                                })
                  : ScrubFile(*files, file.id, &totals, [&](uint64_t, absl::Duration took) {
-                     courtesy.After(took, file.id);
+                     courtesy.End(file.id, took);
+                     courtesy.Begin(file.id);
                      return true;
                    });
     done += rebuilds ? file.bytes : file.size;

@@ -424,9 +424,10 @@ absl::Status RejoiningFileSystem::WithSubgraph(
               [&](FileSystemImpl& joined) { return joined.WithSubgraph(handle, call); });
 }
 
-absl::StatusOr<RebuildProgress> RejoiningFileSystem::Rebuild(FileHandle handle, uint64_t stripes) {
+absl::StatusOr<RebuildProgress> RejoiningFileSystem::Rebuild(FileHandle handle, uint64_t from,
+                                                             uint64_t stripes) {
   return Call(Repeat::kAlways,
-              [&](FileSystemImpl& joined) { return joined.Rebuild(handle, stripes); });
+              [&](FileSystemImpl& joined) { return joined.Rebuild(handle, from, stripes); });
 }
 absl::StatusOr<ScrubProgress> RejoiningFileSystem::Scrub(FileHandle handle, uint64_t from,
                                                          uint64_t stripes) {

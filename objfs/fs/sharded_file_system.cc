@@ -422,9 +422,10 @@ absl::Status ShardedFileSystem::WithSubgraph(
   });
 }
 
-absl::StatusOr<RebuildProgress> ShardedFileSystem::Rebuild(FileHandle handle, uint64_t stripes) {
+absl::StatusOr<RebuildProgress> ShardedFileSystem::Rebuild(FileHandle handle, uint64_t from,
+                                                           uint64_t stripes) {
   return With(handle, [&](RejoiningFileSystem& shard, FileHandle inner) {
-    return shard.Rebuild(inner, stripes);
+    return shard.Rebuild(inner, from, stripes);
   });
 }
 

@@ -102,7 +102,8 @@ class ShardedFileSystem final : public FileSystem {
   uint64_t AddKeeper(Forget forget) override;
   void RemoveKeeper(uint64_t keeper) override;
   bool IsTold(ObjectId file) override;
-  absl::StatusOr<RebuildProgress> Rebuild(FileHandle handle, uint64_t stripes) override;
+  absl::StatusOr<RebuildProgress> Rebuild(FileHandle handle, uint64_t from,
+                                          uint64_t stripes) override;
   absl::StatusOr<ScrubProgress> Scrub(FileHandle handle, uint64_t from, uint64_t stripes) override;
   absl::StatusOr<VolumeSpace> Space() override;
   absl::StatusOr<std::string> StackOf(ObjectId file) override;

@@ -72,10 +72,11 @@ std::string FileSystemImpl::ColumnsOfFile(const Node& node) const {
   return text;
 }
 
-absl::StatusOr<RebuildProgress> FileSystemImpl::Rebuild(FileHandle handle, uint64_t stripes) {
+absl::StatusOr<RebuildProgress> FileSystemImpl::Rebuild(FileHandle handle, uint64_t from,
+                                                        uint64_t stripes) {
   ABACUS_ASSIGN_OR_RETURN(const Handle open, HandleOf(handle));
   if (!open.file->spread) return HasNoColumns();
-  return Patiently(*open.file, [&] { return open.file->spread->Rebuild(stripes, Now()); });
+  return Patiently(*open.file, [&] { return open.file->spread->Rebuild(from, stripes, Now()); });
 }
 
 absl::StatusOr<ScrubProgress> FileSystemImpl::Scrub(FileHandle handle, uint64_t from,

@@ -173,7 +173,7 @@ class SharedFileTest : public ::testing::Test {
   }
   absl::Status RebuildBy(size_t i) {
     for (;;) {
-      const auto progress = at(i).Rebuild(members_[i].handle, 4);
+      const auto progress = at(i).Rebuild(members_[i].handle, 0, 4);
       if (!progress.ok()) return progress.status();
       if (progress->left == 0) return absl::OkStatus();
     }

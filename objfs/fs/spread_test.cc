@@ -88,7 +88,7 @@ class SpreadTest : public ::testing::Test {
   }
   static absl::Status RebuildAll(FileSystem& at, FileHandle handle) {
     for (;;) {
-      const auto progress = at.Rebuild(handle, 4);
+      const auto progress = at.Rebuild(handle, 0, 4);
       if (!progress.ok()) return progress.status();
       if (progress->left == 0) return absl::OkStatus();
     }

@@ -63,7 +63,7 @@ absl::StatusOr<uint64_t> ColumnsLayer::Size(Version now) {
   if (!attributes.ok()) return attributes.status();
   return attributes->size;
 }
-absl::StatusOr<RebuildProgress> ColumnsLayer::Rebuild(uint64_t, Version) {
+absl::StatusOr<RebuildProgress> ColumnsLayer::Rebuild(uint64_t, uint64_t, Version) {
   return NotOfThisLayer("rebuild a column");
 }
 absl::StatusOr<ScrubProgress> ColumnsLayer::Scrub(uint64_t, uint64_t, Version) {

@@ -17,11 +17,12 @@ namespace abacus::objfs {
 // How far a repair is. A stripe is the unit in which a layer repairs: of raid5 that of its
 // geometry.
 struct RebuildProgress {
+  uint64_t next = 0;      // the stripe to go on with; 0: all from `from` on was tried
   uint64_t left = 0;      // stripes that the missing column still lacks; 0: it is whole again
   uint64_t rebuilt = 0;   // by this step
   uint64_t damaged = 0;   // that this step could not rebuild, as another column is damaged there
   uint64_t doubtful = 0;  // of those left: no other column knows what the missing one has
-  ABACUS_FIELDS(left, rebuilt, damaged, doubtful)
+  ABACUS_FIELDS(next, left, rebuilt, damaged, doubtful)
 };
 
 // What a step of scrubbing found.
@@ -85,10 +86,11 @@ class ColumnsLayer : public Layer {
   // Of the file, without asking the columns where it is open.
   virtual absl::StatusOr<uint64_t> Size(Version now);
   // One step of bringing what is missing back: asks whether it answers, then rebuilds up to
-  // `stripes` stripes. Only what it missed, unless it has lost what it had; then all. The caller
-  // paces: calls to the file go on between steps and during one. Progress is durable.
+  // `stripes` stripes from stripe `from` on, and begins none after 100 ms. Only what it missed,
+  // unless it has lost what it had; then all. The caller paces: calls to the file go on between
+  // steps and, of who uses it by this layer, during one. Progress is durable.
   // Errors: kUnavailable - the column still does not answer.
-  virtual absl::StatusOr<RebuildProgress> Rebuild(uint64_t stripes, Version now);
+  virtual absl::StatusOr<RebuildProgress> Rebuild(uint64_t from, uint64_t stripes, Version now);
   // Reads up to `stripes` stripes from stripe `from` on, one at least and no more after 100 ms,
   // checks and repairs them. Stripes of which a column lacks something are passed over.
   virtual absl::StatusOr<ScrubProgress> Scrub(uint64_t from, uint64_t stripes, Version now);

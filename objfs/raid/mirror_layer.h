@@ -53,7 +53,7 @@ class MirrorLayer final : public RecordedColumns {
   absl::Status Truncate(uint64_t size, Version now) override;
   absl::Status Punch(Range range, Version now) override;
   absl::StatusOr<uint64_t> Seek(uint64_t offset, bool data, Version now) override;
-  absl::StatusOr<RebuildProgress> Rebuild(uint64_t stripes, Version now) override;
+  absl::StatusOr<RebuildProgress> Rebuild(uint64_t from, uint64_t stripes, Version now) override;
 
   void Checkpoint(runtime::CheckpointWriter& writer) const override;
   absl::Status Restore(runtime::CheckpointReader& reader) override;
@@ -140,7 +140,6 @@ class MirrorLayer final : public RecordedColumns {
   runtime::Ref<Layer> witness_ ABSL_GUARDED_BY(mutex_);
   std::vector<State> states_ ABSL_GUARDED_BY(mutex_);     // of the columns
   std::vector<StripeSet> lacks_ ABSL_GUARDED_BY(mutex_);  // each part of now_.missed
-  uint64_t rebuild_at_ ABSL_GUARDED_BY(mutex_) = 0;
   // What the witness has; nullopt: that is not known, a call to it failed.
   std::optional<std::set<size_t>> known_ ABSL_GUARDED_BY(mutex_);
 };

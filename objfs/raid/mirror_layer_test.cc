@@ -102,7 +102,7 @@ TEST_P(MirrorModelTest, IsItsModelWhicheverCopyIsAwayOldOrDamaged) {
     }
     copies.column(dead).dead = false;
     for (;;) {
-      const auto progress = copies.raid()->Rebuild(1 + random() % 3, copies.Now());
+      const auto progress = copies.raid()->Rebuild(0, 1 + random() % 3, copies.Now());
       ASSERT_TRUE(progress.ok()) << progress.status();
       EXPECT_EQ(progress->damaged + progress->doubtful, 0u);
       if (progress->left == 0) break;
@@ -169,7 +169,7 @@ TEST_F(MirrorTest, ACopyThatMissedAWriteIsNotBelievedUntilItIsRebuilt) {
     SCOPED_TRACE(i);
     EXPECT_TRUE(absl::IsUnavailable(Read().status()));
     EXPECT_TRUE(absl::IsUnavailable(TryWrite(0, "x")));
-    EXPECT_TRUE(absl::IsUnavailable(copies_.raid()->Rebuild(1, copies_.Now()).status()));
+    EXPECT_TRUE(absl::IsUnavailable(copies_.raid()->Rebuild(0, 1, copies_.Now()).status()));
     EXPECT_EQ(copies_.column(1).writes, 0u);
     copies_.Restart();
   }

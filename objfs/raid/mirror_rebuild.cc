@@ -1,6 +1,7 @@
 // Rebuild and scrub of a mirrored file: steps that their caller paces.
 
 #include <algorithm>
+#include <chrono>
 
 #include "absl/strings/str_cat.h"
 #include "objfs/raid/mirror_layer.h"
@@ -19,7 +20,7 @@ absl::Status WentAway(const absl::Status& status) {
 }
 }  // namespace
 
-absl::StatusOr<RebuildProgress> MirrorLayer::Rebuild(uint64_t stripes, Version now) {
+absl::StatusOr<RebuildProgress> MirrorLayer::Rebuild(uint64_t from, uint64_t stripes, Version now) {
   ABACUS_RETURN_IF_ERROR(Open(now));
   RebuildProgress progress;
   absl::Status silent;  // of a copy that does not answer
@@ -50,18 +51,18 @@ absl::StatusOr<RebuildProgress> MirrorLayer::Rebuild(uint64_t stripes, Version n
     return progress;
   }
   std::vector<uint64_t> todo;
-  {
-    MutexLock lock(mutex_);
-    // On from the last step, or what is damaged would be tried again and again.
-    StripeSet ahead = left.Within({rebuild_at_, UINT64_MAX});
-    if (ahead.empty()) ahead = left;
-    for (const auto& [begin, end] : ahead.runs()) {
-      for (uint64_t s = begin; s < end && todo.size() < stripes; ++s) todo.push_back(s);
-    }
-    if (!todo.empty()) rebuild_at_ = todo.back() + 1;
+  const StripeSet ahead = left.Within({from, UINT64_MAX});
+  for (const auto& [begin, end] : ahead.runs()) {
+    for (uint64_t s = begin; s < end && todo.size() < stripes; ++s) todo.push_back(s);
   }
+  if (todo.size() < ahead.count()) progress.next = todo.empty() ? from : todo.back() + 1;
   StripeSet rebuilt;
+  const auto end = std::chrono::steady_clock::now() + kStep;
   for (const uint64_t stripe : todo) {
+    if (stripe != todo.front() && std::chrono::steady_clock::now() >= end) {
+      progress.next = stripe;
+      break;
+    }
     const Turn turn(turns_, {stripe, stripe + 1}, RangeTurns::Kind::kExclusive);
     const absl::Status status = RebuildStripe(stripe, now);
     if (absl::IsDataLoss(status)) {

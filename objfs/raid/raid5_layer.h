@@ -102,7 +102,7 @@ class Raid5Layer final : public RecordedColumns {
   absl::Status Invalidate(Range range, Version version) override;
   absl::Status Recall(Range range, Version version) override;
 
-  absl::StatusOr<RebuildProgress> Rebuild(uint64_t stripes, Version now) override;
+  absl::StatusOr<RebuildProgress> Rebuild(uint64_t from, uint64_t stripes, Version now) override;
   absl::StatusOr<ScrubProgress> Scrub(uint64_t from, uint64_t stripes, Version now) override;
 
   void Checkpoint(runtime::CheckpointWriter& writer) const override;
@@ -337,10 +337,13 @@ class Raid5Layer final : public RecordedColumns {
     return (kStageAt - kSpillAt) / unit_bytes() * stripe_bytes();
   }
 
-  // Up to so many stripes of what is missed, in runs that are rebuilt at once.
-  std::vector<StripeRun> NextToRebuild(uint64_t stripes);
-  // `done`: all but those that are damaged in another column, too. REQUIRES: the exclusive turn.
-  absl::Status RebuildRun(StripeRun run, size_t column, StripeSet* done, Version now);
+  // The first stripes from `from` on that are missed, up to so many, to be rebuilt at once. Empty:
+  // there are none.
+  StripeRun NextToRebuild(uint64_t from, uint64_t stripes);
+  // `done`: all but those that are damaged in another column, too, of which `damaged` is counted,
+  // and those that only the missing column knows. REQUIRES: the exclusive turn.
+  absl::Status RebuildRun(StripeRun run, size_t column, StripeSet* done, uint64_t* damaged,
+                          Version now);
   // In one call a column. False: there are stripes among them that want a look each.
   absl::StatusOr<bool> RebuildTogether(StripeRun run, size_t column, Version now);
   absl::Status RebuildStripe(uint64_t stripe, size_t column, Version now);
@@ -360,7 +363,6 @@ class Raid5Layer final : public RecordedColumns {
 
   bool present_ ABSL_GUARDED_BY(mutex_) = false;  // the missing column answers; it lacks `missed`
   StripeSet spilled_ ABSL_GUARDED_BY(mutex_);
-  uint64_t rebuild_at_ ABSL_GUARDED_BY(mutex_) = 0;
   Gathered gathered_ ABSL_GUARDED_BY(mutex_);
   uint64_t last_end_ ABSL_GUARDED_BY(mutex_) = 0;         // where the last write ended
   uint64_t gathered_writes_ ABSL_GUARDED_BY(mutex_) = 0;  // for people

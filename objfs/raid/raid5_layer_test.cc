@@ -65,7 +65,7 @@ TEST_P(Raid5ModelTest, IsItsModelWhicheverColumnIsMissing) {
     }
     columns.column(dead).dead = false;
     for (;;) {
-      const auto progress = columns.raid()->Rebuild(1 + random() % 8, columns.Now());
+      const auto progress = columns.raid()->Rebuild(0, 1 + random() % 8, columns.Now());
       ASSERT_TRUE(progress.ok()) << progress.status();
       EXPECT_EQ(progress->damaged + progress->doubtful, 0u);
       if (progress->left == 0) break;
@@ -305,10 +305,8 @@ TEST_F(Raid5Test, ARebuildTakesRunsOfStripesInOneCallAColumn) {
   columns_.Replace(2);
   ASSERT_TRUE(columns_.top()->GetAttributes(columns_.Now()).ok());
   columns_.ResetCounters();
-  const auto progress = columns_.raid()->Rebuild(kStripes, columns_.Now());
+  const auto progress = columns_.RebuildAll(kStripes);
   ASSERT_TRUE(progress.ok()) << progress.status();
-  EXPECT_EQ(progress->rebuilt, kStripes);
-  EXPECT_EQ(progress->left, 0u);
   EXPECT_EQ(columns_.Sum(&ColumnSwitch::reads), kRuns * 4);
   EXPECT_EQ(columns_.column(2).writes, kRuns);
   EXPECT_EQ(columns_.Sum(&ColumnSwitch::writes), kRuns);
@@ -326,11 +324,16 @@ TEST_F(Raid5Test, ADamagedStripeKeepsNoneOfItsRunFromBeingRebuilt) {
   columns_.Stop();
   ASSERT_TRUE(Rot(columns_, other, text));
   columns_.Start();
-  const auto progress = columns_.raid()->Rebuild(kStripes, columns_.Now());
+  const auto progress = columns_.raid()->Rebuild(0, kStripes, columns_.Now());
   ASSERT_TRUE(progress.ok()) << progress.status();
   EXPECT_EQ(progress->rebuilt, kStripes - 1);
   EXPECT_EQ(progress->damaged, 1u);
   EXPECT_EQ(progress->left, 1u);
+  const auto again = columns_.raid()->Rebuild(0, kStripes, columns_.Now());
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->rebuilt, 0u);
+  EXPECT_EQ(again->damaged, 1u);
+  EXPECT_EQ(again->left, 1u);
   for (size_t stripe = 0; stripe < kStripes; ++stripe) {
     const auto read = columns_.top()->Read(stripe * kStripe, kStripe, columns_.Now());
     if (stripe == kDamaged) {
@@ -350,7 +353,7 @@ TEST_F(Raid5Test, ASecondMissingColumnIsUnavailableAndHarmsNothing) {
   EXPECT_TRUE(absl::IsUnavailable(columns_.top()->Read(0, 200000, columns_.Now()).status()));
   EXPECT_TRUE(
       absl::IsUnavailable(columns_.top()->Write(3 * kStripe, Block::CopyOf("x"), columns_.Now())));
-  EXPECT_TRUE(absl::IsUnavailable(columns_.raid()->Rebuild(1, columns_.Now()).status()));
+  EXPECT_TRUE(absl::IsUnavailable(columns_.raid()->Rebuild(0, 1, columns_.Now()).status()));
   columns_.column(3).dead = false;
   ExpectIs(columns_, model_);
   columns_.column(1).dead = false;
@@ -452,7 +455,7 @@ TEST_F(Raid5Test, AColumnThatCameBackEmptyIsNotBelievedByTheFirstRecordOfItsRebu
       }
       return absl::OkStatus();
     });
-    EXPECT_FALSE(columns.raid()->Rebuild(1, columns.Now()).ok());
+    EXPECT_FALSE(columns.raid()->Rebuild(0, 1, columns.Now()).ok());
     ASSERT_TRUE(had_one);
     columns.column(empty).BeforeChange(nullptr);
     for (size_t i = 0; i < columns.count(); ++i) columns.column(i).dead = i == empty;

@@ -139,7 +139,7 @@ TEST(Raid5RebuiltTest, TheParityOfARebuiltStripeIsNotBelievedAfterACrash) {
   ASSERT_NO_FATAL_FAILURE(file.Make(false));
   columns.column(kGone).dead = false;
   for (int i = 0; i < 3; ++i) {  // all but the last two stripes
-    ASSERT_TRUE(columns.raid()->Rebuild(1, columns.Now()).ok());
+    ASSERT_TRUE(columns.raid()->Rebuild(0, 1, columns.Now()).ok());
   }
   file.Write(2 * kStripe, 100, 'C');  // column 1 has the parity of stripe 2, column 2 these bytes
   ASSERT_TRUE(columns.store(2).Flush(columns.id(2)).ok());
@@ -330,6 +330,25 @@ TEST(Raid5RecordTest, WhatWasPutAsideForAWriteThatWasRefusedIsNotFoundLater) {
   EXPECT_TRUE(file.Read() == std::string(kSize, 'C'));
   columns.Restart();
   EXPECT_TRUE(file.Read() == std::string(kSize, 'C'));
+}
+
+// It is left, however often it is tried.
+TEST(Raid5RecordTest, AStripeThatOnlyTheLostColumnKnewIsNotCountedAsRebuilt) {
+  MissedFile file("off");
+  TestColumns& columns = file.columns();
+  file.Write(0, kSize, 'A');
+  file.Flush();
+  file.Write(10, 100, 'B');  // in its place, and in doubt from here on
+  columns.Replace(Striping::Make(kColumns, kUnit)->ColumnOf(0, 1));
+  const auto first = columns.raid()->Rebuild(0, kSize / kStripe, columns.Now());
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_EQ(first->rebuilt, kSize / kStripe - 1);
+  EXPECT_EQ(first->left, 1u);
+  EXPECT_EQ(first->doubtful, 1u);
+  const auto again = columns.raid()->Rebuild(0, kSize / kStripe, columns.Now());
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->rebuilt, 0u);
+  EXPECT_EQ(again->left, 1u);
 }
 
 // Clients die one after the other when their first record is at one column alone, and another

@@ -296,7 +296,6 @@ absl::Status Raid5Layer::BringBack(size_t column, bool believed, Version now) {
       torn = !torn_.empty();
       ragged_ = ragged_ || torn;
     }
-    rebuild_at_ = 0;
     ++wanted_;
   }
   ABACUS_RETURN_IF_ERROR(Save(now));

@@ -1,6 +1,7 @@
 // Rebuild and scrub: steps that their caller paces.
 
 #include <algorithm>
+#include <chrono>
 
 #include "objfs/raid/parity.h"
 #include "objfs/raid/raid5_layer.h"
@@ -13,11 +14,11 @@ using runtime::MutexLock;
 using Turn = RangeTurns::Turn;
 
 namespace {
-// Of a column, in one call. Who writes to these stripes waits for it.
+// Of a column, in one call. Who writes to these stripes by the same layer waits for it.
 constexpr uint64_t kRunBytes = 256 << 10;
 }  // namespace
 
-absl::StatusOr<RebuildProgress> Raid5Layer::Rebuild(uint64_t stripes, Version now) {
+absl::StatusOr<RebuildProgress> Raid5Layer::Rebuild(uint64_t from, uint64_t stripes, Version now) {
   if (Together() != nullptr) return NeedsAlone("a rebuild");
   ABACUS_RETURN_IF_ERROR(Open(now));
   RebuildProgress progress;
@@ -38,18 +39,26 @@ absl::StatusOr<RebuildProgress> Raid5Layer::Rebuild(uint64_t stripes, Version no
     if (!record.ok() && !absl::IsDataLoss(record.status())) return record.status();
     ABACUS_RETURN_IF_ERROR(come_again(BringBack(column, Believed(record, column), now)));
   }
-  const std::vector<StripeRun> todo = NextToRebuild(stripes);
   StripeSet rebuilt;
-  for (const StripeRun run : todo) {
+  const auto end = std::chrono::steady_clock::now() + kStep;
+  for (bool tried = false; stripes > 0; tried = true) {
+    const StripeRun run = NextToRebuild(from, stripes);
+    if (run.begin >= run.end) {
+      from = 0;
+      break;
+    }
+    if (tried && std::chrono::steady_clock::now() >= end) break;
     const Turn turn(turns_, run, RangeTurns::Kind::kExclusive);
     StripeSet done;
-    ABACUS_RETURN_IF_ERROR(come_again(RebuildRun(run, column, &done, now)));
-    progress.damaged += run.end - run.begin - done.count();
+    ABACUS_RETURN_IF_ERROR(come_again(RebuildRun(run, column, &done, &progress.damaged, now)));
+    from = run.end;
+    stripes -= run.end - run.begin;
     rebuilt.Add(done);
     MutexLock lock(mutex_);
     pending_.Add(done);
   }
-  if (!todo.empty()) ABACUS_RETURN_IF_ERROR(come_again(FlushLive(now)));
+  progress.next = from;
+  if (!rebuilt.empty()) ABACUS_RETURN_IF_ERROR(come_again(FlushLive(now)));
   for (const auto& [begin, end] : rebuilt.runs()) {
     const Turn turn(turns_, {begin, end}, RangeTurns::Kind::kExclusive);
     StripeSet done;  // nobody wrote to them since, so that what was flushed is what they have
@@ -73,33 +82,29 @@ absl::StatusOr<RebuildProgress> Raid5Layer::Rebuild(uint64_t stripes, Version no
   return progress;
 }
 
-std::vector<StripeRun> Raid5Layer::NextToRebuild(uint64_t stripes) {
+StripeRun Raid5Layer::NextToRebuild(uint64_t from, uint64_t stripes) {
   const uint64_t most = std::max<uint64_t>(kRunBytes / striping_->unit_bytes(), 1);
-  std::vector<StripeRun> runs;
   MutexLock lock(mutex_);
-  StripeSet left = now_.missed.Within({rebuild_at_, UINT64_MAX});
-  if (left.empty()) left = now_.missed;
-  for (const auto& [begin, end] : left.runs()) {
-    for (uint64_t from = begin; from < end && stripes > 0;) {
-      const uint64_t to = from + std::min({most, end - from, stripes});
-      runs.push_back({from, to});
-      stripes -= to - from;
-      from = to;
-    }
-  }
-  if (!runs.empty()) rebuild_at_ = runs.back().end;
-  return runs;
+  const StripeSet left = now_.missed.Within({from, UINT64_MAX});
+  if (left.empty()) return {};
+  const auto& [begin, end] = *left.runs().begin();
+  return {begin, begin + std::min({most, end - begin, stripes})};
 }
 
-absl::Status Raid5Layer::RebuildRun(StripeRun run, size_t column, StripeSet* done, Version now) {
+absl::Status Raid5Layer::RebuildRun(StripeRun run, size_t column, StripeSet* done,
+                                    uint64_t* damaged, Version now) {
   ABACUS_ASSIGN_OR_RETURN(const bool together, RebuildTogether(run, column, now));
   if (together) {
     done->Add(run);
     return absl::OkStatus();
   }
   for (uint64_t stripe = run.begin; stripe < run.end; ++stripe) {
+    if (ModeOf(stripe).doubtful) continue;
     const absl::Status status = RebuildStripe(stripe, column, now);
-    if (absl::IsDataLoss(status)) continue;
+    if (absl::IsDataLoss(status)) {
+      ++*damaged;
+      continue;
+    }
     ABACUS_RETURN_IF_ERROR(status);
     done->Add({stripe, stripe + 1});
   }
@@ -120,8 +125,10 @@ absl::StatusOr<bool> Raid5Layer::RebuildTogether(StripeRun run, size_t column, V
   absl::StatusOr<Bytes> own = XorOthers(run.begin, column, 0, bytes, now);
   if (absl::IsDataLoss(own.status())) return false;  // a stripe of them is damaged elsewhere
   ABACUS_RETURN_IF_ERROR(own.status());
-  ABACUS_RETURN_IF_ERROR(
-      WriteColumns({{column, striping_->ColumnOffsetOf(run.begin), std::move(own->block)}}, now));
+  const absl::Status written =
+      WriteColumns({{column, striping_->ColumnOffsetOf(run.begin), std::move(own->block)}}, now);
+  if (absl::IsDataLoss(written)) return false;
+  ABACUS_RETURN_IF_ERROR(written);
   return true;
 }
 

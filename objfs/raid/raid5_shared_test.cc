@@ -250,7 +250,7 @@ TEST_F(Raid5SharedTest, WhatIsOnlyDoneAloneSaysSo) {
   EXPECT_TRUE(IsNeedsAlone(raid->Seek(0, true, now).status()));
   EXPECT_TRUE(IsNeedsAlone(raid->SetInode(std::string("other"), now)));
   EXPECT_TRUE(IsNeedsAlone(raid->SaveInode(std::string("other"), now)));
-  EXPECT_TRUE(IsNeedsAlone(raid->Rebuild(1, now).status()));
+  EXPECT_TRUE(IsNeedsAlone(raid->Rebuild(0, 1, now).status()));
   EXPECT_TRUE(IsNeedsAlone(raid->Scrub(0, 1, now).status()));
   EXPECT_FALSE(*raid->CloseToShare(now));
   EXPECT_TRUE(absl::IsFailedPrecondition(raid->NoteMissed(first_stripe_, now)));
@@ -390,7 +390,7 @@ class Raid5MissedTogetherTest : public Raid5SharedTest {
     nodes_.control(column).dead = false;
     uint64_t rebuilt = 0;
     for (;;) {
-      const auto progress = a_->Rebuild(2, nodes_.Now());
+      const auto progress = a_->Rebuild(0, 2, nodes_.Now());
       ASSERT_TRUE(progress.ok()) << progress.status();
       rebuilt += progress->rebuilt;
       if (progress->left == 0) break;
@@ -434,7 +434,7 @@ TEST_F(Raid5MissedTogetherTest, WhatWasMissedIsKnownAfterAMoveAndANewOpening) {
   nodes_.control(column).dead = false;
   ASSERT_TRUE(b_->TakeColumns(nodes_.Columns(1), Ref<Layer>()).ok());
   ASSERT_NO_FATAL_FAILURE(ExpectReads(b_));
-  const auto rebuilt = b_->Rebuild(100, nodes_.Now());
+  const auto rebuilt = b_->Rebuild(0, 100, nodes_.Now());
   ASSERT_TRUE(rebuilt.ok()) << rebuilt.status();
   EXPECT_EQ(rebuilt->left, 0u);
   ASSERT_NO_FATAL_FAILURE(ExpectWhole(b_));

@@ -15,11 +15,6 @@ using runtime::Block;
 using runtime::MutexLock;
 using Turn = RangeTurns::Turn;
 
-namespace {
-// Who closes the file, or moves the object, waits for a step: on slow columns it has fewer stripes.
-constexpr std::chrono::milliseconds kScrubStep{100};
-}  // namespace
-
 // -- opening --------------------------------------------------------------------------------------
 
 void RecordedColumns::SetGeometry(ColumnRecord::Kind kind, uint64_t unit_bytes,
@@ -331,7 +326,7 @@ absl::StatusOr<ScrubProgress> RecordedColumns::Scrub(uint64_t from, uint64_t str
     all = StripesIn(now_.size);
   }
   progress.next = from;
-  const auto end = std::chrono::steady_clock::now() + kScrubStep;
+  const auto end = std::chrono::steady_clock::now() + kStep;
   for (; progress.next < all && stripes > 0; ++progress.next, --stripes) {
     if (progress.next > from && std::chrono::steady_clock::now() >= end) break;
     const Turn turn(turns_, {progress.next, progress.next + 1}, RangeTurns::Kind::kExclusive);

@@ -1,6 +1,7 @@
 #ifndef ABACUS_OBJFS_RAID_RECORDED_COLUMNS_H_
 #define ABACUS_OBJFS_RAID_RECORDED_COLUMNS_H_
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <set>
@@ -65,6 +66,9 @@ class RecordedColumns : public ColumnsLayer {
  protected:
   // All but one answer when a file is opened.
   static constexpr size_t kRecordHoldersLeast = 2;
+  // Who closes the file, or moves the object, waits for a step of a rebuild or a scrub: on slow
+  // columns it has fewer stripes.
+  static constexpr std::chrono::milliseconds kStep{100};
 
   struct ColumnWrite {
     size_t column = 0;
@@ -197,8 +201,9 @@ class RecordedColumns : public ColumnsLayer {
                                         const absl::StatusOr<Attributes>& attributes) const;
   // Those of all columns, asked at once: of two that do not answer the waits do not add up.
   std::vector<absl::StatusOr<ColumnRecord>> ReadRecords(Version now);
-  // Each opening's records follow all of the one before, also those that only a column has which
-  // does not answer now: when it comes back it must not seem to know better.
+  // Each opening's records follow all that it has seen, and those that only a column has which does
+  // not answer now, where one opening made them: when it comes back it must not seem to know better
+  // where no server tells which opening that was.
   static uint64_t NextOpening(uint64_t sequence);
   // What has to be done after a crash; the written set is what the crash left.
   absl::Status Recover(Version now);

@@ -492,8 +492,8 @@ absl::StatusOr<CommitResult> SpreadLayer::Commit(const std::vector<RangeVersion>
   return Call(Use::kAlone, now, [&] { return columns_->Commit(reads, writes, now); });
 }
 
-absl::StatusOr<RebuildProgress> SpreadLayer::Rebuild(uint64_t stripes, Version now) {
-  const auto rebuild = [&] { return columns_->Rebuild(stripes, now); };
+absl::StatusOr<RebuildProgress> SpreadLayer::Rebuild(uint64_t from, uint64_t stripes, Version now) {
+  const auto rebuild = [&] { return columns_->Rebuild(from, stripes, now); };
   auto progress = Call(Use::kAlone, now, rebuild);
   // The server may be back since the columns were opened: they are opened anew, once.
   return absl::IsUnavailable(progress.status()) ? Call(Use::kAlone, now, rebuild) : progress;

@@ -85,7 +85,7 @@ class SpreadLayer final : public Layer {
   // The client uses the file no more, or not for now.
   absl::Status GiveUp(Version now);
   // Of the layer over the columns. Where a column does not answer they are opened anew first.
-  absl::StatusOr<RebuildProgress> Rebuild(uint64_t stripes, Version now);
+  absl::StatusOr<RebuildProgress> Rebuild(uint64_t from, uint64_t stripes, Version now);
   absl::StatusOr<ScrubProgress> Scrub(uint64_t from, uint64_t stripes, Version now);
 
   void Checkpoint(runtime::CheckpointWriter& writer) const override;

@@ -141,7 +141,7 @@ class FileWork {
       absl::Status status;
       for (bool done = false; status.ok() && !done;) {
         if (between) between();
-        const auto progress = at.Rebuild(*handle, 1);
+        const auto progress = at.Rebuild(*handle, 0, 1);
         status = progress.status();
         done = status.ok() && progress->left == 0;
       }

@@ -286,7 +286,7 @@ void CrashAt(CrashKind kind, uint32_t seed, uint64_t call, bool* ended) {
     columns.column(column).dead = false;
     *ended = true;
     for (int i = 0; i < 4 && *ended; ++i) {
-      *ended = columns.raid()->Rebuild(1, columns.Now()).ok() && crashes.Work(1);
+      *ended = columns.raid()->Rebuild(0, 1, columns.Now()).ok() && crashes.Work(1);
     }
   } else {
     *ended = crashes.Work(10);

@@ -279,10 +279,12 @@ class TestColumnsOf {
     return sum;
   }
   // Rebuilds until nothing is left.
-  absl::StatusOr<RebuildProgress> RebuildAll(uint64_t step = 2) {
+  absl::StatusOr<RebuildProgress> RebuildAll(uint64_t step = 6) {
+    uint64_t from = 0;
     for (int i = 0; i < 100000; ++i) {
-      absl::StatusOr<RebuildProgress> progress = raid_->Rebuild(step, Now());
+      absl::StatusOr<RebuildProgress> progress = raid_->Rebuild(from, step, Now());
       if (!progress.ok() || progress->left == 0) return progress;
+      from = progress->next;
     }
     return absl::InternalError("the rebuild does not end");
   }
