@@ -43,6 +43,7 @@ using runtime::Ref;
 
 constexpr uint64_t kColumnsListedAtOnce = 1000;
 constexpr uint64_t kStripesAtOnce = 4096;  // of a rebuild, whose steps end by themselves
+constexpr int kPassesInVain = 10;          // over a file that is not damaged
 constexpr absl::Duration kAskAgain = absl::Seconds(10);  // a server that did not tell
 constexpr size_t kFilesShownMax = 10;
 
@@ -409,7 +410,8 @@ class Courtesy {
 };
 
 // Goes over what is missing again and again, until there is nothing, or until once more changes
-// nothing: that is damaged elsewhere, or what only the missing column knows.
+// nothing, as what is left is damaged elsewhere or only the missing column knows it. What others
+// write while a copy comes and goes for them is to be brought back too.
 absl::Status RebuildFile(objfs::FileSystem& files, const FileHealth& file, Courtesy* courtesy,
                          RepairTotals* totals, const std::function<void(uint64_t)>& on_left) {
   objfs::Caller caller;
@@ -418,6 +420,7 @@ absl::Status RebuildFile(objfs::FileSystem& files, const FileHealth& file, Court
   absl::Status status;
   uint64_t from = 0, damaged = 0;
   std::optional<uint64_t> left;  // when all had been gone over
+  int passes_in_vain = 0;
   for (;;) {
     courtesy->Begin(file.id);
     const absl::Time begin = absl::Now();
@@ -432,11 +435,19 @@ absl::Status RebuildFile(objfs::FileSystem& files, const FileHealth& file, Court
     if (progress->left == 0) break;
     from = progress->next;
     if (from != 0) continue;
-    if (left.has_value() && progress->left >= *left) {
+    const bool in_vain = left.has_value() && progress->left >= *left;
+    if (in_vain && damaged + progress->doubtful > 0) {
       totals->damaged += damaged;
-      status = absl::DataLossError(absl::StrCat(progress->left,
-                                                " stripes cannot be rebuilt: ", progress->doubtful,
-                                                " of them only the missing column knows"));
+      status = absl::DataLossError(absl::StrCat(
+          progress->left, " stripes cannot be rebuilt: ", damaged, " are damaged elsewhere, and ",
+          progress->doubtful, " only the missing column knows"));
+      break;
+    }
+    if (in_vain && ++passes_in_vain == kPassesInVain) {
+      status = absl::UnavailableError(
+          absl::StrCat(progress->left, " stripes are missing after each of ", kPassesInVain,
+                       " passes: others write to the file faster than it is rebuilt, or a server "
+                       "comes and goes"));
       break;
     }
     left = progress->left;

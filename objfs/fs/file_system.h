@@ -296,8 +296,8 @@ class FileSystem {
 
   // -- files with columns ------------------------------------------------------------------------
 
-  // One step of a repair of an open file: of up to so many stripes, a scrub's from a certain one
-  // on, as ColumnsLayer has it. Errors: kNotSupported - the file has no columns.
+  // One step of a repair of an open file: from that stripe on, of up to so many, as ColumnsLayer
+  // has it. Errors: kNotSupported - the file has no columns.
   virtual absl::StatusOr<RebuildProgress> Rebuild(FileHandle, uint64_t, uint64_t) {
     return FsStatus(FsError::kNotSupported, "files have no columns here");
   }

@@ -287,9 +287,10 @@ class Volume final : public runtime::AnchoredObject {
   // for one of them alone.
   // REQUIRES: the client has closed the columns clean, and told the file's size (CloseToShare).
   // Errors: IsWouldBlock() - it has no such promise any more, or one that is being broken; the
-  //         columns are to be opened anew. kUnavailable - a column does not answer, or its server
-  //         has no log of groups: likewise, and the promise is as it was. kFailedPrecondition - as
-  //         OpenColumns(). kResourceExhausted - all numbers of writers are used.
+  //         columns are to be opened anew. kUnavailable - a column does not answer, its server has
+  //         no log of groups, or their records are not of one moment: likewise, and the promise is
+  //         as it was. kFailedPrecondition - as OpenColumns(). kResourceExhausted - all numbers of
+  //         writers are used.
   absl::StatusOr<SharedColumns> BeginShared(uint16_t writer, ObjectId id);
   // The columns for one more client that has the file open and a promise together.
   // Errors: IsWouldBlock() - they are not shared any more: claim anew. kFailedPrecondition,
