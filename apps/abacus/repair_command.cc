@@ -492,7 +492,7 @@ absl::StatusOr<RepairTotals> Repair(runtime::Node& node, const RepairOptions& op
   for (const FileHealth& file : todo) {
     const std::string which = absl::StrCat("file ", ++totals.files, " of ", todo.size());
     const uint64_t each = file.stripes == 0 ? 0 : file.bytes / file.stripes;
-    courtesy.Begin(file.id);
+    if (!rebuilds) courtesy.Begin(file.id);  // else before each step
     const absl::Status status =
         rebuilds ? RebuildFile(*files, file, &courtesy, &totals,
                                [&](uint64_t left) {
