@@ -1,6 +1,7 @@
 #ifndef ABACUS_OBJFS_RAID_RAID5_LAYER_H_
 #define ABACUS_OBJFS_RAID_RAID5_LAYER_H_
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -119,6 +120,7 @@ class Raid5Layer final : public RecordedColumns {
     bool doubtful = false;       //   nowhere; parity counts no more
     bool torn = false;           // parity may be wrong
   };
+  using Time = std::chrono::steady_clock::time_point;
   // A part of one data unit, and what is written to it.
   struct PieceWrite {
     Striping::Piece piece;
@@ -340,12 +342,17 @@ class Raid5Layer final : public RecordedColumns {
   // The first stripes from `from` on that are missed, up to so many, to be rebuilt at once. Empty:
   // there are none.
   StripeRun NextToRebuild(uint64_t from, uint64_t stripes);
-  // `done`: all but those that are damaged in another column, too, of which `damaged` is counted,
-  // and those that only the missing column knows. REQUIRES: the exclusive turn.
-  absl::Status RebuildRun(StripeRun run, size_t column, StripeSet* done, uint64_t* damaged,
-                          Version now);
-  // In one call a column. False: there are stripes among them that want a look each.
-  absl::StatusOr<bool> RebuildTogether(StripeRun run, size_t column, Version now);
+  // Up to `end`, but for the first. Returns where to go on. `done`: all before that but those that
+  // are damaged in another column, too, of which `damaged` is counted, and those that only the
+  // missing column knows. REQUIRES: the exclusive turn.
+  absl::StatusOr<uint64_t> RebuildRun(StripeRun run, size_t column, Time end, StripeSet* done,
+                                      uint64_t* damaged, Version now);
+  // Those that are whole but for that column, many in one call a column. Returns where to go on;
+  // run.begin: the first one wants a look by itself.
+  absl::StatusOr<uint64_t> RebuildTogether(StripeRun run, size_t column, Time end, Version now);
+  // `written`: up to where, also after an error.
+  absl::Status RebuildPieces(StripeRun run, size_t column, Time end, uint64_t* written,
+                             Version now);
   absl::Status RebuildStripe(uint64_t stripe, size_t column, Version now);
   absl::Status FinishRebuilt(const StripeSet& stripes, size_t column, Version now);
   absl::Status ScrubStripe(uint64_t stripe, ScrubProgress* progress, Version now) override;

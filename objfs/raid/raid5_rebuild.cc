@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 
 #include "objfs/raid/parity.h"
 #include "objfs/raid/raid5_layer.h"
@@ -14,8 +15,14 @@ using runtime::MutexLock;
 using Turn = RangeTurns::Turn;
 
 namespace {
-// Of a column, in one call. Who writes to these stripes by the same layer waits for it.
-constexpr uint64_t kRunBytes = 256 << 10;
+// Of a column, in one turn. Who writes to these stripes by the same layer waits for it.
+constexpr uint64_t kRunBytes = 1 << 20;
+// Of a column, in one call.
+constexpr uint64_t kPieceBytes = 256 << 10;
+
+uint64_t StripesOfBytes(uint64_t column_bytes, const Striping& striping) {
+  return std::max<uint64_t>(column_bytes / striping.unit_bytes(), 1);
+}
 }  // namespace
 
 absl::StatusOr<RebuildProgress> Raid5Layer::Rebuild(uint64_t from, uint64_t stripes, Version now) {
@@ -50,9 +57,10 @@ absl::StatusOr<RebuildProgress> Raid5Layer::Rebuild(uint64_t from, uint64_t stri
     if (tried && std::chrono::steady_clock::now() >= end) break;
     const Turn turn(turns_, run, RangeTurns::Kind::kExclusive);
     StripeSet done;
-    ABACUS_RETURN_IF_ERROR(come_again(RebuildRun(run, column, &done, &progress.damaged, now)));
-    from = run.end;
-    stripes -= run.end - run.begin;
+    const auto next = RebuildRun(run, column, end, &done, &progress.damaged, now);
+    ABACUS_RETURN_IF_ERROR(come_again(next.status()));
+    from = *next;
+    stripes -= *next - run.begin;
     rebuilt.Add(done);
     MutexLock lock(mutex_);
     pending_.Add(done);
@@ -83,7 +91,7 @@ absl::StatusOr<RebuildProgress> Raid5Layer::Rebuild(uint64_t from, uint64_t stri
 }
 
 StripeRun Raid5Layer::NextToRebuild(uint64_t from, uint64_t stripes) {
-  const uint64_t most = std::max<uint64_t>(kRunBytes / striping_->unit_bytes(), 1);
+  const uint64_t most = StripesOfBytes(kRunBytes, *striping_);
   MutexLock lock(mutex_);
   const StripeSet left = now_.missed.Within({from, UINT64_MAX});
   if (left.empty()) return {};
@@ -91,14 +99,16 @@ StripeRun Raid5Layer::NextToRebuild(uint64_t from, uint64_t stripes) {
   return {begin, begin + std::min({most, end - begin, stripes})};
 }
 
-absl::Status Raid5Layer::RebuildRun(StripeRun run, size_t column, StripeSet* done,
-                                    uint64_t* damaged, Version now) {
-  ABACUS_ASSIGN_OR_RETURN(const bool together, RebuildTogether(run, column, now));
-  if (together) {
-    done->Add(run);
-    return absl::OkStatus();
+absl::StatusOr<uint64_t> Raid5Layer::RebuildRun(StripeRun run, size_t column, Time end,
+                                                StripeSet* done, uint64_t* damaged, Version now) {
+  ABACUS_ASSIGN_OR_RETURN(const uint64_t together, RebuildTogether(run, column, end, now));
+  if (together > run.begin) {
+    done->Add({run.begin, together});
+    return together;
   }
+  run.end = std::min(run.end, run.begin + StripesOfBytes(kPieceBytes, *striping_));
   for (uint64_t stripe = run.begin; stripe < run.end; ++stripe) {
+    if (stripe > run.begin && std::chrono::steady_clock::now() >= end) return stripe;
     if (ModeOf(stripe).doubtful) continue;
     const absl::Status status = RebuildStripe(stripe, column, now);
     if (absl::IsDataLoss(status)) {
@@ -108,28 +118,53 @@ absl::Status Raid5Layer::RebuildRun(StripeRun run, size_t column, StripeSet* don
     ABACUS_RETURN_IF_ERROR(status);
     done->Add({stripe, stripe + 1});
   }
-  return absl::OkStatus();
+  return run.end;
 }
 
-absl::StatusOr<bool> Raid5Layer::RebuildTogether(StripeRun run, size_t column, Version now) {
+absl::StatusOr<uint64_t> Raid5Layer::RebuildTogether(StripeRun run, size_t column, Time end,
+                                                     Version now) {
   {
     MutexLock lock(mutex_);
-    if (striping_->OffsetOf(run.end - 1) >= now_.size) return false;
     for (uint64_t stripe = run.begin; stripe < run.end; ++stripe) {
       const Mode mode = ModeLocked(stripe);
-      if (mode.lost != column || mode.spilled || mode.doubtful) return false;
+      const bool cut_off = striping_->OffsetOf(stripe) >= now_.size;
+      if (cut_off || mode.lost != column || mode.spilled || mode.doubtful) run.end = stripe;
     }
   }
-  const uint64_t bytes = (run.end - run.begin) * striping_->unit_bytes();
-  // In each stripe it is the XOR of the others, whichever of them has the parity there.
-  absl::StatusOr<Bytes> own = XorOthers(run.begin, column, 0, bytes, now);
-  if (absl::IsDataLoss(own.status())) return false;  // a stripe of them is damaged elsewhere
-  ABACUS_RETURN_IF_ERROR(own.status());
-  const absl::Status written =
-      WriteColumns({{column, striping_->ColumnOffsetOf(run.begin), std::move(own->block)}}, now);
-  if (absl::IsDataLoss(written)) return false;
-  ABACUS_RETURN_IF_ERROR(written);
-  return true;
+  uint64_t written = run.begin;
+  const absl::Status status = RebuildPieces(run, column, end, &written, now);
+  ChangedIn(column);
+  // A stripe of those that follow is damaged elsewhere: it is come to again, and is the first then.
+  if (!absl::IsDataLoss(status)) ABACUS_RETURN_IF_ERROR(status);
+  return written;
+}
+
+// While one piece is written the next one is read.
+absl::Status Raid5Layer::RebuildPieces(StripeRun run, size_t column, Time end, uint64_t* written,
+                                       Version now) {
+  const uint64_t most = StripesOfBytes(kPieceBytes, *striping_);
+  std::optional<runtime::BranchOf<absl::Status>> write;
+  uint64_t begun = run.begin;
+  const auto join = [&]() -> absl::Status {
+    if (!write.has_value()) return absl::OkStatus();
+    const absl::Status status = Note(column, write->Join());
+    write.reset();
+    if (status.ok()) *written = begun;
+    return status;
+  };
+  while (begun < run.end) {
+    if (begun > run.begin && std::chrono::steady_clock::now() >= end) break;
+    const uint64_t next = std::min(begun + most, run.end);
+    // In each stripe it is the XOR of the others, whichever of them has the parity there.
+    const absl::StatusOr<Bytes> own =
+        XorOthers(begun, column, 0, (next - begun) * striping_->unit_bytes(), now);
+    ABACUS_RETURN_IF_ERROR(join());
+    ABACUS_RETURN_IF_ERROR(own.status());
+    write.emplace(
+        below(column).Fork<&Layer::Write>(striping_->ColumnOffsetOf(begun), own->block, now));
+    begun = next;
+  }
+  return join();
 }
 
 // Writes the column's unit, and the parity where it has not been kept: nobody reads either yet.

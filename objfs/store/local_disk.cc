@@ -12,7 +12,9 @@
 #include <limits>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "runtime/base/mutex.h"
 
 namespace abacus::objfs {
 namespace {
@@ -40,6 +42,11 @@ absl::Status MakeDirectories(const std::string& path) {
   }
 }
 
+// Bytes that were written one after the other are begun to be put on the disk as soon as there are
+// so many: a Sync() waits for the last of them only. Small ones here and there are left to it, as
+// they are often written again before.
+constexpr uint64_t kBehindBytes = uint64_t{1} << 20;
+
 class LocalFile : public DiskFile {
  public:
   LocalFile(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
@@ -63,6 +70,7 @@ class LocalFile : public DiskFile {
 
   absl::Status Write(uint64_t offset, std::string_view bytes) override {
     if (auto status = CheckRange(offset, bytes.size()); !status.ok()) return status;
+    const uint64_t begin = offset;
     while (!bytes.empty()) {
       const ssize_t n = pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
       if (n < 0 && errno == EINTR) continue;
@@ -70,6 +78,7 @@ class LocalFile : public DiskFile {
       bytes.remove_prefix(static_cast<size_t>(n));
       offset += static_cast<uint64_t>(n);
     }
+    WriteBehind(begin, offset);
     return absl::OkStatus();
   }
 
@@ -115,8 +124,26 @@ class LocalFile : public DiskFile {
         absl::StrCat("no file reaches to byte ", offset, " + ", bytes, ": ", path_));
   }
 
+  // An error is of no account here: what could not be put on the disk is told by the next Sync().
+  void WriteBehind(uint64_t begin, uint64_t end) {
+    uint64_t first = 0;
+    {
+      runtime::MutexLock lock(mutex_);
+      if (begin != row_end_) row_begin_ = begin;
+      row_end_ = end;
+      if (row_end_ - row_begin_ < kBehindBytes) return;
+      first = std::exchange(row_begin_, row_end_);
+    }
+    sync_file_range(fd_, static_cast<off_t>(first), static_cast<off_t>(end - first),
+                    SYNC_FILE_RANGE_WRITE);
+  }
+
   const int fd_;
   const std::string path_;
+  runtime::Mutex mutex_;
+  // What was written in a row, and is not begun to be put on the disk.
+  uint64_t row_begin_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t row_end_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace
