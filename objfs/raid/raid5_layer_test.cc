@@ -5,6 +5,7 @@
 #include <atomic>
 #include <memory>
 #include <random>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -91,6 +92,19 @@ class Raid5Test : public ::testing::Test {
     ASSERT_TRUE(columns_.top()->Write(0, Block::CopyOf(model_), columns_.Now()).ok());
     ASSERT_TRUE(columns_.top()->Flush(columns_.Now()).ok());
     columns_.ResetCounters();
+  }
+  // Once over all of a file, in as many steps as that takes.
+  absl::StatusOr<RebuildProgress> RebuildPass(uint64_t stripes) {
+    RebuildProgress all;
+    do {
+      const auto step = columns_.raid()->Rebuild(all.next, stripes, columns_.Now());
+      if (!step.ok()) return step;
+      all.next = step->next;
+      all.left = step->left;
+      all.rebuilt += step->rebuilt;
+      all.damaged += step->damaged;
+    } while (all.next != 0);
+    return all;
   }
   void Write(uint64_t offset, size_t bytes) {
     const std::string text = Noise(random_, bytes);
@@ -300,7 +314,7 @@ TEST_F(Raid5Test, OnlyWhatWasMissedIsRebuilt) {
 }
 
 TEST_F(Raid5Test, ARebuildTakesRunsOfStripesInOneCallAColumn) {
-  constexpr size_t kStripes = 20, kRuns = 3;  // of 256 KiB of a column
+  constexpr size_t kStripes = 36, kRuns = 5;  // of 256 KiB of a column
   Fill(kStripes);
   columns_.Replace(2);
   ASSERT_TRUE(columns_.top()->GetAttributes(columns_.Now()).ok());
@@ -314,35 +328,82 @@ TEST_F(Raid5Test, ARebuildTakesRunsOfStripesInOneCallAColumn) {
   ExpectIs(columns_, model_);
 }
 
+// Of what is written while the next is read, and of what is not begun yet.
 TEST_F(Raid5Test, ADamagedStripeKeepsNoneOfItsRunFromBeingRebuilt) {
-  constexpr size_t kStripes = 8, kGone = 1, kDamaged = 3;
+  constexpr size_t kStripes = 24, kGone = 1;
   Fill(kStripes);
-  const size_t other = Striping::Make(5, kUnit)->ColumnOf(kDamaged, 0);
-  ASSERT_NE(other, kGone);
-  const std::string text = model_.substr(kDamaged * kStripe, 4096);
   columns_.Replace(kGone);
   columns_.Stop();
-  ASSERT_TRUE(Rot(columns_, other, text));
+  const std::set<size_t> damaged = {3, 18};
+  for (const size_t stripe : damaged) {
+    const size_t other = Striping::Make(5, kUnit)->ColumnOf(stripe, 0);
+    ASSERT_NE(other, kGone);
+    ASSERT_TRUE(Rot(columns_, other, model_.substr(stripe * kStripe, 4096)));
+  }
   columns_.Start();
-  const auto progress = columns_.raid()->Rebuild(0, kStripes, columns_.Now());
-  ASSERT_TRUE(progress.ok()) << progress.status();
-  EXPECT_EQ(progress->rebuilt, kStripes - 1);
-  EXPECT_EQ(progress->damaged, 1u);
-  EXPECT_EQ(progress->left, 1u);
-  const auto again = columns_.raid()->Rebuild(0, kStripes, columns_.Now());
-  ASSERT_TRUE(again.ok()) << again.status();
-  EXPECT_EQ(again->rebuilt, 0u);
-  EXPECT_EQ(again->damaged, 1u);
-  EXPECT_EQ(again->left, 1u);
+  for (const uint64_t rebuilt : {kStripes - damaged.size(), size_t{0}}) {
+    const auto pass = RebuildPass(kStripes);
+    ASSERT_TRUE(pass.ok()) << pass.status();
+    EXPECT_EQ(pass->rebuilt, rebuilt);
+    EXPECT_EQ(pass->damaged, damaged.size());
+    EXPECT_EQ(pass->left, damaged.size());
+  }
   for (size_t stripe = 0; stripe < kStripes; ++stripe) {
     const auto read = columns_.top()->Read(stripe * kStripe, kStripe, columns_.Now());
-    if (stripe == kDamaged) {
+    if (damaged.contains(stripe)) {
       EXPECT_TRUE(absl::IsDataLoss(read.status())) << read.status();
       continue;
     }
     ASSERT_TRUE(read.ok()) << read.status();
     EXPECT_TRUE(read->bytes.view() == model_.substr(stripe * kStripe, kStripe)) << stripe;
   }
+}
+
+// It goes for good, or has no room once.
+TEST_F(Raid5Test, AColumnThatRefusesAPartOfARunIsRebuiltLater) {
+  constexpr size_t kStripes = 30, kGone = 2;
+  for (const bool goes : {true, false}) {
+    for (const int refused : {0, 1, 2, 3}) {
+      SCOPED_TRACE(absl::StrCat(goes, " ", refused));
+      Fill(kStripes);
+      columns_.Replace(kGone);
+      int writes = 0;
+      columns_.column(kGone).BeforeChange([&](LayerCall call) -> absl::Status {
+        if (call != LayerCall::kWrite || writes++ != refused) return absl::OkStatus();
+        columns_.column(kGone).dead = goes;
+        return goes ? absl::UnavailableError("the test has the column gone")
+                    : absl::ResourceExhaustedError("the test has no room");
+      });
+      const auto progress = columns_.RebuildAll(kStripes);
+      EXPECT_EQ(progress.status().code(),
+                goes ? absl::StatusCode::kUnavailable : absl::StatusCode::kResourceExhausted)
+          << progress.status();
+      ExpectIs(columns_, model_);
+      columns_.column(kGone).BeforeChange(nullptr);
+      columns_.column(kGone).dead = false;
+      ASSERT_TRUE(columns_.RebuildAll(kStripes).ok());
+      ExpectParity(columns_, model_.size(), kStripe);
+      columns_.column(0).dead = true;
+      ExpectIs(columns_, model_);
+      columns_.column(0).dead = false;
+      ASSERT_TRUE(columns_.RebuildAll(kStripes).ok());
+    }
+  }
+}
+
+// Before any record says that it is there.
+TEST_F(Raid5Test, WhatEachStepRebuiltIsDurable) {
+  constexpr size_t kSteps = 3, kStripes = 8 * kSteps, kGone = 2;
+  Fill(kStripes);
+  columns_.Replace(kGone);
+  ASSERT_TRUE(columns_.RebuildAll(kStripes / kSteps).ok());
+  EXPECT_GE(columns_.column(kGone).flushes, kSteps);
+  columns_.Stop();
+  columns_.disk(kGone).CutPower();
+  columns_.disk(kGone).PowerOn(1);
+  columns_.Start();
+  columns_.column(0).dead = true;
+  ExpectIs(columns_, model_);
 }
 
 TEST_F(Raid5Test, ASecondMissingColumnIsUnavailableAndHarmsNothing) {
