@@ -303,7 +303,7 @@ TEST_F(MapEndToEndTest, WithoutThePrimaryARowIsPutBackByForceOnlyAndNeverForACop
   EXPECT_EQ(Get("a") + Get("b"), "onetwo");
 }
 
-TEST_F(MapEndToEndTest, WhatRotsOfNamesAndInodesIsPutBackFromTheCopyByAScrub) {
+TEST_F(MapEndToEndTest, WhatRotsOfNamesAndInodesIsPutBackAtEitherServerByAScrub) {
   ASSERT_EQ(Create(etcd_->url(), "2").code, 0);
   ASSERT_TRUE(Put("a", "one"));
   ASSERT_TRUE(Eventually([&] { return AreCurrent(); })) << told_;
@@ -324,6 +324,16 @@ TEST_F(MapEndToEndTest, WhatRotsOfNamesAndInodesIsPutBackFromTheCopyByAScrub) {
   EXPECT_THAT(told_, HasSubstr("put back from the copy: "));
   found = scrub();
   EXPECT_EQ(found["blocks_repaired"], 0) << "they are whole";
+  EXPECT_GE(found["copy_objects"], 2) << found;
+  EXPECT_EQ(found["copy_repaired"], 0) << found;
+  ASSERT_GT(Rot(folder_.Path("other/volumes/home")), 0);
+  found = scrub();
+  EXPECT_GE(found["copy_repaired"], 1) << found;
+  EXPECT_EQ(found["copy_damaged"], 0) << found;
+  EXPECT_EQ(found["copy_missed"], 0) << found;
+  EXPECT_EQ(found["blocks_repaired"], 0) << found;
+  found = scrub();
+  EXPECT_EQ(found["copy_repaired"], 0) << "it is whole";
   EXPECT_EQ(Get("a"), "one");
 }
 

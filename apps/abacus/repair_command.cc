@@ -63,6 +63,7 @@ struct ServerHealth {
   bool answers = false;
   std::string why;  // it does not
   std::map<ObjectId, ColumnState> columns;
+  objfs::ColumnDamage damage;
 };
 
 struct VolumeHealth {
@@ -161,6 +162,7 @@ absl::StatusOr<VolumeHealth> LookAtFiles(const Ref<objfs::Volume>& volume,
     server.answers = columns.ok();
     if (columns.ok()) {
       server.columns = *std::move(columns);
+      server.damage = (*store)->Damage().value_or(objfs::ColumnDamage());
     } else {
       server.why = std::string(runtime::ToStd(columns.status().message()));
     }
@@ -244,7 +246,9 @@ nlohmann::json HealthJson(const std::string& name, const VolumeHealth& health,
     servers.push_back({{"address", server.address},
                        {"answers", server.answers},
                        {"why", server.why},
-                       {"columns", server.columns.size()}});
+                       {"columns", server.columns.size()},
+                       {"damaged_blocks", server.damage.blocks},
+                       {"damaged_tables", server.damage.tables}});
   }
   for (const FileHealth& file : health.files) {
     if (file.state == FileHealth::State::kWhole) continue;
@@ -281,6 +285,13 @@ void PrintHealth(const std::string& name, const VolumeHealth& health, uint64_t p
   printf("%s\n", table.ToString().c_str());
   for (const ServerHealth& server : health.servers) {
     if (!server.why.empty()) printf("%s: %s\n", server.address.c_str(), server.why.c_str());
+    const auto& [blocks, tables] = server.damage;
+    if (blocks + tables == 0) continue;
+    printf(
+        "%s: since it was started %llu damaged blocks were read and %llu damaged tables found, "
+        "which its log names; abacus scrub %s repairs what can be\n",
+        server.address.c_str(), static_cast<unsigned long long>(blocks),
+        static_cast<unsigned long long>(tables), objfs::PlaceOfShard(name).volume.c_str());
   }
   const size_t degraded = health.Count(FileHealth::State::kDegraded);
   const size_t unavailable = health.Count(FileHealth::State::kUnavailable);

@@ -52,7 +52,11 @@ nlohmann::json TotalsJson(const ScrubTotals& totals) {
           {"objects_failed", totals.objects_failed},
           {"objects_repaired", totals.objects_repaired},
           {"blocks_repaired", totals.blocks_repaired},
-          {"blocks_damaged", totals.blocks_damaged}};
+          {"blocks_damaged", totals.blocks_damaged},
+          {"copy_objects", totals.copy_objects},
+          {"copy_missed", totals.copy_missed},
+          {"copy_repaired", totals.copy_repaired},
+          {"copy_damaged", totals.copy_damaged}};
 }
 
 // `good`: becomes false where it is no such number.
@@ -85,7 +89,11 @@ ScrubTotals TotalsIn(const nlohmann::json& json, const char* key, bool* good) {
           .objects_failed = LaterNumberIn(*found, "objects_failed", good),
           .objects_repaired = LaterNumberIn(*found, "objects_repaired", good),
           .blocks_repaired = LaterNumberIn(*found, "blocks_repaired", good),
-          .blocks_damaged = LaterNumberIn(*found, "blocks_damaged", good)};
+          .blocks_damaged = LaterNumberIn(*found, "blocks_damaged", good),
+          .copy_objects = LaterNumberIn(*found, "copy_objects", good),
+          .copy_missed = LaterNumberIn(*found, "copy_missed", good),
+          .copy_repaired = LaterNumberIn(*found, "copy_repaired", good),
+          .copy_damaged = LaterNumberIn(*found, "copy_damaged", good)};
 }
 
 nlohmann::json TimeJson(const std::optional<absl::Time>& time) {
@@ -152,6 +160,10 @@ absl::Status ScrubStore(const runtime::Ref<objfs::Volume>& volume, objfs::StoreP
     totals->objects_repaired += step.objects_repaired;
     totals->blocks_repaired += step.repaired;
     totals->blocks_damaged += step.damaged;
+    totals->copy_objects += step.copy_objects;
+    totals->copy_missed += step.copy_missed;
+    totals->copy_repaired += step.copy_repaired;
+    totals->copy_damaged += step.copy_damaged;
     const bool goes_on = pace(step.bytes, absl::Now() - begin);
     if (!goes_on) return absl::CancelledError("the scrub was broken off");
     if (step.done) return absl::OkStatus();
@@ -159,13 +171,21 @@ absl::Status ScrubStore(const runtime::Ref<objfs::Volume>& volume, objfs::StoreP
 }
 
 std::string StoreScrubText(const ScrubTotals& totals) {
+  const bool has_copy = totals.copy_objects + totals.copy_missed > 0;
+  const std::string copy =
+      has_copy ? absl::StrCat("; at the copy: ", totals.copy_objects, " objects checked, ",
+                              totals.copy_repaired, " blocks put back from here, ",
+                              totals.copy_damaged, " damaged and not put right yet, ",
+                              totals.copy_missed, " objects not checked")
+               : "";
   return absl::StrCat(
       "names and inodes: ", totals.objects, " objects checked, ", totals.blocks_repaired,
       " blocks put back from the copy, ", totals.blocks_damaged,
       " damaged blocks that no copy could put back now, ", totals.objects_repaired,
       " objects with damaged tables made whole from the copy, ", totals.objects_failed,
       " objects could not be read",
-      totals.blocks_damaged + totals.objects_failed > 0 ? "; their server's log names them" : "");
+      totals.blocks_damaged + totals.objects_failed > 0 ? "; their server's log names them" : "",
+      copy);
 }
 
 std::string ScrubTotals::Encode() const { return TotalsJson(*this).dump(); }
@@ -431,8 +451,8 @@ absl::Status ScrubSchedule::Finish(const std::string& volume, ScrubState* state)
         "stripes damaged beyond repair, {} files could not be read",
         volume, last.files, last.repaired, last.mismatched, last.damaged, last.failed);
   }
-  const uint64_t of_names =
-      last.blocks_repaired + last.blocks_damaged + last.objects_repaired + last.objects_failed;
+  const uint64_t of_names = last.blocks_repaired + last.blocks_damaged + last.objects_repaired +
+                            last.objects_failed + last.copy_repaired + last.copy_damaged;
   if (of_names > 0) {
     spdlog::warn("volume {}: {}", volume, StoreScrubText(last));
   }

@@ -42,9 +42,16 @@ struct ScrubTotals {
   uint64_t objects_repaired = 0;  // of damaged tables, that were made whole from the copy
   uint64_t blocks_repaired = 0;   // that were put back from the copy
   uint64_t blocks_damaged = 0;    // that were not
+  // Of its copy at another server, where it is to have one.
+  uint64_t copy_objects = 0;   // that were looked at there
+  uint64_t copy_missed = 0;    // that were not: the copy was away, or was being brought up to date
+  uint64_t copy_repaired = 0;  // blocks that were put back there
+  uint64_t copy_damaged = 0;   // blocks, or whole objects, that were not
 
   // Whether there is something that could not be made right.
-  bool HasLoss() const { return failed + damaged + objects_failed + blocks_damaged > 0; }
+  bool HasLoss() const {
+    return failed + damaged + objects_failed + blocks_damaged + copy_damaged > 0;
+  }
 
   std::string Encode() const;  // as JSON
   bool operator==(const ScrubTotals&) const = default;

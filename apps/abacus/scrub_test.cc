@@ -26,7 +26,11 @@ ScrubState Sample() {
                   .objects_failed = 6,
                   .objects_repaired = 9,
                   .blocks_repaired = 7,
-                  .blocks_damaged = 8};
+                  .blocks_damaged = 8,
+                  .copy_objects = 50,
+                  .copy_missed = 11,
+                  .copy_repaired = 15,
+                  .copy_damaged = 16};
   state.last = {.files = 9,
                 .stripes = 100,
                 .failed = 1,
@@ -38,7 +42,11 @@ ScrubState Sample() {
                 .objects_failed = 7,
                 .objects_repaired = 10,
                 .blocks_repaired = 8,
-                .blocks_damaged = 9};
+                .blocks_damaged = 9,
+                .copy_objects = 61,
+                .copy_missed = 12,
+                .copy_repaired = 13,
+                .copy_damaged = 14};
   state.every = absl::Hours(7 * 24);
   return state;
 }
@@ -77,7 +85,8 @@ TEST(ScrubStateTest, WhatAnEarlierVersionWroteIsRead) {
   }
   for (const char* totals : {"totals", "last"}) {
     for (const char* key :
-         {"objects", "objects_failed", "objects_repaired", "blocks_repaired", "blocks_damaged"}) {
+         {"objects", "objects_failed", "objects_repaired", "blocks_repaired", "blocks_damaged",
+          "copy_objects", "copy_missed", "copy_repaired", "copy_damaged"}) {
       ASSERT_EQ(json[totals].erase(key), 1u) << key;
     }
   }
@@ -105,8 +114,17 @@ TEST(ScrubTotalsTest, WhatCannotBeMadeRightIsALossAndWhatWasIsNone) {
   EXPECT_NE(StoreScrubText(totals).find("5 objects with damaged tables made whole"),
             std::string::npos);
   EXPECT_EQ(StoreScrubText(totals).find("log"), std::string::npos);
-  for (uint64_t ScrubTotals::*loss : {&ScrubTotals::blocks_damaged, &ScrubTotals::objects_failed,
-                                      &ScrubTotals::damaged, &ScrubTotals::failed}) {
+  EXPECT_EQ(StoreScrubText(totals).find("at the copy"), std::string::npos) << "it has none";
+  totals.copy_objects = 7;
+  totals.copy_missed = 2;
+  totals.copy_repaired = 3;
+  EXPECT_FALSE(totals.HasLoss());
+  EXPECT_NE(StoreScrubText(totals).find("at the copy: 7 objects checked, 3 blocks put back"),
+            std::string::npos)
+      << StoreScrubText(totals);
+  for (uint64_t ScrubTotals::*loss :
+       {&ScrubTotals::blocks_damaged, &ScrubTotals::objects_failed, &ScrubTotals::damaged,
+        &ScrubTotals::failed, &ScrubTotals::copy_damaged}) {
     ScrubTotals lost = totals;
     lost.*loss = 1;
     EXPECT_TRUE(lost.HasLoss());

@@ -63,6 +63,8 @@ absl::StatusOr<RebuildProgress> Raid5Layer::Rebuild(uint64_t from, uint64_t stri
     stripes -= *next - run.begin;
     rebuilt.Add(done);
     MutexLock lock(mutex_);
+    // Then it may have lost what was written to it, though it may answer again by now.
+    if (now_.missing != column || !present_) return come_again(Again());
     pending_.Add(done);
   }
   progress.next = from;
@@ -133,7 +135,7 @@ absl::StatusOr<uint64_t> Raid5Layer::RebuildTogether(StripeRun run, size_t colum
   }
   uint64_t written = run.begin;
   const absl::Status status = RebuildPieces(run, column, end, &written, now);
-  ChangedIn(column);
+  if (run.begin < run.end) ChangedIn(column);
   // A stripe of those that follow is damaged elsewhere: it is come to again, and is the first then.
   if (!absl::IsDataLoss(status)) ABACUS_RETURN_IF_ERROR(status);
   return written;

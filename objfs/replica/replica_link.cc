@@ -33,6 +33,9 @@ class RefLink final : public ReplicaLink {
   absl::StatusOr<runtime::Block> ReadBlock(ObjectId id, uint64_t block) override {
     return Call<&ReplicaStore::ReadBlock>(id, block);
   }
+  absl::Status PutBack(ObjectId id, uint64_t block, const runtime::Block& bytes) override {
+    return Call<&ReplicaStore::PutBack>(id, block, bytes);
+  }
 
  private:
   template <auto kMethod, typename... Args>

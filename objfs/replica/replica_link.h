@@ -29,6 +29,7 @@ class ReplicaLink {
   virtual absl::StatusOr<ReplicaObject> Describe(ObjectId id, uint64_t first, uint64_t count,
                                                  bool digests) = 0;
   virtual absl::StatusOr<runtime::Block> ReadBlock(ObjectId id, uint64_t block) = 0;
+  virtual absl::Status PutBack(ObjectId id, uint64_t block, const runtime::Block& bytes) = 0;
 };
 
 // The way through the runtime. A call that is not answered within `answer_max` is given up

@@ -343,4 +343,13 @@ absl::StatusOr<Block> ReplicaStore::ReadBlock(ObjectId id, uint64_t block) {
   return Block::FromString(std::move(bytes));
 }
 
+absl::Status ReplicaStore::PutBack(ObjectId id, uint64_t block, const Block& bytes) {
+  const SharedGate::Pass pass(users_);
+  {
+    MutexLock lock(mutex_);
+    ABACUS_RETURN_IF_ERROR(CheckOpen());
+  }
+  return OfTheDisk(store_->PutBack(id, block, bytes.view()));
+}
+
 }  // namespace abacus::objfs

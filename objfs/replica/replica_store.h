@@ -77,9 +77,12 @@ class ReplicaStore final : public runtime::AnchoredObject {
   absl::StatusOr<ReplicaObject> Describe(ObjectId id, uint64_t first, uint64_t count, bool digests);
   // A whole block: 8192 bytes, zeros behind the end of the object.
   absl::StatusOr<runtime::Block> ReadBlock(ObjectId id, uint64_t block);
+  // Puts a damaged block back, as LocalObjectStore::PutBack(): whoever brings it, and whenever,
+  // nothing else is taken than what the copy had there.
+  absl::Status PutBack(ObjectId id, uint64_t block, const runtime::Block& bytes);
 
   ABACUS_OBJECT(ReplicaStore, "objfs.ReplicaStore", 1, State, Begin, Apply, List, Describe,
-                ReadBlock)
+                ReadBlock, PutBack)
 
  private:
   ReplicaStore(std::shared_ptr<Disk> disk, std::unique_ptr<LocalObjectStore> store,

@@ -343,6 +343,58 @@ absl::Status ReplicatedStore::RepairObject(ObjectId id) {
   return absl::InternalError("not reached");
 }
 
+absl::StatusOr<ReplicatedStore::CopyCheck> ReplicatedStore::CheckCopy(ObjectId id, uint64_t first,
+                                                                      uint64_t count) {
+  std::shared_ptr<ReplicaLink> link;
+  {
+    MutexLock lock(mutex_);
+    if (report_.link == ReplicationReport::Link::kCurrent && stream_.IsOpen()) link = link_;
+  }
+  if (link == nullptr) return absl::UnavailableError("there is no copy that is up to date");
+  ABACUS_ASSIGN_OR_RETURN(const ReplicaObject there, link->Describe(id, first, count, count > 0));
+  CopyCheck found;
+  if (there.is_damaged) {
+    const absl::Status why = absl::DataLossError(
+        absl::StrCat("object ", id, " is damaged at the copy, and is made anew there"));
+    MutexLock lock(mutex_);
+    if (link_ != link) return absl::UnavailableError("the copy was lost meanwhile");
+    report_.why = std::string(why.message());
+    stream_.Close(why);
+    changed_.SignalAll();
+    found.damaged = 1;
+    return found;
+  }
+  for (const uint64_t block : there.damaged) {
+    if (block < first || block - first >= count) {
+      return absl::InternalError("the copy describes other blocks than these");
+    }
+    ++(RepairAtCopy(*link, id, block).ok() ? found.repaired : found.damaged);
+  }
+  return found;
+}
+
+absl::Status ReplicatedStore::RepairAtCopy(ReplicaLink& link, ObjectId id, uint64_t block) {
+  for (bool is_first : {true, false}) {
+    std::string bytes(kBlockBytes, '\0');
+    const auto read = Read(id, block * kBlockBytes, std::span(bytes.data(), bytes.size()));
+    if (absl::IsNotFound(read.status())) return absl::OkStatus();  // so it will be there
+    ABACUS_RETURN_IF_ERROR(read.status());
+    const absl::Status put_back = link.PutBack(id, block, Block::FromString(std::move(bytes)));
+    if (absl::IsNotFound(put_back)) return absl::OkStatus();
+    if (!absl::IsFailedPrecondition(put_back) || !is_first) return put_back;
+    // The block was written here since; when that has come to the copy, it may be damaged no more.
+    ReplicaStream::FlushPtr written;
+    {
+      const Turns::Turn turn(turns_, id);  // what was read here is in the stream
+      written = stream_.Ask(ReplicaFlush::kNone, {});
+    }
+    ABACUS_RETURN_IF_ERROR(stream_.Await(written));
+    ABACUS_ASSIGN_OR_RETURN(const ReplicaObject there, link.Describe(id, block, 1, true));
+    if (!there.is_damaged && there.damaged.empty()) return absl::OkStatus();
+  }
+  return absl::InternalError("not reached");
+}
+
 absl::StatusOr<std::shared_ptr<ReplicaLink>> ReplicatedStore::LinkToRepairFrom() {
   MutexLock lock(mutex_);
   if (link_ == nullptr) return absl::UnavailableError("there is no copy to repair it from");

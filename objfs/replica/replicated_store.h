@@ -146,6 +146,19 @@ class ReplicatedStore final : public ObjectStore {
   absl::StatusOr<StoreSpace> Space() override;
   StoreStatistics Statistics() override;
 
+  // What was the matter with some blocks of the copy.
+  struct CopyCheck {
+    uint64_t repaired = 0;  // damaged, and put back from here
+    uint64_t damaged = 0;   // and not put back; one where the whole object cannot be used
+  };
+  // Has the copy read `count` blocks of an object from `first` on, and its table. Blocks that are
+  // damaged there and not here are put back, durable with the object's next flush at the copy.
+  // Where the table is damaged a resync begins, which makes the object anew there. Errors:
+  // kUnavailable - there is no copy now, or it is being brought up to date, which reads all
+  //         of it anyway. Those of the copy.
+  // REQUIRES: count <= ReplicaStore::kDescribedMax. Blocking: calls to the copy.
+  absl::StatusOr<CopyCheck> CheckCopy(ObjectId id, uint64_t first, uint64_t count);
+
   ReplicationReport Report();
   // Looks for the copy now, and not after `retry`: the map has changed, or a server came.
   void Poke();
@@ -211,6 +224,7 @@ class ReplicatedStore final : public ObjectStore {
   bool Repair(std::span<const ObjectId> ids, std::span<const Extent> extents);
   absl::Status RepairBlock(ObjectId id, uint64_t block);
   absl::Status RepairObject(ObjectId id);
+  absl::Status RepairAtCopy(ReplicaLink& link, ObjectId id, uint64_t block);
   // What `call` says of the object, and once more where its table was damaged and was repaired.
   template <typename Call>
   auto WithTable(ObjectId id, Call call) -> decltype(call());

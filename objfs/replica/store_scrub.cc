@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "objfs/replica/replicated_store.h"
 #include "runtime/base/status.h"
 
 namespace abacus::objfs {
@@ -21,7 +22,9 @@ constexpr uint64_t kDescriptionBytes = 8192;
 
 class ScrubStep {
  public:
-  explicit ScrubStep(ObjectStore& store) : store_(store) {}
+  // Of all stores that one alone has a copy.
+  explicit ScrubStep(ObjectStore& store)
+      : store_(store), replicated_(dynamic_cast<ReplicatedStore*>(&store)) {}
 
   absl::StatusOr<StoreScrub> Run(const StorePlace& from) {
     const StoreStatistics before = store_.Statistics();
@@ -49,9 +52,11 @@ class ScrubStep {
 
   // The object at next, from there on. False: next is in the middle of it.
   bool Visit() {
-    auto& [id, offset] = found_.next;
+    auto& [id, offset, copy_missed] = found_.next;
+    is_copy_looked_at_ = false;
     found_.bytes += kDescriptionBytes;
     absl::Status status = store_.GetAttributes(id).status();
+    if (status.ok()) CheckCopy(id, offset, 0);  // its table
     while (status.ok()) {
       const auto data = store_.NextData(id, offset);
       if (absl::IsOutOfRange(data.status())) break;
@@ -60,12 +65,31 @@ class ScrubStep {
       offset = *data - *data % kScrubbedBlock;
       if (IsFull()) return false;
       status = ReadSome(id, offset);
+      CheckCopy(id, offset, kScrubbedAtOnce);
       offset += kScrubbedAtOnce;
     }
     if (absl::IsNotFound(status)) return true;  // it was removed
     ++found_.objects;
     found_.objects_failed += status.ok() ? 0 : 1;
+    found_.copy_missed += copy_missed ? 1 : 0;
+    found_.copy_objects += is_copy_looked_at_ && !copy_missed ? 1 : 0;
     return true;
+  }
+
+  // A copy that does not answer is not asked again by this step: each call would be waited for.
+  void CheckCopy(ObjectId id, uint64_t offset, uint64_t bytes) {
+    if (replicated_ == nullptr || found_.next.copy_missed) return;
+    if (copy_away_.ok()) {
+      const auto check =
+          replicated_->CheckCopy(id, offset / kScrubbedBlock, bytes / kScrubbedBlock);
+      copy_away_ = check.status();
+      is_copy_looked_at_ = check.ok();
+      if (check.ok()) {
+        found_.copy_repaired += check->repaired;
+        found_.copy_damaged += check->damaged;
+      }
+    }
+    found_.next.copy_missed = !copy_away_.ok();
   }
 
   absl::Status ReadSome(ObjectId id, uint64_t offset) {
@@ -85,6 +109,9 @@ class ScrubStep {
   }
 
   ObjectStore& store_;
+  ReplicatedStore* const replicated_;
+  bool is_copy_looked_at_ = false;  // of the object at next
+  absl::Status copy_away_;
   StoreScrub found_;
   std::string buffer_ = std::string(kScrubbedAtOnce, '\0');
 };

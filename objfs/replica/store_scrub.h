@@ -17,7 +17,8 @@ namespace abacus::objfs {
 struct StorePlace {
   ObjectId id = 0;
   uint64_t offset = 0;
-  ABACUS_FIELDS(id, offset)
+  bool copy_missed = false;  // of some of these the copy was not looked at
+  ABACUS_FIELDS(id, offset, copy_missed)
   friend bool operator==(const StorePlace&, const StorePlace&) = default;
 };
 
@@ -31,14 +32,21 @@ struct StoreScrub {
   uint64_t damaged = 0;           // blocks that are damaged and were not put back
   uint64_t objects_failed = 0;    // that cannot be used, or could not be read to their end
   uint64_t objects_repaired = 0;  // of damaged tables, as blocks in `repaired`
-  ABACUS_FIELDS(next, done, bytes, objects, repaired, damaged, objects_failed, objects_repaired)
+  // At the copy, where the store is to have one.
+  uint64_t copy_objects = 0;   // whose end it came to there
+  uint64_t copy_missed = 0;    // of which it missed some: the copy is away, or not up to date
+  uint64_t copy_repaired = 0;  // blocks that were put back there
+  uint64_t copy_damaged = 0;   // blocks that were not; an object that cannot be used counts as one
+  ABACUS_FIELDS(next, done, bytes, objects, repaired, damaged, objects_failed, objects_repaired,
+                copy_objects, copy_missed, copy_repaired, copy_damaged)
 };
 
 // Reads some of what the store has from `from` on: attributes and blocks. A ReplicatedStore puts
-// back what is damaged, where its copy has it; blocks that it puts back are durable with the
+// back what is damaged, where its copy has it, and has its copy read the same and puts back what is
+// damaged there (ReplicatedStore::CheckCopy()); blocks that are put back are durable with the
 // object's next flush. What is removed meanwhile is passed over.
 // Errors: those of ObjectStore::List(); what is the matter with an object is counted.
-// Thread-safety: thread-safe. Blocking: disk I/O, and calls to the copy where there is damage.
+// Thread-safety: thread-safe. Blocking: disk I/O, and calls to the copy.
 // Limits: it reads some 1 MiB; its caller paces.
 absl::StatusOr<StoreScrub> ScrubSome(ObjectStore& store, const StorePlace& from);
 

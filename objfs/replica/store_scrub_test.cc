@@ -1,8 +1,10 @@
 #include "objfs/replica/store_scrub.h"
 
+#include <atomic>
 #include <memory>
 #include <span>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -30,6 +32,10 @@ std::pair<StoreScrub, int> ScrubAll(ObjectStore& store) {
     all.damaged += step->damaged;
     all.objects_failed += step->objects_failed;
     all.objects_repaired += step->objects_repaired;
+    all.copy_objects += step->copy_objects;
+    all.copy_missed += step->copy_missed;
+    all.copy_repaired += step->copy_repaired;
+    all.copy_damaged += step->copy_damaged;
     all.next = step->next;
     if (step->done) return {all, steps};
   }
@@ -92,6 +98,92 @@ TEST_F(StoreScrubTest, WhatBothHaveLostIsCountedAndTheRestIsRepaired) {
   EXPECT_EQ(found.objects, 3u);
   EXPECT_EQ(found.repaired, 2u);
   EXPECT_EQ(found.damaged, 1u);
+  EXPECT_EQ(found.copy_objects, 3u);
+  EXPECT_EQ(found.copy_repaired, 0u);
+  EXPECT_EQ(found.copy_damaged, 1u);
+}
+
+TEST_F(StoreScrubTest, WhatRottedAtTheCopyIsPutBackFromThePrimary) {
+  for (const uint64_t block : {uint64_t{3}, kBlocks - 1}) RotBlock(*of_copy_, long_, block);
+  RotBlock(*of_copy_, last_, 0);
+  const auto [found, steps] = ScrubAll(store());
+  EXPECT_EQ(found.copy_objects, 3u);
+  EXPECT_EQ(found.copy_missed, 0u);
+  EXPECT_EQ(found.copy_repaired, 3u);
+  EXPECT_EQ(found.copy_damaged, 0u);
+  EXPECT_EQ(found.repaired, 0u) << "nothing is the matter with the primary";
+  const auto [again, more_steps] = ScrubAll(store());
+  EXPECT_EQ(again.copy_repaired, 0u) << "it is whole";
+  EXPECT_EQ(store().Report().resyncs, 1u) << "and was all the time";
+  ASSERT_TRUE(store().FlushTogether(std::vector{long_, last_}).ok());
+  world_.KillPrimary();
+  const absl::Status promoted = world_.Promote();
+  ASSERT_TRUE(promoted.ok()) << promoted;
+  EXPECT_EQ(testing::ReadObject(store(), long_)->bytes, std::string(kBlocks * kBlockOfScrub, 'a'));
+  EXPECT_EQ(testing::ReadObject(store(), last_)->bytes, "short");
+}
+
+TEST_F(StoreScrubTest, WhatIsWrittenMeanwhileIsNoDamageOfTheCopy) {
+  for (uint64_t block = 0; block < kBlocks; ++block) RotBlock(*of_copy_, long_, block);
+  std::atomic<bool> is_over = false;
+  std::thread writer([&] {
+    for (VersionNumber version = 3; !is_over; ++version) {
+      const uint64_t offset = version % kBlocks * kBlockOfScrub;
+      EXPECT_TRUE(store().Write(long_, offset, std::string(kBlockOfScrub, 'b'), version).ok());
+    }
+  });
+  const auto [found, steps] = ScrubAll(store());
+  is_over = true;
+  writer.join();
+  EXPECT_GT(found.copy_repaired, 0u);
+  EXPECT_EQ(found.copy_damaged, 0u);
+  EXPECT_EQ(found.copy_missed, 0u);
+  EXPECT_EQ(found.damaged, 0u);
+  EXPECT_EQ(ScrubAll(store()).first.copy_repaired, 0u) << "it is whole";
+}
+
+TEST_F(StoreScrubTest, WithoutItsCopyAStoreIsReadAlone) {
+  world_.wire.is_cut = true;
+  RotBlock(*of_primary_, last_, 0);
+  const auto [found, steps] = ScrubAll(store());
+  EXPECT_EQ(found.objects, 3u);
+  EXPECT_EQ(found.damaged, 1u);
+  EXPECT_EQ(found.copy_objects, 0u);
+  EXPECT_EQ(found.copy_missed, 3u);
+  world_.wire.is_cut = false;
+}
+
+// A table is in memory while its object is open: here, that of one object at a time.
+TEST(CopyScrubTest, WhoseTableRottedAtTheCopyIsMadeAnewByAResync) {
+  const auto of_primary = std::make_shared<MemoryDisk>(), of_copy = std::make_shared<MemoryDisk>();
+  testing::ReplicaWorld world(of_primary, of_copy);
+  world.store_options.open_files_max = 1;
+  world.store_options.journal_bytes_max = 1;  // each flush brings tables up to date
+  ASSERT_NO_FATAL_FAILURE(world.Start());
+  std::vector<ObjectId> ids;
+  for (int i = 0; i < 4; ++i) {
+    ids.push_back(*world.primary().Create("blob", 1));
+    ASSERT_TRUE(world.primary().Write(ids.back(), 0, "some bytes", 2).ok());
+    ASSERT_TRUE(world.primary().FlushAll().ok());
+  }
+  const auto table = of_copy->Open(TablePath(ids[0]));
+  ASSERT_TRUE(table.ok()) << table.status();
+  ASSERT_TRUE((*table)->Write(20, "rot").ok());
+  const auto [found, steps] = ScrubAll(world.primary());
+  EXPECT_EQ(found.objects, ids.size());
+  EXPECT_EQ(found.copy_damaged, 1u);
+  EXPECT_EQ(found.objects_failed, 0u);
+  ASSERT_TRUE(testing::SoonHolds([&] { return world.primary().Report().resyncs == 2; }));
+  ASSERT_TRUE(world.AwaitCurrent());
+  const auto [again, more_steps] = ScrubAll(world.primary());
+  EXPECT_EQ(again.copy_objects, ids.size());
+  EXPECT_EQ(again.copy_damaged, 0u);
+  world.KillPrimary();
+  const absl::Status promoted = world.Promote();
+  ASSERT_TRUE(promoted.ok()) << promoted;
+  for (const ObjectId id : ids) {
+    EXPECT_EQ(testing::ReadObject(world.primary(), id)->bytes, "some bytes");
+  }
 }
 
 TEST_F(StoreScrubTest, WhoseTableRottedAtThePrimaryIsMadeWholeFromTheCopy) {

@@ -328,6 +328,11 @@ absl::StatusOr<std::vector<ColumnState>> ColumnStore::States(ObjectId after, uin
 
 absl::StatusOr<uint64_t> ColumnStore::UsesBut(ObjectId id) { return fences_->UsesBut(id); }
 
+absl::StatusOr<ColumnDamage> ColumnStore::Damage() {
+  const StoreStatistics statistics = store_->Statistics();
+  return ColumnDamage{.blocks = statistics.checksum_errors, .tables = statistics.damaged_tables};
+}
+
 // Openings in an epoch have it where identifiers have theirs, and no shard above it.
 absl::StatusOr<uint64_t> ColumnStore::SeenEpoch() {
   uint64_t seen = 0;

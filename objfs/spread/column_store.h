@@ -159,6 +159,13 @@ struct ColumnState {
   ABACUS_FIELDS(id, size, allocated, record, opening)
 };
 
+// What was found damaged of a server's columns since it was started.
+struct ColumnDamage {
+  uint64_t blocks = 0;  // each time that somebody read one
+  uint64_t tables = 0;  // of objects that cannot be used
+  ABACUS_FIELDS(blocks, tables)
+};
+
 // A column that was just opened, and what its server knows of what was written by groups before.
 struct OpenedColumn {
   runtime::Ref<Layer> layer;
@@ -231,6 +238,8 @@ class ColumnStore final : public runtime::AnchoredObject {
   // the same as before where since then nobody opened a column here, closed one, or used another
   // one than this file's.
   absl::StatusOr<uint64_t> UsesBut(ObjectId id);
+  // Whoever reads what is damaged repairs it where it can, and the server's log names it.
+  absl::StatusOr<ColumnDamage> Damage();
   // The record as it is kept, with its opening (FencedRecord): a copy refuses the same.
   absl::StatusOr<ColumnState> State(ObjectId id);
 
@@ -266,7 +275,7 @@ class ColumnStore final : public runtime::AnchoredObject {
 
   ABACUS_OBJECT(ColumnStore, "objfs.ColumnStore", 1, Open, Close, Remove, List, States, State,
                 CopyFrom, FollowFrom, FinishFrom, ReadPiece, Watch, TakeChanges, SeenEpoch, Log,
-                OpenAndTell, UsesBut)
+                OpenAndTell, UsesBut, Damage)
 
  private:
   // A copy that has been begun here.

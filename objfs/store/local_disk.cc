@@ -42,14 +42,32 @@ absl::Status MakeDirectories(const std::string& path) {
   }
 }
 
-// Bytes that were written one after the other are begun to be put on the disk as soon as there are
-// so many: a Sync() waits for the last of them only. Small ones here and there are left to it, as
-// they are often written again before.
+// So many bytes that were written one after the other are begun to be put on the disk, so that a
+// Sync() has less left to wait for. Fewer, and small ones here and there, are left to it: they are
+// often written again before.
 constexpr uint64_t kBehindBytes = uint64_t{1} << 20;
+
+// Whether bytes may have been dropped by it, and not merely left for later.
+bool MayHaveLost(int error) {
+  switch (error) {
+    case EINVAL:  // it is not there for this kind of file
+    case ENOSYS:
+    case EOPNOTSUPP:
+    case ESPIPE:
+    case EPERM:
+    case EINTR:
+    case EAGAIN:
+    case ENOMEM:
+      return false;
+    default:
+      return true;
+  }
+}
 
 class LocalFile : public DiskFile {
  public:
-  LocalFile(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
+  LocalFile(int fd, std::string path, std::shared_ptr<LocalDisk::Lost> lost)
+      : fd_(fd), path_(std::move(path)), lost_(std::move(lost)) {}
   ~LocalFile() override { close(fd_); }
   LocalFile(const LocalFile&) = delete;
   LocalFile& operator=(const LocalFile&) = delete;
@@ -109,7 +127,15 @@ class LocalFile : public DiskFile {
     return Error("cannot seek in");
   }
 
-  absl::Status Sync() override { return Check(fdatasync(fd_), "cannot sync"); }
+  absl::Status Sync() override {
+    {
+      runtime::MutexLock lock(mutex_);
+      row_begin_ = row_end_;
+    }
+    absl::Status synced = Check(fdatasync(fd_), "cannot sync");
+    synced.Update(lost_->Why());
+    return synced;
+  }
 
  private:
   absl::Status Error(const char* what) const {
@@ -124,7 +150,7 @@ class LocalFile : public DiskFile {
         absl::StrCat("no file reaches to byte ", offset, " + ", bytes, ": ", path_));
   }
 
-  // An error is of no account here: what could not be put on the disk is told by the next Sync().
+  // Blocking: where the disk has more to do than it takes at once.
   void WriteBehind(uint64_t begin, uint64_t end) {
     uint64_t first = 0;
     {
@@ -134,14 +160,19 @@ class LocalFile : public DiskFile {
       if (row_end_ - row_begin_ < kBehindBytes) return;
       first = std::exchange(row_begin_, row_end_);
     }
-    sync_file_range(fd_, static_cast<off_t>(first), static_cast<off_t>(end - first),
-                    SYNC_FILE_RANGE_WRITE);
+    const int result = sync_file_range(fd_, static_cast<off_t>(first),
+                                       static_cast<off_t>(end - first), SYNC_FILE_RANGE_WRITE);
+    // What the disk reports later is kept for fdatasync(); what the file system does now, of bytes
+    // that it drops, need not be.
+    if (result == 0 || !MayHaveLost(errno)) return;
+    lost_->Note(Error("cannot write back"));
   }
 
   const int fd_;
   const std::string path_;
+  const std::shared_ptr<LocalDisk::Lost> lost_;
   runtime::Mutex mutex_;
-  // What was written in a row, and is not begun to be put on the disk.
+  // What was written in a row, and is neither begun to be put on the disk nor synced.
   uint64_t row_begin_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t row_end_ ABSL_GUARDED_BY(mutex_) = 0;
 };
@@ -170,13 +201,13 @@ absl::Status LocalDisk::Error(const char* what, const std::string& path) const {
 absl::StatusOr<std::shared_ptr<DiskFile>> LocalDisk::Open(const std::string& path) {
   const int fd = openat(fd_, path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
   if (fd < 0) return Error("cannot open", path);
-  return std::make_shared<LocalFile>(fd, absl::StrCat(root_, "/", path));
+  return std::make_shared<LocalFile>(fd, absl::StrCat(root_, "/", path), lost_);
 }
 
 absl::StatusOr<std::shared_ptr<DiskFile>> LocalDisk::Create(const std::string& path) {
   const int fd = openat(fd_, path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, kFileMode);
   if (fd < 0) return Error("cannot create", path);
-  return std::make_shared<LocalFile>(fd, absl::StrCat(root_, "/", path));
+  return std::make_shared<LocalFile>(fd, absl::StrCat(root_, "/", path), lost_);
 }
 
 absl::Status LocalDisk::MakeDirectory(const std::string& path) {
@@ -219,13 +250,17 @@ absl::Status LocalDisk::SyncDirectory(const std::string& directory) {
   const int fd =
       openat(fd_, directory.empty() ? "." : directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return Error("cannot open", directory);
-  const absl::Status status = fsync(fd) == 0 ? absl::OkStatus() : Error("cannot sync", directory);
+  absl::Status status = fsync(fd) == 0 ? absl::OkStatus() : Error("cannot sync", directory);
   close(fd);
+  status.Update(lost_->Why());
   return status;
 }
 
 absl::Status LocalDisk::SyncAll() {
-  return syncfs(fd_) == 0 ? absl::OkStatus() : Error("cannot sync the file system of", "");
+  absl::Status status =
+      syncfs(fd_) == 0 ? absl::OkStatus() : Error("cannot sync the file system of", "");
+  status.Update(lost_->Why());
+  return status;
 }
 
 absl::StatusOr<DiskSpace> LocalDisk::Space() {

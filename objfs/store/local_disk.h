@@ -5,8 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "objfs/store/disk.h"
+#include "runtime/base/mutex.h"
 
 namespace abacus::objfs {
 
@@ -32,12 +35,31 @@ class LocalDisk : public Disk {
   absl::Status SyncAll() override;
   absl::StatusOr<DiskSpace> Space() override;
 
+  // Bytes that the file system dropped before anybody waited for them. Of whichever file they were,
+  // as it may be closed since: nothing is synced any more. Thread-safety: thread-safe.
+  class Lost {
+   public:
+    void Note(const absl::Status& why) {
+      runtime::MutexLock lock(mutex_);
+      why_.Update(why);
+    }
+    absl::Status Why() {
+      runtime::MutexLock lock(mutex_);
+      return why_;
+    }
+
+   private:
+    runtime::Mutex mutex_;
+    absl::Status why_ ABSL_GUARDED_BY(mutex_);
+  };
+
  private:
   LocalDisk(int fd, std::string root) : fd_(fd), root_(std::move(root)) {}
   absl::Status Error(const char* what, const std::string& path) const;
 
   const int fd_;  // of the directory; holds the lock
   const std::string root_;
+  const std::shared_ptr<Lost> lost_ = std::make_shared<Lost>();
 };
 
 }  // namespace abacus::objfs

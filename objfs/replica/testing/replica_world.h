@@ -77,6 +77,9 @@ class WireLink final : public ReplicaLink {
   absl::StatusOr<runtime::Block> ReadBlock(ObjectId id, uint64_t block) override {
     return Send("read", [&] { return copy_->ReadBlock(id, block); });
   }
+  absl::Status PutBack(ObjectId id, uint64_t block, const runtime::Block& bytes) override {
+    return Send("put back", [&] { return copy_->PutBack(id, block, bytes); });
+  }
 
  private:
   template <typename Call>
