@@ -7,7 +7,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/mount.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -115,50 +114,6 @@ TEST_F(RaidEndToEndTest, OneServerMayDieAndThenAnotherWhenTheFirstIsWholeAgain) 
   EXPECT_TRUE(Eventually(
       [&] { return Run("cmp -s " + second + "/file0 " + mount + "/file0 2>/dev/null") == 0; }));
   ExpectAll(second);
-}
-
-// A file system in memory of so many bytes, at an empty directory.
-class SmallDisk {
- public:
-  SmallDisk(const std::string& path, size_t bytes) : path_(path) {
-    std::filesystem::remove_all(path);
-    std::filesystem::create_directory(path);
-    const std::string size = absl::StrCat("size=", bytes);
-    is_there_ = mount("abacus-test", path.c_str(), "tmpfs", 0, size.c_str()) == 0;
-  }
-  ~SmallDisk() {
-    if (is_there_) EXPECT_EQ(umount2(path_.c_str(), MNT_DETACH), 0) << path_;
-  }
-  SmallDisk(const SmallDisk&) = delete;
-  SmallDisk& operator=(const SmallDisk&) = delete;
-  bool is_there() const { return is_there_; }
-
- private:
-  const std::string path_;
-  bool is_there_ = false;
-};
-
-TEST_F(RaidEndToEndTest, AServerWhoseDiskIsFullIsToldToTheWriterAndLosesNothing) {
-  if (geteuid() != 0) GTEST_SKIP() << "needs root, to mount a small disk";
-  constexpr size_t kFull = 3, kDiskBytes = 24 << 20;
-  others_[kFull].reset();
-  const SmallDisk disk(folder_.Path(absl::StrCat("columns", kFull)), kDiskBytes);
-  ASSERT_TRUE(disk.is_there()) << "errno " << errno;
-  Start(kFull, "127.0.0.1:0");
-  const Outcome created = Abacus({"volume", "create", "home", "--servers", List()});
-  ASSERT_EQ(created.code, 0) << created.err;
-  const std::string mount = Mount("mount", "home", absl::StrCat("stack=", kRaidStack));
-  files_["before"] = RandomText(1, 4 << 20);
-  ASSERT_NO_FATAL_FAILURE(Put(mount + "/before", files_["before"]));
-  EXPECT_EQ(TryPut(mount + "/large", RandomText(2, 2 * kDiskBytes + (8 << 20))), ENOSPC);
-  ExpectAll(mount);
-  EXPECT_EQ(unlink((mount + "/large").c_str()), 0);
-  files_["behind"] = RandomText(3, 4 << 20);
-  EXPECT_TRUE(Eventually([&] { return TryPut(mount + "/behind", files_["behind"]) == 0; }));
-  ExpectAll(mount);
-  ExpectAll(Mount("second", "home"));
-  EXPECT_EQ(Status(0)["whole"], 2);
-  others_[kFull].reset();  // before its disk goes
 }
 
 // The server serves nothing of that volume then, says why, and what it says is the way out.
