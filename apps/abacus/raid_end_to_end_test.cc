@@ -28,6 +28,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "apps/abacus/testing/command.h"
+#include "objfs/store/testing/small_disk.h"
 #include "runtime/testing/cluster.h"
 
 namespace abacus::apps::testing {
@@ -114,6 +115,35 @@ TEST_F(RaidEndToEndTest, OneServerMayDieAndThenAnotherWhenTheFirstIsWholeAgain) 
   EXPECT_TRUE(Eventually(
       [&] { return Run("cmp -s " + second + "/file0 " + mount + "/file0 2>/dev/null") == 0; }));
   ExpectAll(second);
+}
+
+TEST_F(RaidEndToEndTest, AServerWhoseDiskIsFullIsToldToTheWriterAndLosesNothing) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to mount a small disk";
+  constexpr size_t kFull = 3, kDiskBytes = 24 << 20;
+  others_[kFull].reset();
+  const objfs::testing::SmallDisk disk(folder_.Path(absl::StrCat("columns", kFull)), kDiskBytes);
+  ASSERT_TRUE(disk.is_there()) << "errno " << errno;
+  Start(kFull, "127.0.0.1:0");
+  const Outcome created = Abacus({"volume", "create", "home", "--servers", List()});
+  ASSERT_EQ(created.code, 0) << created.err;
+  const std::string mount = Mount("mount", "home", absl::StrCat("stack=", kRaidStack));
+  files_["before"] = RandomText(1, 4 << 20);
+  ASSERT_NO_FATAL_FAILURE(Put(mount + "/before", files_["before"]));
+  EXPECT_EQ(TryPut(mount + "/large", RandomText(2, 2 * kDiskBytes + (8 << 20))), ENOSPC);
+  ExpectAll(mount);
+  EXPECT_EQ(unlink((mount + "/large").c_str()), 0);
+  files_["behind"] = RandomText(3, 4 << 20);
+  EXPECT_TRUE(Eventually([&] { return TryPut(mount + "/behind", files_["behind"]) == 0; }));
+  ExpectAll(mount);
+  ExpectAll(Mount("second", "home"));
+  EXPECT_EQ(Status(0)["whole"], 2);
+  const std::string control = addresses_[kFull];
+  Kill(kFull);
+  Start(kFull, control);
+  EXPECT_TRUE(Eventually([&] { return Abacus({"rebuild", "home"}).code == 0; }));
+  EXPECT_EQ(Status(0)["whole"], 2);
+  ExpectAll(mount);
+  others_[kFull].reset();  // before its disk goes
 }
 
 // The server serves nothing of that volume then, says why, and what it says is the way out.

@@ -43,11 +43,18 @@ class DiskFile {
   virtual absl::Status Truncate(uint64_t bytes) = 0;
   // Gives the range's space back; it reads as zeros. Where the disk cannot: kUnimplemented.
   virtual absl::Status Punch(uint64_t offset, uint64_t bytes) = 0;
+  // Takes room for the range, so that a write there does not fail for want of it. The file's length
+  // and what it reads as stay. Here: kUnimplemented, as where a disk cannot.
+  virtual absl::Status Allocate(uint64_t offset, uint64_t bytes);
   virtual absl::StatusOr<uint64_t> Size() = 0;
   // The first byte from `offset` on that may be other than a hole; kNotFound where none follows.
   virtual absl::StatusOr<uint64_t> NextData(uint64_t offset) = 0;
   virtual absl::Status Sync() = 0;
 };
+
+inline absl::Status DiskFile::Allocate(uint64_t, uint64_t) {
+  return absl::UnimplementedError("this disk takes no room for what is not written yet");
+}
 
 struct DiskSpace {
   uint64_t capacity_bytes = 0;

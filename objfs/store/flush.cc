@@ -414,7 +414,7 @@ absl::Status LocalObjectStore::LogMembers(const std::vector<Member>& members) {
   {
     const SharedGate::Pass pass(commits_);
     journal = journal_->header().number;
-    if (auto status = journal_->Ready(); !status.ok()) return status;
+    if (auto status = journal_->Ready(payloads); !status.ok()) return status;
     sequence = journal_->Append(payloads);
     if (auto status = journal_->Sync(sequence); !status.ok()) return status;
     for (const Member* member : logged) CommitMember(*member);
@@ -617,8 +617,9 @@ absl::Status LocalObjectStore::ReserveIds() {
     ids_end = ids_end_ + options_.ids_batch;
   }
   const SharedGate::Pass pass(commits_);
-  if (auto status = journal_->Ready(); !status.ok()) return status;
-  const uint64_t sequence = journal_->Append(EncodePayload(IdsRecord{.ids_end = ids_end}));
+  const std::string payload = EncodePayload(IdsRecord{.ids_end = ids_end});
+  if (auto status = journal_->Ready(std::span(&payload, 1)); !status.ok()) return status;
+  const uint64_t sequence = journal_->Append(payload);
   if (auto status = journal_->Sync(sequence); !status.ok()) return status;
   MutexLock lock(mutex_);
   ids_end_ = ids_end;

@@ -1,5 +1,6 @@
 #include "objfs/store/journal.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -9,6 +10,14 @@
 namespace abacus::objfs {
 
 using runtime::MutexLock;
+
+namespace {
+// Room is taken by so much at a time.
+constexpr uint64_t kRoomTaken = uint64_t{1} << 20;
+// For removals, of which each takes some 50 bytes.
+constexpr uint64_t kRoomKept = kRoomTaken / 2;
+constexpr uint64_t kRoomLeast = 32 << 10;
+}  // namespace
 
 std::string JournalName(uint64_t number) { return absl::StrFormat("journal.%016x", number); }
 
@@ -22,7 +31,35 @@ absl::StatusOr<std::unique_ptr<Journal>> Journal::Create(Disk& disk, const Journ
   if (auto status = (*file)->Write(0, EncodeJournalHeader(header)); !status.ok()) return status;
   if (auto status = (*file)->Sync(); !status.ok()) return status;
   if (auto status = disk.SyncDirectory(""); !status.ok()) return status;
-  return std::unique_ptr<Journal>(new Journal(*std::move(file), header));
+  std::unique_ptr<Journal> journal(new Journal(*std::move(file), header));
+  journal->TakeRoom(0).IgnoreError();  // whoever needs it is told
+  return journal;
+}
+
+absl::Status Journal::TakeRoom(uint64_t bytes) {
+  uint64_t from, least;
+  {
+    MutexLock lock(mutex_);
+    least = written_bytes_ + buffer_.size() + bytes + kRoomKept;
+    if (!takes_room_ || least <= room_end_) return absl::OkStatus();
+    from = room_end_;
+  }
+  uint64_t end = from + (least - from + kRoomTaken - 1) / kRoomTaken * kRoomTaken;
+  absl::Status taken = file_->Allocate(from, end - from);
+  // Of a disk that is nearly full what there is, and no more than removals need.
+  uint64_t some = least - bytes > from ? least - bytes - from : 0;
+  for (; absl::IsResourceExhausted(taken) && some >= kRoomLeast; some /= 2) {
+    end = from + some;
+    taken = file_->Allocate(from, some);
+  }
+  MutexLock lock(mutex_);
+  if (absl::IsUnimplemented(taken)) takes_room_ = false;
+  if (taken.ok()) room_end_ = std::max(room_end_, end);
+  const bool is_full = absl::IsResourceExhausted(taken) || (taken.ok() && end < least);
+  if (!is_full) return absl::OkStatus();  // after another error a write will tell
+  return absl::ResourceExhaustedError(
+      "the disk is full, and what room the store's journal has left is for removals: remove "
+      "something, or make room there");
 }
 
 uint64_t Journal::Append(std::string_view payload) {
@@ -44,7 +81,10 @@ absl::Status Journal::broken() {
   return broken_;
 }
 
-absl::Status Journal::Ready() {
+absl::Status Journal::Ready(std::span<const std::string> payloads) {
+  uint64_t bytes = 0;
+  for (const std::string& payload : payloads) bytes += kRecordHeaderBytes + payload.size();
+  if (auto status = TakeRoom(bytes); !status.ok()) return status;
   uint64_t last;
   {
     MutexLock lock(mutex_);

@@ -26,6 +26,8 @@ std::string JournalName(uint64_t number);
 //
 // Invariants: 1. Records are durable in the order in which they were appended.
 //             2. A failed write may be tried again; after a failed sync nothing is.
+//             3. Where the disk takes room beforehand, some is left for records that nobody asked
+//                Ready() for: a full disk keeps no removal from giving room back.
 // Thread-safety: thread-safe. Blocking: Create and Sync; Append does not.
 class Journal {
  public:
@@ -38,9 +40,11 @@ class Journal {
   uint64_t Append(std::span<const std::string> payloads);
   // Not OK where a sync failed: nothing that is appended can become durable any more.
   absl::Status broken();
-  // Where the last write failed it is tried again: what is added to be tried again later makes the
-  // buffer no longer while the disk is full. Blocking then. Errors: those of Sync.
-  absl::Status Ready();
+  // Before records are appended that may be refused. Where the last write failed
+  // it is tried again: what is added to be tried again later makes the buffer no longer while the
+  // disk is full. Blocking then. Errors: those of Sync; kResourceExhausted - the disk is full, and
+  // what room is left is for removals.
+  absl::Status Ready(std::span<const std::string> payloads);
   // Returns once that record and all before it are on the disk.
   // Errors: kUnavailable - a sync failed, now or before; the store must be reopened. Else the
   // disk's of the write: the record stays, and the next Sync tries again.
@@ -60,6 +64,8 @@ class Journal {
  private:
   Journal(std::shared_ptr<DiskFile> file, JournalHeader header)
       : file_(std::move(file)), header_(header) {}
+  // That so many bytes may be appended, and room is left.
+  absl::Status TakeRoom(uint64_t bytes);
 
   const std::shared_ptr<DiskFile> file_;
   const JournalHeader header_;
@@ -73,6 +79,8 @@ class Journal {
   uint64_t appended_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t durable_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t written_bytes_ ABSL_GUARDED_BY(mutex_) = kJournalHeaderBytes;
+  bool takes_room_ ABSL_GUARDED_BY(mutex_) = true;  // the disk can
+  uint64_t room_end_ ABSL_GUARDED_BY(mutex_) = 0;   // up to where writes have room
 };
 
 // All bytes of a file. Errors: the disk's.

@@ -113,6 +113,13 @@ class LocalFile : public DiskFile {
                  "cannot punch a hole into");
   }
 
+  absl::Status Allocate(uint64_t offset, uint64_t bytes) override {
+    if (auto status = CheckRange(offset, bytes); !status.ok()) return status;
+    return Check(
+        fallocate(fd_, FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset), static_cast<off_t>(bytes)),
+        "cannot take room for");
+  }
+
   absl::StatusOr<uint64_t> Size() override {
     struct stat facts;
     if (fstat(fd_, &facts) != 0) return Error("cannot look at");

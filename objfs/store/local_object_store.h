@@ -335,6 +335,7 @@ class LocalObjectStore : public ObjectStore {
   absl::Status ReplayAttributes(Recovery& recovery, const AttributesRecord& attributes);
   absl::Status ReplayUpdate(Recovery& recovery, const UpdateRecord& record);
   absl::Status FinishRecovery(const Recovery& recovery);
+  void GiveBackRoom(const Recovery& recovery);
   // Brings contents that only the journal may have into their data files.
   absl::Status RestoreContents(const Recovery& recovery);
   absl::Status RemoveOrphans(const Recovery& recovery);

@@ -64,7 +64,7 @@ absl::Status LocalObjectStore::MakeWholeAlone(StoredObject& object, const KeptOb
   {
     // Else all would be fetched and written in vain.
     const SharedGate::Pass pass(commits_);
-    if (auto status = journal_->Ready(); !status.ok()) return status;
+    if (auto status = journal_->Ready({}); !status.ok()) return status;
   }
   const absl::StatusOr<KeptTable> table = kept.table();
   if (!table.ok()) return table.status();
@@ -142,13 +142,13 @@ absl::Status LocalObjectStore::LogRemade(StoredObject& object, Remade& remade) {
     MutexLock lock(object.mutex);
     if (object.removed) return Prepare(object);
   }
-  if (auto status = journal_->Ready(); !status.ok()) return status;
   // A removal and what comes after it under the same name, of which a crash leaves both or neither:
   // what a replay of both leaves has nothing of the table that is damaged.
   const std::vector<std::string> payloads = {
       EncodePayload(RemoveRecord{.id = object.id, .blocks_before = remade.table.blocks_after},
                     /*more=*/true),
       EncodePayload(remade.table)};
+  if (auto status = journal_->Ready(payloads); !status.ok()) return status;
   remade.is_logged = true;
   if (auto status = journal_->Sync(journal_->Append(payloads)); !status.ok()) return status;
   InstallRemade(object, remade);

@@ -30,6 +30,9 @@ class ModelFile : public DiskFile {
     const absl::Status fault = device_->Fault("punch", path_);
     return fault.ok() ? below_->Punch(offset, bytes) : fault;
   }
+  absl::Status Allocate(uint64_t offset, uint64_t bytes) override {
+    return below_->Allocate(offset, bytes);
+  }
   absl::StatusOr<uint64_t> Size() override { return below_->Size(); }
   absl::StatusOr<uint64_t> NextData(uint64_t offset) override { return below_->NextData(offset); }
   absl::Status Sync() override {

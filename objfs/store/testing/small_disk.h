@@ -1,0 +1,40 @@
+#ifndef ABACUS_OBJFS_STORE_TESTING_SMALL_DISK_H_
+#define ABACUS_OBJFS_STORE_TESTING_SMALL_DISK_H_
+
+#include <gtest/gtest.h>
+#include <sys/mount.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace abacus::objfs::testing {
+
+// A file system in memory of so many bytes, at a directory that is emptied for it. Takes root; what
+// is there when it ends is gone.
+class SmallDisk {
+ public:
+  SmallDisk(const std::string& path, uint64_t bytes) : path_(path) {
+    std::filesystem::remove_all(path);
+    std::filesystem::create_directories(path);
+    const std::string size = absl::StrCat("size=", bytes);
+    is_there_ = mount("abacus-test", path.c_str(), "tmpfs", 0, size.c_str()) == 0;
+  }
+  ~SmallDisk() {
+    if (is_there_) EXPECT_EQ(umount2(path_.c_str(), MNT_DETACH), 0) << path_;
+  }
+  SmallDisk(const SmallDisk&) = delete;
+  SmallDisk& operator=(const SmallDisk&) = delete;
+
+  bool is_there() const { return is_there_; }
+
+ private:
+  const std::string path_;
+  bool is_there_ = false;
+};
+
+}  // namespace abacus::objfs::testing
+
+#endif  // ABACUS_OBJFS_STORE_TESTING_SMALL_DISK_H_
