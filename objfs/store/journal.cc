@@ -12,11 +12,12 @@ namespace abacus::objfs {
 using runtime::MutexLock;
 
 namespace {
-// Room is taken by so much at a time.
-constexpr uint64_t kRoomTaken = uint64_t{1} << 20;
-// For removals, of which each takes some 50 bytes.
-constexpr uint64_t kRoomKept = kRoomTaken / 2;
-constexpr uint64_t kRoomLeast = 32 << 10;
+// Room is taken by so much at a time, when there is less than that ahead.
+constexpr uint64_t kRoomTaken = uint64_t{1} << 20, kRoomAhead = kRoomTaken / 2;
+// For removals, of which each takes some 50 bytes; what is ahead beside it is for what has to be
+// changed before something can be removed.
+constexpr uint64_t kRoomKept = kRoomAhead / 2;
+constexpr uint64_t kRoomLeast = 4096;
 }  // namespace
 
 std::string JournalName(uint64_t number) { return absl::StrFormat("journal.%016x", number); }
@@ -31,35 +32,51 @@ absl::StatusOr<std::unique_ptr<Journal>> Journal::Create(Disk& disk, const Journ
   if (auto status = (*file)->Write(0, EncodeJournalHeader(header)); !status.ok()) return status;
   if (auto status = (*file)->Sync(); !status.ok()) return status;
   if (auto status = disk.SyncDirectory(""); !status.ok()) return status;
-  std::unique_ptr<Journal> journal(new Journal(*std::move(file), header));
-  journal->TakeRoom(0).IgnoreError();  // whoever needs it is told
-  return journal;
+  return std::unique_ptr<Journal>(new Journal(*std::move(file), header));
 }
 
-absl::Status Journal::TakeRoom(uint64_t bytes) {
-  uint64_t from, least;
+absl::Status Journal::TakeRoomFor(uint64_t bytes) {
+  uint64_t from, end;
   {
     MutexLock lock(mutex_);
-    least = written_bytes_ + buffer_.size() + bytes + kRoomKept;
-    if (!takes_room_ || least <= room_end_) return absl::OkStatus();
+    end = written_bytes_ + writing_bytes_ + buffer_.size() + bytes;
+    if (!takes_room_ || end + kRoomAhead <= room_end_) return absl::OkStatus();
     from = room_end_;
   }
-  uint64_t end = from + (least - from + kRoomTaken - 1) / kRoomTaken * kRoomTaken;
-  absl::Status taken = file_->Allocate(from, end - from);
-  // Of a disk that is nearly full what there is, and no more than removals need.
-  uint64_t some = least - bytes > from ? least - bytes - from : 0;
-  for (; absl::IsResourceExhausted(taken) && some >= kRoomLeast; some /= 2) {
-    end = from + some;
-    taken = file_->Allocate(from, some);
+  uint64_t piece = (end + kRoomAhead - from + kRoomTaken - 1) / kRoomTaken * kRoomTaken;
+  absl::Status taken = file_->Allocate(from, piece);
+  uint64_t room_end = taken.ok() ? from + piece : from;
+  if (absl::IsResourceExhausted(taken)) {
+    // Of a disk that is nearly full all there is, and no more than is to be ahead.
+    const uint64_t most = end - bytes + kRoomAhead;
+    piece = kRoomKept;
+    while (room_end < most && piece >= kRoomLeast) {
+      if (file_->Allocate(room_end, piece).ok()) {
+        room_end += piece;
+      } else {
+        piece /= 2;
+      }
+    }
   }
   MutexLock lock(mutex_);
   if (absl::IsUnimplemented(taken)) takes_room_ = false;
-  if (taken.ok()) room_end_ = std::max(room_end_, end);
-  const bool is_full = absl::IsResourceExhausted(taken) || (taken.ok() && end < least);
-  if (!is_full) return absl::OkStatus();  // after another error a write will tell
+  room_end_ = std::max(room_end_, room_end);
+  // After another error a write will tell.
+  if (!absl::IsResourceExhausted(taken) || end + kRoomKept <= room_end_) return absl::OkStatus();
   return absl::ResourceExhaustedError(
       "the disk is full, and what room the store's journal has left is for removals: remove "
       "something, or make room there");
+}
+
+void Journal::GiveBackRoom() {
+  uint64_t bytes;
+  {
+    MutexLock lock(mutex_);
+    takes_room_ = false;
+    if (room_end_ == 0) return;
+    bytes = written_bytes_;
+  }
+  file_->Truncate(bytes).IgnoreError();
 }
 
 uint64_t Journal::Append(std::string_view payload) {
@@ -84,7 +101,7 @@ absl::Status Journal::broken() {
 absl::Status Journal::Ready(std::span<const std::string> payloads) {
   uint64_t bytes = 0;
   for (const std::string& payload : payloads) bytes += kRecordHeaderBytes + payload.size();
-  if (auto status = TakeRoom(bytes); !status.ok()) return status;
+  if (auto status = TakeRoomFor(bytes); !status.ok()) return status;
   uint64_t last;
   {
     MutexLock lock(mutex_);
@@ -107,11 +124,13 @@ absl::Status Journal::Sync(uint64_t sequence) {
     std::string bytes = std::exchange(buffer_, "");
     const uint64_t last = appended_;
     const uint64_t at = written_bytes_;
+    writing_bytes_ = bytes.size();
     mutex_.Unlock();
     const absl::Status written = file_->Write(at, bytes);
     const absl::Status synced = written.ok() ? file_->Sync() : absl::OkStatus();
     mutex_.Lock();
     syncing_ = false;
+    writing_bytes_ = 0;
     changed_.SignalAll();
     write_failed_ = !written.ok();
     if (!written.ok()) {
@@ -204,7 +223,7 @@ absl::StatusOr<JournalEnd> ReadJournal(
   if (!bytes.ok()) return bytes.status();
   const absl::StatusOr<JournalHeader> header = DecodeJournalHeader(*bytes);
   if (!header.ok()) return JournalEnd{.header = std::nullopt, .bytes = bytes->size()};
-  JournalEnd end{.header = *header, .bytes = bytes->size()};
+  JournalEnd end{.header = *header, .bytes = bytes->size(), .whole = kJournalHeaderBytes};
   std::string_view rest = std::string_view(*bytes).substr(kJournalHeaderBytes);
   std::vector<JournalRecord> step;  // as far as it was read
   for (uint64_t sequence = 1; !rest.empty(); ++sequence) {
@@ -223,6 +242,7 @@ absl::StatusOr<JournalEnd> ReadJournal(
       if (auto status = take(record); !status.ok()) return status;
     }
     step.clear();
+    end.whole = bytes->size() - rest.size();
   }
   end.cut_off = end.cut_off || !step.empty();
   return end;

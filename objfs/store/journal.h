@@ -56,6 +56,10 @@ class Journal {
   // that changes nothing and says so, without a sync. Damage of the last ones is told from an end
   // that a crash cut off then. Its loss is none, and so is its error.
   void End();
+  // Of one that nothing is appended to any more: the room beyond its end.
+  void GiveBackRoom();
+  // That there is room for removals, where the disk has it; Create() does not see to that.
+  void TakeRoom() { TakeRoomFor(0).IgnoreError(); }  // whoever needs it is told
   // The last record that was appended, 0 before the first.
   uint64_t appended();
   uint64_t bytes();
@@ -64,8 +68,8 @@ class Journal {
  private:
   Journal(std::shared_ptr<DiskFile> file, JournalHeader header)
       : file_(std::move(file)), header_(header) {}
-  // That so many bytes may be appended, and room is left.
-  absl::Status TakeRoom(uint64_t bytes);
+  // That so many bytes may be appended, and room for removals is left.
+  absl::Status TakeRoomFor(uint64_t bytes);
 
   const std::shared_ptr<DiskFile> file_;
   const JournalHeader header_;
@@ -79,8 +83,9 @@ class Journal {
   uint64_t appended_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t durable_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t written_bytes_ ABSL_GUARDED_BY(mutex_) = kJournalHeaderBytes;
-  bool takes_room_ ABSL_GUARDED_BY(mutex_) = true;  // the disk can
-  uint64_t room_end_ ABSL_GUARDED_BY(mutex_) = 0;   // up to where writes have room
+  uint64_t writing_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // under way, behind them
+  bool takes_room_ ABSL_GUARDED_BY(mutex_) = true;      // the disk can
+  uint64_t room_end_ ABSL_GUARDED_BY(mutex_) = 0;       // up to where writes have room
 };
 
 // All bytes of a file. Errors: the disk's.
@@ -93,6 +98,7 @@ bool RecordWasDurable(const JournalHeader& header, std::string_view rest, uint64
 struct JournalEnd {
   std::optional<JournalHeader> header;  // nullopt: damaged, or the file was cut off before its end
   uint64_t bytes = 0;                   // of the file
+  uint64_t whole = 0;                   // of these, up to the end of the last whole step
   bool cut_off = false;                 // in the middle of a record or of a step
 };
 

@@ -196,17 +196,21 @@ absl::Status LocalObjectStore::CreateAs(ObjectId id, std::string_view blob, Vers
   if (auto status = CheckBlob(blob); !status.ok()) return status;
   if (auto status = CheckVersion(version); !status.ok()) return status;
   const ObjectHead head{.version = version, .blob = std::string(blob)};
+  const std::string payload = EncodePayload(UpdateRecord{.id = id, .head = head});
   for (;;) {
     if (auto status = AwaitUnlinked(id); !status.ok()) return status;
     // In the journal before whatever refers to it, and in no hurry to be durable.
     const SharedGate::Pass pass(commits_);
     if (auto status = journal_->broken(); !status.ok()) return status;
+    if (auto status = journal_->Ready(std::span(&payload, 1)); !status.ok()) {
+      return Counted(status);
+    }
     MutexLock lock(mutex_);
     if (objects_.contains(id)) {
       return absl::AlreadyExistsError(absl::StrCat("there is an object ", id));
     }
     if (FilesLeftOf(id) != nullptr) continue;  // it was removed meanwhile
-    journal_->Append(EncodePayload(UpdateRecord{.id = id, .head = head}));
+    journal_->Append(payload);
     objects_.emplace(id, std::make_shared<StoredObject>(id, head));
     changed_.insert(id);
     changed_tables_.insert(id);

@@ -305,6 +305,8 @@ class LocalObjectStore : public ObjectStore {
   struct Recovery {
     std::vector<uint64_t> journals;  // numbers, rising
     bool torn_tables = false;        // a checkpoint may have been under way
+    // Of these, such as were cut off, and where their last whole step ends.
+    std::vector<std::pair<uint64_t, uint64_t>> cut_off;
     ObjectId ids_end = 1;
     int64_t used_blocks = 0;
     bool first = true;
@@ -336,6 +338,7 @@ class LocalObjectStore : public ObjectStore {
   absl::Status ReplayUpdate(Recovery& recovery, const UpdateRecord& record);
   absl::Status FinishRecovery(const Recovery& recovery);
   void GiveBackRoom(const Recovery& recovery);
+  absl::Status KeepOldJournals(const Recovery& recovery);
   // Brings contents that only the journal may have into their data files.
   absl::Status RestoreContents(const Recovery& recovery);
   absl::Status RemoveOrphans(const Recovery& recovery);

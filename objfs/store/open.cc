@@ -164,6 +164,7 @@ absl::Status LocalObjectStore::ReplayJournals(Recovery& recovery) {
       return absl::DataLossError(absl::StrCat(JournalName(number), ": its header is damaged"));
     }
     cut_off = cut_off || read->cut_off;
+    if (read->cut_off) recovery.cut_off.push_back({number, read->whole});
     recovery.ids_end = std::max(recovery.ids_end, read->header->ids_end);
     if (std::exchange(recovery.first, false)) {
       recovery.used_blocks += static_cast<int64_t>(read->header->used_blocks);
@@ -270,8 +271,10 @@ absl::Status LocalObjectStore::FinishRecovery(const Recovery& recovery) {
     ++damaged_tables_;
     TellDamage((*object)->damage);
   }
-  if (auto status = RestoreContents(recovery); !status.ok()) return status;
+  // First what makes room.
   if (auto status = RemoveOrphans(recovery); !status.ok()) return status;
+  GiveBackRoom(recovery);
+  if (auto status = RestoreContents(recovery); !status.ok()) return status;
   {
     MutexLock lock(mutex_);
     const ObjectId last = objects_.empty() ? 0 : objects_.rbegin()->first;
@@ -281,12 +284,26 @@ absl::Status LocalObjectStore::FinishRecovery(const Recovery& recovery) {
   used_blocks_ = durable_blocks_ = recovery.used_blocks;
   MutexLock lock(checkpoint_mutex_);
   old_journals_ = recovery.journals;
-  GiveBackRoom(recovery);
   if (auto status = NewJournal(recovery.journals.back() + 1); !status.ok()) return status;
   const absl::Status status = CheckpointTables(ids);
   if (!absl::IsResourceExhausted(status)) return status;
+  {
+    MutexLock store_lock(mutex_);
+    if (!journals_stay_.ok()) return status;  // it was a sync
+  }
   // The journals stay, which have what the tables lack, and whoever removes something makes room.
   ++checkpoints_failed_;
+  return KeepOldJournals(recovery);
+}
+
+// A journal that others follow which were used must not be cut off: that would be damage.
+absl::Status LocalObjectStore::KeepOldJournals(const Recovery& recovery) {
+  for (const auto& [number, whole] : recovery.cut_off) {
+    const auto file = disk_.Open(JournalName(number));
+    if (!file.ok()) return file.status();
+    if (auto status = (*file)->Truncate(whole); !status.ok()) return status;
+    if (auto status = (*file)->Sync(); !status.ok()) return status;
+  }
   return absl::OkStatus();
 }
 
@@ -311,11 +328,11 @@ absl::Status LocalObjectStore::RestoreContents(const Recovery& recovery) {
     const bool is_that =
         entry.version != 0 && entry.slot == contents.slot && entry.crc == Crc32c(contents.bytes);
     if (!is_that) continue;
-    if (found_data_.contains(contents.id)) object.has_data = true;
     const auto data = DataFile(object, /*make=*/true);
     if (!data.ok()) return data.status();
     const absl::Status written = (*data)->Write(contents.slot * kBlockBytes, contents.bytes);
     if (!written.ok()) return written;
+    object.logged = true;  // it is not synced yet
   }
   return absl::OkStatus();
 }

@@ -237,8 +237,12 @@ absl::Status LocalObjectStore::NewJournal(uint64_t number) {
   header.used_blocks = static_cast<uint64_t>(std::max<int64_t>(durable_blocks_.load(), 0));
   auto journal = Journal::Create(disk_, header);
   if (!journal.ok()) return journal.status();
-  if (journal_ != nullptr) old_journals_.push_back(journal_->header().number);
+  if (journal_ != nullptr) {
+    old_journals_.push_back(journal_->header().number);
+    journal_->GiveBackRoom();
+  }
   journal_ = *std::move(journal);
+  journal_->TakeRoom();
   return absl::OkStatus();
 }
 
