@@ -28,8 +28,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "apps/abacus/testing/command.h"
-#include "objfs/store/testing/small_disk.h"
 #include "runtime/testing/cluster.h"
+#include "runtime/testing/small_disk.h"
 
 namespace abacus::apps::testing {
 namespace {
@@ -121,7 +121,7 @@ TEST_F(RaidEndToEndTest, AServerWhoseDiskIsFullIsToldToTheWriterAndLosesNothing)
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to mount a small disk";
   constexpr size_t kFull = 3, kDiskBytes = 24 << 20;
   others_[kFull].reset();
-  const objfs::testing::SmallDisk disk(folder_.Path(absl::StrCat("columns", kFull)), kDiskBytes);
+  const runtime::testing::SmallDisk disk(folder_.Path(absl::StrCat("columns", kFull)), kDiskBytes);
   ASSERT_TRUE(disk.is_there()) << "errno " << errno;
   Start(kFull, "127.0.0.1:0");
   const Outcome created = Abacus({"volume", "create", "home", "--servers", List()});

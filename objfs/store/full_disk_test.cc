@@ -16,7 +16,7 @@
 
 #include "objfs/store/local_disk.h"
 #include "objfs/store/local_object_store.h"
-#include "objfs/store/testing/small_disk.h"
+#include "runtime/testing/small_disk.h"
 
 namespace abacus::objfs {
 namespace {
@@ -48,7 +48,7 @@ class FullDiskTest : public ::testing::Test {
   }
   // An object that grows until there is no room for more of it; and then somebody else takes what
   // is left of the disk, to the last byte.
-  void Fill() {
+  void Fill(const runtime::testing::SmallDisk& disk) {
     const auto id = store_->Create("blob", 1);
     ASSERT_TRUE(id.ok()) << id.status();
     ids_.push_back(*id);
@@ -60,13 +60,7 @@ class FullDiskTest : public ::testing::Test {
     }
     EXPECT_TRUE(absl::IsResourceExhausted(grown)) << grown;
     ASSERT_GT(size, 1'000'000u);
-    FillBrim();
-  }
-  std::string Brim() const { return directory_ + "/brim"; }
-  void FillBrim() {
-    std::ofstream brim(Brim(), std::ios::binary | std::ios::app);
-    while (brim.put('x').flush()) {
-    }
+    disk.FillBrim();
   }
   void ExpectRoom() {
     const auto id = store_->Create("", 1);
@@ -102,28 +96,28 @@ class FullDiskTest : public ::testing::Test {
 };
 
 TEST_F(FullDiskTest, WhatIsRemovedGivesItsRoomBack) {
-  const testing::SmallDisk disk(directory_, kDiskBytes);
+  const runtime::testing::SmallDisk disk(directory_, kDiskBytes);
   ASSERT_TRUE(disk.is_there()) << "errno " << errno;
   Open();
   for (int round = 0; round < 5; ++round) {
     SCOPED_TRACE(round);
-    ASSERT_NO_FATAL_FAILURE(Fill());
+    ASSERT_NO_FATAL_FAILURE(Fill(disk));
     RemoveAll();
     ASSERT_NO_FATAL_FAILURE(ExpectRoom());
     RemoveAll();
-    std::filesystem::remove(Brim());
+    disk.EmptyBrim();
   }
   Close();
 }
 
 // However often others try to change something meanwhile.
 TEST_F(FullDiskTest, ChangesDoNotTakeTheRoomThatARemovalNeeds) {
-  const testing::SmallDisk disk(directory_, kDiskBytes);
+  const runtime::testing::SmallDisk disk(directory_, kDiskBytes);
   ASSERT_TRUE(disk.is_there()) << "errno " << errno;
   Open();
   ids_.push_back(*store_->Create("", 1));
   ASSERT_TRUE(store_->Flush(ids_[0]).ok());
-  ASSERT_NO_FATAL_FAILURE(Fill());
+  ASSERT_NO_FATAL_FAILURE(Fill(disk));
   absl::Status changed;
   VersionNumber version = 10;
   for (; changed.ok() && version < 100'000; ++version) {
@@ -141,23 +135,23 @@ TEST_F(FullDiskTest, ChangesDoNotTakeTheRoomThatARemovalNeeds) {
 }
 
 TEST_F(FullDiskTest, AStoreOpensOnADiskThatIsFull) {
-  const testing::SmallDisk disk(directory_, kDiskBytes);
+  const runtime::testing::SmallDisk disk(directory_, kDiskBytes);
   ASSERT_TRUE(disk.is_there()) << "errno " << errno;
   Open();
   // So many that there is no room for their tables.
   for (int i = 0; i < 400; ++i) ids_.push_back(*store_->Create("small", 1));
   ASSERT_TRUE(store_->Write(ids_[0], 0, "bytes", 2).ok());
   ASSERT_TRUE(store_->FlushAll().ok());
-  ASSERT_NO_FATAL_FAILURE(Fill());
+  ASSERT_NO_FATAL_FAILURE(Fill(disk));
   for (int life = 0; life < 8; ++life) {
     SCOPED_TRACE(life);
     Close();
     // A record that a crash cut off, and others take what room there is.
     std::ofstream journal(LastJournal(), std::ios::binary | std::ios::app);
     EXPECT_TRUE(journal.write("of a record", 11).flush());
-    FillBrim();
+    disk.FillBrim();
     ASSERT_NO_FATAL_FAILURE(Open());
-    FillBrim();
+    disk.FillBrim();
     ASSERT_TRUE(store_->SetAttributes(ids_[1], "in life", 10 + life).ok());
     ASSERT_TRUE(store_->Flush(ids_[1]).ok());
     EXPECT_EQ(store_->Statistics().checkpoints_failed, 1u);

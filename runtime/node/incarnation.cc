@@ -91,21 +91,26 @@ absl::StatusOr<std::optional<NodeInstance>> ReadLast(const std::string& path) {
   return instance;
 }
 
-// Replaces the file so that after a power cut either the old or the new text is there.
+// Over whatever is there: where that has as many bytes, a full disk has room for these.
+absl::Status WriteOver(const std::string& path, const std::string& text) {
+  const Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+  if (!file.ok()) return SystemError("write", path);
+  const bool written =
+      pwrite(file.get(), text.data(), text.size(), 0) == static_cast<ssize_t>(text.size()) &&
+      ftruncate(file.get(), static_cast<off_t>(text.size())) == 0 && fsync(file.get()) == 0;
+  return written ? absl::OkStatus() : SystemError("write", path);
+}
+
+// Replaces the file so that after a power cut either the old or the new text is there. A file for
+// the next time stays, so that a server whose disk is full starts all the same.
 absl::Status WriteDurably(const std::string& directory, const std::string& path,
                           const std::string& text) {
   const std::string fresh = path + ".new";
-  {
-    const Descriptor file(open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-    if (!file.ok()) return SystemError("write", fresh);
-    if (write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()) ||
-        fsync(file.get()) != 0) {
-      return SystemError("write", fresh);
-    }
-  }
+  ABACUS_RETURN_IF_ERROR(WriteOver(fresh, text));
   if (rename(fresh.c_str(), path.c_str()) != 0) return SystemError("replace", path);
   const Descriptor parent(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!parent.ok() || fsync(parent.get()) != 0) return SystemError("sync", directory);
+  WriteOver(fresh, text).IgnoreError();  // the next start may find room
   return absl::OkStatus();
 }
 

@@ -1,5 +1,9 @@
 #include "runtime/node/incarnation.h"
 
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -7,6 +11,7 @@
 
 #include "gtest/gtest.h"
 #include "runtime/base/status.h"
+#include "runtime/testing/small_disk.h"
 
 namespace abacus::runtime {
 namespace {
@@ -89,6 +94,19 @@ TEST_F(DataDirectoryTest, HalfWrittenFileOfAnInterruptedStartDoesNotMatter) {
   ASSERT_TRUE(DataDirectory::Open(path(), "s1").ok());
   std::ofstream(path() + "/incarnation.new") << "node 7";
   EXPECT_EQ((*DataDirectory::Open(path(), "s1"))->instance().incarnation, 2u);
+}
+
+TEST_F(DataDirectoryTest, AServerWhoseDiskIsFullStartsAgainAndAgain) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to mount a small disk";
+  const testing::SmallDisk disk(path(), 1 << 20);
+  ASSERT_TRUE(disk.is_there()) << "errno " << errno;
+  const std::string data = path() + "/data";
+  for (uint32_t start = 1; start < 5; ++start) {
+    const auto directory = DataDirectory::Open(data, "server");
+    ASSERT_TRUE(directory.ok()) << directory.status();
+    EXPECT_EQ((*directory)->instance().incarnation, start);
+    disk.FillBrim();
+  }
 }
 
 TEST_F(DataDirectoryTest, MissingParentIsAnErrorThatNamesTheKeyAndThePath) {

@@ -1,16 +1,17 @@
-#ifndef ABACUS_OBJFS_STORE_TESTING_SMALL_DISK_H_
-#define ABACUS_OBJFS_STORE_TESTING_SMALL_DISK_H_
+#ifndef ABACUS_RUNTIME_TESTING_SMALL_DISK_H_
+#define ABACUS_RUNTIME_TESTING_SMALL_DISK_H_
 
 #include <gtest/gtest.h>
 #include <sys/mount.h>
 
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 
-namespace abacus::objfs::testing {
+namespace abacus::runtime::testing {
 
 // A file system in memory of so many bytes, at a directory that is emptied for it. Takes root; what
 // is there when it ends is gone.
@@ -29,12 +30,20 @@ class SmallDisk {
   SmallDisk& operator=(const SmallDisk&) = delete;
 
   bool is_there() const { return is_there_; }
+  // Somebody takes what is left of it, to the last byte, and gives it back.
+  std::string BrimPath() const { return path_ + "/brim"; }
+  void FillBrim() const {
+    std::ofstream brim(BrimPath(), std::ios::binary | std::ios::app);
+    while (brim.put('x').flush()) {
+    }
+  }
+  void EmptyBrim() const { std::filesystem::remove(BrimPath()); }
 
  private:
   const std::string path_;
   bool is_there_ = false;
 };
 
-}  // namespace abacus::objfs::testing
+}  // namespace abacus::runtime::testing
 
-#endif  // ABACUS_OBJFS_STORE_TESTING_SMALL_DISK_H_
+#endif  // ABACUS_RUNTIME_TESTING_SMALL_DISK_H_
