@@ -153,9 +153,9 @@ class ReplicatedStore final : public ObjectStore {
   };
   // Has the copy read `count` blocks of an object from `first` on, and its table. Blocks that are
   // damaged there and not here are put back, durable with the object's next flush at the copy.
-  // Where the table is damaged a resync begins, which makes the object anew there. Errors:
-  // kUnavailable - there is no copy now, or it is being brought up to date, which reads all
-  //         of it anyway. Those of the copy.
+  // Where the table is damaged a resync begins, which makes the object anew there.
+  // Errors: kUnavailable - there is no copy now, or it is being brought up to date, which reads
+  //         all of it anyway. Those of the copy.
   // REQUIRES: count <= ReplicaStore::kDescribedMax. Blocking: calls to the copy.
   absl::StatusOr<CopyCheck> CheckCopy(ObjectId id, uint64_t first, uint64_t count);
 

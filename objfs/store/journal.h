@@ -40,10 +40,10 @@ class Journal {
   uint64_t Append(std::span<const std::string> payloads);
   // Not OK where a sync failed: nothing that is appended can become durable any more.
   absl::Status broken();
-  // Before records are appended that may be refused. Where the last write failed
-  // it is tried again: what is added to be tried again later makes the buffer no longer while the
-  // disk is full. Blocking then. Errors: those of Sync; kResourceExhausted - the disk is full, and
-  // what room is left is for removals.
+  // Before records are appended that may be refused. Where the last write failed it is tried again:
+  // what is added to be tried again later makes the buffer no longer while the disk is full.
+  // Blocking: then, and where room is taken. Errors: those of Sync; kResourceExhausted - the disk
+  // is full, and what room is left is for removals.
   absl::Status Ready(std::span<const std::string> payloads);
   // Returns once that record and all before it are on the disk.
   // Errors: kUnavailable - a sync failed, now or before; the store must be reopened. Else the
