@@ -22,6 +22,7 @@
 #include "objfs/store/memory_disk.h"
 #include "objfs/store/model_disk.h"
 #include "objfs/store/names.h"
+#include "objfs/store/store_scan.h"
 #include "objfs/store/testing/model_object.h"
 #include "runtime/base/mutex.h"
 
