@@ -27,6 +27,7 @@
 
 #include "apps/abacus/testing/command.h"
 #include "runtime/testing/cluster.h"
+#include "runtime/testing/small_disk.h"
 
 namespace abacus::apps::testing {
 namespace {
@@ -308,6 +309,64 @@ TEST_F(MountEndToEndTest, AQuotaRefusesIsShownAndOutlivesTheServer) {
   EXPECT_EQ(Abacus({"umount", one}).code, 0);
   EXPECT_EQ(Abacus({"volume", "delete", "home"}).code, 0);
   EXPECT_NE(access(folder_.Path("data/volumes/.quota-home").c_str(), F_OK), 0);
+}
+
+// Also where others have used up what is not kept for that.
+TEST_F(MountEndToEndTest, FromADiskThatIsFullFilesCanBeRemovedBeforeARestartAndAfterIt) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to mount a small disk";
+  server_.reset();
+  constexpr size_t kDiskBytes = 24 << 20;
+  const runtime::testing::SmallDisk disk(folder_.Path("full"), kDiskBytes);
+  ASSERT_TRUE(disk.is_there()) << "errno " << errno;
+  const auto start = [&] { server_ = BeginServer("full/data", "127.0.0.1:0", {}, &address_); };
+  start();
+  ASSERT_EQ(Abacus({"volume", "create", "home"}).code, 0);
+  const std::string one = Mount("one", "home");
+  constexpr int kDirectories = 4, kFiles = 5;
+  const auto file = [](const std::string& mount, int directory, int i) {
+    return mount + "/" + std::to_string(directory) + "/" + std::to_string(i);
+  };
+  for (int directory = 0; directory < kDirectories; ++directory) {
+    ASSERT_EQ(mkdir((one + "/" + std::to_string(directory)).c_str(), 0755), 0);
+    for (int i = 0; i < kFiles; ++i) ASSERT_EQ(TryPut(file(one, directory, i), "kept"), 0);
+  }
+  EXPECT_EQ(TryPut(one + "/large", RandomText(1, 2 * kDiskBytes)), ENOSPC);
+  disk.FillBrim();
+  const int changed = open(file(one, 0, 0).c_str(), O_RDONLY | O_CLOEXEC);
+  int failed = 0;
+  for (mode_t i = 0; i < 100'000 && failed == 0; ++i) {
+    if (fchmod(changed, 0600 | (i & 1)) != 0 || fsync(changed) != 0) failed = errno;
+  }
+  close(changed);
+  EXPECT_EQ(failed, ENOSPC);
+  const auto remove_names = [&](const std::string& mount, int first, int end) {
+    for (int directory = first; directory < end; ++directory) {
+      for (int i = 2; i < kFiles; ++i) {
+        EXPECT_EQ(unlink(file(mount, directory, i).c_str()), 0) << directory << i << errno;
+        disk.FillBrim();
+      }
+      EXPECT_EQ(rename(file(mount, directory, 0).c_str(), file(mount, directory, 1).c_str()), 0)
+          << directory << ": " << errno;
+    }
+    EXPECT_EQ(Run("sync " + mount + "/0"), 0);
+  };
+  remove_names(one, 0, 2);
+  server_->Signal(SIGKILL);
+  server_->Wait();
+  RunAbacus({"umount", "--lazy", one});
+  disk.FillBrim();
+  start();
+  disk.FillBrim();
+  const std::string two = Mount("two", "home");
+  EXPECT_EQ(Run("test \"$(ls " + two + "/0 " + two + "/1 | grep -c '^[0-9]$')\" = 2"), 0);
+  remove_names(two, 2, kDirectories);
+  for (int i = 0; i < kDirectories; ++i) EXPECT_EQ(folder_.Read(file("two", i, 1)), "kept");
+  EXPECT_EQ(unlink((two + "/large").c_str()), 0) << errno;
+  const std::string bytes = RandomText(2, 3 << 20);
+  EXPECT_TRUE(runtime::testing::Eventually([&] { return TryPut(two + "/behind", bytes) == 0; }));
+  EXPECT_EQ(folder_.Read("two/behind"), bytes);
+  EXPECT_EQ(Abacus({"umount", two}).code, 0);
+  server_.reset();  // before its disk goes
 }
 
 TEST_F(MountEndToEndTest, VolumesAreMadeListedAndDeletedWhenNobodyUsesThem) {

@@ -14,7 +14,8 @@ absl::Status UpdateStore(ObjectStore& store, const ReplicaOperation& operation) 
     ObjectUpdate update{.id = part.id,
                         .writes = {},
                         .blob = part.blob,
-                        .may_lose_contents = part.may_lose_contents};
+                        .may_lose_contents = part.may_lose_contents,
+                        .gives_room_back = part.gives_room_back};
     for (const ReplicaWrite& write : part.writes) {
       update.writes.push_back({write.offset, write.bytes.view()});
     }

@@ -27,7 +27,8 @@ struct ReplicaPart {
   std::vector<ReplicaWrite> writes;
   std::optional<std::string> blob;
   bool may_lose_contents = false;
-  ABACUS_FIELDS(id, writes, blob, may_lose_contents)
+  bool gives_room_back = false;  // both as in ObjectUpdate
+  ABACUS_FIELDS(id, writes, blob, may_lose_contents, gives_room_back)
 };
 
 // A change that the primary has made, or one that makes an object of the copy what it is there.

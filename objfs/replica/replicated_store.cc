@@ -29,7 +29,8 @@ ReplicaOperation UpdateOf(std::span<const ObjectUpdate> updates, VersionNumber v
     ReplicaPart part{.id = update.id,
                      .writes = {},
                      .blob = update.blob,
-                     .may_lose_contents = update.may_lose_contents};
+                     .may_lose_contents = update.may_lose_contents,
+                     .gives_room_back = update.gives_room_back};
     for (const ObjectWrite& write : update.writes) {
       part.writes.push_back({write.offset, Block::CopyOf(write.bytes)});
     }

@@ -149,6 +149,14 @@ absl::Status LocalObjectStore::SyncFile(StoredObject& object, DiskFile& data, bo
   return object.unsynced;
 }
 
+void LocalObjectStore::TakeRoom() {
+  {
+    const SharedGate::Pass pass(commits_);
+    journal_->TakeRoom();
+  }
+  spare_.Refill().IgnoreError();  // who adds something is told
+}
+
 // -- steps ----------------------------------------------------------------------------------------
 
 absl::Status LocalObjectStore::JoinStep(std::span<const ObjectId> ids, absl::Status* lost) {
@@ -225,7 +233,11 @@ void LocalObjectStore::MakeStep(Step& step) {
       step.status.Update(updates_lost_);
     }
     if (!step.status.ok()) LeaveOutUpdates(members);
-    const absl::Status logged = LogMembers(members);
+    const absl::Status logged = LogMembers(step, members);
+    if (!step.status.ok() || !logged.ok()) {
+      MutexLock lock(mutex_);
+      gives_back_ = gives_back_ || step.gives_back;  // of those that are tied again
+    }
     if (logged.ok()) return;
     for (Member& member : members) AbortMember(member);
     step.status = logged;
@@ -247,6 +259,7 @@ LocalObjectStore::ObjectPtr LocalObjectStore::CollectMembers(Step& step,
   {
     MutexLock lock(mutex_);
     ids = std::exchange(tied_, {});
+    step.gives_back = std::exchange(gives_back_, false) || step.gives_back;  // or of another try
     for (const ObjectId id : step.ids) ids.try_emplace(id, Tie::kNone);
     for (const auto& [id, tie] : ids) {
       const auto found = objects_.find(id);
@@ -295,6 +308,7 @@ std::optional<LocalObjectStore::Member> LocalObjectStore::MemberOf(Step& step,
 }
 
 void LocalObjectStore::SyncMembers(Step& step, std::vector<Member>& members) {
+  const bool has_plenty = JournalHasPlenty();
   uint64_t logged = 0;
   for (Member& member : members) {
     if (!member.batch.has_value()) continue;
@@ -302,7 +316,7 @@ void LocalObjectStore::SyncMembers(Step& step, std::vector<Member>& members) {
         std::count_if(member.batch->blocks.begin(), member.batch->blocks.end(),
                       [](const auto& block) { return block.second.version != 0; }));
     if (blocks == 0) continue;
-    if (blocks <= options_.logged_blocks_max && logged + blocks <= kStepLoggedMax) {
+    if (has_plenty && blocks <= options_.logged_blocks_max && logged + blocks <= kStepLoggedMax) {
       // What does not read as it should is synced: whoever reads it is told.
       if (auto contents = ReadContents(member); contents.has_value()) {
         member.contents = *std::move(contents);
@@ -394,7 +408,12 @@ void LocalObjectStore::AbortMember(Member& member) {
   tie = std::max(tie, member.tie);
 }
 
-absl::Status LocalObjectStore::LogMembers(const std::vector<Member>& members) {
+bool LocalObjectStore::JournalHasPlenty() {
+  const SharedGate::Pass pass(commits_);
+  return !journal_->lacks_room();
+}
+
+absl::Status LocalObjectStore::LogMembers(const Step& step, const std::vector<Member>& members) {
   std::vector<const Member*> logged;
   for (const Member& member : members) {
     if (member.batch.has_value() || member.attributes.has_value()) logged.push_back(&member);
@@ -410,11 +429,16 @@ absl::Status LocalObjectStore::LogMembers(const std::vector<Member>& members) {
                            ? EncodePayload(member->batch->ToRecord(member->object->id), more)
                            : EncodePayload(*member->attributes, more));
   }
+  const bool shrinks = std::any_of(logged.begin(), logged.end(), [](const Member* member) {
+    return member->batch.has_value() && member->batch->blocks_after < member->batch->blocks_before;
+  });
+  const auto what =
+      step.gives_back || shrinks ? Journal::For::kGivingBack : Journal::For::kAnything;
   uint64_t journal, sequence;
   {
     const SharedGate::Pass pass(commits_);
     journal = journal_->header().number;
-    if (auto status = journal_->Ready(payloads); !status.ok()) return status;
+    if (auto status = journal_->Ready(payloads, what); !status.ok()) return status;
     sequence = journal_->Append(payloads);
     if (auto status = journal_->Sync(sequence); !status.ok()) return status;
     for (const Member* member : logged) CommitMember(*member);
@@ -444,14 +468,20 @@ void LocalObjectStore::CommitMember(const Member& member) {
 
 void LocalObjectStore::GiveBackSlots(StoredObject& object) {
   Slots& slots = object.state.slots();
-  if (object.data == nullptr) return;
+  // What the spare room gave for new slots comes back with the old ones, and goes there.
+  const bool is_due = !spare_.is_whole();
+  if (object.data == nullptr && (!is_due || !object.has_data || !DataFile(object, false).ok())) {
+    return;
+  }
   // Errors are of no account: the space stays with the object, which uses it again.
   if (slots.TrimEnd()) object.data->Truncate(slots.end() * kBlockBytes).IgnoreError();
-  if (slots.unpunched() <= std::max(kUnpunchedMin, slots.end() / kUnpunchedShare)) return;
+  const bool are_many = slots.unpunched() > std::max(kUnpunchedMin, slots.end() / kUnpunchedShare);
+  if (!are_many && !is_due) return;
   for (const SlotRange& range : slots.FreeRanges()) {
     object.data->Punch(range.first * kBlockBytes, range.count * kBlockBytes).IgnoreError();
   }
   slots.Punched();
+  if (is_due) spare_.Refill().IgnoreError();
 }
 
 absl::Status LocalObjectStore::Remove(ObjectId id) {
@@ -492,6 +522,7 @@ absl::Status LocalObjectStore::Remove(ObjectId id) {
     objects_.erase(id);
     changed_.erase(id);
     tied_.erase(id);
+    if (tied_.empty()) gives_back_ = false;
     changed_tables_.erase(id);
     // What has no files is there for the next Flush to sync its record, and of several the last.
     const auto has_files = [](const Removed& one) { return one.data || one.table; };
@@ -550,6 +581,7 @@ absl::Status LocalObjectStore::UnlinkRemoved(uint64_t journal, uint64_t durable)
     first.Update(unlinked);
     left.insert(removed.id);
   }
+  TakeRoom();  // before others have what they gave back
   MutexLock lock(mutex_);
   std::erase_if(removed_, [&](const Removed& removed) {
     return removed.unlinker == unlinker && !left.contains(removed.id);

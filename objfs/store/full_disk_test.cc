@@ -1,6 +1,7 @@
 // A store on a disk that is full, and not by a quota.
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,12 +11,15 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "objfs/store/local_disk.h"
 #include "objfs/store/local_object_store.h"
+#include "objfs/store/spare_room.h"
 #include "runtime/testing/small_disk.h"
 
 namespace abacus::objfs {
@@ -24,6 +28,7 @@ namespace {
 class FullDiskTest : public ::testing::Test {
  protected:
   static constexpr uint64_t kDiskBytes = 6 << 20;
+  static constexpr uint64_t kPiece = ObjectStore::kBlockBytes;
 
   void SetUp() override {
     if (geteuid() != 0) GTEST_SKIP() << "needs root, to mount a small disk";
@@ -79,6 +84,18 @@ class FullDiskTest : public ::testing::Test {
     }
     return last;
   }
+  // What `spare` takes of the disk.
+  uint64_t SpareBytes() const {
+    struct stat facts = {};
+    EXPECT_EQ(stat((directory_ + "/store/spare").c_str(), &facts), 0) << "errno " << errno;
+    return static_cast<uint64_t>(facts.st_blocks) * 512;
+  }
+  absl::Status RemoveName(ObjectId directory, VersionNumber version) {
+    const std::string block(ObjectStore::kBlockBytes, static_cast<char>(version));
+    const ObjectUpdate names{
+        .id = directory, .writes = {{0, block}}, .blob = std::nullopt, .gives_room_back = true};
+    return store_->Update(std::span(&names, 1), version);
+  }
   void RemoveAll() {
     for (const ObjectId id : ids_) {
       const absl::Status removed = store_->Remove(id);
@@ -132,6 +149,188 @@ TEST_F(FullDiskTest, ChangesDoNotTakeTheRoomThatARemovalNeeds) {
   RemoveAll();
   ASSERT_NO_FATAL_FAILURE(ExpectRoom());
   Close();
+}
+
+// As names are removed: a block of a directory is written, and then the file goes.
+TEST_F(FullDiskTest, BlocksThatAreThereAreWrittenAnewOnADiskThatIsFull) {
+  const runtime::testing::SmallDisk disk(directory_, kDiskBytes);
+  ASSERT_TRUE(disk.is_there()) << "errno " << errno;
+  Open();
+  constexpr size_t kDirectories = 5;
+  constexpr uint64_t kBlock = ObjectStore::kBlockBytes;
+  std::vector<ObjectId> directories;
+  for (size_t i = 0; i < kDirectories; ++i) {
+    directories.push_back(*store_->Create("directory", 1));
+    ASSERT_TRUE(store_->Write(directories[i], 0, std::string(2 * kBlock, 'n'), 2).ok());
+  }
+  ASSERT_TRUE(store_->FlushAll().ok());
+  ASSERT_NO_FATAL_FAILURE(Fill(disk));
+  VersionNumber version = 10;
+  for (int life = 0; life < 3; ++life) {
+    SCOPED_TRACE(life);
+    Close();
+    disk.FillBrim();
+    ASSERT_NO_FATAL_FAILURE(Open());
+    disk.FillBrim();
+    for (const ObjectId directory : directories) {
+      const std::string block(kBlock, static_cast<char>('a' + life));
+      const ObjectUpdate renamed{.id = directory, .writes = {{kBlock, block}}, .blob = "renamed"};
+      const absl::Status updated = store_->Update(std::span(&renamed, 1), ++version);
+      ASSERT_TRUE(updated.ok()) << updated;
+      const absl::Status flushed = store_->FlushTogether({});
+      ASSERT_TRUE(flushed.ok()) << flushed;
+      disk.FillBrim();
+    }
+    const ObjectUpdate longer{
+        .id = directories[0], .writes = {{2 * kBlock, "more"}}, .blob = std::nullopt};
+    EXPECT_TRUE(absl::IsResourceExhausted(store_->Update(std::span(&longer, 1), ++version)))
+        << "it adds something";
+  }
+  for (const ObjectId directory : directories) {
+    EXPECT_TRUE(store_->Truncate(directory, kBlock + 1, ++version).ok());
+  }
+  RemoveAll();
+  disk.EmptyBrim();
+  ASSERT_NO_FATAL_FAILURE(ExpectRoom());
+  Close();
+}
+
+// Directories of which names go again and again, as those of links do: nothing else gives room.
+TEST_F(FullDiskTest, WhatTheSpareRoomGaveComesBackWithTheNextFlush) {
+  const runtime::testing::SmallDisk disk(directory_, kDiskBytes);
+  ASSERT_TRUE(disk.is_there()) << "errno " << errno;
+  Open();
+  constexpr size_t kDirectories = 2 * SpareRoom::kBytes / ObjectStore::kBlockBytes;
+  std::vector<ObjectId> directories;
+  for (size_t i = 0; i < kDirectories; ++i) {
+    directories.push_back(*store_->Create("directory", 1));
+    ASSERT_TRUE(store_->Write(directories[i], 0, "names", 2).ok());
+  }
+  ASSERT_TRUE(store_->FlushAll().ok());
+  ASSERT_NO_FATAL_FAILURE(Fill(disk));
+  VersionNumber version = 10;
+  for (int round = 0; round < 3; ++round) {
+    SCOPED_TRACE(round);
+    for (const ObjectId directory : directories) {
+      const absl::Status updated = RemoveName(directory, ++version);
+      ASSERT_TRUE(updated.ok()) << updated;
+    }
+    const absl::Status flushed = store_->FlushTogether({});
+    ASSERT_TRUE(flushed.ok()) << flushed;
+    EXPECT_EQ(SpareBytes(), SpareRoom::kBytes);
+    disk.FillBrim();
+  }
+  // What is refused has taken nothing; what is not flushed is, for those that come later.
+  for (size_t i = 1; i < kDirectories; ++i) {
+    const std::string block(kPiece, 'r');
+    const std::vector<ObjectUpdate> moved = {
+        {.id = directories[i], .writes = {{0, block}}, .blob = std::nullopt},
+        {.id = directories[i - 1], .writes = {{kPiece, block}}, .blob = std::nullopt}};
+    ASSERT_TRUE(absl::IsResourceExhausted(store_->Update(moved, ++version)));
+    EXPECT_EQ(SpareBytes(), SpareRoom::kBytes);
+  }
+  for (const ObjectId directory : directories) {
+    const absl::Status cut = store_->Truncate(directory, 5, ++version);
+    if (!cut.ok()) break;
+  }
+  EXPECT_LT(SpareBytes(), SpareRoom::kGivenMax) << "used up";
+  const absl::Status updated = RemoveName(directories[0], ++version);
+  EXPECT_TRUE(updated.ok()) << updated;
+  Close();
+}
+
+// Others have used the journal's room up to what is kept.
+TEST_F(FullDiskTest, ThatNamesAreGoneBecomesDurable) {
+  const runtime::testing::SmallDisk disk(directory_, kDiskBytes);
+  ASSERT_TRUE(disk.is_there()) << "errno " << errno;
+  Open();
+  const ObjectId directory = *store_->Create("directory", 1);
+  ASSERT_TRUE(store_->Write(directory, 0, "names", 2).ok());
+  ids_.push_back(*store_->Create("", 1));
+  ASSERT_TRUE(store_->Write(ids_[0], 0, std::string(100'000, 'z'), 2).ok());
+  ASSERT_TRUE(store_->FlushAll().ok());
+  ASSERT_NO_FATAL_FAILURE(Fill(disk));
+  VersionNumber version = 10;
+  absl::Status changed;
+  for (; changed.ok() && version < 100'000; ++version) {
+    changed = store_->SetAttributes(ids_[0], std::string(500, 'b'), version);
+    if (changed.ok()) changed = store_->Flush(ids_[0]);
+  }
+  ASSERT_TRUE(absl::IsResourceExhausted(changed)) << changed;
+  for (const bool restarts : {false, true}) {
+    SCOPED_TRACE(restarts);
+    if (restarts) {
+      Close();
+      disk.FillBrim();
+      ASSERT_NO_FATAL_FAILURE(Open());
+    }
+    disk.FillBrim();
+    for (int i = 0; i < 20; ++i) {
+      ASSERT_TRUE(RemoveName(directory, ++version).ok());
+      const absl::Status flushed = store_->FlushTogether({});
+      ASSERT_TRUE(flushed.ok()) << i << ": " << flushed;
+      disk.FillBrim();
+    }
+  }
+  EXPECT_TRUE(store_->Truncate(ids_[0], 0, ++version).ok());
+  const absl::Status flushed = store_->Flush(ids_[0]);
+  EXPECT_TRUE(flushed.ok()) << flushed;
+  RemoveAll();
+  disk.EmptyBrim();
+  ASSERT_NO_FATAL_FAILURE(ExpectRoom());
+  Close();
+}
+
+TEST_F(FullDiskTest, WhatIsGivenOfTheSpareRoomIsThereAgainBeforeAnythingIsAdded) {
+  const runtime::testing::SmallDisk disk(directory_, kDiskBytes);
+  ASSERT_TRUE(disk.is_there()) << "errno " << errno;
+  auto below = LocalDisk::At(directory_ + "/store");
+  ASSERT_TRUE(below.ok()) << below.status();
+  const auto available = [&] { return (*below)->Space()->available_bytes; };
+  const auto file = *(*below)->Create("bytes");
+  SpareRoom spare(**below);
+  ASSERT_TRUE(spare.Refill().ok());
+  uint64_t at = 0;
+  const auto write = [&] { return file->Write(at, std::string(kPiece, 'x')); };
+  disk.FillBrim();
+  ASSERT_TRUE(absl::IsResourceExhausted(write()));
+  EXPECT_TRUE(absl::IsResourceExhausted(spare.Write(SpareRoom::kGivenMax + 1, write)));
+  EXPECT_TRUE(spare.is_whole()) << "it is too much for one";
+  for (; at < SpareRoom::kBytes; at += kPiece) {
+    const absl::Status written = spare.Write(kPiece, write);
+    ASSERT_TRUE(written.ok()) << at << ": " << written;
+    EXPECT_TRUE(absl::IsResourceExhausted(spare.Refill()));
+  }
+  EXPECT_TRUE(absl::IsResourceExhausted(spare.Write(kPiece, write))) << "it is used up";
+  // Less than is lacking: it is kept, and nobody may add yet.
+  at = SpareRoom::kBytes - 5 * kPiece;
+  ASSERT_TRUE(file->Truncate(at).ok());
+  EXPECT_TRUE(absl::IsResourceExhausted(spare.Refill()));
+  EXPECT_EQ(available(), 0u);
+  EXPECT_TRUE(spare.Write(kPiece, write).ok());
+  ASSERT_TRUE(file->Truncate(0).ok());
+  EXPECT_TRUE(spare.Refill().ok());
+  EXPECT_EQ(available(), 0u) << "all that was written is spare room again";
+}
+
+// Also where the disk is no file system in memory: what lies beyond a file's length is given back
+// by some only when the length changes.
+TEST_F(FullDiskTest, WhatTheSpareRoomGivesTheDiskHas) {
+  auto disk = LocalDisk::At(directory_ + "/store");
+  ASSERT_TRUE(disk.ok()) << disk.status();
+  SpareRoom spare(**disk);
+  ASSERT_TRUE(spare.Refill().ok());
+  const uint64_t held = SpareBytes();
+  if (held < SpareRoom::kBytes) GTEST_SKIP() << "this disk takes no room beforehand";
+  bool is_full = true;
+  const absl::Status written = spare.Write(kPiece, [&] {
+    return std::exchange(is_full, false) ? absl::ResourceExhaustedError("full") : absl::OkStatus();
+  });
+  ASSERT_TRUE(written.ok()) << written;
+  EXPECT_LE(SpareBytes(), held - kPiece);
+  SpareRoom next_life(**disk);
+  ASSERT_TRUE(next_life.Refill().ok());
+  EXPECT_GE(SpareBytes(), SpareRoom::kBytes);
 }
 
 TEST_F(FullDiskTest, AStoreOpensOnADiskThatIsFull) {

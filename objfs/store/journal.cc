@@ -17,6 +17,8 @@ constexpr uint64_t kRoomTaken = uint64_t{1} << 20, kRoomAhead = kRoomTaken / 2;
 // For removals, of which each takes some 50 bytes; what is ahead beside it is for what has to be
 // changed before something can be removed.
 constexpr uint64_t kRoomKept = kRoomAhead / 2;
+// Of that, for nothing but their records.
+constexpr uint64_t kRoomLast = kRoomKept / 4;
 constexpr uint64_t kRoomLeast = 4096;
 }  // namespace
 
@@ -35,7 +37,7 @@ absl::StatusOr<std::unique_ptr<Journal>> Journal::Create(Disk& disk, const Journ
   return std::unique_ptr<Journal>(new Journal(*std::move(file), header));
 }
 
-absl::Status Journal::TakeRoomFor(uint64_t bytes) {
+absl::Status Journal::TakeRoomFor(uint64_t bytes, uint64_t kept) {
   uint64_t from, end;
   {
     MutexLock lock(mutex_);
@@ -60,12 +62,20 @@ absl::Status Journal::TakeRoomFor(uint64_t bytes) {
   }
   MutexLock lock(mutex_);
   if (absl::IsUnimplemented(taken)) takes_room_ = false;
+  lacks_room_ = absl::IsResourceExhausted(taken);
   room_end_ = std::max(room_end_, room_end);
   // After another error a write will tell.
-  if (!absl::IsResourceExhausted(taken) || end + kRoomKept <= room_end_) return absl::OkStatus();
+  if (!absl::IsResourceExhausted(taken) || end + kept <= room_end_) return absl::OkStatus();
   return absl::ResourceExhaustedError(
       "the disk is full, and what room the store's journal has left is for removals: remove "
       "something, or make room there");
+}
+
+void Journal::TakeRoom() { TakeRoomFor(0, kRoomKept).IgnoreError(); }  // whoever needs it is told
+
+bool Journal::lacks_room() {
+  MutexLock lock(mutex_);
+  return lacks_room_;
 }
 
 void Journal::GiveBackRoom() {
@@ -98,10 +108,11 @@ absl::Status Journal::broken() {
   return broken_;
 }
 
-absl::Status Journal::Ready(std::span<const std::string> payloads) {
+absl::Status Journal::Ready(std::span<const std::string> payloads, For what) {
   uint64_t bytes = 0;
   for (const std::string& payload : payloads) bytes += kRecordHeaderBytes + payload.size();
-  if (auto status = TakeRoomFor(bytes); !status.ok()) return status;
+  const uint64_t kept = what == For::kGivingBack ? kRoomLast : kRoomKept;
+  if (auto status = TakeRoomFor(bytes, kept); !status.ok()) return status;
   uint64_t last;
   {
     MutexLock lock(mutex_);

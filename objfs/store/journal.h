@@ -27,7 +27,8 @@ std::string JournalName(uint64_t number);
 // Invariants: 1. Records are durable in the order in which they were appended.
 //             2. A failed write may be tried again; after a failed sync nothing is.
 //             3. Where the disk takes room beforehand, some is left for records that nobody asked
-//                Ready() for: a full disk keeps no removal from giving room back.
+//                Ready() for, and some more for what goes before them: a full disk keeps no removal
+//                from giving room back.
 // Thread-safety: thread-safe. Blocking: Create and Sync; Append does not.
 class Journal {
  public:
@@ -40,11 +41,16 @@ class Journal {
   uint64_t Append(std::span<const std::string> payloads);
   // Not OK where a sync failed: nothing that is appended can become durable any more.
   absl::Status broken();
+  // What records are for. kGivingBack: what has to be durable before something is removed, as the
+  // directory without its name.
+  enum class For : uint8_t { kAnything, kGivingBack };
   // Before records are appended that may be refused. Where the last write failed it is tried again:
   // what is added to be tried again later makes the buffer no longer while the disk is full.
   // Blocking: then, and where room is taken. Errors: those of Sync; kResourceExhausted - the disk
   // is full, and what room is left is for removals.
-  absl::Status Ready(std::span<const std::string> payloads);
+  absl::Status Ready(std::span<const std::string> payloads, For what = For::kAnything);
+  // Whether the disk had no room when it was asked last: what need not be appended is not to be.
+  bool lacks_room();
   // Returns once that record and all before it are on the disk.
   // Errors: kUnavailable - a sync failed, now or before; the store must be reopened. Else the
   // disk's of the write: the record stays, and the next Sync tries again.
@@ -59,7 +65,7 @@ class Journal {
   // Of one that nothing is appended to any more: the room beyond its end.
   void GiveBackRoom();
   // That there is room for removals, where the disk has it; Create() does not see to that.
-  void TakeRoom() { TakeRoomFor(0).IgnoreError(); }  // whoever needs it is told
+  void TakeRoom();
   // The last record that was appended, 0 before the first.
   uint64_t appended();
   uint64_t bytes();
@@ -68,8 +74,8 @@ class Journal {
  private:
   Journal(std::shared_ptr<DiskFile> file, JournalHeader header)
       : file_(std::move(file)), header_(header) {}
-  // That so many bytes may be appended, and room for removals is left.
-  absl::Status TakeRoomFor(uint64_t bytes);
+  // That so many bytes may be appended, and `kept` are left.
+  absl::Status TakeRoomFor(uint64_t bytes, uint64_t kept);
 
   const std::shared_ptr<DiskFile> file_;
   const JournalHeader header_;
@@ -85,7 +91,8 @@ class Journal {
   uint64_t written_bytes_ ABSL_GUARDED_BY(mutex_) = kJournalHeaderBytes;
   uint64_t writing_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // under way, behind them
   bool takes_room_ ABSL_GUARDED_BY(mutex_) = true;      // the disk can
-  uint64_t room_end_ ABSL_GUARDED_BY(mutex_) = 0;       // up to where writes have room
+  bool lacks_room_ ABSL_GUARDED_BY(mutex_) = false;
+  uint64_t room_end_ ABSL_GUARDED_BY(mutex_) = 0;  // up to where writes have room
 };
 
 // All bytes of a file. Errors: the disk's.

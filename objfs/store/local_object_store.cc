@@ -374,23 +374,30 @@ absl::StatusOr<LocalObjectStore::WritePlan> LocalObjectStore::PlanWrite(StoredOb
   return plan;
 }
 
-absl::StatusOr<uint64_t> LocalObjectStore::WriteOut(StoredObject& object, const WritePlan& plan) {
+absl::StatusOr<uint64_t> LocalObjectStore::WriteOut(StoredObject& object, const WritePlan& plan,
+                                                    bool takes_spare) {
   auto data = DataFile(object, true);
   if (!data.ok()) return data.status();
   // Never over contents that are in use: on an error, and after a crash, those are what there is.
   const uint64_t slot = object.state.AllocateSlots(plan.count);
   object.data_written += plan.count * kBlockBytes;
-  uint64_t at = slot * kBlockBytes;
-  for (const std::string_view part :
-       {std::string_view(plan.head), plan.middle, std::string_view(plan.tail)}) {
-    if (part.empty()) continue;
-    if (auto status = (*data)->Write(at, part); !status.ok()) {
-      object.state.FreeSlots({slot, plan.count});
-      return status;
+  const auto write = [&] {
+    uint64_t at = slot * kBlockBytes;
+    for (const std::string_view part :
+         {std::string_view(plan.head), plan.middle, std::string_view(plan.tail)}) {
+      if (part.empty()) continue;
+      if (auto status = (*data)->Write(at, part); !status.ok()) return status;
+      at += part.size();
     }
-    at += part.size();
-  }
-  return slot;
+    return absl::OkStatus();
+  };
+  const absl::Status written =
+      takes_spare ? spare_.Write(plan.count * kBlockBytes, write) : write();
+  if (written.ok()) return slot;
+  // What it got of them.
+  (*data)->Punch(slot * kBlockBytes, plan.count * kBlockBytes).IgnoreError();
+  object.state.FreeSlots({slot, plan.count});
+  return written;
 }
 
 absl::Status LocalObjectStore::Reserve(uint64_t blocks) {
@@ -406,7 +413,7 @@ absl::Status LocalObjectStore::Reserve(uint64_t blocks) {
 }
 
 absl::StatusOr<LocalObjectStore::WrittenOut> LocalObjectStore::WriteOutAll(
-    StoredObject& object, std::span<const ObjectWrite> writes) {
+    StoredObject& object, std::span<const ObjectWrite> writes, Spare spare) {
   WrittenOut written;
   for (const ObjectWrite& write : writes) {
     auto plan = PlanWrite(object, write.offset, write.bytes);
@@ -415,9 +422,13 @@ absl::StatusOr<LocalObjectStore::WrittenOut> LocalObjectStore::WriteOutAll(
     written.end = std::max<uint64_t>(written.end, write.offset + write.bytes.size());
     written.writes.push_back({*std::move(plan)});
   }
+  const bool takes_spare = spare == Spare::kUnlessItAdds && written.added_blocks == 0;
+  if (written.added_blocks > 0) {
+    if (auto status = spare_.Refill(); !status.ok()) return status;
+  }
   if (auto status = Reserve(written.added_blocks); !status.ok()) return status;
   for (auto it = written.writes.begin(); it != written.writes.end(); ++it) {
-    const auto slot = WriteOut(object, it->plan);
+    const auto slot = WriteOut(object, it->plan, takes_spare);
     if (!slot.ok()) {
       written.writes.erase(it, written.writes.end());
       Drop(object, written);
@@ -429,7 +440,13 @@ absl::StatusOr<LocalObjectStore::WrittenOut> LocalObjectStore::WriteOutAll(
 }
 
 void LocalObjectStore::Drop(StoredObject& object, const WrittenOut& written) {
-  for (const auto& [plan, slot] : written.writes) object.state.FreeSlots({slot, plan.count});
+  const bool is_due = !spare_.is_whole();  // what it gave comes back
+  for (const auto& [plan, slot] : written.writes) {
+    object.state.FreeSlots({slot, plan.count});
+    if (!is_due || object.data == nullptr) continue;
+    object.data->Punch(slot * kBlockBytes, plan.count * kBlockBytes).IgnoreError();
+  }
+  if (is_due) spare_.Refill().IgnoreError();
   used_blocks_ -= static_cast<int64_t>(written.added_blocks);
 }
 
@@ -449,7 +466,7 @@ void LocalObjectStore::Install(StoredObject& object, const WrittenOut& written,
 absl::Status LocalObjectStore::WriteLocked(StoredObject& object, const ObjectWrite& write,
                                            VersionNumber version) {
   if (auto status = BeginChange(object, version); !status.ok()) return status;
-  const auto written = WriteOutAll(object, std::span(&write, 1));
+  const auto written = WriteOutAll(object, std::span(&write, 1), Spare::kNo);
   if (!written.ok()) return written.status();
   Install(object, *written, version);
   return absl::OkStatus();
@@ -494,8 +511,10 @@ absl::Status LocalObjectStore::Update(std::span<const ObjectUpdate> updates,
   if (std::adjacent_find(locked.begin(), locked.end()) != locked.end()) {
     return absl::InvalidArgumentError("an update names an object twice");
   }
-  for (;;) {
+  for (bool flushed = false;;) {
     ObjectPtr busy;
+    absl::Status status;
+    bool may_pass = false;
     {
       const SharedGate::Pass pass(updates_);
       {
@@ -504,15 +523,37 @@ absl::Status LocalObjectStore::Update(std::span<const ObjectUpdate> updates,
       }
       busy = LockAll(locked);
       if (busy == nullptr) {
-        const absl::Status status = UpdateLocked(objects, updates, version);
+        status = UpdateLocked(objects, updates, version);
+        may_pass =
+            absl::IsResourceExhausted(status) && !spare_.is_whole() && !AddBlocks(objects, updates);
         for (const ObjectPtr& object : locked) object->mutex.Unlock();
-        return Counted(status);
       }
+    }
+    if (busy == nullptr) {
+      // What changes before it were given of the spare room comes back with their flush.
+      if (!may_pass || std::exchange(flushed, true)) return Counted(status);
+      FlushAll().IgnoreError();  // some of it may have come back nevertheless
+      continue;
     }
     // For its disk, while flushes and updates of others go on.
     MutexLock until_it_is_free(busy->mutex);
     LetFlushesGoFirst(*busy);
   }
+}
+
+bool LocalObjectStore::AddBlocks(std::span<const ObjectPtr> objects,
+                                 std::span<const ObjectUpdate> updates)
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  for (size_t i = 0; i < updates.size(); ++i) {
+    for (const ObjectWrite& write : updates[i].writes) {
+      const uint64_t end = BlocksUpTo(write.offset + write.bytes.size());
+      if (!objects[i]->loaded ||
+          objects[i]->state.CountHoles(write.offset / kBlockBytes, end) > 0) {
+        return true;
+      }
+    }
+  }
+  return false;
 }
 
 LocalObjectStore::ObjectPtr LocalObjectStore::LockAll(std::span<const ObjectPtr> objects)
@@ -544,7 +585,7 @@ absl::Status LocalObjectStore::UpdateLocked(std::span<const ObjectPtr> objects,
   for (size_t i = 0; i < updates.size() && status.ok(); ++i) {
     status = PrepareChange(*objects[i], version);
     if (!status.ok()) break;
-    auto one = WriteOutAll(*objects[i], updates[i].writes);
+    auto one = WriteOutAll(*objects[i], updates[i].writes, Spare::kUnlessItAdds);
     status = one.status();
     if (one.ok()) written.push_back(*std::move(one));
   }
@@ -556,6 +597,7 @@ absl::Status LocalObjectStore::UpdateLocked(std::span<const ObjectPtr> objects,
     if (updates[i].blob.has_value()) objects[i]->state.ChangeHead().blob = *updates[i].blob;
     Install(*objects[i], written[i], version);
     MutexLock lock(mutex_);
+    gives_back_ = gives_back_ || updates[i].gives_room_back;
     Tie& tie = tied_[objects[i]->id];
     tie = std::max(tie, updates[i].writes.empty()      ? Tie::kAttributes
                         : updates[i].may_lose_contents ? Tie::kMade
@@ -579,7 +621,8 @@ absl::Status LocalObjectStore::PutBack(ObjectId id, uint64_t block, std::string_
   }
   const auto slot = WriteOut(
       object,
-      {.first = block, .count = 1, .head = {}, .tail = {}, .middle = bytes, .crcs = {entry.crc}});
+      {.first = block, .count = 1, .head = {}, .tail = {}, .middle = bytes, .crcs = {entry.crc}},
+      /*takes_spare=*/true);
   if (!slot.ok()) return Counted(slot.status());
   entry.slot = *slot;
   object.state.Put(block, entry);
@@ -603,7 +646,7 @@ absl::Status LocalObjectStore::ZeroParts(StoredObject& object,
   if (writes.empty()) return absl::OkStatus();
   // No block is added, and the size is the caller's.
   const uint64_t size = object.state.head().size_bytes;
-  const auto written = WriteOutAll(object, writes);
+  const auto written = WriteOutAll(object, writes, Spare::kUnlessItAdds);
   if (!written.ok()) return written.status();
   Install(object, *written, version);
   object.state.ChangeHead().size_bytes = size;

@@ -27,6 +27,7 @@
 #include "objfs/store/object_state.h"
 #include "objfs/store/object_store.h"
 #include "objfs/store/shared_gate.h"
+#include "objfs/store/spare_room.h"
 #include "objfs/store/turns.h"
 #include "runtime/base/mutex.h"
 
@@ -99,8 +100,8 @@ struct KeptObject {
 // Limits: an object's table is in memory while it is in use, 40 bytes a block: 5 MB for 1 GB. An
 //         object costs some 650 bytes of memory. A write takes at most kWriteBytesMax.
 // Lock order: flush_turns_, updates_, commits_ (shared), StoredObject::sync_mutex, its mutex,
-//         mutex_; and checkpoint_mutex_, commits_ (exclusive), then an object's. One object's at a
-//         time, but for Update(), which takes them by rising identifier.
+//         mutex_ or SpareRoom's; and checkpoint_mutex_, commits_ (exclusive), then an object's. One
+//         object's at a time, but for Update(), which takes them by rising identifier.
 class LocalObjectStore : public ObjectStore {
  public:
   static constexpr uint64_t kWriteBytesMax = uint64_t{1} << 30;
@@ -284,6 +285,7 @@ class LocalObjectStore : public ObjectStore {
   struct Step {
     std::vector<ObjectId> ids;
     bool done = false;
+    bool gives_back = false;                             // some of its updates do
     absl::Status status;                                 // of the updates and of the journal
     absl::Status lost;                                   // contents that kept nothing back
     absl::flat_hash_map<ObjectId, absl::Status> failed;  // of `ids`
@@ -320,7 +322,7 @@ class LocalObjectStore : public ObjectStore {
   };
 
   LocalObjectStore(Disk& disk, LocalObjectStoreOptions options)
-      : disk_(disk), options_(std::move(options)) {}
+      : disk_(disk), options_(std::move(options)), spare_(disk) {}
 
   // open.cc
   static absl::Status CheckUnused(Disk& disk);
@@ -411,12 +413,14 @@ class LocalObjectStore : public ObjectStore {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
   absl::StatusOr<WritePlan> PlanWrite(StoredObject& object, uint64_t offset, std::string_view bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
+  // Whether a write may take room of spare_, which what adds to an object never does.
+  enum class Spare : uint8_t { kNo, kUnlessItAdds };
   // Writes the contents to free slots; returns the first. Nothing refers to them yet.
-  absl::StatusOr<uint64_t> WriteOut(StoredObject& object, const WritePlan& plan)
+  absl::StatusOr<uint64_t> WriteOut(StoredObject& object, const WritePlan& plan, bool takes_spare)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
   // Reserves the space of these writes and writes their contents out: all of them or none.
-  absl::StatusOr<WrittenOut> WriteOutAll(StoredObject& object, std::span<const ObjectWrite> writes)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
+  absl::StatusOr<WrittenOut> WriteOutAll(StoredObject& object, std::span<const ObjectWrite> writes,
+                                         Spare spare) ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
   void Install(StoredObject& object, const WrittenOut& written, VersionNumber version)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
   void Drop(StoredObject& object, const WrittenOut& written)
@@ -430,6 +434,8 @@ class LocalObjectStore : public ObjectStore {
   // Returns null, or one that a call is in for longer than flushes may be held up, or that one of
   // them waits for; then none is locked.
   static ObjectPtr LockAll(std::span<const ObjectPtr> objects);
+  // Whether any of these does; or it is not known.
+  static bool AddBlocks(std::span<const ObjectPtr> objects, std::span<const ObjectUpdate> updates);
   absl::Status UpdateLocked(std::span<const ObjectPtr> objects,
                             std::span<const ObjectUpdate> updates, VersionNumber version);
   // Makes byte ranges [begin, end), each within one block, zeros: all of them or none.
@@ -480,10 +486,14 @@ class LocalObjectStore : public ObjectStore {
   absl::Status LoseUpdates(const absl::Status& why);
   // Changes of these wait for the step no longer.
   static void LetGoOn(const std::vector<ObjectPtr>& awaited);
-  absl::Status LogMembers(const std::vector<Member>& members);
+  absl::Status LogMembers(const Step& step, const std::vector<Member>& members);
+  // Whether the journal was given what room it wanted.
+  bool JournalHasPlenty();
   void CommitMember(const Member& member);
   void AbortMember(Member& member);
   void GiveBackSlots(StoredObject& object) ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
+  // What the journal and the spare room lack.
+  void TakeRoom();
   absl::Status SyncRemovals();
   absl::Status ReserveIds();
   // Unlinks the files of objects whose removal is durable: that is in an older journal, or up to
@@ -503,6 +513,7 @@ class LocalObjectStore : public ObjectStore {
 
   Disk& disk_;
   const LocalObjectStoreOptions options_;
+  SpareRoom spare_;
   Superblock superblock_;
   absl::btree_set<ObjectId> found_data_;  // data files that Open found; empty afterwards
 
@@ -532,6 +543,7 @@ class LocalObjectStore : public ObjectStore {
   absl::btree_map<ObjectId, ObjectPtr> objects_ ABSL_GUARDED_BY(mutex_);
   absl::btree_set<ObjectId> changed_ ABSL_GUARDED_BY(mutex_);    // to be flushed
   absl::btree_map<ObjectId, Tie> tied_ ABSL_GUARDED_BY(mutex_);  // by updates; in changed_
+  bool gives_back_ ABSL_GUARDED_BY(mutex_) = false;              // ObjectUpdate's, of one of these
   absl::Status updates_lost_ ABSL_GUARDED_BY(mutex_);            // as their contents are
   absl::Status journals_stay_ ABSL_GUARDED_BY(mutex_);  // they alone have what was to be synced
   absl::Status lost_unheard_ ABSL_GUARDED_BY(mutex_);   // what may be lost, found by FlushAll()

@@ -17,6 +17,7 @@ namespace abacus::objfs {
 inline constexpr char kSuperblockName[] = "superblock";
 inline constexpr char kNewSuperblockName[] = "superblock.new";
 inline constexpr char kJournalPrefix[] = "journal.";
+inline constexpr char kSpareName[] = "spare";
 // Objects are spread over folders, so that calls on different objects wait less for each other in
 // the local file system.
 inline constexpr uint64_t kFolders = 16;

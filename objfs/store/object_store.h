@@ -47,6 +47,9 @@ struct ObjectUpdate {
   // No other object rests on these contents. Where they are lost as they cannot be synced, updates
   // become durable without them, and the flushes of that step say so: kUnavailable.
   bool may_lose_contents = false;
+  // More names go than come, and what they led to is removed once that is durable, which it is on a
+  // full disk too. Said of one of the updates that are made together it is said of all.
+  bool gives_room_back = false;
 };
 
 // Since the store was opened.

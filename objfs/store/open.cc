@@ -14,6 +14,8 @@ using runtime::MutexLock;
 
 namespace {
 
+constexpr uint64_t kJournalBeginBytes = 8192;
+
 absl::Status InUse(const std::string& name) {
   return absl::FailedPreconditionError(absl::StrCat(
       "there is no superblock, but a file ", name,
@@ -284,7 +286,11 @@ absl::Status LocalObjectStore::FinishRecovery(const Recovery& recovery) {
   used_blocks_ = durable_blocks_ = recovery.used_blocks;
   MutexLock lock(checkpoint_mutex_);
   old_journals_ = recovery.journals;
-  if (auto status = NewJournal(recovery.journals.back() + 1); !status.ok()) return status;
+  const absl::Status begun = spare_.Write(kJournalBeginBytes, [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    return NewJournal(recovery.journals.back() + 1);
+  });
+  if (!begun.ok()) return begun;
+  spare_.Refill().IgnoreError();  // who adds something is told; tables can do without
   const absl::Status status = CheckpointTables(ids);
   if (!absl::IsResourceExhausted(status)) return status;
   {
@@ -330,7 +336,9 @@ absl::Status LocalObjectStore::RestoreContents(const Recovery& recovery) {
     if (!is_that) continue;
     const auto data = DataFile(object, /*make=*/true);
     if (!data.ok()) return data.status();
-    const absl::Status written = (*data)->Write(contents.slot * kBlockBytes, contents.bytes);
+    const absl::Status written = spare_.Write(kBlockBytes, [&data, &contents = contents] {
+      return (*data)->Write(contents.slot * kBlockBytes, contents.bytes);
+    });
     if (!written.ok()) return written;
     object.logged = true;  // it is not synced yet
   }

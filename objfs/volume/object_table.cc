@@ -248,6 +248,7 @@ absl::StatusOr<ObjectTable::Plan> ObjectTable::PlanOf(const Transaction& transac
     return Plan{.outcome = {.state = CommitState::kTree}, .updates = {}};
   }
   const int64_t now_ns = now_ns_();
+  int64_t entries = 0;
   Plan plan;
   for (const Part& part : transaction.parts) {
     ABACUS_ASSIGN_OR_RETURN(std::optional<Node> node, LoadPart(part, now_ns));
@@ -278,7 +279,9 @@ absl::StatusOr<ObjectTable::Plan> ObjectTable::PlanOf(const Transaction& transac
     }
     plan.updates.push_back(std::move(update));
     plan.outcome.nodes.push_back(*std::move(node));
+    entries += part.change.entries;
   }
+  if (entries < 0) plan.updates.front().gives_room_back = true;
   return plan;
 }
 

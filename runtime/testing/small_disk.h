@@ -33,8 +33,11 @@ class SmallDisk {
   // Somebody takes what is left of it, to the last byte, and gives it back.
   std::string BrimPath() const { return path_ + "/brim"; }
   void FillBrim() const {
-    std::ofstream brim(BrimPath(), std::ios::binary | std::ios::app);
-    while (brim.put('x').flush()) {
+    for (const size_t bytes : {size_t{1} << 16, size_t{1}}) {
+      std::ofstream brim(BrimPath(), std::ios::binary | std::ios::app);
+      const std::string some(bytes, 'x');
+      while (brim.write(some.data(), static_cast<std::streamsize>(bytes)).flush()) {
+      }
     }
   }
   void EmptyBrim() const { std::filesystem::remove(BrimPath()); }
