@@ -52,7 +52,7 @@ def _directory(lab, row, placement, seed):
     clients = [Client(node, {"kind": "directory", "directory": "shared", "prefix": node,
                              "files": row["inserts"] * lab.repetition})
                for node in row["clients"]]
-    return lab.run(clients, placement, seed, {"directories": ["shared"]}, row["server"])
+    return lab.run(clients, placement, seed, {"directories": [{"name": "shared"}]}, row["server"])
 
 
 def _raid_write(lab, row, placement, seed):

@@ -57,6 +57,16 @@ absl::Status MakeFile(objfs::FileSystem& files, const std::string& name, uint64_
   return files.Release(made.handle);
 }
 
+absl::Status MakeDirectory(objfs::FileSystem& files, const std::string& name, uint64_t names) {
+  ABACUS_ASSIGN_OR_RETURN(const objfs::Node made,
+                          files.Make(kPreparer, files.root(), name, S_IFDIR | 0755, 0, ""));
+  for (uint64_t i = 0; i < names; ++i) {
+    ABACUS_RETURN_IF_ERROR(
+        files.Make(kPreparer, made.id, absl::StrCat("before-", i), S_IFREG | 0644, 0, "").status());
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Prepare(LabNode& lab, const json& what) {
   ABACUS_ASSIGN_OR_RETURN(const auto volume, apps::VolumeOf(lab.node(), kVolume));
   ABACUS_ASSIGN_OR_RETURN(const auto files,
@@ -68,10 +78,9 @@ absl::Status Prepare(LabNode& lab, const json& what) {
                                     file.value("line_bytes", uint64_t{0}),
                                     file.value("stack", std::string("isolation/storage"))));
   }
-  for (const json& name : what.value("directories", json::array())) {
-    ABACUS_RETURN_IF_ERROR(
-        files->Make(kPreparer, files->root(), name.get<std::string>(), S_IFDIR | 0755, 0, "")
-            .status());
+  for (const json& directory : what.value("directories", json::array())) {
+    ABACUS_RETURN_IF_ERROR(MakeDirectory(*files, directory.at("name").get<std::string>(),
+                                         directory.value("names", uint64_t{0})));
   }
   return files->SyncDirectory(files->root());
 }

@@ -30,7 +30,7 @@ struct ServerOptions {
   std::optional<size_t> fails;
   // What the volume has when the server is ready, as JSON:
   //   {"files": [{"name": "data", "bytes": 16777216, "stack": "isolation/storage"}],
-  //    "directories": ["d0"]}
+  //    "directories": [{"name": "d0", "names": 1000}]}, of empty files, which may be left out
   // A file with "line_bytes" has lines of so many, each with its number; others have none.
   // Nothing of it is in the page cache then.
   std::string prepare = "{}";

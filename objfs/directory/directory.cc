@@ -1,6 +1,7 @@
 #include "objfs/directory/directory.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -52,19 +53,41 @@ absl::StatusOr<BlockRead> Directory::Read(uint32_t number) {
 }
 
 void Directory::Keep(uint32_t number, const BlockRead& block) {
-  std::erase_if(kept_, [number](const auto& kept) { return kept.first == number; });
-  if (kept_.size() == kKeptMax) kept_.erase(kept_.begin());
+  // Of one readSet all have one version, and what has an older one is refused.
+  const bool is_one = is_one_read_set_;
+  std::erase_if(kept_, [&](const auto& kept) {
+    return kept.first == number || (is_one && kept.second.version < block.version);
+  });
+  if (kept_.size() >= (is_one ? kWholeKeptMax : kKeptMax)) kept_.erase(kept_.begin());
   kept_.emplace_back(number, block);
 }
 
-void Directory::KeepWritten(const Part& part, Version version) {
+// In one: another commit that took up some of it would plan on old bytes that seem to be new.
+void Directory::KeepCommitted(const Part& part, const Outcome& outcome, const Kept& others) {
+  const auto number_of = [](const RangeWrite& write) {
+    return static_cast<uint32_t>(write.offset / kDirectoryBlockBytes);
+  };
   runtime::MutexLock lock(mutex_);
-  for (const RangeWrite& write : part.writes) {
-    const auto number = static_cast<uint32_t>(write.offset / kDirectoryBlockBytes);
-    const bool newer_is_kept = std::any_of(kept_.begin(), kept_.end(), [&](const auto& kept) {
-      return kept.first == number && kept.second.version > version;
+  is_one_read_set_ = outcome.whole_read_sets;
+  const Kept& now = kept_;
+  const auto is_newer_kept = [&](std::optional<uint32_t> number) {
+    return std::any_of(now.begin(), now.end(), [&](const auto& kept) {
+      return kept.second.version > outcome.version && kept.first == number.value_or(kept.first);
     });
-    if (!newer_is_kept) Keep(number, {write.bytes, version});
+  };
+  const bool has_all = outcome.whole_read_sets && calm_ >= kCalmCommits && !part.reads.empty() &&
+                       !part.writes.empty() && !is_newer_kept(std::nullopt);
+  for (const auto& [number, block] : has_all ? others : Kept()) {
+    const bool is_written = std::any_of(
+        part.writes.begin(), part.writes.end(),
+        [&, number = number](const RangeWrite& write) { return number_of(write) == number; });
+    // As it was in what the commit rests on, and so in what it made.
+    if (!is_written && block.version == part.reads.front().version) {
+      Keep(number, {block.bytes, outcome.version});
+    }
+  }
+  for (const RangeWrite& write : part.writes) {
+    if (!is_newer_kept(number_of(write))) Keep(number_of(write), {write.bytes, outcome.version});
   }
 }
 
@@ -104,17 +127,22 @@ absl::StatusOr<Outcome> Directory::Commit(const std::vector<EntryChange>& change
   transaction.parts.emplace_back();
   const DirectoryTurns::Turn turn(here_);
   // After a commit they are old. Whoever had the turn before has changed them.
-  Kept kept = TakeKept();
-  if (turn.taken()) kept.clear();
-  ABACUS_ASSIGN_OR_RETURN(transaction.parts.back(), PlanWith(changes, std::move(kept)));
+  Kept known = TakeKept();
+  if (turn.taken()) known.clear();
+  ABACUS_ASSIGN_OR_RETURN(transaction.parts.back(), PlanWith(changes, known));
   transaction.parts.back().change = own;
   const absl::StatusOr<Outcome> outcome = volume_->Commit(writer_, transaction);
-  TakeKept();
+  const Kept read = TakeKept();
   if (!outcome.ok()) return outcome.status();
-  if (outcome->state == CommitState::kCommitted) {
-    KeepWritten(transaction.parts.back(), outcome->version);
+  const bool is_refused = outcome->state == CommitState::kStale && outcome->id == id_;
+  if (is_refused) ++retries_;
+  {
+    runtime::MutexLock lock(mutex_);
+    calm_ = is_refused ? 0 : std::min(calm_ + 1, kCalmCommits);
   }
-  if (outcome->state == CommitState::kStale && outcome->id == id_) ++retries_;
+  if (outcome->state != CommitState::kCommitted) return outcome;
+  known.insert(known.end(), read.begin(), read.end());
+  KeepCommitted(transaction.parts.back(), *outcome, known);
   return outcome;
 }
 

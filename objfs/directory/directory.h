@@ -38,8 +38,10 @@ namespace abacus::objfs {
 // 3. Objects of one directory that are on one node take turns to commit (DirectoryTurns), so that
 //    none of them tries again because of another one there.
 // A commit plans with the blocks that the last lookup read, or the last commit wrote, where it is
-// alone on its node: a client that nobody meets reads them once. What was changed since is found
-// when it is validated.
+// alone on its node: a client that nobody meets reads them once. Where a directory is one readSet
+// (Volume::Options::whole_read_sets) it plans with all blocks that were read or written since its
+// commits were refused last, up to kWholeKeptMax. What was changed since is found when it is
+// validated.
 // Names: 1 to 255 bytes without '/' and NUL, not "." and "..".
 // Errors: kInvalidArgument - a name. kDataLoss - the directory's blocks are wrong. kAborted, with
 //         IsChanged() - a name's entry is not what the change says it was before: look again.
@@ -85,6 +87,10 @@ class Directory final : public runtime::MobileObject, private BlockSource {
  private:
   // Blocks that were read last: enough for a leaf and what led there.
   static constexpr size_t kKeptMax = 2;
+  // Of a directory that is one readSet, 256 KiB, once so many commits in a row were not refused: of
+  // a directory that others change too each kept block is old.
+  static constexpr size_t kWholeKeptMax = 32;
+  static constexpr int kCalmCommits = 8;
   using Kept = std::vector<std::pair<uint32_t, BlockRead>>;
   // Each block of `kept` once, then what is below.
   class KeptSource;
@@ -92,8 +98,9 @@ class Directory final : public runtime::MobileObject, private BlockSource {
   absl::StatusOr<BlockRead> Read(uint32_t number) override;
   Kept TakeKept();
   void Keep(uint32_t number, const BlockRead& block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // What a commit has written, in that version, is what is there until somebody else changes it.
-  void KeepWritten(const Part& part, Version version);
+  // What a commit has written is what is there until somebody else changes it. Of a directory that
+  // is one readSet that is so, too, of `others` that were read in the version it rests on.
+  void KeepCommitted(const Part& part, const Outcome& outcome, const Kept& others);
   absl::StatusOr<Part> PlanWith(const std::vector<EntryChange>& changes, Kept kept);
 
   const std::shared_ptr<DirectoryTurns> turns_;
@@ -107,7 +114,9 @@ class Directory final : public runtime::MobileObject, private BlockSource {
   DirectoryTree tree_{*this};
   std::atomic<uint64_t> retries_{0};
   runtime::Mutex mutex_;
-  Kept kept_ ABSL_GUARDED_BY(mutex_);  // the newest last
+  Kept kept_ ABSL_GUARDED_BY(mutex_);                     // the newest last
+  bool is_one_read_set_ ABSL_GUARDED_BY(mutex_) = false;  // as the last commit told; of one version
+  int calm_ ABSL_GUARDED_BY(mutex_) = 0;                  // commits since one was refused
 };
 
 // The object manager of a node's directory objects.

@@ -342,6 +342,55 @@ TEST_F(DirectoryTest, WhoIsAloneReadsALeafOnceForALookupAndItsCommits) {
   EXPECT_EQ(ListAll(mine), ListAll(other));
 }
 
+TEST_F(WholeReadSetsTest, WhoIsAloneReadsNoLeafAgainUntilSomebodyElseChangesOne) {
+  const Ref<Directory> other = world_.Root(0, world_.Join());
+  const Ref<Directory> mine = Hooked(0, world_.Join());
+  int reads = 0;
+  after_read_ = [&] { ++reads; };
+  ObjectId id = 0;
+  const auto add = [&](const Ref<Directory>& to, int names) {
+    for (int i = 0; i < names; ++i) {
+      ++id;
+      Must(Commit(to, {{absl::StrCat("name-", id), std::nullopt, File(id)}}));
+    }
+  };
+  add(mine, 1000);
+  EXPECT_GT(EntriesOfRoot(world_.Join()), 3 * 310u) << "several leaves";
+  EXPECT_LT(reads, 20);
+  EXPECT_EQ(*mine->Retries(), 0u);
+  add(other, 1);
+  add(mine, 1);
+  EXPECT_EQ(*mine->Retries(), 1u) << "any change of the directory breaks all of it";
+  reads = 0;
+  add(mine, 200);
+  EXPECT_EQ(*mine->Retries(), 1u);
+  EXPECT_LT(reads, 30);
+  // Who meets others all the time plans with what it has just read.
+  for (int i = 0; i < 50; ++i) {
+    add(other, 1);
+    add(mine, 1);
+  }
+  EXPECT_LT(*mine->Retries(), 40u);
+  EXPECT_EQ(ListAll(mine), ListAll(other));
+  EXPECT_EQ(ListAll(mine).size(), id);
+}
+
+TEST_F(WholeReadSetsTest, CommitsOfOneObjectAtOnceLoseNoName) {
+  const Ref<Directory> directory = world_.Root(0, world_.Join());
+  constexpr int kThreads = 4, kNames = 200;
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < kThreads; ++thread) {
+    threads.emplace_back([&, thread] {
+      for (int i = 0; i < kNames; ++i) {
+        const std::string name = absl::StrCat("name-", thread, "-", i);
+        Must(Commit(directory, {{name, std::nullopt, File(static_cast<ObjectId>(i + 1))}}));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(ListAll(directory).size(), size_t{kThreads} * kNames);
+}
+
 TEST_F(DirectoryTest, ObjectsOfOneDirectoryThatAreOnOneNodeNeverTryAgain) {
   constexpr uint64_t kObjects = 3;
   const uint64_t names = kSanitized ? 40 : 200;

@@ -297,6 +297,7 @@ absl::StatusOr<Outcome> ObjectTable::CommitInTurn(uint16_t writer, const Transac
     for (const Part& part : transaction.parts) UndoOpen(writer, part);
     return updated;
   }
+  outcome.whole_read_sets = whole_read_sets_;
   if (transaction.tree.has_value()) ++tree_;
   for (const Part& part : transaction.parts) {
     const bool sets_time = part.change.modified_ns.has_value() || part.change.touch_modified;

@@ -96,7 +96,10 @@ struct Outcome {
   std::vector<Node> nodes;  // where committed: of the parts, as they are now
   Version version;          // where committed: of what was written
   std::optional<MadeObject> made = {};
-  ABACUS_FIELDS(state, id, nodes, version, made)
+  // Where committed: a directory's blocks count as one that was read (Volume::Options), so that all
+  // are as they were in the version that this rests on.
+  bool whole_read_sets = false;
+  ABACUS_FIELDS(state, id, nodes, version, made, whole_read_sets)
 };
 
 }  // namespace abacus::objfs
