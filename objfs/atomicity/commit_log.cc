@@ -92,9 +92,11 @@ absl::Status CommitLog::CheckEpoch(uint64_t epoch) const {
 absl::Status CommitLog::RaiseEpoch(uint64_t epoch) {
   MutexLock lock(mutex_);
   ABACUS_RETURN_IF_ERROR(broken_);
-  if (epoch <= state_.epoch) return absl::OkStatus();
-  state_.epoch = epoch;
-  return AwaitDurable(Append(CommitLogState::EpochBytes(epoch)));
+  if (epoch > state_.epoch) {
+    state_.epoch = epoch;
+    epoch_sequence_ = Append(CommitLogState::EpochBytes(epoch));
+  }
+  return AwaitDurable(epoch_sequence_);  // whoever raised it
 }
 
 // -- preparing ------------------------------------------------------------------------------------
@@ -136,7 +138,8 @@ absl::StatusOr<CommitReply> CommitLog::Prepare(uint64_t epoch, const CommitMessa
     return reply;
   }
   if (reply.refusal == Refusal::kNone) reply.refusal = Refusal::kOld;
-  if (reply.refusal == Refusal::kFull && reply.why.empty()) reply.why = "the log is full";
+  if (reply.refusal == Refusal::kFull && reply.why.empty())
+    reply.why = "there is no room for the log";
   reply.message.newest = std::max(reply.message.newest, seen);
   return reply;
 }
@@ -194,6 +197,8 @@ absl::StatusOr<CommitMessage> CommitLog::Handle(uint64_t epoch, const CommitMess
   std::vector<CommitKey> apply;
   {
     MutexLock lock(mutex_);
+    // What is new is refused while there is no room, so that its writer knows that it is not there.
+    if (prepares && lacks_room_) AwaitDurable(log_->appended()).IgnoreError();
     // Again: an epoch may have begun since.
     ABACUS_RETURN_IF_ERROR(CheckEpoch(epoch));
     const Groups::Participant::Entry* const there = groups_->participant().Find(key);
@@ -207,7 +212,8 @@ absl::StatusOr<CommitMessage> CommitLog::Handle(uint64_t epoch, const CommitMess
     }
     if (prepares && *refusal == Refusal::kNone && there == nullptr) {
       const uint64_t bytes = RecordBytes(question);
-      if (log_->IsFull(state_bytes_ + bytes + kEntrySlackBytes, bytes)) *refusal = Refusal::kFull;
+      const bool is_full = log_->IsFull(state_bytes_ + bytes + kEntrySlackBytes, bytes);
+      if (is_full || lacks_room_) *refusal = Refusal::kFull;
     }
     if (holds) {
       ABACUS_RETURN_IF_ERROR(HoldNow(key));
@@ -399,25 +405,33 @@ absl::Status CommitLog::AwaitDurable(uint64_t sequence) {
     if (writing_) {
       changed_.Wait(mutex_);
     } else {
-      WriteOnce();
+      ABACUS_RETURN_IF_ERROR(WriteOnce());
     }
   }
   return broken_;
 }
 
-void CommitLog::WriteOnce() {
-  const std::optional<LogWrite> write = log_->NextWrite();
-  if (!write.has_value()) {
+absl::Status CommitLog::WriteOnce() {
+  if (!unwritten_.has_value()) unwritten_ = log_->NextWrite();
+  if (!unwritten_.has_value()) {
     broken_ = absl::InternalError("the log of groups has no room for its own state");
     changed_.SignalAll();
-    return;
+    return broken_;
   }
   writing_ = true;
+  const LogWrite& write = *unwritten_;
   mutex_.Unlock();
   // For all that were appended so far; who comes meanwhile rides on the next one.
-  const absl::Status written = file_->Write(*write);
+  absl::Status written = file_->Write(write);
+  const bool has_no_room = absl::IsResourceExhausted(written);
+  if (written.ok()) written = file_->Flush();
   mutex_.Lock();
   writing_ = false;
+  changed_.SignalAll();
+  // Whoever needs it next tries again.
+  lacks_room_ = has_no_room;
+  if (has_no_room) return written;
+  unwritten_.reset();
   log_->Written(written);
   ++counts_.flushes;
   if (!written.ok()) {
@@ -429,7 +443,7 @@ void CommitLog::WriteOnce() {
   std::erase_if(sequences_, [this](const auto& record) ABSL_NO_THREAD_SAFETY_ANALYSIS {
     return record.second <= log_->durable();
   });
-  changed_.SignalAll();
+  return broken_;
 }
 
 }  // namespace abacus::objfs

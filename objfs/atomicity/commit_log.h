@@ -67,9 +67,12 @@ struct CommitLogCounts {
 //
 // Errors of calls: kPermissionDenied - an older epoch. kInvalidArgument - no message that makes
 // sense here, or an identifier an hour ahead of this server's clock, or that of another group that
-// is here. kUnavailable - a write or flush of the log has failed: the server must be restarted; or
-// the store did not take what was committed in time, and will be asked again; or a group is not to
-// be aborted now (PendingOf). Thread-safety: thread-safe. Blocking: disk I/O.
+// is here. kResourceExhausted - the disk has no room for the log: what was asked for is done or
+// not, as where an answer is lost, and is written as soon as there is; what is prepared from then
+// on is refused (kFull) where that is to be durable already. kUnavailable - a write or flush of the
+// log has failed otherwise: the server must be restarted; or the store did not take what was
+// committed in time, and will be asked again; or a group is not to be aborted now (PendingOf).
+// Thread-safety: thread-safe. Blocking: disk I/O.
 class CommitLog final : public runtime::AnchoredObject {
  public:
   struct Options {
@@ -185,7 +188,9 @@ class CommitLog final : public runtime::AnchoredObject {
   void Account(const CommitRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Until all up to `sequence` is durable. Gives the mutex up meanwhile.
   absl::Status AwaitDurable(uint64_t sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void WriteOnce() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Errors: kResourceExhausted - the disk is full, and the next one tries the same again; else
+  // broken_.
+  absl::Status WriteOnce() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Writes a committed group into the store, durably.
   void Apply(const CommitKey& key);
   absl::Status WriteToStore(Version id, const GroupPart& part);
@@ -217,10 +222,13 @@ class CommitLog final : public runtime::AnchoredObject {
   uint64_t state_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   std::optional<Core> log_ ABSL_GUARDED_BY(mutex_);
   std::optional<Groups> groups_ ABSL_GUARDED_BY(mutex_);
-  uint64_t records_ ABSL_GUARDED_BY(mutex_) = 0;  // as the participant counts them
+  uint64_t epoch_sequence_ ABSL_GUARDED_BY(mutex_) = 0;  // of the record of state_.epoch
+  uint64_t records_ ABSL_GUARDED_BY(mutex_) = 0;         // as the participant counts them
   // Sequences of its records that are not durable yet.
   std::map<uint64_t, uint64_t> sequences_ ABSL_GUARDED_BY(mutex_);
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
+  std::optional<LogWrite> unwritten_ ABSL_GUARDED_BY(mutex_);  // constant while writing_
+  bool lacks_room_ ABSL_GUARDED_BY(mutex_) = false;            // it was tried, on a full disk
   absl::Status broken_ ABSL_GUARDED_BY(mutex_);
   std::map<uint64_t, Call> calls_ ABSL_GUARDED_BY(mutex_);
   uint64_t next_call_ ABSL_GUARDED_BY(mutex_) = kFirstCall;

@@ -77,7 +77,10 @@ absl::Status CommitLog::Recover(Disk& disk) {
     log_.emplace(
         file_->options(), [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return state_.Encode(); },
         &found);
-    ABACUS_RETURN_IF_ERROR(AwaitDurable(log_->appended()));
+    // Where the disk is full it is tried again, and before that RaiseEpoch() lets no call in.
+    epoch_sequence_ = log_->appended();
+    const absl::Status begun = AwaitDurable(epoch_sequence_);
+    if (!absl::IsResourceExhausted(begun)) ABACUS_RETURN_IF_ERROR(begun);
     state_bytes_ = kEmptySnapshotBytes;
     groups_.emplace(options_.commit, options_.server, state_.commits, host_.steady_ns());
     for (const auto& [key, entry] : groups_->participant().entries()) {

@@ -670,5 +670,47 @@ TEST_F(CommitLogTest, ALogThatCannotBeWrittenSaysSoAndIsRecovered) {
   EXPECT_EQ(world_[0].log->Counts()->pending, 1u);
 }
 
+TEST_F(CommitLogTest, ADiskWithoutRoomForTheLogRefusesWhatIsNewUntilThereIsSome) {
+  bool is_full = false;
+  world_.log_fault = [&](size_t server, std::string_view call) {
+    return server == 0 && is_full && call == "write" ? absl::ResourceExhaustedError("full")
+                                                     : absl::OkStatus();
+  };
+  world_.Restart(0, 1);
+  world_.Pass(2 * GroupWorld::kSecond);
+  const Version first = clock_.Next(), cut_off = clock_.Next(), last = clock_.Next();
+  Prepare(0, first, Writes(0, 1));
+  is_full = true;
+  // Nobody knows whether it is prepared.
+  const auto asked = Ask(0, CommitKind::kPrepare, cut_off, Writes(1, 1));
+  EXPECT_TRUE(absl::IsResourceExhausted(asked.status())) << asked.status();
+  EXPECT_EQ(RefusalOf(0, clock_.Next(), Writes(2, 1)), Refusal::kFull);
+  EXPECT_TRUE(Ask(0, CommitKind::kInquire, first).ok()) << "what is durable is told";
+  world_.Pass(2 * GroupWorld::kSecond);
+  const auto beyond = Ask(0, CommitKind::kPrepare, clock_.Next(), Writes(2, 1));
+  EXPECT_TRUE(absl::IsResourceExhausted(beyond.status())) << "its refusal is not durable";
+  for (int again = 0; again < 2; ++again) {
+    const auto of_new_epoch = Ask(0, CommitKind::kInquire, first, {}, 2);
+    EXPECT_TRUE(absl::IsResourceExhausted(of_new_epoch.status())) << of_new_epoch.status();
+  }
+  is_full = false;
+  EXPECT_TRUE(Ask(0, CommitKind::kInquire, first, {}, 2).ok());
+  for (const auto& [id, block] : {std::pair(cut_off, 1), std::pair(last, 2)}) {
+    const auto prepared = Ask(0, CommitKind::kPrepare, id, Writes(block, 1), 2);
+    ASSERT_TRUE(prepared.ok()) << prepared.status();
+    EXPECT_EQ(prepared->message.kind, CommitKind::kPrepared);
+  }
+  is_full = true;
+  world_.Restart(0, 1);
+  ASSERT_TRUE(world_.IsUp(0)) << "it is recovered, and waits for room";
+  EXPECT_EQ(world_[0].log->Counts()->pending, 3u);
+  const auto inquired = Ask(0, CommitKind::kInquire, first, {}, 2);
+  EXPECT_TRUE(absl::IsResourceExhausted(inquired.status())) << inquired.status();
+  is_full = false;
+  EXPECT_TRUE(Ask(0, CommitKind::kInquire, first, {}, 2).ok());
+  world_.Restart(0, 2);
+  EXPECT_EQ(world_[0].log->Counts()->pending, 3u);
+}
+
 }  // namespace
 }  // namespace abacus::objfs

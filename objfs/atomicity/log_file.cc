@@ -89,6 +89,16 @@ absl::StatusOr<std::optional<uint64_t>> LogFile::ServerOf(Disk& disk) {
   return header.server;
 }
 
+absl::Status LogFile::Check(Disk& disk) {
+  const auto file = disk.Open(kLogName);
+  if (absl::IsNotFound(file.status())) return absl::OkStatus();
+  ABACUS_RETURN_IF_ERROR(file.status());
+  ABACUS_ASSIGN_OR_RETURN(const std::string bytes,
+                          ReadAll(**file, kHeaderBytes + 2 * kHalfBytesMax));
+  ABACUS_ASSIGN_OR_RETURN(const Header header, DecodeHeader(bytes));
+  return RecoverLog(header.log, std::string_view(bytes).substr(kHeaderBytes)).status();
+}
+
 absl::StatusOr<std::unique_ptr<LogFile>> LogFile::Open(Disk& disk, uint64_t server,
                                                        uint64_t half_bytes,
                                                        std::string_view first) {
@@ -119,8 +129,7 @@ absl::StatusOr<std::unique_ptr<LogFile>> LogFile::Open(Disk& disk, uint64_t serv
 }
 
 absl::Status LogFile::Write(const LogWrite& write) {
-  ABACUS_RETURN_IF_ERROR(file_->Write(kHeaderBytes + write.offset, write.bytes));
-  return file_->Sync();
+  return file_->Write(kHeaderBytes + write.offset, write.bytes);
 }
 
 }  // namespace abacus::objfs

@@ -42,6 +42,10 @@ class LogFile {
   // Whose log is there; nullopt: there is none. Errors: as Open().
   static absl::StatusOr<std::optional<uint64_t>> ServerOf(Disk& disk);
 
+  // Whether the log of a disk that nobody uses can be opened, where there is one; writes nothing.
+  // Errors: as Open().
+  static absl::Status Check(Disk& disk);
+
   // The name of a store's file that is none of the object store's.
   static const char* Name();
 
@@ -52,8 +56,11 @@ class LogFile {
   const LogOptions& options() const { return options_; }
   // What was found, once.
   RecoveredLog TakeRecovered() { return std::move(recovered_); }
-  // Writes and flushes.
+  // Errors: kResourceExhausted - the disk is full: the same may be written again later, and before
+  // anything else. The disk's others: the log must be opened again.
   absl::Status Write(const LogWrite& write);
+  // What was written is durable then. Errors: the disk's; the log must be opened again.
+  absl::Status Flush() { return file_->Sync(); }
 
  private:
   LogFile(LogOptions options, std::shared_ptr<DiskFile> file)

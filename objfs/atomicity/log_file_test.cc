@@ -53,7 +53,8 @@ std::vector<uint64_t> Count(PowerCutDisk& disk, uint64_t counts) {
       file->options(), [&count] { return absl::StrCat(count); }, &recovered);
   const auto flush = [&] {
     while (const std::optional<LogWrite> write = core.NextWrite()) {
-      const absl::Status written = file->Write(*write);
+      absl::Status written = file->Write(*write);
+      if (written.ok()) written = file->Flush();
       EXPECT_TRUE(written.ok()) << written;
       core.Written(written);
     }

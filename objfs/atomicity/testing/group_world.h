@@ -12,6 +12,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -54,6 +55,8 @@ class GroupWorld {
   CommitOptions commit;
   uint64_t half_bytes = LogFile::kHalfBytesMin;
   uint64_t quota_bytes = UINT64_MAX;  // of stores that are opened from now on
+  // As DiskModel::fault, of the disk of a log that is opened from now on; empty: it has none.
+  std::function<absl::Status(size_t server, std::string_view call)> log_fault;
   // Asked before each message, which are counted from 0; `from` is a client, or kFromServer + i.
   std::function<MessageFate(uint64_t message, uint64_t from)> fate;
   uint64_t epoch = 1;  // of the map, as all but the servers know it
@@ -192,8 +195,15 @@ class GroupWorld {
     host.now_us = [this] { return NowUs(); };
     host.peers = PeersOf(kFromServer + i);
     if (change_host) change_host(i, &host);
+    std::shared_ptr<Disk> disk = server.disk;
+    if (log_fault) {
+      const auto fault = [this, i](std::string_view call, const std::string&) {
+        return log_fault(i, call);
+      };
+      disk = std::make_shared<ModelDisk>(*server.disk, DiskModel{.fault = fault});
+    }
     ABACUS_ASSIGN_OR_RETURN(server.log,
-                            CommitLog::Open(server.disk, server.store, options, std::move(host)));
+                            CommitLog::Open(disk, server.store, options, std::move(host)));
     return absl::OkStatus();
   }
 
