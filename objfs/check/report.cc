@@ -11,9 +11,9 @@ namespace abacus::objfs {
 
 const char* NameOf(FaultKind kind) {
   constexpr std::array<const char*, kFaultKinds> kNames = {
-      "store",   "table",      "inode",   "blocks",  "name",   "unreachable",
-      "parent",  "links",      "entries", "data",    "target", "column",
-      "servers", "superblock", "journal", "replica", "records"};
+      "store",   "table",      "inode",   "blocks",  "name",    "unreachable",
+      "parent",  "links",      "entries", "data",    "target",  "column",
+      "servers", "superblock", "journal", "replica", "records", "log"};
   const auto number = static_cast<size_t>(kind);
   return number < kNames.size() ? kNames[number] : "?";
 }

@@ -31,8 +31,9 @@ enum class FaultKind : uint8_t {
   kJournal,      // of the store
   kReplica,      // the record of what this server's copy is worth
   kRecords,      // of a shard: what it knows of transactions that other shards are in too
+  kLog,          // of groups of writes to columns
 };
-inline constexpr size_t kFaultKinds = 17;
+inline constexpr size_t kFaultKinds = 18;
 // "links": as it stands in JSON.
 const char* NameOf(FaultKind kind);
 // "directory"; `type`: S_IFMT of a mode >> 12.

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "objfs/atomicity/log_file.h"
 #include "objfs/replica/replica_record.h"
 #include "objfs/store/journal.h"
 #include "objfs/store/wrong_bit.h"
@@ -56,6 +57,18 @@ absl::Status LookAtReplica(Disk& disk, const CheckOptions& options, CheckReport*
   return absl::OkStatus();
 }
 
+// Groups that it has and its server has not written are lost with it, and others have them.
+absl::Status LookAtLog(Disk& disk, OtherCopies others, const CheckOptions& options,
+                       CheckReport* report) {
+  const absl::Status log = LogFile::Check(disk);
+  if (!absl::IsDataLoss(log)) return absl::OkStatus();  // opening tells of a version
+  Fault fault{.kind = FaultKind::kLog};
+  fault.text = absl::StrCat(std::string(runtime::ToStd(log.message())), WayOut(others));
+  fault.place = LogFile::Name();
+  Tell(std::move(fault), options, report);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 Fault FaultOf(const StoreFault& found) {
@@ -84,6 +97,7 @@ absl::StatusOr<StoreLook> LookAtStore(Disk& disk, Disk& scratch, OtherCopies oth
                                       const CheckOptions& options, CheckReport* report) {
   StoreLook look{.others = others};
   ABACUS_RETURN_IF_ERROR(LookAtReplica(disk, options, report, &look.others));
+  ABACUS_RETURN_IF_ERROR(LookAtLog(disk, look.others, options, report));
   ABACUS_ASSIGN_OR_RETURN(const StoreScanResult scanned, ScanStore(disk));
   report->cut_off_bytes += scanned.cut_off_bytes;
   for (const StoreFault& found : scanned.faults) {

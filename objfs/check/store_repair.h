@@ -19,12 +19,12 @@ struct StoreLook {
   OtherCopies others = OtherCopies::kNone;
 };
 
-// Looks at what the store on a disk that nobody uses knows of itself (ScanStore), and at the record
-// of what it is worth as a copy; tells the faults. With CheckOptions::repair it makes right what it
-// can. Where others have the same it makes nothing right that would lose what the damaged part had:
-// a store that went back in time would be believed.
-// `scratch`: what can be made right without loss is so there, where `disk` is left as it is.
-// Errors: the disk's.
+// Looks at what the store on a disk that nobody uses knows of itself (ScanStore), at the record of
+// what it is worth as a copy, and at the log of groups beside it; tells the faults. With
+// CheckOptions::repair it makes right what it can. Where others have the same it makes nothing
+// right that would lose what the damaged part had: a store that went back in time would be
+// believed. `scratch`: what can be made right without loss is so there, where `disk` is left as it
+// is. Errors: the disk's.
 absl::StatusOr<StoreLook> LookAtStore(Disk& disk, Disk& scratch, OtherCopies others,
                                       const CheckOptions& options, CheckReport* report);
 

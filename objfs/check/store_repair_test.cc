@@ -20,6 +20,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "objfs/atomicity/log_file.h"
 #include "objfs/fs/testing/file_system_world.h"
 #include "objfs/replica/replica_record.h"
 #include "objfs/store/journal.h"
@@ -359,6 +360,38 @@ TEST(StoreRepairTest, TheRecordOfACopyIsLookedAt) {
   const CheckReport found = CheckStore(disk, true);
   EXPECT_EQ(found.left(), 1u);
   EXPECT_TRUE(absl::StrContains(found.faults[0].text, "move this directory away"));
+}
+
+TEST(StoreRepairTest, TheLogOfGroupsIsLookedAt) {
+  MemoryDisk disk;
+  ASSERT_TRUE(LocalObjectStore::Open(disk, {}).ok());
+  const std::string state = "what is prepared";
+  uint64_t end = 0;
+  {
+    const auto log = LogFile::Open(disk, 3, LogFile::kHalfBytesMin, state);
+    ASSERT_TRUE(log.ok()) << log.status();
+    end = LogFile::kHeaderBytes + kLogHeaderBytes + state.size();
+  }
+  CheckReport whole;
+  ASSERT_TRUE(CheckColumnsOn(disk, {}, &whole).ok());
+  EXPECT_EQ(whole.found, 0u) << LinesOf(whole);
+  const auto file = *disk.Open(LogFile::Name());
+  for (uint64_t at = 0; at < end; ++at) {
+    char byte = 0;
+    ASSERT_EQ(*file->Read(at, std::span(&byte, 1)), 1u);
+    const char rotten = static_cast<char>(byte ^ 8);
+    // Behind what is sealed of the header there is nothing.
+    const bool counts = at < 44 || at >= LogFile::kHeaderBytes;
+    ASSERT_TRUE(file->Write(at, std::string_view(&rotten, 1)).ok());
+    CheckReport found;
+    ASSERT_TRUE(CheckColumnsOn(disk, {.repair = true}, &found).ok());
+    ASSERT_EQ(found.left(), counts ? 1u : 0u) << "byte " << at << ": " << LinesOf(found);
+    if (counts) {
+      EXPECT_EQ(found.faults[0].kind, FaultKind::kLog);
+      EXPECT_TRUE(absl::StrContains(found.faults[0].text, "abacus rebuild"));
+    }
+    ASSERT_TRUE(file->Write(at, std::string_view(&byte, 1)).ok());
+  }
 }
 
 }  // namespace
