@@ -12,6 +12,8 @@
 #include <array>
 #include <cerrno>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <string>
@@ -436,18 +438,41 @@ TEST_F(EndToEndTest, CommandsOnWhatIsNotThereAreRefusedWithReasons) {
   EXPECT_THAT(explain.err, HasSubstr("7.41.3"));
 }
 
-TEST_F(EndToEndTest, WhatIsForVolumesOverSeveralServersSaysSoOfAnotherOne) {
+TEST_F(EndToEndTest, AVolumeAtOneServerIsScrubbedAndToldOfAndNotRebuilt) {
   StartServer();
-  ASSERT_EQ(RunAbacus({"volume", "create", server_->option(), "alone"}).code, 0);
-  for (std::vector<std::string> command :
-       {std::vector<std::string>{"volume", "status"}, std::vector<std::string>{"rebuild"},
-        std::vector<std::string>{"scrub"}}) {
-    command.insert(command.end(), {server_->option(), "alone"});
-    const Outcome outcome = RunAbacus(command);
-    EXPECT_EQ(outcome.code, 2) << command[0];
-    EXPECT_THAT(outcome.err, HasSubstr("'alone' was made without --servers")) << command[0];
-    EXPECT_THAT(outcome.err, HasSubstr("abacus fsck --volume alone")) << command[0];
+  Store("text", Text(1'000'000));
+  const std::string json = folder_.Path("told.json");
+  const Outcome scrubbed = RunAbacus({"scrub", server_->option(), "home", "--json", json});
+  EXPECT_EQ(scrubbed.code, 0) << scrubbed.err;
+  EXPECT_GT(Json::parse(folder_.Read("told.json"))["objects"], 1);
+  const Outcome told = RunAbacus({"volume", "status", server_->option(), "home", "--json", json});
+  EXPECT_EQ(told.code, 0) << told.err;
+  EXPECT_THAT(told.out, HasSubstr("is at one server, as it was made without --servers"));
+  EXPECT_THAT(told.out, HasSubstr("at 1 server alone, and lost with its disk: 1, of "));
+  EXPECT_EQ(Json::parse(folder_.Read("told.json"))["without_columns"]["files"], 1);
+  const Outcome rebuilt = RunAbacus({"rebuild", server_->option(), "home"});
+  EXPECT_EQ(rebuilt.code, 2);
+  EXPECT_THAT(rebuilt.err, HasSubstr("was made without --servers"));
+  EXPECT_THAT(rebuilt.err, HasSubstr("abacus scrub "));
+}
+
+// Damage that nobody read is found.
+TEST_F(EndToEndTest, AScrubFindsWhatRottedOfAVolumeAtOneServer) {
+  StartServer();
+  Store("text", Text(1'000'000));
+  ASSERT_EQ(RunAbacus({"scrub", server_->option(), "home"}).code, 0);
+  std::filesystem::path largest;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_.Path("data"))) {
+    if (entry.path().extension() != ".d") continue;
+    if (largest.empty() || entry.file_size() > std::filesystem::file_size(largest)) {
+      largest = entry.path();
+    }
   }
+  ASSERT_GT(std::filesystem::file_size(largest), 900'000u);
+  std::fstream data(largest, std::ios::in | std::ios::out | std::ios::binary);
+  ASSERT_TRUE(data.seekp(500'000).write("rot", 3).flush());
+  const Outcome scrubbed = RunAbacus({"scrub", server_->option(), "home"});
+  EXPECT_EQ(scrubbed.code, 1) << scrubbed.out << scrubbed.err;
 }
 
 TEST_F(EndToEndTest, TopTellsWhatASearchCostsWhileItRuns) {

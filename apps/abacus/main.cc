@@ -324,17 +324,18 @@ void CommandLine::AddVolumes() {
     return added;
   };
   add_repair(volume, "status",
-             "of a volume over several servers: what answers, and which files are whole",
+             "of a volume: which servers answer, which files are whole, and how many are kept once",
              &volume_status_, RepairOptions::What::kStatus);
   add_repair(&app_, "rebuild", "write anew what servers missed that were away", &rebuild_,
              RepairOptions::What::kRebuild)
       ->add_option("--to", rebuild_.to,
                    "first put this server, empty, in the place of the one that does not answer")
       ->type_name("HOST:PORT");
-  add_repair(&app_, "scrub",
-             "read a volume's names and inodes and all its files over several servers, and repair "
-             "what is damaged",
-             &scrub_, RepairOptions::What::kScrub);
+  add_repair(
+      &app_, "scrub",
+      "read all of a volume, names and inodes too, and repair what is damaged from what it has "
+      "elsewhere",
+      &scrub_, RepairOptions::What::kScrub);
 
   CLI::App* mount = Add(&app_, "mount", "show a volume as a directory of this machine",
                         [this] { return Mount(mount_); });

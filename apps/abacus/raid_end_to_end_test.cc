@@ -67,10 +67,18 @@ TEST_F(RaidEndToEndTest, OneServerMayDieAndThenAnotherWhenTheFirstIsWholeAgain) 
   EXPECT_THAT(stack.out, HasSubstr(kRaidStack));
   EXPECT_THAT(stack.out, HasSubstr("column 2: object"));
   EXPECT_EQ(Status(0)["whole"], 3);
+  EXPECT_EQ(Status(0)["without_columns"]["files"], 0);
+  const std::string plain = Mount("plain", "home", "stack=isolation/storage");
+  ASSERT_NO_FATAL_FAILURE(Put(plain + "/once", RandomText(4, 10'000)));
+  const nlohmann::json once = Status(0)["without_columns"];
+  EXPECT_EQ(once["files"], 1);
+  EXPECT_GE(once["bytes"], 10'000);
+  EXPECT_EQ(once["copies"], 1) << "it is at risk";
   // Any of its servers knows where the volume is.
   const Outcome asked =
       RunAbacus({"volume", "status", "home"}, {.environment = {"ABACUS_SERVER=" + addresses_[2]}});
   EXPECT_EQ(asked.code, 0) << asked.err;
+  EXPECT_THAT(asked.out, HasSubstr("at 1 server alone, and lost with its disk: 1, of "));
 
   Kill(2);
   const auto killed = std::chrono::steady_clock::now();

@@ -1,4 +1,4 @@
-// abacus volume status, rebuild, scrub: volumes whose files are spread over servers.
+// abacus volume status, rebuild, scrub: what volumes have of redundancy, told and made use of.
 
 #include <unistd.h>
 
@@ -69,6 +69,8 @@ struct ServerHealth {
 struct VolumeHealth {
   std::vector<ServerHealth> servers;
   std::vector<FileHealth> files;  // all that have columns
+  uint64_t others = 0;            // that have none,
+  uint64_t other_bytes = 0;       // and what they take of a disk
   size_t Count(FileHealth::State state) const {
     return static_cast<size_t>(
         std::count_if(files.begin(), files.end(),
@@ -172,6 +174,8 @@ absl::StatusOr<VolumeHealth> LookAtFiles(const Ref<objfs::Volume>& volume,
     ABACUS_ASSIGN_OR_RETURN(const objfs::SpreadFiles files,
                             volume->Spread(after, kColumnsListedAtOnce));
     for (const objfs::Node& node : files.files) health.files.push_back(HealthOf(node, health));
+    health.others += files.others;
+    health.other_bytes += files.other_bytes;
     if (files.next == 0) return health;
     after = files.next;
   }
@@ -190,10 +194,13 @@ const char* NameOfState(FileHealth::State state) {
 }
 
 // What the schedule of its first server has found, where that has looked at it; nullopt: not.
+// `first`: its address; empty: it is not known.
 std::optional<ScrubState> ScrubStateOf(runtime::Node& node, const std::string& name,
                                        const std::string& first) {
   std::vector<runtime::Rid> told;
-  if (const auto one = node.LookupAt(first, kScrubsName); one.ok()) told.push_back(*one);
+  if (!first.empty()) {
+    if (const auto one = node.LookupAt(first, kScrubsName); one.ok()) told.push_back(*one);
+  }
   if (const auto all = node.LookupAll(kScrubsName); all.ok()) {
     told.insert(told.end(), all->begin(), all->end());
   }
@@ -238,6 +245,11 @@ void PrintScrubs(const std::optional<ScrubState>& state) {
   }
 }
 
+// How many servers have all of the names and inodes, and of what is kept with them.
+size_t CopiesOfNames(const objfs::MapReport& map) {
+  return std::max<size_t>(map.current.size(), 1);
+}
+
 nlohmann::json HealthJson(const std::string& name, const VolumeHealth& health,
                           const objfs::MapReport& map, const std::optional<ScrubState>& scrub) {
   nlohmann::json servers = nlohmann::json::array(), files = nlohmann::json::array();
@@ -258,17 +270,20 @@ nlohmann::json HealthJson(const std::string& name, const VolumeHealth& health,
                      {"lacking_columns", file.lacking},
                      {"stripes_left", file.stripes}});
   }
-  return {{"volume", name},
-          {"map", nlohmann::json::parse(MapJson(map))},
-          {"servers", servers},
-          {"files", health.files.size()},
-          {"whole", health.Count(FileHealth::State::kWhole)},
-          {"degraded", health.Count(FileHealth::State::kDegraded)},
-          {"unavailable", health.Count(FileHealth::State::kUnavailable)},
-          {"bytes_left", health.BytesLeft()},
-          {"not_whole", files},
-          {"scrub", scrub.has_value() ? nlohmann::json::parse(scrub->Encode(), nullptr, false)
-                                      : nlohmann::json(nullptr)}};
+  return {
+      {"volume", name},
+      {"map", nlohmann::json::parse(MapJson(map))},
+      {"servers", servers},
+      {"files", health.files.size()},
+      {"whole", health.Count(FileHealth::State::kWhole)},
+      {"degraded", health.Count(FileHealth::State::kDegraded)},
+      {"unavailable", health.Count(FileHealth::State::kUnavailable)},
+      {"bytes_left", health.BytesLeft()},
+      {"not_whole", files},
+      {"without_columns",
+       {{"files", health.others}, {"bytes", health.other_bytes}, {"copies", CopiesOfNames(map)}}},
+      {"scrub", scrub.has_value() ? nlohmann::json::parse(scrub->Encode(), nullptr, false)
+                                  : nlohmann::json(nullptr)}};
 }
 
 void PrintHealth(const std::string& name, const VolumeHealth& health, uint64_t primary) {
@@ -323,15 +338,24 @@ void PrintHealth(const std::string& name, const VolumeHealth& health, uint64_t p
   }
 }
 
-// A volume whose files may be spread, or a shard of one, found and looked at.
-struct FoundSpread {
+void PrintWithoutColumns(const VolumeHealth& health, const objfs::MapReport& map) {
+  if (health.others == 0) return;
+  const size_t copies = CopiesOfNames(map);
+  printf("files without columns, kept with the names and inodes at %zu server%s: %llu, of %s\n",
+         copies, copies == 1 ? " alone, and lost with its disk" : "s",
+         static_cast<unsigned long long>(health.others),
+         runtime::FormatBytes(health.other_bytes).c_str());
+}
+
+// A volume, or a shard of one, found.
+struct FoundVolume {
   std::string name;
   Ref<objfs::Volume> volume;
-  std::vector<std::string> servers;
+  std::vector<std::string> servers;  // that files may be spread over; none: it is at one server
 };
 
-absl::StatusOr<FoundSpread> FindSpread(runtime::Node& node, const std::string& name) {
-  FoundSpread found{.name = name, .volume = {}, .servers = {}};
+absl::StatusOr<FoundVolume> FindVolume(runtime::Node& node, const std::string& name) {
+  FoundVolume found{.name = name, .volume = {}, .servers = {}};
   ABACUS_ASSIGN_OR_RETURN(found.volume, VolumeOf(node, name));
   ABACUS_ASSIGN_OR_RETURN(const VolumeSets sets, VolumesOf(node));
   bool is_on_one = false;
@@ -342,16 +366,11 @@ absl::StatusOr<FoundSpread> FindSpread(runtime::Node& node, const std::string& n
     is_on_one = is_on_one || (servers.ok() && servers->empty());
     if (!servers.ok() && !HasNone(servers.status())) silent.Update(servers.status());
   }
-  if (!found.servers.empty()) return found;
-  if (!is_on_one) {
-    ABACUS_RETURN_IF_ERROR(silent);
-    return absl::UnavailableError(
-        absl::StrCat("none of the servers that are known here keeps the list of volume '", name,
-                     "': name one of the volume's, --server HOST:PORT"));
-  }
-  return absl::FailedPreconditionError(absl::StrCat(
-      "volume '", name, "' was made without --servers: status, rebuild and scrub are ",
-      "for volumes over several servers. To check it: abacus fsck --volume ", name, " HOST:PORT"));
+  if (!found.servers.empty() || is_on_one) return found;
+  ABACUS_RETURN_IF_ERROR(silent);
+  return absl::UnavailableError(
+      absl::StrCat("none of the servers that are known here keeps the list of volume '", name,
+                   "': name one of the volume's, --server HOST:PORT"));
 }
 
 using RepairTotals = ScrubTotals;  // a rebuild's `stripes` are those that it rebuilt
@@ -369,7 +388,7 @@ class Courtesy {
     const auto shards = ShardNames(node, volume);
     if (!shards.ok()) return;
     for (const std::string& name : *shards) {
-      const auto found = FindSpread(node, name);
+      const auto found = FindVolume(node, name);
       if (!found.ok()) continue;
       volumes_.push_back(found->volume);
       for (size_t i = 0; i < found->servers.size(); ++i) {
@@ -469,7 +488,7 @@ absl::Status RebuildFile(objfs::FileSystem& files, const FileHealth& file, Court
 }
 
 absl::StatusOr<RepairTotals> Repair(runtime::Node& node, const RepairOptions& options,
-                                    const FoundSpread& found) {
+                                    const FoundVolume& found) {
   ABACUS_ASSIGN_OR_RETURN(const VolumeHealth health, LookAtFiles(found.volume, found.servers));
   // Files are used by way of the whole volume, which is found by its first shard.
   ABACUS_ASSIGN_OR_RETURN(const Ref<objfs::Volume> whole, VolumeOf(node, options.name));
@@ -526,11 +545,25 @@ absl::StatusOr<RepairTotals> Repair(runtime::Node& node, const RepairOptions& op
   return totals;
 }
 
+int TellOnOne(runtime::Node& node, const FoundVolume& found, const std::string& what,
+              nlohmann::json* told) {
+  const auto health = LookAtFiles(found.volume, {});
+  if (!health.ok()) return Fail(health.status());
+  const auto scrub = ScrubStateOf(node, found.name, "");
+  told->update(HealthJson(found.name, *health, objfs::MapReport(), scrub));
+  told->erase("map");
+  printf("%s is at one server, as it was made without --servers\n", what.c_str());
+  PrintWithoutColumns(*health, objfs::MapReport());
+  PrintScrubs(scrub);
+  return kExitOk;
+}
+
 // The map is told even where nobody answers for it. `what`: as people are told of it. `told`: is
 // added to.
 int TellShard(runtime::Node& node, const std::string& name, const std::string& what,
               nlohmann::json* told) {
-  const absl::StatusOr<FoundSpread> found = FindSpread(node, name);
+  const absl::StatusOr<FoundVolume> found = FindVolume(node, name);
+  if (found.ok() && found->servers.empty()) return TellOnOne(node, *found, what, told);
   const auto map = MapOfVolume(node, name);
   if (map.ok()) {
     printf("%s", MapText(what, *map).c_str());
@@ -546,6 +579,7 @@ int TellShard(runtime::Node& node, const std::string& name, const std::string& w
   told->update(HealthJson(name, *health, *map, scrub));
   (*told)["stack"] = *stack;
   PrintHealth(name, *health, map->primary);
+  PrintWithoutColumns(*health, *map);
   if (!stack->empty()) printf("where nobody says another, new files have %s\n", stack->c_str());
   PrintScrubs(scrub);
   const bool files = health->Count(FileHealth::State::kWhole) == health->files.size();
@@ -595,7 +629,7 @@ absl::Status IsOneAlready(const RepairOptions& options) {
 absl::Status CheckIsNew(runtime::Node& node, const RepairOptions& options) {
   ABACUS_ASSIGN_OR_RETURN(const std::vector<std::string> shards, ShardNames(node, options.name));
   for (const std::string& shard : shards) {
-    ABACUS_ASSIGN_OR_RETURN(const FoundSpread found, FindSpread(node, shard));
+    ABACUS_ASSIGN_OR_RETURN(const FoundVolume found, FindVolume(node, shard));
     const auto& servers = found.servers;
     if (std::find(servers.begin(), servers.end(), options.to) == servers.end()) {
       return absl::OkStatus();
@@ -605,7 +639,7 @@ absl::Status CheckIsNew(runtime::Node& node, const RepairOptions& options) {
 }
 
 // The server that does not answer is lost: another one comes into its place, to be rebuilt.
-absl::Status ReplaceLost(runtime::Node& node, const RepairOptions& options, FoundSpread* found) {
+absl::Status ReplaceLost(runtime::Node& node, const RepairOptions& options, FoundVolume* found) {
   ABACUS_ASSIGN_OR_RETURN(const VolumeHealth health, LookAtFiles(found->volume, found->servers));
   bool is_known = false;
   std::vector<std::string> lost;
@@ -666,7 +700,12 @@ nlohmann::json RepairedJson(const RepairOptions& options, const std::string& sha
 // `code`: the worst of all shards. `told`: is added to.
 absl::Status RepairShard(runtime::Node& node, const std::string& shard,
                          const RepairOptions& options, int* code, nlohmann::json* told) {
-  ABACUS_ASSIGN_OR_RETURN(FoundSpread found, FindSpread(node, shard));
+  ABACUS_ASSIGN_OR_RETURN(FoundVolume found, FindVolume(node, shard));
+  if (found.servers.empty() && options.what == RepairOptions::What::kRebuild) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "volume '", shard, "' was made without --servers: nothing of it is at several ",
+        "servers, to be rebuilt from. To check it: abacus scrub ", shard));
+  }
   if (!options.to.empty()) ABACUS_RETURN_IF_ERROR(ReplaceLost(node, options, &found));
   ABACUS_ASSIGN_OR_RETURN(const RepairTotals totals, Repair(node, options, found));
   PrintRepaired(options, totals);

@@ -301,8 +301,7 @@ void ScrubSchedule::Work() {
     const auto all = volumes_->List();
     if (!all.ok()) continue;
     for (const objfs::VolumeSummary& volume : *all) {
-      const auto servers = volumes_->Servers(volume.name);
-      if (servers.ok() && !servers->empty()) LookAt(volume.name);
+      if (volumes_->Servers(volume.name).ok()) LookAt(volume.name);
     }
   }
 }

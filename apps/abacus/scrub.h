@@ -1,8 +1,9 @@
 #ifndef ABACUS_APPS_ABACUS_SCRUB_H_
 #define ABACUS_APPS_ABACUS_SCRUB_H_
 
-// Scrubbing volumes whose files are spread over servers: by hand (`abacus scrub`), and by the
-// schedule of the server that has a volume's inodes.
+// Scrubbing volumes: by hand (`abacus scrub`), and by the schedule of the server that has a
+// volume's inodes. Of one at a single server damage is found, and nothing is there to repair it
+// from.
 
 #include <cstdint>
 #include <functional>

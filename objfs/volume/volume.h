@@ -82,7 +82,10 @@ struct VolumeInfo {
 struct SpreadFiles {
   std::vector<Node> files;
   ObjectId next = 0;
-  ABACUS_FIELDS(files, next)
+  // Of files that were passed and have none: how many have bytes, and how many of the disk's. They
+  // are where the inodes are.
+  uint64_t others = 0, other_bytes = 0;
+  ABACUS_FIELDS(files, next, others, other_bytes)
 };
 
 // The columns of a file, for the client that has been promised to be the only one that writes it.

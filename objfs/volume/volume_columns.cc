@@ -264,7 +264,13 @@ absl::StatusOr<SpreadFiles> Volume::Spread(ObjectId after, uint64_t count_max) {
   if (ids.size() == count_max && !ids.empty()) spread.next = ids.back();
   for (const ObjectId id : ids) {
     auto node = table_->Stat(id);
-    if (node.ok() && node->inode.IsSpread()) spread.files.push_back(*std::move(node));
+    if (!node.ok()) continue;
+    if (node->inode.IsSpread()) {
+      spread.files.push_back(*std::move(node));
+    } else if (node->inode.IsRegular() && node->allocated > 0) {
+      ++spread.others;
+      spread.other_bytes += node->allocated;
+    }
   }
   return spread;
 }
