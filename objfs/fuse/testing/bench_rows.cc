@@ -203,6 +203,38 @@ void RebuildAlone(runtime::BenchReport& report, const BenchPlace& place, LosingF
                          std::min(disk, link) * kMiBPerByte));
 }
 
+using IsRebuilding = std::function<bool()>;
+
+// What `work` returns, which is done while a server's column is rebuilt.
+double BesideRebuild(LosingFile& file, const std::function<double(const IsRebuilding&)>& work) {
+  auto rebuilt = std::async(std::launch::async, [&file] { return file.Rebuild(); });
+  const double both = work([&rebuilt] {
+    return rebuilt.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
+  });
+  file.CheckRebuilt(rebuilt.get());
+  return both;
+}
+
+void ReadsBesideRebuild(runtime::BenchReport& report, const BenchMount& mount, LosingFile& file,
+                        const MountBenchSizes& sizes) {
+  file.Lose(kSpreadServers - 3);
+  const std::string beside = mount.path() + "/read";
+  const uint64_t bytes = sizes.rebuilt_bytes() / 4;
+  testing::SyncedWrite(beside, bytes);
+  const double alone = testing::SequentialRead(beside, bytes);
+  const double both = BesideRebuild(file, [&](const IsRebuilding& is_rebuilding) {
+    double seconds = 0;
+    int reads = 0;
+    do {
+      seconds += static_cast<double>(bytes) / testing::SequentialRead(beside, bytes);
+      ++reads;
+    } while (is_rebuilding());
+    return static_cast<double>(bytes) * reads / seconds;
+  });
+  report.Add(AtLeastHalf("sequential read of 1 MiB beside a rebuild, raid5 4+1", "MiB/s",
+                         both * kMiBPerByte, "no rebuild", alone * kMiBPerByte));
+}
+
 void WritesBesideRebuild(runtime::BenchReport& report, const BenchMount& mount, LosingFile& file,
                          const MountBenchSizes& sizes) {
   file.Lose(kSpreadServers - 2);
@@ -211,17 +243,15 @@ void WritesBesideRebuild(runtime::BenchReport& report, const BenchMount& mount, 
   const uint64_t bytes = sizes.rebuilt_bytes() / 4;
   testing::SyncedWrite(beside, bytes);
   const double alone = testing::SyncedRandomWrites(beside, bytes, sizes.synced_writes());
-  auto rebuilt = std::async(std::launch::async, [&file] { return file.Rebuild(); });
-  const double both = testing::SyncedRandomWritesWhile(beside, bytes, [&rebuilt] {
-    return rebuilt.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
+  const double both = BesideRebuild(file, [&](const IsRebuilding& is_rebuilding) {
+    return testing::SyncedRandomWritesWhile(beside, bytes, is_rebuilding);
   });
-  file.CheckRebuilt(rebuilt.get());
   report.Add(AtLeastHalf("synced write of 4 KiB beside a rebuild, raid5 4+1", "1/s", both,
                          "no rebuild", alone));
 }
 
 void Rebuilds(runtime::BenchReport& report, const BenchPlace& place, const MountBenchSizes& sizes) {
-  const Made mount = testing::BenchSpread(place, kSpreadServers, kSpreadStack, /*spares=*/2);
+  const Made mount = testing::BenchSpread(place, kSpreadServers, kSpreadStack, /*spares=*/3);
   if (!mount.ok()) {
     report.Note(absl::StrCat("no rebuild: ", mount.status().message()));
     return;
@@ -232,6 +262,7 @@ void Rebuilds(runtime::BenchReport& report, const BenchPlace& place, const Mount
   LosingFile file(place, **mount, sizes.rebuilt_bytes());
   RebuildAlone(report, place, file, sizes.rebuilt_bytes() / (kSpreadServers - 1));
   WritesBesideRebuild(report, **mount, file, sizes);
+  ReadsBesideRebuild(report, **mount, file, sizes);
 }
 
 }  // namespace
