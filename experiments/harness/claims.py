@@ -7,6 +7,7 @@ that of summary.py, and a single run has none.
 
 import dataclasses
 import math
+from collections import Counter
 
 from definition import STATICS
 from summary import number, summarize
@@ -150,13 +151,23 @@ def _adaptive(claim, evidence):
 
 
 def _engine(claim, evidence):
-    runs = [(set(evidence.places(record).values()), len(evidence.moves(record)))
+    runs = [(set(evidence.places(record).values()), evidence.moves(record))
             for record in evidence.adaptive()]
-    most = max(moves for _, moves in runs)
+    most = max(len(moves) for _, moves in runs)
     limit = claim.moves_max
     holds = all(ends == {claim.choice} for ends, _ in runs) and (limit is None or most <= limit)
-    return (f"{evidence.engine_choice()}; {'at most ' if len(runs) > 1 else ''}{most} "
-            f"move{'' if most == 1 else 's'} a run"), holds
+    ours = (f"{evidence.engine_choice()}; {'at most ' if len(runs) > 1 else ''}{most} "
+            f"move{'' if most == 1 else 's'} a run")
+    by_object = max(_most_of_one(moves) for _, moves in runs)
+    if claim.once and by_object > 1:
+        return f"{ours}, {by_object} of one object", False
+    return ours, holds
+
+
+def _most_of_one(moves):
+    """Of these moves, the most that one client's object made."""
+    counted = Counter((move["client"], move["object"]) for move in moves)
+    return max(counted.values(), default=0)
 
 
 def _retries(claim, evidence):
@@ -341,7 +352,7 @@ _STATED = {
     "adaptive": lambda claim: (f"adaptive is within {claim.within:.0%} of the better static "
                                "placement", f"within {claim.within:.0%}"),
     "engine": lambda claim: (f"the engine {'stays at' if _stays(claim) else 'chooses'} the "
-                             f"{claim.choice}",
+                             f"{claim.choice}" + (", and each object moves once" if claim.once else ""),
                              f"{'stay at' if _stays(claim) else 'move to'} {claim.choice}"
                              if _stays(claim) or claim.choice == "server" else claim.choice),
     "retries": _retries_stated,

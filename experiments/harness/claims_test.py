@@ -138,6 +138,17 @@ class ClaimsTest(unittest.TestCase):
         self.check(False, made, adaptive(fro), "client; 2 moves")
         self.check(True, claim("engine", choice="client"), adaptive(fro))
 
+    def test_engine_that_goes_to_and_fro_has_not_chosen_once(self):
+        moves = [move(1, "server"), move(2, "client"), move(3, "server")]
+        made = record(9, migrations=moves, final_placement=AT_SERVER)
+        self.check(True, claim("engine", choice="server"), adaptive(made))
+        self.check(False, claim("engine", choice="server", once=True), adaptive(made),
+                   "server; 3 moves a run, 3 of one object")
+        two = record(9, migrations=[move(1, "server"), {**move(2, "server"), "client": "lan2"}],
+                     final_placement=AT_SERVER)
+        self.check(True, claim("engine", choice="server", once=True), adaptive(two),
+                   "server; 2 moves a run")
+
     def test_engine_is_judged_by_the_class_that_counts(self):
         mixed = record(9, final_placement={**AT_SERVER, "lan1/objfs.CacheLayer": "client"})
         self.check(True, claim("engine", choice="server"), adaptive(mixed))

@@ -29,6 +29,9 @@ TESTBED = "experiment"
 # longest one so far, end later, and busy machines run fewer rows. Measuring it again, where a claim
 # does not hold, comes on top: five minutes in all.
 CI_TIME_S = 240
+# A testbed is measured again when a row has ended and so long has gone by; a machine that others have
+# come to meanwhile is off then. CI's runs are over before, and it has rules of its own.
+MEASURE_AGAIN_S = 900
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,6 +165,8 @@ class Runner:
         self.failures, self.skipped = [], []
         self._took_s = {}
         self._measured = set()  # topologies, by this command, and good
+        self._measured_at = 0   # the last one, on the monotonic clock
+        self._since = []        # the jobs that were done since
         self._machines = {}     # by the path of a profile
         self._begun = time.monotonic()
         self._against = None
@@ -241,19 +246,23 @@ class Runner:
         for path in paths:
             with_it = [job for job in here if self._profile_path(job) == path]
             here = [job for job in here if job not in with_it]
-            self._run_with(path, testbed, key, with_it, here + later, drivers, progress, off)
+            if off and not self.options.despite_testbed:  # it was good, and is so no more
+                self._refuse(with_it, f"the testbed is off now: {'; '.join(off)}")
+                progress.total -= len(with_it)
+                continue
+            off = self._run_with(path, testbed, key, with_it, here + later, drivers, progress, off)
 
     def _profile_path(self, job):
         return self.profiles[job.experiment.name].path
 
     def _run_with(self, profile_path, testbed, key, here, later, drivers, progress, off):
-        """The jobs of one testbed and one profile."""
+        """The jobs of one testbed and one profile; what of the testbed was off in the end."""
         try:
             made = self.world.lab(testbed, profile_path, key[2])
         except Exception as error:  # of the lab, which is somebody else's code
             self._refuse(here, f"{type(error).__name__}: {error}", excused=False)
             progress.total -= len(here)
-            return
+            return off
         with made as lab:
             for i, job in enumerate(here):
                 if self._ci_time_is_over():
@@ -268,10 +277,36 @@ class Runner:
                     progress.clear()
                     raise
                 progress.end(outcome)
+                self._since.append(job)
+                left = here[i + 1:]
+                if self._is_to_be_measured(job, left):
+                    off = self._check_again(testbed, key, profile_path, left)
+                    if off:
+                        progress.total -= len(left)
+                        break
                 if self.options.ci and len(self.failures) > failed:
                     self._excuse(testbed, key, profile_path)
                 if self.options.ci and all(job.row is not later.row for later in here[i + 1:]):
                     self._doubt(job, testbed, key, profile_path)
+        return off
+
+    def _is_to_be_measured(self, job, left):
+        """Whether the testbed is, now that `job` is done and `left` are not."""
+        return not self.options.ci and not self.options.despite_testbed and \
+            all(job.row is not later.row for later in left) and \
+            time.monotonic() - self._measured_at > MEASURE_AGAIN_S
+
+    def _check_again(self, testbed, key, profile_path, left):
+        """What is off by now; then the records since it was good are taken back, and `left` refused."""
+        since = self._since
+        self._measured.clear()
+        off = self._check(testbed, key, profile_path)
+        if off:
+            for job in since:
+                self.store.path(job.row, job.placement, job.run).unlink(missing_ok=True)
+            self._refuse(since + left, f"the testbed is off now: {'; '.join(off)}; what was run since "
+                         "it was measured before does not count, and is run again by the same command")
+        return off
 
     def _ci_time_is_over(self):
         longest_s = max(self._took_s.values(), default=0)
@@ -346,12 +381,13 @@ class Runner:
         shares_of = list(shares) if shares and topology in self._measured else None
         self.say(f"testbed {topology}{', ' + str(shares) if shares else ''}: measuring "
                  + (f"the shares of {', '.join(shares_of)}, as the rest was" if shares_of
-                    else "it (45 s)"))
+                    else "it (55 s)"))
         rows = [*testbed.check(report=lambda line: None, shares_of=shares_of),
                 *self.world.null_call(testbed, profile_path, machine)]
         used = [*self.world.used(testbed),
                 f"nodes have {machine:.3g} times the share of a core that the topology says, as a "
                 "null call takes so many times the CPU time of the model here"]
+        self._measured_at, self._since = time.monotonic(), []
         result = manifest.checked(self.commit, topology, shares, used, rows)
         path = self.options.results / "testbed.json"
         kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []

@@ -279,6 +279,24 @@ class RunnerTest(unittest.TestCase):
         self.assertIn("of a testbed that was off", said)
         self.assertEqual(len(world.runs), 3)
 
+    def test_a_testbed_that_is_off_after_a_while_takes_back_what_was_run_since(self):
+        def answer(row, *others):
+            world.measured = 20.0 if len(world.runs) > 3 else 10.0
+            return server_wins(row, *others)
+        world = FakeWorld(answer, measured=10.0)
+        make_experiment(self.root)
+        make_experiment(self.root, name="other")
+        with mock.patch("runner.MEASURE_AGAIN_S", 0):
+            code, said, _ = self.experiment("small", "other", "--runs", "1", world=world)
+        self.assertEqual(code, FAILED)
+        self.assertEqual((len(world.runs), len(world.checked)), (6, 3))
+        self.assertIn("small/one: the testbed is off now: lan1", said)
+        self.assertIn("is run again by the same command", said)
+        self.assertNotIn("other/one: the testbed", said)
+        again = FakeWorld(server_wins)
+        self.assertEqual(self.experiment("small", "other", "--runs", "1", world=again)[0], OK)
+        self.assertEqual(len(again.runs), 3, "of the row that was taken back")
+
     def test_a_testbed_that_cannot_be_built_is_told_for_every_row(self):
         class Bare(FakeWorld):
             def testbed(self, topology, shares, machine):

@@ -233,7 +233,7 @@ class Testbed:
             machine.join_cgroup(folders[0])
 
     def check(self, report=print, shares_of=None):
-        """Measures what was built: [check.Row]. Takes 45 s; wants an idle testbed.
+        """Measures what was built: [check.Row]. Takes 55 s; wants an idle testbed.
 
         `shares_of`: only these nodes' shares of a core, in 10 s.
         """
