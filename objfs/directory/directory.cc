@@ -69,14 +69,13 @@ void Directory::KeepCommitted(const Part& part, const Outcome& outcome, const Ke
   };
   runtime::MutexLock lock(mutex_);
   is_one_read_set_ = outcome.whole_read_sets;
-  const Kept& now = kept_;
-  const auto is_newer_kept = [&](std::optional<uint32_t> number) {
-    return std::any_of(now.begin(), now.end(), [&](const auto& kept) {
-      return kept.second.version > outcome.version && kept.first == number.value_or(kept.first);
+  const auto has_newer = [&](const Kept& kept, std::optional<uint32_t> number) {
+    return std::any_of(kept.begin(), kept.end(), [&](const auto& one) {
+      return one.second.version > outcome.version && one.first == number.value_or(one.first);
     });
   };
   const bool has_all = outcome.whole_read_sets && calm_ >= kCalmCommits && !part.reads.empty() &&
-                       !part.writes.empty() && !is_newer_kept(std::nullopt);
+                       !part.writes.empty() && !has_newer(kept_, std::nullopt);
   for (const auto& [number, block] : has_all ? others : Kept()) {
     const bool is_written = std::any_of(
         part.writes.begin(), part.writes.end(),
@@ -87,7 +86,8 @@ void Directory::KeepCommitted(const Part& part, const Outcome& outcome, const Ke
     }
   }
   for (const RangeWrite& write : part.writes) {
-    if (!is_newer_kept(number_of(write))) Keep(number_of(write), {write.bytes, outcome.version});
+    if (has_newer(kept_, number_of(write))) continue;
+    Keep(number_of(write), {write.bytes, outcome.version});
   }
 }
 
