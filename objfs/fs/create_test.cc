@@ -72,7 +72,8 @@ TEST_F(CreateTest, WhoMakesAFileHasItOpenWhateverItsMode) {
   EXPECT_TRUE(runtime::testing::Eventually([&] { return Objects() == before - 2; })) << Objects();
 }
 
-TEST_F(CreateTest, ANewFileIsAskedForInTwoMessages) {
+// A name is not looked up before it is made.
+TEST_F(CreateTest, ANewFileIsAskedForInOneMessage) {
   const auto a = world_.Client(1);
   constexpr uint64_t kFiles = 200;
   const uint64_t before = FramesSent(1);
@@ -83,11 +84,47 @@ TEST_F(CreateTest, ANewFileIsAskedForInTwoMessages) {
     ASSERT_EQ(a->Stat(made->node.id)->inode.mode, kFile);
     ASSERT_EQ(a->Open(kAdmin, made->node.id, O_RDONLY).status(), absl::OkStatus());
   }
-  // Whether the name is free, and the file with its name; now and then identifiers, and signs of
-  // life.
+  // The file with its name; now and then identifiers, and signs of life.
   const uint64_t sent = FramesSent(1) - before;
   std::cout << sent << " frames for " << kFiles << " new files\n";
-  EXPECT_LT(sent, kFiles * 5 / 2);
+  EXPECT_LT(sent, kFiles * 3 / 2);
+}
+
+// To each client that has no idea of what there is.
+TEST_F(CreateTest, ANameThatIsThereIsToldByTheCommit) {
+  Caller user;
+  user.uid = user.gid = 7;
+  const auto a = world_.Client(1);
+  const auto there = a->Create(kAdmin, a->root(), "f", kFile, O_RDWR, "");
+  ASSERT_TRUE(there.ok()) << there.status();
+  ASSERT_TRUE(a->Make(kAdmin, a->root(), "d", S_IFDIR | 0755, 0, "").ok());
+  const uint64_t objects = Objects();
+  const auto expect = [](FsError error, const absl::Status& status) {
+    EXPECT_EQ(FsErrorOf(status), error) << status;
+  };
+  for (const char* name : {"f", "d"}) {
+    SCOPED_TRACE(name);
+    const auto make = [&](const Caller& caller, uint32_t mode) {
+      const auto b = world_.Client(2);
+      expect(FsError::kExists, b->Make(caller, b->root(), name, mode, 0, "").status());
+    };
+    make(kAdmin, S_IFDIR | 0755);
+    make(kAdmin, kFile);
+    make(kAdmin, S_IFLNK | 0777);
+    // Also to who could not make it; but only what is there.
+    make(user, kFile);
+    const auto b = world_.Client(2);
+    expect(FsError::kExists, b->Create(kAdmin, b->root(), name, kFile, O_RDWR, "").status());
+    expect(FsError::kAccess, b->Make(user, b->root(), "none", kFile, 0, "").status());
+  }
+  EXPECT_EQ(Objects(), objects);
+  EXPECT_TRUE(a->Release(there->handle).ok());
+  // A directory that is gone has no new names, whatever is known of it.
+  const auto b = world_.Client(2);
+  const ObjectId d = b->Lookup(kAdmin, b->root(), "d")->id;
+  ASSERT_TRUE(a->RemoveDirectory(kAdmin, a->root(), "d").ok());
+  expect(FsError::kNoEntry, b->Make(kAdmin, d, "x", kFile, 0, "").status());
+  EXPECT_EQ(Objects(), objects - 1);
 }
 
 // As a mount asks for it, whose kernel looks at a file before it removes it.

@@ -341,11 +341,15 @@ class FileSystemImpl final : public FileSystem {
   // That of the directory, where it is open already.
   std::shared_ptr<LazyFrontEnd> FrontEndOf(ObjectId directory);
   absl::StatusOr<Node> DirectoryNode(ObjectId id);
-  // With `opens` the directory object is there afterwards; without `looks` the entry's node is
-  // none.
+  enum class Finding {
+    kEntryAndNode,
+    kEntry,        // its node stays none
+    kWhatIsKnown,  // as the first, but nobody is asked for the entry: none where it is not known
+  };
+  // With `opens` the directory object is there afterwards.
   absl::StatusOr<Named> Find(const Caller& caller, ObjectId directory, const std::string& name,
-                             bool opens = true, bool looks = true);
-  absl::StatusOr<std::optional<Entry>> EntryFor(Named& named);
+                             bool opens = true, Finding finding = Finding::kEntryAndNode);
+  absl::StatusOr<std::optional<Entry>> EntryFor(Named& named, bool asks);
   absl::StatusOr<std::vector<ListedEntry>> EntriesOf(ObjectId directory, uint64_t after,
                                                      uint32_t max);
   // What a rename rests on, beside names and inodes: that nobody has changed which directories are

@@ -134,13 +134,14 @@ absl::StatusOr<Node> FileSystemImpl::DirectoryNode(ObjectId id) {
 
 // What is kept of names is under the promise for the directory's inode: so that one has to be there
 // before the directory object is asked.
-absl::StatusOr<std::optional<Entry>> FileSystemImpl::EntryFor(Named& named) {
+absl::StatusOr<std::optional<Entry>> FileSystemImpl::EntryFor(Named& named, bool asks) {
   const ObjectId id = named.parent.id;
   const bool leased = IsLeased();
   const std::optional<uint64_t> seen = known_.SeenNames(id);
   if (leased && seen.has_value()) {
     if (auto known = known_.FindName(id, named.name)) return *std::move(known);
   }
+  if (!asks) return std::nullopt;
   if (named.directory == nullptr) {
     ABACUS_ASSIGN_OR_RETURN(named.directory, DirectoryOf(id));
   }
@@ -164,7 +165,7 @@ absl::StatusOr<std::vector<ListedEntry>> FileSystemImpl::EntriesOf(ObjectId dire
 
 absl::StatusOr<FileSystemImpl::Named> FileSystemImpl::Find(const Caller& caller, ObjectId directory,
                                                            const std::string& name, bool opens,
-                                                           bool looks) {
+                                                           Finding finding) {
   Named named{.directory = nullptr, .parent = {}, .name = name, .entry = {}, .node = {}};
   ABACUS_ASSIGN_OR_RETURN(named.parent, DirectoryNode(directory));
   ABACUS_RETURN_IF_ERROR(MayAccess(caller, named.parent.inode, X_OK));
@@ -172,8 +173,9 @@ absl::StatusOr<FileSystemImpl::Named> FileSystemImpl::Find(const Caller& caller,
   if (opens) {
     ABACUS_ASSIGN_OR_RETURN(named.directory, DirectoryOf(directory));
   }
-  ABACUS_ASSIGN_OR_RETURN(named.entry, EntryFor(named));
-  if (!named.entry.has_value() || !looks) return named;
+  const bool asks = finding != Finding::kWhatIsKnown;
+  ABACUS_ASSIGN_OR_RETURN(named.entry, EntryFor(named, asks));
+  if (!named.entry.has_value() || finding == Finding::kEntry) return named;
   ABACUS_ASSIGN_OR_RETURN(std::vector<Node> nodes, NodesOf(std::vector<ObjectId>{named.entry->id}));
   // An entry whose object is gone is of a removal that is under way, or was cut off by a crash.
   if (nodes[0].id != 0) named.node = std::move(nodes[0]);
@@ -379,12 +381,21 @@ absl::StatusOr<FileSystemImpl::MadeFile> FileSystemImpl::MakeNamed(
     uint64_t device, const std::string& contents, const std::string& stack, bool opens) {
   const FrontEndWork work(FrontEndOf(directory));
   for (int i = 0; i < kTriesMax; ++i) {
-    ABACUS_ASSIGN_OR_RETURN(const Named named, Find(caller, directory, name));
+    // That there is no such name the commit finds out, without a message more; where it does not go
+    // through, the name is looked up. A directory may be of a shard that is not to be had: whether
+    // there is one already is told without that shard.
+    const bool rests_on_commit = i == 0 && (siblings_ == nullptr || !S_ISDIR(mode));
+    ABACUS_ASSIGN_OR_RETURN(const Named named,
+                            Find(caller, directory, name, /*opens=*/true,
+                                 rests_on_commit ? Finding::kWhatIsKnown : Finding::kEntryAndNode));
     if (named.entry.has_value() && named.node.id != 0) {
       return FsStatus(FsError::kExists, absl::StrCat("there is a '", name, "'"));
     }
     if (named.parent.inode.links == 0) return NoEntry(name);
-    ABACUS_RETURN_IF_ERROR(MayAccess(caller, named.parent.inode, W_OK | X_OK));
+    const absl::Status may = MayAccess(caller, named.parent.inode, W_OK | X_OK);
+    // To who may not make it, too, a name that is there is there.
+    if (!may.ok() && rests_on_commit) continue;
+    ABACUS_RETURN_IF_ERROR(may);
     Creation creation{.inode = NewInode(caller, named.parent.inode, mode, device),
                       .contents = contents,
                       .opens = opens};
@@ -488,7 +499,9 @@ absl::Status FileSystemImpl::Remove(const Caller& caller, ObjectId directory,
 absl::StatusOr<bool> FileSystemImpl::TryRemove(const Caller& caller, ObjectId directory,
                                                const std::string& name, bool is_directory,
                                                bool looks) {
-  ABACUS_ASSIGN_OR_RETURN(const Named named, Find(caller, directory, name, /*opens=*/true, looks));
+  ABACUS_ASSIGN_OR_RETURN(const Named named,
+                          Find(caller, directory, name, /*opens=*/true,
+                               looks ? Finding::kEntryAndNode : Finding::kEntry));
   if (!named.entry.has_value()) return NoEntry(name);
   if (looks && named.node.id == 0) {  // its object is gone already
     const bool was_directory = S_ISDIR(named.entry->type);
