@@ -545,15 +545,23 @@ absl::StatusOr<RepairTotals> Repair(runtime::Node& node, const RepairOptions& op
   return totals;
 }
 
+void PrintStack(const std::string& stack) {
+  if (!stack.empty()) printf("where nobody says another, new files have %s\n", stack.c_str());
+}
+
 int TellOnOne(runtime::Node& node, const FoundVolume& found, const std::string& what,
               nlohmann::json* told) {
   const auto health = LookAtFiles(found.volume, {});
   if (!health.ok()) return Fail(health.status());
+  const auto stack = found.volume->OwnFileStack();
+  if (!stack.ok()) return Fail(stack.status());
   const auto scrub = ScrubStateOf(node, found.name, "");
   told->update(HealthJson(found.name, *health, objfs::MapReport(), scrub));
   told->erase("map");
+  (*told)["stack"] = *stack;
   printf("%s is at one server, as it was made without --servers\n", what.c_str());
   PrintWithoutColumns(*health, objfs::MapReport());
+  PrintStack(*stack);
   PrintScrubs(scrub);
   return kExitOk;
 }
@@ -580,7 +588,7 @@ int TellShard(runtime::Node& node, const std::string& name, const std::string& w
   (*told)["stack"] = *stack;
   PrintHealth(name, *health, map->primary);
   PrintWithoutColumns(*health, *map);
-  if (!stack->empty()) printf("where nobody says another, new files have %s\n", stack->c_str());
+  PrintStack(*stack);
   PrintScrubs(scrub);
   const bool files = health->Count(FileHealth::State::kWhole) == health->files.size();
   return files && IsMapWhole(*map) ? kExitOk : kExitNo;
@@ -703,8 +711,8 @@ absl::Status RepairShard(runtime::Node& node, const std::string& shard,
   ABACUS_ASSIGN_OR_RETURN(FoundVolume found, FindVolume(node, shard));
   if (found.servers.empty() && options.what == RepairOptions::What::kRebuild) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "volume '", shard, "' was made without --servers: nothing of it is at several ",
-        "servers, to be rebuilt from. To check it: abacus scrub ", shard));
+        "volume '", options.name, "' was made without --servers: nothing of it is at several ",
+        "servers, to be rebuilt from. To check it: abacus scrub ", options.name));
   }
   if (!options.to.empty()) ABACUS_RETURN_IF_ERROR(ReplaceLost(node, options, &found));
   ABACUS_ASSIGN_OR_RETURN(const RepairTotals totals, Repair(node, options, found));
