@@ -15,6 +15,8 @@ from summary import number, summarize
 CI_KINDS = ("direction", "engine")  # CI's machine is not one to measure on
 CI_SPEEDUP = 2.0                    # rows whose static placements lie this far apart in the paper
 CI_CLEAR = 1.5                      # ours lie this far apart, or CI says nothing of them
+# Nodes of one row's runs have shares that differ by no more, or their times do not compare.
+SHARES_APART_MAX = 1.1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +66,11 @@ def _claims(experiment, row, evidence, options):
         return (), f"no claim: CI has not run it at {', '.join(missing)}"
     if options.user_space:
         return (), f"no claim: {options.emulation}"
+    factors = _factors(evidence.records)
+    if factors and factors[-1] > factors[0] * SHARES_APART_MAX:
+        return (), (f"no claim: its runs are of nodes with {number(factors[0])} to "
+                    f"{number(factors[-1])} times their shares, which do not compare; remove "
+                    f"{options.results / 'raw' / row.path} and run it again")
     wanted = [claim for claim in row.claims if not options.ci or claim.kind in CI_KINDS]
     if options.ci and evidence.speedup() < CI_CLEAR:
         return (), (f"no claim: the static placements are {evidence.speedup():.2f} x apart, and less "
@@ -89,6 +96,11 @@ def _claims(experiment, row, evidence, options):
     return tuple(outcomes), ""
 
 
+def _factors(records):
+    """How many times their shares nodes had, in the {placement: records}: each once, rising."""
+    return sorted({record.get("machine", 1) for of in records.values() for record in of})
+
+
 def _simulated(records):
     """What the simulator said of each client, beside the mean of the records; "" where of none."""
     told = next((record["simulated"] for record in records if "simulated" in record), {})
@@ -111,7 +123,7 @@ def _notes(records, options):
               for source in sorted({record["source"] for record in every} - {"ebpf"})]
     notes += [f"degraded: {text}" for text in
               sorted({str(text) for record in every for text in record["degraded"]})]
-    factors = sorted({record.get("machine", 1) for record in every})
+    factors = _factors(records)
     if factors != [1]:
         notes.append("nodes had " + " to ".join(f"{number(of)}" for of in
                                                dict.fromkeys((factors[0], factors[-1]))) +

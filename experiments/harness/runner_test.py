@@ -637,6 +637,26 @@ class RunnerTest(unittest.TestCase):
         self.assertIn("nodes have 1.75 times the share of a core", check["used"][-1])
         self.assertIn("CPU time of a null call at a side", [row["what"] for row in check["rows"]])
 
+    def test_runs_of_nodes_with_other_shares_claim_nothing_together(self):
+        class Slow(FakeWorld):
+            factor = 1.0
+
+            def machine(self, _):
+                return self.factor
+
+        make_experiment(self.root, "small", claims=SHOWN)
+        slow = Slow(server_wins)
+        for factor, is_claimed in ((1.0, True), (1.09, True), (2.1, False)):
+            slow.factor = factor
+            code, said, _ = self.experiment("small", "--runs", "1", world=slow)
+            self.assertEqual(code, OK)
+            self.assertEqual("do not compare" not in said, is_claimed, said)
+            row, = self.in_results()["experiments"]
+            self.assertEqual(bool(row["claims"]), is_claimed)
+            # What is missing is run on the machine as it is then.
+            (self.results / "raw" / "small" / "one" / "server" / "1.json").unlink()
+        self.assertIn(f"remove {self.results / 'raw' / 'small' / 'one'} and run it again", said)
+
     def test_topologies_and_profiles_follow_each_other_in_one_command(self):
         make_experiment(self.root, "zz_today",
                         extra='topology = "modern"\nprofile = "modern"\nbeyond = true')
