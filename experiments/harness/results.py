@@ -66,11 +66,6 @@ def _claims(experiment, row, evidence, options):
         return (), f"no claim: CI has not run it at {', '.join(missing)}"
     if options.user_space:
         return (), f"no claim: {options.emulation}"
-    factors = _factors(evidence.records)
-    if factors and factors[-1] > factors[0] * SHARES_APART_MAX:
-        return (), (f"no claim: its runs are of nodes with {number(factors[0])} to "
-                    f"{number(factors[-1])} times their shares, which do not compare; remove "
-                    f"{options.results / 'raw' / row.path} and run it again")
     wanted = [claim for claim in row.claims if not options.ci or claim.kind in CI_KINDS]
     if options.ci and evidence.speedup() < CI_CLEAR:
         return (), (f"no claim: the static placements are {evidence.speedup():.2f} x apart, and less "
@@ -78,6 +73,13 @@ def _claims(experiment, row, evidence, options):
     if not wanted:
         bare = not row.claims and not row.grid
         return (), "nothing is stated to hold this row to" if bare else ""
+    factors = _factors(evidence.records)
+    if factors[-1] > factors[0] * SHARES_APART_MAX:
+        rows = dict.fromkeys((row.statics_of or row.name, row.name))
+        return (), (f"no claim: its runs are of nodes with {number(factors[0])} to "
+                    f"{number(factors[-1])} times their shares, which do not compare; remove "
+                    + " and ".join(str(options.results / "raw" / experiment.name / name)
+                                   for name in rows) + " and run them again")
     if options.profile not in ("", experiment.profile):
         return (), f"the profile {options.profile} is shown without claims"
     if options.quick and evidence.short():

@@ -655,7 +655,7 @@ class RunnerTest(unittest.TestCase):
             self.assertEqual(bool(row["claims"]), is_claimed)
             # What is missing is run on the machine as it is then.
             (self.results / "raw" / "small" / "one" / "server" / "1.json").unlink()
-        self.assertIn(f"remove {self.results / 'raw' / 'small' / 'one'} and run it again", said)
+        self.assertIn(f"remove {self.results / 'raw' / 'small' / 'one'} and run them again", said)
 
     def test_topologies_and_profiles_follow_each_other_in_one_command(self):
         make_experiment(self.root, "zz_today",

@@ -69,13 +69,14 @@ void Directory::KeepCommitted(const Part& part, const Outcome& outcome, const Ke
   };
   runtime::MutexLock lock(mutex_);
   is_one_read_set_ = outcome.whole_read_sets;
+  if (calm_ < kCalmCommits) return;  // soon others will have changed them
   const auto has_newer = [&](const Kept& kept, std::optional<uint32_t> number) {
     return std::any_of(kept.begin(), kept.end(), [&](const auto& one) {
       return one.second.version > outcome.version && one.first == number.value_or(one.first);
     });
   };
-  const bool has_all = outcome.whole_read_sets && calm_ >= kCalmCommits && !part.reads.empty() &&
-                       !part.writes.empty() && !has_newer(kept_, std::nullopt);
+  const bool has_all = outcome.whole_read_sets && !part.reads.empty() && !part.writes.empty() &&
+                       !has_newer(kept_, std::nullopt);
   for (const auto& [number, block] : has_all ? others : Kept()) {
     const bool is_written = std::any_of(
         part.writes.begin(), part.writes.end(),

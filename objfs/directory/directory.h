@@ -37,11 +37,11 @@ namespace abacus::objfs {
 //    that splits the leaf, on the path to it as well. So changes of unlike names seldom meet.
 // 3. Objects of one directory that are on one node take turns to commit (DirectoryTurns), so that
 //    none of them tries again because of another one there.
-// A commit plans with the blocks that the last lookup read, or the last commit wrote, where it is
-// alone on its node: a client that nobody meets reads them once. Where a directory is one readSet
-// (Volume::Options::whole_read_sets) it plans with all blocks that were read or written since its
-// commits were refused last, up to kWholeKeptMax. What was changed since is found when it is
-// validated.
+// A commit plans with the blocks that were read since the last one, or that the last one wrote,
+// where it is alone on its node: a client that nobody meets reads them once. Where a directory is
+// one readSet (Volume::Options::whole_read_sets) it plans with all blocks that were read or written
+// since its commits were refused last, up to kWholeKeptMax. What was changed since is found when it
+// is validated; while commits are refused now and then, what they wrote is not kept.
 // Names: 1 to 255 bytes without '/' and NUL, not "." and "..".
 // Errors: kInvalidArgument - a name. kDataLoss - the directory's blocks are wrong. kAborted, with
 //         IsChanged() - a name's entry is not what the change says it was before: look again.
@@ -87,9 +87,9 @@ class Directory final : public runtime::MobileObject, private BlockSource {
  private:
   // Blocks that were read last: enough for a leaf and what led there.
   static constexpr size_t kKeptMax = 2;
-  // Of a directory that is one readSet, 256 KiB, once so many commits in a row were not refused: of
-  // a directory that others change too each kept block is old.
-  static constexpr size_t kWholeKeptMax = 32;
+  static constexpr size_t kWholeKeptMax = 32;  // of a directory that is one readSet: 256 KiB
+  // So many in a row have to go through before what commits wrote is kept: of a directory that
+  // others change too, it is old by the next one.
   static constexpr int kCalmCommits = 8;
   using Kept = std::vector<std::pair<uint32_t, BlockRead>>;
   // Each block of `kept` once, then what is below.
@@ -116,7 +116,7 @@ class Directory final : public runtime::MobileObject, private BlockSource {
   runtime::Mutex mutex_;
   Kept kept_ ABSL_GUARDED_BY(mutex_);                     // the newest last
   bool is_one_read_set_ ABSL_GUARDED_BY(mutex_) = false;  // as the last commit told; of one version
-  int calm_ ABSL_GUARDED_BY(mutex_) = 0;                  // commits since one was refused
+  int calm_ ABSL_GUARDED_BY(mutex_) = kCalmCommits;       // of them; as if none had been refused
 };
 
 // The object manager of a node's directory objects.

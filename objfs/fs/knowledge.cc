@@ -214,9 +214,10 @@ void Knowledge::Change::Became(const Node& node, const std::vector<EntryChange>&
   Known& known = *found->second;
   known.node = node;
   known.current = true;
+  knowledge_.known_.splice(knowledge_.known_.begin(), knowledge_.known_, found->second);
+  knowledge_.MakeRoom(&known, entries.size());
   for (const EntryChange& entry : entries) {
-    const auto name = known.names.find(entry.name);
-    if (name != known.names.end()) name->second = entry.after;
+    if (known.names.insert_or_assign(entry.name, entry.after).second) ++knowledge_.names_;
   }
   knowledge_.names_ -= known.listed;
   known.listings.clear();

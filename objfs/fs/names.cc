@@ -412,8 +412,12 @@ absl::StatusOr<FileSystemImpl::MadeFile> FileSystemImpl::MakeNamed(
     ABACUS_RETURN_IF_ERROR(Holding({shard}, [&](const Joinings& joinings) {
       made = TryMake(named, creation, shard, *joinings.at(shard));
     }));
-    if (!made.ok()) return made.status();
-    if (made->has_value()) return **std::move(made);
+    if (made.ok() && made->has_value()) return **std::move(made);
+    if (made.ok()) continue;
+    // Whatever it may be that is refused, a name that is there is what counts.
+    const bool is_certain =
+        !runtime::IsOutcomeUnknown(made.status()) && !SiblingTroubleOf(made.status()).has_value();
+    if (!rests_on_commit || !is_certain) return made.status();
   }
   return WouldBlock("others change the same directory");
 }
