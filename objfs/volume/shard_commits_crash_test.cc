@@ -17,6 +17,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "objfs/atomicity/testing/mutations.h"
 #include "objfs/volume/testing/shard_commits_world.h"
 #include "runtime/base/status.h"
 #include "runtime/testing/cluster.h"
@@ -25,9 +26,11 @@
 namespace abacus::objfs {
 namespace {
 
+using testing::ExpectCaught;
 using testing::Fate;
 using testing::kBadFates;
 using testing::kWorldShards;
+using testing::Mutation;
 using testing::ShardCommitsWorld;
 
 // A transaction: how many entries each of its shards gets, and what became of it.
@@ -78,51 +81,21 @@ class Work {
     now.told = outcome.ok() && outcome->state == CommitState::kCommitted;
   }
 
-  // REQUIRES: all are up, and nothing is under way.
-  void Judge() {
-    std::map<uint32_t, int64_t> entries;
-    for (size_t i = 0; i < groups_.size(); ++i) {
-      const Group& group = groups_[i];
-      SCOPED_TRACE(absl::StrCat("group ", i));
-      size_t there = 0;
-      for (const auto& [shard, count] : group.entries) {
-        const std::string mark = world_.MarkAt(shard, i);
-        ASSERT_TRUE(mark.empty() || mark == TextOf(i)) << mark;
-        if (mark.empty()) continue;
-        ++there;
-        entries[shard] += count;
-      }
-      ASSERT_TRUE(there == 0 || there == group.entries.size()) << there << " of its shards did it";
-      if (group.told.has_value()) {
-        ASSERT_EQ(there > 0, *group.told) << "its client was told so";
-      }
-      if (group.made == 0) continue;
-      const auto made = world_[group.coordinator].table->Stat(group.made);
-      ASSERT_TRUE(made.ok()) << made.status();
-      ASSERT_EQ(made->id != 0 && made->inode.links == 2, there > 0);
-    }
-    // And each of them once.
-    for (uint32_t s = 0; s < kWorldShards; ++s) {
-      ASSERT_EQ(static_cast<int64_t>(world_.EntriesOf(s)),
-                static_cast<int64_t>(ShardCommitsWorld::kEntries) + entries[s])
-          << "shard " << s;
-      ASSERT_TRUE(world_.IsFree(s)) << "shard " << s;
-    }
-  }
-
   // All come back, what is in doubt is asked for, and it is judged: also after one more power cut,
-  // in which nothing may be lost any more.
-  void Finish(uint64_t seed) {
+  // in which nothing may be lost any more. Returns what is not as it should be; "": nothing.
+  std::string Finish(uint64_t seed) {
     for (int again = 0; again < 2; ++again) {
       world_.RestartTheDead(seed);
-      for (uint32_t s = 0; s < kWorldShards; ++s) ASSERT_TRUE(world_.IsUp(s)) << s;
-      ASSERT_TRUE(world_.TickUntilQuiet());
-      Judge();
-      if (::testing::Test::HasFatalFailure()) return;
+      for (uint32_t s = 0; s < kWorldShards; ++s) {
+        if (!world_.IsUp(s)) return absl::StrCat("shard ", s, " does not start");
+      }
+      if (!world_.TickUntilQuiet()) return "something is under way and does not end";
+      if (std::string broken = Judge(); !broken.empty()) return broken;
       world_.KillAll();
       seed += 100;
     }
     world_.RestartTheDead(seed);
+    return "";
   }
   size_t committed() const {
     return static_cast<size_t>(std::count_if(
@@ -131,6 +104,44 @@ class Work {
 
  private:
   static std::string TextOf(size_t group) { return absl::StrCat("group ", group); }
+
+  // REQUIRES: all are up, and nothing is under way.
+  std::string Judge() {
+    std::map<uint32_t, int64_t> entries;
+    for (size_t i = 0; i < groups_.size(); ++i) {
+      const Group& group = groups_[i];
+      size_t there = 0;
+      for (const auto& [shard, count] : group.entries) {
+        const std::string mark = world_.MarkAt(shard, i);
+        if (!mark.empty() && mark != TextOf(i)) return absl::StrCat(TextOf(i), " wrote ", mark);
+        if (mark.empty()) continue;
+        ++there;
+        entries[shard] += count;
+      }
+      if (there != 0 && there != group.entries.size()) {
+        return absl::StrCat(TextOf(i), " was done by ", there, " of its shards");
+      }
+      if (group.told.has_value() && (there > 0) != *group.told) {
+        return absl::StrCat(TextOf(i), " was done: ", there > 0, ", and its client told otherwise");
+      }
+      if (group.made == 0) continue;
+      const auto made = world_[group.coordinator].table->Stat(group.made);
+      if (!made.ok()) return made.status().ToString();
+      if ((made->id != 0 && made->inode.links == 2) != (there > 0)) {
+        return absl::StrCat(TextOf(i), " was done: ", there > 0, ", and what it makes was not so");
+      }
+    }
+    // And each of them once.
+    for (uint32_t s = 0; s < kWorldShards; ++s) {
+      const int64_t more = static_cast<int64_t>(world_.EntriesOf(s) - ShardCommitsWorld::kEntries);
+      if (more != entries[s]) {
+        return absl::StrCat("shard ", s, " has ", more, " entries more, for ", entries[s]);
+      }
+      if (!world_.IsFree(s)) return absl::StrCat("shard ", s, " has something held");
+    }
+    return "";
+  }
+
   Transaction TransactionAt(uint32_t shard, const Group& group) {
     const size_t number = groups_.size() - 1;
     Transaction transaction = world_.Marks(shard, group.entries.at(shard), number, TextOf(number));
@@ -208,12 +219,13 @@ class CrashRun {
     world_.fate = nullptr;
     world_.at_disk = nullptr;
     world_.at_rest = nullptr;
-    work_.Finish(seed_ + 20);
+    broken_ = work_.Finish(seed_ + 20);
   }
 
   uint64_t messages() const { return messages_; }
   uint64_t CallsOf(uint32_t s) const { return calls_[s]; }
   bool died() const { return died_; }
+  const std::string& broken() const { return broken_; }
   size_t committed() const { return work_.committed(); }
 
  private:
@@ -225,11 +237,13 @@ class CrashRun {
   uint64_t messages_ = 0;
   uint64_t calls_before_[kWorldShards] = {}, calls_[kWorldShards] = {};
   bool died_ = false;
+  std::string broken_;
 };
 
 std::vector<Death> AllDeaths() {
   CrashRun clean({}, /*seed=*/1, /*returns_soon=*/false);
   clean.Run();
+  EXPECT_EQ(clean.broken(), "");
   EXPECT_EQ(clean.committed(), TheGroups().size());
   std::vector<Death> deaths;
   for (uint64_t at = 0; at < clean.messages(); ++at) {
@@ -279,7 +293,7 @@ TEST(ShardCommitsCrash, AtEachPointATransactionIsWholeOrNotAtAll) {
             absl::StrCat(tried[i].Text(), ", seed ", of_run, returns_soon ? ", returns soon" : ""));
         CrashRun run(tried[i], of_run, returns_soon);
         run.Run();
-        if (::testing::Test::HasFatalFailure()) return;
+        ASSERT_EQ(run.broken(), "");
         died += run.died();
         ++runs;
       }
@@ -290,7 +304,65 @@ TEST(ShardCommitsCrash, AtEachPointATransactionIsWholeOrNotAtAll) {
   EXPECT_GE(died, runs / 8);
 }
 
-// Deaths, and messages that are lost, come at any time, and several to one transaction.
+// -- histories ------------------------------------------------------------------------------------
+
+struct History {
+  std::string broken;
+  size_t committed = 0;
+};
+
+// Deaths, and messages that are lost, come at any time, and several to one transaction; others look
+// after what is in doubt meanwhile.
+History RunHistory(uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const auto chance = [&random](uint64_t of) { return random() % of == 0; };
+  ShardCommitsWorld world;
+  Work work(world);
+  bool is_inside = false;
+  const auto others_look = [&] {
+    if (is_inside || !chance(6)) return;
+    is_inside = true;
+    world.Pass(absl::Seconds(3));
+    for (uint32_t s = 0; s < kWorldShards; ++s) world.Tick(s);
+    is_inside = false;
+  };
+  world.fate = [&](uint64_t, uint32_t, uint32_t) {
+    others_look();
+    return chance(10) ? kBadFates[random() % std::size(kBadFates)] : Fate::kArrives;
+  };
+  world.at_disk = [&](uint32_t shard, std::string_view, uint64_t) {
+    if (chance(150)) world.KillInCall(shard);
+    if (chance(1000)) world.KillAll();
+    return absl::OkStatus();
+  };
+  world.at_rest = [&] {
+    if (chance(4)) world.RestartTheDead(random());
+  };
+  for (int step = 0; step < 40; ++step) {
+    if (chance(2)) world.RestartTheDead(random());
+    if (chance(3)) world.Pass(absl::Milliseconds(random() % 3000));
+    for (uint32_t s = 0; s < kWorldShards; ++s) {
+      if (chance(2)) world.Tick(s);
+    }
+    Group group{.coordinator = static_cast<uint32_t>(random() % kWorldShards)};
+    const auto other = static_cast<uint32_t>((group.coordinator + 1 + random() % 2) % kWorldShards);
+    const auto count = static_cast<int64_t>(random() % 5);
+    group.entries = {{group.coordinator, count}, {other, -count}};
+    if (chance(2)) group.entries[kWorldShards - group.coordinator - other] = 1;
+    group.makes = chance(3);
+    group.moves = chance(3);
+    work.Do(std::move(group));
+  }
+  world.fate = nullptr;
+  world.at_disk = nullptr;
+  world.at_rest = nullptr;
+  History history;
+  history.broken = work.Finish(seed);
+  if (world.is_damaged()) history.broken.clear();  // it is told, and of this nothing is judged
+  history.committed = work.committed();
+  return history;
+}
+
 TEST(ShardCommitsCrash, WhateverHappensATransactionIsWholeOrNotAtAll) {
   const uint64_t first = runtime::testing::Seed(1);
   const uint64_t histories = runtime::testing::LongRun()    ? 2000
@@ -298,48 +370,40 @@ TEST(ShardCommitsCrash, WhateverHappensATransactionIsWholeOrNotAtAll) {
                                                             : 40;
   size_t committed = 0;
   for (uint64_t seed = first; seed < first + histories; ++seed) {
-    SCOPED_TRACE(absl::StrCat("ABACUS_SEED=", seed));
-    std::mt19937_64 random(seed);
-    const auto chance = [&random](uint64_t of) { return random() % of == 0; };
-    ShardCommitsWorld world;
-    Work work(world);
-    world.fate = [&](uint64_t, uint32_t, uint32_t) {
-      return chance(10) ? kBadFates[random() % std::size(kBadFates)] : Fate::kArrives;
-    };
-    world.at_disk = [&](uint32_t shard, std::string_view, uint64_t) {
-      if (chance(150)) world.KillInCall(shard);
-      if (chance(1000)) world.KillAll();
-      return absl::OkStatus();
-    };
-    world.at_rest = [&] {
-      if (chance(4)) world.RestartTheDead(random());
-    };
-    for (int step = 0; step < 40; ++step) {
-      if (chance(2)) world.RestartTheDead(random());
-      if (chance(3)) world.Pass(absl::Milliseconds(random() % 3000));
-      for (uint32_t s = 0; s < kWorldShards; ++s) {
-        if (chance(2)) world.Tick(s);
-      }
-      Group group{.coordinator = static_cast<uint32_t>(random() % kWorldShards)};
-      const auto other =
-          static_cast<uint32_t>((group.coordinator + 1 + random() % 2) % kWorldShards);
-      const auto count = static_cast<int64_t>(random() % 5);
-      group.entries = {{group.coordinator, count}, {other, -count}};
-      if (chance(2)) group.entries[kWorldShards - group.coordinator - other] = 1;
-      group.makes = chance(3);
-      group.moves = chance(3);
-      work.Do(std::move(group));
-    }
-    world.fate = nullptr;
-    world.at_disk = nullptr;
-    world.at_rest = nullptr;
-    work.Finish(seed);
-    if (::testing::Test::HasFatalFailure()) return;
-    committed += work.committed();
+    const History history = RunHistory(seed);
+    ASSERT_EQ(history.broken, "") << "ABACUS_SEED=" << seed;
+    ASSERT_FALSE(::testing::Test::HasFailure()) << "ABACUS_SEED=" << seed;
+    committed += history.committed;
   }
   std::cout << committed << " of " << histories * 40 << " transactions were committed\n";
   EXPECT_GE(committed, histories * 3);
 }
+
+// -- mutations ------------------------------------------------------------------------------------
+
+constexpr uint64_t kSeedsMax = 500;
+
+std::vector<Mutation> Mutations() {
+  testing::ShardRules& rules = ShardCommitsWorld::rules;
+  return {
+      {"ReadyUnasked", &rules.asks_all, "it is committed where one was not asked"},
+      {"ReadyBeforeDurable", &rules.prepared_is_durable, "it is prepared, says who forgets it"},
+      {"CommitBeforeDurable", &rules.decision_is_durable, "a decision is told and then forgotten"},
+      {"UndecidedIsAborted", &rules.undecided_is_told, "one aborts what is being committed"},
+      {"UnknownIsCommitted", &rules.unknown_is_aborted, "one commits what nobody decided"},
+      {"ForgetUnsettled", &rules.settles_first, "a decision is forgotten before all have it"},
+      {"ForgetRecords", &rules.keeps_records, "what was prepared is not known after a start"},
+      {"NobodyAsks", &rules.asks_in_doubt, "who is in doubt stays so"},
+      {"NobodyTells", &rules.tells_decisions, "who coordinates tells nobody"},
+  };
+}
+
+class ShardCommitsMutation : public ::testing::TestWithParam<Mutation> {};
+
+TEST_P(ShardCommitsMutation, IsCaught) { ExpectCaught(GetParam(), kSeedsMax, RunHistory); }
+
+INSTANTIATE_TEST_SUITE_P(, ShardCommitsMutation, ::testing::ValuesIn(Mutations()),
+                         testing::NameOfMutation);
 
 }  // namespace
 }  // namespace abacus::objfs

@@ -53,6 +53,19 @@ inline constexpr Fate kBadFates[] = {
     Fate::kSenderDiesAfter, Fate::kReceiverDiesBefore, Fate::kReceiverDiesAfter,
     Fate::kAllDieBefore,    Fate::kAllDieAfter};
 
+// What the protocol rests on: of all worlds, but of those of a test that takes one away.
+struct ShardRules {
+  bool asks_all = true;             // else one shard is taken for ready unasked
+  bool prepared_is_durable = true;  // before it is answered
+  bool decision_is_durable = true;  // before anybody hears of it
+  bool undecided_is_told = true;    // else it is called aborted
+  bool unknown_is_aborted = true;   // else it is called committed
+  bool settles_first = true;        // before a decision is forgotten
+  bool keeps_records = true;        // from one start to the next
+  bool asks_in_doubt = true;
+  bool tells_decisions = true;
+};
+
 class ShardCommitsWorld {
  public:
   static constexpr uint16_t kClient = 7, kOther = 8;
@@ -73,6 +86,8 @@ class ShardCommitsWorld {
     std::atomic<uint64_t> released{0};
     std::vector<ObjectId> altering_again;  // since it was begun last
   };
+
+  static inline ShardRules rules;
 
   ShardCommitsWorld() {
     for (uint32_t s = 0; s < kWorldShards; ++s) {
@@ -104,6 +119,8 @@ class ShardCommitsWorld {
 
   // -- who is there ------------------------------------------------------------------------------
 
+  // A store was refused as damaged.
+  bool is_damaged() const { return is_damaged_; }
   bool IsUp(uint32_t s) { return shards_[s].commits != nullptr && HasPower(s); }
   // Its power goes; what is not synced may be lost.
   void Kill(uint32_t s) { shards_[s].disk.CutPower(); }
@@ -153,6 +170,7 @@ class ShardCommitsWorld {
   absl::StatusOr<Outcome> Commit(uint32_t coordinator, const Transaction& own,
                                  const std::vector<ShardTransaction>& others) {
     const Inside inside(shards_[coordinator]);
+    const Lying lying(shards_[coordinator].disk, !rules.decision_is_durable);
     return shards_[coordinator].commits->Commit(kClient, own, others);
   }
   void Tick(uint32_t s) {
@@ -208,25 +226,53 @@ class ShardCommitsWorld {
     Shard& shard_;
   };
 
+  class Lying {
+   public:
+    Lying(PowerCutDisk& disk, bool lies) : disk_(lies ? &disk : nullptr) {
+      if (lies) disk.LieAboutSyncs(true);
+    }
+    ~Lying() {
+      if (disk_ != nullptr) disk_->LieAboutSyncs(false);
+    }
+    Lying(const Lying&) = delete;
+    Lying& operator=(const Lying&) = delete;
+
+   private:
+    PowerCutDisk* const disk_;
+  };
+
   class Peers final : public ShardPeers {
    public:
     Peers(ShardCommitsWorld& world, uint32_t from) : world_(world), from_(from) {}
     absl::StatusOr<Outcome> Prepare(uint32_t shard, const ShardPrepare& prepare) override {
       world_.last_group = prepare.group;
+      if (!rules.asks_all && shard == kWorldShards - 1) return Outcome();
+      const Lying lying(world_[shard].disk, !rules.prepared_is_durable);
       return world_.Deliver(from_, shard, [sent = Sent(prepare)](ShardCommits& there) {
         return there.Prepare(sent);
       });
     }
     absl::StatusOr<Outcome> Decide(uint32_t shard, ShardGroup group, bool commits) override {
+      if (!rules.tells_decisions && commits) return absl::UnavailableError("it is not told");
       return world_.Deliver(from_, shard, [group, commits](ShardCommits& there) {
         return there.Decide(group, commits);
       });
     }
     absl::StatusOr<ShardDecision> DecisionOf(uint32_t shard, ShardGroup group) override {
-      return world_.Deliver(from_, shard,
-                            [group](ShardCommits& there) { return there.DecisionOf(group); });
+      if (!rules.asks_in_doubt) return absl::UnavailableError("it is not asked");
+      const absl::StatusOr<ShardDecision> told = world_.Deliver(
+          from_, shard, [group](ShardCommits& there) { return there.DecisionOf(group); });
+      if (!told.ok()) return told;
+      if (*told == ShardDecision::kUndecided && !rules.undecided_is_told) {
+        return ShardDecision::kAborted;
+      }
+      if (*told == ShardDecision::kAborted && !rules.unknown_is_aborted) {
+        return ShardDecision::kCommitted;
+      }
+      return told;
     }
     absl::Status Settle(uint32_t shard, const std::vector<ShardGroup>& groups) override {
+      if (!rules.settles_first) return absl::OkStatus();
       return world_.Deliver(from_, shard,
                             [&groups](ShardCommits& there) { return there.Settle(groups); });
     }
@@ -291,7 +337,10 @@ class ShardCommitsWorld {
     const absl::Status started = TryStart(s);
     if (started.ok()) return;
     Drop(shards_[s]);
-    ASSERT_FALSE(HasPower(s)) << started;
+    if (!HasPower(s)) return;
+    is_damaged_ = true;
+    // Of a sync that was not made the store may know that it is damaged.
+    ASSERT_FALSE(rules.prepared_is_durable && rules.decision_is_durable) << started;
   }
   absl::Status TryStart(uint32_t s) {
     Shard& shard = shards_[s];
@@ -304,7 +353,8 @@ class ShardCommitsWorld {
     shard.callbacks = std::make_shared<Callbacks>(
         Callbacks::Options{.lease = absl::Seconds(30), .steady_ns = [this] { return Now(); }});
     for (const uint16_t client : {kClient, kOther}) shard.callbacks->Join(client, {});
-    if (shard.records == 0) ABACUS_RETURN_IF_ERROR(Fill(shard));
+    if (shard.directory == 0) ABACUS_RETURN_IF_ERROR(MakeDirectory(shard));
+    if (shard.records == 0 || !rules.keeps_records) ABACUS_RETURN_IF_ERROR(MakeRecords(shard));
     ABACUS_ASSIGN_OR_RETURN(std::unique_ptr<ShardRecords> records,
                             ShardRecords::Open(shard.store, shard.records));
     ShardCommits::Options options;
@@ -313,17 +363,21 @@ class ShardCommitsWorld {
         shard.commits, ShardCommits::Make(options, HostOf(s), shard.table, std::move(records)));
     return absl::OkStatus();
   }
-  static absl::Status Fill(Shard& shard) {
-    Inode directory, nothing;
+  static absl::Status MakeDirectory(Shard& shard) {
+    Inode directory;
     directory.mode = S_IFDIR | 0755;
     directory.links = 2;
     directory.entries = kEntries;
+    ABACUS_ASSIGN_OR_RETURN(const Node made, shard.table->Make(kOther, directory, ""));
+    shard.directory = made.id;
+    return absl::OkStatus();
+  }
+  static absl::Status MakeRecords(Shard& shard) {
+    Inode nothing;
     nothing.mode = ShardRecords::kMode;
     nothing.links = 1;
-    ABACUS_ASSIGN_OR_RETURN(const Node made, shard.table->Make(kOther, directory, ""));
-    ABACUS_ASSIGN_OR_RETURN(const Node records, shard.table->Make(kOther, nothing, ""));
-    shard.directory = made.id;
-    shard.records = records.id;
+    ABACUS_ASSIGN_OR_RETURN(const Node made, shard.table->Make(kOther, nothing, ""));
+    shard.records = made.id;
     return shard.store->FlushAll();
   }
   ShardCommits::Host HostOf(uint32_t s) {
@@ -354,6 +408,7 @@ class ShardCommitsWorld {
 
   std::atomic<int64_t> now_ns_{int64_t{1'000'000'000}};
   std::atomic<uint64_t> messages_{0};
+  bool is_damaged_ = false;
   std::array<Shard, kWorldShards> shards_;
 };
 
