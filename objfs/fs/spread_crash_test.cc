@@ -202,6 +202,9 @@ class MessageCrashTest : public ::testing::TestWithParam<const char*> {
 };
 INSTANTIATE_TEST_SUITE_P(Stacks, MessageCrashTest, ::testing::ValuesIn(kRedundantStacks));
 
+class InodesMessageCrashTest : public MessageCrashTest {};
+INSTANTIATE_TEST_SUITE_P(Stacks, InodesMessageCrashTest, ::testing::ValuesIn(kStacks));
+
 void MessageCrashTest::WorkUntilLost(CrashDisks& disks, MessagePoints& messages, CrashWorld& world,
                                      FileWork& work, FileSystem& client, size_t victim,
                                      uint64_t message, bool answer) {
@@ -305,7 +308,7 @@ TEST_P(MessageCrashTest, NothingIsLostWithAServerThatDiesAtAMessage) {
 }
 
 // At a call that it gets or makes, or at the answer to one.
-TEST_P(MessageCrashTest, WhatWasSyncedIsThereWhenTheServerWithTheInodesDiesAtAMessage) {
+TEST_P(InodesMessageCrashTest, WhatWasSyncedIsThereWhenTheServerDiesAtAMessage) {
   {
     SCOPED_TRACE("at no message");
     ASSERT_NO_FATAL_FAILURE(LoseInodesAt(kNever, false));
