@@ -19,7 +19,7 @@ LOOKS = {"client": ("at client", "#ffffff", "////"),
 LINES = (("#0072b2", "-", "o"), ("#d55e00", "--", "s"), ("#009e73", "-.", "^"),
          ("#cc79a7", ":", "D"), ("#000000", "-", "v"), ("#e69f00", "--", "P"),
          ("#56b4e9", "-.", "X"), ("#555555", ":", "*"))
-INK, FAINT = "#222222", "#8a8a8a"
+INK, FAINT, PAPER = "#222222", "#8a8a8a", "#d55e00"
 MARKS_A_LINE = 9
 BAR = 0.27     # of a bar's width, where a group's is 1
 LOG_FROM = 30  # times as long is the longest bar as the shortest: then the axis is logarithmic
@@ -62,15 +62,30 @@ def _bar(axes, at, time, placement, logarithmic):
                   xytext=(0, 2.5), ha="center", va="bottom", fontsize=7, color=INK)
 
 
-def bars(groups):
-    """Bars of [(title, {placement: Summary})]: elapsed seconds, with their 90 % intervals."""
+def _paper_mark(axes, at, seconds, text):
+    axes.plot([at - BAR / 2, at + BAR / 2], [seconds, seconds], color=PAPER, linewidth=1.8,
+              solid_capstyle="butt")
+    axes.annotate(text, (at + BAR / 2, seconds), textcoords="offset points", xytext=(-1, -2),
+                  ha="right", va="top", fontsize=6, color=PAPER,
+                  bbox={"facecolor": "#ffffff", "edgecolor": "none", "pad": 0.4})
+
+
+def bars(groups, marks=()):
+    """Bars of [(title, {placement: Summary})]: elapsed seconds, with their 90 % intervals.
+
+    `marks`: [{placement: (seconds, text)}], one for each group: where the paper has that bar.
+    """
     pyplot = _plot()
     means = [time.mean for _, times in groups for time in times.values()]
+    means += [seconds for of in marks for seconds, _ in of.values()]
     logarithmic = max(means) > LOG_FROM * min(means)
     figure, axes = pyplot.subplots(figsize=(max(4.2, 0.7 + 1.6 * len(groups)), 3.1))
     for x, (_, times) in enumerate(groups):
         for placement, time in times.items():
             _bar(axes, x + (PLACEMENTS.index(placement) - 1) * BAR, time, placement, logarithmic)
+    for x, of in enumerate(marks):
+        for placement, (seconds, text) in of.items():
+            _paper_mark(axes, x + (PLACEMENTS.index(placement) - 1) * BAR, seconds, text)
     axes.set_xticks(range(len(groups)), [_wrapped(title) for title, _ in groups])
     axes.tick_params(axis="x", length=0)
     axes.set_xlim(-0.55, len(groups) - 0.45)
@@ -86,7 +101,11 @@ def bars(groups):
              if any(placement in times for _, times in groups)]
     handles = [pyplot.Rectangle((0, 0), 1, 1, facecolor=face, hatch=hatch, edgecolor=INK,
                                 linewidth=0.8) for _, face, hatch in looks]
-    axes.legend(handles, [label for label, _, _ in looks], ncols=3, loc="lower center",
+    labels = [label for label, _, _ in looks]
+    if any(marks):
+        handles.append(pyplot.Line2D([], [], color=PAPER, linewidth=1.8))
+        labels.append("by the paper's ratio to the faster static one")
+    axes.legend(handles, labels, ncols=4 if len(groups) > 2 else 2, loc="lower center",
                 bbox_to_anchor=(0.5, 1.0), fontsize=8, handlelength=1.8)
     return _saved(pyplot, figure)
 

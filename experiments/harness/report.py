@@ -6,7 +6,7 @@ import charts
 import results as results_module
 import sweeps
 import report_parts as parts
-from definition import PLACEMENTS
+from definition import PLACEMENTS, STATICS
 
 TITLE = "abacus: the paper's experiments"
 
@@ -40,6 +40,26 @@ def groups_of(results):
             for result in results]
 
 
+def paper_marks_of(result):
+    """{placement: (seconds, text)}: where the paper's ratios put a bar of a row, over ours of the
+    static placement that they are ratios to."""
+    evidence, marks = result.evidence, {}
+    if result.experiment.beyond or not all(evidence.time(placement) for placement in STATICS):
+        return marks
+    faster, slower = evidence.better()
+    for claim in result.row.claims:
+        if claim.kind == "speedup":
+            loser, = set(STATICS) - {claim.winner}
+            marks[loser] = (evidence.time(claim.winner).mean * claim.at_least,
+                            f"{claim.at_least:g} x")
+        elif claim.kind == "speedup_below":
+            marks[slower] = (evidence.time(faster).mean * claim.limit, f"< {claim.limit:g} x")
+        elif claim.kind == "adaptive" and not claim.paper and evidence.time("adaptive"):
+            marks["adaptive"] = (evidence.time(faster).mean * (1 + claim.within),
+                                 f"+ {claim.within:.0%}")
+    return marks
+
+
 def phase_groups_of(result):
     """What charts.bars() draws of a row's phases."""
     phases = {placement: result.evidence.phases(placement) for placement in PLACEMENTS}
@@ -56,7 +76,7 @@ def _draw(found):
         for name, (experiment, rows) in by_experiment(found).items():
             bars = [result for result in rows if not result.row.grid]
             if bars:
-                plots[name] = charts.bars(groups_of(bars))
+                plots[name] = charts.bars(groups_of(bars), [paper_marks_of(of) for of in bars])
             plots.update(sweeps.draw(experiment, rows))
             for result in rows:
                 if _has_phases(result):

@@ -17,6 +17,7 @@ import compare
 import definition
 import experiment_main
 import manifest
+import report
 import report_parts
 import results
 import sweeps
@@ -25,6 +26,7 @@ from definition import EXPERIMENTS, ExperimentError
 from fake_world import DRIVER, FakeWorld, made_up
 from fake_world import record as fake_record
 from runner import Options
+from summary import summarize
 
 PAPERS = {"figure06_raid", "figure07_filter", "figure08_cache", "figure10_directory",
           "table2_phases", "figure12_competition", "false_sharing"}
@@ -171,6 +173,31 @@ class ReportTest(unittest.TestCase):
         hatches = [hatch for _, _, hatch in charts.LOOKS.values()]
         self.assertEqual(len(set(hatches)), len(hatches))
         self.assertEqual(len({line[1:] for line in charts.LINES}), len(charts.LINES))
+
+    def test_the_papers_ratios_are_marked_on_our_bars(self):
+        def marks(path, **seconds):
+            name, row = path.split("/")
+            experiment = definition.find(name)
+            found = Evidence({placement: [fake_record(of)] for placement, of in seconds.items()})
+            return report.paper_marks_of(results.RowResult(experiment, experiment.row(row), found,
+                                                           (), "", ()))
+
+        self.assertEqual(marks("figure06_raid/write_lan", client=90, adaptive=22, server=20),
+                         {"client": (52, "2.6 x"), "adaptive": (22, "+ 10%")})
+        # It names the client as the faster one, whichever ours is.
+        self.assertEqual(marks("figure06_raid/write_san", client=20, adaptive=20, server=10),
+                         {"server": (26, "1.3 x"), "adaptive": (10.1, "+ 1%")})
+        self.assertEqual(marks("figure07_filter/set4", client=15, server=10),
+                         {"client": (13, "< 1.3 x")})
+        self.assertEqual(marks("figure07_filter/set4", adaptive=15, server=10), {})
+        # The paper has no number of it, and of what goes beyond it nothing at all.
+        self.assertEqual(marks("figure07_filter/set1_long", client=9, adaptive=5, server=4), {})
+        self.assertEqual(marks("joint_move/lan", client=9, adaptive=5, server=4), {})
+        with mock.patch.dict(charts._plot().rcParams, {"svg.fonttype": "none"}):
+            drawn = [charts.bars([("one", {"client": summarize([90.0])})], of)["svg"].decode()
+                     for of in ((), [{"client": (52, "2.6 x")}], [{}])]
+        self.assertEqual([text.count(">2.6 x</text>") for text in drawn], [0, 1, 0])
+        self.assertEqual([text.count("the paper's ratio") for text in drawn], [0, 1, 0])
 
     def test_same_records_give_the_same_plots(self):
         again = Path(self.folder.name) / "again"
