@@ -22,7 +22,7 @@ LINES = (("#0072b2", "-", "o"), ("#d55e00", "--", "s"), ("#009e73", "-.", "^"),
 INK, FAINT, PAPER = "#222222", "#8a8a8a", "#d55e00"
 MARKS_A_LINE = 9
 BAR = 0.27     # of a bar's width, where a group's is 1
-LOG_FROM = 30  # times as long is the longest bar as the shortest: then the axis is logarithmic
+LOG_FROM = 30  # times as high is the highest bar or mark as the lowest: then the axis is logarithmic
 
 
 def _plot():
@@ -51,14 +51,15 @@ def _saved(pyplot, figure):
     return made
 
 
-def _bar(axes, at, time, placement, logarithmic):
+def _bar(axes, at, time, placement, logarithmic, above):
+    """`above`: the number stands over this height, too."""
     _, face, hatch = LOOKS[placement]
     axes.bar(at, time.mean, BAR * 0.94, facecolor=face, hatch=hatch, edgecolor=INK, linewidth=0.8)
     if time.half:
         low = min(time.half, time.mean * (0.999 if logarithmic else 1))
         axes.errorbar(at, time.mean, yerr=[[low], [time.half]], color=INK, capsize=2.5,
                       linewidth=0.9, capthick=0.9)
-    axes.annotate(number(time.mean), (at, time.high), textcoords="offset points",
+    axes.annotate(number(time.mean), (at, max(time.high, above)), textcoords="offset points",
                   xytext=(0, 2.5), ha="center", va="bottom", fontsize=7, color=INK)
 
 
@@ -81,10 +82,13 @@ def bars(groups, marks=()):
     logarithmic = max(means) > LOG_FROM * min(means)
     figure, axes = pyplot.subplots(figsize=(max(4.2, 0.7 + 1.6 * len(groups)), 3.1))
     for x, (_, times) in enumerate(groups):
+        marked = marks[x] if marks else {}
         for placement, time in times.items():
-            _bar(axes, x + (PLACEMENTS.index(placement) - 1) * BAR, time, placement, logarithmic)
-    for x, of in enumerate(marks):
-        for placement, (seconds, text) in of.items():
+            at = x + (PLACEMENTS.index(placement) - 1) * BAR
+            mark_s, _ = marked.get(placement, (0, ""))
+            # Over a mark that is near the bar's top, and not far above the bar.
+            _bar(axes, at, time, placement, logarithmic, mark_s if mark_s < 1.3 * time.high else 0)
+        for placement, (seconds, text) in marked.items():
             _paper_mark(axes, x + (PLACEMENTS.index(placement) - 1) * BAR, seconds, text)
     axes.set_xticks(range(len(groups)), [_wrapped(title) for title, _ in groups])
     axes.tick_params(axis="x", length=0)
@@ -105,7 +109,8 @@ def bars(groups, marks=()):
     if any(marks):
         handles.append(pyplot.Line2D([], [], color=PAPER, linewidth=1.8))
         labels.append("by the paper's ratio to the faster static one")
-    axes.legend(handles, labels, ncols=4 if len(groups) > 2 else 2, loc="lower center",
+    columns = 2 if any(marks) and len(groups) < 3 else 4
+    axes.legend(handles, labels, ncols=columns, loc="lower center",
                 bbox_to_anchor=(0.5, 1.0), fontsize=8, handlelength=1.8)
     return _saved(pyplot, figure)
 

@@ -42,21 +42,24 @@ def groups_of(results):
 
 def paper_marks_of(result):
     """{placement: (seconds, text)}: where the paper's ratios put a bar of a row, over ours of the
-    static placement that they are ratios to."""
+    static placement that is the faster one in the paper. Of a row that claims nothing, or that has
+    the other one faster here, none.
+    """
     evidence, marks = result.evidence, {}
-    if result.experiment.beyond or not all(evidence.time(placement) for placement in STATICS):
+    if result.no_claim or result.experiment.beyond or \
+            not all(evidence.time(placement) for placement in STATICS):
         return marks
     faster, slower = evidence.better()
+    base = evidence.time(faster).mean
     for claim in result.row.claims:
+        if claim.kind in ("direction", "speedup") and claim.winner != faster:
+            return {}
         if claim.kind == "speedup":
-            loser, = set(STATICS) - {claim.winner}
-            marks[loser] = (evidence.time(claim.winner).mean * claim.at_least,
-                            f"{claim.at_least:g} x")
+            marks[slower] = base * claim.at_least, claim.paper or f"{claim.at_least:g} x"
         elif claim.kind == "speedup_below":
-            marks[slower] = (evidence.time(faster).mean * claim.limit, f"< {claim.limit:g} x")
+            marks[slower] = base * claim.limit, f"< {claim.limit:g} x"
         elif claim.kind == "adaptive" and not claim.paper and evidence.time("adaptive"):
-            marks["adaptive"] = (evidence.time(faster).mean * (1 + claim.within),
-                                 f"+ {claim.within:.0%}")
+            marks["adaptive"] = base * (1 + claim.within), f"+ {claim.within:.0%}"
     return marks
 
 

@@ -175,24 +175,28 @@ class ReportTest(unittest.TestCase):
         self.assertEqual(len({line[1:] for line in charts.LINES}), len(charts.LINES))
 
     def test_the_papers_ratios_are_marked_on_our_bars(self):
-        def marks(path, **seconds):
+        def marks(path, no_claim="", **seconds):
             name, row = path.split("/")
             experiment = definition.find(name)
             found = Evidence({placement: [fake_record(of)] for placement, of in seconds.items()})
             return report.paper_marks_of(results.RowResult(experiment, experiment.row(row), found,
-                                                           (), "", ()))
+                                                           (), no_claim, ()))
 
         self.assertEqual(marks("figure06_raid/write_lan", client=90, adaptive=22, server=20),
                          {"client": (52, "2.6 x"), "adaptive": (22, "+ 10%")})
-        # It names the client as the faster one, whichever ours is.
-        self.assertEqual(marks("figure06_raid/write_san", client=20, adaptive=20, server=10),
-                         {"server": (26, "1.3 x"), "adaptive": (10.1, "+ 1%")})
+        self.assertEqual(marks("figure06_raid/degraded_san", client=10, server=15),
+                         {"server": (20, "almost 2 x")})
+        # The paper has the client faster.
+        self.assertEqual(marks("figure06_raid/write_san", client=20, adaptive=20, server=10), {})
         self.assertEqual(marks("figure07_filter/set4", client=15, server=10),
                          {"client": (13, "< 1.3 x")})
         self.assertEqual(marks("figure07_filter/set4", adaptive=15, server=10), {})
         # The paper has no number of it, and of what goes beyond it nothing at all.
         self.assertEqual(marks("figure07_filter/set1_long", client=9, adaptive=5, server=4), {})
         self.assertEqual(marks("joint_move/lan", client=9, adaptive=5, server=4), {})
+        self.assertEqual(marks("figure06_raid/write_lan", "no claim: why", client=90, server=20), {})
+        self.assertEqual(marks("figure08_cache/scan_lan", client=1, adaptive=1, server=90),
+                         {"server": (40, "40 x")})
         with mock.patch.dict(charts._plot().rcParams, {"svg.fonttype": "none"}):
             drawn = [charts.bars([("one", {"client": summarize([90.0])})], of)["svg"].decode()
                      for of in ((), [{"client": (52, "2.6 x")}], [{}])]

@@ -215,13 +215,16 @@ void Knowledge::Change::Became(const Node& node, const std::vector<EntryChange>&
   known.node = node;
   known.current = true;
   knowledge_.known_.splice(knowledge_.known_.begin(), knowledge_.known_, found->second);
-  knowledge_.MakeRoom(&known, entries.size());
-  for (const EntryChange& entry : entries) {
-    if (known.names.insert_or_assign(entry.name, entry.after).second) ++knowledge_.names_;
-  }
   knowledge_.names_ -= known.listed;
   known.listings.clear();
   known.listed = 0;
+  knowledge_.MakeRoom(&known, static_cast<size_t>(std::count_if(
+                                  entries.begin(), entries.end(), [&known](const auto& entry) {
+                                    return !known.names.contains(entry.name);
+                                  })));
+  for (const EntryChange& entry : entries) {
+    if (known.names.insert_or_assign(entry.name, entry.after).second) ++knowledge_.names_;
+  }
   became_.push_back(node.id);
 }
 

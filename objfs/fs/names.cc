@@ -414,10 +414,11 @@ absl::StatusOr<FileSystemImpl::MadeFile> FileSystemImpl::MakeNamed(
     }));
     if (made.ok() && made->has_value()) return **std::move(made);
     if (made.ok()) continue;
-    // Whatever it may be that is refused, a name that is there is what counts.
-    const bool is_certain =
-        !runtime::IsOutcomeUnknown(made.status()) && !SiblingTroubleOf(made.status()).has_value();
-    if (!rests_on_commit || !is_certain) return made.status();
+    // Where there is no room for another one, a name that is there is what counts.
+    if (!rests_on_commit || !absl::IsResourceExhausted(made.status())) return made.status();
+    const auto looked = Find(caller, directory, name);
+    if (!looked.ok() || looked->node.id == 0) return made.status();
+    return FsStatus(FsError::kExists, absl::StrCat("there is a '", name, "'"));
   }
   return WouldBlock("others change the same directory");
 }

@@ -391,10 +391,12 @@ std::vector<Mutation> Mutations() {
       {"CommitBeforeDurable", &rules.decision_is_durable, "a decision is told and then forgotten"},
       {"UndecidedIsAborted", &rules.undecided_is_told, "one aborts what is being committed"},
       {"UnknownIsCommitted", &rules.unknown_is_aborted, "one commits what nobody decided"},
-      {"ForgetUnsettled", &rules.settles_first, "a decision is forgotten before all have it"},
+      {"ForgetUnsettled", &rules.settles_first,
+       "a decision is forgotten before all have it durably"},
       {"ForgetRecords", &rules.keeps_records, "what was prepared is not known after a start"},
       {"NobodyAsks", &rules.asks_in_doubt, "who is in doubt stays so"},
-      {"NobodyTells", &rules.tells_decisions, "who coordinates tells nobody"},
+      {"NobodyTells", &rules.tells_decisions,
+       "who coordinates tells nobody, and can forget nothing"},
   };
 }
 

@@ -85,6 +85,8 @@ class ShardCommitsWorld {
     std::atomic<uint64_t> calls{0};  // to its disk, which change or flush something
     std::atomic<uint64_t> released{0};
     std::vector<ObjectId> altering_again;  // since it was begun last
+    bool lies = false;                     // its disk, about syncs
+    bool ticks = false;
   };
 
   static inline ShardRules rules;
@@ -170,13 +172,14 @@ class ShardCommitsWorld {
   absl::StatusOr<Outcome> Commit(uint32_t coordinator, const Transaction& own,
                                  const std::vector<ShardTransaction>& others) {
     const Inside inside(shards_[coordinator]);
-    const Lying lying(shards_[coordinator].disk, !rules.decision_is_durable);
+    const Lying lying(shards_[coordinator], !rules.decision_is_durable);
     return shards_[coordinator].commits->Commit(kClient, own, others);
   }
   void Tick(uint32_t s) {
-    if (!IsUp(s)) return;
+    if (!IsUp(s) || shards_[s].ticks.exchange(true)) return;  // it is one thread's to do
     const Inside inside(shards_[s]);
     shards_[s].commits->Tick();
+    shards_[s].ticks = false;
   }
   // False: something is under way yet. REQUIRES: all are up.
   bool TickUntilQuiet() {
@@ -226,19 +229,21 @@ class ShardCommitsWorld {
     Shard& shard_;
   };
 
+  // Whether a shard's disk lies about syncs, for as long as this lasts.
   class Lying {
    public:
-    Lying(PowerCutDisk& disk, bool lies) : disk_(lies ? &disk : nullptr) {
-      if (lies) disk.LieAboutSyncs(true);
-    }
-    ~Lying() {
-      if (disk_ != nullptr) disk_->LieAboutSyncs(false);
-    }
+    Lying(Shard& shard, bool lies) : shard_(shard), before_(shard.lies) { Set(lies); }
+    ~Lying() { Set(before_); }
     Lying(const Lying&) = delete;
     Lying& operator=(const Lying&) = delete;
 
    private:
-    PowerCutDisk* const disk_;
+    void Set(bool lies) {
+      if (shard_.lies.exchange(lies) != lies) shard_.disk.LieAboutSyncs(lies);
+    }
+
+    Shard& shard_;
+    const bool before_;
   };
 
   class Peers final : public ShardPeers {
@@ -247,8 +252,8 @@ class ShardCommitsWorld {
     absl::StatusOr<Outcome> Prepare(uint32_t shard, const ShardPrepare& prepare) override {
       world_.last_group = prepare.group;
       if (!rules.asks_all && shard == kWorldShards - 1) return Outcome();
-      const Lying lying(world_[shard].disk, !rules.prepared_is_durable);
-      return world_.Deliver(from_, shard, [sent = Sent(prepare)](ShardCommits& there) {
+      return world_.Deliver(from_, shard, [&, sent = Sent(prepare)](ShardCommits& there) {
+        const Lying lying(world_[shard], !rules.prepared_is_durable);
         return there.Prepare(sent);
       });
     }
@@ -259,7 +264,7 @@ class ShardCommitsWorld {
       });
     }
     absl::StatusOr<ShardDecision> DecisionOf(uint32_t shard, ShardGroup group) override {
-      if (!rules.asks_in_doubt) return absl::UnavailableError("it is not asked");
+      if (!rules.asks_in_doubt) return ShardDecision::kUndecided;
       const absl::StatusOr<ShardDecision> told = world_.Deliver(
           from_, shard, [group](ShardCommits& there) { return there.DecisionOf(group); });
       if (!told.ok()) return told;
@@ -298,6 +303,7 @@ class ShardCommitsWorld {
   auto Deliver(uint32_t from, uint32_t to, const Call& call)
       -> decltype(call(std::declval<ShardCommits&>())) {
     EXPECT_EQ(runtime::HeldLocks(), 0) << "a lock is held over a message";
+    const Lying honest(shards_[from], false);  // what others ask for meanwhile is not the rule's
     const uint64_t message = messages_++;
     const Fate become = fate ? fate(message, from, to) : Fate::kArrives;
     const absl::Status silence =
