@@ -237,6 +237,36 @@ TEST_F(KnowledgeTest, NamesAreLimited) {
   EXPECT_FALSE(known_.FindListed(1, 0, 10).has_value()) << "more than one directory may have";
 }
 
+TEST_F(KnowledgeTest, WhatItNamesItselfIsKnownAndLimitedToo) {
+  Keep(1, 1);
+  const auto name = [this](const std::string& name, std::optional<Entry> after) {
+    Knowledge::Change change(known_, 1);
+    change.Became(NodeWith(1, 1), {{name, std::nullopt, after}});
+  };
+  // As many as a directory may have, half of them by their places.
+  std::vector<ListedEntry> listed(4);
+  for (size_t i = 0; i < listed.size(); ++i) {
+    listed[i].name = absl::StrCat("l", i);
+    listed[i].entry = {10 + i, 0};
+  }
+  known_.KeepListed(1, 0, 10, listed, *known_.SeenNames(1));
+  ASSERT_TRUE(known_.FindListed(1, 0, 10).has_value());
+  name("new", Entry{7, 0});
+  EXPECT_EQ(Named("new"), 7);
+  EXPECT_EQ(Named("l3"), 13) << "the listing made room enough";
+  EXPECT_FALSE(known_.FindListed(1, 0, 10).has_value());
+  EXPECT_EQ(known_.names(), 5u);
+  for (int i = 0; i < 3; ++i) name(absl::StrCat("n", i), Entry{20, 0});
+  EXPECT_EQ(known_.names(), 8u);
+  name("l3", std::nullopt);  // is known: it takes no room
+  EXPECT_EQ(Named("l3"), 0);
+  EXPECT_EQ(known_.names(), 8u);
+  name("n3", Entry{21, 0});
+  EXPECT_EQ(Named("n3"), 21);
+  EXPECT_EQ(Named("new"), -1);
+  EXPECT_EQ(known_.names(), 1u);
+}
+
 // -- the property ---------------------------------------------------------------------------------
 
 constexpr int64_t kLeaseNs = 1000;

@@ -85,8 +85,8 @@ class ShardCommitsWorld {
     std::atomic<uint64_t> calls{0};  // to its disk, which change or flush something
     std::atomic<uint64_t> released{0};
     std::vector<ObjectId> altering_again;  // since it was begun last
-    bool lies = false;                     // its disk, about syncs
-    bool ticks = false;
+    std::atomic<bool> lies{false};         // its disk, about syncs
+    std::atomic<bool> ticks{false};
   };
 
   static inline ShardRules rules;
