@@ -3,15 +3,19 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include <atomic>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "objfs/fs/testing/file_system_world.h"
 #include "objfs/store/memory_disk.h"
+#include "objfs/store/model_disk.h"
 #include "objfs/store/names.h"
 
 namespace abacus::objfs {
@@ -154,6 +158,34 @@ TEST_F(BadDiskTest, WrongBytesAreAnErrorThatNamesTheBlockAndIsCounted) {
       << "the other blocks are as before";
   EXPECT_EQ(Read(*a, whole), "whole");
   EXPECT_EQ(a->Space()->damaged, 1u);
+}
+
+// A client that makes a file takes an identifier first, which a full disk may not be able to give.
+TEST(FullDiskTest, ANameThatIsThereIsThereWhereNoOtherCanBeMade) {
+  MemoryDisk memory;
+  std::atomic<bool> is_full{false};
+  DiskModel model;
+  model.wait = [](absl::Duration) {};
+  model.fault = [&](std::string_view call, const std::string&) {
+    return is_full && call == "write" ? absl::ResourceExhaustedError("full") : absl::OkStatus();
+  };
+  ModelDisk disk(memory, std::move(model));
+  FileSystemWorld world(3, &disk);
+  const auto a = world.Client(1), b = world.Client(2);
+  ASSERT_TRUE(a->Make(kUser, a->root(), "there", S_IFREG | 0644, 0, "").ok());
+  ASSERT_TRUE(world.store().FlushAll().ok());
+  is_full = true;
+  constexpr int kReservedMax = 1 << 20;
+  absl::Status reserved;
+  for (int i = 0; i < kReservedMax && reserved.ok(); ++i)
+    reserved = world.store().Reserve().status();
+  ASSERT_TRUE(absl::IsResourceExhausted(reserved)) << reserved;
+  const auto make = [&](const char* name) {
+    return FsErrorOf(b->Make(kUser, b->root(), name, S_IFREG | 0644, 0, "").status());
+  };
+  EXPECT_EQ(make("new"), FsError::kNoSpace);
+  EXPECT_EQ(make("there"), FsError::kExists);
+  is_full = false;
 }
 
 }  // namespace
