@@ -3,6 +3,7 @@
 
 import io
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -289,13 +290,35 @@ class RunnerTest(unittest.TestCase):
         with mock.patch("runner.MEASURE_AGAIN_S", 0):
             code, said, _ = self.experiment("small", "other", "--runs", "1", world=world)
         self.assertEqual(code, FAILED)
-        self.assertEqual((len(world.runs), len(world.checked)), (6, 3))
+        self.assertEqual((len(world.runs), len(world.checked)), (6, 4))
         self.assertIn("small/one: the testbed is off now: lan1", said)
         self.assertIn("is run again by the same command", said)
         self.assertNotIn("other/one: the testbed", said)
         again = FakeWorld(server_wins)
         self.assertEqual(self.experiment("small", "other", "--runs", "1", world=again)[0], OK)
         self.assertEqual(len(again.runs), 3, "of the row that was taken back")
+
+    def test_a_measurement_that_was_disturbed_alone_takes_nothing_back(self):
+        class Disturbed(FakeWorld):
+            def testbed(self, *args):
+                testbed, look = super().testbed(*args), super().testbed(*args).check
+                def check(**options):
+                    self.measured = 20.0 if len(self.checked) == self.disturbed else 10.0
+                    return look(**options)
+                testbed.check = check
+                return testbed
+
+        make_experiment(self.root)
+        make_experiment(self.root, name="other")
+        for disturbed, looks in ((0, 4), (1, 4), (2, 4), (None, 3)):
+            world = Disturbed(server_wins)
+            world.disturbed = disturbed  # this look, of those before, after one row and after two
+            with mock.patch("runner.MEASURE_AGAIN_S", 0):
+                code, said, _ = self.experiment("small", "other", "--runs", "1", world=world)
+            shutil.rmtree(self.results)
+            self.assertEqual((code, len(world.runs)), (OK, 6), said)
+            self.assertEqual(len(world.checked), looks, disturbed)
+            self.assertEqual("it is off where both say so" in said, disturbed is not None)
 
     def test_a_testbed_that_cannot_be_built_is_told_for_every_row(self):
         class Bare(FakeWorld):
