@@ -84,7 +84,10 @@ TEST_F(BpfMonitorTest, SwitchesThatDoNotReachTheTracepointCostNoTime) {
   std::thread([&] {
     ThreadClock clock;
     monitor_->AttachThread(clock);
-    const auto seen = [&] { return static_cast<int64_t>(clock.counters().changes.load()); };
+    const auto seen = [&] {
+      const ThreadCounters& counters = clock.counters();
+      return static_cast<int64_t>(counters.voluntary_switches + counters.involuntary_switches);
+    };
     // What was seen and what the kernel counted, at one instant.
     const auto both = [&] {
       for (;;) {

@@ -330,7 +330,8 @@ class BasicThreadClock {
   bool HasBlocked() noexcept;
   OffTime LoadCounters() const noexcept;
   Switches LoadSwitches() const noexcept;
-  void TakeNewCounters() noexcept;
+  void TakeNewCounters(uint64_t now) noexcept;
+  void ForgiveWaits(uint64_t now, const OffTime& owed_before) noexcept;
   Interval Settle(uint64_t wall) noexcept;
 
   // Read by every lap: one cache line.
@@ -346,6 +347,9 @@ class BasicThreadClock {
   OffTime owed_ticks_;  // taken over, but not yet charged to an interval
   Switches seen_switches_;
   Switches new_switches_;  // since the last interval
+  // When another party's counters were last found to have moved, and the declared waits until then.
+  uint64_t moved_at_ticks_ = 0;
+  uint64_t waited_when_moved_ticks_ = 0;
   uint64_t sync_at_ticks_ = 0;
   uint64_t synced_mono_ns_ = 0;
   uint64_t synced_cpu_ns_ = 0;
@@ -396,7 +400,8 @@ void BasicThreadClock<Time>::UseCounters(ThreadCounters* counters) noexcept {
   waited_ticks_ = spun_ticks_ = 0;
   unpublished_ns_ = 0;
   long_interval_ticks_ = is_plain() ? plain_long_interval_ticks_ : kNever >> 1;
-  last_ticks_ = Time::Ticks();
+  last_ticks_ = moved_at_ticks_ = Time::Ticks();
+  waited_when_moved_ticks_ = 0;
   synced_mono_ns_ = Time::MonotonicNs();
   synced_cpu_ns_ = Time::ThreadCpuNs();
   sync_at_ticks_ = is_plain() ? last_ticks_ + sync_period_ticks_ : kNever;
@@ -407,7 +412,7 @@ template <typename Time>
 Interval BasicThreadClock<Time>::SlowLap(uint64_t now, uint64_t wall) noexcept {
   if (static_cast<int64_t>(wall) < 0) wall = 0;
   if (is_plain() && (wall > long_interval_ticks_ || now >= sync_at_ticks_)) Sync(now);
-  TakeNewCounters();
+  TakeNewCounters(now);
   return Settle(wall);
 }
 
@@ -419,11 +424,13 @@ void BasicThreadClock<Time>::SlowEndWait(uint64_t now, uint64_t wait) noexcept {
     seen_changes_ = counters_->changes.load(std::memory_order_acquire);
     seen_ns_ = LoadCounters();
     seen_switches_ = LoadSwitches();
+    moved_at_ticks_ = now;
+    waited_when_moved_ticks_ = waited_ticks_;
     return;
   }
   if (wait <= long_interval_ticks_ && now < sync_at_ticks_) return;  // here only because of a debt
   Sync(now);
-  TakeNewCounters();
+  TakeNewCounters(now);
   if (owed_ticks_.blocked + owed_ticks_.ready > 0) check_at_ticks_ = 0;
   // The run-queue wait between the wake-up and now belongs to the wait, as do its switches.
   if (schedstat_fd_ >= 0 && wait > long_interval_ticks_) {
@@ -516,10 +523,11 @@ auto BasicThreadClock<Time>::LoadSwitches() const noexcept -> Switches {
 }
 
 template <typename Time>
-void BasicThreadClock<Time>::TakeNewCounters() noexcept {
+void BasicThreadClock<Time>::TakeNewCounters(uint64_t now) noexcept {
   const uint64_t changes = counters_->changes.load(std::memory_order_acquire);
   if (changes == seen_changes_) return;
   seen_changes_ = changes;
+  const OffTime owed_before = owed_ticks_;
   const OffTime now_ns = LoadCounters();
   auto owe = [this](uint64_t* owed, uint64_t new_ns, uint64_t old_ns) {
     // Counters that went backwards (a slot that was given to another thread) charge nothing.
@@ -530,11 +538,32 @@ void BasicThreadClock<Time>::TakeNewCounters() noexcept {
   owe(&owed_ticks_.ready, now_ns.ready, seen_ns_.ready);
   owe(&owed_ticks_.disk, now_ns.disk, seen_ns_.disk);
   seen_ns_ = now_ns;
-  const auto since = [](uint64_t now, uint64_t then) { return now > then ? now - then : 0; };
-  const Switches now = LoadSwitches();
-  new_switches_.voluntary += since(now.voluntary, seen_switches_.voluntary);
-  new_switches_.involuntary += since(now.involuntary, seen_switches_.involuntary);
-  seen_switches_ = now;
+  if (!is_plain()) ForgiveWaits(now, owed_before);
+  const auto since = [](uint64_t after, uint64_t before) {
+    return after > before ? after - before : 0;
+  };
+  const Switches switches = LoadSwitches();
+  new_switches_.voluntary += since(switches.voluntary, seen_switches_.voluntary);
+  new_switches_.involuntary += since(switches.involuntary, seen_switches_.involuntary);
+  seen_switches_ = switches;
+}
+
+// What the counters moved by is off-CPU time since they moved last. What the laps since then have
+// no room for was off the processor in a declared wait (a hypervisor stopped the thread after it
+// was woken and before it could say so), which is accounted for. It comes off what was found late,
+// ready time, first.
+template <typename Time>
+void BasicThreadClock<Time>::ForgiveWaits(uint64_t now, const OffTime& owed_before) noexcept {
+  const uint64_t laps = (now - moved_at_ticks_) - (waited_ticks_ - waited_when_moved_ticks_);
+  moved_at_ticks_ = now;
+  waited_when_moved_ticks_ = waited_ticks_;
+  const uint64_t found =
+      owed_ticks_.blocked + owed_ticks_.ready - owed_before.blocked - owed_before.ready;
+  if (found <= laps) return;
+  const uint64_t ready = std::min(found - laps, owed_ticks_.ready - owed_before.ready);
+  owed_ticks_.ready -= ready;
+  owed_ticks_.blocked -= found - laps - ready;
+  owed_ticks_.disk = std::min(owed_ticks_.disk, owed_ticks_.blocked);
 }
 
 // Takes what is owed out of an interval, as far as the interval reaches; the rest waits for the

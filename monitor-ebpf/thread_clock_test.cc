@@ -350,6 +350,56 @@ TEST_F(ThreadClockTest, ExternalCountersThatMoveInsideADeclaredWaitAreNotCharged
   EXPECT_EQ(lap.blocked_ticks, 0u);
 }
 
+// A hypervisor stops a thread after it was woken and before it says that its wait is over; that is
+// found when it leaves its processor the next time.
+TEST_F(ThreadClockTest, WhatExternalCountersFindOfAWaitLaterComesOffNoMoreThanTheLapsSinceTheWait) {
+  ThreadCounters page;
+  ScriptedClock clock(WithoutSchedstat());
+  clock.UseCounters(&page);
+  ScriptedTime::Run(7 * kMs);
+  EXPECT_EQ(clock.BeginWait().busy_ticks, Ticks(7 * kMs));
+  ScriptedTime::Sleep(2 * kMs);
+  page.blocked_ns += 2 * kMs;
+  page.changes += 1;
+  ScriptedTime::Sleep(30 * kMs);
+  EXPECT_EQ(clock.EndWait(), Ticks(32 * kMs));
+  ScriptedTime::Run(3 * kMs);
+  EXPECT_EQ(clock.Lap().busy_ticks, Ticks(3 * kMs));
+  ScriptedTime::Run(1 * kMs);
+  ScriptedTime::Sleep(1 * kMs);
+  page.ready_ns += 30 * kMs;
+  page.blocked_ns += 1 * kMs;
+  page.changes += 1;
+  Interval lap = clock.Lap();
+  EXPECT_EQ(lap.blocked_ticks, Ticks(1 * kMs)) << "which is no hypervisor's";
+  EXPECT_EQ(lap.ready_ticks, Ticks(1 * kMs)) << "may have been here";
+  ScriptedTime::Run(5 * kMs);
+  lap = clock.Lap();
+  EXPECT_EQ(lap.ready_ticks, Ticks(3 * kMs)) << "or in the lap before, but not in the wait";
+  EXPECT_EQ(lap.busy_ticks, Ticks(2 * kMs));
+  ScriptedTime::Run(10 * kMs);
+  EXPECT_EQ(clock.Lap().busy_ticks, Ticks(10 * kMs));
+}
+
+// Where the switch at a wait's end is missed, the time is found when the thread is set aside.
+TEST_F(ThreadClockTest, WaitsWhoseEndWasNotSeenAreNotTakenOffWhatIsComputedLater) {
+  ThreadCounters page;
+  ScriptedClock clock(WithoutSchedstat());
+  clock.UseCounters(&page);
+  uint64_t busy_ticks = 0;
+  for (int i = 0; i < 50; ++i) {
+    clock.BeginWait();
+    ScriptedTime::Sleep(200 * kMs);
+    page.blocked_ns += 200 * kMs;
+    if (i % 10 != 5) page.changes += 1;
+    EXPECT_EQ(clock.EndWait(), Ticks(200 * kMs));
+    ScriptedTime::Run(4 * kMs);
+    if (i % 10 == 5) page.changes += 1;  // it was set aside for an instant
+    busy_ticks += clock.Lap().busy_ticks;
+  }
+  EXPECT_GE(busy_ticks, Ticks(40 * 4 * kMs)) << "one round of ten, and the one before it";
+}
+
 TEST_F(ThreadClockTest, ExternalCountersThatGoBackwardsChargeNothing) {
   ThreadCounters page;
   page.blocked_ns = 10 * kMs;

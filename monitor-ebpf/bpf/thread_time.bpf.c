@@ -211,7 +211,13 @@ int BPF_PROG(on_wakeup, struct task_struct *task)
 			thread->disk_ns += slept;
 		thread->voluntary++;
 		thread->state = ABACUS_THREAD_READY;
+	} else {
+		return 0;
 	}
+	/* Told here and not only when it runs: where the switch to it is not seen, it would find
+	 * out much later how long it slept, and take that off what it has computed since. */
+	barrier();
+	thread->changes++;
 	return 0;
 }
 

