@@ -202,7 +202,8 @@ struct ThreadClockOptions {
 //
 // Invariants: (1) the parts of an Interval add up to the ticks that passed, and none is negative;
 // (2) a declared wait is in no Interval; (3) time is charged once: off-CPU time that is found late
-// is taken out of the following intervals and never reported twice.
+// is taken out of the following intervals and never reported twice; but for what external counters
+// find that the laps since have no room for, which was in a declared wait.
 //
 // Errors of the plain source: off-CPU time in pieces shorter than long_interval_ns is found up to
 // sync_period_ns late and charged to the objects that follow; up to kPublishNs of it is still
@@ -330,8 +331,8 @@ class BasicThreadClock {
   bool HasBlocked() noexcept;
   OffTime LoadCounters() const noexcept;
   Switches LoadSwitches() const noexcept;
-  void TakeNewCounters(uint64_t now) noexcept;
-  void ForgiveWaits(uint64_t now, const OffTime& owed_before) noexcept;
+  void TakeNewCounters(uint64_t now, uint64_t lap_began) noexcept;
+  void ForgiveWaits(uint64_t now, uint64_t lap_began, const OffTime& owed_before) noexcept;
   Interval Settle(uint64_t wall) noexcept;
 
   // Read by every lap: one cache line.
@@ -340,16 +341,17 @@ class BasicThreadClock {
   uint64_t long_interval_ticks_ = 0;
   uint64_t seen_changes_ = 0;
   ThreadCounters* counters_ = &own_counters_;
-  uint64_t waited_ticks_ = 0;  // in declared waits since the last sync
+  uint64_t waited_ticks_ = 0;  // in declared waits since the last sync, or UseCounters()
   uint64_t spun_ticks_ = 0;    // the part of it that used CPU
 
   OffTime seen_ns_;     // the counters as far as they have been taken over
   OffTime owed_ticks_;  // taken over, but not yet charged to an interval
   Switches seen_switches_;
   Switches new_switches_;  // since the last interval
-  // When another party's counters were last found to have moved, and the declared waits until then.
-  uint64_t moved_at_ticks_ = 0;
-  uint64_t waited_when_moved_ticks_ = 0;
+  // Another party's counters have not moved since, as far as was looked: the beginning of the lap
+  // that found them moved, or the end of the wait that did; and the declared waits until then.
+  uint64_t unmoved_since_ticks_ = 0;
+  uint64_t waited_until_then_ticks_ = 0;
   uint64_t sync_at_ticks_ = 0;
   uint64_t synced_mono_ns_ = 0;
   uint64_t synced_cpu_ns_ = 0;
@@ -400,8 +402,8 @@ void BasicThreadClock<Time>::UseCounters(ThreadCounters* counters) noexcept {
   waited_ticks_ = spun_ticks_ = 0;
   unpublished_ns_ = 0;
   long_interval_ticks_ = is_plain() ? plain_long_interval_ticks_ : kNever >> 1;
-  last_ticks_ = moved_at_ticks_ = Time::Ticks();
-  waited_when_moved_ticks_ = 0;
+  last_ticks_ = unmoved_since_ticks_ = Time::Ticks();
+  waited_until_then_ticks_ = 0;
   synced_mono_ns_ = Time::MonotonicNs();
   synced_cpu_ns_ = Time::ThreadCpuNs();
   sync_at_ticks_ = is_plain() ? last_ticks_ + sync_period_ticks_ : kNever;
@@ -412,25 +414,27 @@ template <typename Time>
 Interval BasicThreadClock<Time>::SlowLap(uint64_t now, uint64_t wall) noexcept {
   if (static_cast<int64_t>(wall) < 0) wall = 0;
   if (is_plain() && (wall > long_interval_ticks_ || now >= sync_at_ticks_)) Sync(now);
-  TakeNewCounters(now);
+  TakeNewCounters(now, now - wall);
   return Settle(wall);
 }
 
 template <typename Time>
 void BasicThreadClock<Time>::SlowEndWait(uint64_t now, uint64_t wait) noexcept {
   if (!is_plain()) {
+    const uint64_t changes = counters_->changes.load(std::memory_order_acquire);
+    if (changes == seen_changes_) return;  // here only because of a debt
     // The kernel saw the thread asleep, but it was asleep in a wait that is already accounted for.
     // What it found before the wait was taken over by BeginWait().
-    seen_changes_ = counters_->changes.load(std::memory_order_acquire);
+    seen_changes_ = changes;
     seen_ns_ = LoadCounters();
     seen_switches_ = LoadSwitches();
-    moved_at_ticks_ = now;
-    waited_when_moved_ticks_ = waited_ticks_;
+    unmoved_since_ticks_ = now;
+    waited_until_then_ticks_ = waited_ticks_;
     return;
   }
   if (wait <= long_interval_ticks_ && now < sync_at_ticks_) return;  // here only because of a debt
   Sync(now);
-  TakeNewCounters(now);
+  TakeNewCounters(now, now);
   if (owed_ticks_.blocked + owed_ticks_.ready > 0) check_at_ticks_ = 0;
   // The run-queue wait between the wake-up and now belongs to the wait, as do its switches.
   if (schedstat_fd_ >= 0 && wait > long_interval_ticks_) {
@@ -523,7 +527,7 @@ auto BasicThreadClock<Time>::LoadSwitches() const noexcept -> Switches {
 }
 
 template <typename Time>
-void BasicThreadClock<Time>::TakeNewCounters(uint64_t now) noexcept {
+void BasicThreadClock<Time>::TakeNewCounters(uint64_t now, uint64_t lap_began) noexcept {
   const uint64_t changes = counters_->changes.load(std::memory_order_acquire);
   if (changes == seen_changes_) return;
   seen_changes_ = changes;
@@ -538,7 +542,7 @@ void BasicThreadClock<Time>::TakeNewCounters(uint64_t now) noexcept {
   owe(&owed_ticks_.ready, now_ns.ready, seen_ns_.ready);
   owe(&owed_ticks_.disk, now_ns.disk, seen_ns_.disk);
   seen_ns_ = now_ns;
-  if (!is_plain()) ForgiveWaits(now, owed_before);
+  if (!is_plain()) ForgiveWaits(now, lap_began, owed_before);
   const auto since = [](uint64_t after, uint64_t before) {
     return after > before ? after - before : 0;
   };
@@ -548,22 +552,26 @@ void BasicThreadClock<Time>::TakeNewCounters(uint64_t now) noexcept {
   seen_switches_ = switches;
 }
 
-// What the counters moved by is off-CPU time since they moved last. What the laps since then have
-// no room for was off the processor in a declared wait (a hypervisor stopped the thread after it
-// was woken and before it could say so), which is accounted for. It comes off what was found late,
-// ready time, first.
+// What the counters moved by is off-CPU time since they moved before: since the beginning of the
+// lap that found that, at the earliest. What the laps since then have no room for was off the
+// processor in a declared wait, which is accounted for: a hypervisor stopped the thread after it
+// was woken and before it could say so. It comes off what was found late, ready time, first.
 template <typename Time>
-void BasicThreadClock<Time>::ForgiveWaits(uint64_t now, const OffTime& owed_before) noexcept {
-  const uint64_t laps = (now - moved_at_ticks_) - (waited_ticks_ - waited_when_moved_ticks_);
-  moved_at_ticks_ = now;
-  waited_when_moved_ticks_ = waited_ticks_;
-  const uint64_t found =
-      owed_ticks_.blocked + owed_ticks_.ready - owed_before.blocked - owed_before.ready;
-  if (found <= laps) return;
-  const uint64_t ready = std::min(found - laps, owed_ticks_.ready - owed_before.ready);
-  owed_ticks_.ready -= ready;
-  owed_ticks_.blocked -= found - laps - ready;
-  owed_ticks_.disk = std::min(owed_ticks_.disk, owed_ticks_.blocked);
+void BasicThreadClock<Time>::ForgiveWaits(uint64_t now, uint64_t lap_began,
+                                          const OffTime& owed_before) noexcept {
+  // Another processor's counter that is behind makes this huge, and nothing is forgiven.
+  const uint64_t laps = (now - unmoved_since_ticks_) - (waited_ticks_ - waited_until_then_ticks_);
+  unmoved_since_ticks_ = lap_began;
+  waited_until_then_ticks_ = waited_ticks_;
+  const uint64_t blocked = owed_ticks_.blocked - owed_before.blocked;
+  const uint64_t ready = owed_ticks_.ready - owed_before.ready;
+  if (blocked + ready <= laps) return;
+  const uint64_t forgiven = blocked + ready - laps;
+  const uint64_t forgiven_ready = std::min(forgiven, ready);
+  const uint64_t forgiven_blocked = forgiven - forgiven_ready;
+  owed_ticks_.ready -= forgiven_ready;
+  owed_ticks_.blocked -= forgiven_blocked;
+  owed_ticks_.disk = std::min(owed_ticks_.disk, owed_before.disk + blocked - forgiven_blocked);
 }
 
 // Takes what is owed out of an interval, as far as the interval reaches; the rest waits for the

@@ -350,6 +350,30 @@ TEST_F(ThreadClockTest, ExternalCountersThatMoveInsideADeclaredWaitAreNotCharged
   EXPECT_EQ(lap.blocked_ticks, 0u);
 }
 
+// Found when it leaves its processor the next time, in a lap that is too short for it.
+TEST_F(ThreadClockTest, WhatAHypervisorTookInTheLapThatFoundTheCountersMovedIsOwed) {
+  ThreadCounters page;
+  ScriptedClock clock(WithoutSchedstat());
+  clock.UseCounters(&page);
+  page.changes += 1;
+  ScriptedTime::Run(1 * kMs);
+  ScriptedTime::TakeAway(5 * kMs);
+  ScriptedTime::Run(4 * kMs);
+  EXPECT_EQ(clock.Lap().busy_ticks, Ticks(10 * kMs));
+  clock.BeginWait();
+  EXPECT_EQ(clock.EndWait(WaitKind::kSpun), 0u) << "in which nothing moved";
+  ScriptedTime::Run(1 * kMs);
+  ScriptedTime::TakeAway(2 * kMs);
+  page.ready_ns += 7 * kMs;
+  page.changes += 1;
+  ScriptedTime::Run(1 * kMs);
+  EXPECT_EQ(clock.Lap().ready_ticks, Ticks(4 * kMs));
+  clock.BeginWait();
+  EXPECT_EQ(clock.EndWait(WaitKind::kSpun), 0u);
+  ScriptedTime::Run(10 * kMs);
+  EXPECT_EQ(clock.Lap().ready_ticks, Ticks(3 * kMs));
+}
+
 // A hypervisor stops a thread after it was woken and before it says that its wait is over; that is
 // found when it leaves its processor the next time.
 TEST_F(ThreadClockTest, WhatExternalCountersFindOfAWaitLaterComesOffNoMoreThanTheLapsSinceTheWait) {
@@ -381,7 +405,8 @@ TEST_F(ThreadClockTest, WhatExternalCountersFindOfAWaitLaterComesOffNoMoreThanTh
   EXPECT_EQ(clock.Lap().busy_ticks, Ticks(10 * kMs));
 }
 
-// Where the switch at a wait's end is missed, the time is found when the thread is set aside.
+// Where neither the wake-up at a wait's end nor the switch is seen, the time is found when the
+// thread is set aside.
 TEST_F(ThreadClockTest, WaitsWhoseEndWasNotSeenAreNotTakenOffWhatIsComputedLater) {
   ThreadCounters page;
   ScriptedClock clock(WithoutSchedstat());
@@ -397,7 +422,7 @@ TEST_F(ThreadClockTest, WaitsWhoseEndWasNotSeenAreNotTakenOffWhatIsComputedLater
     if (i % 10 == 5) page.changes += 1;  // it was set aside for an instant
     busy_ticks += clock.Lap().busy_ticks;
   }
-  EXPECT_GE(busy_ticks, Ticks(40 * 4 * kMs)) << "one round of ten, and the one before it";
+  EXPECT_GE(busy_ticks, Ticks(40 * 4 * kMs)) << "one round of ten, and the one after it";
 }
 
 TEST_F(ThreadClockTest, ExternalCountersThatGoBackwardsChargeNothing) {

@@ -105,14 +105,25 @@ class Store:
         """Puts a record in its place, whole or not at all; one that was there is kept beside."""
         path = self.path(row, record["placement"], record["run"])
         path.parent.mkdir(parents=True, exist_ok=True)
+        partial = self._write_beside(path, record)
+        if path.exists():
+            path.rename(path.with_suffix(".json.replaced"))
+        partial.rename(path)
+
+    def add(self, row, placement, run, **what):
+        """Adds to a record what became known after its run; nothing where there is none."""
+        path = self.path(row, placement, run)
+        if path.exists():
+            self._write_beside(path, {**self.read(path), **what}).rename(path)
+
+    @staticmethod
+    def _write_beside(path, record):
         partial = path.with_suffix(".partial")
         with open(partial, "w", encoding="utf-8") as file:
             json.dump(record, file, indent=1)
             file.flush()
             os.fsync(file.fileno())
-        if path.exists():
-            path.rename(path.with_suffix(".json.replaced"))
-        partial.rename(path)
+        return partial
 
     def told(self):
         """What there is, whatever it is of, in words."""

@@ -121,6 +121,9 @@ def _notes(records, options):
     every = [record for of in records.values() for record in of]
     notes = [f"measured on a testbed that was off: {off}"
              for off in sorted({off for record in every for off in record.get("testbed_off", [])})]
+    notes += [f"a measurement of the testbed after it, which the next one did not bear out: {off}"
+              for off in sorted({off for record in every
+                                 for off in record.get("testbed_disturbed", [])})]
     notes += [f"figures of the monitor's source '{source}', not of eBPF"
               for source in sorted({record["source"] for record in every} - {"ebpf"})]
     notes += [f"degraded: {text}" for text in

@@ -234,7 +234,7 @@ class Runner:
 
     def _run_on(self, testbed, key, here, later, drivers, progress):
         """The jobs of one testbed, which is up."""
-        off = self._check_well(testbed, key, self._profile_path(here[0]))
+        off, _ = self._check_well(testbed, key, self._profile_path(here[0]))
         if off and not self.options.despite_testbed:
             self._refuse(here, f"the testbed is off by more than {self.options.tolerance}: "
                          f"{'; '.join(off)}")
@@ -300,7 +300,10 @@ class Runner:
         """What is off by now; then the records since it was good are taken back, and `left` refused."""
         since = self._since
         self._measured.clear()
-        off = self._check_well(testbed, key, profile_path)
+        off, disturbed = self._check_well(testbed, key, profile_path)
+        if disturbed:
+            for job in since:
+                self.store.add(job.row, job.placement, job.run, testbed_disturbed=disturbed)
         if off:
             for job in since:
                 self.store.path(job.row, job.placement, job.run).unlink(missing_ok=True)
@@ -373,15 +376,17 @@ class Runner:
         return drivers
 
     def _check_well(self, testbed, key, profile_path):
-        """What is off, said by two measurements in a row: what disturbs one alone takes a minute.
+        """What is off, and what was off in a measurement that the next one did not bear out.
 
-        CI has no time for the second one; and where it is off all the same there is no need for it.
+        What disturbs a measurement alone takes a minute; so the testbed is off where two in a row
+        are, in whatever value. CI has no time for the second one, and --despite-testbed no need.
         """
         off = self._check(testbed, key, profile_path)
         if not off or self.options.ci or self.options.despite_testbed:
-            return off
-        self.say("the testbed is measured once more: it is off where both say so")
-        return self._check(testbed, key, profile_path)
+            return off, []
+        self.say("the testbed is measured once more: it is off where two measurements in a row are")
+        again = self._check(testbed, key, profile_path)
+        return again, [] if again else off
 
     def _check(self, testbed, key, profile_path):
         """Measures the testbed, keeps what was measured, and returns what is off.

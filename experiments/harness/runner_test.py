@@ -269,6 +269,7 @@ class RunnerTest(unittest.TestCase):
         self.assertEqual((code, world.runs), (FAILED, []))
         self.assertIn("lan1 -> lan2: 8.5 Mbit/s, wanted 10", said)
         self.assertIn("--despite-testbed", said)
+        self.assertEqual(len(world.checked), 2, "one alone may be disturbed")
 
     def test_despite_testbed_is_in_the_results_and_not_taken_without_it(self):
         off = FakeWorld(server_wins, measured=8.5)
@@ -301,7 +302,9 @@ class RunnerTest(unittest.TestCase):
     def test_a_measurement_that_was_disturbed_alone_takes_nothing_back(self):
         class Disturbed(FakeWorld):
             def testbed(self, *args):
-                testbed, look = super().testbed(*args), super().testbed(*args).check
+                testbed = super().testbed(*args)
+                look = testbed.check
+
                 def check(**options):
                     self.measured = 20.0 if len(self.checked) == self.disturbed else 10.0
                     return look(**options)
@@ -312,13 +315,15 @@ class RunnerTest(unittest.TestCase):
         make_experiment(self.root, name="other")
         for disturbed, looks in ((0, 4), (1, 4), (2, 4), (None, 3)):
             world = Disturbed(server_wins)
-            world.disturbed = disturbed  # this look, of those before, after one row and after two
+            world.disturbed = disturbed  # 0: the look before all, 1: after a row, 2: after both
             with mock.patch("runner.MEASURE_AGAIN_S", 0):
                 code, said, _ = self.experiment("small", "other", "--runs", "1", world=world)
-            shutil.rmtree(self.results)
             self.assertEqual((code, len(world.runs)), (OK, 6), said)
             self.assertEqual(len(world.checked), looks, disturbed)
-            self.assertEqual("it is off where both say so" in said, disturbed is not None)
+            self.assertEqual("measured once more" in said, disturbed is not None)
+            said_in_report = "did not bear out" in (self.results / "report.html").read_text()
+            self.assertEqual(said_in_report, disturbed in (1, 2))
+            shutil.rmtree(self.results)
 
     def test_a_testbed_that_cannot_be_built_is_told_for_every_row(self):
         class Bare(FakeWorld):
@@ -357,6 +362,7 @@ class RunnerTest(unittest.TestCase):
         code, said, world = self.experiment("small", "--ci", claims=claims,
                                             world=FakeWorld(server_wins, measured=8.5))
         self.assertEqual((code, world.runs), (OK, []))
+        self.assertEqual(world.checked, [None], "CI has no time for two")
         self.assertIn("skipped       small/one: the testbed is off by more than 10 %: lan1", said)
         self.assertIn("\n0 of 1 rows ran; 0 of 0 claims hold; ", said)
 

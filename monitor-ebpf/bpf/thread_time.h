@@ -31,7 +31,7 @@ struct abacus_bucket {
  * thread that is about to register itself. Times: nanoseconds of CLOCK_MONOTONIC. The first seven
  * fields are monitor::ThreadCounters. */
 struct abacus_thread {
-	__u64 changes; /* written last */
+	__u64 changes; /* written last: when it is woken, and when it runs again */
 	__u64 blocked_ns;
 	__u64 ready_ns;
 	__u64 disk_ns;	 /* part of blocked_ns */

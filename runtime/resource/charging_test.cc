@@ -307,10 +307,11 @@ TEST_P(ChargingTest, WaitsOfAWorkerBetweenInvocationsAreNobodys) {
   for (int attempt = 0; attempt < 5 && !right; ++attempt) {
     const Charged before[] = {Of(0), Of(1)};
     play();
-    right = is_right(0, before[0]) && is_right(1, before[1]);
+    const bool first = is_right(0, before[0]), second = is_right(1, before[1]);
+    right = first && second;
   }
   pool.Stop();
-  EXPECT_TRUE(right);
+  EXPECT_TRUE(right) << "in none of five attempts, as printed";
 }
 
 // An object that comes to the one that it calls has nothing to encode any more: were it charged for

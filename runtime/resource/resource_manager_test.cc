@@ -8,6 +8,7 @@
 #include <cmath>
 #include <ctime>
 #include <thread>
+#include <vector>
 
 #include "runtime/object/background.h"
 #include "runtime/object/mobile_object.h"
