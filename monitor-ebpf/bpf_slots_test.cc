@@ -3,6 +3,7 @@
 #include <bpf/bpf.h>
 #include <gtest/gtest.h>
 #include <linux/types.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -134,11 +135,15 @@ class SlotTable {
 // The thread ends unseen: its entry is not there while it does, and is there again afterwards.
 std::pair<uint32_t, uint32_t> EndUnseen(Monitor& monitor, const SlotTable& table) {
   std::pair<uint32_t, uint32_t> entry;
+  pid_t tid = 0;
   Watched(monitor, [&](ThreadClock& clock) {
     EXPECT_EQ(clock.Source(), "external");
+    tid = gettid();
     entry = table.Take();
   });
-  BlockFor(20 * kMs);  // join() returns a little before the last switch
+  // join() returns before the id is free, and the last switch comes a little after that.
+  while (tgkill(getpid(), tid, 0) == 0) BlockFor(kMs);
+  BlockFor(100 * kMs);
   table.Put(entry.first, entry.second);
   return entry;
 }

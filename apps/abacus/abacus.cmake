@@ -68,7 +68,7 @@ abacus_test(abacus_map_end_to_end_test
   SRCS abacus/etcd_map_test.cc abacus/map_end_to_end_test.cc
   DEPS abacus_command abacus_command_testing abacus_testing nlohmann_json::nlohmann_json
   NOASAN "not yet run whole with the address sanitizer since the mount keeps its open handles"
-  LABELS serial TIMEOUT 300 SHARDS 2)
+  LABELS serial TIMEOUT 600 SHARDS 2)
 abacus_test(abacus_server_map_end_to_end_test
   SRCS abacus/server_map_end_to_end_test.cc
   DEPS abacus_command_testing abacus_testing nlohmann_json::nlohmann_json
@@ -78,7 +78,7 @@ abacus_test(abacus_failover_end_to_end_test
   SRCS abacus/failover_end_to_end_test.cc
   DEPS abacus_command_testing abacus_testing nlohmann_json::nlohmann_json
   NOASAN "not yet run whole with the address sanitizer since the mount keeps its open handles"
-  LABELS serial TIMEOUT 300 SHARDS 4)
+  LABELS serial TIMEOUT 600 SHARDS 4)
 abacus_test(abacus_shards_end_to_end_test
   SRCS abacus/shards_end_to_end_test.cc
   DEPS abacus_command_testing abacus_testing nlohmann_json::nlohmann_json

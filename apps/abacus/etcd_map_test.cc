@@ -40,7 +40,7 @@ class EtcdMapTest : public ::testing::Test {
     ASSERT_TRUE(runtime::testing::Eventually([&] { return map_->Remove().ok(); }));
   }
   std::unique_ptr<MapStore> Open(const std::string& name) {
-    auto map = OpenEtcdMap(etcd_->url(), name, 7, absl::Seconds(2));
+    auto map = OpenEtcdMap(etcd_->url(), name, 7, absl::Seconds(10));
     EXPECT_TRUE(map.ok()) << map.status();
     return *std::move(map);
   }

@@ -183,7 +183,7 @@ TEST_F(FailoverTest, APrimaryThatIsStoppedForGoodLeavesTheVolumeToItsCopy) {
   Put("a", 50'000);
   servers_[0]->Signal(SIGTERM);
   EXPECT_EQ(servers_[0]->Wait().code, 0);
-  EXPECT_EQ(TryPut(mount_ + "/b", "text"), 0);
+  EXPECT_TRUE(Eventually([&] { return TryPut(mount_ + "/b", "text") == 0; }));
   EXPECT_EQ(Map(0)["primary"], addresses_[1]) << told_;
   ExpectAll(mount_);
   // By whichever of its servers it is asked for.

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <time.h>
 
+#include <algorithm>
+#include <cmath>
 #include <functional>
 #include <string>
 
@@ -67,14 +69,18 @@ TEST_F(FilterTest, OutputIsTheSameWhenItMovesBetweenAllChunks) {
 
 TEST_F(FilterTest, SpendsTheProcessorTimeThatItIsToldForEachByte) {
   const std::string bytes(64 * 1024, 'x');
-  timespec before, after;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &before);
-  EXPECT_NE(LookAt(bytes, 100.0 * static_cast<double>(bytes.size())), 0u);
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &after);
-  const double spent_ms = static_cast<double>(after.tv_sec - before.tv_sec) * 1e3 +
-                          static_cast<double>(after.tv_nsec - before.tv_nsec) / 1e6;
-  EXPECT_GE(spent_ms, 6.5);  // 65,536 x 100 ns
-  EXPECT_LT(spent_ms, 8);
+  double least_ms = INFINITY;  // a hypervisor's theft may be in the others
+  for (int i = 0; i < 20 && least_ms >= 8; ++i) {
+    timespec before, after;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &before);
+    EXPECT_NE(LookAt(bytes, 100.0 * static_cast<double>(bytes.size())), 0u);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &after);
+    const double spent_ms = static_cast<double>(after.tv_sec - before.tv_sec) * 1e3 +
+                            static_cast<double>(after.tv_nsec - before.tv_nsec) / 1e6;
+    EXPECT_GE(spent_ms, 6.5);  // 65,536 x 100 ns
+    least_ms = std::min(least_ms, spent_ms);
+  }
+  EXPECT_LT(least_ms, 8);
 }
 
 TEST_F(FilterTest, OptionsThatMakeNoSenseAreRefused) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <time.h>
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <string>
@@ -47,33 +48,43 @@ TEST(PaperNodeTest, CostsAreThoseOfTheArithmetic) {
   EXPECT_EQ(2 * empty.at_paper, absl::Milliseconds(0.4));
 }
 
+constexpr int kAttempts = 20;
+
 TEST(ProcessorTest, WorkTakesItsTimeAtTheNodesShareAndItsProcessorTime) {
   Processor node(kShare), slow(kShare / 2);
   EXPECT_EQ(Processor::TimeOf(absl::Milliseconds(3), kShare), absl::Milliseconds(3));
   EXPECT_EQ(Processor::TimeOf(absl::Milliseconds(3), kShare / 2), absl::Milliseconds(6));
   for (Processor* processor : {&node, &slow}) {
-    const auto begin = std::chrono::steady_clock::now();
-    const absl::Duration cpu = ThreadCpu();
-    processor->Do({.at_paper = absl::Milliseconds(20), .cpu = absl::Milliseconds(2)});
-    const absl::Duration spent = ThreadCpu() - cpu;
-    const absl::Duration took = absl::FromChrono(std::chrono::steady_clock::now() - begin);
-    EXPECT_GE(took, absl::Milliseconds(processor == &node ? 20 : 40));
-    EXPECT_GE(spent, absl::Milliseconds(2));
-    EXPECT_LT(spent, absl::Milliseconds(4));
+    absl::Duration least = absl::InfiniteDuration();  // a hypervisor's theft may be in the others
+    for (int i = 0; i < kAttempts && least >= absl::Milliseconds(4); ++i) {
+      const auto begin = std::chrono::steady_clock::now();
+      const absl::Duration cpu = ThreadCpu();
+      processor->Do({.at_paper = absl::Milliseconds(20), .cpu = absl::Milliseconds(2)});
+      const absl::Duration spent = ThreadCpu() - cpu;
+      const absl::Duration took = absl::FromChrono(std::chrono::steady_clock::now() - begin);
+      EXPECT_GE(took, absl::Milliseconds(processor == &node ? 20 : 40));
+      EXPECT_GE(spent, absl::Milliseconds(2));
+      least = std::min(least, spent);
+    }
+    EXPECT_LT(least, absl::Milliseconds(4));
   }
 }
 
 // On a machine that takes twice the CPU time a node has twice the share, and is as fast.
 TEST(ProcessorTest, OnASlowerMachineWorkTakesMoreOfItAndItsTime) {
-  Processor node(2 * kShare, /*machine=*/2);
-  const auto begin = std::chrono::steady_clock::now();
-  const absl::Duration cpu = ThreadCpu();
-  node.Do({.at_paper = absl::Milliseconds(20), .cpu = absl::Milliseconds(2)});
-  EXPECT_GE(ThreadCpu() - cpu, absl::Milliseconds(4));
-  EXPECT_EQ(node.cpu(), absl::Milliseconds(4));
-  const absl::Duration took = absl::FromChrono(std::chrono::steady_clock::now() - begin);
-  EXPECT_GE(took, absl::Milliseconds(20));
-  EXPECT_LT(took, absl::Milliseconds(40));
+  absl::Duration least = absl::InfiniteDuration();
+  for (int i = 0; i < kAttempts && least >= absl::Milliseconds(40); ++i) {
+    Processor node(2 * kShare, /*machine=*/2);
+    const auto begin = std::chrono::steady_clock::now();
+    const absl::Duration cpu = ThreadCpu();
+    node.Do({.at_paper = absl::Milliseconds(20), .cpu = absl::Milliseconds(2)});
+    EXPECT_GE(ThreadCpu() - cpu, absl::Milliseconds(4));
+    EXPECT_EQ(node.cpu(), absl::Milliseconds(4));
+    const absl::Duration took = absl::FromChrono(std::chrono::steady_clock::now() - begin);
+    EXPECT_GE(took, absl::Milliseconds(20));
+    least = std::min(least, took);
+  }
+  EXPECT_LT(least, absl::Milliseconds(40));
 }
 
 TEST(ProcessorTest, ThreadsWorkOneAfterTheOther) {

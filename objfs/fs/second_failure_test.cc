@@ -139,10 +139,7 @@ void SecondFailureTest::LoseAt(Lost& lost, size_t server, uint64_t call,
   });
   work();
   points_ = lost.disks.calls() - before;
-  if (!lost.disks.IsOver()) {
-    lost.disks.At(0, nullptr);
-    now.set_value();
-  }
+  if (lost.disks.At(0, nullptr)) now.set_value();
   killer.join();
   lost.work.NodeDied();
   lost.work.Doubt();

@@ -1,5 +1,7 @@
 #include "objfs/map/remembered_row.h"
 
+#include <unistd.h>
+
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -7,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "objfs/map/testing/fake_map.h"
@@ -82,9 +85,9 @@ class RowMemoryTest : public ::testing::Test {
   }
   void Remember(const RememberedRow& row) { ASSERT_TRUE(SaveDurably(path_, row.Encode()).ok()); }
 
-  const std::string path_ = ::testing::TempDir() + "/" +
-                            ::testing::UnitTest::GetInstance()->current_test_info()->name() +
-                            ".row";
+  const std::string path_ =
+      absl::StrCat(::testing::TempDir(), "/", getpid(), ".",
+                   ::testing::UnitTest::GetInstance()->current_test_info()->name(), ".row");
   const std::shared_ptr<FakeMap::State> map_ = std::make_shared<FakeMap::State>();
   std::unique_ptr<MapKeeper> keeper_;
 };

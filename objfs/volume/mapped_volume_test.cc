@@ -2,6 +2,8 @@
 
 #include "objfs/volume/mapped_volume.h"
 
+#include <unistd.h>
+
 #include <atomic>
 #include <chrono>
 #include <filesystem>
@@ -11,6 +13,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "objfs/map/testing/fake_map.h"
@@ -156,8 +159,9 @@ class MappedVolumeTest : public ::testing::Test {
   }
 
   const std::shared_ptr<FakeMap::State> map_ = std::make_shared<FakeMap::State>();
-  std::string row_path_ = ::testing::TempDir() + "/" +
-                          ::testing::UnitTest::GetInstance()->current_test_info()->name() + ".row";
+  std::string row_path_ =
+      absl::StrCat(::testing::TempDir(), "/", getpid(), ".",
+                   ::testing::UnitTest::GetInstance()->current_test_info()->name(), ".row");
   std::atomic<bool> opened_too_early_{false};
   MemoryDisk disk_;
   runtime::testing::Cluster cluster_{OneNodeOfCopies()};

@@ -570,10 +570,12 @@ TEST_F(BindingManagerTest, CallThatTheObjectCannotTellFromAnOldOneRunsOnceUnderA
   const Ref<Ledger> made = cluster().Create<Ledger>(0);
   const Ref<Ledger> ledger = node(1).RefTo<Ledger>(made.rid());
   EXPECT_EQ(*ledger->Record(1, 1), 1u);
+  // The call, its answer and the acknowledgement, which would be held up as well.
+  ASSERT_TRUE(Eventually([&] { return node(1).faults()->Counts().frames >= 3; }));
 
   FaultKnobs slow;
   slow.delay = 1;
-  slow.delay_min = slow.delay_max = absl::Seconds(1);
+  slow.delay_min = slow.delay_max = absl::Seconds(3);  // longer than the calls below take
   node(1).faults()->SetKnobs(FaultDirection::kSend, slow);
   auto late = std::async(std::launch::async, [&] { return ledger->Record(2, 1); });
   ASSERT_TRUE(Eventually([&] { return node(1).faults()->Counts().delayed == 1; }));

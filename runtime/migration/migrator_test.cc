@@ -486,7 +486,8 @@ TEST_F(MigratorTest, DrainThatTakesTooLongIsCancelledAndTheObjectGoesOnServing) 
   node(0).points().Release("inside");
   ASSERT_SOON(inside);
   EXPECT_TRUE(inside.get().ok());
-  EXPECT_TRUE(Move(cast[0], 0, 1).ok()) << "the next attempt finds nobody inside";
+  // Nobody is inside any more; a drain may still be slower than its 100 ms on a busy machine.
+  EXPECT_TRUE(Eventually([&] { return Move(cast[0], 0, 1).ok(); }));
   EXPECT_EQ(*node(0).RefTo<Actor>(cast[0])->Count(), 3);
 }
 

@@ -248,8 +248,9 @@ TEST_F(NodeLifeTest, ClientWithoutItsOnlyServerIsFencedUntilOneComesAgain) {
   server_ = Start(options);
   options.config.node.control_address = server_->control_address();
   NodeOptions client = ClientOptions("c", *server_);
-  client.config.membership.lease = absl::Milliseconds(500);
-  client.config.membership.dead_after = absl::Seconds(1);
+  // Longer than a busy machine holds a heartbeat up.
+  client.config.membership.lease = absl::Seconds(3);
+  client.config.membership.dead_after = absl::Seconds(6);
   client_ = Start(client);
   const auto counter = client_->Create<Counter>();
   ASSERT_TRUE(counter->operator->()->Add(1).ok());

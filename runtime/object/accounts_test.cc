@@ -233,9 +233,10 @@ TEST(AccountsTest, CollectWhileWritingSeesNoEdgeTwiceOrNotAtAll) {
   const auto pool =
       std::make_shared<AccountPool>(AccountLimits{.of_thread = 512, .of_threads = 600});
   std::atomic<int> writing{2};
+  std::atomic<uint64_t> collections{0};
   std::vector<std::thread> writers;
   for (int i = 0; i < 2; ++i) {
-    writers.emplace_back([&pool, &writing] {
+    writers.emplace_back([&pool, &writing, &collections] {
       std::optional<ThreadAccounts> mine;
       for (uint64_t round = 0; round < kRounds; ++round) {
         if (round % 16 == 0) mine.emplace(pool);
@@ -244,6 +245,7 @@ TEST(AccountsTest, CollectWhileWritingSeesNoEdgeTwiceOrNotAtAll) {
           if (edge % 4 == 0) AccountCell::Bump(mine->Cell(kPruned + edge, 1).calls, 1);
         }
       }
+      while (collections.load() == 0) std::this_thread::yield();
       mine.reset();
       writing.fetch_sub(1);
     });
@@ -257,7 +259,6 @@ TEST(AccountsTest, CollectWhileWritingSeesNoEdgeTwiceOrNotAtAll) {
   // Sums only grow. An edge that is counted twice shows as a later fall, a missed one as a fall
   // now.
   EdgeSumsByKey before;
-  uint64_t collections = 0;
   bool last = false;
   while (!last) {
     last = writing.load() == 0;
@@ -275,7 +276,7 @@ TEST(AccountsTest, CollectWhileWritingSeesNoEdgeTwiceOrNotAtAll) {
   pruner.join();
   ASSERT_EQ(before.size(), kEdges);
   for (const auto& [key, sums] : before) ASSERT_EQ(sums.calls, 2 * kRounds) << key;
-  EXPECT_GE(collections, 2u);
+  EXPECT_GE(collections.load(), 2u);
   EXPECT_EQ(pool->lost(), 0u);
 }
 

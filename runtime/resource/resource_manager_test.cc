@@ -108,7 +108,7 @@ class ResourceManagerTest : public ::testing::Test {
   absl::Time now_ = absl::FromUnixSeconds(1000);
 };
 
-// 2 ms in the upper object and 8 ms in the lower one: four times as much, and black box.
+// 2 ms in the upper object and 40 ms in the lower one: twenty times as much, and black box.
 TEST_F(ResourceManagerTest, Invariant5TimeAndBytesAreChargedWithoutTheObjectsHelp) {
   const Ref<Worker> upper = *binding_->Create<Worker>();
   const Ref<Worker> lower = *binding_->Create<Worker>();
@@ -117,7 +117,7 @@ TEST_F(ResourceManagerTest, Invariant5TimeAndBytesAreChargedWithoutTheObjectsHel
   resources_->TakeDigest(now_);
   ThreadContext& thread = ThreadContext::Of(*binding_);
   thread.SetBase(console.entry()->slot);
-  for (int i = 0; i < 5; ++i) ASSERT_TRUE(upper->Work(2000, lower, 8000).ok());
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(upper->Work(2000, lower, 40000).ok());
   thread.SetBase(kOutsideSlot);
 
   const Digest digest = resources_->TakeDigest(now_ + absl::Seconds(1));
@@ -157,7 +157,7 @@ TEST_F(ResourceManagerTest, FiguresComeWithWhatTheyVaryByAndHowManySamplesSaySo)
   const Ref<Worker> bursty = *binding_->Create<Worker>();
   for (int i = 0; i < 20; ++i) {
     ASSERT_TRUE(steady->Work(2000, Ref<Worker>(), 0).ok());
-    ASSERT_TRUE(bursty->Work(i % 4 == 0 ? 8000 : 0, Ref<Worker>(), 0).ok());
+    ASSERT_TRUE(bursty->Work(i % 4 == 0 ? 40000 : 0, Ref<Worker>(), 0).ok());
     resources_->TakeDigest(now_ += absl::Milliseconds(100));
   }
   const Digest digest = resources_->TakeDigest(now_ += absl::Milliseconds(100));
@@ -207,7 +207,7 @@ TEST_F(ResourceManagerTest, BackgroundWorkIsItsObjectsAndNotTheConsoles) {
   std::thread([&] {
     {
       const BackgroundScope scope(upper.base());
-      for (int i = 0; i < 5; ++i) EXPECT_TRUE(upper->Work(2000, lower, 4000).ok());
+      for (int i = 0; i < 5; ++i) EXPECT_TRUE(upper->Work(2000, lower, 20000).ok());
     }
     EXPECT_TRUE(lower->Work(1000, Ref<Worker>(), 0).ok());
   }).join();

@@ -230,7 +230,11 @@ TEST_F(FaultTransportTest, DelayedFramesAllComeAndNotBeforeTheirTime) {
             .delay = 1, .delay_min = absl::Milliseconds(20), .delay_max = absl::Milliseconds(30)}});
   const auto start = std::chrono::steady_clock::now();
   SendNumbered(50);
-  EXPECT_EQ(inner_->AwaitSent(0).size(), 0u);
+  const size_t early = inner_->AwaitSent(0).size();
+  // Where this thread was stopped for as long as that, some were due.
+  if (std::chrono::steady_clock::now() - start < std::chrono::milliseconds(20)) {
+    EXPECT_EQ(early, 0u);
+  }
   EXPECT_EQ(inner_->AwaitSent(50).size(), 50u);
   EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(20));
 }

@@ -7,6 +7,7 @@
 #include <spawn.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -51,13 +52,23 @@ int FreePort() {
   return ntohs(address.sin_port);
 }
 
-bool Listens(int port) {
+// Whether it has a leader and answers a read; it listens long before.
+bool IsHealthy(int port) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const sockaddr_in address = Loopback(port);
-  const bool listens =
-      connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+  const timeval patience{.tv_sec = 5, .tv_usec = 0};
+  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  const std::string ask = "GET /health HTTP/1.0\r\n\r\n";
+  std::string answer;
+  if (connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&
+      send(fd, ask.data(), ask.size(), MSG_NOSIGNAL) > 0) {
+    char bytes[512];
+    for (ssize_t n = 0; (n = recv(fd, bytes, sizeof bytes, 0)) > 0;) {
+      answer.append(bytes, static_cast<size_t>(n));
+    }
+  }
   close(fd);
-  return listens;
+  return answer.find("\"health\":\"true\"") != std::string::npos;
 }
 
 }  // namespace
@@ -111,8 +122,8 @@ void Etcd::Begin() {
     execve(kEtcdProgram, arguments.data(), environ);
     _exit(127);
   }
-  if (!runtime::testing::Eventually([this] { return Listens(client_port_); })) {
-    EtcdFails(("etcd does not listen: " + folder_.Read("log")).c_str());
+  if (!runtime::testing::Eventually([this] { return IsHealthy(client_port_); })) {
+    EtcdFails(("etcd does not answer: " + folder_.Read("log")).c_str());
   }
 }
 

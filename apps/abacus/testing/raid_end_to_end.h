@@ -17,6 +17,7 @@
 #include <iterator>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -92,12 +93,21 @@ class RaidServersTest : public MountEndToEndTest {
     EXPECT_EQ(errno, EIO) << path;
     close(fd);
   }
-  // Of volume `home`, as JSON. `code`: 0 where all files are whole.
-  std::string StatusText(int code) {
-    const std::string path = folder_.Path("status.json");
-    const Outcome outcome = Abacus({"volume", "status", "home", "--json", path});
+  // Of volume `home`. `code`: 0 where all files are whole.
+  nlohmann::json Status(int code) {
+    Outcome outcome;
+    nlohmann::json status = StatusNow(&outcome);
     EXPECT_EQ(outcome.code, code) << outcome.out << outcome.err;
-    return folder_.Read("status.json");
+    return status;
+  }
+  // For who waits for something: whatever the code; an empty object where there is no answer.
+  nlohmann::json StatusNow(Outcome* outcome = nullptr) {
+    const std::string path = folder_.Path("status.json");
+    unlink(path.c_str());
+    const Outcome asked = Abacus({"volume", "status", "home", "--json", path});
+    if (outcome != nullptr) *outcome = asked;
+    auto status = nlohmann::json::parse(folder_.Read("status.json"), nullptr, false);
+    return status.is_object() ? status : nlohmann::json::object();
   }
   // Whether a server's directory has any of a volume.
   static bool HasColumns(const std::string& directory) {

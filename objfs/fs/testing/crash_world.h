@@ -74,11 +74,12 @@ class CrashDisks {
   Disk* of_copy() { return counted_.back().get(); }
   size_t servers() const { return disks_.size() - 2; }
 
-  // Does `what` before that call from now which changes something.
-  void At(uint64_t call, std::function<void()> what) {
+  // Does `what` before that call from now which changes something. Whether what was given before
+  // has not been done: then it never is.
+  bool At(uint64_t call, std::function<void()> what) {
     runtime::MutexLock lock(mutex_);
     calls_left_ = call;
-    what_ = std::move(what);
+    return std::exchange(what_, std::move(what)) != nullptr;
   }
   // Whether that call has come.
   bool IsOver() {

@@ -93,7 +93,8 @@ class ShardDisks {
     }
   }
   // Waits until nothing was written for so long: what is done behind the calls of clients is over.
-  [[nodiscard]] bool AwaitQuiet(std::chrono::milliseconds quiet = std::chrono::milliseconds(800)) {
+  // Longer than the second after which a shard looks for what is settled, and its flush.
+  [[nodiscard]] bool AwaitQuiet(std::chrono::milliseconds quiet = std::chrono::milliseconds(1500)) {
     uint64_t seen = calls();
     auto since = std::chrono::steady_clock::now();
     return runtime::testing::Eventually([&] {
