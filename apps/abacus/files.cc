@@ -42,7 +42,7 @@ absl::StatusOr<Block> ReadBlock(int fd, size_t bytes) {
   Block block = Block::Allocate(bytes);
   size_t done = 0;
   while (done < bytes) {
-    if (Interrupted()) return absl::CancelledError("interrupted");
+    if (!AwaitInput(fd)) return absl::CancelledError("interrupted");
     const ssize_t n = read(fd, block.mutable_data() + done, bytes - done);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return absl::ErrnoToStatus(errno, "cannot read the input");

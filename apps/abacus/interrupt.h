@@ -7,6 +7,9 @@ namespace abacus::apps {
 // in order; the second ends it at once.
 void EndInOrder();
 bool Interrupted();
+// Waits until something can be read from `fd`, its end included; false: Interrupted(), also where
+// that happens just before it would wait. Blocking.
+bool AwaitInput(int fd);
 
 }  // namespace abacus::apps
 
