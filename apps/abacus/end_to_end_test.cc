@@ -209,7 +209,7 @@ TEST_F(EndToEndTest, AMoveThatIsCancelledIsToldAndChangesNothing) {
 
 TEST_F(EndToEndTest, APinnedSearchStaysAndExplainTellsSo) {
   StartServer(kSlow);
-  Store("text", Text(4000000));
+  Store("text", Text(12000000));
   const std::string config =
       folder_.Write("client.toml", std::string(kSlow) + "[node]\nname = \"console\"\n");
   Command search(GrepCommand({"--config", config, "--pin", "client", "kernel", "text"}));
@@ -478,7 +478,7 @@ TEST_F(EndToEndTest, AScrubFindsWhatRottedOfAVolumeAtOneServer) {
 
 TEST_F(EndToEndTest, TopTellsWhatASearchCostsWhileItRuns) {
   StartServer(kSlow);
-  Store("text", Text(4000000));
+  Store("text", Text(12000000));
   const std::string config = folder_.Write("client.toml", kSlow);
   Command search(GrepCommand({"--config", config, "--pin", "client", "kernel", "text"}));
   ASSERT_NE(AwaitGrep(search), "");
@@ -517,7 +517,7 @@ TEST_F(EndToEndTest, TopTellsWhatASearchCostsWhileItRuns) {
 // A server without eBPF and a client with whatever there is: all three tables say so.
 TEST_F(EndToEndTest, StatusTopAndExplainNameTheSourceOfEachNodesFigures) {
   StartServer(std::string(kSlow) + "[monitor]\nsource = \"thread-clock\"\n");
-  Store("text", Text(4000000));
+  Store("text", Text(12000000));
   const std::string config =
       folder_.Write("client.toml", std::string(kSlow) + "[node]\nname = \"console\"\n");
   Command search(GrepCommand({"--config", config, "--pin", "client", "kernel", "text"}));
