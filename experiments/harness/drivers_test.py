@@ -8,7 +8,7 @@ from definition import PLACEMENTS
 from runner import World, load_driver
 
 World(None)  # lets drivers import the lab
-from lab import LIMIT_S, Lab, LabError, null_call_nodes  # noqa: E402
+from lab import LIMIT_S, Lab, LabError, null_call_nodes, null_call_row  # noqa: E402
 from topology import Topology, cpu_share  # noqa: E402
 
 
@@ -90,6 +90,15 @@ class NullCallTest(unittest.TestCase):
         self.assertEqual(null_call_nodes(paper.with_cpu({"s1": 0.06})), ("san1", "s2"))
         self.assertEqual(null_call_nodes(paper.with_cpu({"san1": 0.06})), ("s2", "s1"))
         self.assertEqual(null_call_nodes(Topology.load("wan")), ("s2", "s1"))
+
+    def test_nodes_that_are_faster_than_the_papers_are_off_too(self):
+        for took_us, topology, machine, good in (
+                (96, "paper", 2, True), (88, "paper", 2, True), (104, "paper", 2, True),
+                (84, "paper", 2, False), (108, "paper", 2, False),
+                (84, "wan", 2, True), (108, "wan", 2, False),
+                (30, "paper", 1, True), (54, "paper", 1, False)):
+            row = null_call_row(took_us, topology, machine)
+            self.assertEqual(row.good, good, row)
 
 
 class DriversTest(unittest.TestCase):
