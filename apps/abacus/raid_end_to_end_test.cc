@@ -41,6 +41,14 @@ using ::testing::Not;
 
 class RaidEndToEndTest : public RaidServersTest {
  protected:
+  // 0: all files are whole.
+  nlohmann::json Status(int code) {
+    return nlohmann::json::parse(StatusText(code), nullptr, false);
+  }
+  nlohmann::json StatusNow() {
+    auto status = nlohmann::json::parse(StatusTextNow(), nullptr, false);
+    return status.is_object() ? status : nlohmann::json::object();
+  }
   // What `abacus rebuild home` or `scrub` says as JSON.
   nlohmann::json Repaired(const std::string& command, Outcome* outcome) {
     const std::string path = folder_.Path("repaired.json");

@@ -31,6 +31,14 @@ using ::testing::HasSubstr;
 
 class ServerChangeTest : public RaidServersTest {
  protected:
+  // 0: all files are whole.
+  nlohmann::json Status(int code) {
+    return nlohmann::json::parse(StatusText(code), nullptr, false);
+  }
+  nlohmann::json StatusNow() {
+    auto status = nlohmann::json::parse(StatusTextNow(), nullptr, false);
+    return status.is_object() ? status : nlohmann::json::object();
+  }
   // By the log of groups beside a server's columns: at which place it is in the volume's list of
   // servers (LogFile). -1: it has none.
   int64_t PlaceOfLog(const std::string& server) const {
