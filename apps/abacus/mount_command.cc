@@ -138,7 +138,7 @@ absl::StatusOr<MountWords> ParseWords(const std::vector<std::string>& options) {
 class StopOnSignal {
  public:
   explicit StopOnSignal(objfs::Mount& mount)
-      : thread_([this, &mount] {
+      : thread_([&mount] {
           int signal = 0;
           sigwait(&Signals(), &signal);
           if (signal != SIGUSR1) mount.Stop();

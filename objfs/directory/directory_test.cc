@@ -248,7 +248,7 @@ void DirectoryTest::ChangeTheSameNames() {
   std::atomic<size_t> running{kClients};
   std::vector<std::thread> threads;
   for (Worker& worker : workers) {
-    threads.emplace_back([&worker, &running, steps] {
+    threads.emplace_back([&worker, &running] {
       worker.Run(steps);
       --running;
     });

@@ -147,7 +147,7 @@ TEST_P(SharedHistoryTest, CallsOfOneClientWaitForEachOther) {
     const auto client = nodes_.Stripes(0, 11, cells() * kCell);
     std::vector<std::thread> threads;
     for (size_t i = 0; i < kClients; ++i) {
-      threads.emplace_back([this, &client, i, each] { Run(*client, i, each); });
+      threads.emplace_back([this, &client, i] { Run(*client, i, each); });
     }
     for (std::thread& thread : threads) thread.join();
     EXPECT_EQ(client->counts().again, 0u);

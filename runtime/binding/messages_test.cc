@@ -33,7 +33,7 @@ class Filler {
     } else if constexpr (std::is_enum_v<T>) {
       value = static_cast<T>(random_() % 3);
     } else if constexpr (internal::HasFields<T>) {
-      std::apply([this](auto&... field) { (Fill(field), ...); }, value.AbacusFields());
+      std::apply([&](auto&... field) { (Fill(field), ...); }, value.AbacusFields());
     } else {
       FillOther(value);
     }

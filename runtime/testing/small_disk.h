@@ -24,7 +24,9 @@ class SmallDisk {
     is_there_ = mount("abacus-test", path.c_str(), "tmpfs", 0, size.c_str()) == 0;
   }
   ~SmallDisk() {
-    if (is_there_) EXPECT_EQ(umount2(path_.c_str(), MNT_DETACH), 0) << path_;
+    if (is_there_) {
+      EXPECT_EQ(umount2(path_.c_str(), MNT_DETACH), 0) << path_;
+    }
   }
   SmallDisk(const SmallDisk&) = delete;
   SmallDisk& operator=(const SmallDisk&) = delete;
