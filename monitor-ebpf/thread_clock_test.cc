@@ -375,6 +375,28 @@ TEST_F(ThreadClockTest, WhatAHypervisorTookInTheLapThatFoundTheCountersMovedIsOw
   EXPECT_EQ(clock.Lap().ready_ticks, Ticks(3 * kMs));
 }
 
+TEST_F(ThreadClockTest, AWaitInWhichExternalCountersDoNotMoveForgivesNothingWhileThereIsADebt) {
+  ThreadCounters page;
+  ScriptedClock clock(WithoutSchedstat());
+  clock.UseCounters(&page);
+  ScriptedTime::Run(100 * kMs);
+  clock.Lap();
+  page.ready_ns += 50 * kMs;
+  page.changes += 1;
+  ScriptedTime::Run(1 * kMs);
+  EXPECT_EQ(clock.Lap().ready_ticks, Ticks(1 * kMs));
+  ScriptedTime::TakeAway(6 * kMs);
+  EXPECT_EQ(clock.Lap().ready_ticks, Ticks(6 * kMs)) << "of the debt of 49";
+  clock.BeginWait();
+  EXPECT_EQ(clock.EndWait(), 0u);
+  ScriptedTime::Run(1 * kMs);
+  page.ready_ns += 5 * kMs;  // of before that wait
+  page.changes += 1;
+  EXPECT_EQ(clock.Lap().ready_ticks, Ticks(1 * kMs));
+  ScriptedTime::Run(100 * kMs);
+  EXPECT_EQ(clock.Lap().ready_ticks, Ticks((50 + 5 - 1 - 6 - 1) * kMs));
+}
+
 // A hypervisor stops a thread after it was woken and before it says that its wait is over; that is
 // found when it leaves its processor the next time.
 TEST_F(ThreadClockTest, WhatExternalCountersFindOfAWaitLaterComesOffNoMoreThanTheLapsSinceTheWait) {
