@@ -6,6 +6,7 @@ that of summary.py, and a single run has none.
 """
 
 import dataclasses
+import itertools
 import math
 from collections import Counter
 
@@ -281,9 +282,9 @@ def _rises(claim, evidence):
     factors, lacking = [], []
     for record in evidence.adaptive():
         for client in record["clients"]:
-            rates = progress_rates(client, evidence.moves(record, client["node"]))
-            if {"client", "server"} <= rates.keys() and rates["client"] > 0:
-                factors.append((rates["server"] / rates["client"], client["node"]))
+            factor = _gain(evidence, record, client)
+            if factor is not None:
+                factors.append((factor, client["node"]))
             else:
                 lacking.append(client["node"])
     ours = "; ".join(([f"{number(min(factors)[0])} x ({min(factors)[1]}) to "
@@ -291,6 +292,39 @@ def _rises(claim, evidence):
                      ([f"no progress at both places: {', '.join(sorted(set(lacking)))}"]
                       if lacking else []))
     return ours, bool(factors) and not lacking and min(factors)[0] > claim.at_least
+
+
+def _gain(evidence, record, client):
+    """How many times as fast a client was with its object at the server, None where it was not at
+    both places."""
+    rates = progress_rates(client, evidence.moves(record, client["node"]))
+    if {"client", "server"} <= rates.keys() and rates["client"] > 0:
+        return rates["server"] / rates["client"]
+    return None
+
+
+def _one_by_one(claim, evidence):
+    """Of the first clients, as the figure shows them: their objects go to the server at different
+    times, and who goes later gains less."""
+    seen, holds = [], True
+    for record in evidence.adaptive():
+        went = []
+        for client in record["clients"][:claim.clients]:
+            at_s = next((move["t_s"] for move in evidence.moves(record, client["node"])
+                         if move["to"] == "server"), None)
+            gain = _gain(evidence, record, client)
+            if at_s is None or gain is None:
+                seen.append(f"{client['node']} was not at both places")
+                holds = False
+                break
+            went.append((at_s, gain, client["node"]))
+        else:
+            went.sort()
+            holds = holds and all(later[0] - before[0] >= claim.apart_s and later[1] < before[1]
+                                  for before, later in itertools.pairwise(went))
+            seen.append(", ".join(f"{node} at {number(at_s)} s: {number(gain)} x"
+                                  for at_s, gain, node in went))
+    return " | ".join(seen), holds
 
 
 def _together(_, evidence):
@@ -326,9 +360,9 @@ def _apart(_, evidence):
 _KINDS = {"direction": _direction, "speedup": _speedup, "speedup_below": _speedup_below,
           "adaptive": _adaptive, "engine": _engine, "retries": _retries, "total": _total,
           "beats_statics": _beats_statics, "visits": _visits, "exchange": _exchange,
-          "rises": _rises, "near_best": _near_best, "together": _together, "apart": _apart}
+          "rises": _rises, "one_by_one": _one_by_one, "near_best": _near_best,
+          "together": _together, "apart": _apart}
 _COMPARES_STATICS = {"direction", "speedup", "speedup_below", "adaptive", "total", "beats_statics"}
-
 
 
 def _stays(claim):
@@ -369,6 +403,9 @@ _STATED = {
         f"{claim.first} in, {claim.second} in, {claim.first} back"),
     "rises": lambda _: ("each client progresses faster while its object is at the server",
                         "it rises"),
+    "one_by_one": lambda claim: (
+        f"of the first {claim.clients} clients the objects move {claim.apart_s:g} s apart or more, "
+        "and the later one gains less", "one by one, the later one less"),
     "together": lambda _: ("all objects go to the server in one step", ""),
     "apart": lambda _: ("each client's objects end at a server of their own", ""),
 }

@@ -231,6 +231,28 @@ class ClaimsTest(unittest.TestCase):
                    adaptive(record(10, clients=[up, other], migrations=[move(5, "server", "a")])),
                    "no progress at both places: b")
 
+    def test_one_by_one_is_apart_and_the_later_one_gains_less(self):
+        made = claim("one_by_one", apart_s=0.5, clients=2)
+        first = client("a", 10, progress=[[0, 0], [2, 10], [10, 90]])     # 2 x
+        later = client("b", 10, progress=[[0, 0], [5, 25], [10, 62.5]])   # 1.5 x
+        other = client("c", 10, progress=[[0, 0], [10, 10]])              # the figure has two
+        moves = [move(2, "server", "a"), move(5, "server", "b")]
+        self.check(True, made,
+                   adaptive(record(10, clients=[first, later, other], migrations=moves)),
+                   "a at 2.00 s: 2.00 x, b at 5.00 s: 1.50 x")
+        at_once = [move(4.9, "server", "a"), move(5, "server", "b")]
+        gains_first = client("a", 10, progress=[[0, 0], [4.9, 24.5], [10, 75.5]])
+        self.check(False, made,
+                   adaptive(record(10, clients=[gains_first, later], migrations=at_once)), "4.90 s")
+        more = client("b", 10, progress=[[0, 0], [5, 5], [10, 50]])       # 9 x
+        self.check(False, made, adaptive(record(10, clients=[first, more], migrations=moves)),
+                   "b at 5.00 s: 9.00 x")
+        # One run of several is enough to say no, and so is a client that stays.
+        self.check(False, made,
+                   adaptive(record(10, clients=[first, later], migrations=moves),
+                            record(10, clients=[first, later], migrations=moves[:1])),
+                   "b was not at both places")
+
     def test_rates_follow_an_object_to_and_fro(self):
         made = client("a", 30, progress=[[0, 0], [10, 10], [20, 110], [30, 120]])
         rates = progress_rates(made, [move(10, "server", "a"), move(20, "client", "a")])

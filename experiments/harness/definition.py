@@ -134,6 +134,7 @@ _ROW = {
     "grid": (_name, ""),  # of which it is a cell: what _rows() makes of the file's table
     "placements": (_some_placements, None), "statics_of": (_name, ""), "shares": (_shares, None),
     "full": (_table, {}), "quick": (_table, {}), "ci": (_table, {}), "full_only": (_flag, False),
+    "simulated": (_flag, False),
     "paper_retries": (_by_placement(_not_negative, "numbers"), None),
     "paper_phases": (_by_placement(_list_of(_not_negative, "seconds"), "lists of seconds"), None),
     "claim": (_list_of(_table, "tables", or_empty=True), ()),
@@ -155,6 +156,7 @@ CLAIM_KINDS = {
     "visits": {"sequence": (_list_of(_one_of(*STATICS), "client, server"), ...)},
     "exchange": {"first": (_text, ...), "second": (_text, ...)},
     "rises": {"at_least": (_positive, 1.0)},
+    "one_by_one": {"apart_s": (_positive, ...), "clients": (_count, 2)},
 }
 
 
@@ -228,6 +230,7 @@ class Row:
     paper_phases: dict
     claims: tuple
     grid: str = ""  # the name of the grid of which it is a cell
+    simulated: bool = False  # its records are the placement simulator's
 
     @property
     def path(self):
@@ -319,7 +322,8 @@ def _read_row(place, experiment, i, table):
                row["statics_of"], row["shares"] or {}, workload,
                {size: row[size] for size in SIZES}, row["full_only"],
                row["paper_retries"] or {}, row["paper_phases"] or {},
-               _read_claims(place, where, row, compared), row["grid"] or "")
+               _read_claims(place, where, row, compared), row["grid"] or "",
+               bool(row["simulated"]))
 
 
 def _rows(place, tables):

@@ -2,9 +2,11 @@
 """Each experiment's driver understands each of its rows, and treats the placements alike."""
 
 import unittest
+from unittest import mock
 
 import definition
 from definition import PLACEMENTS
+from records import SIMULATOR, problem_of
 from runner import World, load_driver
 
 World(None)  # lets drivers import the lab
@@ -101,6 +103,45 @@ class NullCallTest(unittest.TestCase):
             self.assertEqual(row.good, good, row)
 
 
+class SimulatedTest(unittest.TestCase):
+
+    def test_rows_of_fifty_are_records_of_what_the_simulator_says(self):
+        experiment = definition.find("simulator")
+        driver = load_driver(experiment)
+        compare_simulator = driver.__globals__["compare_simulator"]
+
+        def says(program, world, runs):  # each kind is the faster the more of others are with it
+            told = []
+            for run in runs:
+                clients = {of["name"]: {"elapsed_s": 100.0 - len(run), "places": {
+                    "apps.Filter": "server"}} for of in world["clients"]}
+                told.append({"placement": run, "clients": clients, "slowdown": 1.5,
+                             "mean_elapsed_s": 100.0 - len(run), "moves": [
+                                 {"at_s": 1.5, "client": "lan1-0", "to": "server",
+                                  "explanation": "why"}]})
+            return told
+
+        rows = [row for row in experiment.rows if row.simulated]
+        self.assertEqual([row.workload["server_cores"] for row in rows],
+                         list(compare_simulator.SERVER_CORES))
+        with mock.patch.object(compare_simulator, "play", says):
+            record = driver(NotedLab(experiment.profile), rows[0].for_driver(False), "adaptive", 7,
+                            False)
+        made = {**record, "experiment": "simulator", "row": "fifty_10", "network": "", "run": 1,
+                "placement": "adaptive", "seed": 7}
+        self.assertIsNone(problem_of(made))
+        self.assertEqual((len(record["clients"]), record["source"], record["elapsed_s"]),
+                         (50, SIMULATOR, 92.0))
+        # Blocks of lan1, four times over, five times repeated.
+        self.assertEqual(record["clients"][0]["operations"], 48 * 4 * 5)
+        move, = record["migrations"]
+        self.assertEqual((move["client"], move["from"], move["to"], move["t_s"]),
+                         ("lan1-0", "client", "server", 1.5))
+        self.assertIn("lan1, san1, san2, san3, san4 at the server: 50.0 s, adaptive +84.0%",
+                      record["notes"][1])
+        self.assertEqual(len(record["final_placement"]), 50)
+
+
 class DriversTest(unittest.TestCase):
 
     @staticmethod
@@ -108,7 +149,8 @@ class DriversTest(unittest.TestCase):
         for name in definition.names():
             experiment = definition.find(name)
             if not experiment.not_runnable and name not in OWN_PROGRAMS:
-                yield from ((load_driver(experiment), row, experiment) for row in experiment.rows)
+                yield from ((load_driver(experiment), row, experiment) for row in experiment.rows
+                            if not row.simulated)
         template = definition.load(definition.EXPERIMENTS / definition.TEMPLATE)
         yield load_driver(template), template.rows[0], template
 
@@ -137,7 +179,7 @@ class DriversTest(unittest.TestCase):
         experiments = [definition.find(name) for name in definition.names()]
         for experiment, row in ((of, row) for of in experiments for row in of.rows):
             nodes = Topology.load(experiment.topology).nodes
-            named = {*row.workload["clients"], *row.workload.get("servers", []), *row.shares,
+            named = {*row.workload.get("clients", []), *row.workload.get("servers", []), *row.shares,
                      row.workload.get("server", "s1"), row.workload.get("console", "s1")}
             self.assertLessEqual(named, nodes.keys(), row.path)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from definition import PLACEMENTS, ExperimentError
 
 EBPF = "ebpf"
+SIMULATOR = "simulator"  # the source of what no testbed was needed for
 
 _NUMBER = (int, float)
 _RECORD = {"experiment": str, "row": str, "network": str, "placement": str, "run": int, "seed": int,

@@ -9,6 +9,7 @@ from pathlib import Path
 import manifest
 from claims import WINDOWS_MIN, Evidence, Outcome, evaluate
 from definition import PAPER_PROFILE, PLACEMENTS, STATICS
+from records import EBPF, SIMULATOR
 from runner import unusable
 from summary import number, summarize
 
@@ -91,6 +92,12 @@ def _claims(experiment, row, evidence, options):
         there = evidence.grids.get(grid, {})
         if len(there) < len(cells):
             return (), f"no claim: {len(there)} of {len(cells)} cells of {grid} have been run"
+        shares = sorted({of for cell in there.values() for of in _factors(cell.records)} |
+                        set(factors))
+        if shares[-1] > shares[0] * SHARES_APART_MAX:
+            return (), (f"no claim: it and the cells of {grid} were run on nodes with "
+                        f"{number(shares[0])} to {number(shares[-1])} times their shares, which do "
+                        f"not compare; run all of {experiment.name} again with another --results")
     outcomes = [evaluate(claim, evidence) for claim in wanted]
     if experiment.beyond:  # what stands in for the paper's word is ours
         outcomes = [dataclasses.replace(outcome, paper=claim.paper)
@@ -124,8 +131,10 @@ def _notes(records, options):
     notes += [f"a measurement of the testbed after it, which the next one did not bear out: {off}"
               for off in sorted({off for record in every
                                  for off in record.get("testbed_disturbed", [])})]
+    if any(record["source"] == SIMULATOR for record in every):
+        notes.append("simulated, on no testbed")
     notes += [f"figures of the monitor's source '{source}', not of eBPF"
-              for source in sorted({record["source"] for record in every} - {"ebpf"})]
+              for source in sorted({record["source"] for record in every} - {EBPF, SIMULATOR})]
     notes += [f"degraded: {text}" for text in
               sorted({str(text) for record in every for text in record["degraded"]})]
     factors = _factors(records)
@@ -142,6 +151,7 @@ def _notes(records, options):
               for name, by_seed in sorted(baselines.items())]
     notes += [f"simulated, {placement}: {text}" for placement, of in records.items()
               if (text := _simulated(of))]
+    notes += list(dict.fromkeys(text for record in every for text in record.get("notes", [])))
     counts = {placement: len(of) for placement, of in records.items() if of}
     if set(counts.values()) - {options.runs}:
         notes.append("runs: " + ", ".join(f"{placement} {count} of {options.runs}"
@@ -151,7 +161,7 @@ def _notes(records, options):
 
 def _records(store, row, wanted, options, placements):
     found = store.of_row(row, wanted, options.runs)
-    return {placement: [record for record in found[placement] if not unusable(record, options)]
+    return {placement: [record for record in found[placement] if not unusable(record, row, options)]
             for placement in placements}
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import manifest
 from definition import EXPERIMENTS, ExperimentError
 from progress import Progress, duration
-from records import EBPF, Store, origin, problem_of
+from records import EBPF, SIMULATOR, Store, origin, problem_of
 from summary import number
 
 sys.path.insert(0, str(EXPERIMENTS / "testbed"))
@@ -349,7 +349,7 @@ class Runner:
         if state == "there":
             record = self.store.read(self.store.path(row, placement, run))
             self._took_s[row.path, placement] = record["elapsed_s"]
-            return unusable(record, self.options) or "there"
+            return unusable(record, row, self.options) or "there"
         return state
 
     def _testbed_of(self, job):
@@ -459,21 +459,25 @@ class Runner:
         record = {**record, "experiment": job.row.experiment, "row": job.row.name,
                   "network": job.row.network, "placement": job.placement, "run": job.run,
                   "seed": seed, "origin": self.wanted(job.row), "testbed_off": off,
-                  "machine": self._machine(self._profile_path(job)),
-                  "date": manifest.now()}
+                  "machine": self._machine(self._profile_path(job)), "date": manifest.now()}
+        if job.row.simulated:  # whatever the testbed is like
+            record.update(testbed_off=[], machine=1)
         problem = problem_of(record)
         if problem:
             raise ExperimentError(f"{job.experiment.driver}: its record {problem}")
-        problem = unusable(record, self.options)
+        problem = unusable(record, job.row, self.options)
         if problem:
             raise UnusableError(problem)
         self.store.write(job.row, record)
         return record
 
 
-def unusable(record, options):
-    """Why a record may not be used as things were asked for, or None."""
-    if record["source"] != EBPF and not options.takes_fallback:
+def unusable(record, row, options):
+    """Why a record of the row may not be used as things were asked for, or None."""
+    if (record["source"] == SIMULATOR) != row.simulated:
+        return ("the row is said to be simulated, and its record is not" if row.simulated else
+                "it is the simulator's, and the row is not said to be simulated = true")
+    if record["source"] not in (EBPF, SIMULATOR) and not options.takes_fallback:
         return (f"its figures come from the monitor's source '{record['source']}' and not from "
                 "eBPF (`abacus doctor` says why); --allow-fallback takes them")
     if record.get("testbed_off") and not options.despite_testbed:

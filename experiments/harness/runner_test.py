@@ -507,6 +507,49 @@ class RunnerTest(unittest.TestCase):
         _, said, _ = self.experiment("small/one", "--runs", "1")
         self.assertIn("the best of 2)", said)
 
+    def test_cells_of_nodes_with_other_shares_are_no_grid_to_be_the_best_of(self):
+        class Slow(FakeWorld):
+            factor = 1.0
+
+            def machine(self, _):
+                return self.factor
+
+        folder = make_experiment(self.root, claims='{kind = "near_best", grid = "at", within = 9}')
+        path = folder / "experiment.toml"
+        path.write_text(path.read_text() + '[[row]]\nname = "at"\nnetwork = "LAN"\n'
+                        'statics_of = "one"\ngrid = {a = [1, 2]}\nclients = ["lan1"]\n')
+        slow = Slow(server_wins)
+        self.experiment("small/at_1", "small/at_2", "--runs", "1", world=slow)
+        for factor, told in ((1.5, "it and the cells of at were run on nodes with 1.00 to 1.50 "
+                              "times their shares"), (1.05, "the best of 2)")):
+            slow.factor = factor
+            shutil.rmtree(self.results / "raw" / "small" / "one")
+            _, said, _ = self.experiment("small/one", "--runs", "1", world=slow)
+            self.assertIn(told, said)
+
+    def test_simulated_rows_are_of_the_simulator_and_no_others(self):
+        def simulated(*of):
+            return {**server_wins(*of), "source": "simulator", "notes": ["told by it"]}
+
+        path = make_experiment(self.root, claims=SHOWN) / "experiment.toml"
+        code, said, _ = self.experiment("small", "--runs", "1", world=FakeWorld(simulated))
+        self.assertEqual(code, FAILED)
+        self.assertIn("not said to be simulated = true", said)
+        path.write_text(path.read_text().replace('name = "one"', 'name = "one"\nsimulated = true'))
+        code, said, _ = self.experiment("small", "--runs", "1")
+        self.assertEqual(code, FAILED)
+        self.assertIn("its record is not", said)
+        # Neither the machine nor the testbed has to do with it, nor is the monitor's source refused.
+        world = FakeWorld(simulated, measured=5)
+        world.machine = lambda _: 2.0
+        code, said, _ = self.experiment("small", "--runs", "1", "--despite-testbed", world=world)
+        self.assertEqual(code, OK, said)
+        page = (self.results / "report.html").read_text()
+        self.assertIn("simulated, on no testbed", page)
+        self.assertIn("told by it", page)
+        self.assertNotIn("times their shares", page)
+        self.assertNotIn("measured on a testbed that was off", page)
+
     def test_ci_has_a_size_of_its_own_where_a_row_says_so(self):
         claims = '{kind = "speedup", winner = "server", at_least = 3.0}'
         path = make_experiment(self.root, claims=claims) / "experiment.toml"

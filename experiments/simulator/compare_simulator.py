@@ -195,33 +195,57 @@ def ways(kinds):
             for of in itertools.combinations(kinds, size)]
 
 
-def fifty(program, row, profile):
-    """[(cores, {what: (mean s, over the oracle's)}, adaptive's run, the best kinds)]."""
-    told = []
-    for cores in SERVER_CORES:
-        world = world_of(row, profile, OF_EACH, cores)
-        names = [client["name"] for client in world["clients"]]
-        sets = ways(row["clients"])
-        runs = play(program, world, [*PLACEMENTS, *(
-            [name for name in names if name.rsplit("-", 1)[0] in of] for of in sets)])
-        fixed = list(zip(runs[len(PLACEMENTS):], sets, strict=True))
-        best, kinds = min(fixed, key=lambda of: of[0]["mean_elapsed_s"])
-        named = {run["placement"]: run for run in runs[:len(PLACEMENTS)]} | {"best fixed": best}
-        told.append((cores, {name: (run["mean_elapsed_s"], run["slowdown"])
-                             for name, run in named.items()}, named["adaptive"], sorted(kinds)))
-    return told
+def fifty(program, row, profile, cores, placements=PLACEMENTS):
+    """({placement: its run}, the run of the best fixed choice, the kinds at the server there)."""
+    world = world_of(row, profile, OF_EACH, cores)
+    names = [client["name"] for client in world["clients"]]
+    sets = ways(row["clients"])
+    runs = play(program, world, [*placements, *(
+        [name for name in names if name.rsplit("-", 1)[0] in of] for of in sets)])
+    fixed = list(zip(runs[len(placements):], sets, strict=True))
+    best, kinds = min(fixed, key=lambda of: of[0]["mean_elapsed_s"])
+    return {run["placement"]: run for run in runs[:len(placements)]}, best, sorted(kinds)
+
+
+def record_of_fifty(program, cores, placement, quick):
+    """The raw record of a placement, as a driver returns it; its time is the mean of the clients'."""
+    row, profile = row_of(quick)
+    of, best, kinds = fifty(program, row, profile, cores, [placement])
+    run, clients = of[placement], of[placement]["clients"]
+    mean_s = run["mean_elapsed_s"]
+    notes = ["times are means over the clients"]
+    if placement == "adaptive":
+        notes.append(
+            f"the best fixed choice has all of {', '.join(kinds) or 'none'} at the server: "
+            f"{best['mean_elapsed_s']:.1f} s, adaptive {mean_s / best['mean_elapsed_s'] - 1:+.1%}; "
+            f"each alone where it is best: adaptive takes {run['slowdown']:.2f} times that")
+    return {
+        "elapsed_s": mean_s, "phases": [], "source": "simulator", "degraded": [], "notes": notes,
+        "window_s": _seconds(profile["config"]["placement"]["window"]), "explanations": {},
+        "clients": [{"node": name, "elapsed_s": told["elapsed_s"], "retries": 0, "progress": [],
+                     "operations": row["blocks"][row["clients"].index(name.rsplit("-", 1)[0])]
+                     * row["times_over"] * profile["lab"]["repetition"]}
+                    for name, told in clients.items()],
+        "migrations": [{"t_s": move["at_s"], "client": move["client"], "object": MOBILE,
+                        "from": "client" if move["to"] == "server" else "server",
+                        "to": move["to"], "explanation": move["explanation"]}
+                       for move in run["moves"]],
+        "final_placement": {f"{name}/{MOBILE}": told["places"][MOBILE]
+                            for name, told in clients.items()}}
 
 
 def table_of_fifty(told):
+    """The {cores: what fifty() tells of them} as Markdown."""
     lines = ["| server | client | server | best fixed: at the server | adaptive | over the best | "
              "moves | over the oracle |", "| --- " * 8 + "|"]
-    for cores, times, adaptive, kinds in told:
+    for cores, (runs, best, kinds) in told.items():
+        client_s, adaptive_s, server_s, best_s = (
+            run["mean_elapsed_s"] for run in (*(runs[of] for of in PLACEMENTS), best))
         lines.append(
-            f"| {cores} x | {times['client'][0]:.1f} s | {times['server'][0]:.1f} s | "
-            f"{times['best fixed'][0]:.1f} s: {', '.join(kinds) or 'none'} | "
-            f"{times['adaptive'][0]:.1f} s | "
-            f"{times['adaptive'][0] / times['best fixed'][0] - 1:+.1%} | "
-            f"{len(adaptive['moves'])} | {times['adaptive'][1]:.2f} x |")
+            f"| {cores} x | {client_s:.1f} s | {server_s:.1f} s | "
+            f"{best_s:.1f} s: {', '.join(kinds) or 'none'} | "
+            f"{adaptive_s:.1f} s | {adaptive_s / best_s - 1:+.1%} | "
+            f"{len(runs['adaptive']['moves'])} | {runs['adaptive']['slowdown']:.2f} x |")
     return "\n".join(lines)
 
 
@@ -245,7 +269,9 @@ def main(words):
     try:
         program = arguments.program or find_program()
         if arguments.what == "fifty":
-            print(table_of_fifty(fifty(program, *row_of(arguments.quick))))
+            row, profile = row_of(arguments.quick)
+            print(table_of_fifty({cores: fifty(program, row, profile, cores)
+                                  for cores in SERVER_CORES}))
         elif arguments.what == "predict":
             print(predicted(play(program, world_of(*row_of(arguments.quick)), PLACEMENTS)))
         else:
