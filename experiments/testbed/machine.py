@@ -89,6 +89,24 @@ def enter_namespace(testbed, node):
         os.close(space)
 
 
+def can_netem(testbed, node, join=None):
+    """Whether this kernel has netem: tried in a namespace of a node's name, which goes again.
+
+    By that name it is found, too, if this process is killed meanwhile. Raises MachineError where
+    there can be no namespace.
+    """
+    space = own_name(testbed, node)
+    run(["ip", "netns", "add", space], join=join)
+    try:
+        run(["tc", "-n", space, "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"],
+            join=join)
+        return True
+    except MachineError:
+        return False  # where more is wrong with tc, whoever needs it next says so
+    finally:
+        run(["ip", "netns", "delete", space], join=join)
+
+
 def die_with_parent():
     """The calling process is killed when the thread that started it ends."""
     _libc.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG

@@ -41,8 +41,8 @@ struct TestbedNode {
 class Testbed {
  public:
   // Builds one and returns when it can be used. Nothing is left where that fails.
-  // REQUIRES: for a topology with delays abacus_link_delay, which the environment's
-  // ABACUS_LINK_DELAY names, or else was built with ./dev build release.
+  // REQUIRES: for a topology with delays netem in the kernel or else abacus_link_delay, which the
+  // environment's ABACUS_LINK_DELAY names, or else was built with ./dev build release.
   // Errors, each with what the command said of it:
   //         kInvalidArgument    - no such topology, mistakes in it, a bad name, node or share.
   //         kFailedPrecondition - the machine refuses: not root, the name is taken, no ip or tc.

@@ -26,6 +26,7 @@ BURST_S = 0.001  # a token bucket holds what passes in this time ...
 BURST_FRAMES = 2  # ... but no less than this
 QUEUE_S = 0.1    # what waits before a token bucket at most, in time; beyond, frames are dropped
 QUEUE_BYTES_MIN = 64 * 1024
+FRAME_BYTES_MIN = 60
 
 
 def find_delay_program():
@@ -36,15 +37,28 @@ def find_delay_program():
     for path in candidates:
         if os.access(path, os.X_OK):
             return path
-    raise MachineError(f"a link has a delay, and {DELAY_PROGRAM} is not built: "
-                       f"./dev build release {DELAY_PROGRAM}")
+    raise MachineError(f"a link has a delay, this kernel has no netem, and {DELAY_PROGRAM} is not "
+                       f"built: ./dev build release {DELAY_PROGRAM}")
+
+
+def _queue_bytes(bandwidth):
+    return max(QUEUE_BYTES_MIN, math.ceil(bandwidth / 8 * QUEUE_S))
 
 
 def bucket(bandwidth):
     """The words of tc for a token bucket of `bandwidth` bit/s."""
     burst = max(BURST_FRAMES * FRAME_BYTES, math.ceil(bandwidth / 8 * BURST_S))
-    queue = max(QUEUE_BYTES_MIN, math.ceil(bandwidth / 8 * QUEUE_S))
-    return f"tbf rate {bandwidth:.0f}bit burst {burst} limit {queue}"
+    return f"tbf rate {bandwidth:.0f}bit burst {burst} limit {_queue_bytes(bandwidth)}"
+
+
+def delay_line(bandwidth, delay_s):
+    """The words of tc for netem, with room for all that a link of `bandwidth` bit/s can hold.
+
+    That is what is on its way and what waits, in the smallest frames: 8 Mbit/s and 30 ms hold
+    (30 kB + 100 kB) / 60 B = 2167.
+    """
+    frames = math.ceil((bandwidth / 8 * delay_s + _queue_bytes(bandwidth)) / FRAME_BYTES_MIN)
+    return f"netem delay {delay_s * 1e6:.0f}us limit {frames}"
 
 
 class _Wire:
@@ -55,10 +69,14 @@ class _Wire:
 
 
 class _Plan:
-    """The devices of a topology, and the commands of ip and tc that make them."""
+    """The devices of a topology, and the commands of ip and tc that make them.
 
-    def __init__(self, testbed, topology):
+    netem: whether the kernel delays frames; abacus_link_delay does so where it does not.
+    """
+
+    def __init__(self, testbed, topology, netem):
         self.topology = topology
+        self.netem = netem
         space = {name: machine.own_name(testbed, name) for name in [HUB, *topology.nodes]}
         hub = space[HUB]
         self.hub = hub
@@ -73,25 +91,26 @@ class _Plan:
             self.ports[link.a].append(f"l{i}a")
             self.ports[link.b].append(f"l{i}b")
             self.wires.append(_Wire((hub, f"l{i}a"), (hub, f"l{i}b"), link.bandwidth, link.delay_s))
+        self.taps = [] if netem else [wire for wire in self.wires if wire.delay_s > 0]
         self.bridges = {name: f"br{i}" for i, name in enumerate(topology.networks)}
         self.shared = {name: f"seg{i}" for i, name in enumerate(topology.networks)
                        if topology.networks[name].shared}
         self.addresses = {space[node.name]: node.address for node in topology.nodes.values()}
 
     def delay_words(self):
-        """Arguments of abacus_link_delay: the wires with a delay are its TAP devices."""
-        return [word for wire in self.wires if wire.delay_s > 0
+        """Arguments of abacus_link_delay, which makes the TAP devices; none: it is not needed."""
+        return [word for wire in self.taps
                 for word in (str(machine.NAMESPACES / wire.a[0]), wire.a[1],
                              str(machine.NAMESPACES / wire.b[0]), wire.b[1],
                              f"{wire.delay_s * 1e6:.0f}")]
 
     def ip_of_hub(self):
-        """Makes the bridges, the segments' devices and the wires without delay; plugs all in."""
+        """Makes the bridges, the segments' devices and the wires that are veth; plugs all in."""
         lines = [f"link add {bridge} type bridge mcast_snooping 0"
                  for bridge in self.bridges.values()]
         lines += [f"link add {device} type ifb" for device in self.shared.values()]
         lines += [f"link add {w.a[1]} netns {w.a[0]} type veth peer name {w.b[1]} netns {w.b[0]}"
-                  for w in self.wires if w.delay_s == 0]
+                  for w in self.wires if w not in self.taps]
         for network, ports in self.ports.items():
             lines += [f"link set {port} master {self.bridges[network]}" for port in ports]
         devices = [*self.bridges.values(), *self.shared.values(),
@@ -110,8 +129,8 @@ class _Plan:
         A segment takes each frame once, where it comes in from a station or from another network,
         so that all stations and both directions go through its one bucket.
         """
-        lines = [f"qdisc add dev {device} root {bucket(wire.bandwidth)}" for wire in self.wires
-                 for where, device in (wire.a, wire.b) if where == space]
+        lines = [line for wire in self.wires for where, device in (wire.a, wire.b) if where == space
+                 for line in self._leave(device, wire)]
         for network, device in self.shared.items() if space == self.hub else ():
             lines.append(f"qdisc add dev {device} root "
                          f"{bucket(self.topology.networks[network].bandwidth)}")
@@ -120,6 +139,17 @@ class _Plan:
                 lines.append(f"filter add dev {port} ingress protocol all u32 match u32 0 0 "
                              f"action mirred egress redirect dev {device}")
         return lines
+
+    def _leave(self, device, wire):
+        """What frames pass that leave by a device for its wire."""
+        yield f"qdisc add dev {device} root handle 1: {bucket(wire.bandwidth)}"
+        if self.netem and wire.delay_s > 0:
+            # netem takes the place of the bucket's queue, which comes behind it again. It is not
+            # around the bucket: before Linux 6.13 (f8d4bc455047) it counts for ever what a bucket
+            # within it cuts of large segments, and drops all once these are as many as its limit.
+            yield f"qdisc add dev {device} parent 1:1 handle 2: " \
+                  f"{delay_line(wire.bandwidth, wire.delay_s)}"
+            yield f"qdisc add dev {device} parent 2:1 bfifo limit {_queue_bytes(wire.bandwidth)}"
 
     def used(self, version):
         """What emulates what, a sentence each."""
@@ -130,8 +160,9 @@ class _Plan:
                   "both directions" for network in self.shared]
         delayed = sum(wire.delay_s > 0 for wire in self.wires)
         if delayed:
-            lines.append(f"delay: {DELAY_PROGRAM} (user space, TAP devices) on {delayed} of "
-                         f"{len(self.wires)} links")
+            how = ("netem, in the kernel" if self.netem else
+                   f"this kernel has no netem: TAP devices and {DELAY_PROGRAM}")
+            lines.append(f"delay: {how} ({delayed} of {len(self.wires)} links)")
         if delayed < len(self.wires):
             lines.append("links without a delay: veth")
         if any(node.cpu is not None for node in self.topology.nodes.values()):
@@ -171,15 +202,12 @@ class Testbed:
         nothing is left then.
         """
         require_root()
-        plan = _Plan(self.name, self.topology)
-        delays = plan.delay_words()
-        program = find_delay_program() if delays else None
         version = machine.cgroup_version()
         refused = MachineError(f"a testbed {self.name} is there already, or was left by a run that "
                                f"was cut off: ./dev testbed down {self.name}, or take another name")
         if self.name in machine.testbeds():
             raise refused
-        state = {"status": "building", "topology": self.topology.name, "used": plan.used(version),
+        state = {"status": "building", "topology": self.topology.name,
                  "text": self.topology.to_text(),
                  "holder": machine.this_process() if held else None}
         try:
@@ -187,12 +215,17 @@ class Testbed:
         except FileExistsError as error:
             raise refused from error
         try:
-            self._build(plan, program, delays)
-            machine.write_state(self.name, {**state, "status": "up"})
+            # The hub's cgroup first: all that is run to build the testbed runs in it.
+            hub = machine.make_cgroup(self.name, HUB)
+            netem = self._has_delay() and machine.can_netem(self.name, HUB, hub)
+            plan = _Plan(self.name, self.topology, netem)
+            self._build(plan, hub)
+            used = plan.used(version)
+            machine.write_state(self.name, {**state, "status": "up", "used": used})
         except BaseException:
             machine.remove(self.name)
             raise
-        return state["used"]
+        return used
 
     def down(self):
         """Removes all of it, its processes too; not an error where there is nothing."""
@@ -247,9 +280,13 @@ class Testbed:
     def __exit__(self, *_):
         self.down()
 
-    def _build(self, plan, program, delays):
-        # The hub's cgroup first: all that is run to build the testbed runs in it.
-        hub = machine.make_cgroup(self.name, HUB)
+    def _has_delay(self):
+        return any(part.delay_s > 0
+                   for part in [*self.topology.networks.values(), *self.topology.links])
+
+    def _build(self, plan, hub):
+        delays = plan.delay_words()
+        program = find_delay_program() if delays else None
         for node in self.topology.nodes.values():
             quota_us = None if node.cpu is None else round(node.cpu * CPU_PERIOD_US)
             machine.make_cgroup(self.name, node.name, quota_us, CPU_PERIOD_US)

@@ -23,7 +23,7 @@ from unittest import mock
 import check
 import machine
 from machine import MachineError
-from testbed import Testbed
+from testbed import Testbed, _Plan, bucket, delay_line
 from topology import HUB, Topology
 
 COMMAND = [sys.executable, "-B", str(Path(__file__).with_name("testbed_main.py"))]
@@ -87,6 +87,18 @@ def why_no_cgroups():
         return f"{folder}: {error.strerror}"
     finally:
         folder.rmdir()
+
+
+def has_netem():
+    """The same of netem, where testbeds can be made: whether this kernel has it."""
+    space = f"abacus-probe-{os.getpid()}"
+    subprocess.run(["ip", "netns", "add", space], check=True)
+    try:
+        tried = subprocess.run(["tc", "-n", space, "qdisc", "add", "dev", "lo", "root", "netem",
+                                "delay", "1ms"], capture_output=True, check=False)
+        return tried.returncode == 0
+    finally:
+        subprocess.run(["ip", "netns", "delete", space], check=True)
 
 
 WHY_NOT = why_not()
@@ -164,7 +176,8 @@ class Built(unittest.TestCase):
 
     def test_what_emulates_what_is_told(self):
         told = "\n".join(self.used)
-        for words in ("6 nodes", "shared segment segment", "abacus_link_delay", "period 20 ms"):
+        delay = "netem, in the kernel" if has_netem() else "this kernel has no netem: TAP devices"
+        for words in ("6 nodes", "shared segment segment", delay, "period 20 ms"):
             self.assertIn(words, told)
 
     def test_a_command_runs_in_the_namespace_and_the_cgroup(self):
@@ -233,6 +246,12 @@ class Removed(unittest.TestCase):
         self.addCleanup(machine.remove, self.name)
         self.testbed = Testbed(Topology.parse(SMALL), self.name)
 
+    def without_netem(self):
+        """Delays are those of abacus_link_delay, whatever this kernel has."""
+        patched = mock.patch.object(machine, "can_netem", return_value=False)
+        patched.start()
+        self.addCleanup(patched.stop)
+
     def test_what_runs_in_it_goes_with_it(self):
         self.testbed.up()
         # One in its cgroup and namespace, one that left its cgroup, one that left its parent.
@@ -258,6 +277,7 @@ class Removed(unittest.TestCase):
             topology.write_text(SMALL, encoding="utf-8")
             for reached in (lambda: machine.read_state(self.name),
                             lambda: len(machine.namespaces(self.name)) >= 3,
+                            # Of abacus_link_delay; with netem it is up before it is killed.
                             lambda: machine.state_file(self.name).with_suffix(".log").exists()):
                 with subprocess.Popen([*COMMAND, "up", str(topology), "--as", self.name],
                                       stdout=subprocess.DEVNULL) as process:
@@ -274,6 +294,29 @@ class Removed(unittest.TestCase):
         with self.testbed:
             self.assertEqual(self.testbed.exec("x1", ["true"]).wait(), 0)
         self.assertEqual(left_of(self.name), [])
+
+    def test_a_probe_for_netem_that_was_killed_in_the_middle_goes_too(self):
+        with tempfile.TemporaryDirectory(prefix="abacus-testbed-test-") as folder:
+            tc = Path(folder, "tc")
+            tc.write_text('#!/bin/sh\ntouch "$0.asked"\nexec sleep 1000\n', encoding="utf-8")
+            tc.chmod(0o755)
+            environment = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
+            with subprocess.Popen([*COMMAND, "up", "wan", "--as", self.name], env=environment,
+                                  stdout=subprocess.DEVNULL) as process:
+                wait_until(lambda: Path(f"{tc}.asked").exists() or process.poll() is not None)
+                process.kill()
+        self.assertEqual(machine.namespaces(self.name), [(self.name, HUB)])
+        self.assertEqual(run_command("down", self.name).returncode, 0)
+        self.assertEqual(left_of(self.name), [])
+
+    def test_the_probe_for_netem_says_what_tc_says_and_leaves_nothing(self):
+        self.assertEqual(machine.can_netem(self.name, HUB), has_netem())
+        self.assertEqual(left_of(self.name), [])
+
+    def test_without_a_delay_nothing_is_asked_of_netem(self):
+        with mock.patch.object(machine, "can_netem") as asked:
+            with Testbed(Topology.parse(TINY), self.name):
+                asked.assert_not_called()
 
     def test_what_a_holder_left_that_was_killed_is_removed_and_it_can_be_built(self):
         script = textwrap.dedent(f"""
@@ -365,6 +408,7 @@ class Removed(unittest.TestCase):
         self.assertEqual(left_of(self.name), [])
 
     def test_a_cut_link_is_measured_as_off(self):
+        self.without_netem()
         self.testbed.up()
         hub = next(folder for pair, folder in machine.cgroups(self.name) if pair[1] == HUB)
         self.assertGreaterEqual(check.measured(check.one_way_s, self.testbed, "x1", "s1"), 0.03)
@@ -377,6 +421,7 @@ class Removed(unittest.TestCase):
         self.assertTrue(math.isnan(off))
 
     def test_where_it_cannot_be_built_nothing_stays(self):
+        self.without_netem()
         with mock.patch.dict(os.environ, ABACUS_LINK_DELAY="/bin/false"):
             with self.assertRaisesRegex(MachineError, "/bin/false"):
                 self.testbed.up()
@@ -385,6 +430,72 @@ class Removed(unittest.TestCase):
             with self.assertRaisesRegex(MachineError, "is not built"):
                 self.testbed.up()
         self.assertEqual(left_of(self.name), [])
+
+
+class Planned(unittest.TestCase):
+    """What is asked of ip and tc where the kernel has netem and where not, without a testbed."""
+
+    def setUp(self):
+        self.kernel, self.program = (_Plan("t", Topology.parse(SMALL), netem)
+                                     for netem in (True, False))
+
+    def test_with_netem_a_link_with_a_delay_is_a_veth_pair_and_no_program_is_started(self):
+        hub = machine.own_name("t", HUB)
+        pair = f"link add l0a netns {hub} type veth peer name l0b netns {hub}"
+        self.assertIn(pair, self.kernel.ip_of_hub())
+        self.assertEqual(self.kernel.delay_words(), [])
+        self.assertNotIn(pair, self.program.ip_of_hub())
+        space = f"/run/netns/{hub}"
+        self.assertEqual(self.program.delay_words(), [space, "l0a", space, "l0b", "30000"])
+        self.assertEqual([line for line in self.kernel.ip_of_hub() if line != pair],
+                         self.program.ip_of_hub(), "nothing else differs")
+
+    def test_netem_lies_within_the_token_buckets_of_both_ends(self):
+        lines = self.kernel.tc(self.kernel.hub)
+        for end in ("l0a", "l0b"):
+            at = lines.index(f"qdisc add dev {end} root handle 1: {bucket(8e6)}") + 1
+            self.assertEqual(lines[at:at + 2], [
+                f"qdisc add dev {end} parent 1:1 handle 2: netem delay 30000us limit 2167",
+                f"qdisc add dev {end} parent 2:1 bfifo limit 100000"])
+            del lines[at:at + 2]
+        self.assertEqual(lines, self.program.tc(self.program.hub), "nothing else differs")
+        for space in self.kernel.addresses:
+            self.assertEqual(self.kernel.tc(space), self.program.tc(space))
+
+    def test_nodes_that_are_behind_a_delay_have_netem_on_their_side_too(self):
+        topology = Topology.parse("network n bandwidth=1Gbit delay=125us\nnode a network=n")
+        plan = _Plan("t", topology, True)
+        netem = "parent 1:1 handle 2: netem delay 125us limit 208594"
+        for space, device in ((machine.own_name("t", "a"), "eth0"), (plan.hub, "n0")):
+            self.assertEqual(plan.tc(space)[1], f"qdisc add dev {device} {netem}")
+
+    def test_netem_has_room_for_what_is_on_its_way_and_for_what_waits(self):
+        self.assertEqual(delay_line(20e6, 0.02), "netem delay 20000us limit 5000")
+        self.assertEqual(delay_line(64e3, 2), "netem delay 2000000us limit 1359")
+
+    def test_which_of_the_two_is_used_is_told(self):
+        self.assertIn("delay: netem, in the kernel (1 of 7 links)", self.kernel.used(1))
+        self.assertIn("delay: this kernel has no netem: TAP devices and abacus_link_delay "
+                      "(1 of 7 links)", self.program.used(1))
+
+    def probe(self, refuses):
+        """What the probe says where one program refuses, and the programs that it ran."""
+        ran = []
+
+        def run(command, join):
+            ran.append(command[0])
+            if command[0] == refuses:
+                raise MachineError(f"{refuses} refuses")
+
+        with mock.patch.object(machine, "run", run):
+            return machine.can_netem("t", HUB), ran
+
+    def test_the_probe_tells_no_netem_from_no_namespace(self):
+        ran = ["ip", "tc", "ip"]  # makes a namespace, tries, and removes it
+        self.assertEqual(self.probe(None), (True, ran))
+        self.assertEqual(self.probe("tc"), (False, ran))
+        with self.assertRaisesRegex(MachineError, "ip refuses"):
+            self.probe("ip")
 
 
 class Held(unittest.TestCase):
