@@ -215,6 +215,18 @@ def heat_map(cells, titles, default):
     return _saved(pyplot, figure)
 
 
+def own(draw, rows):
+    """What an experiment's own draw(axes, rows) draws."""
+    pyplot = _plot()
+    figure, axes = pyplot.subplots(figsize=(6.0, 3.3))
+    try:
+        draw(axes, rows)
+    except Exception:
+        pyplot.close(figure)
+        raise
+    return _saved(pyplot, figure)
+
+
 def inline(svg, prefix, label):
     """SVG bytes as an element of a page: ids of its own, a label for who does not see it."""
     text = svg.decode()

@@ -3,6 +3,7 @@
 import dataclasses
 import difflib
 import hashlib
+import importlib.util
 import itertools
 import json
 import re
@@ -12,6 +13,7 @@ from pathlib import Path
 EXPERIMENTS = Path(__file__).resolve().parents[1]
 FILE = "experiment.toml"
 DRIVER = "driver.py"
+PLOT = "plot.py"  # may be missing
 TEMPLATE = "template"  # a folder to copy, no experiment
 PAPER_NODE = EXPERIMENTS / "lab" / "paper_node.h"  # the constants of the paper's nodes and disks
 PLACEMENTS = ("client", "adaptive", "server")
@@ -448,6 +450,17 @@ def find(name, root=EXPERIMENTS):
         return load(folder.resolve())
     raise ExperimentError(unknown("experiment", name, known) +
                           f" Or give a folder with an {FILE}.")
+
+
+def load_module(path, name):
+    """A folder's Python file, run; raises ExperimentError with what it raised."""
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise ExperimentError(f"{path}: {type(error).__name__}: {error}") from error
+    return module
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,7 +6,7 @@ import charts
 import results as results_module
 import sweeps
 import report_parts as parts
-from definition import PLACEMENTS, STATICS
+from definition import PLACEMENTS, PLOT, STATICS, load_module
 
 TITLE = "abacus: the paper's experiments"
 
@@ -16,8 +16,8 @@ def write(folder, found, not_runnable, made_manifest):
     plots, problem = _draw(found)
     for name, images in plots.items():
         (folder / "plots").mkdir(parents=True, exist_ok=True)
-        for kind, data in images.items():
-            (folder / "plots" / f"{name}.{kind}").write_bytes(data)
+        for kind in sorted(images.keys() & {"png", "svg"}):
+            (folder / "plots" / f"{name}.{kind}").write_bytes(images[kind])
     as_json = results_module.to_json(found, made_manifest)
     results_module.write(folder / "results.json", json.dumps(as_json, indent=1) + "\n")
     page = _page(found, not_runnable, made_manifest, plots, problem)
@@ -81,6 +81,9 @@ def _draw(found):
             if bars:
                 plots[name] = charts.bars(groups_of(bars), [paper_marks_of(of) for of in bars])
             plots.update(sweeps.draw(experiment, rows))
+            own = _own_plot(experiment, rows)
+            if own:
+                plots[f"{name}-own"] = own
             for result in rows:
                 if _has_phases(result):
                     plots[f"{name}-{result.row.name}-phases"] = charts.bars(phase_groups_of(result))
@@ -97,6 +100,23 @@ def _has_phases(result):
     if result.experiment.sweep or result.experiment.heat_maps:
         return False
     return any(len(result.evidence.phases(placement)) > 1 for placement in PLACEMENTS)
+
+
+def _own_plot(experiment, rows):
+    """What the experiment's plot.py draws, with its caption; None where it has none.
+
+    One that is wrong is told in its caption, and costs the report nothing else.
+    """
+    path = experiment.folder / PLOT
+    if not path.is_file():
+        return None
+    try:
+        module = load_module(path, f"plot_of_{experiment.name}")
+        return {**charts.own(module.draw, rows), "caption": module.CAPTION}
+    except ImportError:
+        raise
+    except Exception as error:  # somebody else's code
+        return {"caption": f"{path}: {type(error).__name__}: {error}"}
 
 
 def _progress_plot(experiment, result):
@@ -133,6 +153,7 @@ def _section(experiment, rows, plots):
            _figure(plots, name, f"{experiment.bars}: elapsed time of each placement" +
                    (", with 90 % confidence intervals" if _intervals(rows) else "")),
            *(_figure(plots, plot, caption) for plot, caption in sweeps.captions(experiment)),
+           _figure(plots, f"{name}-own", plots.get(f"{name}-own", {}).get("caption")),
            *sweeps.tables(experiment, rows),
            parts.times_table(rows)]
     for result in rows:
@@ -161,5 +182,7 @@ def _intervals(rows):
 def _figure(plots, name, caption):
     if name not in plots:
         return ""
+    if "svg" not in plots[name]:
+        return f'<p class="warning">{parts.text(caption)}</p>'
     return (f"<figure>{charts.inline(plots[name]['svg'], name, caption)}"
             f"<figcaption>{parts.text(caption)}</figcaption></figure>")

@@ -23,7 +23,7 @@ import results
 import sweeps
 from claims import Evidence
 from definition import EXPERIMENTS, ExperimentError
-from fake_world import DRIVER, FakeWorld, made_up
+from fake_world import DRIVER, FakeWorld, made_up, make_experiment
 from fake_world import record as fake_record
 from runner import Options
 from summary import summarize
@@ -35,6 +35,7 @@ BARS = PAPERS | SWEPT
 SWEEPS = {"phases_sweep-sweep", "threshold_sweep-phases_at", "threshold_sweep-flicker_at",
           "threshold_sweep-set4_at"}
 PLOTS = BARS | SWEEPS | {
+    "figure10_directory-own",
     "figure10_directory-high_san-progress", "figure12_competition-lan-progress",
     "table2_phases-lan-phases", "table2_phases-lan_no_fast_lane-phases"}
 PAPER_NODE_SHA256 = hashlib.sha256(
@@ -88,7 +89,9 @@ class ReportTest(unittest.TestCase):
         cls.root = Path(cls.folder.name) / "experiments"
         for name in BARS:
             (cls.root / name).mkdir(parents=True)
-            shutil.copy(EXPERIMENTS / name / "experiment.toml", cls.root / name)
+            for file in ("experiment.toml", definition.PLOT):
+                if (EXPERIMENTS / name / file).is_file():
+                    shutil.copy(EXPERIMENTS / name / file, cls.root / name)
             (cls.root / name / "driver.py").write_text(DRIVER)
         (cls.root / "profiles").mkdir()
         (cls.root / "profiles" / "paper.toml").write_text(
@@ -286,6 +289,24 @@ class ReportTest(unittest.TestCase):
         notes = results._notes(records, Options(Path("nowhere"), runs=2))
         self.assertEqual(notes, ("simulated, client: san1 3.00 s for 4.00 (-25%), san2 8.00 s for "
                                  "10.0 (-20%); median error 22%",))
+
+    def test_a_folders_own_plot_is_in_the_page_and_a_wrong_one_is_told(self):
+        root = Path(self.folder.name) / "own"
+        page = root / "results" / "report.html"
+        folder = make_experiment(root, "mine")
+        for text, wanted in (
+                ('CAPTION = "A <line>"\ndef draw(axes, rows):\n    axes.plot([len(rows)], [2])\n',
+                 "A &lt;line&gt;"),
+                ("def draw(axes, rows): 1 / 0\n", "plot.py: ZeroDivisionError: division by zero"),
+                ("CAPTION = 3 +\n", "plot.py: ExperimentError"), ("\n", "plot.py: AttributeError")):
+            (folder / "plot.py").write_text(text)
+            run(root, root / "results", "mine", "--runs", "1")
+            self.assertEqual((Page(page.read_text()).open, Page(page.read_text()).wrong), ([], []))
+            self.assert_has(page.read_text(), wanted)
+            self.assert_has(page.read_text(), "mine/one")
+        self.assertTrue((root / "results" / "plots" / "mine-own.png").is_file())
+        self.assertNotIn("plot.py:", self.text)  # the project's own
+        self.assert_has(self.text, "Table 1: retries per 200 inserts at each placement")
 
     def test_a_page_without_matplotlib_says_what_to_install(self):
         bare = Path(self.folder.name) / "bare"

@@ -4,7 +4,6 @@ The world (testbed and lab) is handed in, so that tests run without root.
 """
 
 import dataclasses
-import importlib.util
 import json
 import os
 import sys
@@ -12,7 +11,7 @@ import time
 from pathlib import Path
 
 import manifest
-from definition import EXPERIMENTS, ExperimentError
+from definition import EXPERIMENTS, ExperimentError, load_module
 from progress import Progress, duration
 from records import EBPF, SIMULATOR, Store, origin, problem_of
 from summary import number
@@ -143,12 +142,7 @@ def load_driver(experiment):
     path = experiment.driver
     if not path.is_file():
         raise ExperimentError(f"{path}: no such file; experiments/template has one to begin with")
-    spec = importlib.util.spec_from_file_location(f"driver_of_{experiment.name}", path)
-    module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise ExperimentError(f"{path}: {type(error).__name__}: {error}") from error
+    module = load_module(path, f"driver_of_{experiment.name}")
     if not callable(getattr(module, "run", None)):
         raise ExperimentError(f"{path}: has no function run(lab, row, placement, seed, quick)")
     return module.run
