@@ -18,6 +18,7 @@ from pathlib import Path
 PREFIX = "abacus-testbed-"
 NAMESPACES = Path("/run/netns")
 STATES = Path("/run")
+HANDED = STATES / "abacus-cgroup-cpu"  # there: cgroups of version 2 have their shares by a testbed
 REMOVAL_S_MAX = 30
 
 _CLONE_NEWNET = 0x40000000
@@ -159,15 +160,28 @@ def _cgroup_parent():
     if version == 2:  # children get a controller only where their parent has no processes: the root
         control = point / "cgroup.subtree_control"
         if "cpu" not in control.read_text().split():
+            HANDED.touch()
             try:
                 control.write_text("+cpu")
             except OSError as error:
+                HANDED.unlink(missing_ok=True)
                 raise MachineError(f"{control}: {error.strerror}: the cgroup controller 'cpu' "
                                    "cannot be handed to nodes here") from error
         return point
     # Within the limits that hold for this process, where its cgroup can be seen from here.
     inside = point / own.lstrip("/")
     return inside if inside.is_dir() and not _split(inside.name) else point
+
+
+def _take_cpu_back():
+    """What _cgroup_parent() handed out is not, any more, where no testbed is left that uses it."""
+    if not HANDED.exists() or cgroups():
+        return
+    try:
+        (_cgroup_mount()[0] / "cgroup.subtree_control").write_text("-cpu")
+    except OSError:
+        pass  # somebody else uses it by now
+    HANDED.unlink(missing_ok=True)
 
 
 def cgroups(testbed=None):
@@ -368,6 +382,7 @@ def remove(testbed):
         time.sleep(0.01)
     for path in _files(testbed):
         path.unlink(missing_ok=True)
+    _take_cpu_back()
 
 
 def remove_abandoned(testbed):

@@ -9,6 +9,7 @@ Measured values have bounds a factor of 2 away, and a few tries: the machine is 
 import json
 import math
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -430,6 +431,42 @@ class Removed(unittest.TestCase):
             with self.assertRaisesRegex(MachineError, "is not built"):
                 self.testbed.up()
         self.assertEqual(left_of(self.name), [])
+
+
+class CgroupsOfVersion2(unittest.TestCase):
+    """The files that are written, in a folder that stands for the root of the hierarchy."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = Path(folder.name)
+        self.control = self.root / "cgroup.subtree_control"
+        self.control.write_text("memory")
+        for what, value in (("_cgroup_mount", lambda: (self.root, 2, "/")),
+                            ("HANDED", self.root / "handed"), ("STATES", self.root)):
+            patched = mock.patch.object(machine, what, value)
+            patched.start()
+            self.addCleanup(patched.stop)
+
+    def test_what_was_handed_to_nodes_is_taken_back_with_the_last_testbed(self):
+        folder = machine.make_cgroup("one", "s1", 2400, 20000)
+        self.assertEqual(self.control.read_text(), "+cpu")
+        self.assertEqual((folder / "cpu.max").read_text(), "2400 20000")
+        other = machine.make_cgroup("two", "s1")
+        for made in (folder, other):  # a kernel's folders go with their files
+            shutil.rmtree(made)
+            if made is folder:
+                machine.remove("one")
+                self.assertEqual(self.control.read_text(), "+cpu", "the other one needs it")
+        machine.remove("two")
+        self.assertEqual(self.control.read_text(), "-cpu")
+        self.assertFalse(machine.HANDED.exists())
+
+    def test_what_others_handed_out_stays(self):
+        self.control.write_text("cpu memory")
+        shutil.rmtree(machine.make_cgroup("one", "s1"))
+        machine.remove("one")
+        self.assertEqual(self.control.read_text(), "cpu memory")
 
 
 class Planned(unittest.TestCase):
