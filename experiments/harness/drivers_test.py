@@ -221,13 +221,15 @@ class DriversTest(unittest.TestCase):
                 seen.append(same)
         self.assertEqual((len(seen), sum(seen)), (75, 3))
 
-    def test_quick_is_less_work_or_the_same_and_ci_no_more_than_that(self):
+    def test_quick_and_ci_are_less_work_or_the_same(self):
         for _, row, _ in self.rows():
             if row.full_only:
                 continue
             for key, quick in row.sizes["quick"].items():
                 self.assertLessEqual(quick, row.sizes["full"][key], f"{row.path} {key}")
-                self.assertLessEqual(row.sizes["ci"].get(key, 0), quick, f"{row.path} {key}")
+                # CI says something of few rows only, and its may be longer than a quick one.
+                self.assertLessEqual(row.sizes["ci"].get(key, 0), row.sizes["full"][key],
+                                     f"{row.path} {key}")
 
 
 if __name__ == "__main__":
