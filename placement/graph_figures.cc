@@ -203,6 +203,27 @@ void SnapshotReader::Impl::CloseRoutes(Graph& graph) const {
   }
 }
 
+// The part of each object's calls that the snapshot's consoles make, callers first. An anchored
+// object may be called by others as well, which are in no snapshot together with these; what they
+// make it do is not charged to these, nor what it then calls.
+std::vector<double> SnapshotReader::Impl::KnownParts(const Reading& reading) const {
+  std::vector<double> known(reading.ranks.size(), 1);
+  for (size_t j = 0; j < known.size(); ++j) {
+    const uint32_t rank = reading.ranks[j];
+    const ObjectStatistics& object = *objects_[rank].value;
+    const double all = std::max(calls_in_[rank], object.calls);
+    if (object.mobile || callers_in_[rank] == 0 || !(all > 0 && all <= figures::kCountMax))
+      continue;
+    double calls = 0, ours = 0;  // of this graph's callers
+    for (const auto& [caller, weight] : reading.callers[j]) {
+      calls += weight;
+      ours += weight * known[caller];
+    }
+    known[j] = calls > 0 ? ours / calls * calls_in_[rank] / all : 0;
+  }
+  return known;
+}
+
 // Each console's part of each object: all of what only it reaches; of the rest what its part of
 // every caller makes of that caller's calls, callers first. What has no calls is shared by heads.
 void SnapshotReader::Impl::ShareOut(Reading& reading) const {
@@ -228,12 +249,13 @@ void SnapshotReader::Impl::ShareOut(Reading& reading) const {
       for (size_t c = 0; c < consoles; ++c) part[c] += of * parts[caller * consoles + c];
     }
   }
+  const std::vector<double> known = KnownParts(reading);
   for (size_t j = 0; j < graph.objects.size(); ++j) {
     GraphObject& object = graph.objects[j];
     double sum = 0;
     for (size_t c = 0; c < consoles; ++c) sum += parts[j * consoles + c];
     // An object that may move is used by nobody else than these consoles.
-    const double all = object.fixed ? std::min(1.0, sum) : 1;
+    const double all = object.fixed ? std::min(1.0, sum) * known[j] : 1;
     object.parts_begin = static_cast<uint32_t>(graph.parts.size());
     for (uint32_t c = 0; c < consoles; ++c) {
       const double part = sum > 0 ? parts[j * consoles + c] / sum : 1.0 / consoles;

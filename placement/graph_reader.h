@@ -123,6 +123,7 @@ class SnapshotReader::Impl {
   std::optional<Refusal> AddArc(const graph_internal::Arc& arc, Reading& reading) const;
   std::optional<Refusal> FindLinks(Reading& reading) const;
   void CloseRoutes(Graph& graph) const;
+  std::vector<double> KnownParts(const Reading& reading) const;
   void ShareOut(Reading& reading) const;
   std::optional<Refusal> ReadObjects(Reading& reading) const;
   void FindUnits(Reading& reading) const;

@@ -253,6 +253,50 @@ TEST(ReadGraphTest, ASharedObjectThatIsAnchoredIsChargedInPartAndLeavesGraphsApa
   EXPECT_DOUBLE_EQ(read.graphs[1].objects[1].work, 0.015);
 }
 
+// As a server sees it where many clients call one storage object: each client's snapshot has its
+// own calls only, and the object's figures in sum.
+TEST(ReadGraphTest, WhatOthersCallOfAnAnchoredObjectIsNotCharged) {
+  const Config config;
+  Graph graph;
+  for (const double calls : {0.0, 10.0, 18.0, 72.0}) {  // of which 18 are the console's
+    Snapshot s = GrepSnapshot();
+    ObjectOf(s, kStorage).calls = calls;
+    ObjectOf(s, kStorage).own_stall_s = 0.4;
+    ASSERT_FALSE(ReadGraph(s, &graph));
+    const double part = calls > 18 ? 18 / calls : 1;
+    EXPECT_DOUBLE_EQ(graph.objects[2].work, 0.5 * 0.004 * part) << calls;
+    EXPECT_DOUBLE_EQ(graph.objects[2].own_stall_s, 0.4 * part) << calls;
+  }
+  // Nor what it calls for them.
+  Snapshot s = GrepSnapshot();
+  const ObjectId below{1, 1, 9};
+  s.objects.push_back(
+      {.id = below, .class_name = "log", .node = kServer, .cpu_s = 0.01, .calls = 40});
+  s.edges.push_back({.from = kStorage, .to = below, .calls = 40});
+  ObjectOf(s, kStorage).calls = 72;
+  ASSERT_FALSE(ReadGraph(s, &graph));
+  ASSERT_EQ(graph.objects[3].statistics->id, below);
+  EXPECT_DOUBLE_EQ(graph.objects[3].work, 0.5 * 0.01 / 4);
+  // Of several consoles that the snapshot has, each is charged its own calls.
+  s = SharedSnapshot();
+  ObjectOf(s, kGrep).mobile = false;
+  ObjectOf(s, kGrep).calls = 144;  // half of them of these two
+  const SnapshotReader::Graphs read = SnapshotReader(s, {}, config).ReadAll();
+  ASSERT_EQ(read.graphs.size(), 2u);
+  EXPECT_DOUBLE_EQ(read.graphs[0].objects[1].work, 0.0025);
+  EXPECT_DOUBLE_EQ(read.graphs[1].objects[1].work, 0.0075);
+  // One that may move has no others to be called by.
+  s = GrepSnapshot();
+  ObjectOf(s, kGrep).calls = 72;
+  ASSERT_FALSE(ReadGraph(s, &graph));
+  EXPECT_DOUBLE_EQ(graph.objects[1].work, 0.02);
+  // Nothing of what others do, where the console made no call in the window.
+  EdgeOf(s, kGrep, kStorage).calls = 0;
+  ObjectOf(s, kStorage).calls = 72;
+  ASSERT_FALSE(ReadGraph(s, &graph));
+  EXPECT_EQ(graph.objects[2].work, 0);
+}
+
 TEST(ReadGraphTest, WhatAConsoleThatIsNotUnderstoodUsesIsHeldAndOthersAreDecided) {
   Snapshot s = SharedSnapshot();
   ObjectOf(s, kOther).cpu_s = kNaN;

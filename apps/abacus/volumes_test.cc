@@ -6,6 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -20,6 +22,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "objfs/store/disk.h"
+#include "objfs/store/local_disk.h"
 #include "objfs/store/model_disk.h"
 #include "objfs/volume/server_list.h"
 #include "objfs/volume/volume_set.h"
@@ -31,7 +34,9 @@
 namespace abacus::apps {
 namespace {
 
+using runtime::testing::Eventually;
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -259,6 +264,72 @@ TEST_F(VolumesTest, AVolumeIsFoundWithAllThatItIsMadeWithOrNotAtAll) {
   }
   EXPECT_GT(found, 0u);
   EXPECT_LT(found, all_left.size());
+}
+
+// Its disk takes nothing more, the server itself lives on.
+TEST_F(VolumesTest, APrimaryWhoseDiskFailsLeavesTheVolumeToTheCopy) {
+  ASSERT_NO_FATAL_FAILURE(Begin(3));
+  const auto fails = std::make_shared<std::atomic<bool>>(false);
+  VolumesOptions options;
+  options.wrap_disk = [fails](std::unique_ptr<objfs::Disk> disk) -> std::unique_ptr<objfs::Disk> {
+    objfs::DiskModel model;
+    model.wait = [](absl::Duration) {};
+    model.fault = [fails](std::string_view call, const std::string& path) {
+      const bool changes = call != "read" && call != "open" && call != "list" && call != "space";
+      return *fails && changes ? objfs::DiskError(EROFS, path) : absl::OkStatus();
+    };
+    return std::make_unique<WatchedDisk>(std::move(disk), std::move(model));
+  };
+  auto set = PublishVolumes(*servers_[0], absl::StrCat(directory_, "/volumes0"), options);
+  ASSERT_TRUE(set.ok()) << set.status();
+  sets_[0] = *std::move(set);
+  for (const size_t server : {1, 2}) ASSERT_NO_FATAL_FAILURE(Publish(server));
+
+  objfs::NewVolume made{.name = "home"};
+  made.servers = {AddressOf(0), AddressOf(1)};
+  made.map_url = absl::StrCat("abacus://", AddressOf(2));
+  made.metadata_copies = 2;
+  const absl::Status created = sets_[0]->Create(made);
+  ASSERT_TRUE(created.ok()) << created;
+  ASSERT_TRUE(Eventually([&] {
+    const auto map = sets_[0]->Map("home");
+    return map.ok() && map->may_serve && map->current.size() == 2;
+  }));
+  {
+    const auto volume = sets_[0]->Open("home");
+    ASSERT_TRUE(volume.ok()) << volume.status();
+    ASSERT_TRUE((*volume)->KeepFileStack("isolation/storage").ok());
+    *fails = true;
+    const absl::Status refused = (*volume)->KeepFileStack("cache/isolation/storage");
+    EXPECT_TRUE(absl::IsUnavailable(refused)) << refused;
+  }
+  absl::Status why;
+  ASSERT_TRUE(Eventually([&] {
+    const auto volume = sets_[1]->Open("home");
+    why = volume.status();
+    return volume.ok();
+  })) << why;
+  const auto volume = sets_[1]->Open("home");
+  ASSERT_TRUE(volume.ok()) << volume.status();
+  const auto stack = (*volume)->OwnFileStack();
+  ASSERT_TRUE(stack.ok()) << stack.status();
+  // What was refused may be there, as of a server that died.
+  EXPECT_THAT(*stack, AnyOf("isolation/storage", "cache/isolation/storage"));
+  // It goes on alone, as the other one can keep no copy.
+  const absl::Status kept = (*volume)->KeepFileStack("statistics/isolation/storage");
+  EXPECT_TRUE(kept.ok()) << kept;
+  EXPECT_TRUE(Eventually([&] {
+    const auto map = sets_[1]->Map("home");
+    return map.ok() && map->is_primary && map->current == std::vector<uint32_t>{1};
+  }));
+
+  // Mended, it catches up.
+  *fails = false;
+  EXPECT_TRUE(Eventually([&] {
+    const auto map = sets_[1]->Map("home");
+    return map.ok() && map->current.size() == 2;
+  }));
+  EXPECT_THAT(Message(sets_[0]->Open("home").status()), HasSubstr("keeps a copy of its metadata"));
 }
 
 TEST_F(VolumesTest, ACreationThatFailsLeavesNothingAtAnyServer) {

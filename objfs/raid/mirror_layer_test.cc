@@ -3,6 +3,8 @@
 #include "objfs/raid/mirror_layer.h"
 
 #include <algorithm>
+#include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <memory>
@@ -18,6 +20,7 @@
 #include "objfs/raid/testing/column_steps.h"
 #include "objfs/raid/testing/scrub_all.h"
 #include "objfs/raid/testing/test_columns.h"
+#include "objfs/store/local_disk.h"
 #include "objfs/store/memory_disk.h"
 
 namespace abacus::objfs {
@@ -155,6 +158,48 @@ class MirrorTest : public ::testing::Test {
   TestCopies copies_{2, "8 KiB"};
   std::string model_;
 };
+
+TEST_F(MirrorTest, BytesThatADiskCannotReadAreReadFromTheOtherCopyAndWrittenAnew) {
+  Fill(4);
+  for (const size_t column : {0, 1}) {
+    std::atomic<bool> bad{true};
+    copies_.column(column).OnDisk([&](std::string_view call, const std::string& path) {
+      if (!path.ends_with(".d")) return absl::OkStatus();
+      if (call == "write") bad = false;
+      return call == "read" && bad ? ReadError(EIO, path) : absl::OkStatus();
+    });
+    ASSERT_TRUE(testing::ScrubAll(copies_).ok());  // which reads both
+    EXPECT_FALSE(bad) << "it was written anew";
+    ASSERT_NO_FATAL_FAILURE(ExpectIs(copies_, model_));
+    copies_.column(column).OnDisk(nullptr);
+    ExpectSame(copies_, model_.size());
+  }
+}
+
+TEST_F(MirrorTest, ACopyWhoseDiskFailsIsDoneWithoutAndMadeCurrentAgain) {
+  Fill(4);
+  for (const int error : {EROFS, EIO}) {
+    SCOPED_TRACE(absl::StrCat("errno ", error));
+    copies_.column(1).OnDisk([error](std::string_view call, const std::string& path) {
+      if (call != "read") return DiskError(error, path);
+      return error == EROFS ? absl::OkStatus() : ReadError(error, path);
+    });
+    ASSERT_NO_FATAL_FAILURE(ExpectIs(copies_, model_));
+    for (int k = 0; k < 4; ++k) {
+      ASSERT_NO_FATAL_FAILURE(Write(random_() % (3 * kUnit), 1 + random_() % kUnit));
+    }
+    const absl::Status flushed = Flush();
+    ASSERT_TRUE(flushed.ok()) << flushed;
+    ASSERT_NO_FATAL_FAILURE(ExpectIs(copies_, model_));
+    copies_.column(1).OnDisk(nullptr);
+    ASSERT_NO_FATAL_FAILURE(copies_.Restart());
+    const auto rebuilt = copies_.RebuildAll();
+    ASSERT_TRUE(rebuilt.ok()) << rebuilt.status();
+    EXPECT_GT(rebuilt->rebuilt, 0u) << "it had missed something";
+    ASSERT_NO_FATAL_FAILURE(ExpectIs(copies_, model_));
+    ExpectSame(copies_, model_.size());
+  }
+}
 
 TEST_F(MirrorTest, ACopyThatMissedAWriteIsNotBelievedUntilItIsRebuilt) {
   Fill(10);

@@ -3,6 +3,7 @@
 #include "objfs/raid/raid5_layer.h"
 
 #include <atomic>
+#include <cerrno>
 #include <memory>
 #include <random>
 #include <set>
@@ -16,6 +17,7 @@
 #include "objfs/raid/testing/column_steps.h"
 #include "objfs/raid/testing/scrub_all.h"
 #include "objfs/raid/testing/test_columns.h"
+#include "objfs/store/local_disk.h"
 
 namespace abacus::objfs {
 namespace {
@@ -590,6 +592,64 @@ TEST_F(Raid5Test, WhatRottedIsFoundByItsChecksumAndRepairedFromTheRest) {
   ASSERT_TRUE(scrubbed.ok()) << scrubbed.status();
   EXPECT_EQ(scrubbed->repaired, 1u);
   ExpectParity(columns_, model_.size(), kStripe);
+}
+
+// A bad sector: it cannot be read, and can again once it was written.
+TEST_F(Raid5Test, BytesThatADiskCannotReadAreReadFromTheRestAndWrittenAnew) {
+  Fill(3);
+  for (const size_t column : {0, 3}) {  // data and parity
+    std::atomic<bool> bad{true};
+    columns_.column(column).OnDisk([&](std::string_view call, const std::string& path) {
+      if (!path.ends_with(".d")) return absl::OkStatus();
+      if (call == "write") bad = false;
+      return call == "read" && bad ? ReadError(EIO, path) : absl::OkStatus();
+    });
+    std::string own(kUnit, '\0');
+    ASSERT_TRUE(
+        absl::IsDataLoss(columns_.store(column).Read(columns_.id(column), 0, own).status()));
+    ExpectIs(columns_, model_);
+    if (bad) {  // a parity is read by a scrub
+      ASSERT_TRUE(testing::ScrubAll(columns_).ok());
+    }
+    EXPECT_FALSE(bad) << "it was written anew";
+    EXPECT_TRUE(columns_.store(column).Read(columns_.id(column), 0, own).ok());
+    columns_.column(column).OnDisk(nullptr);
+    ExpectParity(columns_, model_.size(), kStripe);
+  }
+}
+
+// Whatever error it is by which a disk takes nothing more, and whether it can still be read.
+TEST_F(Raid5Test, AColumnWhoseDiskFailsIsDoneWithoutAndRebuilt) {
+  Fill(6);
+  const std::vector<std::pair<int, bool>> faults = {{EROFS, true}, {EIO, false}, {ENODEV, false}};
+  for (size_t i = 0; i < faults.size(); ++i) {
+    const auto [error, reads] = faults[i];
+    const size_t column = i + 1;
+    SCOPED_TRACE(absl::StrCat("errno ", error, ", column ", column));
+    columns_.column(column).OnDisk(
+        [error, reads](std::string_view call, const std::string& path) -> absl::Status {
+          if (call == "read") return reads ? absl::OkStatus() : ReadError(error, path);
+          return reads && (call == "open" || call == "list" || call == "space")
+                     ? absl::OkStatus()
+                     : DiskError(error, path);
+        });
+    ASSERT_NO_FATAL_FAILURE(ExpectIs(columns_, model_));
+    for (int k = 0; k < 6; ++k) {
+      ASSERT_NO_FATAL_FAILURE(Write(random_() % (5 * kStripe), 1 + random_() % kStripe));
+    }
+    const absl::Status flushed = columns_.top()->Flush(columns_.Now());
+    ASSERT_TRUE(flushed.ok()) << flushed;
+    ASSERT_NO_FATAL_FAILURE(ExpectIs(columns_, model_));
+    // The disk is replaced, or mended; its server is started again.
+    columns_.column(column).OnDisk(nullptr);
+    ASSERT_NO_FATAL_FAILURE(columns_.Restart());
+    const auto rebuilt = columns_.RebuildAll();
+    ASSERT_TRUE(rebuilt.ok()) << rebuilt.status();
+    EXPECT_GT(rebuilt->rebuilt, 0u) << "it had missed something";
+    EXPECT_EQ(rebuilt->damaged + rebuilt->doubtful, 0u);
+    ASSERT_NO_FATAL_FAILURE(ExpectIs(columns_, model_));
+    ExpectParity(columns_, model_.size(), kStripe);
+  }
 }
 
 TEST_F(Raid5Test, ScrubMakesAWrongParityRight) {

@@ -110,7 +110,10 @@ absl::Status ReplicatedStore::Change(std::span<const ObjectId> ids, Local local,
   stream_.Room();
   // Over both, so that the copy is told of changes of one object in their order.
   const Turns::Turn turn(turns_, std::vector<ObjectId>(ids.begin(), ids.end()));
-  ABACUS_RETURN_IF_ERROR(local());
+  if (const absl::Status changed = local(); !changed.ok()) {
+    if (absl::IsUnavailable(changed)) TellThatLocalFails(changed);
+    return changed;
+  }
   Reach(options_.points, "replica:changed");
   if (Streams()) Stream(operation());
   return absl::OkStatus();
@@ -420,6 +423,7 @@ absl::Status ReplicatedStore::FlushBoth(ReplicaFlush kind, std::span<const Objec
   absl::Status flushed = local();
   absl::Status copied =
       flush != nullptr ? stream_.Await(flush) : absl::UnavailableError("there is none");
+  if (needs_copy && copied.ok() && absl::IsUnavailable(flushed)) TellThatLocalFails(flushed);
   if (needs_copy && !copied.ok()) copied = AwaitRelief(finish);
   ABACUS_RETURN_IF_ERROR(flushed);
   if (needs_copy) ABACUS_RETURN_IF_ERROR(copied);
@@ -438,6 +442,14 @@ absl::Status ReplicatedStore::AwaitRelief(uint64_t finish) {
         report_.why, ")"));
   }
   return absl::OkStatus();
+}
+
+void ReplicatedStore::TellThatLocalFails(const absl::Status& why) {
+  {
+    MutexLock lock(mutex_);
+    if (!counts_ || !flushes_go_ || std::exchange(is_told_, true)) return;
+  }
+  if (host_.local_fails) host_.local_fails(why);
 }
 
 absl::Status ReplicatedStore::MayAcknowledge() {

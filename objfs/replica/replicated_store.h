@@ -113,6 +113,10 @@ class ReplicatedStore final : public ObjectStore {
     // `retry` until OK while it stays so. After an error the map may name it or not. kAborted: this
     // is the copy no more, and find_copy() tells of another one.
     std::function<absl::Status()> copy_is_current;
+    // The store here cannot make durable any more what the copy, which is current, has made: that
+    // could go on as the primary. Called once, on the thread of a flush; must not block. Empty:
+    // nobody is told.
+    std::function<void(const absl::Status& why)> local_fails;
     // Whether this server is the primary now (its lease lasts). Asked before each flush is
     // acknowledged, on the caller's thread; must not block.
     std::function<absl::Status()> may_serve;
@@ -195,6 +199,7 @@ class ReplicatedStore final : public ObjectStore {
   // after that of number `finish`.
   absl::Status AwaitRelief(uint64_t finish);
   absl::Status MayAcknowledge();
+  void TellThatLocalFails(const absl::Status& why);
 
   // -- the copy ----------------------------------------------------------------------------------
 
@@ -238,6 +243,7 @@ class ReplicatedStore final : public ObjectStore {
 
   runtime::Mutex mutex_;  // before the stream's
   runtime::CondVar changed_;
+  bool is_told_ ABSL_GUARDED_BY(mutex_) = false;  // that the local store fails
   bool is_ending_ ABSL_GUARDED_BY(mutex_) = false;
   bool is_poked_ ABSL_GUARDED_BY(mutex_) = false;
   // The map may name the copy, or is about to be told (invariant 1).

@@ -21,6 +21,7 @@
 #include "absl/strings/str_cat.h"
 #include "objfs/replica/testing/replica_world.h"
 #include "objfs/store/format.h"
+#include "objfs/store/local_disk.h"
 #include "objfs/store/memory_disk.h"
 #include "objfs/store/model_disk.h"
 #include "objfs/store/names.h"
@@ -362,6 +363,80 @@ TEST_F(RepairTest, ADamagedBlockIsReadAndPutBackFromTheCopy) {
   world_.KillPrimary();
   const auto reopened = LocalObjectStore::Open(*of_primary_, {});
   EXPECT_EQ(testing::ReadObject(**reopened, id_)->bytes, bytes_);
+}
+
+// By whichever call it is found first; the copy has what was acknowledged.
+TEST_F(ReplicatedStoreTest, ThatTheStoreHereFailsIsToldOnceWhereTheCopyCouldGoOn) {
+  for (const bool has_copy : {true, false}) {
+    for (const bool by_flush : {true, false}) {
+      SCOPED_TRACE(absl::StrCat("copy ", has_copy, ", flush ", by_flush));
+      std::atomic<bool> fails{false};
+      std::atomic<int> told{0};
+      DiskModel model;
+      model.fault = [&](std::string_view call, const std::string& path) {
+        const bool is_it = call == "sync" || (!by_flush && (call == "write" || call == "create"));
+        return fails && is_it ? DiskError(EROFS, path) : absl::OkStatus();
+      };
+      MemoryDisk below;
+      ReplicaWorld world(std::make_shared<ModelDisk>(below, std::move(model)),
+                         std::make_shared<MemoryDisk>());
+      world.local_fails = [&](const absl::Status& why) {
+        EXPECT_TRUE(absl::IsUnavailable(why)) << why;
+        EXPECT_THAT(std::string(why.message()), HasSubstr("the disk fails"));
+        ++told;
+      };
+      if (has_copy) {
+        ASSERT_NO_FATAL_FAILURE(world.Start());
+      } else {
+        ASSERT_TRUE(world.StartPrimary().ok());
+      }
+      const ObjectId id = *world.primary().Create("", 1);
+      ASSERT_TRUE(world.primary().Write(id, 0, "acknowledged", 2).ok());
+      ASSERT_TRUE(world.primary().FlushAll().ok());
+      fails = true;
+      for (int i = 0; i < 3; ++i) {
+        const absl::Status written =
+            world.primary().Write(id, 0, std::string(3 * ObjectStore::kBlockBytes, 'x'), 3 + i);
+        const absl::Status flushed = world.primary().Flush(id);
+        EXPECT_FALSE(written.ok() && flushed.ok());
+        if (by_flush) {
+          EXPECT_TRUE(absl::IsUnavailable(flushed)) << flushed;
+        }
+      }
+      EXPECT_EQ(told, has_copy ? 1 : 0);
+      if (!has_copy) continue;
+      world.KillPrimary();
+      ASSERT_TRUE(world.Promote().ok());
+      std::string read(12, '?');
+      ASSERT_TRUE(world.primary().Read(id, 0, std::span(read.data(), read.size())).ok());
+      EXPECT_TRUE(read == "acknowledged" || read == std::string(12, 'x')) << read;
+    }
+  }
+}
+
+TEST_F(ReplicatedStoreTest, BytesThatThePrimarysDiskCannotReadAreReadFromTheCopyAndPutBack) {
+  std::atomic<bool> bad{false};
+  DiskModel model;
+  model.fault = [&](std::string_view call, const std::string& path) {
+    if (!path.ends_with(".d")) return absl::OkStatus();
+    if (call == "write") bad = false;
+    return call == "read" && bad ? ReadError(EIO, path) : absl::OkStatus();
+  };
+  MemoryDisk below;
+  ReplicaWorld world(std::make_shared<ModelDisk>(below, std::move(model)),
+                     std::make_shared<MemoryDisk>());
+  ASSERT_NO_FATAL_FAILURE(world.Start());
+  const ObjectId id = *world.primary().Create("", 1);
+  const std::string bytes(ObjectStore::kBlockBytes, 'a');
+  ASSERT_TRUE(world.primary().Write(id, 0, bytes, 2).ok());
+  ASSERT_TRUE(world.primary().FlushAll().ok());
+  bad = true;  // a sector, until it is written
+  std::string read(bytes.size(), '?');
+  const auto count = world.primary().Read(id, 0, std::span(read.data(), read.size()));
+  ASSERT_TRUE(count.ok()) << count.status();
+  EXPECT_EQ(read, bytes);
+  EXPECT_FALSE(bad) << "it was put back";
+  EXPECT_EQ(world.primary().Report().repaired_blocks, 1u);
 }
 
 TEST_F(RepairTest, AWriteIntoADamagedBlockKeepsTheRestOfIt) {

@@ -25,7 +25,8 @@ namespace abacus::objfs {
 //      without the bytes. Changes of one folder's names survive in the order they were made in.
 //
 // Errors: kNotFound, kAlreadyExists, kResourceExhausted (disk, quota or descriptors are used up),
-//         kInvalidArgument (an offset that no file reaches), the system's others by
+//         kInvalidArgument (an offset that no file reaches), kUnavailable (the disk fails: a device
+//         that answers with an error, a file system that became read-only), the system's others by
 //         absl::ErrnoToStatus. A failed Sync may have lost what it was to keep: it is not repeated.
 // Thread-safety: thread-safe, except that overlapping writes of one file come in either order.
 // Blocking: disk I/O.
@@ -35,7 +36,8 @@ class DiskFile {
  public:
   virtual ~DiskFile() = default;
 
-  // Reads into `bytes`; returns how many, fewer only where the file ends.
+  // Reads into `bytes`; returns how many, fewer only where the file ends. kDataLoss: the device
+  // cannot read them, as of a bad sector, and what is written there may be read again.
   virtual absl::StatusOr<uint64_t> Read(uint64_t offset, std::span<char> bytes) = 0;
   // Writes all of `bytes`; a hole before `offset` reads as zeros. On an error any part of the range
   // may have been written, and nothing else.

@@ -7,7 +7,9 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -19,7 +21,9 @@
 namespace abacus::objfs {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 std::string ReadAll(DiskFile& file) {
   std::string bytes(*file.Size(), '?');
@@ -157,6 +161,26 @@ TEST(ModelDiskTest, ARequestTakesItsTime) {
   EXPECT_EQ(spent, absl::Milliseconds(28));
   ReadAll(*file);  // back to the beginning
   EXPECT_EQ(spent, absl::Milliseconds(36));
+}
+
+// What the layers above do without, and what they read from elsewhere, depends on these.
+TEST(DiskErrorTest, ADiskThatFailsIsToldFromACallThatIsRefused) {
+  for (const int error : {EIO, EROFS, ENODEV, ENXIO, ESTALE, EUCLEAN, EBADMSG}) {
+    const absl::Status failed = DiskError(error, "cannot write f");
+    EXPECT_TRUE(absl::IsUnavailable(failed)) << failed;
+    EXPECT_THAT(std::string(failed.message()),
+                AllOf(HasSubstr("cannot write f"), HasSubstr("the disk fails"),
+                      HasSubstr(strerror(error))));
+  }
+  for (const int error : {EIO, EUCLEAN, EBADMSG}) {
+    EXPECT_TRUE(absl::IsDataLoss(ReadError(error, "cannot read f"))) << error;
+  }
+  EXPECT_TRUE(absl::IsUnavailable(ReadError(ENODEV, "f"))) << "no bytes of it can be read";
+  EXPECT_TRUE(absl::IsResourceExhausted(DiskError(ENOSPC, "f")));
+  EXPECT_TRUE(absl::IsResourceExhausted(DiskError(EDQUOT, "f")));
+  EXPECT_TRUE(absl::IsNotFound(DiskError(ENOENT, "f")));
+  EXPECT_TRUE(absl::IsPermissionDenied(DiskError(EACCES, "f")));
+  EXPECT_TRUE(absl::IsInternal(DiskError(EMFILE, "f")));
 }
 
 TEST(ModelDiskTest, AFaultIsTheAnswer) {

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <limits>
+#include <system_error>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -21,14 +22,6 @@ namespace {
 
 constexpr mode_t kFileMode = 0600;
 constexpr mode_t kDirectoryMode = 0700;
-// Descriptors that are used up are no full disk, and neither is ENFILE.
-absl::Status DiskError(int error, const std::string& what) {
-  if (error != EMFILE && error != ENFILE) return absl::ErrnoToStatus(error, what);
-  return absl::InternalError(absl::StrCat(
-      what, ": too many open files; raise the limit of ",
-      error == EMFILE ? "the process" : "the system",
-      error == EMFILE ? " (ulimit -n, or LimitNOFILE= of a service)" : " (fs.file-max)"));
-}
 
 constexpr uint64_t kOffsetMax = static_cast<uint64_t>(std::numeric_limits<off_t>::max());
 
@@ -79,7 +72,7 @@ class LocalFile : public DiskFile {
       const ssize_t n =
           pread(fd_, bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset + done));
       if (n < 0 && errno == EINTR) continue;
-      if (n < 0) return Error("cannot read");
+      if (n < 0) return ReadError(errno, absl::StrCat("cannot read ", path_));
       if (n == 0) break;
       done += static_cast<uint64_t>(n);
     }
@@ -185,6 +178,47 @@ class LocalFile : public DiskFile {
 };
 
 }  // namespace
+
+absl::Status ReadError(int error, const std::string& what) {
+  switch (error) {
+    case EIO:
+    case EREMOTEIO:
+    case EUCLEAN:
+    case EBADMSG:
+      return absl::DataLossError(
+          absl::StrCat(what, ": the disk fails: ", std::generic_category().message(error)));
+    default:
+      return DiskError(error, what);
+  }
+}
+
+absl::Status DiskError(int error, const std::string& what) {
+  switch (error) {
+    // Descriptors that are used up are no full disk, and neither is ENFILE.
+    case EMFILE:
+    case ENFILE:
+      return absl::InternalError(absl::StrCat(
+          what, ": too many open files; raise the limit of ",
+          error == EMFILE ? "the process" : "the system",
+          error == EMFILE ? " (ulimit -n, or LimitNOFILE= of a service)" : " (fs.file-max)"));
+    // The device's answer, or that of a file system which met it and takes no more.
+    case EIO:
+    case EREMOTEIO:
+    case EROFS:
+    case EUCLEAN:  // found damaged (EFSCORRUPTED)
+    case EBADMSG:  // a wrong checksum of its own (EFSBADCRC)
+    case ENODEV:
+    case ENXIO:
+    case ENOMEDIUM:
+    case ESHUTDOWN:
+    case ESTALE:  // of NFS
+    case ETIMEDOUT:
+      return absl::UnavailableError(
+          absl::StrCat(what, ": the disk fails: ", std::generic_category().message(error)));
+    default:
+      return absl::ErrnoToStatus(error, what);
+  }
+}
 
 absl::StatusOr<std::unique_ptr<LocalDisk>> LocalDisk::At(const std::string& directory) {
   if (auto status = MakeDirectories(directory); !status.ok()) return status;

@@ -13,6 +13,11 @@
 
 namespace abacus::objfs {
 
+// What a Disk says where the system answered `error` (errno) to `what`; ReadError() of reading
+// bytes.
+absl::Status DiskError(int error, const std::string& what);
+absl::Status ReadError(int error, const std::string& what);
+
 // A directory of the local file system as a Disk. SyncAll() is syncfs(): it also writes what others
 // keep on that file system.
 class LocalDisk : public Disk {

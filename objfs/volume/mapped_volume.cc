@@ -267,6 +267,7 @@ ReplicatedStore::Host MappedVolume::ReplicationHost(uint64_t epoch) {
   };
   host.drop_copy = [set_current] { return set_current(false); };
   host.copy_is_current = [set_current] { return set_current(true); };
+  host.local_fails = host_.store_fails;
   host.may_serve = [keeper = keeper_] {
     return keeper->MayServe() ? absl::OkStatus()
                               : absl::UnavailableError(

@@ -81,6 +81,8 @@ class MappedVolume {
     // without a copy that it has come to call behind, before it is there.
     std::shared_ptr<RowMemory> memory;
     decltype(MapKeeper::Host::ask) ask;
+    // As ReplicatedStore::Host::local_fails, of what is open here as the primary's.
+    std::function<void(const absl::Status& why)> store_fails;
     // How long this server leaves it to the copies to take over from a store that cannot be opened,
     // or not all of it: one of them sees the lease end meanwhile.
     std::chrono::milliseconds stays_out{20'000};

@@ -61,7 +61,8 @@ absl::Status VolumeSet::HandOver(const std::string& name) {
   mapped->Stop(/*closes=*/true);
   VolumeRow now = row;
   const auto end = std::chrono::steady_clock::now() + kHandOverPatience;
-  while (now.primary == place.place && std::chrono::steady_clock::now() < end) {
+  while (now.primary == place.place && std::chrono::steady_clock::now() < end &&
+         !leaver_.is_stopping()) {
     std::this_thread::sleep_for(kMapLook);
     if (VolumeRow read = RowIn(*map); read.epoch != 0) now = std::move(read);
   }
@@ -74,6 +75,15 @@ absl::Status VolumeSet::HandOver(const std::string& name) {
   return absl::UnavailableError(absl::StrCat("no other server has taken over ", VolumeText(name),
                                              " in time; ", row.servers[place.place],
                                              " answers for it again"));
+}
+
+void VolumeSet::LeaveFailing(const std::string& name, const absl::Status& why) {
+  if (host_.on_damage) {
+    host_.on_damage(name, absl::UnavailableError(absl::StrCat(
+                              "what is written here cannot be made durable any more, and a server ",
+                              "with a current copy is let go on: ", why.message())));
+  }
+  leaver_.Take(name);
 }
 
 absl::Status VolumeSet::MoveCopy(const std::string& name, const std::string& before,

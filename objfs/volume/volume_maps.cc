@@ -151,6 +151,10 @@ absl::Status VolumeSet::BeginMapped(const std::string& name) {
     return host_.adopt(std::move(volume));
   };
   host.end_volume = host_.end;
+  host.store_fails = [here = here_, name](const absl::Status& why) {
+    const Here::Use use(*here);
+    if (use.set() != nullptr) use.set()->LeaveFailing(name, why);
+  };
   host.ask = [find = host_.find_set, name, key = place->key](
                  const std::string& address, uint64_t epoch) -> absl::StatusOr<PromiseAnswer> {
     ABACUS_ASSIGN_OR_RETURN(const Ref<VolumeSet> other, find(address));
@@ -287,6 +291,7 @@ absl::Status VolumeSet::DropCopy(const std::string& name, uint64_t key) {
 }
 
 absl::Status VolumeSet::LetGo() {
+  leaver_.Stop();
   std::map<std::string, std::shared_ptr<MappedVolume>> mapped;
   {
     MutexLock lock(mutex_);

@@ -85,6 +85,7 @@ VolumeSet::VolumeSet(std::string directory, Host host)
 }
 
 VolumeSet::~VolumeSet() {
+  leaver_.Stop();
   std::map<std::string, std::shared_ptr<MappedVolume>> mapped;
   {
     MutexLock lock(mutex_);

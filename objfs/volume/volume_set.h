@@ -23,6 +23,7 @@
 #include "objfs/store/disk.h"
 #include "objfs/store/local_object_store.h"
 #include "objfs/volume/mapped_volume.h"
+#include "objfs/volume/name_worker.h"
 #include "objfs/volume/restore_plan.h"
 #include "objfs/volume/server_list.h"
 #include "objfs/volume/volume.h"
@@ -403,6 +404,8 @@ class VolumeSet final : public runtime::AnchoredObject {
   absl::StatusOr<uint32_t> KeepCopyAnywhere(MappedVolume& mapped, const std::string& name,
                                             const std::vector<uint32_t>& places,
                                             const std::vector<std::string>& servers);
+  // HandOver(), as soon as that can be: the store here fails. Must not block.
+  void LeaveFailing(const std::string& name, const absl::Status& why);
   // How a volume finds the columns that its servers keep for it.
   // `own`: which of them is this one.
   std::function<absl::StatusOr<runtime::Ref<ColumnStore>>(size_t)> FinderOf(
@@ -443,6 +446,12 @@ class VolumeSet final : public runtime::AnchoredObject {
   // Where maps are kept; null: none ever was. And they, by file.
   std::shared_ptr<Disk> kept_maps_disk_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, std::shared_ptr<KeptMap>> kept_maps_ ABSL_GUARDED_BY(mutex_);
+
+  // Where nobody has taken over, this server goes on.
+  NameWorker leaver_{[this](const std::string& name) {
+    const absl::Status left = HandOver(name);
+    if (!left.ok() && host_.on_damage) host_.on_damage(name, left);
+  }};
 };
 
 }  // namespace abacus::objfs

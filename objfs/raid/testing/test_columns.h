@@ -8,6 +8,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -58,6 +59,21 @@ struct ColumnSwitch {
     runtime::MutexLock lock(mutex);
     before_look = std::make_shared<Hook>(std::move(hook));
   }
+  // Asked before each call of the column's store to its disk (DiskModel::fault).
+  using DiskHook = std::function<absl::Status(std::string_view call, const std::string& path)>;
+  void OnDisk(DiskHook hook) {
+    runtime::MutexLock lock(mutex);
+    on_disk = std::make_shared<DiskHook>(std::move(hook));
+  }
+  absl::Status AskDisk(std::string_view call, const std::string& path) {
+    std::shared_ptr<DiskHook> hook;
+    {
+      runtime::MutexLock lock(mutex);
+      hook = on_disk;
+    }
+    return hook != nullptr && *hook ? (*hook)(call, path) : absl::OkStatus();
+  }
+
   absl::Status Ask(LayerCall call) {
     std::shared_ptr<Hook> hook;
     {
@@ -69,6 +85,7 @@ struct ColumnSwitch {
 
   runtime::Mutex mutex;
   std::shared_ptr<Hook> before_change ABSL_GUARDED_BY(mutex), before_look ABSL_GUARDED_BY(mutex);
+  std::shared_ptr<DiskHook> on_disk ABSL_GUARDED_BY(mutex);
 };
 
 class TestColumn final : public ProbeLayer {
@@ -153,6 +170,11 @@ class TestColumnsOf {
     for (size_t i = 0; i <= columns; ++i) {
       disks_.push_back(std::make_unique<PowerCutDisk>());
       switches_.push_back(std::make_shared<ColumnSwitch>());
+      failing_.push_back(std::make_unique<ModelDisk>(
+          *disks_[i], DiskModel{.fault = [asked = switches_[i]](std::string_view call,
+                                                                const std::string& path) {
+            return asked->AskDisk(call, path);
+          }}));
       ids_.push_back(0);
       stores_.push_back(nullptr);
     }
@@ -187,7 +209,7 @@ class TestColumnsOf {
     const Version opening = Now();
     below_.clear();
     for (size_t i = 0; i <= count(); ++i) {
-      auto store = LocalObjectStore::Open(*disks_[i], {});
+      auto store = LocalObjectStore::Open(*failing_[i], {});
       ASSERT_TRUE(store.ok()) << store.status();
       stores_[i] = *std::move(store);
       if (ids_[i] == 0) {
@@ -311,6 +333,7 @@ class TestColumnsOf {
       std::make_shared<std::atomic<uint64_t>>(0);
   std::vector<std::unique_ptr<PowerCutDisk>> disks_;
   std::vector<std::shared_ptr<ColumnSwitch>> switches_;
+  std::vector<std::unique_ptr<ModelDisk>> failing_;
   std::vector<std::shared_ptr<ObjectStore>> stores_;
   std::vector<ObjectId> ids_;
   std::atomic<uint64_t> parity_bytes_{0};

@@ -150,6 +150,7 @@ class ReplicaWorld {
   Wire wire;
   ReplicatedStore::Options options;
   LocalObjectStoreOptions store_options;
+  std::function<void(const absl::Status& why)> local_fails;
 
   absl::Status StartCopy() {
     auto opened = ReplicaStore::Open(copy_disk_, store_options);
@@ -182,6 +183,7 @@ class ReplicaWorld {
     host.drop_copy = [this] { return map.Drop(); };
     host.copy_is_current = [this] { return map.Current(); };
     host.may_serve = [this] { return map.MayServe(); };
+    host.local_fails = local_fails;
     primary_ = ReplicatedStore::Make(local_, options, std::move(host));
     return absl::OkStatus();
   }
