@@ -233,7 +233,10 @@ TEST(DecideTest, AWindowSeenInPartIsScaledToH) {
   const Decision whole = Decide(s, {});
   s.window_s = 0.25;
   *s.measured_t_app_s *= 0.25;
-  for (ObjectStatistics& object : s.objects) object.cpu_s *= 0.25;
+  for (ObjectStatistics& object : s.objects) {
+    object.cpu_s *= 0.25;
+    object.calls *= 0.25;
+  }
   for (EdgeStatistics& edge : s.edges) {
     edge.calls *= 0.25;
     edge.request_bytes *= 0.25;

@@ -11,6 +11,7 @@
 namespace abacus::placement {
 
 using graph_internal::Arc;
+using graph_internal::BytesOf;
 using graph_internal::Entry;
 using graph_internal::kNone;
 using graph_internal::kSeveral;
@@ -97,6 +98,7 @@ void SnapshotReader::Impl::FindOwners() {
     }
   }
   calls_in_.assign(ids_.size(), 0);
+  bytes_in_.assign(ids_.size(), 0);
   callers_in_.assign(ids_.size(), 0);
   held_.assign(ids_.size(), false);
   for (const Arc& arc : arcs_) {
@@ -104,6 +106,7 @@ void SnapshotReader::Impl::FindOwners() {
       callers_[arc.to].push_back(arc.from);
     } else {
       calls_in_[arc.to] += WeightOf(*arc.edge);
+      bytes_in_[arc.to] += BytesOf(*arc.edge);
       callers_in_[arc.to] += 1;
     }
   }

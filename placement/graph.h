@@ -149,7 +149,8 @@ class SnapshotReader {
   // One graph for the consoles in question, in sum. Returns nothing if it can be decided on: every
   // figure in it is then finite, not negative, and positive where it is divided by, and every link
   // that calls cross now is usable. Otherwise why not, `graph` being filled as far as it got.
-  // Objects that a console outside `together` reaches too are charged by its part; they are fixed
+  // Objects that a console outside `together` reaches too are charged by its part, and anchored
+  // ones that are called from outside of the snapshot by the part that is not; the former are fixed
   // (held) if that console is among `not_understood`.
   // Limits: config.stack_objects_max objects for each console.
   std::optional<Refusal> Read(absl::Span<const ObjectId> together, Graph* graph) const;

@@ -203,23 +203,29 @@ void SnapshotReader::Impl::CloseRoutes(Graph& graph) const {
   }
 }
 
-// The part of each object's calls that the snapshot's consoles make, callers first. An anchored
-// object may be called by others as well, which are in no snapshot together with these; what they
-// make it do is not charged to these, nor what it then calls.
+// The part of each object's work that this graph's callers cause, callers first. An anchored object
+// may be called by others as well, which are in no snapshot together with these; what they make it
+// do is not charged to these, nor what it then uses of objects below. By calls or by bytes,
+// whichever is more: few calls that move much are not to be had for nothing.
 std::vector<double> SnapshotReader::Impl::KnownParts(const Reading& reading) const {
   std::vector<double> known(reading.ranks.size(), 1);
   for (size_t j = 0; j < known.size(); ++j) {
     const uint32_t rank = reading.ranks[j];
     const ObjectStatistics& object = *objects_[rank].value;
+    const bool is_root =
+        std::find(reading.roots.begin(), reading.roots.end(), rank) != reading.roots.end();
+    if (object.mobile || is_root || callers_in_[rank] == 0) continue;
     const double all = std::max(calls_in_[rank], object.calls);
-    if (object.mobile || callers_in_[rank] == 0 || !(all > 0 && all <= figures::kCountMax))
-      continue;
+    if (!(all > 0 && all <= figures::kCountMax)) continue;
     double calls = 0, ours = 0;  // of this graph's callers
     for (const auto& [caller, weight] : reading.callers[j]) {
       calls += weight;
       ours += weight * known[caller];
     }
-    known[j] = calls > 0 ? ours / calls * calls_in_[rank] / all : 0;
+    const double bytes = object.bytes_processed;
+    const bool has_bytes = bytes > 0 && bytes <= figures::kCountMax;
+    const double of_bytes = has_bytes ? std::min(1.0, bytes_in_[rank] / bytes) : 0;
+    known[j] = calls > 0 ? ours / calls * std::max(calls_in_[rank] / all, of_bytes) : 0;
   }
   return known;
 }

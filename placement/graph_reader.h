@@ -54,6 +54,11 @@ inline double WeightOf(const EdgeStatistics& edge) {
   return edge.calls > 0 && edge.calls <= figures::kCountMax ? edge.calls : 0;
 }
 
+inline double BytesOf(const EdgeStatistics& edge) {
+  const double bytes = edge.request_bytes + edge.reply_bytes;
+  return bytes > 0 && bytes <= figures::kCountMax ? bytes : 0;
+}
+
 }  // namespace graph_internal
 
 // Objects are known by their rank among all ids, known or called, so that nothing depends on the
@@ -144,7 +149,7 @@ class SnapshotReader::Impl {
   std::vector<uint32_t> roots_;   // ranks of the consoles; kNone: not in the snapshot
   std::vector<uint32_t> owner_;   // the console that calls lead from; kNone, kSeveral
   std::vector<double> calls_in_;  // from callers that a console owns, and how many these are
-  std::vector<double> callers_in_;
+  std::vector<double> callers_in_, bytes_in_;
   std::map<uint32_t, std::vector<uint32_t>> callers_;  // of an object: those that nobody owns
   std::vector<bool> held_;
   std::vector<uint32_t> seen_;  // the walk that last reached an object

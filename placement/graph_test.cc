@@ -277,6 +277,10 @@ TEST(ReadGraphTest, WhatOthersCallOfAnAnchoredObjectIsNotCharged) {
   ASSERT_FALSE(ReadGraph(s, &graph));
   ASSERT_EQ(graph.objects[3].statistics->id, below);
   EXPECT_DOUBLE_EQ(graph.objects[3].work, 0.5 * 0.01 / 4);
+  // Few calls that move much of what it moves are charged by their bytes.
+  ObjectOf(s, kStorage).bytes_processed = 2 * 65600 * 18;
+  ASSERT_FALSE(ReadGraph(s, &graph));
+  EXPECT_DOUBLE_EQ(graph.objects[2].work, 0.5 * 0.004 / 2);
   // Of several consoles that the snapshot has, each is charged its own calls.
   s = SharedSnapshot();
   ObjectOf(s, kGrep).mobile = false;

@@ -92,7 +92,10 @@ std::string Play(uint64_t seed, bool spoil) {
     Snapshot s = world;
     s.window_s = 0.05;
     s.measured_t_app_s = 0.05;
-    for (auto& object : s.objects) object.cpu_s *= 0.05 / world.window_s * random.Uniform(0.8, 1.2);
+    for (auto& object : s.objects) {
+      object.cpu_s *= 0.05 / world.window_s * random.Uniform(0.8, 1.2);
+      object.calls *= 0.05 / world.window_s;
+    }
     for (auto& edge : s.edges) {
       edge.calls *= 0.05 / world.window_s;
       edge.reply_bytes *= 0.05 / world.window_s;

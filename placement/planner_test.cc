@@ -28,7 +28,10 @@ class PlannerTest : public ::testing::Test {
     const double blocks = (server ? 276 : 18) * kTick / slowdown_;
     s.window_s = kTick;
     s.measured_t_app_s = kTick;
-    for (auto& object : s.objects) object.cpu_s *= blocks / 18;
+    for (auto& object : s.objects) {
+      object.cpu_s *= blocks / 18;
+      object.calls *= blocks / 18;
+    }
     for (auto& edge : s.edges) {
       edge.calls *= blocks / 18;
       edge.request_bytes *= blocks / 18;

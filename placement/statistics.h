@@ -137,7 +137,7 @@ struct ObjectStatistics {
   // Waiting in calls to other objects (paper 5.3). Evidence for people: equations 3 to 6 predict
   // this wait from bytes, bandwidth and round trips, and do not read it.
   double stall_s = 0;
-  double calls = 0;  // invocations that entered it
+  double calls = 0;  // that entered it, from whomever; by them a graph is charged an anchored one
   // Of a console that several threads may work for: the time that they did, in sum over them, and
   // the time in which any did. 0 of all else, and of a console with a thread of its own.
   double threads_s = 0;

@@ -216,15 +216,15 @@ def heat_map(cells, titles, default):
 
 
 def own(draw, rows):
-    """What an experiment's own draw(axes, rows) draws."""
+    """What an experiment's own draw(axes, rows) draws; what it sets holds for this figure only."""
     pyplot = _plot()
-    figure, axes = pyplot.subplots(figsize=(6.0, 3.3))
-    try:
-        draw(axes, rows)
-    except Exception:
-        pyplot.close(figure)
-        raise
-    return _saved(pyplot, figure)
+    with pyplot.rc_context():
+        figure, axes = pyplot.subplots(figsize=(6.0, 3.3))
+        try:
+            draw(axes, rows)
+            return _saved(pyplot, figure)
+        finally:
+            pyplot.close(figure)
 
 
 def inline(svg, prefix, label):

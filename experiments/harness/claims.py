@@ -320,8 +320,9 @@ def _one_by_one(claim, evidence):
             went.append((at_s, gain, client["node"]))
         else:
             went.sort()
-            holds = holds and all(later[0] - before[0] >= claim.apart_s and later[1] < before[1]
-                                  for before, later in itertools.pairwise(went))
+            holds = holds and len(went) == claim.clients and all(
+                later[0] - before[0] >= claim.apart_s and later[1] < before[1]
+                for before, later in itertools.pairwise(went))
             seen.append(", ".join(f"{node} at {number(at_s)} s: {number(gain)} x"
                                   for at_s, gain, node in went))
     return " | ".join(seen), holds

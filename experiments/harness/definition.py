@@ -57,6 +57,11 @@ def _count(value):
     return None if good else "a whole number from 0"
 
 
+def _several(value):
+    good = _count(value) is None and value >= 2
+    return None if good else "a whole number from 2"
+
+
 def _flag(value):
     return None if isinstance(value, bool) else "true or false"
 
@@ -158,7 +163,7 @@ CLAIM_KINDS = {
     "visits": {"sequence": (_list_of(_one_of(*STATICS), "client, server"), ...)},
     "exchange": {"first": (_text, ...), "second": (_text, ...)},
     "rises": {"at_least": (_positive, 1.0)},
-    "one_by_one": {"apart_s": (_positive, ...), "clients": (_count, 2)},
+    "one_by_one": {"apart_s": (_positive, ...), "clients": (_several, 2)},
 }
 
 

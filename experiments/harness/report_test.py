@@ -298,7 +298,8 @@ class ReportTest(unittest.TestCase):
                 ('CAPTION = "A <line>"\ndef draw(axes, rows):\n    axes.plot([len(rows)], [2])\n',
                  "A &lt;line&gt;"),
                 ("def draw(axes, rows): 1 / 0\n", "plot.py: ZeroDivisionError: division by zero"),
-                ("CAPTION = 3 +\n", "plot.py: ExperimentError"), ("\n", "plot.py: AttributeError")):
+                ("CAPTION = 3 +\n", "plot.py: ExperimentError"), ("\n", "plot.py: AttributeError"),
+                ("def draw(axes, rows): import not_there\n", "plot.py: ModuleNotFoundError")):
             (folder / "plot.py").write_text(text)
             run(root, root / "results", "mine", "--runs", "1")
             self.assertEqual((Page(page.read_text()).open, Page(page.read_text()).wrong), ([], []))

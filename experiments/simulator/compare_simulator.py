@@ -198,6 +198,8 @@ def ways(kinds):
 def fifty(program, row, profile, cores, placements=PLACEMENTS):
     """({placement: its run}, the run of the best fixed choice, the kinds at the server there)."""
     world = world_of(row, profile, OF_EACH, cores)
+    if "adaptive" not in placements:  # nothing is held against the best choice
+        return {run["placement"]: run for run in play(program, world, placements)}, None, []
     names = [client["name"] for client in world["clients"]]
     sets = ways(row["clients"])
     runs = play(program, world, [*placements, *(

@@ -177,10 +177,13 @@ def _take_cpu_back():
     """What _cgroup_parent() handed out is not, any more, where no testbed is left that uses it."""
     if not HANDED.exists() or cgroups():
         return
+    point = _cgroup_mount()[0]
     try:
-        (_cgroup_mount()[0] / "cgroup.subtree_control").write_text("-cpu")
+        # Others' cgroups may have limits of theirs by now, which would go with it.
+        if not any(path.is_dir() for path in point.iterdir()):
+            (point / "cgroup.subtree_control").write_text("-cpu")
     except OSError:
-        pass  # somebody else uses it by now
+        pass  # somebody else uses it
     HANDED.unlink(missing_ok=True)
 
 

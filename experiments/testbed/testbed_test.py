@@ -443,6 +443,7 @@ class CgroupsOfVersion2(unittest.TestCase):
         self.control = self.root / "cgroup.subtree_control"
         self.control.write_text("memory")
         for what, value in (("_cgroup_mount", lambda: (self.root, 2, "/")),
+                            ("NAMESPACES", self.root / "none"), ("_folders", lambda *_: []),
                             ("HANDED", self.root / "handed"), ("STATES", self.root)):
             patched = mock.patch.object(machine, what, value)
             patched.start()

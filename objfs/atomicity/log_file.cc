@@ -22,8 +22,9 @@ constexpr size_t kVersionAt = 8, kNumberAt = 16, kHalfAt = 24, kServerAt = 32, k
 absl::StatusOr<std::string> ReadAll(DiskFile& file, uint64_t bytes_max) {
   ABACUS_ASSIGN_OR_RETURN(const uint64_t size, file.Size());
   std::string bytes(std::min(size, bytes_max), '\0');
-  ABACUS_ASSIGN_OR_RETURN(const uint64_t read, file.Read(0, std::span(bytes.data(), bytes.size())));
-  bytes.resize(read);
+  const absl::StatusOr<uint64_t> read = file.Read(0, std::span(bytes.data(), bytes.size()));
+  if (!read.ok()) return UnlessUnread(read.status());
+  bytes.resize(*read);
   return bytes;
 }
 

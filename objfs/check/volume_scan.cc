@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "objfs/layer/stack.h"
+#include "objfs/store/disk.h"
 #include "runtime/base/status.h"
 
 namespace abacus::objfs {
@@ -198,7 +199,7 @@ absl::Status VolumeScan::LookAtData(ObjectId id, uint64_t size) {
   constexpr uint64_t kBlock = ObjectStore::kBlockBytes;
   std::string bytes(std::min(size, kDataReadAtOnce), '\0');
   std::vector<uint64_t> damaged;
-  uint64_t count = 0;
+  uint64_t count = 0, unread = 0;
   for (uint64_t at = 0; at < size;) {
     const auto data = store_.NextData(id, at);
     if (absl::IsOutOfRange(data.status()) || absl::IsNotFound(data.status())) break;
@@ -214,12 +215,14 @@ absl::Status VolumeScan::LookAtData(ObjectId id, uint64_t size) {
         read = store_.Read(id, at, std::span(bytes.data(), kBlock));
         if (read.ok()) totals_.bytes_read += *read;
         if (!absl::IsDataLoss(read.status())) continue;
+        unread += IsUnread(read.status()) ? 1 : 0;
         ++count;
         if (damaged.size() < kDamagedBlocksTold) damaged.push_back(at / kBlock);
       }
       continue;
     }
     if (absl::IsDataLoss(read.status())) {
+      unread += IsUnread(read.status()) ? 1 : 0;
       ++count;
       if (damaged.size() < kDamagedBlocksTold) damaged.push_back(at / kBlock);
       at += kBlock;
@@ -233,8 +236,9 @@ absl::Status VolumeScan::LookAtData(ObjectId id, uint64_t size) {
   std::string blocks;
   for (const uint64_t block : damaged) absl::StrAppend(&blocks, blocks.empty() ? "" : ", ", block);
   Fail(FaultKind::kData, id,
-       absl::StrCat(count, " of its blocks do not match their checksums: ", blocks,
-                    count > damaged.size() ? ", ..." : "", " (of ", kBlock,
+       absl::StrCat(count, " of its blocks do not match their checksums",
+                    unread > 0 ? absl::StrCat(", or cannot be read (", unread, ")") : "", ": ",
+                    blocks, count > damaged.size() ? ", ..." : "", " (of ", kBlock,
                     " bytes; reading them is an error). Write them anew, or the file from a copy"));
   return absl::OkStatus();
 }
@@ -247,7 +251,7 @@ absl::Status VolumeScan::LookAtTarget(ObjectId id, uint64_t size) {
   std::string target(size, '\0');
   const auto read = store_.Read(id, 0, std::span(target.data(), target.size()));
   if (absl::IsNotFound(read.status())) return absl::OkStatus();
-  if (absl::IsDataLoss(read.status())) {
+  if (absl::IsDataLoss(read.status()) && !IsUnread(read.status())) {
     Fail(FaultKind::kData, id, "its target does not match its checksum: remove the link");
     return absl::OkStatus();
   }

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "objfs/check/volume_scan.h"
+#include "objfs/store/disk.h"
 #include "runtime/base/status.h"
 
 namespace abacus::objfs {
@@ -143,7 +144,9 @@ absl::Status VolumeScan::LookAtRecords(ObjectId id) {
 
 absl::Status VolumeScan::LookAtRecord(ObjectId id, ShardRecords::Slot slot) {
   auto record = ShardRecords::ReadSlot(store_, id, slot);
-  const auto is_damaged = [&record] { return absl::IsDataLoss(record.status()); };
+  const auto is_damaged = [&record] {
+    return absl::IsDataLoss(record.status()) && !IsUnread(record.status());
+  };
   for (int i = 1; i < kRecordReadsMax && options_.online && is_damaged(); ++i) {
     record = ShardRecords::ReadSlot(store_, id, slot);
   }

@@ -92,9 +92,9 @@ absl::StatusOr<std::optional<ReplicaRecord>> ReplicaRecord::Load(Disk& disk) {
   if (absl::IsNotFound(file.status())) return std::nullopt;
   ABACUS_RETURN_IF_ERROR(file.status());
   std::string bytes(kBytes + 1, '\0');  // one more: it is not to be longer
-  ABACUS_ASSIGN_OR_RETURN(const uint64_t read,
-                          (*file)->Read(0, std::span(bytes.data(), bytes.size())));
-  bytes.resize(read);
+  const absl::StatusOr<uint64_t> read = (*file)->Read(0, std::span(bytes.data(), bytes.size()));
+  if (!read.ok()) return UnlessUnread(read.status());
+  bytes.resize(*read);
   ABACUS_ASSIGN_OR_RETURN(const ReplicaRecord record, Decode(bytes));
   return record;
 }

@@ -247,6 +247,7 @@ absl::Status ReplicatedStore::SetAttributes(ObjectId id, std::string_view blob,
 absl::StatusOr<uint64_t> ReplicatedStore::Read(ObjectId id, uint64_t offset,
                                                std::span<char> bytes) {
   absl::StatusOr<uint64_t> read = local_->Read(id, offset, bytes);
+  if (absl::IsUnavailable(read.status())) TellThatLocalFails(read.status());
   if (!absl::IsDataLoss(read.status())) return read;
   const Extent extent{id, offset, bytes.size()};
   if (!Repair(std::span(&id, 1), std::span(&extent, 1))) return read;
@@ -256,6 +257,7 @@ absl::StatusOr<uint64_t> ReplicatedStore::Read(ObjectId id, uint64_t offset,
 template <typename Call>
 auto ReplicatedStore::WithTable(ObjectId id, Call call) -> decltype(call()) {
   auto result = call();
+  if (absl::IsUnavailable(result.status())) TellThatLocalFails(result.status());
   if (!absl::IsDataLoss(result.status()) || !Repair(std::span(&id, 1), {})) return result;
   return call();
 }
@@ -315,6 +317,7 @@ absl::Status ReplicatedStore::RepairBlock(ObjectId id, uint64_t block) {
     ABACUS_ASSIGN_OR_RETURN(const std::shared_ptr<ReplicaLink> link, LinkToRepairFrom());
     ABACUS_ASSIGN_OR_RETURN(const Block bytes, link->ReadBlock(id, block));
     absl::Status put_back = local_->PutBack(id, block, bytes.view());
+    if (absl::IsUnavailable(put_back)) TellThatLocalFails(put_back);
     if (!absl::IsFailedPrecondition(put_back) || !is_first) return put_back;
     // What the block was last written with may be on its way to the copy.
     ABACUS_RETURN_IF_ERROR(stream_.Await(stream_.Ask(ReplicaFlush::kNone, {})));
@@ -447,7 +450,10 @@ absl::Status ReplicatedStore::AwaitRelief(uint64_t finish) {
 void ReplicatedStore::TellThatLocalFails(const absl::Status& why) {
   {
     MutexLock lock(mutex_);
-    if (!counts_ || !flushes_go_ || std::exchange(is_told_, true)) return;
+    const auto now = std::chrono::steady_clock::now();
+    const auto again = absl::ToChronoNanoseconds(options_.tell_again);
+    if (!counts_ || !flushes_go_ || (told_at_.has_value() && now < *told_at_ + again)) return;
+    told_at_ = now;
   }
   if (host_.local_fails) host_.local_fails(why);
 }

@@ -94,6 +94,7 @@ class ReplicatedStore final : public ObjectStore {
     absl::Duration retry = absl::Seconds(1);
     // A flush fails when it has waited so long for a lost copy to be dropped or to come back.
     absl::Duration flush_wait = absl::Seconds(10);
+    absl::Duration tell_again = absl::Seconds(5);
     // Of a resync, the share of time that it works; the rest it leaves to others.
     double resync_share = 0.5;
     // A resync reads blocks of equal versions at both ends and compares their checksums: finds bit
@@ -101,7 +102,8 @@ class ReplicatedStore final : public ObjectStore {
     bool compares_contents = true;
     runtime::SyncPoints* points = nullptr;  // of a test, which outlive the store
   };
-  // What the wirer does for it. Called without locks, from threads of its own but for may_serve.
+  // What the wirer does for it. Called without locks, from threads of its own but for may_serve and
+  // local_fails.
   struct Host {
     // The way to the copy (LinkTo), where there is one now; asked every `retry` without one. Should
     // not block for long. Errors: any; the message is reported.
@@ -113,9 +115,9 @@ class ReplicatedStore final : public ObjectStore {
     // `retry` until OK while it stays so. After an error the map may name it or not. kAborted: this
     // is the copy no more, and find_copy() tells of another one.
     std::function<absl::Status()> copy_is_current;
-    // The store here cannot make durable any more what the copy, which is current, has made: that
-    // could go on as the primary. Called once, on the thread of a flush; must not block. Empty:
-    // nobody is told.
+    // The store here fails (kUnavailable), and the copy, which is current as far as is known here,
+    // could go on as the primary. Called at most every `tell_again`, on a caller's thread, with
+    // turns of objects held; must not block. Empty: nobody is told.
     std::function<void(const absl::Status& why)> local_fails;
     // Whether this server is the primary now (its lease lasts). Asked before each flush is
     // acknowledged, on the caller's thread; must not block.
@@ -243,7 +245,7 @@ class ReplicatedStore final : public ObjectStore {
 
   runtime::Mutex mutex_;  // before the stream's
   runtime::CondVar changed_;
-  bool is_told_ ABSL_GUARDED_BY(mutex_) = false;  // that the local store fails
+  std::optional<std::chrono::steady_clock::time_point> told_at_ ABSL_GUARDED_BY(mutex_);
   bool is_ending_ ABSL_GUARDED_BY(mutex_) = false;
   bool is_poked_ ABSL_GUARDED_BY(mutex_) = false;
   // The map may name the copy, or is about to be told (invariant 1).

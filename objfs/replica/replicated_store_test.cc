@@ -380,6 +380,7 @@ TEST_F(ReplicatedStoreTest, ThatTheStoreHereFailsIsToldOnceWhereTheCopyCouldGoOn
       MemoryDisk below;
       ReplicaWorld world(std::make_shared<ModelDisk>(below, std::move(model)),
                          std::make_shared<MemoryDisk>());
+      world.options.tell_again = absl::Hours(1);
       world.local_fails = [&](const absl::Status& why) {
         EXPECT_TRUE(absl::IsUnavailable(why)) << why;
         EXPECT_THAT(std::string(why.message()), HasSubstr("the disk fails"));

@@ -31,13 +31,19 @@ namespace abacus::objfs {
 // Thread-safety: thread-safe, except that overlapping writes of one file come in either order.
 // Blocking: disk I/O.
 
+// Of bytes that a device could not read, as against bytes that are wrong: it may read them later.
+bool IsUnread(const absl::Status& status);
+// The same, as an error that may pass: of what tells where bytes are, or what is to become of them.
+// Wrong, it is made from what is left; unread, it is asked for again.
+absl::Status UnlessUnread(const absl::Status& status);
+
 // An open file. It may be removed while it is open; its bytes go with the last handle.
 class DiskFile {
  public:
   virtual ~DiskFile() = default;
 
   // Reads into `bytes`; returns how many, fewer only where the file ends. kDataLoss: the device
-  // cannot read them, as of a bad sector, and what is written there may be read again.
+  // cannot read them (IsUnread), as of a bad sector; what is written there may be read again.
   virtual absl::StatusOr<uint64_t> Read(uint64_t offset, std::span<char> bytes) = 0;
   // Writes all of `bytes`; a hole before `offset` reads as zeros. On an error any part of the range
   // may have been written, and nothing else.

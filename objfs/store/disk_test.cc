@@ -173,14 +173,33 @@ TEST(DiskErrorTest, ADiskThatFailsIsToldFromACallThatIsRefused) {
                       HasSubstr(strerror(error))));
   }
   for (const int error : {EIO, EUCLEAN, EBADMSG}) {
-    EXPECT_TRUE(absl::IsDataLoss(ReadError(error, "cannot read f"))) << error;
+    const absl::Status unread = ReadError(error, "cannot read f");
+    EXPECT_TRUE(absl::IsDataLoss(unread) && IsUnread(unread)) << error;
+    EXPECT_TRUE(absl::IsUnavailable(UnlessUnread(unread))) << error;
   }
   EXPECT_TRUE(absl::IsUnavailable(ReadError(ENODEV, "f"))) << "no bytes of it can be read";
+  const absl::Status wrong = absl::DataLossError("wrong bytes");
+  EXPECT_FALSE(IsUnread(wrong));
+  EXPECT_EQ(UnlessUnread(wrong), wrong);
   EXPECT_TRUE(absl::IsResourceExhausted(DiskError(ENOSPC, "f")));
   EXPECT_TRUE(absl::IsResourceExhausted(DiskError(EDQUOT, "f")));
   EXPECT_TRUE(absl::IsNotFound(DiskError(ENOENT, "f")));
   EXPECT_TRUE(absl::IsPermissionDenied(DiskError(EACCES, "f")));
   EXPECT_TRUE(absl::IsInternal(DiskError(EMFILE, "f")));
+}
+
+// Nothing is mapped at address 0: the kernel answers with EIO.
+TEST(DiskErrorTest, ALocalFileTellsSo) {
+  const auto process = LocalDisk::At("/proc/self");
+  ASSERT_TRUE(process.ok()) << process.status();
+  const auto memory = (*process)->Open("mem");
+  ASSERT_TRUE(memory.ok()) << memory.status();
+  char byte = 0;
+  const absl::Status unread = (*memory)->Read(0, std::span(&byte, 1)).status();
+  EXPECT_TRUE(IsUnread(unread)) << unread;
+  EXPECT_THAT(std::string(unread.message()), HasSubstr("/proc/self/mem"));
+  const absl::Status unwritten = (*memory)->Write(0, "x");
+  EXPECT_TRUE(absl::IsUnavailable(unwritten)) << unwritten;
 }
 
 TEST(ModelDiskTest, AFaultIsTheAnswer) {

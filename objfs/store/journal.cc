@@ -207,7 +207,7 @@ absl::StatusOr<std::string> ReadWhole(Disk& disk, const std::string& name) {
   if (!size.ok()) return size.status();
   std::string bytes(*size, '\0');
   const absl::StatusOr<uint64_t> read = (*file)->Read(0, std::span(bytes.data(), bytes.size()));
-  if (!read.ok()) return read.status();
+  if (!read.ok()) return UnlessUnread(read.status());
   bytes.resize(*read);
   return bytes;
 }

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/mutex.h"
 
@@ -22,6 +23,7 @@ namespace {
 
 constexpr mode_t kFileMode = 0600;
 constexpr mode_t kDirectoryMode = 0700;
+constexpr char kUnread[] = "abacus/unread";  // of a Status; its payload is empty
 
 constexpr uint64_t kOffsetMax = static_cast<uint64_t>(std::numeric_limits<off_t>::max());
 
@@ -29,7 +31,7 @@ absl::Status MakeDirectories(const std::string& path) {
   for (size_t at = path.find('/', 1);; at = path.find('/', at + 1)) {
     const std::string above = path.substr(0, at);
     if (mkdir(above.c_str(), kDirectoryMode) != 0 && errno != EEXIST && errno != EROFS) {
-      return absl::ErrnoToStatus(errno, absl::StrCat("cannot make directory ", above));
+      return DiskError(errno, absl::StrCat("cannot make directory ", above));
     }
     if (at == std::string::npos) return absl::OkStatus();
   }
@@ -179,14 +181,25 @@ class LocalFile : public DiskFile {
 
 }  // namespace
 
+bool IsUnread(const absl::Status& status) {
+  return absl::IsDataLoss(status) && status.GetPayload(kUnread).has_value();
+}
+
+absl::Status UnlessUnread(const absl::Status& status) {
+  return IsUnread(status) ? absl::UnavailableError(status.message()) : status;
+}
+
 absl::Status ReadError(int error, const std::string& what) {
   switch (error) {
     case EIO:
     case EREMOTEIO:
     case EUCLEAN:
-    case EBADMSG:
-      return absl::DataLossError(
+    case EBADMSG: {
+      absl::Status unread = absl::DataLossError(
           absl::StrCat(what, ": the disk fails: ", std::generic_category().message(error)));
+      unread.SetPayload(kUnread, absl::Cord());
+      return unread;
+    }
     default:
       return DiskError(error, what);
   }

@@ -3,11 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <chrono>
 #include <iostream>
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "objfs/store/local_disk.h"
 #include "objfs/store/memory_disk.h"
 #include "objfs/store/model_disk.h"
 #include "objfs/store/names.h"
@@ -77,6 +79,34 @@ TEST_F(LocalObjectStoreTest, WhatWasFlushedIsThereAfterReopening) {
   EXPECT_EQ(store_->GetAttributes(id)->version, 7u);
   EXPECT_EQ(store_->GetAttributes(id)->size_bytes, 5u);
   EXPECT_EQ(store_->Space()->used_bytes, kBlock);
+}
+
+// What cannot be read now may be read later: nothing is taken for damaged, nor a journal removed.
+TEST_F(LocalObjectStoreTest, ATableOrJournalThatCannotBeReadFailsTheOpeningAndCostsNothing) {
+  const ObjectId id = Make("hello");
+  ASSERT_TRUE(store_->Flush(id).ok());
+  ASSERT_TRUE(store_->Checkpoint().ok());
+  ASSERT_TRUE(store_->SetAttributes(id, "in the journal", 7).ok());
+  ASSERT_TRUE(store_->Flush(id).ok());
+  store_.reset();
+  for (const std::string kind : {".t", "journal"}) {
+    SCOPED_TRACE(kind);
+    int unread = 0;
+    ModelDisk failing(disk_, {.fault = [&](std::string_view call, const std::string& path) {
+                        if (call != "read" || path.find(kind) == std::string::npos) {
+                          return absl::OkStatus();
+                        }
+                        ++unread;
+                        return ReadError(EIO, path);
+                      }});
+    const absl::Status opened = LocalObjectStore::Open(failing, {}).status();
+    EXPECT_TRUE(absl::IsUnavailable(opened)) << opened;
+    EXPECT_GT(unread, 0);
+  }
+  ASSERT_NO_FATAL_FAILURE(Open());
+  EXPECT_EQ(store_->GetAttributes(id)->blob, "in the journal");
+  EXPECT_EQ(*Read(id, 0, 100), "hello");
+  EXPECT_THAT(told_, IsEmpty());
 }
 
 TEST_F(LocalObjectStoreTest, WhatWasNotFlushedLeavesNothingBehind) {

@@ -100,7 +100,7 @@ absl::Status LocalObjectStore::ReadSuperblock() {
   if (!file.ok()) return file.status();
   std::string bytes(kSuperblockBytes, '\0');
   const auto read = (*file)->Read(0, std::span(bytes.data(), bytes.size()));
-  if (!read.ok()) return read.status();
+  if (!read.ok()) return UnlessUnread(read.status());
   bytes.resize(*read);
   const auto superblock = DecodeSuperblock(bytes);
   if (!superblock.ok()) return superblock.status();

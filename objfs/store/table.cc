@@ -124,7 +124,7 @@ absl::Status LocalObjectStore::ReadUnnamed(
   for (uint64_t slot = 0; slot * kBlockBytes < *size; ++slot) {
     if (named.contains(slot)) continue;
     const auto read = data->Read(slot * kBlockBytes, std::span(block.data(), block.size()));
-    if (!read.ok()) return read.status();
+    if (!read.ok()) return UnlessUnread(read.status());
     std::fill(block.begin() + static_cast<int64_t>(*read), block.end(), '\0');
     if (block.find_first_not_of('\0') == std::string::npos) continue;
     if (auto status = take(block); !status.ok()) return status;

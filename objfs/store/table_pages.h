@@ -36,7 +36,7 @@ class TablePages {
     if (!data.ok()) return data.status();
     page_ = std::max(next_, *data / both_.size());
     const auto read = table_.Read(OffsetOfPage(page_, 0), std::span(both_.data(), both_.size()));
-    if (!read.ok()) return read.status();
+    if (!read.ok()) return UnlessUnread(read.status());
     std::fill(both_.begin() + static_cast<int64_t>(*read), both_.end(), '\0');
     next_ = page_ + 1;
     return true;

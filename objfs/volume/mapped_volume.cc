@@ -174,17 +174,27 @@ bool MappedVolume::IsStill(uint64_t epoch) {
 bool MappedVolume::CopyCanTakeOver(const std::string& address, uint64_t epoch) {
   const auto end = std::chrono::steady_clock::now() + host_.asks_copy;
   for (;;) {
-    absl::StatusOr<Ref<ReplicaStore>> copy = host_.find_copy(address);
-    if (copy.ok()) {
-      const absl::StatusOr<ReplicaState> state = LinkTo(*std::move(copy), kCopyPatience)->State();
-      if (state.ok() && state->is_whole) return true;
-    }
+    if (HasWholeCopy(address)) return true;
     const auto due = std::chrono::steady_clock::now() + kRetry;
     if (due >= end || !IsStill(epoch)) return false;
     MutexLock lock(mutex_);
     while (!stopping_ && changed_.WaitUntil(mutex_, due)) {
     }
   }
+}
+
+bool MappedVolume::HasWholeCopy(const std::string& address) {
+  absl::StatusOr<Ref<ReplicaStore>> copy = host_.find_copy(address);
+  if (!copy.ok()) return false;
+  const absl::StatusOr<ReplicaState> state = LinkTo(*std::move(copy), kCopyPatience)->State();
+  return state.ok() && state->is_whole;
+}
+
+bool MappedVolume::CopyCouldTakeOver() {
+  const MapKeeper::State state = keeper_->Get();
+  const std::optional<VolumeRow::Copy> other = OtherCopy(state.row, place_.place);
+  return state.role == LeaseCore::Role::kPrimary && other.has_value() && other->current &&
+         HasWholeCopy(state.row.servers[other->place]);
 }
 
 void MappedVolume::Failed(const VolumeRow& row) {

@@ -111,6 +111,9 @@ class MappedVolume {
   // Returns when the volume is open here, or cannot be. Errors: kUnavailable - not in time.
   // Blocking: up to `patience`.
   absl::Status AwaitVolume(std::chrono::milliseconds patience);
+  // Whether another server has a copy that is current by the row, and has it open, whole. Asks that
+  // server. Blocking: for its answer.
+  bool CopyCouldTakeOver();
   // Nothing is opened any more. `closes`: what is open is closed too. Blocking: for what is under
   // way.
   void Stop(bool closes);
@@ -130,6 +133,7 @@ class MappedVolume {
   bool IsStill(uint64_t epoch);
   // Whether the server at the address has its copy open, whole. Asks again for a while.
   bool CopyCanTakeOver(const std::string& address, uint64_t epoch);
+  bool HasWholeCopy(const std::string& address);
   // The primary of the row cannot open its store: after some times others are to try.
   void Failed(const VolumeRow& row);
   // What is here may be served from here.

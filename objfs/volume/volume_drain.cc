@@ -23,6 +23,8 @@ constexpr ObjectId kCopiesTurn = 1;
 // Until the next primary is in the row: a lease, and some looks at the map.
 constexpr std::chrono::seconds kHandOverPatience{30};
 constexpr std::chrono::milliseconds kMapLook{200};
+// A volume that was left, and that nobody took over, stays here for so long at least.
+constexpr std::chrono::minutes kLeaveAgain{5};
 constexpr uint64_t kFilesLookedAtOnce = 1000;
 
 absl::Status KeepsTheNames(const std::string& server, const std::string& name) {
@@ -66,6 +68,8 @@ absl::Status VolumeSet::HandOver(const std::string& name) {
     std::this_thread::sleep_for(kMapLook);
     if (VolumeRow read = RowIn(*map); read.epoch != 0) now = std::move(read);
   }
+  // Where the server is being stopped nothing is begun again: it would take the volume back.
+  if (leaver_.is_stopping()) return absl::UnavailableError("the server is being stopped");
   {
     MutexLock lock(mutex_);
     mapped_.erase(name);
@@ -79,11 +83,28 @@ absl::Status VolumeSet::HandOver(const std::string& name) {
 
 void VolumeSet::LeaveFailing(const std::string& name, const absl::Status& why) {
   if (host_.on_damage) {
-    host_.on_damage(name, absl::UnavailableError(absl::StrCat(
-                              "what is written here cannot be made durable any more, and a server ",
-                              "with a current copy is let go on: ", why.message())));
+    host_.on_damage(name,
+                    absl::UnavailableError(absl::StrCat(
+                        "the store here fails, and the volume is left to the server that has ",
+                        "a current copy, if that can go on: ", why.message())));
   }
   leaver_.Take(name);
+}
+
+// Not where nobody could take over: what can be read here would not be either meanwhile. Who has
+// told tells again.
+void VolumeSet::Leave(const std::string& name) {
+  const auto now = std::chrono::steady_clock::now();
+  if (const auto tried = left_in_vain_.find(name);
+      tried != left_in_vain_.end() && now < tried->second + kLeaveAgain) {
+    return;
+  }
+  const std::shared_ptr<MappedVolume> mapped = FindMapped(name);
+  if (mapped == nullptr || !mapped->CopyCouldTakeOver()) return;
+  const absl::Status left = HandOver(name);
+  if (left.ok() || leaver_.is_stopping()) return;
+  left_in_vain_[name] = std::chrono::steady_clock::now();
+  if (host_.on_damage) host_.on_damage(name, left);
 }
 
 absl::Status VolumeSet::MoveCopy(const std::string& name, const std::string& before,

@@ -404,8 +404,10 @@ class VolumeSet final : public runtime::AnchoredObject {
   absl::StatusOr<uint32_t> KeepCopyAnywhere(MappedVolume& mapped, const std::string& name,
                                             const std::vector<uint32_t>& places,
                                             const std::vector<std::string>& servers);
-  // HandOver(), as soon as that can be: the store here fails. Must not block.
+  // HandOver(), as soon as that can be: the store here fails. Does not block.
   void LeaveFailing(const std::string& name, const absl::Status& why);
+  // On the leaver's thread.
+  void Leave(const std::string& name);
   // How a volume finds the columns that its servers keep for it.
   // `own`: which of them is this one.
   std::function<absl::StatusOr<runtime::Ref<ColumnStore>>(size_t)> FinderOf(
@@ -447,11 +449,9 @@ class VolumeSet final : public runtime::AnchoredObject {
   std::shared_ptr<Disk> kept_maps_disk_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, std::shared_ptr<KeptMap>> kept_maps_ ABSL_GUARDED_BY(mutex_);
 
-  // Where nobody has taken over, this server goes on.
-  NameWorker leaver_{[this](const std::string& name) {
-    const absl::Status left = HandOver(name);
-    if (!left.ok() && host_.on_damage) host_.on_damage(name, left);
-  }};
+  // The leaver's: when nobody had taken over.
+  std::map<std::string, std::chrono::steady_clock::time_point> left_in_vain_;
+  NameWorker leaver_{[this](const std::string& name) { Leave(name); }};
 };
 
 }  // namespace abacus::objfs

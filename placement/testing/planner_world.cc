@@ -52,7 +52,7 @@ Snapshot PlannerWorld::SampleOf(const ObjectId& console, double length_s, bool t
     nodes.insert(object.node);
     ObjectStatistics& part = s.objects.emplace_back(object);
     for (double* figure : {&part.cpu_s, &part.background_cpu_s, &part.own_stall_s,
-                           &part.bytes_processed, &part.threads_s, &part.busy_s}) {
+                           &part.bytes_processed, &part.threads_s, &part.busy_s, &part.calls}) {
       *figure *= scale;
     }
   }
