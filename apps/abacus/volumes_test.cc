@@ -330,6 +330,8 @@ TEST_F(VolumesTest, APrimaryWhoseDiskFailsLeavesTheVolumeToTheCopy) {
     return map.ok() && map->current.size() == 2;
   }));
   EXPECT_THAT(Message(sets_[0]->Open("home").status()), HasSubstr("keeps a copy of its metadata"));
+  // As `serve` does; a primary that ends without would wait for its map, which ends too.
+  for (const size_t server : {1, 0}) EXPECT_TRUE(sets_[server]->LetGo().ok());
 }
 
 TEST_F(VolumesTest, ACreationThatFailsLeavesNothingAtAnyServer) {
