@@ -623,7 +623,8 @@ TEST_F(Raid5Test, AColumnWhoseDiskFailsIsDoneWithoutAndRebuilt) {
   Fill(6);
   const std::vector<std::pair<int, bool>> faults = {{EROFS, true}, {EIO, false}, {ENODEV, false}};
   for (size_t i = 0; i < faults.size(); ++i) {
-    const auto [error, reads] = faults[i];
+    const int error = faults[i].first;
+    const bool reads = faults[i].second;
     const size_t column = i + 1;
     SCOPED_TRACE(absl::StrCat("errno ", error, ", column ", column));
     columns_.column(column).OnDisk(
