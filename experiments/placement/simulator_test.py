@@ -111,12 +111,24 @@ class SimulatorTest(unittest.TestCase):
             self.assertIn(" | ".join(cells), readme)
 
     def test_fifty_are_played_adaptively_near_the_best_fixed_choice(self):
-        for cores, times, adaptive, _ in compare.fifty(PROGRAM, self.row, self.profile):
-            self.assertEqual(adaptive["ended"], 50)
-            self.assertLess(times["adaptive"][0], times["client"][0])
-            self.assertLess(times["adaptive"][0], times["server"][0])
-            self.assertLess(times["adaptive"][0], 1.1 * times["best fixed"][0], cores)
-            self.assertGreaterEqual(times["best fixed"][1], 1)
+        for cores in compare.SERVER_CORES:
+            runs, best, _ = compare.fifty(PROGRAM, self.row, self.profile, cores)
+            mean_s = {placement: run["mean_elapsed_s"] for placement, run in runs.items()}
+            self.assertEqual(runs["adaptive"]["ended"], 50)
+            self.assertLess(mean_s["adaptive"], mean_s["client"])
+            self.assertLess(mean_s["adaptive"], mean_s["server"])
+            self.assertLess(mean_s["adaptive"], 1.1 * best["mean_elapsed_s"], cores)
+            self.assertGreaterEqual(best["slowdown"], 1)
+        code, text, _ = told(["fifty", "--quick"])
+        self.assertEqual(code, 0)
+        self.assertEqual(len(text.splitlines()), 2 + len(compare.SERVER_CORES))
+
+    def test_a_row_of_fifty_is_a_record_of_each_placement(self):
+        for placement in compare.PLACEMENTS:
+            record = compare.record_of_fifty(PROGRAM, 10, placement, True)
+            self.assertEqual(len(record["clients"]), 50)
+            self.assertEqual("best fixed" in " ".join(record["notes"]), placement == "adaptive")
+            self.assertEqual(bool(record["migrations"]), placement == "adaptive")
 
     def test_worlds_that_are_wrong_are_refused_by_name(self):
         def refused(**changes):
