@@ -16,6 +16,7 @@
 #include "objfs/check/volume_scan.h"
 #include "objfs/raid/column_record.h"
 #include "objfs/spread/fenced_record.h"
+#include "objfs/store/disk.h"
 #include "runtime/base/status.h"
 
 namespace abacus::objfs {
@@ -230,7 +231,13 @@ absl::Status WithStore(Disk& disk, OtherCopies others, const CheckOptions& optio
     };
   }
   with_store.rest = [&store](ObjectId id) { store->Rest(id); };
-  ABACUS_RETURN_IF_ERROR(look(store, with_store));
+  const absl::Status looked = look(store, with_store);
+  if (IsUnread(looked)) {  // it is not damaged, and nothing may be made of what is left without it
+    return absl::UnavailableError(
+        absl::StrCat(looked.message(), ". The check ends here: copy what can be read to another ",
+                     "disk, and check that"));
+  }
+  ABACUS_RETURN_IF_ERROR(looked);
   return with_store.repair ? store->Checkpoint() : absl::OkStatus();
 }
 

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstdlib>
 #include <iostream>
 #include <map>
@@ -21,9 +22,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "objfs/check/directory_scan.h"
 #include "objfs/fs/testing/file_system_world.h"
+#include "objfs/store/local_disk.h"
 #include "objfs/store/local_object_store.h"
 #include "objfs/store/model_disk.h"
 #include "objfs/store/names.h"
@@ -33,7 +36,9 @@
 namespace abacus::objfs {
 namespace {
 
+using ::testing::AllOf;
 using testing::FileSystemWorld;
+using ::testing::HasSubstr;
 
 const Caller kWhoever;
 constexpr uint64_t kBlock = ObjectStore::kBlockBytes;
@@ -429,6 +434,25 @@ TEST(CheckerTest, ADamagedBlockOfADirectoryCostsItsNamesOnly) {
       ASSERT_NO_FATAL_FAILURE(RepairAndExpect(volume));
     }
   }
+}
+
+// It may be read later: a repair that took it for damaged would take its names away.
+TEST(CheckerTest, WhatTheDiskCannotReadIsNotTakenForDamaged) {
+  Volumes volume(1);
+  ModelDisk failing(volume.disk(), {.fault = [path = DataPath(volume.large())](
+                                                 std::string_view call, const std::string& of) {
+                      return call == "read" && of == path ? ReadError(EIO, of) : absl::OkStatus();
+                    }});
+  for (const bool repair : {false, true}) {
+    CheckOptions options;
+    options.repair = repair;
+    const absl::Status checked = CheckVolumeOn(failing, options).status();
+    EXPECT_TRUE(absl::IsUnavailable(checked)) << checked;
+    EXPECT_THAT(std::string(checked.message()),
+                AllOf(HasSubstr("the disk fails"), HasSubstr("copy what can be read to another")));
+  }
+  EXPECT_EQ(CheckIt(volume.disk(), false).found, 0u);
+  ExpectFiles(volume.disk(), volume.bytes());
 }
 
 TEST(CheckerTest, AnInodeThatIsNoneIsMadeAnew) {
