@@ -207,12 +207,22 @@ class Runner:
             key = self._testbed_of(jobs[0])
             here = [job for job in jobs if self._testbed_of(job) == key]
             jobs = jobs[len(here):]
+            if key is None:
+                self._simulate(here, jobs, drivers, progress)
+                continue
             try:
                 with self.world.testbed(key[0], dict(key[1]), key[2]) as testbed:
                     self._run_on(testbed, key, here, jobs, drivers, progress)
             except (MachineError, TopologyError) as error:  # it cannot be built: nobody's noise
                 self._refuse(here, str(error), excused=False)
                 progress.total -= len(here)
+
+    def _simulate(self, here, later, drivers, progress):
+        """The jobs of rows that take no testbed."""
+        for i, job in enumerate(here):
+            progress.begin(job.text, self._expected_s(here[i:] + later))
+            with self.world.lab(None, self._profile_path(job), 1) as lab:
+                progress.end(self._one(job, lab, drivers[job.experiment.name], []))
 
     def _without_root(self, jobs, drivers):
         """Those that can be done; the others are skipped, as they cannot be on this testbed."""
@@ -347,6 +357,9 @@ class Runner:
         return state
 
     def _testbed_of(self, job):
+        """Topology, shares and machine, None where the job takes no testbed."""
+        if job.row.simulated:
+            return None
         return (job.experiment.topology, tuple(sorted(job.row.shares.items())),
                 self._machine(self._profile_path(job)))
 
@@ -453,9 +466,8 @@ class Runner:
         record = {**record, "experiment": job.row.experiment, "row": job.row.name,
                   "network": job.row.network, "placement": job.placement, "run": job.run,
                   "seed": seed, "origin": self.wanted(job.row), "testbed_off": off,
-                  "machine": self._machine(self._profile_path(job)), "date": manifest.now()}
-        if job.row.simulated:  # whatever the testbed is like
-            record.update(testbed_off=[], machine=1)
+                  "machine": 1 if job.row.simulated else self._machine(self._profile_path(job)),
+                  "date": manifest.now()}
         problem = problem_of(record)
         if problem:
             raise ExperimentError(f"{job.experiment.driver}: its record {problem}")

@@ -539,11 +539,12 @@ class RunnerTest(unittest.TestCase):
         code, said, _ = self.experiment("small", "--runs", "1")
         self.assertEqual(code, FAILED)
         self.assertIn("its record is not", said)
-        # Neither the machine nor the testbed has to do with it, nor is the monitor's source refused.
+        # It takes no testbed, nor is the monitor's source refused.
         world = FakeWorld(simulated, measured=5)
-        world.machine = lambda _: 2.0
-        code, said, _ = self.experiment("small", "--runs", "1", "--despite-testbed", world=world)
+        world.machine = mock.Mock(side_effect=MachineError("nobody measures it"))
+        code, said, _ = self.experiment("small", "--runs", "1", world=world)
         self.assertEqual(code, OK, said)
+        self.assertEqual((world.up, world.checked), ([], []))
         page = (self.results / "report.html").read_text()
         self.assertIn("simulated, on no testbed", page)
         self.assertIn("told by it", page)
