@@ -54,7 +54,7 @@ struct ObjectUpdate {
 
 // Since the store was opened.
 struct StoreStatistics {
-  uint64_t checksum_errors = 0;  // blocks found damaged, each time they are read
+  uint64_t checksum_errors = 0;  // blocks found damaged or unreadable, each time they are read
   uint64_t damaged_tables = 0;   // objects whose table could not be read
   uint64_t checkpoints = 0;
   uint64_t checkpoints_failed = 0;  // they are tried again later; the journal grows meanwhile
@@ -81,12 +81,12 @@ struct StoreStatistics {
 // Errors, of every call:
 //   kNotFound          - no such object.
 //   kResourceExhausted - the disk or the quota is full. Nothing changed; free some and retry.
-//   kDataLoss          - a damaged block or table; the message names object and block.
+//   kDataLoss          - a damaged block or table, or a block that the disk cannot read; names it.
 //   kOutOfRange        - beyond kObjectBytesMax.
 //   kInvalidArgument   - version 0, or a blob above kBlobBytesMax.
-//   kUnavailable       - a failed sync may have lost data. The object takes no more changes until
-//                        the store is reopened; where the message names the store, no flush will
-//                        succeed until then. Reopened, it has what was durable.
+//   kUnavailable       - the disk fails; or a failed sync may have lost data: the object takes no
+//                        more changes until the store is reopened; where the message names the
+//                        store, no flush succeeds until then. Reopened, it has what was durable.
 //   the disk's others, with what was done and where.
 // Thread-safety: thread-safe; calls on different objects run in parallel. Blocking: disk I/O in
 // every call; Flush waits for the disk.
