@@ -294,6 +294,10 @@ TEST(ReadGraphTest, WhatOthersCallOfAnAnchoredObjectIsNotCharged) {
   ObjectOf(s, kGrep).calls = 72;
   ASSERT_FALSE(ReadGraph(s, &graph));
   EXPECT_DOUBLE_EQ(graph.objects[1].work, 0.02);
+  EXPECT_DOUBLE_EQ(graph.objects[2].work, 0.5 * 0.004) << "and so has what it calls";
+  ObjectOf(s, kGrep).pinned = true;
+  ASSERT_FALSE(ReadGraph(s, &graph));
+  EXPECT_DOUBLE_EQ(graph.objects[1].work, 0.02);
   // Nothing of what others do, where the console made no call in the window.
   EdgeOf(s, kGrep, kStorage).calls = 0;
   ObjectOf(s, kStorage).calls = 72;
