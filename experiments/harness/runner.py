@@ -31,6 +31,8 @@ CI_TIME_S = 240
 # A testbed is measured again when a row has ended and so long has gone by; a machine that others have
 # come to meanwhile is off then. CI's runs are over before, and it has rules of its own.
 MEASURE_AGAIN_S = 900
+# How often a command measures the machine anew where only a call costs there what it did not before.
+CALIBRATIONS_MAX = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,6 +164,9 @@ class Runner:
         self._measured_at = 0   # the last one, on the monotonic clock
         self._since = []        # the jobs that were done since
         self._machines = {}     # by the path of a profile
+        self._calls_only = False  # the last measurement was off in what a call costs, and in nothing else
+        self._calibrations_left = CALIBRATIONS_MAX
+        self._put_off = []      # jobs for when the machine has been measured anew
         self._begun = time.monotonic()
         self._against = None
 
@@ -216,6 +221,10 @@ class Runner:
             except (MachineError, TopologyError) as error:  # it cannot be built: nobody's noise
                 self._refuse(here, str(error), excused=False)
                 progress.total -= len(here)
+            if self._put_off:
+                for path in {self._profile_path(job) for job in self._put_off}:
+                    self._machines.pop(path, None)
+                jobs, self._put_off = self._put_off + jobs, []
 
     def _simulate(self, here, later, drivers, progress):
         """The jobs of rows that take no testbed."""
@@ -240,6 +249,9 @@ class Runner:
         """The jobs of one testbed, which is up."""
         off, _ = self._check_well(testbed, key, self._profile_path(here[0]))
         if off and not self.options.despite_testbed:
+            if self._calibrates_again():
+                self._put_off += here
+                return
             self._refuse(here, f"the testbed is off by more than {self.options.tolerance}: "
                          f"{'; '.join(off)}")
             self.say("other load on the machine is the usual cause; --despite-testbed runs all the "
@@ -250,6 +262,9 @@ class Runner:
         for path in paths:
             with_it = [job for job in here if self._profile_path(job) == path]
             here = [job for job in here if job not in with_it]
+            if self._put_off:
+                self._put_off += with_it
+                continue
             if off and not self.options.despite_testbed:  # it was good, and is so no more
                 self._refuse(with_it, f"the testbed is off now: {'; '.join(off)}")
                 progress.total -= len(with_it)
@@ -284,9 +299,8 @@ class Runner:
                 self._since.append(job)
                 left = here[i + 1:]
                 if self._is_to_be_measured(job, left):
-                    off = self._check_again(testbed, key, profile_path, left)
+                    off = self._check_again(testbed, key, profile_path, left, progress)
                     if off:
-                        progress.total -= len(left)
                         break
                 if self.options.ci and len(self.failures) > failed:
                     self._excuse(testbed, key, profile_path)
@@ -300,8 +314,9 @@ class Runner:
             all(job.row is not later.row for later in left) and \
             time.monotonic() - self._measured_at > MEASURE_AGAIN_S
 
-    def _check_again(self, testbed, key, profile_path, left):
-        """What is off by now; then the records since it was good are taken back, and `left` refused."""
+    def _check_again(self, testbed, key, profile_path, left, progress):
+        """What is off by now; then the records since it was good are taken back, and these jobs and
+        `left` are put off or refused."""
         since = self._since
         self._measured.clear()
         off, disturbed = self._check_well(testbed, key, profile_path)
@@ -311,9 +326,29 @@ class Runner:
         if off:
             for job in since:
                 self.store.path(job.row, job.placement, job.run).unlink(missing_ok=True)
+            if self._calibrates_again():
+                self.say(f"{len(since)} run(s) since it was measured before do not count, and are run "
+                         "again")
+                self._put_off += since + left
+                progress.total += len(since)
+                return off
+            progress.total -= len(left)
             self._refuse(since + left, f"the testbed is off now: {'; '.join(off)}; what was run since "
                          "it was measured before does not count, and is run again by the same command")
         return off
+
+    def _calibrates_again(self):
+        """Whether the machine is to be measured anew, now that a testbed is off.
+
+        A virtual machine may be a third faster or slower than minutes before, and stay so. Then nodes
+        are to have other shares, and the testbed that they have them on is measured like any other.
+        CI has no time for it.
+        """
+        if not self._calls_only or self.options.ci or self._calibrations_left == 0:
+            return False
+        self._calibrations_left -= 1
+        self.say("only a call costs what it did not when the machine was measured: it is measured anew")
+        return True
 
     def _ci_time_is_over(self):
         longest_s = max(self._took_s.values(), default=0)
@@ -405,8 +440,10 @@ class Runner:
         self.say(f"testbed {topology}{', ' + str(shares) if shares else ''}: measuring "
                  + (f"the shares of {', '.join(shares_of)}, as the rest was" if shares_of
                     else "it (55 s)"))
-        rows = [*testbed.check(report=lambda line: None, shares_of=shares_of),
-                *self.world.null_call(testbed, profile_path, machine)]
+        rows = testbed.check(report=lambda line: None, shares_of=shares_of)
+        calls = self.world.null_call(testbed, profile_path, machine)
+        self._calls_only = all(row.good for row in rows) and not all(row.good for row in calls)
+        rows = [*rows, *calls]
         used = [*self.world.used(testbed),
                 f"nodes have {machine:.3g} times the share of a core that the topology says, as a "
                 "null call takes so many times the CPU time of the model here"]

@@ -34,6 +34,20 @@ def server_wins(row, placement, seed, quick):
                   final_placement={"lan1/apps.Filter": "server"})
 
 
+class Uneven(FakeWorld):
+    """A machine that is as fast as `machines` say when it is measured, and `calls` on its testbeds."""
+
+    def __init__(self, machines, calls):
+        super().__init__(server_wins)
+        self.machines, self.calls = list(machines), list(calls)
+
+    def machine(self, _):
+        return self.machines.pop(0)
+
+    def null_call(self, _, profile, machine):
+        return [Measured("a null call", self.calls.pop(0), machine)]
+
+
 class RunnerTest(unittest.TestCase):
 
     def setUp(self):
@@ -709,6 +723,44 @@ class RunnerTest(unittest.TestCase):
         check, = self.in_results()["manifest"]["testbed"]
         self.assertIn("nodes have 1.75 times the share of a core", check["used"][-1])
         self.assertIn("CPU time of a null call at a side", [row["what"] for row in check["rows"]])
+
+    def test_where_only_a_call_costs_what_it_did_not_the_machine_is_measured_anew(self):
+        make_experiment(self.root)
+        make_experiment(self.root, name="other")
+        # What a call takes when the machine is measured, and at the looks at the testbed; runs that
+        # were made; and what nodes have in the records that count.
+        for machines, calls, runs, counts in (
+                ([1.7, 1.3], [1.3, 1.3, 1.3], 6, {1.3}),             # before all
+                ([1.7, 1.3], [1.7, 1.3, 1.3, 1.3, 1.3, 1.3], 9, {1.3}),  # after the first row
+                ([1.7, 1.3], [1.7, 1.7, 1.3, 1.3, 1.3, 1.3], 9, {1.7, 1.3})):  # after the second
+            world = Uneven(machines, calls)
+            with mock.patch("runner.MEASURE_AGAIN_S", 0 if runs > 6 else 900):
+                code, said, _ = self.experiment("small", "other", "--runs", "1", world=world)
+            self.assertEqual((code, len(world.runs)), (OK, runs), said)
+            self.assertEqual(said.count("it is measured anew"), 1, said)
+            self.assertIn(f"[{runs}/{runs}]", said)
+            self.assertEqual((world.machines, world.calls, world.up), ([], [], world.down), said)
+            raw = [json.loads(path.read_text()) for path in (self.results / "raw").rglob("*.json")]
+            self.assertEqual((len(raw), {of["machine"] for of in raw}), (6, counts))
+            for name in ("small", "other"):
+                self.assertEqual(len({of["machine"] for of in raw if of["experiment"] == name}), 1)
+            shutil.rmtree(self.results)
+
+    def test_what_is_never_twice_the_same_is_refused_and_so_is_what_is_off_otherwise(self):
+        never = Uneven([1.3, 1.7] * 2, [2.5] * 8)
+        code, said, _ = self.experiment("small", "--runs", "1", world=never)
+        self.assertEqual((code, never.runs, never.machines, never.calls), (FAILED, [], [], []), said)
+        self.assertIn("small/one: the testbed is off by more than 10 %: a null call", said)
+        both = Uneven([1.3], [2.5] * 2)
+        both.measured = 5.0
+        code, said, _ = self.experiment("small", "--runs", "1", world=both)
+        self.assertEqual((code, both.runs, both.machines, both.calls), (FAILED, [], [], []), said)
+        self.assertNotIn("measured anew", said)
+        claims = '{kind = "speedup", winner = "server", at_least = 3.0}'
+        ci = Uneven([1.3], [2.5])
+        code, said, _ = self.experiment("small", "--ci", claims=claims, world=ci)
+        self.assertEqual((code, ci.runs, ci.machines), (OK, [], []), said)
+        self.assertIn("skipped       small/one", said)
 
     def test_runs_of_nodes_with_other_shares_claim_nothing_together(self):
         class Slow(FakeWorld):
