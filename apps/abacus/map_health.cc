@@ -96,6 +96,10 @@ std::string MapText(const std::string& what, const MapReport& map) {
         &text, "  damaged blocks of names and inodes were met at ", AddressAt(map, map.primary),
         " that the copy could not help with, each time counted: ", map.unrepaired_blocks, "\n");
   }
+  if (map.reads_at_copy > 0) {
+    absl::StrAppend(&text, "  reads of names and inodes that went round the disk of ",
+                    AddressAt(map, map.primary), ", as it was slow: ", map.reads_at_copy, "\n");
+  }
   if (!map.reachable) {
     absl::StrAppend(&text, "  the map does not answer (", map.why, "): ",
                     map.may_serve ? "reads and writes go on, but no server can be changed or take "
@@ -126,6 +130,7 @@ std::string MapJson(const MapReport& map) {
                         {"repaired_blocks", map.repaired_blocks},
                         {"unrepaired_blocks", map.unrepaired_blocks},
                         {"repaired_objects", map.repaired_objects},
+                        {"reads_at_copy", map.reads_at_copy},
                         {"copies", copies}}
       .dump();
 }

@@ -39,6 +39,14 @@ TEST(MapHealthTest, DamageOfNamesAndInodesIsToldWhereThereWasSome) {
   EXPECT_THAT(MapText(kShard, map), HasSubstr("at a:1, made whole from the copy: 4\n"));
 }
 
+TEST(MapHealthTest, ThatTheDiskOfThePrimaryIsSlowIsTold) {
+  objfs::MapReport map = WithACopy();
+  EXPECT_THAT(MapText(kShard, map), Not(HasSubstr("slow")));
+  map.reads_at_copy = 5;
+  EXPECT_THAT(MapText(kShard, map), HasSubstr("went round the disk of a:1, as it was slow: 5\n"));
+  EXPECT_EQ(nlohmann::json::parse(MapJson(map))["reads_at_copy"], 5);
+}
+
 TEST(MapHealthTest, WhatNobodyAnswersForIsNamed) {
   objfs::MapReport map = WithACopy();
   EXPECT_THAT(MapText(kShard, map), Not(HasSubstr("nobody answers")));

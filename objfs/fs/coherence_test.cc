@@ -76,7 +76,7 @@ class CoherenceTest : public ::testing::Test {
 
   std::string Fact(const std::string& kind, const std::string& name) {
     std::string fact = "none";
-    for (const runtime::Rid& rid : movables_.layers()) {
+    for (const runtime::Rid& rid : movables_.objects(testing::Movables::kLayer)) {
       const auto state = world_.cluster()[1].RefTo<Layer>(rid)->Describe();
       if (!state.ok() || state->kind != kind) continue;
       for (const auto& [key, value] : state->facts) {

@@ -28,6 +28,7 @@
 #include "objfs/volume/shard_commits.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/status.h"
+#include "runtime/base/status_of.h"
 
 namespace abacus::objfs {
 
@@ -266,11 +267,6 @@ class FileSystemImpl final : public FileSystem {
   absl::Status LeaveBehind(OpenFile& file, bool server_lost);
   // The file of a handle that `before` had.
   FilePtr OpenAgain(ObjectId id);
-  static const absl::Status& StatusOf(const absl::Status& status) { return status; }
-  template <typename T>
-  static const absl::Status& StatusOf(const absl::StatusOr<T>& value) {
-    return value.status();
-  }
   // Makes a call about an object's bytes, again and again while other clients are in its way. With
   // `keeps` its answer may come from what is kept here.
   template <typename F>
@@ -279,7 +275,7 @@ class FileSystemImpl final : public FileSystem {
       const uint64_t seen = board_->Seen(id);
       if (keeps) ABACUS_RETURN_IF_ERROR(CheckLease());
       auto result = call();
-      if (!IsWouldBlock(StatusOf(result))) {
+      if (!IsWouldBlock(runtime::StatusOf(result))) {
         // What it waited for may have come by another call of this client, and no turn is taken.
         if (waited) volume_->Pass(info_.writer, id).IgnoreError();
         return result;
@@ -302,7 +298,7 @@ class FileSystemImpl final : public FileSystem {
     for (;;) {
       const uint64_t seen = board_->Seen(kAnyObject);
       auto result = call();
-      const bool waits = IsWouldBlock(StatusOf(result)) && !IsChanged(StatusOf(result));
+      const bool waits = IsWouldBlock(runtime::StatusOf(result)) && !IsChanged(runtime::StatusOf(result));
       if (!waits) return result;
       ABACUS_RETURN_IF_ERROR(MayWaitSince(begun_ns));
       if (!board_->Await(kAnyObject, seen)) {
@@ -384,7 +380,7 @@ class FileSystemImpl final : public FileSystem {
     decltype(call(std::declval<FileSystemImpl&>())) result = absl::InternalError("no answer");
     const absl::Status met = siblings_->With(shard, [&](FileSystemImpl& there) -> absl::Status {
       result = call(there);
-      return StatusOf(result);
+      return runtime::StatusOf(result);
     });
     if (!met.ok()) return met;
     return result;

@@ -1,16 +1,15 @@
 // What crashes leave of files whose layers are moved between their client and servers meanwhile.
 
-#include <functional>
 #include <iostream>
 #include <memory>
 #include <optional>
-#include <random>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "objfs/fs/testing/crash_moves.h"
 #include "objfs/fs/testing/crash_world.h"
 #include "objfs/fs/testing/file_work.h"
 #include "objfs/fs/testing/movables.h"
@@ -20,6 +19,7 @@ namespace {
 
 using runtime::testing::Eventually;
 using testing::CrashDisks;
+using testing::CrashMoves;
 using testing::CrashWorld;
 using testing::FileWork;
 using testing::Movables;
@@ -27,61 +27,11 @@ using testing::PointsToTry;
 
 constexpr int kMovedSteps = 30;
 constexpr int kTellsMax = 3;  // the front end, the cache and the layer over the columns
-constexpr size_t kClient = 1, kHeir = 2;
+constexpr size_t kClient = CrashMoves::kClient, kHeir = 2;
 constexpr const char* kMovedStacks[] = {
     "cache/isolation/storage", "mirror(unit=8 KiB)/(isolation/storage)*2",
     "cache/mirror(unit=8 KiB)/(isolation/storage)*2", "raid5(unit=8 KiB)/(isolation/storage)*3",
     "cache/raid5(unit=8 KiB)/(isolation/storage)*3"};
-
-// Where a move stands; at the target the two of restoring.
-constexpr const char* kPoints[] = {"move:begun",     "move:drained",  "move:checkpointed",
-                                   "move:restoring", "move:restored", "move:committed"};
-bool IsAtTarget(const std::string& point) { return point.starts_with("move:restor"); }
-
-// Moves layers of files to a server or back to their client, between the calls of the work on them.
-class Moves {
- public:
-  Moves(CrashWorld& world, uint64_t seed) : world_(world), movables_(*world), random_(seed) {}
-
-  // `strike` takes the place of that move from now: 0, the next one.
-  void At(uint64_t move, std::function<void(const runtime::Rid&, size_t from, size_t to)> strike) {
-    moves_left_ = move;
-    strike_ = std::move(strike);
-  }
-  void Stop() { stopped_ = true; }
-  uint64_t moves() const { return moves_; }
-  bool stopped() const { return stopped_; }
-
-  void MaybeOne() {
-    const uint64_t draw = random_();
-    if (stopped_ || draw % 2 == 0) return;
-    const auto layers = movables_.layers();
-    if (layers.empty()) return;
-    const runtime::Rid rid = *std::next(layers.begin(), draw / 2 % layers.size());
-    const auto from = world_->cluster().HostOf(rid);
-    ASSERT_TRUE(from.has_value());
-    const size_t server = world_.Server(draw / 64);
-    const size_t to = *from == kClient ? world_.NodeOf(server) : kClient;
-    if (strike_ != nullptr && moves_left_-- == 0) {
-      stopped_ = true;
-      return strike_(rid, *from, to);
-    }
-    const auto moved = world_->cluster().Move(rid, *from, to);
-    ++moves_;
-    const bool is_done = moved.ok() && moved->status.ok();
-    ASSERT_TRUE(is_done || power_is_off_()) << moved.status();
-  }
-  void PowerIsOff(std::function<bool()> power_is_off) { power_is_off_ = std::move(power_is_off); }
-
- private:
-  CrashWorld& world_;
-  Movables movables_;
-  std::mt19937_64 random_;
-  uint64_t moves_ = 0, moves_left_ = 0;
-  bool stopped_ = false;
-  std::function<void(const runtime::Rid&, size_t, size_t)> strike_;
-  std::function<bool()> power_is_off_ = [] { return false; };
-};
 
 class MoveCrashTest : public ::testing::TestWithParam<const char*> {
  protected:
@@ -95,7 +45,7 @@ class MoveCrashTest : public ::testing::TestWithParam<const char*> {
   Counts Count() {
     CrashDisks disks;
     CrashWorld world(disks);
-    Moves moves(world, seed_);
+    CrashMoves moves(world, Movables::kLayer, seed_);
     FileWork work(seed_);
     const auto client = world->Client(kClient, GetParam());
     work.Make(*client);
@@ -133,7 +83,7 @@ void MoveCrashTest::CutPowerAt(uint64_t call) {
   FileWork work(seed_);
   {
     CrashWorld world(disks);
-    Moves moves(world, seed_);
+    CrashMoves moves(world, Movables::kLayer, seed_);
     moves.PowerIsOff([&] { return disks.IsOver(); });
     const auto client = world->Client(kClient, GetParam());
     ASSERT_NO_FATAL_FAILURE(work.Make(*client));
@@ -197,29 +147,20 @@ void MoveCrashTest::StrikeInMove(uint64_t move, const std::string& point, Victim
   FileWork work(seed_);
   {
     CrashWorld world(disks, 1);
-    Moves moves(world, seed_);
+    CrashMoves moves(world, Movables::kLayer, seed_);
     size_t dead_server = 0;
     auto client = world->Client(kClient, GetParam());
     ASSERT_NO_FATAL_FAILURE(work.Make(*client));
     work.between = [&] { moves.MaybeOne(); };
-    moves.At(move, [&](const runtime::Rid& rid, size_t from, size_t to) {
-      auto& cluster = world->cluster();
-      const size_t held = IsAtTarget(point) ? to : from;
-      cluster[held].points().Hold(point, 1);
-      const auto moved = cluster.MoveBeside({rid}, from, to);
-      ASSERT_TRUE(cluster[held].points().AwaitHeld(point));
+    moves.StrikeIn(move, point, [&](size_t from, size_t to) {
       if (victim == Victim::kAll) disks.CutPower();
-      if (victim == Victim::kClient) cluster.Kill(kClient);
+      if (victim == Victim::kClient) world->cluster().Kill(kClient);
       if (victim == Victim::kServer) {
-        for (size_t i = 1; i < CrashDisks::kServers; ++i) {
-          if (world.NodeOf(i) == from || world.NodeOf(i) == to) dead_server = i;
-        }
+        dead_server = world.ServerAt(from == kClient ? to : from);
         world.Lose(dead_server);
         work.NodeDied();
         work.Doubt();  // with the column died the layer that knew what it lacked
       }
-      cluster.ReleaseAll();
-      moved().IgnoreError();
     });
     for (int i = 0; i < kMovedSteps && !moves.stopped(); ++i) {
       const absl::Status worked = work.Step(*client);
@@ -239,10 +180,10 @@ void MoveCrashTest::StrikeInMove(uint64_t move, const std::string& point, Victim
 // Somebody dies while a layer is on its way: all servers at once, the server that it goes to or
 // comes from, or its client.
 TEST_P(MoveCrashTest, WhatWasSyncedIsThereWhoeverDiesInTheMiddleOfAMove) {
-  const uint64_t moves = Count().moves, points = std::size(kPoints);
+  const uint64_t moves = Count().moves, points = std::size(CrashMoves::kPoints);
   const auto tried = PointsToTry(moves * points * kVictims, 12, seed_);
   for (const uint64_t number : tried) {
-    const std::string point = kPoints[number % points];
+    const std::string point = CrashMoves::kPoints[number % points];
     const auto victim = static_cast<Victim>(number / points % kVictims);
     const uint64_t move = number / points / kVictims;
     SCOPED_TRACE(absl::StrCat("ABACUS_SEED=", seed_, ", move ", move, " at ", point, ", victim ",

@@ -19,6 +19,7 @@
 #include "objfs/store/shared_gate.h"
 #include "objfs/store/turns.h"
 #include "runtime/base/mutex.h"
+#include "runtime/base/status_of.h"
 
 namespace abacus::objfs {
 
@@ -134,18 +135,13 @@ class RejoiningFileSystem final : public FileSystem {
     kAlways = 0,     // it may be made twice
     kWhereItDidNot,  // made again only where it certainly did nothing
   };
-  static const absl::Status& StatusOf(const absl::Status& status) { return status; }
-  template <typename T>
-  static const absl::Status& StatusOf(const absl::StatusOr<T>& value) {
-    return value.status();
-  }
   template <typename F>
   auto Call(Repeat repeat, F&& call) -> decltype(call(std::declval<FileSystemImpl&>())) {
     std::optional<std::chrono::steady_clock::time_point> until;
     for (int tries = 1;;) {
       uint64_t joining = 0;
       auto result = Inside(&joining, call);
-      const absl::Status& status = StatusOf(result);
+      const absl::Status& status = runtime::StatusOf(result);
       if (status.ok() || tries == kTriesMax) return result;
       const bool joined = JoinedSince(joining, status);
       if (joined) ++tries;

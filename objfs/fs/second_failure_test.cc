@@ -99,6 +99,7 @@ class SecondFailureTest : public ::testing::TestWithParam<const char*> {
 
   void CutDegraded(uint64_t call);
   void CutInRecovery(uint64_t call);
+  void CutInRebuild(uint64_t call);
   void LoseAnotherInRebuild(uint64_t call);
   void LoseAnotherAtWork(uint64_t call);
 
@@ -222,6 +223,47 @@ void SecondFailureTest::CutInRecovery(uint64_t call) {
 TEST_P(SecondFailureTest, WhatWasSyncedIsThereAfterAPowerCutInTheRecoveryFromAnother) {
   FailAtEach("while a crash was mended the power was cut", 6,
              [this](uint64_t call) { CutInRecovery(call); });
+}
+
+// -- rebuilding, and all power goes
+// --------------------------------------------------------------
+
+// The first one is back, and what it missed is rebuilt while the files are written to.
+void SecondFailureTest::CutInRebuild(uint64_t call) {
+  Lost lost(seed_);
+  ASSERT_NO_FATAL_FAILURE(Begin(lost, true));
+  const absl::Status worked = lost.work.Work(*lost.client, kStepsAfter);
+  ASSERT_TRUE(worked.ok()) << worked;
+  const absl::Status synced = lost.work.SyncAll(*lost.client);
+  ASSERT_TRUE(synced.ok()) << synced;
+  lost.world->Return(lost.first, seed_ + call);
+  const uint64_t before = lost.disks.calls();
+  lost.disks.At(call, [&] { lost.disks.CutPower(); });
+  bool is_stepping = false;  // steps call it as well
+  lost.work.between = [&] {
+    if (std::exchange(is_stepping, true)) return;
+    const absl::Status step = lost.work.Step(*lost.client);
+    EXPECT_TRUE(step.ok() || lost.disks.IsOver()) << step;
+    is_stepping = false;
+  };
+  const absl::Status rebuilt = lost.work.RebuildAll(*lost.client);
+  EXPECT_TRUE(rebuilt.ok() || lost.disks.IsOver()) << rebuilt;
+  lost.work.between = nullptr;
+  points_ = lost.disks.calls() - before;
+  lost.disks.CutPower();
+  // None is away then, or that one, or another one, without which what was not rebuilt is not known.
+  std::set<size_t> away;
+  Away may_be = Away::kNothing;
+  if (call % 4 == 0) away = {lost.first}, may_be = Away::kDoubtful;
+  if (call % 4 == 2) away = {lost.Second(call / 4)}, may_be = Away::kAnything;
+  ASSERT_NO_FATAL_FAILURE(BeginAnew(lost, seed_ + call, away));
+  ASSERT_NO_FATAL_FAILURE(lost.work.Check(*lost.client, may_be, /*stays=*/false));
+  RepairAndCheck(lost, seed_ + call);
+}
+
+TEST_P(SecondFailureTest, WhatWasSyncedIsThereAfterAPowerCutInARebuild) {
+  FailAtEach("while one was rebuilt the power was cut", 8,
+             [this](uint64_t call) { CutInRebuild(call); });
 }
 
 // -- rebuilding, and another one dies

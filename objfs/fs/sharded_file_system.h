@@ -23,6 +23,7 @@
 #include "objfs/store/shared_gate.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/status.h"
+#include "runtime/base/status_of.h"
 
 namespace abacus::objfs {
 
@@ -124,11 +125,6 @@ class ShardedFileSystem final : public FileSystem {
     kAlways = 0,     // it may be made twice
     kWhereItDidNot,  // made again only where it certainly did nothing
   };
-  static const absl::Status& StatusOf(const absl::Status& status) { return status; }
-  template <typename T>
-  static const absl::Status& StatusOf(const absl::StatusOr<T>& value) {
-    return value.status();
-  }
   absl::Status NoSuchObject(ObjectId id) const;
   bool HasShardOf(uint64_t id) const { return ShardOf(id) < shards_.size(); }
   // A call about one object, at its shard.
@@ -144,8 +140,8 @@ class ShardedFileSystem final : public FileSystem {
       -> decltype(call(std::declval<RejoiningFileSystem&>())) {
     for (Trials trials;;) {
       auto result = At(id, call);
-      if (StatusOf(result).ok()) return result;
-      absl::Status end = SeesTo(StatusOf(result), repeat, &trials);
+      if (runtime::StatusOf(result).ok()) return result;
+      absl::Status end = SeesTo(runtime::StatusOf(result), repeat, &trials);
       if (!end.ok()) return end;
     }
   }

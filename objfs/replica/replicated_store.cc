@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "objfs/store/object_state.h"
 #include "runtime/base/status.h"
+#include "runtime/base/status_of.h"
 
 namespace abacus::objfs {
 
@@ -89,6 +90,7 @@ ReplicatedStore::ReplicatedStore(std::shared_ptr<LocalObjectStore> local, Option
       options_(options),
       host_(std::move(host)),
       stream_(options.stream),
+      slow_(options.slow),
       counts_(options.copy_counts),
       worker_([this] { Work(); }) {}
 
@@ -246,6 +248,47 @@ absl::Status ReplicatedStore::SetAttributes(ObjectId id, std::string_view blob,
 
 absl::StatusOr<uint64_t> ReplicatedStore::Read(ObjectId id, uint64_t offset,
                                                std::span<char> bytes) {
+  using Clock = std::chrono::steady_clock;
+  std::optional<SlowDisk::Ticket> ticket = slow_.Begin(bytes.size(), Clock::now());
+  if (!ticket.has_value()) {
+    absl::StatusOr<uint64_t> read = ReadAtCopy(id, offset, bytes);
+    if (read.ok()) return read;
+    slow_.NoBetterElsewhere(Clock::now());
+    ticket = slow_.BeginAnyway(bytes.size(), Clock::now());
+  }
+  absl::StatusOr<uint64_t> read = ReadHere(id, offset, bytes);
+  slow_.Ended(*ticket, Clock::now());
+  return read;
+}
+
+absl::StatusOr<uint64_t> ReplicatedStore::ReadAtCopy(ObjectId id, uint64_t offset,
+                                                     std::span<char> bytes) {
+  absl::StatusOr<uint64_t> read = InStep([&]() -> absl::StatusOr<uint64_t> {
+    ABACUS_ASSIGN_OR_RETURN(const std::shared_ptr<ReplicaLink> link, CurrentCopy());
+    return local_->ReadKept(id, offset, bytes,
+                            [&](uint64_t block) { return link->ReadBlock(id, block); });
+  });
+  MutexLock lock(mutex_);
+  if (read.ok()) ++report_.reads_at_copy;
+  return read;
+}
+
+absl::StatusOr<std::shared_ptr<ReplicaLink>> ReplicatedStore::CurrentCopy() {
+  MutexLock lock(mutex_);
+  if (report_.link == ReplicationReport::Link::kCurrent && stream_.IsOpen()) return link_;
+  return absl::UnavailableError("there is no copy that is up to date");
+}
+
+template <typename Call>
+auto ReplicatedStore::InStep(Call call) -> decltype(call()) {
+  auto result = call();
+  if (!absl::IsFailedPrecondition(runtime::StatusOf(result))) return result;
+  ABACUS_RETURN_IF_ERROR(stream_.Await(stream_.Ask(ReplicaFlush::kNone, {})));
+  return call();
+}
+
+absl::StatusOr<uint64_t> ReplicatedStore::ReadHere(ObjectId id, uint64_t offset,
+                                                   std::span<char> bytes) {
   absl::StatusOr<uint64_t> read = local_->Read(id, offset, bytes);
   if (absl::IsUnavailable(read.status())) TellThatLocalFails(read.status());
   if (!absl::IsDataLoss(read.status())) return read;
@@ -313,22 +356,19 @@ bool ReplicatedStore::Repair(std::span<const ObjectId> ids, std::span<const Exte
 }
 
 absl::Status ReplicatedStore::RepairBlock(ObjectId id, uint64_t block) {
-  for (bool is_first : {true, false}) {
+  return InStep([&]() -> absl::Status {
     ABACUS_ASSIGN_OR_RETURN(const std::shared_ptr<ReplicaLink> link, LinkToRepairFrom());
     ABACUS_ASSIGN_OR_RETURN(const Block bytes, link->ReadBlock(id, block));
     absl::Status put_back = local_->PutBack(id, block, bytes.view());
     if (absl::IsUnavailable(put_back)) TellThatLocalFails(put_back);
-    if (!absl::IsFailedPrecondition(put_back) || !is_first) return put_back;
-    // What the block was last written with may be on its way to the copy.
-    ABACUS_RETURN_IF_ERROR(stream_.Await(stream_.Ask(ReplicaFlush::kNone, {})));
-  }
-  return absl::InternalError("not reached");
+    return put_back;
+  });
 }
 
 // The store takes only what the object had: where the copy is ahead, or behind, it is not that.
 absl::Status ReplicatedStore::RepairObject(ObjectId id) {
   if (!local_->DigestOfDamaged(id).has_value()) return local_->GetAttributes(id).status();
-  for (bool is_first : {true, false}) {
+  return InStep([&]() -> absl::Status {
     // Whoever waited for others at this object goes by what is so then: a copy that hung is lost,
     // and not asked by each of them once more.
     std::shared_ptr<ReplicaLink> link;
@@ -342,22 +382,13 @@ absl::Status ReplicatedStore::RepairObject(ObjectId id) {
                             ABACUS_ASSIGN_OR_RETURN(const Block bytes, link->ReadBlock(id, block));
                             return std::string(bytes.view());
                           }};
-    absl::Status made = local_->MakeWhole(id, kept);
-    if (!absl::IsFailedPrecondition(made) || !is_first) return made;
-    // What it was last changed by may be on its way to the copy.
-    ABACUS_RETURN_IF_ERROR(stream_.Await(stream_.Ask(ReplicaFlush::kNone, {})));
-  }
-  return absl::InternalError("not reached");
+    return local_->MakeWhole(id, kept);
+  });
 }
 
 absl::StatusOr<ReplicatedStore::CopyCheck> ReplicatedStore::CheckCopy(ObjectId id, uint64_t first,
                                                                       uint64_t count) {
-  std::shared_ptr<ReplicaLink> link;
-  {
-    MutexLock lock(mutex_);
-    if (report_.link == ReplicationReport::Link::kCurrent && stream_.IsOpen()) link = link_;
-  }
-  if (link == nullptr) return absl::UnavailableError("there is no copy that is up to date");
+  ABACUS_ASSIGN_OR_RETURN(const std::shared_ptr<ReplicaLink> link, CurrentCopy());
   ABACUS_ASSIGN_OR_RETURN(const ReplicaObject there, link->Describe(id, first, count, count > 0));
   CopyCheck found;
   if (there.is_damaged) {

@@ -32,6 +32,7 @@
 #include "absl/time/time.h"
 #include "objfs/replica/replica_link.h"
 #include "objfs/replica/replica_stream.h"
+#include "objfs/replica/slow_disk.h"
 #include "objfs/store/local_object_store.h"
 #include "objfs/store/object_store.h"
 #include "objfs/store/turns.h"
@@ -58,6 +59,7 @@ struct ReplicationReport {
   uint64_t repaired_blocks = 0;                // damaged here, and put back from the copy
   uint64_t unrepaired_blocks = 0;              // damaged here, and the copy could not help
   uint64_t repaired_objects = 0;               // of damaged tables here, made whole from the copy
+  uint64_t reads_at_copy = 0;                  // as the disk here was slow
   std::string why;  // there is no copy, or what failed last; empty: nothing did
 };
 
@@ -66,7 +68,8 @@ struct ReplicationReport {
 //
 // Changes are made in the local store, and put into a stream to the copy in an order that gives it
 // the same state of every object (an object's turn is held over both). A flush is made by both at
-// the same time. Reads are local.
+// the same time. Reads are local, but where the disk here is slow (SlowDisk) and the copy is current:
+// then contents are read there, and taken by the checksums that are known here.
 //
 // Invariants:
 // 1. While the volume map may name the copy as the next primary, no flush is acknowledged before
@@ -95,6 +98,7 @@ class ReplicatedStore final : public ObjectStore {
     // A flush fails when it has waited so long for a lost copy to be dropped or to come back.
     absl::Duration flush_wait = absl::Seconds(10);
     absl::Duration tell_again = absl::Seconds(5);
+    SlowDisk::Options slow;
     // Of a resync, the share of time that it works; the rest it leaves to others.
     double resync_share = 0.5;
     // A resync reads blocks of equal versions at both ends and compares their checksums: finds bit
@@ -224,6 +228,17 @@ class ReplicatedStore final : public ObjectStore {
   // Notes who is fenced.
   absl::Status Heard(absl::Status status);
 
+  // -- reads -------------------------------------------------------------------------------------
+
+  absl::StatusOr<uint64_t> ReadHere(ObjectId id, uint64_t offset, std::span<char> bytes);
+  absl::StatusOr<uint64_t> ReadAtCopy(ObjectId id, uint64_t offset, std::span<char> bytes);
+  // The way to the copy, where that has all there is. Errors: kUnavailable.
+  absl::StatusOr<std::shared_ptr<ReplicaLink>> CurrentCopy();
+  // What `call` says, which compares what the copy has with what is here; and once more where that
+  // is not the same (kFailedPrecondition), when all that was on its way has come there.
+  template <typename Call>
+  auto InStep(Call call) -> decltype(call());
+
   // -- damage ------------------------------------------------------------------------------------
 
   // Makes objects whole whose tables are damaged, and puts damaged blocks back; true where all of
@@ -242,6 +257,7 @@ class ReplicatedStore final : public ObjectStore {
   const Host host_;
   Turns turns_;  // of objects that are being changed
   ReplicaStream stream_;
+  SlowDisk slow_;
 
   runtime::Mutex mutex_;  // before the stream's
   runtime::CondVar changed_;

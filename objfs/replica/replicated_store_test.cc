@@ -8,9 +8,11 @@
 #include <cerrno>
 #include <cstring>
 #include <functional>
+#include <iostream>
 #include <latch>
 #include <memory>
 #include <optional>
+#include <random>
 #include <span>
 #include <string>
 #include <string_view>
@@ -723,6 +725,142 @@ TEST(LostCopyTest, AtAnyMessageWhatWasAcknowledgedIsWithWhoeverTheMapNames) {
         LoseCopyAt(at, arrives, map_answers);
       }
     }
+  }
+}
+
+// -- a disk that is slow --------------------------------------------------------------------------
+
+// A primary whose reads of contents are all late: the first one is made there, and none after it.
+class SlowPrimaryTest : public ::testing::Test {
+ protected:
+  static constexpr uint64_t kBlocks = 10;
+
+  void SetUp() override {
+    world_.options.slow.late = absl::ZeroDuration();
+    world_.options.slow.hold = absl::Hours(1);
+    ASSERT_NO_FATAL_FAILURE(world_.Start());
+    id_ = *store().Create("", 1);
+    for (uint64_t i = 0; i < kBlocks; ++i) {
+      bytes_ += std::string(ObjectStore::kBlockBytes, static_cast<char>('a' + i));
+    }
+    bytes_ += "the end";
+    ASSERT_TRUE(store().Write(id_, 0, bytes_, 2).ok());
+    ASSERT_TRUE(store().FlushAll().ok());
+  }
+  ReplicatedStore& store() { return world_.primary(); }
+  std::string Read(ObjectId id, uint64_t offset, uint64_t count) {
+    std::string read(count, '?');
+    const auto got = store().Read(id, offset, std::span(read.data(), read.size()));
+    EXPECT_TRUE(got.ok()) << got.status();
+    read.resize(got.value_or(0));
+    return read;
+  }
+  std::string Read(uint64_t offset, uint64_t count) { return Read(id_, offset, count); }
+  uint64_t reads_at_copy() { return store().Report().reads_at_copy; }
+
+  // Asked before each read of contents at the primary.
+  std::function<void()> before_read_ = [] {};
+  std::atomic<uint64_t> reads_here_{0};
+  MemoryDisk below_;
+  std::shared_ptr<MemoryDisk> of_copy_ = std::make_shared<MemoryDisk>();
+  ReplicaWorld world_{std::make_shared<ModelDisk>(below_, Counting()), of_copy_};
+  ObjectId id_ = 0;
+  std::string bytes_;
+
+ private:
+  DiskModel Counting() {
+    DiskModel model;
+    model.fault = [this](std::string_view call, const std::string& path) {
+      if (call != "read" || !path.ends_with(".d")) return absl::OkStatus();
+      ++reads_here_;
+      before_read_();
+      return absl::OkStatus();
+    };
+    return model;
+  }
+};
+
+TEST_F(SlowPrimaryTest, ReadsGoRoundADiskThatWasSlow) {
+  EXPECT_EQ(Read(0, 100), bytes_.substr(0, 100));
+  EXPECT_EQ(reads_here_, 1u);
+  EXPECT_EQ(Read(0, bytes_.size() + 100), bytes_);
+  EXPECT_EQ(Read(8000, 9000), bytes_.substr(8000, 9000));
+  EXPECT_EQ(Read(bytes_.size() - 3, 10), "end");
+  EXPECT_EQ(Read(bytes_.size(), 10), "");
+  EXPECT_EQ(reads_here_, 1u);
+  EXPECT_EQ(reads_at_copy(), 4u);
+}
+
+TEST_F(SlowPrimaryTest, ReadsGoRoundADiskThatStandsStill) {
+  std::latch is_there(1), goes_on(1);
+  before_read_ = [&] {
+    is_there.count_down();
+    goes_on.wait();
+  };
+  std::thread stuck([&] { EXPECT_EQ(Read(0, 100), bytes_.substr(0, 100)); });
+  is_there.wait();
+  EXPECT_EQ(Read(0, bytes_.size()), bytes_);
+  EXPECT_EQ(reads_here_, 1u);
+  goes_on.count_down();
+  stuck.join();
+  EXPECT_EQ(reads_at_copy(), 1u);
+}
+
+TEST_F(SlowPrimaryTest, WhatIsReadAtTheCopyIsWhatWasWrittenLast) {
+  constexpr int kSteps = 400;
+  EXPECT_EQ(Read(0, 1), bytes_.substr(0, 1));
+  const uint64_t seed = runtime::testing::Seed(1);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 2; ++t) {
+    threads.emplace_back([this, seed, t] {
+      std::mt19937_64 random(seed + t);
+      const ObjectId id = *store().Create("", 10);
+      std::string model;
+      for (int step = 0; step < kSteps && !HasFailure(); ++step) {
+        const uint64_t offset = random() % 40'000, count = 1 + random() % 20'000;
+        const uint64_t kind = random() % 8;
+        if (kind == 0) {
+          model.resize(offset, '\0');
+          EXPECT_TRUE(store().Truncate(id, offset, 11 + step).ok());
+        } else if (kind < 4) {
+          const std::string bytes(count, static_cast<char>('a' + step % 26));
+          model.resize(std::max<size_t>(model.size(), offset + count), '\0');
+          model.replace(offset, count, bytes);
+          EXPECT_TRUE(store().Write(id, offset, bytes, 11 + step).ok());
+        } else {
+          const std::string wanted = offset < model.size() ? model.substr(offset, count) : "";
+          EXPECT_TRUE(Read(id, offset, count) == wanted) << "seed " << seed << ", step " << step;
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  std::cout << reads_at_copy() << " reads at the copy\n";
+  EXPECT_GT(reads_at_copy(), kSteps / 2u);
+}
+
+TEST_F(SlowPrimaryTest, WhatTheCopyCannotGiveIsReadHere) {
+  const auto spoil = [&] {
+    const auto file = of_copy_->Open(absl::StrCat("1/", absl::Hex(id_, absl::kZeroPad16), ".d"));
+    ASSERT_TRUE(file.ok()) << file.status();
+    ASSERT_TRUE((*file)->Write(7, "rot").ok());
+  };
+  for (const bool is_cut : {true, false}) {
+    SCOPED_TRACE(is_cut);
+    EXPECT_EQ(Read(0, 100), bytes_.substr(0, 100));  // late: the next one goes there
+    const uint64_t before = reads_here_;
+    if (is_cut) {
+      world_.wire.is_cut = true;
+    } else {
+      ASSERT_NO_FATAL_FAILURE(spoil());
+    }
+    EXPECT_EQ(Read(0, bytes_.size()), bytes_);
+    EXPECT_GT(reads_here_, before);
+    EXPECT_EQ(reads_at_copy(), 0u);
+    world_.wire.is_cut = false;
+    world_.KillPrimary();
+    ASSERT_TRUE(world_.StartPrimary().ok());
+    ASSERT_TRUE(world_.AwaitCurrent());
   }
 }
 

@@ -78,6 +78,11 @@ absl::Status CheckContents(ObjectId id, uint64_t block, const BlockEntry& entry,
       absl::StrCat("object ", id, " block ", block, ": its bytes do not match their checksum"));
 }
 
+absl::Status NotItsContents(ObjectId id, uint64_t block) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("object ", id, " block ", block, ": these are not its contents"));
+}
+
 uint64_t BlocksUpTo(uint64_t bytes) { return (bytes + kBlockBytes - 1) / kBlockBytes; }
 
 }  // namespace
@@ -218,9 +223,9 @@ absl::Status LocalObjectStore::CreateAs(ObjectId id, std::string_view blob, Vers
   }
 }
 
-absl::StatusOr<LocalObjectStore::ReadPlan> LocalObjectStore::PlanRead(StoredObject& object,
-                                                                      uint64_t offset,
-                                                                      uint64_t bytes) {
+absl::StatusOr<LocalObjectStore::ReadPlan> LocalObjectStore::PlanBlocks(StoredObject& object,
+                                                                        uint64_t offset,
+                                                                        uint64_t bytes) {
   if (auto status = Prepare(object); !status.ok()) return status;
   ReadPlan plan;
   const uint64_t size = object.state.head().size_bytes;
@@ -231,6 +236,15 @@ absl::StatusOr<LocalObjectStore::ReadPlan> LocalObjectStore::PlanRead(StoredObje
   const uint64_t first = offset / kBlockBytes;
   const uint64_t end = BlocksUpTo(offset + plan.bytes);
   plan.entries = object.state.FindRange(first, end);
+  return plan;
+}
+
+absl::StatusOr<LocalObjectStore::ReadPlan> LocalObjectStore::PlanRead(StoredObject& object,
+                                                                      uint64_t offset,
+                                                                      uint64_t bytes) {
+  auto planned = PlanBlocks(object, offset, bytes);
+  if (!planned.ok()) return planned;
+  ReadPlan& plan = *planned;
   const bool only_holes = std::all_of(plan.entries.begin(), plan.entries.end(),
                                       [](const BlockEntry& entry) { return entry.version == 0; });
   if (only_holes) return plan;
@@ -323,6 +337,39 @@ absl::StatusOr<uint64_t> LocalObjectStore::Read(ObjectId id, uint64_t offset,
     read = ReadBlocks(id, plan, bytes.data());
   }
   if (!read.ok()) return Counted(read);
+  return plan.bytes;
+}
+
+absl::StatusOr<uint64_t> LocalObjectStore::ReadKept(
+    ObjectId id, uint64_t offset, std::span<char> bytes,
+    const std::function<absl::StatusOr<runtime::Block>(uint64_t block)>& fetch) {
+  const auto found = Find(id);
+  if (!found.ok()) return found.status();
+  ReadPlan plan;
+  {
+    MutexLock lock((*found)->mutex);
+    auto planned = PlanBlocks(**found, offset, bytes.size());
+    if (!planned.ok()) return Counted(planned.status());
+    plan = *std::move(planned);
+  }
+  const uint64_t end = plan.offset + plan.bytes;
+  for (uint64_t at = plan.offset; at < end;) {
+    const uint64_t block = at / kBlockBytes, within = at % kBlockBytes;
+    const uint64_t step = std::min(kBlockBytes - within, end - at);
+    const BlockEntry& entry = plan.entries[block - plan.offset / kBlockBytes];
+    char* const place = bytes.data() + (at - plan.offset);
+    if (entry.version == 0) {
+      std::memset(place, 0, step);
+    } else {
+      const auto kept = fetch(block);
+      if (!kept.ok()) return kept.status();
+      if (kept->size() != kBlockBytes || Crc32c(kept->view()) != entry.crc) {
+        return NotItsContents(id, block);
+      }
+      std::memcpy(place, kept->view().data() + within, step);
+    }
+    at += step;
+  }
   return plan.bytes;
 }
 
@@ -616,8 +663,7 @@ absl::Status LocalObjectStore::PutBack(ObjectId id, uint64_t block, std::string_
   if (!object.unsynced.ok()) return object.unsynced;
   BlockEntry entry = object.state.Find(block);
   if (entry.version == 0 || bytes.size() != kBlockBytes || Crc32c(bytes) != entry.crc) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("object ", id, " block ", block, ": these are not its contents"));
+    return NotItsContents(id, block);
   }
   const auto slot = WriteOut(
       object,

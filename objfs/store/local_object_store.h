@@ -29,6 +29,7 @@
 #include "objfs/store/shared_gate.h"
 #include "objfs/store/spare_room.h"
 #include "objfs/store/turns.h"
+#include "runtime/base/block.h"
 #include "runtime/base/mutex.h"
 
 namespace abacus::objfs {
@@ -149,6 +150,15 @@ class LocalObjectStore : public ObjectStore {
   // with has the checksum that is known of it, so nothing else is taken. Durable with the object's
   // next flush. Errors: kFailedPrecondition - these are not the contents, or the block is a hole.
   absl::Status PutBack(ObjectId id, uint64_t block, std::string_view bytes);
+
+  // The same as Read(), of contents that were kept elsewhere: `fetch` gives all bytes of a block of
+  // the object, and is called without locks. Only what the object had at one moment of the call is
+  // taken, by the checksums that are known of it. From the disk nothing is read but the object's
+  // table, where that is not in memory.
+  // Errors: kFailedPrecondition - these are not the contents. Those of Read() and of `fetch`.
+  absl::StatusOr<uint64_t> ReadKept(
+      ObjectId id, uint64_t offset, std::span<char> bytes,
+      const std::function<absl::StatusOr<runtime::Block>(uint64_t block)>& fetch);
 
   // Makes an object whole again whose table is damaged, from what was kept of it elsewhere. Only
   // what it had is taken: of a table that was in memory since the store was opened, and was given
@@ -402,6 +412,9 @@ class LocalObjectStore : public ObjectStore {
   absl::Status Counted(absl::Status status);
   void TellDamage(const absl::Status& damage) const;
 
+  // Which blocks; without the file that they are in.
+  absl::StatusOr<ReadPlan> PlanBlocks(StoredObject& object, uint64_t offset, uint64_t bytes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
   absl::StatusOr<ReadPlan> PlanRead(StoredObject& object, uint64_t offset, uint64_t bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(object.mutex);
   absl::Status ReadBlocks(ObjectId id, const ReadPlan& plan, char* to);

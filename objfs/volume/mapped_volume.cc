@@ -400,7 +400,8 @@ MapReport MappedVolume::Report() {
                    .copy_why = "",
                    .repaired_blocks = 0,
                    .unrepaired_blocks = 0,
-                   .repaired_objects = 0};
+                   .repaired_objects = 0,
+                   .reads_at_copy = 0};
   std::shared_ptr<ReplicatedStore> replicated;
   {
     MutexLock lock(mutex_);
@@ -415,6 +416,7 @@ MapReport MappedVolume::Report() {
     report.repaired_blocks = replication.repaired_blocks;
     report.unrepaired_blocks = replication.unrepaired_blocks;
     report.repaired_objects = replication.repaired_objects;
+    report.reads_at_copy = replication.reads_at_copy;
   }
   for (const VolumeRow::Copy& copy : state.row.copies) {
     report.copies.push_back(copy.place);

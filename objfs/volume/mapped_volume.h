@@ -46,9 +46,10 @@ struct MapReport {
   // put back from the other copy, and how often that could not help; and objects with a damaged
   // table that were made whole from it.
   uint64_t repaired_blocks = 0, unrepaired_blocks = 0, repaired_objects = 0;
+  uint64_t reads_at_copy = 0;  // made at the other copy, as the primary's disk was slow
   ABACUS_FIELDS(url, reachable, why, epoch, place, primary, is_primary, may_serve, has_lease,
                 servers, copies, current, objects_done, objects_all, copy_why, repaired_blocks,
-                unrepaired_blocks, repaired_objects)
+                unrepaired_blocks, repaired_objects, reads_at_copy)
 };
 
 // A volume whose map is elsewhere, at one of the servers that keep its metadata: opens it while the

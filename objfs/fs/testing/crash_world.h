@@ -186,6 +186,11 @@ class CrashWorld {
     world_.StartServer(kSpare + used_spares_++);
   }
   size_t NodeOf(size_t server) const { return nodes_[server]; }
+  // 0 too where there is no server of columns.
+  size_t ServerAt(size_t node) const {
+    const auto at = std::find(nodes_.begin() + 1, nodes_.end(), node);
+    return at == nodes_.end() ? 0 : static_cast<size_t>(at - nodes_.begin());
+  }
 
   // The clients that do not renew are given up.
   void LetLeasesRunOut(FileSystem& but_of) {

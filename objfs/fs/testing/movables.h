@@ -56,9 +56,9 @@ class Movables {
     runtime::MutexLock lock(mutex_);
     return moves_[kind];
   }
-  std::set<runtime::Rid> layers() {
+  std::set<runtime::Rid> objects(Kind kind) {
     runtime::MutexLock lock(mutex_);
-    return objects_[kLayer];
+    return objects_[kind];
   }
 
  private:

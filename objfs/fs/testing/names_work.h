@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <random>
@@ -36,9 +37,13 @@ class NamesWork {
 
   NamesWork(FileSystem& at, uint64_t seed) : at_(at), random_(seed), history_{State()} {}
 
+  // Called before each step.
+  std::function<void()> between;
+
   // False where the power is gone.
   bool Work(int steps) {
     for (int step = 0; step < steps; ++step) {
+      if (between) between();
       const uint64_t draw = random_() % 10;
       if (draw < 6) {
         if (!Change()) return false;
