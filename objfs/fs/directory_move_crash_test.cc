@@ -145,8 +145,8 @@ void DirectoryMoveCrashTest::StrikeInMove(uint64_t move, const std::string& poin
   CheckAnew(disks, *work, seed_ + move);
 }
 
-// Somebody dies while a directory object is on its way: all servers at once, the server that it goes
-// to or comes from, or its client. Another client finds all changes but perhaps the last.
+// Somebody dies while a directory object is on its way: all servers at once, the server that it
+// goes to or comes from, or its client. Another client finds all changes but perhaps the last.
 TEST_P(DirectoryMoveCrashTest, EachChangeIsWholeWhoeverDiesInTheMiddleOfAMove) {
   const uint64_t moves = Count().moves, points = std::size(CrashMoves::kPoints);
   const auto tried = PointsToTry(moves * points * kVictims, 24, seed_);

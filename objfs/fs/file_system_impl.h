@@ -298,7 +298,8 @@ class FileSystemImpl final : public FileSystem {
     for (;;) {
       const uint64_t seen = board_->Seen(kAnyObject);
       auto result = call();
-      const bool waits = IsWouldBlock(runtime::StatusOf(result)) && !IsChanged(runtime::StatusOf(result));
+      const bool waits =
+          IsWouldBlock(runtime::StatusOf(result)) && !IsChanged(runtime::StatusOf(result));
       if (!waits) return result;
       ABACUS_RETURN_IF_ERROR(MayWaitSince(begun_ns));
       if (!board_->Await(kAnyObject, seen)) {

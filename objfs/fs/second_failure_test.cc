@@ -251,7 +251,8 @@ void SecondFailureTest::CutInRebuild(uint64_t call) {
   lost.work.between = nullptr;
   points_ = lost.disks.calls() - before;
   lost.disks.CutPower();
-  // None is away then, or that one, or another one, without which what was not rebuilt is not known.
+  // None is away then, or that one, or another one, without which what was not rebuilt is not
+  // known.
   std::set<size_t> away;
   Away may_be = Away::kNothing;
   if (call % 4 == 0) away = {lost.first}, may_be = Away::kDoubtful;

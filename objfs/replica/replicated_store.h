@@ -68,8 +68,8 @@ struct ReplicationReport {
 //
 // Changes are made in the local store, and put into a stream to the copy in an order that gives it
 // the same state of every object (an object's turn is held over both). A flush is made by both at
-// the same time. Reads are local, but where the disk here is slow (SlowDisk) and the copy is current:
-// then contents are read there, and taken by the checksums that are known here.
+// the same time. Reads are local, but where the disk here is slow (SlowDisk) and the copy is
+// current: then contents are read there, and taken by the checksums that are known here.
 //
 // Invariants:
 // 1. While the volume map may name the copy as the next primary, no flush is acknowledged before

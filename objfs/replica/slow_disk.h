@@ -14,11 +14,11 @@ namespace abacus::objfs {
 
 // Whether reads are to go round a disk, as it is slow or stands still.
 //
-// One that is late makes the disk slow, by when it ends or while it lasts. Then no other read begins
-// there for `hold`, and after that one, which tells whether it is slow still. What is in memory is
-// read from a slow disk in no time, too: so each time that it is found slow again `hold` is twice as
-// long, up to `hold_max`, until it was not slow for as long as that.
-// Time is an argument. Thread-safety: thread-safe. Blocking: no.
+// One that is late makes the disk slow, by when it ends or while it lasts. Then no other read
+// begins there for `hold`, and after that one, which tells whether it is slow still. What is in
+// memory is read from a slow disk in no time, too: so each time that it is found slow again `hold`
+// is twice as long, up to `hold_max`, until it was not slow for as long as that. Time is an
+// argument. Thread-safety: thread-safe. Blocking: no.
 class SlowDisk {
  public:
   using Time = std::chrono::steady_clock::time_point;

@@ -33,9 +33,8 @@ class SlowDiskTest : public ::testing::Test {
     return std::chrono::duration_cast<milliseconds>(now_ - begun);
   }
 
-  SlowDisk disk_{{.late = absl::Milliseconds(50),
-                  .hold = absl::Seconds(1),
-                  .hold_max = absl::Seconds(8)}};
+  SlowDisk disk_{
+      {.late = absl::Milliseconds(50), .hold = absl::Seconds(1), .hold_max = absl::Seconds(8)}};
   SlowDisk::Time now_{std::chrono::hours(1)};
 };
 

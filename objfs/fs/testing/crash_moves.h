@@ -18,9 +18,9 @@
 
 namespace abacus::objfs::testing {
 
-// Moves objects of one kind from their client to a server, or back, between the calls of the work on
-// files: layers to servers of columns, directory objects to the server with the inodes as often as to
-// those. Made before the client.
+// Moves objects of one kind from their client to a server, or back, between the calls of the work
+// on files: layers to servers of columns, directory objects to the server with the inodes as often
+// as to those. Made before the client.
 class CrashMoves {
  public:
   static constexpr size_t kClient = 1;  // its node
@@ -31,8 +31,8 @@ class CrashMoves {
   CrashMoves(CrashWorld& world, Movables::Kind kind, uint64_t seed)
       : world_(world), kind_(kind), movables_(*world), random_(seed) {}
 
-  // In the move with that number from now, 0 the next one, `strike` is called when the move has come
-  // to `point`; what becomes of it then is not looked at, and it is the last one.
+  // In the move with that number from now, 0 the next one, `strike` is called when the move has
+  // come to `point`; what becomes of it then is not looked at, and it is the last one.
   void StrikeIn(uint64_t move, std::string point,
                 std::function<void(size_t from, size_t to)> strike) {
     moves_left_ = move;
