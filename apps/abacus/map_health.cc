@@ -97,7 +97,7 @@ std::string MapText(const std::string& what, const MapReport& map) {
         " that the copy could not help with, each time counted: ", map.unrepaired_blocks, "\n");
   }
   if (map.reads_at_copy > 0) {
-    absl::StrAppend(&text, "  reads of names and inodes that went round the disk of ",
+    absl::StrAppend(&text, "  reads of directories and files that went round the disk of ",
                     AddressAt(map, map.primary), ", as it was slow: ", map.reads_at_copy, "\n");
   }
   if (!map.reachable) {

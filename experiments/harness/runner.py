@@ -219,12 +219,28 @@ class Runner:
                 with self.world.testbed(key[0], dict(key[1]), key[2]) as testbed:
                     self._run_on(testbed, key, here, jobs, drivers, progress)
             except (MachineError, TopologyError) as error:  # it cannot be built: nobody's noise
+                here = [job for job in here if job not in self._put_off]
                 self._refuse(here, str(error), excused=False)
                 progress.total -= len(here)
-            if self._put_off:
-                for path in {self._profile_path(job) for job in self._put_off}:
-                    self._machines.pop(path, None)
-                jobs, self._put_off = self._put_off + jobs, []
+            jobs = self._take_up(progress) + jobs
+
+    def _take_up(self, progress):
+        """The jobs that were put off, now that the machine has been measured anew for them."""
+        put_off, self._put_off = self._put_off, []
+        names = {name for job in put_off for name in (job.text, job.row.path)}
+        self.failures = [failure for failure in self.failures if failure[0] not in names]
+        try:
+            for path in {self._profile_path(job) for job in put_off}:
+                before = self._machines.pop(path)
+                try:
+                    self._machine(path)
+                finally:
+                    self._machines.setdefault(path, before)
+        except MachineError as error:
+            self._refuse(put_off, str(error), excused=False)
+            progress.total -= len(put_off)
+            return []
+        return put_off
 
     def _simulate(self, here, later, drivers, progress):
         """The jobs of rows that take no testbed."""
@@ -347,6 +363,7 @@ class Runner:
         if not self._calls_only or self.options.ci or self._calibrations_left == 0:
             return False
         self._calibrations_left -= 1
+        self._measured.clear()  # it is another testbed then, and all of it is measured
         self.say("only a call costs what it did not when the machine was measured: it is measured anew")
         return True
 

@@ -107,7 +107,7 @@ TEST_P(SpreadCrashTest, WhatWasSyncedIsThereAndTheRestIsWholeAfterAPowerCut) {
 
 // The client has died.
 void SpreadCrashTest::HeirFindsAll(CrashWorld& world, NamesWork& work, FileSystem& heir) {
-  work.LastChangeOnly();
+  work.AllButWhatFailed();
   world.LetLeasesRunOut(heir);
   EXPECT_TRUE(Eventually([&] {
     const auto clients = world->volume()->Clients();

@@ -16,6 +16,7 @@ using runtime::MutexLock;
 
 namespace {
 
+using Clock = std::chrono::steady_clock;
 using Kind = ReplicaOperation::Kind;
 
 ReplicaOperation OperationOn(Kind kind, ObjectId id, VersionNumber version) {
@@ -90,7 +91,8 @@ ReplicatedStore::ReplicatedStore(std::shared_ptr<LocalObjectStore> local, Option
       options_(options),
       host_(std::move(host)),
       stream_(options.stream),
-      slow_(options.slow),
+      here_(options.slow),
+      there_(options.slow_copy),
       counts_(options.copy_counts),
       worker_([this] { Work(); }) {}
 
@@ -248,28 +250,46 @@ absl::Status ReplicatedStore::SetAttributes(ObjectId id, std::string_view blob,
 
 absl::StatusOr<uint64_t> ReplicatedStore::Read(ObjectId id, uint64_t offset,
                                                std::span<char> bytes) {
-  using Clock = std::chrono::steady_clock;
-  std::optional<SlowDisk::Ticket> ticket = slow_.Begin(bytes.size(), Clock::now());
-  if (!ticket.has_value()) {
-    absl::StatusOr<uint64_t> read = ReadAtCopy(id, offset, bytes);
-    if (read.ok()) return read;
-    slow_.NoBetterElsewhere(Clock::now());
-    ticket = slow_.BeginAnyway(bytes.size(), Clock::now());
+  if (const auto here = here_.Begin(bytes.size(), Clock::now()); here.has_value()) {
+    return ReadHere(*here, id, offset, bytes);
   }
-  absl::StatusOr<uint64_t> read = ReadHere(id, offset, bytes);
-  slow_.Ended(*ticket, Clock::now());
-  return read;
+  if (const auto there = there_.Begin(bytes.size(), Clock::now()); there.has_value()) {
+    absl::StatusOr<uint64_t> read = ReadAtCopy(*there, id, offset, bytes);
+    if (read.ok()) return read;
+  }
+  return ReadHere(id, offset, bytes);
 }
 
-absl::StatusOr<uint64_t> ReplicatedStore::ReadAtCopy(ObjectId id, uint64_t offset,
-                                                     std::span<char> bytes) {
+absl::StatusOr<uint64_t> ReplicatedStore::ReadHere(ObjectId id, uint64_t offset,
+                                                   std::span<char> bytes) {
+  return ReadHere(here_.BeginAnyway(bytes.size(), Clock::now()), id, offset, bytes);
+}
+
+absl::StatusOr<uint64_t> ReplicatedStore::ReadAtCopy(SlowDisk::Ticket ticket, ObjectId id,
+                                                     uint64_t offset, std::span<char> bytes) {
   absl::StatusOr<uint64_t> read = InStep([&]() -> absl::StatusOr<uint64_t> {
     ABACUS_ASSIGN_OR_RETURN(const std::shared_ptr<ReplicaLink> link, CurrentCopy());
-    return local_->ReadKept(id, offset, bytes,
-                            [&](uint64_t block) { return link->ReadBlock(id, block); });
+    return local_->ReadKept(id, offset, bytes, [&](uint64_t block) -> absl::StatusOr<Block> {
+      if (SlowDisk::IsLate(*ticket, Clock::now())) {
+        return absl::DeadlineExceededError("the copy is slow, too");
+      }
+      absl::StatusOr<Block> kept = link->ReadBlock(id, block);
+      // That the object was made may be on its way there.
+      if (!absl::IsNotFound(kept.status())) return kept;
+      return absl::FailedPreconditionError("the copy does not have the object");
+    });
   });
+  const bool is_away = absl::IsUnavailable(read.status()) ||
+                       absl::IsDeadlineExceeded(read.status()) ||
+                       absl::IsPermissionDenied(read.status());
+  const bool has_bytes = read.ok() && *read > 0;
+  there_.Ended(ticket,
+               is_away     ? SlowDisk::Outcome::kNoWay
+               : has_bytes ? SlowDisk::Outcome::kBytes
+                           : SlowDisk::Outcome::kNothing,
+               Clock::now());
   MutexLock lock(mutex_);
-  if (read.ok()) ++report_.reads_at_copy;
+  if (has_bytes) ++report_.reads_at_copy;
   return read;
 }
 
@@ -287,9 +307,12 @@ auto ReplicatedStore::InStep(Call call) -> decltype(call()) {
   return call();
 }
 
-absl::StatusOr<uint64_t> ReplicatedStore::ReadHere(ObjectId id, uint64_t offset,
-                                                   std::span<char> bytes) {
+absl::StatusOr<uint64_t> ReplicatedStore::ReadHere(SlowDisk::Ticket ticket, ObjectId id,
+                                                   uint64_t offset, std::span<char> bytes) {
   absl::StatusOr<uint64_t> read = local_->Read(id, offset, bytes);
+  here_.Ended(ticket,
+              read.ok() && *read > 0 ? SlowDisk::Outcome::kBytes : SlowDisk::Outcome::kNothing,
+              Clock::now());
   if (absl::IsUnavailable(read.status())) TellThatLocalFails(read.status());
   if (!absl::IsDataLoss(read.status())) return read;
   const Extent extent{id, offset, bytes.size()};
@@ -414,7 +437,7 @@ absl::StatusOr<ReplicatedStore::CopyCheck> ReplicatedStore::CheckCopy(ObjectId i
 absl::Status ReplicatedStore::RepairAtCopy(ReplicaLink& link, ObjectId id, uint64_t block) {
   for (bool is_first : {true, false}) {
     std::string bytes(kBlockBytes, '\0');
-    const auto read = Read(id, block * kBlockBytes, std::span(bytes.data(), bytes.size()));
+    const auto read = ReadHere(id, block * kBlockBytes, std::span(bytes.data(), bytes.size()));
     if (absl::IsNotFound(read.status())) return absl::OkStatus();  // so it will be there
     ABACUS_RETURN_IF_ERROR(read.status());
     const absl::Status put_back = link.PutBack(id, block, Block::FromString(std::move(bytes)));

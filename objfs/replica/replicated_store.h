@@ -98,7 +98,7 @@ class ReplicatedStore final : public ObjectStore {
     // A flush fails when it has waited so long for a lost copy to be dropped or to come back.
     absl::Duration flush_wait = absl::Seconds(10);
     absl::Duration tell_again = absl::Seconds(5);
-    SlowDisk::Options slow;
+    SlowDisk::Options slow, slow_copy;  // the disk here, and the copy
     // Of a resync, the share of time that it works; the rest it leaves to others.
     double resync_share = 0.5;
     // A resync reads blocks of equal versions at both ends and compares their checksums: finds bit
@@ -169,6 +169,9 @@ class ReplicatedStore final : public ObjectStore {
   // REQUIRES: count <= ReplicaStore::kDescribedMax. Blocking: calls to the copy.
   absl::StatusOr<CopyCheck> CheckCopy(ObjectId id, uint64_t first, uint64_t count);
 
+  // The same as Read(), but here however slow the disk is: of who wants to know what is here.
+  absl::StatusOr<uint64_t> ReadHere(ObjectId id, uint64_t offset, std::span<char> bytes);
+
   ReplicationReport Report();
   // Looks for the copy now, and not after `retry`: the map has changed, or a server came.
   void Poke();
@@ -230,12 +233,14 @@ class ReplicatedStore final : public ObjectStore {
 
   // -- reads -------------------------------------------------------------------------------------
 
-  absl::StatusOr<uint64_t> ReadHere(ObjectId id, uint64_t offset, std::span<char> bytes);
-  absl::StatusOr<uint64_t> ReadAtCopy(ObjectId id, uint64_t offset, std::span<char> bytes);
+  absl::StatusOr<uint64_t> ReadHere(SlowDisk::Ticket ticket, ObjectId id, uint64_t offset,
+                                    std::span<char> bytes);
+  absl::StatusOr<uint64_t> ReadAtCopy(SlowDisk::Ticket ticket, ObjectId id, uint64_t offset,
+                                      std::span<char> bytes);
   // The way to the copy, where that has all there is. Errors: kUnavailable.
   absl::StatusOr<std::shared_ptr<ReplicaLink>> CurrentCopy();
   // What `call` says, which compares what the copy has with what is here; and once more where that
-  // is not the same (kFailedPrecondition), when all that was on its way has come there.
+  // is not the same (kFailedPrecondition), when all that was put into the stream has come there.
   template <typename Call>
   auto InStep(Call call) -> decltype(call());
 
@@ -257,7 +262,7 @@ class ReplicatedStore final : public ObjectStore {
   const Host host_;
   Turns turns_;  // of objects that are being changed
   ReplicaStream stream_;
-  SlowDisk slow_;
+  SlowDisk here_, there_;  // reads of contents, and such at the copy
 
   runtime::Mutex mutex_;  // before the stream's
   runtime::CondVar changed_;

@@ -21,6 +21,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "objfs/replica/store_scrub.h"
 #include "objfs/replica/testing/replica_world.h"
 #include "objfs/store/format.h"
 #include "objfs/store/local_disk.h"
@@ -757,6 +758,13 @@ class SlowPrimaryTest : public ::testing::Test {
   }
   std::string Read(uint64_t offset, uint64_t count) { return Read(id_, offset, count); }
   uint64_t reads_at_copy() { return store().Report().reads_at_copy; }
+  // All reads here are late: from now on none is made here that the copy can give.
+  void FindSlow() {
+    EXPECT_EQ(Read(0, 100), bytes_.substr(0, 100));
+    EXPECT_EQ(Read(0, 100), bytes_.substr(0, 100));
+    ASSERT_EQ(reads_here_, 1u);
+    ASSERT_EQ(reads_at_copy(), 1u);
+  }
 
   // Asked before each read of contents at the primary.
   std::function<void()> before_read_ = [] {};
@@ -781,14 +789,13 @@ class SlowPrimaryTest : public ::testing::Test {
 };
 
 TEST_F(SlowPrimaryTest, ReadsGoRoundADiskThatWasSlow) {
-  EXPECT_EQ(Read(0, 100), bytes_.substr(0, 100));
-  EXPECT_EQ(reads_here_, 1u);
+  ASSERT_NO_FATAL_FAILURE(FindSlow());
   EXPECT_EQ(Read(0, bytes_.size() + 100), bytes_);
   EXPECT_EQ(Read(8000, 9000), bytes_.substr(8000, 9000));
   EXPECT_EQ(Read(bytes_.size() - 3, 10), "end");
   EXPECT_EQ(Read(bytes_.size(), 10), "");
   EXPECT_EQ(reads_here_, 1u);
-  EXPECT_EQ(reads_at_copy(), 4u);
+  EXPECT_EQ(reads_at_copy(), 4u) << "that one had no bytes";
 }
 
 TEST_F(SlowPrimaryTest, ReadsGoRoundADiskThatStandsStill) {
@@ -808,7 +815,7 @@ TEST_F(SlowPrimaryTest, ReadsGoRoundADiskThatStandsStill) {
 
 TEST_F(SlowPrimaryTest, WhatIsReadAtTheCopyIsWhatWasWrittenLast) {
   constexpr int kSteps = 400;
-  EXPECT_EQ(Read(0, 1), bytes_.substr(0, 1));
+  ASSERT_NO_FATAL_FAILURE(FindSlow());
   const uint64_t seed = runtime::testing::Seed(1);
   std::vector<std::thread> threads;
   for (int t = 0; t < 2; ++t) {
@@ -819,7 +826,12 @@ TEST_F(SlowPrimaryTest, WhatIsReadAtTheCopyIsWhatWasWrittenLast) {
       for (int step = 0; step < kSteps && !HasFailure(); ++step) {
         const uint64_t offset = random() % 40'000, count = 1 + random() % 20'000;
         const uint64_t kind = random() % 8;
-        if (kind == 0) {
+        if (kind == 7) {
+          const uint64_t end = std::min<uint64_t>(model.size(), offset + count);
+          if (offset >= end) continue;
+          model.replace(offset, end - offset, end - offset, '\0');
+          EXPECT_TRUE(store().Punch(id, offset, end - offset, 11 + step).ok());
+        } else if (kind == 0) {
           model.resize(offset, '\0');
           EXPECT_TRUE(store().Truncate(id, offset, 11 + step).ok());
         } else if (kind < 4) {
@@ -839,29 +851,85 @@ TEST_F(SlowPrimaryTest, WhatIsReadAtTheCopyIsWhatWasWrittenLast) {
   EXPECT_GT(reads_at_copy(), kSteps / 2u);
 }
 
-TEST_F(SlowPrimaryTest, WhatTheCopyCannotGiveIsReadHere) {
-  const auto spoil = [&] {
-    const auto file = of_copy_->Open(absl::StrCat("1/", absl::Hex(id_, absl::kZeroPad16), ".d"));
-    ASSERT_TRUE(file.ok()) << file.status();
-    ASSERT_TRUE((*file)->Write(7, "rot").ok());
-  };
-  for (const bool is_cut : {true, false}) {
-    SCOPED_TRACE(is_cut);
-    EXPECT_EQ(Read(0, 100), bytes_.substr(0, 100));  // late: the next one goes there
-    const uint64_t before = reads_here_;
-    if (is_cut) {
-      world_.wire.is_cut = true;
-    } else {
-      ASSERT_NO_FATAL_FAILURE(spoil());
+TEST_F(SlowPrimaryTest, AReadAtTheCopyIsOfOneMomentAlsoBesideAWriter) {
+  constexpr uint64_t kWrites = 300, kBytes = 4 * ObjectStore::kBlockBytes;
+  ASSERT_NO_FATAL_FAILURE(FindSlow());
+  const ObjectId id = *store().Create("", 10);
+  const auto contents = [](uint64_t write) {
+    std::string bytes(kBytes, '\0');
+    for (uint64_t at = 0; at < kBytes; at += sizeof write) {
+      std::memcpy(bytes.data() + at, &write, sizeof write);
     }
-    EXPECT_EQ(Read(0, bytes_.size()), bytes_);
-    EXPECT_GT(reads_here_, before);
-    EXPECT_EQ(reads_at_copy(), 0u);
-    world_.wire.is_cut = false;
-    world_.KillPrimary();
-    ASSERT_TRUE(world_.StartPrimary().ok());
-    ASSERT_TRUE(world_.AwaitCurrent());
+    return bytes;
+  };
+  ASSERT_TRUE(store().Write(id, 0, contents(0), 11).ok());
+  std::atomic<uint64_t> begun{0}, written{0};
+  std::vector<std::thread> readers;
+  for (int t = 0; t < 2; ++t) {
+    readers.emplace_back([&] {
+      while (written < kWrites && !HasFailure()) {
+        const uint64_t at_least = written;
+        const std::string bytes = Read(id, 0, kBytes);
+        const uint64_t at_most = begun;
+        uint64_t is = 0;
+        std::memcpy(&is, bytes.data(), std::min(bytes.size(), sizeof is));
+        EXPECT_GE(is, at_least);
+        EXPECT_LE(is, at_most);
+        EXPECT_TRUE(bytes == contents(is)) << "of several moments";
+      }
+    });
   }
+  for (uint64_t write = 1; write <= kWrites; ++write) {
+    begun = write;
+    EXPECT_TRUE(store().Write(id, 0, contents(write), 11 + write).ok());
+    written = write;
+  }
+  for (std::thread& reader : readers) reader.join();
+  std::cout << reads_at_copy() << " reads at the copy, " << reads_here_ << " here\n";
+  EXPECT_GT(reads_at_copy(), 1u);
+}
+
+TEST_F(SlowPrimaryTest, WhatTheCopyDoesNotAnswerIsReadHere) {
+  ASSERT_NO_FATAL_FAILURE(FindSlow());
+  world_.wire.is_cut = true;
+  const uint64_t messages = world_.wire.messages();
+  EXPECT_EQ(Read(0, bytes_.size()), bytes_);
+  EXPECT_EQ(world_.wire.messages(), messages + 1);
+  EXPECT_EQ(Read(0, bytes_.size()), bytes_);
+  EXPECT_EQ(world_.wire.messages(), messages + 1) << "it is not asked by each read";
+  EXPECT_EQ(reads_at_copy(), 1u);
+}
+
+TEST_F(SlowPrimaryTest, BytesThatAreNotTheRightOnesAreReadHere) {
+  ASSERT_NO_FATAL_FAILURE(FindSlow());
+  uint64_t asked = 0;
+  world_.wire.fate = [&](uint64_t, std::string_view call) {
+    asked += call == "read" ? 1 : 0;
+    return Fate::kArrives;
+  };
+  const auto file = of_copy_->Open(absl::StrCat("1/", absl::Hex(id_, absl::kZeroPad16), ".d"));
+  ASSERT_TRUE(file.ok()) << file.status();
+  ASSERT_TRUE((*file)->Write(7, "rot").ok());
+  const uint64_t before = reads_here_;
+  EXPECT_EQ(Read(0, bytes_.size()), bytes_);
+  EXPECT_EQ(asked, 1u);
+  EXPECT_GT(reads_here_, before);
+  // Of other blocks it is asked still.
+  const uint64_t second = ObjectStore::kBlockBytes;
+  EXPECT_EQ(Read(second, 100), bytes_.substr(second, 100));
+  EXPECT_EQ(asked, 2u);
+  EXPECT_EQ(reads_at_copy(), 2u);
+}
+
+TEST_F(SlowPrimaryTest, WhoLooksForDamageReadsHere) {
+  ASSERT_NO_FATAL_FAILURE(FindSlow());
+  const auto file = below_.Open(absl::StrCat("1/", absl::Hex(id_, absl::kZeroPad16), ".d"));
+  ASSERT_TRUE(file.ok()) << file.status();
+  ASSERT_TRUE((*file)->Write(7, "rot").ok());
+  EXPECT_EQ(Read(0, 100), bytes_.substr(0, 100));
+  EXPECT_EQ(store().Report().repaired_blocks, 0u);
+  EXPECT_TRUE(ScrubSome(store(), {}).ok());
+  EXPECT_EQ(store().Report().repaired_blocks, 1u);
 }
 
 // -- through the runtime --------------------------------------------------------------------------

@@ -176,7 +176,8 @@ absl::StatusOr<bool> ReplicatedStore::Resync::HasSameBytes(ObjectId id, const Re
   const uint64_t block = first + index;
   std::string bytes(kResyncBlock, '\0');
   // Through the store, which puts a damaged block back from the copy where that has it.
-  const auto read = store_.Read(id, block * kResyncBlock, std::span(bytes.data(), bytes.size()));
+  const auto read =
+      store_.ReadHere(id, block * kResyncBlock, std::span(bytes.data(), bytes.size()));
   if (absl::IsNotFound(read.status())) return true;
   ABACUS_RETURN_IF_ERROR(read.status());
   if (std::binary_search(there.damaged.begin(), there.damaged.end(), block)) return false;
@@ -191,7 +192,7 @@ absl::Status ReplicatedStore::Resync::Send(ObjectId id, const Blocks& blocks) {
     for (const uint64_t block : some) {
       // Here, and not in the turn: a repair asks the copy.
       char byte;
-      const auto read = store_.Read(id, block * kResyncBlock, std::span(&byte, 1));
+      const auto read = store_.ReadHere(id, block * kResyncBlock, std::span(&byte, 1));
       if (absl::IsDataLoss(read.status())) return read.status();
     }
     store_.stream_.Room();

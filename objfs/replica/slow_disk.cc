@@ -11,16 +11,14 @@ namespace {
 
 constexpr uint64_t kUnitBytes = 128 << 10;
 
-bool IsLate(const SlowDisk::Reading& reading, SlowDisk::Time now) {
-  return absl::FromChrono(now - reading.begun) > reading.late;
-}
-
 }  // namespace
 
 std::optional<SlowDisk::Ticket> SlowDisk::Begin(uint64_t bytes, Time now) {
   MutexLock lock(mutex_);
-  // Of those that last, one that began later is not late if this is not, but for its size.
-  if (!readings_.empty() && IsLate(readings_.front(), now)) FindSlow(now);
+  if (std::any_of(readings_.begin(), readings_.end(),
+                  [now](const Reading& reading) { return IsLate(reading, now); })) {
+    FindSlow(now);
+  }
   if (!is_slow_) return Add(bytes, now, /*tries=*/false);
   if (now < until_ || is_tried_) return std::nullopt;
   return Add(bytes, now, /*tries=*/true);
@@ -38,28 +36,21 @@ SlowDisk::Ticket SlowDisk::Add(uint64_t bytes, Time now, bool tries) {
   return std::prev(readings_.end());
 }
 
-void SlowDisk::Ended(Ticket ticket, Time now) {
+void SlowDisk::Ended(Ticket ticket, Outcome outcome, Time now) {
   MutexLock lock(mutex_);
   const Reading reading = *ticket;
   readings_.erase(ticket);
   if (reading.tries) is_tried_ = false;
-  if (IsLate(reading, now)) {
+  if (outcome == Outcome::kNoWay || IsLate(reading, now)) {
     FindSlow(now);
-  } else if (reading.tries) {
+  } else if (reading.tries && outcome == Outcome::kBytes) {
     is_slow_ = false;
-    until_ = now;
   }
-}
-
-void SlowDisk::NoBetterElsewhere(Time now) {
-  MutexLock lock(mutex_);
-  is_slow_ = false;
-  until_ = now + absl::ToChronoNanoseconds(options_.hold);
 }
 
 void SlowDisk::FindSlow(Time now) {
   // Many reads are late at once, and those that began before it was found so tell nothing new.
-  if (now < until_) return;
+  if (is_slow_ && now < until_) return;
   const bool is_new = hold_ == hold_.zero() || (!is_slow_ && now > found_ + 2 * hold_);
   hold_ = absl::ToChronoNanoseconds(
       is_new ? options_.hold : std::min(2 * absl::FromChrono(hold_), options_.hold_max));

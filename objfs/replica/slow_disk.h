@@ -12,13 +12,13 @@
 
 namespace abacus::objfs {
 
-// Whether reads are to go round a disk, as it is slow or stands still.
+// Whether reads are to go round a disk, or a way to one, as it is slow or stands still.
 //
-// One that is late makes the disk slow, by when it ends or while it lasts. Then no other read
-// begins there for `hold`, and after that one, which tells whether it is slow still. What is in
-// memory is read from a slow disk in no time, too: so each time that it is found slow again `hold`
-// is twice as long, up to `hold_max`, until it was not slow for as long as that. Time is an
-// argument. Thread-safety: thread-safe. Blocking: no.
+// One that is late makes it slow, by when it ends or while it lasts. Then no other read begins
+// there for `hold`, and after that one, which tells whether it is slow still. What is in memory is
+// read from a slow disk in no time, too: so each time that it is found slow again `hold` is twice
+// as long, up to `hold_max`, until it was not slow for as long as that. Time is an argument.
+// Thread-safety: thread-safe. Blocking: no.
 class SlowDisk {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -31,7 +31,7 @@ class SlowDisk {
 
   explicit SlowDisk(Options options) : options_(options) {}
 
-  // A read at the disk that is under way.
+  // A read that is under way.
   struct Reading {
     Time begun;
     absl::Duration late;  // it is after this
@@ -43,10 +43,17 @@ class SlowDisk {
   std::optional<Ticket> Begin(uint64_t bytes, Time now);
   // The same, where it could not be made elsewhere.
   Ticket BeginAnyway(uint64_t bytes, Time now);
-  // However it ended.
-  void Ended(Ticket ticket, Time now);
-  // Elsewhere it is no better: reads are made here until the disk is found slow after `hold`.
-  void NoBetterElsewhere(Time now);
+
+  enum class Outcome : uint8_t {
+    kBytes,    // came
+    kNothing,  // came: that it was in time tells nothing
+    kNoWay,    // there: as if it had been late
+  };
+  void Ended(Ticket ticket, Outcome outcome, Time now);
+
+  static bool IsLate(const Reading& reading, Time now) {
+    return absl::FromChrono(now - reading.begun) > reading.late;
+  }
 
  private:
   void FindSlow(Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -54,11 +61,11 @@ class SlowDisk {
 
   const Options options_;
   runtime::Mutex mutex_;
-  std::list<Reading> readings_ ABSL_GUARDED_BY(mutex_);  // in the order of their begin
+  std::list<Reading> readings_ ABSL_GUARDED_BY(mutex_);
   bool is_slow_ ABSL_GUARDED_BY(mutex_) = false;
   bool is_tried_ ABSL_GUARDED_BY(mutex_) = false;  // a read is under way that tells
   std::chrono::nanoseconds hold_ ABSL_GUARDED_BY(mutex_){0};
-  Time until_ ABSL_GUARDED_BY(mutex_);  // slow: not tried before; else: not found slow before
+  Time until_ ABSL_GUARDED_BY(mutex_);  // it is not tried before, while it is slow
   Time found_ ABSL_GUARDED_BY(mutex_);  // slow, the last time
 };
 

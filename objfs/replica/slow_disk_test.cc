@@ -16,12 +16,14 @@ using std::chrono::milliseconds;
 
 class SlowDiskTest : public ::testing::Test {
  protected:
+  using Outcome = SlowDisk::Outcome;
+
   // A read that takes so long; whether it was made here.
-  bool Read(milliseconds took, uint64_t bytes = 0) {
+  bool Read(milliseconds took, uint64_t bytes = 0, Outcome outcome = Outcome::kBytes) {
     const auto ticket = disk_.Begin(bytes, now_);
     if (!ticket.has_value()) return false;
     now_ += took;
-    disk_.Ended(*ticket, now_);
+    disk_.Ended(*ticket, outcome, now_);
     return true;
   }
   // For how long from now no read is made here.
@@ -52,7 +54,7 @@ TEST_F(SlowDiskTest, AReadThatIsLateIsFoundWhileItLasts) {
   EXPECT_TRUE(Read(milliseconds(0)));
   now_ += milliseconds(1);
   for (int i = 0; i < 1000; ++i, now_ += milliseconds(100)) EXPECT_FALSE(Read(milliseconds(0)));
-  disk_.Ended(*stands_still, now_);
+  disk_.Ended(*stands_still, Outcome::kBytes, now_);
   EXPECT_LE(Held(), std::chrono::seconds(8));
   EXPECT_TRUE(Read(milliseconds(1)));
 }
@@ -64,7 +66,7 @@ TEST_F(SlowDiskTest, OneReadTriesASlowDiskAtATime) {
   ASSERT_TRUE(tries.has_value());
   EXPECT_FALSE(disk_.Begin(0, now_).has_value());
   now_ += milliseconds(1);
-  disk_.Ended(*tries, now_);
+  disk_.Ended(*tries, Outcome::kBytes, now_);
   EXPECT_TRUE(Read(milliseconds(1)));
 }
 
@@ -84,7 +86,7 @@ TEST_F(SlowDiskTest, ManyThatAreLateAtOnceAreOne) {
   std::vector<SlowDisk::Ticket> many;
   for (int i = 0; i < 10; ++i) many.push_back(*disk_.Begin(0, now_));
   now_ += milliseconds(200);
-  for (const SlowDisk::Ticket& ticket : many) disk_.Ended(ticket, now_);
+  for (const SlowDisk::Ticket& ticket : many) disk_.Ended(ticket, Outcome::kBytes, now_);
   EXPECT_EQ(Held(), std::chrono::seconds(1));
 }
 
@@ -95,15 +97,38 @@ TEST_F(SlowDiskTest, ALargeReadMayTakeLonger) {
   EXPECT_FALSE(Read(milliseconds(0), kBytes));
 }
 
-TEST_F(SlowDiskTest, WhereElsewhereIsNoBetterReadsAreMadeHere) {
+TEST_F(SlowDiskTest, ASmallReadThatIsLateIsFoundBehindALargeOne) {
+  const SlowDisk::Ticket large = *disk_.Begin(64 << 20, now_), small = *disk_.Begin(0, now_);
+  now_ += milliseconds(51);
+  EXPECT_FALSE(Read(milliseconds(0)));
+  disk_.Ended(large, Outcome::kBytes, now_);
+  disk_.Ended(small, Outcome::kBytes, now_);
+}
+
+TEST_F(SlowDiskTest, WhatCameWithoutBytesDoesNotTellThatItIsWell) {
+  EXPECT_TRUE(Read(milliseconds(51)));
+  now_ += std::chrono::seconds(1);
+  EXPECT_TRUE(Read(milliseconds(0), 0, Outcome::kNothing));
+  const auto tries = disk_.Begin(0, now_);
+  ASSERT_TRUE(tries.has_value());
+  EXPECT_FALSE(disk_.Begin(0, now_).has_value()) << "it is tried still";
+  disk_.Ended(*tries, Outcome::kBytes, now_);
+  EXPECT_TRUE(Read(milliseconds(0)));
+}
+
+TEST_F(SlowDiskTest, WhereThereIsNoWayItIsAsIfItHadBeenLate) {
+  EXPECT_TRUE(Read(milliseconds(0), 0, Outcome::kNoWay));
+  EXPECT_EQ(Held(), std::chrono::seconds(1));
+}
+
+TEST_F(SlowDiskTest, WhoReadsAnywayIsCountedToo) {
   EXPECT_TRUE(Read(milliseconds(200)));
   ASSERT_FALSE(disk_.Begin(0, now_).has_value());
-  disk_.NoBetterElsewhere(now_);
-  const SlowDisk::Ticket here = disk_.BeginAnyway(0, now_);
-  EXPECT_TRUE(Read(milliseconds(200)));
-  disk_.Ended(here, now_);
-  EXPECT_TRUE(Read(milliseconds(801)));
-  EXPECT_FALSE(Read(milliseconds(0)));
+  now_ += milliseconds(900);
+  const SlowDisk::Ticket anyway = disk_.BeginAnyway(0, now_);
+  now_ += milliseconds(110);
+  EXPECT_FALSE(Read(milliseconds(0))) << "that one is late";
+  disk_.Ended(anyway, Outcome::kBytes, now_);
 }
 
 }  // namespace

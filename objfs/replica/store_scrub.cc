@@ -92,13 +92,18 @@ class ScrubStep {
     found_.next.copy_missed = !copy_away_.ok();
   }
 
+  absl::StatusOr<uint64_t> ReadHere(ObjectId id, uint64_t offset, uint64_t bytes) {
+    const std::span<char> to(buffer_.data(), bytes);
+    return replicated_ != nullptr ? replicated_->ReadHere(id, offset, to)
+                                  : store_.Read(id, offset, to);
+  }
   absl::Status ReadSome(ObjectId id, uint64_t offset) {
     found_.bytes += kScrubbedAtOnce;
-    const auto read = store_.Read(id, offset, std::span(buffer_.data(), buffer_.size()));
+    const auto read = ReadHere(id, offset, buffer_.size());
     if (!absl::IsDataLoss(read.status())) return read.status();
     // Which of them?
     for (uint64_t at = 0; at < kScrubbedAtOnce; at += kScrubbedBlock) {
-      const auto block = store_.Read(id, offset + at, std::span(buffer_.data(), kScrubbedBlock));
+      const auto block = ReadHere(id, offset + at, kScrubbedBlock);
       if (absl::IsDataLoss(block.status())) {
         ++found_.damaged;
       } else if (!block.ok()) {

@@ -349,7 +349,7 @@ absl::StatusOr<uint64_t> LocalObjectStore::ReadKept(
   {
     MutexLock lock((*found)->mutex);
     auto planned = PlanBlocks(**found, offset, bytes.size());
-    if (!planned.ok()) return Counted(planned.status());
+    if (!planned.ok()) return planned.status();
     plan = *std::move(planned);
   }
   const uint64_t end = plan.offset + plan.bytes;

@@ -154,7 +154,7 @@ class LocalObjectStore : public ObjectStore {
   // The same as Read(), of contents that were kept elsewhere: `fetch` gives all bytes of a block of
   // the object, and is called without locks. Only what the object had at one moment of the call is
   // taken, by the checksums that are known of it. From the disk nothing is read but the object's
-  // table, where that is not in memory.
+  // table, where that is not in memory. Damage is not counted.
   // Errors: kFailedPrecondition - these are not the contents. Those of Read() and of `fetch`.
   absl::StatusOr<uint64_t> ReadKept(
       ObjectId id, uint64_t offset, std::span<char> bytes,

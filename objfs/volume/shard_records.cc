@@ -209,11 +209,11 @@ absl::StatusOr<std::optional<ShardRecord>> ShardRecords::ReadSlot(ObjectStore& s
 }
 
 absl::Status ShardRecords::ReadAll() {
-  MutexLock lock(mutex_);
   for (Slot slot = 0; slot < kSlots; ++slot) {
     absl::StatusOr<std::optional<ShardRecord>> record = ReadSlot(*store_, id_, slot);
     if (!record.ok()) return Unreadable(id_, slot, record.status());
     if (!record->has_value()) continue;
+    MutexLock lock(mutex_);
     used_.insert(slot);
     found_.emplace_back(slot, **std::move(record));
   }

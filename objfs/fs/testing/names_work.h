@@ -45,6 +45,7 @@ class NamesWork {
     for (int step = 0; step < steps; ++step) {
       if (between) between();
       const uint64_t draw = random_() % 10;
+      sure_ = history_.size();
       if (draw < 6) {
         if (!Change()) return false;
       } else if (draw < 8) {
@@ -54,11 +55,14 @@ class NamesWork {
         history_ = {history_.back()};
       }
     }
+    sure_ = history_.size();
     return true;
   }
-  // It ended because its client died, and not what it asked: all but its last change is there.
-  void LastChangeOnly() {
-    history_.erase(history_.begin(), history_.end() - 1 - (history_.size() > 1));
+  // It ended because its client died, and not what it asked, or it did not end: all is there but
+  // the change that failed, if one did.
+  void AllButWhatFailed() {
+    history_.erase(history_.begin(), history_.begin() + (std::min(sure_, history_.size()) - 1));
+    sure_ = history_.size();
   }
   uint64_t exchanges() const { return exchanges_; }
   uint64_t synced_writes() const { return synced_writes_; }
@@ -280,6 +284,7 @@ class NamesWork {
   FileSystem& at_;
   std::mt19937_64 random_;
   std::vector<State> history_;  // since the last sync that was acknowledged
+  size_t sure_ = 1;             // so many of them are no matter of the last step
   std::map<ObjectId, uint32_t> modes_;
   // Of each file what was written: since its last sync, with what that one made durable.
   static constexpr size_t kFileBytes = 2 * ObjectStore::kBlockBytes + 100;

@@ -143,6 +143,8 @@ class ReplicaWorld {
     options.retry = absl::Milliseconds(2);
     options.flush_wait = absl::Seconds(20);
     options.resync_share = 1;
+    // No test goes by how fast the machine is.
+    options.slow.late = options.slow_copy.late = absl::InfiniteDuration();
   }
   ~ReplicaWorld() { KillPrimary(); }
 
