@@ -746,6 +746,36 @@ class RunnerTest(unittest.TestCase):
                 self.assertEqual(len({of["machine"] for of in raw if of["experiment"] == name}), 1)
             shutil.rmtree(self.results)
 
+    def test_what_failed_before_the_machine_was_measured_anew_is_run_again_and_forgotten(self):
+        def fails_once(row, *others):
+            if len(world.runs) == 1:
+                raise RuntimeError("lan1 did not answer")
+            return server_wins(row, *others)
+
+        make_experiment(self.root)
+        world = Uneven([1.7, 1.3], [1.7, 1.3, 1.3, 1.3, 1.3])
+        world.answer = fails_once
+        with mock.patch("runner.MEASURE_AGAIN_S", 0):
+            code, said, _ = self.experiment("small", "--runs", "1", world=world)
+        self.assertEqual((code, len(world.runs)), (OK, 6), said)
+        self.assertIn("FAILED: lan1 did not answer", said)
+
+    def test_a_machine_that_cannot_be_measured_anew_is_told_and_what_is_there_stays(self):
+        class Lost(Uneven):
+            def machine(self, path):
+                if not self.machines:
+                    raise MachineError("no testbed comes up")
+                return super().machine(path)
+
+        make_experiment(self.root)
+        make_experiment(self.root, name="other")
+        world = Lost([1.7], [1.7, 1.7, 1.3, 1.3])
+        with mock.patch("runner.MEASURE_AGAIN_S", 0):
+            code, said, _ = self.experiment("small", "other", "--runs", "1", world=world)
+        self.assertEqual((code, len(world.runs)), (FAILED, 6), said)
+        self.assertIn("FAILED        small/one: no testbed comes up", said)
+        self.assertIn("other/one", {of["name"] for of in self.in_results()["experiments"]})
+
     def test_what_is_never_twice_the_same_is_refused_and_so_is_what_is_off_otherwise(self):
         never = Uneven([1.3, 1.7] * 2, [2.5] * 8)
         code, said, _ = self.experiment("small", "--runs", "1", world=never)
