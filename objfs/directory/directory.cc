@@ -62,6 +62,13 @@ void Directory::Keep(uint32_t number, const BlockRead& block) {
   kept_.emplace_back(number, block);
 }
 
+void Directory::KeepUnlessNewer(uint32_t number, const BlockRead& block) {
+  const bool has_newer = std::any_of(kept_.begin(), kept_.end(), [&](const auto& kept) {
+    return kept.first == number && kept.second.version > block.version;
+  });
+  if (!has_newer) Keep(number, block);
+}
+
 // In one: another commit that took up some of it would plan on old bytes that seem to be new.
 void Directory::KeepCommitted(const Part& part, const Outcome& outcome, const Kept& others) {
   const auto number_of = [](const RangeWrite& write) {
@@ -77,12 +84,15 @@ void Directory::KeepCommitted(const Part& part, const Outcome& outcome, const Ke
   };
   const bool has_all = outcome.whole_read_sets && !part.reads.empty() && !part.writes.empty() &&
                        !has_newer(kept_, std::nullopt);
-  for (const auto& [number, block] : has_all ? others : Kept()) {
+  for (const auto& [number, block] : others) {
     const bool is_written = std::any_of(
         part.writes.begin(), part.writes.end(),
         [&, number = number](const RangeWrite& write) { return number_of(write) == number; });
-    // As it was in what the commit rests on, and so in what it made.
-    if (!is_written && block.version == part.reads.front().version) {
+    if (is_written) continue;
+    if (!outcome.whole_read_sets) {
+      KeepUnlessNewer(number, block);
+    } else if (has_all && block.version == part.reads.front().version) {
+      // As it was in what the commit rests on, and so in what it made.
       Keep(number, {block.bytes, outcome.version});
     }
   }

@@ -37,11 +37,11 @@ namespace abacus::objfs {
 //    that splits the leaf, on the path to it as well. So changes of unlike names seldom meet.
 // 3. Objects of one directory that are on one node take turns to commit (DirectoryTurns), so that
 //    none of them tries again because of another one there.
-// A commit plans with the blocks that were read since the last one, or that the last one wrote,
-// where it is alone on its node: a client that nobody meets reads them once. Where a directory is
-// one readSet (Volume::Options::whole_read_sets) it plans with all blocks that were read or written
-// since its commits were refused last, up to kWholeKeptMax. What was changed since is found when it
-// is validated; while commits are refused now and then, what they wrote is not kept.
+// A commit plans with the last blocks, up to kKeptMax, that were read or written since a commit was
+// refused last, where it is alone on its node: a client that nobody meets reads them once. Where a
+// directory is one readSet (Volume::Options::whole_read_sets) these are up to kWholeKeptMax. What
+// was changed since is found when it is validated; while commits are refused now and then, nothing
+// that was there before one is kept.
 // Names: 1 to 255 bytes without '/' and NUL, not "." and "..".
 // Errors: kInvalidArgument - a name. kDataLoss - the directory's blocks are wrong. kAborted, with
 //         IsChanged() - a name's entry is not what the change says it was before: look again.
@@ -85,8 +85,7 @@ class Directory final : public runtime::MobileObject, private BlockSource {
   ABACUS_OBJECT(Directory, "objfs.Directory", 1, Lookup, List, Plan, Commit, Retries)
 
  private:
-  // Blocks that were read last: enough for a leaf and what led there.
-  static constexpr size_t kKeptMax = 2;
+  static constexpr size_t kKeptMax = 8;  // leaves and what led there: 64 KiB
   static constexpr size_t kWholeKeptMax = 32;  // of a directory that is one readSet: 256 KiB
   // So many in a row have to go through before what commits wrote is kept: of a directory that
   // others change too, it is old by the next one.
@@ -98,8 +97,11 @@ class Directory final : public runtime::MobileObject, private BlockSource {
   absl::StatusOr<BlockRead> Read(uint32_t number) override;
   Kept TakeKept();
   void Keep(uint32_t number, const BlockRead& block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // What a commit has written is what is there until somebody else changes it. Of a directory that
-  // is one readSet that is so, too, of `others` that were read in the version it rests on.
+  // Another call may have read the block since.
+  void KeepUnlessNewer(uint32_t number, const BlockRead& block)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // What a commit has written is what is there until somebody else changes it. So are `others`, of
+  // a directory that is one readSet those that were read in the version it rests on.
   void KeepCommitted(const Part& part, const Outcome& outcome, const Kept& others);
   absl::StatusOr<Part> PlanWith(const std::vector<EntryChange>& changes, Kept kept);
 

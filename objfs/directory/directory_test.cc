@@ -342,6 +342,38 @@ TEST_F(DirectoryTest, WhoIsAloneReadsALeafOnceForALookupAndItsCommits) {
   EXPECT_EQ(ListAll(mine), ListAll(other));
 }
 
+TEST_F(DirectoryTest, WhoIsAloneReadsNoneOfAFewLeavesAgainUntilSomebodyElseChangesIt) {
+  const Ref<Directory> other = world_.Root(0, world_.Join());
+  const Ref<Directory> mine = Hooked(0, world_.Join());
+  int reads = 0;
+  after_read_ = [&] { ++reads; };
+  ObjectId id = 0;
+  const auto add = [&](const Ref<Directory>& to, int names) {
+    for (int i = 0; i < names; ++i) {
+      ++id;
+      Must(Commit(to, {{absl::StrCat("name-", id), std::nullopt, File(id)}}));
+    }
+  };
+  add(mine, 1000);
+  EXPECT_GT(EntriesOfRoot(world_.Join()), 3 * 310u) << "several leaves";
+  EXPECT_LT(reads, 20);
+  EXPECT_EQ(*mine->Retries(), 0u);
+  // Of what another client changes that leaf is refused, once, and for a while nothing is kept.
+  add(other, 1);
+  reads = 0;
+  add(mine, 100);
+  EXPECT_EQ(*mine->Retries(), 1u);
+  EXPECT_LT(reads, 40);
+  // Who meets others all the time plans with what it has just read.
+  for (int i = 0; i < 50; ++i) {
+    add(other, 1);
+    add(mine, 1);
+  }
+  EXPECT_LT(*mine->Retries(), 20u);
+  EXPECT_EQ(ListAll(mine), ListAll(other));
+  EXPECT_EQ(ListAll(mine).size(), id);
+}
+
 TEST_F(WholeReadSetsTest, WhoIsAloneReadsNoLeafAgainUntilSomebodyElseChangesOne) {
   const Ref<Directory> other = world_.Root(0, world_.Join());
   const Ref<Directory> mine = Hooked(0, world_.Join());
