@@ -85,7 +85,7 @@ class Directory final : public runtime::MobileObject, private BlockSource {
   ABACUS_OBJECT(Directory, "objfs.Directory", 1, Lookup, List, Plan, Commit, Retries)
 
  private:
-  static constexpr size_t kKeptMax = 8;  // leaves and what led there: 64 KiB
+  static constexpr size_t kKeptMax = 8;        // leaves and what led there: 64 KiB
   static constexpr size_t kWholeKeptMax = 32;  // of a directory that is one readSet: 256 KiB
   // So many in a row have to go through before what commits wrote is kept: of a directory that
   // others change too, it is old by the next one.
