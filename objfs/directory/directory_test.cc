@@ -83,6 +83,21 @@ class DirectoryTest : public ::testing::Test {
     ASSERT_TRUE(outcome.ok()) << outcome.status();
     ASSERT_EQ(outcome->state, CommitState::kCommitted);
   }
+  // By several threads, into several leaves.
+  void CommitAtOnce(const Ref<Directory>& directory) {
+    constexpr int kThreads = 4, kNames = 200;
+    std::vector<std::thread> threads;
+    for (int thread = 0; thread < kThreads; ++thread) {
+      threads.emplace_back([&, thread] {
+        for (int i = 0; i < kNames; ++i) {
+          const std::string name = absl::StrCat("name-", thread, "-", i);
+          Must(Commit(directory, {{name, std::nullopt, File(static_cast<ObjectId>(i + 1))}}));
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(ListAll(directory).size(), size_t{kThreads} * kNames);
+  }
   // A directory object whose reads are hooked.
   Ref<Directory> Hooked(size_t node, const DirectoryWorld::Client& client) {
     auto hook = std::make_unique<HookLayer>(after_read_);
@@ -407,20 +422,12 @@ TEST_F(WholeReadSetsTest, WhoIsAloneReadsNoLeafAgainUntilSomebodyElseChangesOne)
   EXPECT_EQ(ListAll(mine).size(), id);
 }
 
+TEST_F(DirectoryTest, CommitsOfOneObjectAtOnceLoseNoName) {
+  CommitAtOnce(world_.Root(0, world_.Join()));
+}
+
 TEST_F(WholeReadSetsTest, CommitsOfOneObjectAtOnceLoseNoName) {
-  const Ref<Directory> directory = world_.Root(0, world_.Join());
-  constexpr int kThreads = 4, kNames = 200;
-  std::vector<std::thread> threads;
-  for (int thread = 0; thread < kThreads; ++thread) {
-    threads.emplace_back([&, thread] {
-      for (int i = 0; i < kNames; ++i) {
-        const std::string name = absl::StrCat("name-", thread, "-", i);
-        Must(Commit(directory, {{name, std::nullopt, File(static_cast<ObjectId>(i + 1))}}));
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(ListAll(directory).size(), size_t{kThreads} * kNames);
+  CommitAtOnce(world_.Root(0, world_.Join()));
 }
 
 TEST_F(DirectoryTest, ObjectsOfOneDirectoryThatAreOnOneNodeNeverTryAgain) {
