@@ -439,6 +439,7 @@ TEST(CheckerTest, ADamagedBlockOfADirectoryCostsItsNamesOnly) {
 // It may be read later: a repair that took it for damaged would take its names away.
 TEST(CheckerTest, WhatTheDiskCannotReadIsNotTakenForDamaged) {
   Volumes volume(1);
+  { Opened opened(volume.disk()); }  // what the journal alone has is read from there
   ModelDisk failing(volume.disk(), {.fault = [path = DataPath(volume.large())](
                                                  std::string_view call, const std::string& of) {
                       return call == "read" && of == path ? ReadError(EIO, of) : absl::OkStatus();
