@@ -83,6 +83,13 @@ class DirectoryTest : public ::testing::Test {
     ASSERT_TRUE(outcome.ok()) << outcome.status();
     ASSERT_EQ(outcome->state, CommitState::kCommitted);
   }
+  // So many new names, each by a commit.
+  void Add(const Ref<Directory>& to, int names) {
+    for (int i = 0; i < names; ++i) {
+      ++added_;
+      Must(Commit(to, {{absl::StrCat("name-", added_), std::nullopt, File(added_)}}));
+    }
+  }
   // By several threads, into several leaves.
   void CommitAtOnce(const Ref<Directory>& directory) {
     constexpr int kThreads = 4, kNames = 200;
@@ -156,6 +163,7 @@ class DirectoryTest : public ::testing::Test {
   }
 
   std::function<void()> after_read_;
+  ObjectId added_ = 0;  // names, by Add()
   MemoryDisk disk_;
   DirectoryWorld world_;
 };
@@ -362,31 +370,24 @@ TEST_F(DirectoryTest, WhoIsAloneReadsNoneOfAFewLeavesAgainUntilSomebodyElseChang
   const Ref<Directory> mine = Hooked(0, world_.Join());
   int reads = 0;
   after_read_ = [&] { ++reads; };
-  ObjectId id = 0;
-  const auto add = [&](const Ref<Directory>& to, int names) {
-    for (int i = 0; i < names; ++i) {
-      ++id;
-      Must(Commit(to, {{absl::StrCat("name-", id), std::nullopt, File(id)}}));
-    }
-  };
-  add(mine, 1000);
+  Add(mine, 1000);
   EXPECT_GT(EntriesOfRoot(world_.Join()), 3 * 310u) << "several leaves";
   EXPECT_LT(reads, 20);
   EXPECT_EQ(*mine->Retries(), 0u);
   // Of what another client changes that leaf is refused, once, and for a while nothing is kept.
-  add(other, 1);
+  Add(other, 1);
   reads = 0;
-  add(mine, 100);
+  Add(mine, 100);
   EXPECT_EQ(*mine->Retries(), 1u);
   EXPECT_LT(reads, 40);
   // Who meets others all the time plans with what it has just read.
   for (int i = 0; i < 50; ++i) {
-    add(other, 1);
-    add(mine, 1);
+    Add(other, 1);
+    Add(mine, 1);
   }
   EXPECT_LT(*mine->Retries(), 20u);
   EXPECT_EQ(ListAll(mine), ListAll(other));
-  EXPECT_EQ(ListAll(mine).size(), id);
+  EXPECT_EQ(ListAll(mine).size(), added_);
 }
 
 TEST_F(WholeReadSetsTest, WhoIsAloneReadsNoLeafAgainUntilSomebodyElseChangesOne) {
@@ -394,32 +395,25 @@ TEST_F(WholeReadSetsTest, WhoIsAloneReadsNoLeafAgainUntilSomebodyElseChangesOne)
   const Ref<Directory> mine = Hooked(0, world_.Join());
   int reads = 0;
   after_read_ = [&] { ++reads; };
-  ObjectId id = 0;
-  const auto add = [&](const Ref<Directory>& to, int names) {
-    for (int i = 0; i < names; ++i) {
-      ++id;
-      Must(Commit(to, {{absl::StrCat("name-", id), std::nullopt, File(id)}}));
-    }
-  };
-  add(mine, 1000);
+  Add(mine, 1000);
   EXPECT_GT(EntriesOfRoot(world_.Join()), 3 * 310u) << "several leaves";
   EXPECT_LT(reads, 20);
   EXPECT_EQ(*mine->Retries(), 0u);
-  add(other, 1);
-  add(mine, 1);
+  Add(other, 1);
+  Add(mine, 1);
   EXPECT_EQ(*mine->Retries(), 1u) << "any change of the directory breaks all of it";
   reads = 0;
-  add(mine, 200);
+  Add(mine, 200);
   EXPECT_EQ(*mine->Retries(), 1u);
   EXPECT_LT(reads, 30);
   // Who meets others all the time plans with what it has just read.
   for (int i = 0; i < 50; ++i) {
-    add(other, 1);
-    add(mine, 1);
+    Add(other, 1);
+    Add(mine, 1);
   }
   EXPECT_LT(*mine->Retries(), 40u);
   EXPECT_EQ(ListAll(mine), ListAll(other));
-  EXPECT_EQ(ListAll(mine).size(), id);
+  EXPECT_EQ(ListAll(mine).size(), added_);
 }
 
 TEST_F(DirectoryTest, CommitsOfOneObjectAtOnceLoseNoName) {

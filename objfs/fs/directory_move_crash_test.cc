@@ -23,6 +23,8 @@ using testing::CrashWorld;
 using testing::Movables;
 using testing::NamesWork;
 using testing::PointsToTry;
+using testing::Strike;
+using testing::Victim;
 
 constexpr int kSteps = 40;
 constexpr size_t kClient = CrashMoves::kClient, kHeir = 2;
@@ -32,9 +34,6 @@ constexpr const char* kStacks[] = {"cache/isolation/storage",
 
 class DirectoryMoveCrashTest : public ::testing::TestWithParam<const char*> {
  protected:
-  enum class Victim { kAll = 0, kServer, kClient };
-  static constexpr uint64_t kVictims = 3;
-
   struct Counts {
     uint64_t calls = 0, moves = 0;
   };
@@ -64,7 +63,7 @@ class DirectoryMoveCrashTest : public ::testing::TestWithParam<const char*> {
     ASSERT_NO_FATAL_FAILURE(world.CheckColumns(*client));
   }
   void CutPowerAt(uint64_t call);
-  void StrikeInMove(uint64_t move, const std::string& point, Victim victim);
+  void StrikeInMove(const Strike& strike);
 
   const uint64_t seed_ = runtime::testing::Seed(1);
   uint64_t synced_writes_ = 0;
@@ -107,7 +106,7 @@ TEST_P(DirectoryMoveCrashTest, EachChangeIsWholeAfterAPowerCutWhereverTheDirecto
   EXPECT_GT(synced_writes_, 0u);
 }
 
-void DirectoryMoveCrashTest::StrikeInMove(uint64_t move, const std::string& point, Victim victim) {
+void DirectoryMoveCrashTest::StrikeInMove(const Strike& strike) {
   CrashDisks disks;
   std::optional<NamesWork> work;
   {
@@ -119,12 +118,12 @@ void DirectoryMoveCrashTest::StrikeInMove(uint64_t move, const std::string& poin
     work.emplace(*client, seed_);
     work->between = [&] { moves.MaybeOne(); };
     bool is_all_away = false;
-    moves.StrikeIn(move, point, [&](size_t from, size_t to) {
+    moves.StrikeIn(strike.move, strike.point, [&](size_t from, size_t to) {
       const size_t server = from == kClient ? to : from;
-      if (victim == Victim::kServer && world.ServerAt(server) > 0) {
+      if (strike.victim == Victim::kServer && world.ServerAt(server) > 0) {
         return world.Lose(world.ServerAt(server));
       }
-      if (victim == Victim::kClient) return world->cluster().Kill(kClient);
+      if (strike.victim == Victim::kClient) return world->cluster().Kill(kClient);
       is_all_away = true;  // so it is without the server that has the names
       disks.CutPower();
     });
@@ -133,7 +132,7 @@ void DirectoryMoveCrashTest::StrikeInMove(uint64_t move, const std::string& poin
     ASSERT_TRUE(moves.stopped()) << "there was no such move";
     synced_writes_ += work->synced_writes();
     if (!is_all_away) {
-      if (victim == Victim::kClient) world.LetLeasesRunOut(*heir);
+      if (strike.victim == Victim::kClient) world.LetLeasesRunOut(*heir);
       work->AllButWhatFailed();
       client.reset();
       EXPECT_TRUE(Eventually([&] {
@@ -144,26 +143,23 @@ void DirectoryMoveCrashTest::StrikeInMove(uint64_t move, const std::string& poin
       return;
     }
   }
-  CheckAnew(disks, *work, seed_ + move);
+  CheckAnew(disks, *work, seed_ + strike.move);
 }
 
 // Somebody dies while a directory object is on its way: all servers at once, the server that it
 // goes to or comes from, or its client. Another client finds all changes but perhaps the last.
 TEST_P(DirectoryMoveCrashTest, EachChangeIsWholeWhoeverDiesInTheMiddleOfAMove) {
-  const uint64_t moves = Count().moves, points = std::size(CrashMoves::kPoints);
-  const auto tried = PointsToTry(moves * points * kVictims, 24, seed_);
+  const uint64_t moves = Count().moves, points = moves * Strike::kInAMove;
+  const auto tried = PointsToTry(points, 24, seed_);
   for (const uint64_t number : tried) {
-    const std::string point = CrashMoves::kPoints[number % points];
-    const auto victim = static_cast<Victim>(number / points % kVictims);
-    const uint64_t move = number / points / kVictims;
-    SCOPED_TRACE(absl::StrCat("ABACUS_SEED=", seed_, " ABACUS_POINT=", number, ", move ", move,
-                              " at ", point, ", victim ", static_cast<int>(victim)));
-    StrikeInMove(move, point, victim);
+    const Strike strike(number);
+    SCOPED_TRACE(
+        absl::StrCat("ABACUS_SEED=", seed_, " ABACUS_POINT=", number, ", ", strike.Text()));
+    StrikeInMove(strike);
     if (HasFailure()) return;
   }
-  std::cout << GetParam() << ": at " << tried.size() << " of " << moves * points * kVictims
-            << " points of " << moves << " moves somebody died, behind " << synced_writes_
-            << " synced writes\n";
+  std::cout << GetParam() << ": at " << tried.size() << " of " << points << " points of " << moves
+            << " moves somebody died, behind " << synced_writes_ << " synced writes\n";
   EXPECT_GT(synced_writes_, 0u);
 }
 

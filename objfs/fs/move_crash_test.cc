@@ -24,6 +24,8 @@ using testing::CrashWorld;
 using testing::FileWork;
 using testing::Movables;
 using testing::PointsToTry;
+using testing::Strike;
+using testing::Victim;
 
 constexpr int kMovedSteps = 30;
 constexpr int kTellsMax = 3;  // the front end, the cache and the layer over the columns
@@ -35,9 +37,6 @@ constexpr const char* kMovedStacks[] = {
 
 class MoveCrashTest : public ::testing::TestWithParam<const char*> {
  protected:
-  enum class Victim { kAll = 0, kServer, kClient };
-  static constexpr uint64_t kVictims = 3;
-
   struct Counts {
     uint64_t calls = 0, moves = 0;
   };
@@ -69,7 +68,7 @@ class MoveCrashTest : public ::testing::TestWithParam<const char*> {
     ASSERT_NO_FATAL_FAILURE(world.CheckColumns(*client));
   }
   void CutPowerAt(uint64_t call);
-  void StrikeInMove(uint64_t move, const std::string& point, Victim victim);
+  void StrikeInMove(const Strike& strike);
   void GoOnWithout(size_t server, CrashWorld& world, FileWork& work, FileSystem& client);
   void TakeOver(CrashWorld& world, FileWork& work);
 
@@ -142,7 +141,7 @@ void MoveCrashTest::TakeOver(CrashWorld& world, FileWork& work) {
   ASSERT_NO_FATAL_FAILURE(world.CheckColumns(*heir));
 }
 
-void MoveCrashTest::StrikeInMove(uint64_t move, const std::string& point, Victim victim) {
+void MoveCrashTest::StrikeInMove(const Strike& strike) {
   CrashDisks disks;
   FileWork work(seed_);
   {
@@ -152,10 +151,10 @@ void MoveCrashTest::StrikeInMove(uint64_t move, const std::string& point, Victim
     auto client = world->Client(kClient, GetParam());
     ASSERT_NO_FATAL_FAILURE(work.Make(*client));
     work.between = [&] { moves.MaybeOne(); };
-    moves.StrikeIn(move, point, [&](size_t from, size_t to) {
-      if (victim == Victim::kAll) disks.CutPower();
-      if (victim == Victim::kClient) world->cluster().Kill(kClient);
-      if (victim == Victim::kServer) {
+    moves.StrikeIn(strike.move, strike.point, [&](size_t from, size_t to) {
+      if (strike.victim == Victim::kAll) disks.CutPower();
+      if (strike.victim == Victim::kClient) world->cluster().Kill(kClient);
+      if (strike.victim == Victim::kServer) {
         dead_server = world.ServerAt(from == kClient ? to : from);
         world.Lose(dead_server);
         work.NodeDied();
@@ -168,31 +167,29 @@ void MoveCrashTest::StrikeInMove(uint64_t move, const std::string& point, Victim
     }
     ASSERT_TRUE(moves.stopped()) << "there was no such move";
     work.between = nullptr;
-    if (victim == Victim::kServer) GoOnWithout(dead_server, world, work, *client);
-    if (victim == Victim::kClient) TakeOver(world, work);
+    if (strike.victim == Victim::kServer) GoOnWithout(dead_server, world, work, *client);
+    if (strike.victim == Victim::kClient) TakeOver(world, work);
     client.reset();
     syncs_ += work.syncs();
-    if (victim != Victim::kAll) return;
+    if (strike.victim != Victim::kAll) return;
   }
-  CheckAnew(disks, work, seed_ + move);
+  CheckAnew(disks, work, seed_ + strike.move);
 }
 
 // Somebody dies while a layer is on its way: all servers at once, the server that it goes to or
 // comes from, or its client.
 TEST_P(MoveCrashTest, WhatWasSyncedIsThereWhoeverDiesInTheMiddleOfAMove) {
-  const uint64_t moves = Count().moves, points = std::size(CrashMoves::kPoints);
-  const auto tried = PointsToTry(moves * points * kVictims, 12, seed_);
+  const uint64_t moves = Count().moves, points = moves * Strike::kInAMove;
+  const auto tried = PointsToTry(points, 12, seed_);
   for (const uint64_t number : tried) {
-    const std::string point = CrashMoves::kPoints[number % points];
-    const auto victim = static_cast<Victim>(number / points % kVictims);
-    const uint64_t move = number / points / kVictims;
-    SCOPED_TRACE(absl::StrCat("ABACUS_SEED=", seed_, ", move ", move, " at ", point, ", victim ",
-                              static_cast<int>(victim)));
-    StrikeInMove(move, point, victim);
+    const Strike strike(number);
+    SCOPED_TRACE(
+        absl::StrCat("ABACUS_SEED=", seed_, " ABACUS_POINT=", number, ", ", strike.Text()));
+    StrikeInMove(strike);
     if (HasFailure()) return;
   }
-  std::cout << GetParam() << ": at " << tried.size() << " of " << moves * points * kVictims
-            << " points of " << moves << " moves somebody died, behind " << syncs_ << " syncs\n";
+  std::cout << GetParam() << ": at " << tried.size() << " of " << points << " points of " << moves
+            << " moves somebody died, behind " << syncs_ << " syncs\n";
   EXPECT_GT(syncs_, 0u);
 }
 

@@ -95,6 +95,7 @@ class SecondFailureTest : public ::testing::TestWithParam<const char*> {
   }
   void LoseAt(Lost& lost, size_t server, uint64_t call, const std::function<void()>& work);
   void SyncAll(Lost& lost);
+  void BeginRebuild(Lost& lost, uint64_t seed);
   void RepairAndCheck(Lost& lost, uint64_t seed);
 
   void CutDegraded(uint64_t call);
@@ -154,6 +155,16 @@ void SecondFailureTest::SyncAll(Lost& lost) {
     synced = lost.work.SyncAll(*lost.client);
   } while (!synced.ok() && ++tells <= kTellsMax);
   ASSERT_TRUE(synced.ok()) << synced;
+}
+
+// A server was lost, the files were written to without it, and it is back.
+void SecondFailureTest::BeginRebuild(Lost& lost, uint64_t seed) {
+  ASSERT_NO_FATAL_FAILURE(Begin(lost, true));
+  const absl::Status worked = lost.work.Work(*lost.client, kStepsAfter);
+  ASSERT_TRUE(worked.ok()) << worked;
+  const absl::Status synced = lost.work.SyncAll(*lost.client);
+  ASSERT_TRUE(synced.ok()) << synced;
+  lost.world->Return(lost.first, seed);
 }
 
 // All are there again and are repaired; then it does not matter which one is asked.
@@ -231,12 +242,7 @@ TEST_P(SecondFailureTest, WhatWasSyncedIsThereAfterAPowerCutInTheRecoveryFromAno
 // The first one is back, and what it missed is rebuilt while the files are written to.
 void SecondFailureTest::CutInRebuild(uint64_t call) {
   Lost lost(seed_);
-  ASSERT_NO_FATAL_FAILURE(Begin(lost, true));
-  const absl::Status worked = lost.work.Work(*lost.client, kStepsAfter);
-  ASSERT_TRUE(worked.ok()) << worked;
-  const absl::Status synced = lost.work.SyncAll(*lost.client);
-  ASSERT_TRUE(synced.ok()) << synced;
-  lost.world->Return(lost.first, seed_ + call);
+  ASSERT_NO_FATAL_FAILURE(BeginRebuild(lost, seed_ + call));
   const uint64_t before = lost.disks.calls();
   lost.disks.At(call, [&] { lost.disks.CutPower(); });
   bool is_stepping = false;  // steps call it as well
@@ -273,12 +279,7 @@ TEST_P(SecondFailureTest, WhatWasSyncedIsThereAfterAPowerCutInARebuild) {
 // The first one is back, and one of those dies that it is repaired from.
 void SecondFailureTest::LoseAnotherInRebuild(uint64_t call) {
   Lost lost(seed_);
-  ASSERT_NO_FATAL_FAILURE(Begin(lost, true));
-  const absl::Status worked = lost.work.Work(*lost.client, kStepsAfter);
-  ASSERT_TRUE(worked.ok()) << worked;
-  const absl::Status synced = lost.work.SyncAll(*lost.client);
-  ASSERT_TRUE(synced.ok()) << synced;
-  lost.world->Return(lost.first, seed_ + call);
+  ASSERT_NO_FATAL_FAILURE(BeginRebuild(lost, seed_ + call));
   const size_t second = lost.Second(call);
   LoseAt(lost, second, call, [&] { lost.work.RebuildAll(*lost.client).IgnoreError(); });
   // What is answered is right, and what is written now makes nothing worse.

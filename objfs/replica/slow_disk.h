@@ -51,6 +51,7 @@ class SlowDisk {
   };
   void Ended(Ticket ticket, Outcome outcome, Time now);
 
+  // Whether one that has not ended is late by now.
   static bool IsLate(const Reading& reading, Time now) {
     return absl::FromChrono(now - reading.begun) > reading.late;
   }

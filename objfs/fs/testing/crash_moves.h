@@ -12,11 +12,36 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "objfs/fs/testing/crash_world.h"
 #include "objfs/fs/testing/movables.h"
 
 namespace abacus::objfs::testing {
+
+// Who dies while an object is on its way: all servers at once, the server that it goes to or comes
+// from, or its client.
+enum class Victim { kAll = 0, kServer, kClient };
+
+// One of the ways in which somebody can die in one of so many moves.
+struct Strike {
+  // Where a move stands.
+  static constexpr const char* kPoints[] = {"move:begun",     "move:drained",  "move:checkpointed",
+                                            "move:restoring", "move:restored", "move:committed"};
+  static constexpr uint64_t kInAMove = 3 * std::size(kPoints);
+
+  explicit Strike(uint64_t number)
+      : move(number / kInAMove),
+        point(kPoints[number % std::size(kPoints)]),
+        victim(static_cast<Victim>(number / std::size(kPoints) % 3)) {}
+  std::string Text() const {
+    return absl::StrCat("move ", move, " at ", point, ", victim ", static_cast<int>(victim));
+  }
+
+  uint64_t move;
+  std::string point;
+  Victim victim;
+};
 
 // Moves objects of one kind from their client to a server, or back, between the calls of the work
 // on files: layers to servers of columns, directory objects to the server with the inodes as often
@@ -24,9 +49,6 @@ namespace abacus::objfs::testing {
 class CrashMoves {
  public:
   static constexpr size_t kClient = 1;  // its node
-  // Where a move stands.
-  static constexpr const char* kPoints[] = {"move:begun",     "move:drained",  "move:checkpointed",
-                                            "move:restoring", "move:restored", "move:committed"};
 
   CrashMoves(CrashWorld& world, Movables::Kind kind, uint64_t seed)
       : world_(world), kind_(kind), movables_(*world), random_(seed) {}
